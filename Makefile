@@ -1,0 +1,67 @@
+# Every target starts from a bare checkout: it makes first what it needs, and skips what is already there.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PYTHON
+
+# A stamp is named after the content it was made from, so a checkout of another commit is noticed too.
+digest = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-16)
+PYTHON_READY := $(VENV)/.ready-$(call digest,pyproject.toml uv.lock tools/setup-python)
+SERVERS_READY := .cache/servers/.ready-$(call digest,uv.lock tools/setup-servers)
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(PYTHON_READY) $(SERVERS_READY) ## Make .venv and fetch the Redis servers that the tests need
+
+$(PYTHON_READY):
+	@tools/setup-python
+	@rm -f $(VENV)/.ready-* && touch $@
+
+$(SERVERS_READY): $(PYTHON_READY)
+	@tools/setup-servers
+	@rm -f .cache/servers/.ready-* && touch $@
+
+.PHONY: run
+run: $(PYTHON_READY) ## Run examples/hello: 1,000 delayed tasks on a Redis of their own
+	@$(BIN)/python examples/hello/run.py
+
+.PHONY: test
+test: check $(SERVERS_READY) ## Run every check and every test, on every Redis
+	@$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/process --redis=all
+	@$(BIN)/pytest tests/process --redis=all
+
+.PHONY: test-quick
+test-quick: $(PYTHON_READY) $(SERVERS_READY) ## Run unit, contract and Redis tests on one Redis (under a minute)
+	@$(BIN)/pytest -n 2 --dist loadgroup --redis=7.0 --quick tests/unit tests/contract tests/redis
+
+.PHONY: check
+check: $(PYTHON_READY) ## Check format, lint, types and layers
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-timings
+
+.PHONY: format
+format: $(PYTHON_READY) ## Format the code and fix what ruff can fix
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --fix --quiet .
+
+.PHONY: bench
+bench: $(PYTHON_READY) $(SERVERS_READY) ## Measure throughput, lateness, memory and idle cost
+	@$(BIN)/python -m benchmarks
+
+.PHONY: build
+build: $(PYTHON_READY) ## Build the wheel into dist/
+	@$(BIN)/hatchling build -t wheel -d dist
+
+.PHONY: clean
+clean: ## Remove all that make made
+	rm -rf $(VENV) .cache dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -40,7 +40,7 @@ test: check $(SERVERS_READY) ## Run every check and every test, on every Redis
 
 .PHONY: test-quick
 test-quick: $(PYTHON_READY) $(SERVERS_READY) ## Run unit, contract and Redis tests on one Redis (under a minute)
-	@$(BIN)/pytest -n 2 --dist loadgroup --redis=7.0 --quick tests/unit tests/contract tests/redis
+	@$(BIN)/pytest -n 2 --dist loadgroup --redis=7.0 --hypothesis-profile=quick tests/unit tests/contract tests/redis
 
 .PHONY: check
 check: $(PYTHON_READY) ## Check format, lint, types and layers

@@ -1,0 +1,50 @@
+"""The contract between people, the operator and the processes: the document, metric names, file names.
+
+Standard library only, no I/O: the one part of delayq that the operator imports.
+"""
+
+from __future__ import annotations
+
+from delayq.contract.autoscaling import Autoscaling
+from delayq.contract.delivery import Backoff, Delivery, Exponential
+from delayq.contract.document import parse, to_document
+from delayq.contract.guard import Guard
+from delayq.contract.handler import ExecHandler, Handler, HttpHandler, PythonHandler
+from delayq.contract.limits import Limits, Objective, Retention
+from delayq.contract.problems import Problem, SpecError
+from delayq.contract.processes import Reaper, Scanner, Worker
+from delayq.contract.queue import DelayQueue, Metadata, Spec
+from delayq.contract.references import AuthSecretRef
+from delayq.contract.store import Cluster, Connection, Redis, Sentinel, Standalone, Tls
+
+__all__ = [
+    "AuthSecretRef",
+    "Autoscaling",
+    "Backoff",
+    "Cluster",
+    "Connection",
+    "DelayQueue",
+    "Delivery",
+    "ExecHandler",
+    "Exponential",
+    "Guard",
+    "Handler",
+    "HttpHandler",
+    "Limits",
+    "Metadata",
+    "Objective",
+    "Problem",
+    "PythonHandler",
+    "Reaper",
+    "Redis",
+    "Retention",
+    "Scanner",
+    "Sentinel",
+    "Spec",
+    "SpecError",
+    "Standalone",
+    "Tls",
+    "Worker",
+    "parse",
+    "to_document",
+]

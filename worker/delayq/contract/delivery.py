@@ -1,0 +1,87 @@
+"""spec.delivery: leases, attempts, time limits and the wait between attempts."""
+
+# ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import le
+from typing import ClassVar, Final
+
+from delayq.contract.fields import listing, section, whole
+from delayq.contract.kinds import Whole
+from delayq.contract.record import Rule, Shape
+
+_YEAR: Final = 31_536_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exponential:
+    """Each wait is longer than the one before by a factor, up to a cap."""
+
+    SHAPE: ClassVar[Shape] = Shape(
+        rules=(Rule("initialSeconds must not exceed maxSeconds", ("initial_seconds", "max_seconds"), le),)
+    )
+
+    initial_seconds: int = whole(1, _YEAR, default=10, doc="Wait after the first failure.")
+    max_seconds: int = whole(1, _YEAR, default=3600, doc="Longest wait.")
+    factor_percent: int = whole(
+        100, 1000, default=200, doc="How much longer each wait is than the one before; 200 doubles it."
+    )
+    jitter_percent: int = whole(
+        0,
+        100,
+        default=20,
+        doc="How much of each wait is left to chance, so that failures do not return in step.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How long a failed task waits for its next attempt: exactly one of delaysSeconds, exponential."""
+
+    SHAPE: ClassVar[Shape] = Shape(one_of=("delays_seconds", "exponential"))
+
+    delays_seconds: tuple[int, ...] | None = listing(
+        Whole(0, _YEAR),
+        least=1,
+        most=100,
+        default=None,
+        doc="Wait after the first failure, the second, and so on; the last one repeats.",
+    )
+    exponential: Exponential | None = section(
+        Exponential,
+        default=None,
+        doc="Waits that grow by a factor; an empty mapping takes all of its defaults.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """How tasks are handed to the handler, and handed to it again."""
+
+    lease_seconds: int = whole(
+        1,
+        86_400,
+        default=30,
+        doc="How long a worker holds a task without a sign of life; workers extend at a third of it.",
+    )
+    max_attempts: int = whole(
+        1, 10_000, default=5, doc="Attempts that may fail before the task becomes a dead letter."
+    )
+    max_crashes: int = whole(
+        1, 10_000, default=3, doc="Leases that may expire unsettled before the task becomes a dead letter."
+    )
+    handler_timeout_seconds: int = whole(
+        1,
+        604_800,
+        default=300,
+        doc="Longest run of the handler; then it is cancelled, and the attempt has failed.",
+    )
+    max_block_milliseconds: int = whole(
+        100, 60_000, default=2000, doc="Longest an idle worker waits before it looks for due tasks unasked."
+    )
+    backoff: Backoff = section(
+        Backoff,
+        default=Backoff(delays_seconds=(60, 300, 900)),
+        doc="Wait between attempts. Absent: delaysSeconds 60, 300, 900.",
+    )

@@ -1,0 +1,29 @@
+"""Between a document, as YAML or the API server gives it, and the DelayQueue it describes.
+
+Not here: reading files, YAML, anything that does I/O.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delayq.contract.problems import Place, Problem, SpecError
+from delayq.contract.queue import DelayQueue
+from delayq.contract.record import Section, write_record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def parse(document: Mapping[str, object]) -> DelayQueue:
+    """Read a whole document, or raise SpecError with everything that is wrong in it."""
+    problems: list[Problem] = []
+    queue = Section(DelayQueue).read(document, Place("", problems))
+    if not isinstance(queue, DelayQueue):
+        raise SpecError(tuple(problems))
+    return queue
+
+
+def to_document(queue: DelayQueue) -> dict[str, object]:
+    """Render the document in full, every default written out, as plain dicts and lists."""
+    return write_record(queue)

@@ -1,0 +1,97 @@
+"""How a dataclass declares its fields: `lease_seconds: int = whole(1, 86_400, default=30, doc="…")`.
+
+Without a default the field is required; with the default None it may be absent.
+Each function claims to return the field's value, as dataclasses.field does, so that type checkers follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from delayq.contract.kinds import Choice, Dictionary, Flag, Freeform, Listing, Text, Whole
+from delayq.contract.record import DECLARATION, Declaration, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from _typeshed import DataclassInstance
+
+    from delayq.contract.kinds import Kind
+
+T = TypeVar("T")
+R = TypeVar("R", bound="DataclassInstance")
+
+REQUIRED: Any = MISSING
+"""The default of a field that has none."""
+
+
+def _declare(kind: Kind, default: object, doc: str) -> Any:  # noqa: ANN401 - dataclasses.field is typed so too
+    about = Declaration(kind=kind, doc=doc, required=default is REQUIRED)
+    return field(default=default, metadata={DECLARATION: about})
+
+
+def whole(low: int, high: int, *, doc: str, default: int | None = REQUIRED) -> int:
+    """Declare a whole number within bounds."""
+    number: int = _declare(Whole(low, high), default, doc)
+    return number
+
+
+def text(kind: Text, *, doc: str, default: str | None = REQUIRED) -> str:
+    """Declare text of one of the kinds in words.py."""
+    words: str = _declare(kind, default, doc)
+    return words
+
+
+def choice(*options: T, doc: str, default: T = REQUIRED) -> T:
+    """Declare one of a few words."""
+    word: T = _declare(Choice(tuple(map(str, options))), default, doc)
+    return word
+
+
+def constant(value: T, *, doc: str) -> T:
+    """Declare a word the document must repeat, though Python code need not."""
+    about = Declaration(kind=Choice((str(value),)), doc=doc, required=True)
+    word: T = field(default=value, metadata={DECLARATION: about})
+    return word
+
+
+def flag(*, doc: str, default: bool = REQUIRED) -> bool:
+    """Declare true or false."""
+    truth: bool = _declare(Flag(), default, doc)
+    return truth
+
+
+def section(record: type[R], *, doc: str, default: R | None = REQUIRED) -> R:
+    """Declare a mapping with fields of its own."""
+    inner: R = _declare(Section(record), default, doc)
+    return inner
+
+
+def sections(
+    record: type[R], *, doc: str, least: int, most: int, default: tuple[R, ...] = REQUIRED
+) -> tuple[R, ...]:
+    """Declare a list of mappings."""
+    inner: tuple[R, ...] = _declare(Listing(item=Section(record), least=least, most=most), default, doc)
+    return inner
+
+
+def listing(
+    item: Kind, *, doc: str, least: int, most: int, default: tuple[T, ...] | None = REQUIRED
+) -> tuple[T, ...]:
+    """Declare a list of plain values."""
+    items: tuple[T, ...] = _declare(Listing(item=item, least=least, most=most), default, doc)
+    return items
+
+
+def dictionary(*, name: Text, value: Text, most: int, doc: str) -> Mapping[str, str]:
+    """Declare a map from text to text, empty when absent."""
+    about = Declaration(kind=Dictionary(name=name, value=value, most=most), doc=doc, required=False)
+    entries: Mapping[str, str] = field(default_factory=dict, metadata={DECLARATION: about})
+    return entries
+
+
+def freeform(*, doc: str) -> Mapping[str, object] | None:
+    """Declare an object kept as it is, None when absent."""
+    anything: Mapping[str, object] | None = _declare(Freeform(), None, doc)
+    return anything

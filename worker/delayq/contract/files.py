@@ -1,0 +1,32 @@
+"""Where a pod finds its document and its secrets; `delayq run` takes other places by option."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract.words import SECRET_KEY, SECRET_NAME
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from delayq.contract.kinds import Text
+
+CONFIG_FILE: Final = "/etc/delayq/queue.yaml"
+"""The document, rendered in full by the operator."""
+
+SECRETS_DIR: Final = "/etc/delayq/secrets"
+"""Each Secret is a directory here, each of its keys a file."""
+
+
+def secret_path(secrets_dir: Path, name: str, key: str) -> Path:
+    """Say which file holds a key of a Secret; a name that could lead elsewhere is a ValueError."""
+    return secrets_dir / _checked(name, SECRET_NAME) / _checked(key, SECRET_KEY)
+
+
+def _checked(text: str, kind: Text) -> str:
+    # Neither pattern lets a slash or a leading ".." pass.
+    if kind.pattern is None or len(text) > kind.max_length or not re.fullmatch(kind.pattern, text):
+        message = f"expected {kind.expected}"
+        raise ValueError(message)
+    return text

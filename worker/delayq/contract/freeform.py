@@ -1,0 +1,80 @@
+"""An object the contract does not look into, such as a pod template: kept as it is, if it is JSON.
+
+Bounded in depth and in number of values, because YAML anchors can build a tree that never ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract.problems import type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.contract.problems import Place
+
+DEEPEST: Final = 50
+MOST_VALUES: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Freeform:
+    """Any JSON object."""
+
+    expected: str = "a mapping"
+
+    def read(self, value: object, place: Place) -> object:
+        """Take a private copy of the object, if every part of it is JSON."""
+        if not isinstance(value, Mapping):
+            return place.refuse(f"expected {self.expected}, got {type_name(value)}")
+        complaint = _complaint(value)
+        return place.refuse(complaint) if complaint else copy(value)
+
+    def write(self, value: object) -> object:
+        """Copy, so that the model stays as it was read."""
+        return copy(value)
+
+
+def copy(value: object) -> object:
+    """Rebuild a checked tree out of plain dicts and lists."""
+    if isinstance(value, Mapping):
+        return {key: copy(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [copy(item) for item in value]
+    return value
+
+
+def _complaint(tree: object) -> str | None:
+    """Walk the tree without recursion, so that no depth can break the walk itself."""
+    waiting: list[tuple[object, int]] = [(tree, 1)]
+    seen = 0
+    while waiting:
+        value, depth = waiting.pop()
+        seen += 1
+        if depth > DEEPEST:
+            return f"expected at most {DEEPEST} levels of nesting"
+        if seen + len(waiting) > MOST_VALUES:
+            return f"expected at most {MOST_VALUES} values"
+        if not _is_json(value):
+            return f"expected JSON values and text keys all the way down, got {type_name(value)}"
+        waiting.extend((child, depth + 1) for child in _children(value))
+    return None
+
+
+def _children(value: object) -> Iterator[object]:
+    if isinstance(value, Mapping):
+        yield from value.values()
+    elif isinstance(value, list | tuple):
+        yield from value
+
+
+def _is_json(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) for key in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, str | int | list | tuple)

@@ -1,0 +1,83 @@
+"""spec.handler: what is called when a task falls due."""
+
+# ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from delayq.contract.fields import dictionary, listing, section, text, whole
+from delayq.contract.record import Shape
+from delayq.contract.references import SigningSecretRef
+from delayq.contract.words import (
+    ARGUMENT,
+    CALLABLE,
+    HEADER_NAME,
+    HEADER_VALUE,
+    URL,
+    VARIABLE_NAME,
+    VARIABLE_VALUE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonHandler:
+    """A Python function, called with the task inside the worker."""
+
+    callable: str = text(
+        CALLABLE, doc='Module and function, as in "shop.orders:cancel_unpaid"; async or not.'
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpHandler:
+    """A POST to an HTTP service; its status code settles the task."""
+
+    url: str = text(URL, doc="Where to POST the payload; http or https, without user name and password.")
+    headers: Mapping[str, str] = dictionary(
+        name=HEADER_NAME, value=HEADER_VALUE, most=64, doc="Headers to send along; not a place for secrets."
+    )
+    timeout_seconds: int | None = whole(
+        1, 604_800, default=None, doc="Longest wait for the answer. Absent: handlerTimeoutSeconds."
+    )
+    max_connections: int = whole(
+        1, 10_000, default=100, doc="Most connections one worker keeps to the service."
+    )
+    signing_secret_ref: SigningSecretRef | None = section(
+        SigningSecretRef, default=None, doc="Key to sign each call with (HMAC). Absent: calls are not signed."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecHandler:
+    """A command, run once per task with the payload on its standard input."""
+
+    command: tuple[str, ...] = listing(
+        ARGUMENT, least=1, most=100, doc="Program and arguments, run as they are, without a shell."
+    )
+    env: Mapping[str, str] = dictionary(
+        name=VARIABLE_NAME,
+        value=VARIABLE_VALUE,
+        most=100,
+        doc="Environment variables to add; not a place for secrets.",
+    )
+    max_output_bytes: int = whole(
+        0,
+        16_777_216,
+        default=65_536,
+        doc="Output kept for the log and the dead letter; the rest is read and dropped.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """What is called when a task falls due: exactly one of python, http, exec."""
+
+    SHAPE: ClassVar[Shape] = Shape(one_of=("python", "http", "exec"))
+
+    python: PythonHandler | None = section(PythonHandler, default=None, doc="A Python function.")
+    http: HttpHandler | None = section(HttpHandler, default=None, doc="A POST to an HTTP service.")
+    exec: ExecHandler | None = section(ExecHandler, default=None, doc="A command.")

@@ -1,0 +1,42 @@
+"""spec.limits, spec.retention and spec.objective: how much, for how long, and how late at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from delayq.contract.fields import whole
+
+_TEN_YEARS: Final = 315_360_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a queue takes; anything beyond is refused when it is scheduled."""
+
+    max_length: int = whole(
+        1, 1_000_000_000, default=10_000_000, doc="Most tasks a shard holds, whether waiting or in flight."
+    )
+    max_delay_seconds: int = whole(
+        1, _TEN_YEARS, default=31_536_000, doc="Furthest into the future that a task may fall due."
+    )
+    max_payload_bytes: int = whole(1, 16_777_216, default=262_144, doc="Largest payload of a task.")
+    max_header_bytes: int = whole(0, 65_536, default=8192, doc="Most bytes of a task's headers together.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long dead letters are kept; the oldest go first."""
+
+    dead_letter_seconds: int = whole(
+        60, _TEN_YEARS, default=1_209_600, doc="Longest that a dead letter is kept."
+    )
+    dead_letter_count: int = whole(0, 10_000_000, default=10_000, doc="Most dead letters that a shard keeps.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """How late tasks may start; what autoscaling aims at, and alerts measure."""
+
+    lateness_seconds: int = whole(1, 86_400, default=1, doc="How late a task may start after it fell due.")
+    percentile: int = whole(1, 99, default=99, doc="Percent of the tasks that must be no later than that.")

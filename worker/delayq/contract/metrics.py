@@ -1,0 +1,156 @@
+"""Every metric delayq exports, as data: code, dashboards, alerts and the operator agree through this table.
+
+Not here: anything that counts (delayq/metrics.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+MetricKind = Literal["counter", "gauge", "histogram"]
+
+LATENESS_BUCKETS: Final = (
+    *(0.0005, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0),
+)
+"""Half a millisecond to an hour; finest around 1.5 and 5 ms, where an idle queue promises p50 and p99."""
+
+HANDLER_BUCKETS: Final = (
+    *(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
+    *(10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0),
+)
+"""A millisecond to an hour; handlers differ more than lateness does."""
+
+STATES: Final = ("delayed", "retry", "processing", "dlq")
+"""Values of the label `state`."""
+
+OUTCOMES: Final = ("acked", "retried", "buried", "released", "lease_lost")
+"""Values of the label `outcome`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric: what it is called, what it counts, and by what it is told apart."""
+
+    name: str
+    kind: MetricKind
+    help: str
+    labels: tuple[str, ...]
+    buckets: tuple[float, ...] = ()
+
+
+def _gauge(name: str, about: str, *labels: str) -> Metric:
+    return Metric(name=f"delayq_{name}", kind="gauge", help=about, labels=labels)
+
+
+def _counter(name: str, about: str, *labels: str) -> Metric:
+    return Metric(name=f"delayq_{name}_total", kind="counter", help=about, labels=labels)
+
+
+def _seconds(name: str, about: str, buckets: tuple[float, ...]) -> Metric:
+    return Metric(
+        name=f"delayq_worker_{name}_seconds", kind="histogram", help=about, labels=("queue",), buckets=buckets
+    )
+
+
+def _queue_counter(verb: str, about: str) -> Metric:
+    return _counter(
+        f"queue_{verb}", f"{about}, by all processes together, since the queue began.", "queue", "shard"
+    )
+
+
+TASKS: Final = _gauge("tasks", "Tasks by state.", "queue", "shard", "state")
+OVERDUE_TASKS: Final = _gauge("overdue_tasks", "Tasks that are due and not claimed.", "queue", "shard")
+OLDEST_OVERDUE_SECONDS: Final = _gauge(
+    "oldest_overdue_seconds", "How long the most overdue task has been due; 0 when none is.", "queue", "shard"
+)
+NEXT_DUE_SECONDS: Final = _gauge(
+    "next_due_seconds", "Time until the next task falls due; NaN when none waits.", "queue", "shard"
+)
+DUE_WITHIN_TASKS: Final = _gauge(
+    "due_within_tasks",
+    "Tasks that fall due within the horizon, overdue ones included.",
+    "queue",
+    "shard",
+    "horizon_seconds",
+)
+SHARD_LED: Final = _gauge("shard_led", "1 where this scanner leads the shard, else 0.", "queue", "shard")
+
+QUEUE_SCHEDULED: Final = _queue_counter("scheduled", "Tasks scheduled")
+QUEUE_CLAIMED: Final = _queue_counter("claimed", "Tasks claimed")
+QUEUE_ACKED: Final = _queue_counter("acked", "Tasks done")
+QUEUE_RETRIED: Final = _queue_counter("retried", "Attempts failed and put off")
+QUEUE_BURIED: Final = _queue_counter("buried", "Tasks buried as dead letters")
+QUEUE_RELEASED: Final = _queue_counter("released", "Tasks handed back without an attempt charged")
+QUEUE_RECLAIMED: Final = _queue_counter("reclaimed", "Expired leases reclaimed")
+QUEUE_CANCELLED: Final = _queue_counter("cancelled", "Tasks cancelled")
+QUEUE_RESCHEDULED: Final = _queue_counter("rescheduled", "Tasks given another due time")
+QUEUE_REDRIVEN: Final = _queue_counter("redriven", "Dead letters scheduled again")
+QUEUE_PURGED: Final = _queue_counter("purged", "Dead letters deleted")
+QUEUE_CLAMPED: Final = _queue_counter("clamped", "Due times in the past moved to now")
+QUEUE_WOKEN: Final = _queue_counter("woken", "Wake tokens pushed for idle workers")
+
+QUEUE_COUNTERS: Final = (
+    QUEUE_SCHEDULED,
+    QUEUE_CLAIMED,
+    QUEUE_ACKED,
+    QUEUE_RETRIED,
+    QUEUE_BURIED,
+    QUEUE_RELEASED,
+    QUEUE_RECLAIMED,
+    QUEUE_CANCELLED,
+    QUEUE_RESCHEDULED,
+    QUEUE_REDRIVEN,
+    QUEUE_PURGED,
+    QUEUE_CLAMPED,
+    QUEUE_WOKEN,
+)
+"""Counters kept in Redis and read by the scanner that leads the shard."""
+
+WORKER_SLOTS: Final = _gauge("worker_slots", "Tasks this worker may run at a time.", "queue")
+WORKER_BUSY_SLOTS: Final = _gauge("worker_busy_slots", "Tasks this worker is running.", "queue")
+WORKER_CLAIMED: Final = _counter("worker_claimed", "Tasks this worker claimed.", "queue")
+WORKER_SETTLED: Final = _counter(
+    "worker_settled", "Tasks this worker was done with, by outcome.", "queue", "outcome"
+)
+WORKER_EXTENDED: Final = _counter("worker_extended", "Leases this worker extended.", "queue")
+WORKER_LEASES_LOST: Final = _counter(
+    "worker_leases_lost", "Leases this worker lost while its handler ran.", "queue"
+)
+WORKER_HANDLER_TIMEOUTS: Final = _counter(
+    "worker_handler_timeouts", "Handlers cancelled because they ran too long.", "queue"
+)
+WORKER_DUE_TO_CLAIMED: Final = _seconds("due_to_claimed", "From due to claimed.", LATENESS_BUCKETS)
+WORKER_CLAIMED_TO_STARTED: Final = _seconds(
+    "claimed_to_started", "From claimed to the start of the handler.", LATENESS_BUCKETS
+)
+WORKER_HANDLER: Final = _seconds("handler", "How long handlers ran.", HANDLER_BUCKETS)
+
+REDIS_ERRORS: Final = _counter("redis_errors", "Calls to Redis that failed.", "queue", "process")
+LOOP_ERRORS: Final = _counter(
+    "loop_errors", "Steps of a loop that failed and will be tried again.", "queue", "loop"
+)
+
+METRICS: Final = (
+    TASKS,
+    OVERDUE_TASKS,
+    OLDEST_OVERDUE_SECONDS,
+    NEXT_DUE_SECONDS,
+    DUE_WITHIN_TASKS,
+    SHARD_LED,
+    *QUEUE_COUNTERS,
+    WORKER_SLOTS,
+    WORKER_BUSY_SLOTS,
+    WORKER_CLAIMED,
+    WORKER_SETTLED,
+    WORKER_EXTENDED,
+    WORKER_LEASES_LOST,
+    WORKER_HANDLER_TIMEOUTS,
+    WORKER_DUE_TO_CLAIMED,
+    WORKER_CLAIMED_TO_STARTED,
+    WORKER_HANDLER,
+    REDIS_ERRORS,
+    LOOP_ERRORS,
+)
+"""All of them."""

@@ -1,0 +1,109 @@
+"""What is wrong with a document, said so that its author can mend it.
+
+No secret is ever quoted: where a value could be one, only its type is named.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SHOWN: Final = 60
+"""Longest quotation of a document in a message, in characters."""
+
+_NUMBER_SHOWN: Final = 10**18
+
+_TYPE_NAMES: Final[Mapping[type, str]] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    tuple: "a list",
+    dict: "a mapping",
+}
+
+
+class Invalid(Enum):
+    """Stands where a value could not be read; the reason is among the problems."""
+
+    INVALID = "invalid"
+
+
+INVALID: Final[Literal[Invalid.INVALID]] = Invalid.INVALID
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to mend: where it is, and what was expected there."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        """One line, ready to follow a file name."""
+        return f"{self.path}: {self.message}"
+
+
+class SpecError(ValueError):
+    """The document has problems; all of them are listed, in the order of its fields."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        """Keep the problems as data, and as one line each for people."""
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the document a value stands, and where its problems are collected."""
+
+    path: str
+    problems: list[Problem]
+
+    def field(self, name: str) -> Place:
+        """Go to a named field of this mapping."""
+        return Place(f"{self.path}.{name}" if self.path else name, self.problems)
+
+    def item(self, index: int) -> Place:
+        """Go to one item of this list."""
+        return Place(f"{self.path}[{index}]", self.problems)
+
+    def key(self, key: str) -> Place:
+        """Go to one value of this map, whose keys are the author's own words."""
+        return Place(f"{self.path}[{quote(key)}]", self.problems)
+
+    def refuse(self, message: str) -> Literal[Invalid.INVALID]:
+        """Note a problem here."""
+        self.problems.append(Problem(self.path or "document", message))
+        return INVALID
+
+
+def quote(text: str) -> str:
+    """Text in quotes, short, and safe to print on any terminal."""
+    escaped = json.dumps(text[:SHOWN], ensure_ascii=not text.isprintable())
+    return escaped if len(escaped) <= SHOWN else f'{escaped[: SHOWN - 4]}..."'
+
+
+def type_name(value: object) -> str:
+    """Name what kind of thing a value is, without quoting any of it."""
+    return _TYPE_NAMES.get(type(value), type(value).__name__[:SHOWN])
+
+
+def show(value: object) -> str:
+    """Quote a value as briefly as a message can bear."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, int):
+        return str(value) if abs(value) < _NUMBER_SHOWN else "a huge number"
+    if isinstance(value, float):
+        return repr(value)
+    return type_name(value)

@@ -1,0 +1,78 @@
+"""spec.scanner, spec.worker and spec.reaper: the processes that serve a queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import gt
+from typing import TYPE_CHECKING, ClassVar
+
+from delayq.contract.fields import flag, freeform, text, whole
+from delayq.contract.record import Rule, Shape
+from delayq.contract.words import IMAGE, SCHEDULE, TIME_ZONE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanner:
+    """Scanners wake workers when tasks fall due, and measure the queue."""
+
+    replicas: int = whole(
+        0,
+        100,
+        default=2,
+        doc="Scanner pods; they divide the shards among themselves. 0: workers look by themselves.",
+    )
+    template: Mapping[str, object] | None = freeform(doc="Pod template, merged over the operator's own.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """Workers claim due tasks and call the handler."""
+
+    SHAPE: ClassVar[Shape] = Shape(
+        rules=(
+            Rule(
+                "terminationGracePeriodSeconds must exceed drainTimeoutSeconds",
+                ("termination_grace_period_seconds", "drain_timeout_seconds"),
+                gt,
+            ),
+        )
+    )
+
+    image: str | None = text(
+        IMAGE,
+        default=None,
+        doc="Container image with the handler's code. Absent: the operator's own worker image.",
+    )
+    concurrency: int = whole(1, 10_000, default=32, doc="Tasks one worker runs at a time.")
+    replicas: int | None = whole(
+        0, 10_000, default=None, doc="Worker pods. Absent: 1, or what autoscaling decides."
+    )
+    termination_grace_period_seconds: int = whole(
+        2, 604_800, default=60, doc="How long Kubernetes waits for a worker to stop before it kills it."
+    )
+    drain_timeout_seconds: int = whole(
+        1,
+        604_800,
+        default=45,
+        doc="How long running handlers may finish when a worker stops; then their tasks are handed back.",
+    )
+    template: Mapping[str, object] | None = freeform(doc="Pod template, merged over the operator's own.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaper:
+    """The reaper recovers tasks of crashed workers and repairs the indexes; a CronJob."""
+
+    schedule: str = text(SCHEDULE, default="* * * * *", doc="When a run starts, as a cron schedule.")
+    time_zone: str | None = text(
+        TIME_ZONE, default=None, doc="Time zone of the schedule. Absent: that of the cluster's controller."
+    )
+    suspend: bool = flag(default=False, doc="Start no further runs.")
+    starting_deadline_seconds: int = whole(10, 86_400, default=30, doc="How late a run may still start.")
+    successful_jobs_history_limit: int = whole(0, 100, default=1, doc="Finished runs to keep for reading.")
+    failed_jobs_history_limit: int = whole(0, 100, default=3, doc="Failed runs to keep for reading.")
+    sweep_seconds: int = whole(1, 60, default=5, doc="Time between two sweeps within a run.")
+    template: Mapping[str, object] | None = freeform(doc="Pod template, merged over the operator's own.")

@@ -1,0 +1,126 @@
+"""The whole document: apiVersion, kind, metadata and spec of a DelayQueue."""
+
+# ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal
+
+from delayq.contract.autoscaling import Autoscaling
+from delayq.contract.delivery import Delivery
+from delayq.contract.fields import choice, constant, section, text, whole
+from delayq.contract.guard import Guard
+from delayq.contract.handler import Handler
+from delayq.contract.limits import Limits, Objective, Retention
+from delayq.contract.processes import Reaper, Scanner, Worker
+from delayq.contract.record import Rule, Shape
+from delayq.contract.store import Redis
+from delayq.contract.words import OBJECT_NAME, QUEUE_NAME
+
+GROUP: Final = "delayq.dev"
+VERSION: Final = "v1alpha1"
+KIND: Final = "DelayQueue"
+
+StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
+DeletionPolicy = Literal["Retain", "Delete"]
+
+
+def _one_writer_of_replicas(worker: Worker, autoscaling: Autoscaling | None) -> bool:
+    # In mode External an HPA writes worker.replicas itself, through the scale subresource.
+    return worker.replicas is None or autoscaling is None or autoscaling.mode == "External"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What the queue should be; redis and handler are enough."""
+
+    SHAPE: ClassVar[Shape] = Shape(
+        rules=(
+            Rule(
+                "worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External",
+                ("worker", "autoscaling"),
+                _one_writer_of_replicas,
+            ),
+        )
+    )
+
+    queue_name: str | None = text(
+        QUEUE_NAME,
+        default=None,
+        doc="Name of the queue in Redis. Absent: metadata.name. Cannot be changed later.",
+    )
+    stop_policy: StopPolicy = choice(
+        "None",
+        "Hold",
+        "HoldAndDrain",
+        default="None",
+        doc="Hold: claim nothing, let running tasks finish. HoldAndDrain: claim nothing, hand them back.",
+    )
+    deletion_policy: DeletionPolicy = choice(
+        "Retain",
+        "Delete",
+        default="Retain",
+        doc="What becomes of the tasks in Redis when the DelayQueue is deleted.",
+    )
+    redis: Redis = section(
+        Redis, doc="Where the queue is kept: exactly one of standalone, sentinel, cluster."
+    )
+    shards: int = whole(
+        1,
+        256,
+        default=1,
+        doc="Parts the queue is split into, each with its own keys. Cannot be changed later.",
+    )
+    delivery: Delivery = section(
+        Delivery, default=Delivery(), doc="Leases, attempts, time limits and backoff."
+    )
+    handler: Handler = section(
+        Handler, doc="What is called with a due task: exactly one of python, http, exec."
+    )
+    scanner: Scanner = section(
+        Scanner, default=Scanner(), doc="The processes that wake workers and measure the queue."
+    )
+    worker: Worker = section(Worker, default=Worker(), doc="The processes that call the handler.")
+    autoscaling: Autoscaling | None = section(
+        Autoscaling,
+        default=None,
+        doc="How the number of workers follows the work. Absent: it stays as it is set.",
+    )
+    reaper: Reaper = section(Reaper, default=Reaper(), doc="The job that recovers tasks and repairs indexes.")
+    guard: Guard | None = section(
+        Guard,
+        default=None,
+        doc="What keeps a task from taking effect twice: exactly one of its fields. Absent: none.",
+    )
+    limits: Limits = section(Limits, default=Limits(), doc="What the queue takes.")
+    objective: Objective = section(Objective, default=Objective(), doc="How late tasks may start.")
+    retention: Retention = section(Retention, default=Retention(), doc="How long dead letters are kept.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """The Kubernetes metadata that delayq reads; whatever else is there is left alone."""
+
+    SHAPE: ClassVar[Shape] = Shape(open=True)
+
+    name: str = text(
+        OBJECT_NAME, doc="Name of the DelayQueue, and of its queue unless spec.queueName says otherwise."
+    )
+    namespace: str | None = text(OBJECT_NAME, default=None, doc="Namespace, on Kubernetes.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayQueue:
+    """A queue of tasks, each handled when it falls due."""
+
+    SHAPE: ClassVar[Shape] = Shape(ignored=("status",))
+
+    api_version: str = constant(f"{GROUP}/{VERSION}", doc="Version of this format.")
+    kind: str = constant(KIND, doc="Kind of this document.")
+    metadata: Metadata = section(Metadata, doc="Name and namespace.")
+    spec: Spec = section(Spec, doc="What the queue should be; redis and handler are enough.")
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue in Redis."""
+        return self.spec.queue_name or self.metadata.name

@@ -1,0 +1,191 @@
+"""Mappings with named fields: declared once on a dataclass, read and written generically.
+
+A field's declaration (kind, default, sentence) drives the parser, the reference and the CRD's test.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, Final, cast
+
+from delayq.contract.problems import INVALID, quote, show, type_name
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from delayq.contract.kinds import Kind
+    from delayq.contract.problems import Place
+
+DECLARATION: Final = "delayq"
+"""Key of the declaration in a dataclass field's metadata."""
+
+UNKNOWN_SHOWN: Final = 20
+"""Unknown fields reported one by one in a mapping; the rest are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Something fields must satisfy together: `holds` is given their values, in this order."""
+
+    message: str
+    reads: tuple[str, ...]
+    holds: Callable[..., bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a mapping must satisfy as a whole: its class's `SHAPE`."""
+
+    one_of: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    ignored: tuple[str, ...] = ()
+    open: bool = False
+
+    @property
+    def one_of_message(self) -> str:
+        """Say the choice in the words the CRD uses too."""
+        return f"expected exactly one of {', '.join(map(camel, self.one_of))}"
+
+
+ANY_SHAPE: Final = Shape()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What a field's declaration says beside its name and default."""
+
+    kind: Kind
+    doc: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """One field of a record: `name` in the document, `attribute` in Python."""
+
+    attribute: str
+    name: str
+    kind: Kind
+    doc: str
+    required: bool
+    default: object
+    """What stands there when the document says nothing; None when nothing does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A mapping whose fields a dataclass declares."""
+
+    record: type[DataclassInstance]
+    expected: ClassVar[str] = "a mapping"
+
+    def read(self, value: object, place: Place) -> object:
+        """Take the mapping, with all of its problems if it has any."""
+        if not isinstance(value, Mapping):
+            return place.refuse(f"expected {self.expected}, got {type_name(value)}")
+        return read_record(self.record, value, place)
+
+    def write(self, value: object) -> object:
+        """Render the mapping in full, defaults included."""
+        return write_record(cast("DataclassInstance", value))
+
+
+def camel(attribute: str) -> str:
+    """Turn a Python name into the document's: lease_seconds -> leaseSeconds."""
+    first, *rest = attribute.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def shape_of(record: type[DataclassInstance]) -> Shape:
+    """Give what the mapping must satisfy as a whole."""
+    return cast("Shape", getattr(record, "SHAPE", ANY_SHAPE))
+
+
+@cache
+def declared(record: type[DataclassInstance]) -> tuple[Declared, ...]:
+    """List the fields of a record in the order they are declared."""
+    found = []
+    for entry in fields(record):
+        about: Declaration = entry.metadata[DECLARATION]
+        default = entry.default if entry.default_factory is MISSING else entry.default_factory()
+        found.append(
+            Declared(
+                attribute=entry.name,
+                name=camel(entry.name),
+                kind=about.kind,
+                doc=about.doc,
+                required=about.required,
+                default=None if default is MISSING else default,
+            )
+        )
+    return tuple(found)
+
+
+def read_record(record: type[DataclassInstance], value: Mapping[object, object], place: Place) -> object:
+    """Read every field, then check the mapping as a whole; note all problems, raise none."""
+    before = len(place.problems)
+    _refuse_unknown(record, value, place)
+    found = {field.attribute: _read_field(field, value, place) for field in declared(record)}
+    _check_one_of(shape_of(record), value, place)
+    for rule in shape_of(record).rules:
+        _check_rule(rule, found, place)
+    return record(**found) if len(place.problems) == before else INVALID
+
+
+def _read_field(field: Declared, value: Mapping[object, object], place: Place) -> object:
+    here = place.field(field.name)
+    if field.name in value:
+        return field.kind.read(value[field.name], here)
+    return here.refuse("required, but missing") if field.required else field.default
+
+
+def _check_one_of(shape: Shape, value: Mapping[object, object], place: Place) -> None:
+    given = [camel(option) for option in shape.one_of if camel(option) in value]
+    if shape.one_of and len(given) != 1:
+        place.refuse(f"{shape.one_of_message}, got {' and '.join(given) or 'none'}")
+
+
+def _check_rule(rule: Rule, found: Mapping[str, object], place: Place) -> None:
+    values = [found[name] for name in rule.reads]
+    if INVALID not in values and not rule.holds(*values):
+        place.refuse(rule.message)
+
+
+def _refuse_unknown(record: type[DataclassInstance], value: Mapping[object, object], place: Place) -> None:
+    shape = shape_of(record)
+    known = [field.name for field in declared(record)]
+    unknown = [] if shape.open else [key for key in value if key not in known and key not in shape.ignored]
+    for key in unknown[:UNKNOWN_SHOWN]:
+        _refuse_field(key, known, place)
+    if len(unknown) > UNKNOWN_SHOWN:
+        place.refuse(f"{len(unknown) - UNKNOWN_SHOWN} more unknown fields")
+
+
+def _refuse_field(key: object, known: list[str], place: Place) -> None:
+    if not isinstance(key, str):
+        place.refuse(f"expected field names to be text, got {show(key)}")
+        return
+    near = _nearest(key, known)
+    hint = f"did you mean {near}?" if near else f"expected {' or '.join(known) or 'none here'}"
+    name = key if key.isidentifier() and quote(key) == f'"{key}"' else quote(key)
+    place.field(name).refuse(f"unknown field, {hint}")
+
+
+def _nearest(key: str, known: list[str]) -> str | None:
+    """Find the name the author meant; max_attempts and MaxAttempts are near to maxAttempts."""
+    by_sound = {_sound(name): name for name in known}
+    near = difflib.get_close_matches(_sound(key), by_sound, n=1)
+    return by_sound[near[0]] if near else None
+
+
+def _sound(name: str) -> str:
+    return name[:64].replace("_", "").replace("-", "").lower()
+
+
+def write_record(value: DataclassInstance) -> dict[str, object]:
+    """Render a record as the document would hold it, leaving out what is absent."""
+    present = ((field, getattr(value, field.attribute)) for field in declared(type(value)))
+    return {field.name: field.kind.write(item) for field, item in present if item is not None}

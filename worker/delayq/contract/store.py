@@ -1,0 +1,123 @@
+"""spec.redis: where the queue is kept, and how to connect to it."""
+
+# ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from delayq.contract.fields import section, sections, text, whole
+from delayq.contract.record import Rule, Shape
+from delayq.contract.references import AuthSecretRef, CaSecretRef, ClientCertSecretRef
+from delayq.contract.words import HOST, KEY_PREFIX, MASTER_NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standalone:
+    """One Redis server."""
+
+    host: str = text(HOST, doc="Host name or address.")
+    port: int = whole(1, 65_535, default=6379, doc="TCP port.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentinelNode:
+    """One Sentinel."""
+
+    host: str = text(HOST, doc="Host name or address.")
+    port: int = whole(1, 65_535, default=26_379, doc="TCP port.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentinel:
+    """A master that Sentinels watch and replace when it fails."""
+
+    master_name: str = text(MASTER_NAME, doc="Name the Sentinels know the master by.")
+    nodes: tuple[SentinelNode, ...] = sections(
+        SentinelNode, least=1, most=16, doc="The Sentinels; any one that answers is enough to start."
+    )
+    auth_secret_ref: AuthSecretRef | None = section(
+        AuthSecretRef, default=None, doc="Credentials for the Sentinels themselves. Absent: none."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterNode:
+    """One node of a Redis Cluster."""
+
+    host: str = text(HOST, doc="Host name or address.")
+    port: int = whole(1, 65_535, default=6379, doc="TCP port.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A Redis Cluster; each shard of the queue lives on one of its nodes."""
+
+    nodes: tuple[ClusterNode, ...] = sections(
+        ClusterNode, least=1, most=64, doc="Nodes to ask for the others; any one that answers is enough."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """TLS towards Redis; an empty mapping turns it on with the system's certificate authorities."""
+
+    ca_secret_ref: CaSecretRef | None = section(
+        CaSecretRef, default=None, doc="Certificate authority to trust. Absent: the system's own."
+    )
+    client_cert_secret_ref: ClientCertSecretRef | None = section(
+        ClientCertSecretRef, default=None, doc="Certificate to show to Redis. Absent: none."
+    )
+    server_name: str | None = text(
+        HOST, default=None, doc="Name expected in the server's certificate. Absent: the host connected to."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """How each process connects to Redis."""
+
+    timeout_seconds: int = whole(
+        1, 300, default=5, doc="Longest wait for a connection or an answer before it counts as failed."
+    )
+    health_check_seconds: int = whole(
+        1, 3600, default=30, doc="A connection idle for longer is checked before it is used again."
+    )
+    max_connections: int = whole(2, 10_000, default=20, doc="Most connections one process keeps open.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redis:
+    """Where the queue is kept: exactly one of standalone, sentinel, cluster."""
+
+    SHAPE: ClassVar[Shape] = Shape(
+        one_of=("standalone", "sentinel", "cluster"),
+        rules=(
+            Rule(
+                "database must be 0 with cluster",
+                ("cluster", "database"),
+                lambda cluster, database: cluster is None or database == 0,
+            ),
+        ),
+    )
+
+    standalone: Standalone | None = section(Standalone, default=None, doc="One Redis server.")
+    sentinel: Sentinel | None = section(
+        Sentinel, default=None, doc="A master that Sentinels watch and replace when it fails."
+    )
+    cluster: Cluster | None = section(Cluster, default=None, doc="A Redis Cluster.")
+    database: int = whole(0, 1023, default=0, doc="Number of the database; a cluster has only 0.")
+    tls: Tls | None = section(
+        Tls, default=None, doc="TLS settings; an empty mapping is enough to turn it on. Absent: no TLS."
+    )
+    auth_secret_ref: AuthSecretRef | None = section(
+        AuthSecretRef, default=None, doc="Credentials for Redis. Absent: none."
+    )
+    key_prefix: str = text(
+        KEY_PREFIX,
+        default="delayq",
+        doc="First part of every key of the queue in Redis. Cannot be changed later.",
+    )
+    connection: Connection = section(
+        Connection, default=Connection(), doc="How each process connects to Redis."
+    )

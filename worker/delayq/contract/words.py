@@ -1,0 +1,90 @@
+"""The texts a document holds, by name, with the pattern each one follows.
+
+Patterns are read by Python and by the API server's RE2 alike: ASCII classes only, no look-ahead.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from delayq.contract.kinds import Text
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_IDENTIFIER: Final = "[A-Za-z_][A-Za-z0-9_]*"
+_CRON_FIELD: Final = "[0-9A-Za-z*,/?-]+"
+
+OBJECT_NAME: Final = Text(
+    expected="at most 63 lower-case letters, digits, dots and dashes",
+    max_length=63,
+    pattern=rf"^{_LABEL}(\.{_LABEL})*$",
+)
+QUEUE_NAME: Final = Text(
+    expected="at most 63 lower-case letters, digits and dashes",
+    max_length=63,
+    pattern=f"^{_LABEL}$",
+)
+KEY_PREFIX: Final = Text(
+    expected="at most 64 letters, digits, dots, dashes, colons and underscores",
+    max_length=64,
+    pattern="^[A-Za-z0-9._:-]+$",
+)
+HOST: Final = Text(expected="a host name or address", max_length=253, pattern="^[A-Za-z0-9._:-]+$")
+MASTER_NAME: Final = Text(
+    expected="the name Sentinel knows the master by", max_length=253, pattern="^[A-Za-z0-9._-]+$"
+)
+SECRET_NAME: Final = Text(
+    expected="the name of a Secret", max_length=253, pattern=rf"^{_LABEL}(\.{_LABEL})*$", quiet=True
+)
+SECRET_KEY: Final = Text(
+    expected="a key of the Secret", max_length=253, pattern=r"^\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$", quiet=True
+)
+CALLABLE: Final = Text(
+    expected='a callable such as "shop.orders:cancel"',
+    max_length=512,
+    pattern=rf"^{_IDENTIFIER}(\.{_IDENTIFIER})*:{_IDENTIFIER}(\.{_IDENTIFIER})*$",
+)
+URL: Final = Text(
+    expected="an http or https URL without user name and password",
+    max_length=2048,
+    pattern=r"^https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?([/?#][!-~]*)?$",
+    quiet=True,
+)
+HEADER_NAME: Final = Text(
+    expected="header names of letters, digits and !#$%&'*+.^_`|~-",
+    max_length=256,
+    pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$",
+)
+HEADER_VALUE: Final = Text(
+    expected="one line of at most 4096 printable ASCII characters",
+    max_length=4096,
+    min_length=0,
+    pattern="^[ -~]*$",
+    quiet=True,
+)
+VARIABLE_NAME: Final = Text(
+    expected="names of variables: letters, digits and underscores", max_length=256, pattern=f"^{_IDENTIFIER}$"
+)
+VARIABLE_VALUE: Final = Text(
+    expected="text of at most 32768 characters without NUL",
+    max_length=32_768,
+    min_length=0,
+    pattern=r"^[^\x00]*$",
+    quiet=True,
+)
+ARGUMENT: Final = Text(
+    expected="text of at most 32768 characters without NUL",
+    max_length=32_768,
+    min_length=0,
+    pattern=r"^[^\x00]*$",
+)
+IMAGE: Final = Text(expected="the name of a container image", max_length=1024, pattern="^[!-~]+$")
+SCHEDULE: Final = Text(
+    expected='a cron schedule of five fields, such as "* * * * *"',
+    max_length=128,
+    pattern=rf"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|{_CRON_FIELD}( +{_CRON_FIELD}){{4}})$",
+)
+TIME_ZONE: Final = Text(
+    expected='the name of a time zone, such as "Europe/Paris"',
+    max_length=64,
+    pattern="^[A-Za-z][A-Za-z0-9_+/-]*$",
+)

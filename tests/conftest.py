@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--redis",
         default=PREFERRED,
         metavar="FLAVOURS",
-        help=f"Redis servers to run tests/redis on: some of {','.join(FLAVOURS)}, or all (default: {PREFERRED})",
+        help=f"Redis servers to run tests/redis on: all, or some of {','.join(FLAVOURS)} ({PREFERRED})",
     )
 
 
@@ -55,7 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RedisServer]]:
+def shared_servers() -> Iterator[dict[str, RedisServer]]:
     """Servers started so far, by flavour: a pytest worker starts each at most once."""
     servers: dict[str, RedisServer] = {}
     yield servers

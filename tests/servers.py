@@ -151,7 +151,9 @@ class RedisServer:
     def version(self) -> tuple[int, ...]:
         """Of the Redis protocol it speaks: Valkey 9 says 7.2.4."""
         with self.client() as client:
-            return tuple(int(part) for part in re.findall(r"\d+", str(client.info("server")["redis_version"])))
+            return tuple(
+                int(part) for part in re.findall(r"\d+", str(client.info("server")["redis_version"]))
+            )
 
     def client(self) -> Redis:
         """A plain client for looking at and preparing state; close it, or use it in a `with` block."""
@@ -160,7 +162,7 @@ class RedisServer:
     def now_ms(self) -> int:
         with self.client() as client:
             seconds, micros = client.time()
-        return seconds * 1000 + micros // 1000
+        return int(seconds) * 1000 + int(micros) // 1000
 
     def reset(self) -> None:
         """Empty, on time, and with no script loaded: as after a fresh start."""

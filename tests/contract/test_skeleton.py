@@ -1,0 +1,62 @@
+"""The project's frame: what documents say about commands, layers and files is what is there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")})
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def layers() -> list[list[str]]:
+    """Each layer's modules, high to low."""
+    contract = next(c for c in PYPROJECT["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
+    return [re.findall(r"\w+", layer) for layer in contract["layers"]]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_make_target_that_a_document_names_exists(document: Path) -> None:
+    named = set(re.findall(r"`make ([a-z-]+)`|^(?:\$ )?make ([a-z-]+)", document.read_text(), re.MULTILINE))
+    assert {code or line for code, line in named} <= make_targets()
+
+
+def test_every_make_target_explains_itself() -> None:
+    explained = set(re.findall(r"^([a-z-]+):.*## \S", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert explained == make_targets()
+
+
+def test_every_module_has_a_layer() -> None:
+    package = ROOT / "worker" / "delayq"
+    modules = {path.stem for path in package.glob("[a-z]*.py")} | {
+        path.parent.name for path in package.glob("*/__init__.py")
+    }
+    assert modules <= {module for layer in layers() for module in layer}
+
+
+@pytest.mark.skipif(not ARCHITECTURE.exists(), reason="docs/architecture.md is not written yet")
+def test_the_architecture_names_every_module() -> None:
+    text = ARCHITECTURE.read_text()
+    unnamed = [module for layer in layers() for module in layer if not re.search(rf"\b{module}\b", text)]
+    assert unnamed == []
+
+
+@pytest.mark.parametrize("folder", ["operator", "worker"])
+def test_no_module_lies_where_it_would_shadow_the_standard_library(folder: str) -> None:
+    """operator/__init__.py would become `import operator`, and no interpreter would start."""
+    assert list((ROOT / folder).glob("*.py")) == []
+
+
+def test_the_lock_holds_public_addresses_only() -> None:
+    """A lock made behind a mirror would name the mirror, and install for nobody else."""
+    hosts = set(re.findall(r"https?://([^/\"]+)", (ROOT / "uv.lock").read_text()))
+    assert hosts == {"pypi.org", "files.pythonhosted.org"}

@@ -11,6 +11,7 @@ from delayq.contract.kinds import Text
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _IDENTIFIER: Final = "[A-Za-z_][A-Za-z0-9_]*"
+_CRON_WORD: Final = "@(annually|yearly|monthly|weekly|daily|midnight|hourly)"
 _CRON_FIELD: Final = "[0-9A-Za-z*,/?-]+"
 
 OBJECT_NAME: Final = Text(
@@ -81,7 +82,7 @@ IMAGE: Final = Text(expected="the name of a container image", max_length=1024, p
 SCHEDULE: Final = Text(
     expected='a cron schedule of five fields, such as "* * * * *"',
     max_length=128,
-    pattern=rf"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|{_CRON_FIELD}( +{_CRON_FIELD}){{4}})$",
+    pattern=rf"^({_CRON_WORD}|{_CRON_FIELD}( +{_CRON_FIELD}){{4}})$",
 )
 TIME_ZONE: Final = Text(
     expected='the name of a time zone, such as "Europe/Paris"',

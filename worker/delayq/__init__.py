@@ -1,0 +1,63 @@
+"""delayq: a delay queue on Redis, for one machine or for Kubernetes.
+
+Client and SyncClient schedule tasks; Task, Retry and Bury are for handlers.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from delayq.errors import (
+    Bury,
+    DelayQError,
+    DelayTooLong,
+    InvalidDocument,
+    InvalidDueTime,
+    InvalidTask,
+    PayloadTooLarge,
+    QueueFull,
+    Refused,
+    Retry,
+    TaskExists,
+    TaskInFlight,
+    TasksRefused,
+    Unavailable,
+)
+from delayq.message import Task
+
+if TYPE_CHECKING:
+    from delayq.client import Client, SyncClient
+    from delayq.operations import NewTask
+
+__all__ = [
+    "Bury",
+    "Client",
+    "DelayQError",
+    "DelayTooLong",
+    "InvalidDocument",
+    "InvalidDueTime",
+    "InvalidTask",
+    "NewTask",
+    "PayloadTooLarge",
+    "QueueFull",
+    "Refused",
+    "Retry",
+    "SyncClient",
+    "Task",
+    "TaskExists",
+    "TaskInFlight",
+    "TasksRefused",
+    "Unavailable",
+]
+__version__ = version("delayq")
+
+_LAZY = {"Client": "client", "SyncClient": "client", "NewTask": "operations"}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
+    """Import the clients on first use: the operator imports delayq.contract and must not load Redis' client."""
+    if name in _LAZY:
+        return getattr(import_module(f"delayq.{_LAZY[name]}"), name)
+    raise AttributeError(f"module 'delayq' has no attribute {name!r}")

@@ -1,0 +1,157 @@
+"""One method per verb: each returns the Call that performs it. Nothing here waits; connection.py sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from delayq import replies, scripts
+from delayq.keys import Keys, shard_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from delayq.scripts import Argument, Script
+    from delayq.values import (
+        Cancelled,
+        Claimed,
+        Counts,
+        Leadership,
+        Rescheduled,
+        Settled,
+        State,
+        TaskRow,
+        TaskView,
+        Wait,
+    )
+
+T = TypeVar("T")
+
+CLAIM_LIMIT = 250  # tasks a claim may lease: about a millisecond of Redis' time
+BATCH = 250  # tasks any other call may carry
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One script to run, and how to read its reply."""
+
+    script: Script
+    arguments: list[Argument]
+    decode: Callable[[Any], T]
+
+
+class Broker:
+    """The verbs of one queue."""
+
+    def __init__(self, queue: str, *, prefix: str = "delayq", shards: int = 1) -> None:
+        """`shards` is how many sorted sets the queue is spread over."""
+        self.queue = queue
+        self.shards = tuple(Keys(prefix, queue, shard) for shard in range(shards))
+
+    def shard_of(self, task_id: str) -> int:
+        """Return the shard a task lives in."""
+        return shard_of(task_id, len(self.shards))
+
+    def _call(
+        self, verb: str, shard: int, decode: Callable[[Any], T], rest: Iterable[Argument] = (), **named: Argument
+    ) -> Call[T]:
+        script = scripts.load(verb)
+        return Call(script, script.bind(self.shards[shard], rest, **named), decode)
+
+    def _of_task(self, verb: str, task_id: str, decode: Callable[[Any], T], **named: Argument) -> Call[T]:
+        return self._call(verb, self.shard_of(task_id), decode, (), id=task_id, **named)
+
+    # from outside
+
+    def schedule(self, shard: int, tasks: Sequence[Argument], **options: Argument) -> Call[replies.Stored]:
+        """Store tasks given flat as id, when, body; options: if_exists, repeated, max_length, max_delay_ms."""
+        return self._call("schedule", shard, replies.stored, tasks, **options)
+
+    def cancel(self, task_id: str) -> Call[Cancelled]:
+        """Forget a task that is not running."""
+        return self._of_task("cancel", task_id, replies.cancelled)
+
+    def reschedule(self, task_id: str, when: str, *, max_delay_ms: int) -> Call[Rescheduled]:
+        """Move the due time of a task that is not running; `when` is "+delay" or an instant, in ms."""
+        return self._of_task("reschedule", task_id, replies.rescheduled, when=when, max_delay_ms=max_delay_ms)
+
+    def get(self, task_id: str) -> Call[TaskView | None]:
+        """Return everything the queue knows of one task."""
+        return self._of_task("get", task_id, replies.view(task_id), pattern=_glob(task_id) + ":*")
+
+    def list(self, shard: int, state: State, *, offset: int, limit: int) -> Call[list[TaskRow]]:
+        """Return one page of the tasks in a state, by score."""
+        leased = int(state == "processing")
+        return self._call(
+            "list", shard, replies.rows(state), index=state.value, offset=offset, limit=limit, leased=leased
+        )
+
+    def counts(self, shard: int, horizons_ms: Sequence[int] = ()) -> Call[Counts]:
+        """Count the tasks of one shard by state, and what falls due within each horizon."""
+        return self._call("counts", shard, replies.counts(horizons_ms), horizons_ms)
+
+    # leases
+
+    def claim(self, shard: int, limit: int, lease_ms: int) -> Call[Claimed]:
+        """Lease up to `limit` due tasks."""
+        decode = replies.claimed(self.queue, shard)
+        return self._call("claim", shard, decode, limit=min(limit, CLAIM_LIMIT), lease_ms=lease_ms)
+
+    def extend(self, shard: int, members: Sequence[str], lease_ms: int) -> Call[set[int]]:
+        """Prolong leases; answers with the positions of those that were lost."""
+        return self._call("extend", shard, set[int], members, lease_ms=lease_ms)
+
+    def ack(self, shard: int, members: Sequence[str]) -> Call[list[Settled]]:
+        """Finish tasks for good."""
+        return self._call("ack", shard, replies.settled(len(members), "acked"), members)
+
+    def retry(self, shard: int, settles: Sequence[Argument], *, max_attempts: int) -> Call[list[Settled]]:
+        """Put failed tasks back; `settles` is flat: member, delay ms, charge (1 or 0), error."""
+        return self._call("retry", shard, replies.each_settled, settles, max_attempts=max_attempts)
+
+    def bury(self, shard: int, settles: Sequence[Argument]) -> Call[list[Settled]]:
+        """Make tasks dead letters; `settles` is flat: member, error."""
+        return self._call("bury", shard, replies.each_settled, settles)
+
+    def release(self, shard: int, settles: Sequence[Argument]) -> Call[list[Settled]]:
+        """Hand tasks back without charging an attempt; `settles` is flat: member, due ms."""
+        return self._call("release", shard, replies.settled(len(settles) // 2, "released"), settles)
+
+    # upkeep
+
+    def wake(self, shard: int) -> Call[Wait]:
+        """Hint a worker when something is due; tells how long a scanner may sleep."""
+        return self._call("wake", shard, replies.wait)
+
+    def lead(self, shard: int, owner: str, lease_ms: int) -> Call[Leadership]:
+        """Become or stay the leading scanner of a shard; a lease of 0 ms gives it up."""
+        return self._call("lead", shard, replies.leadership, owner=owner, lease_ms=lease_ms)
+
+    def reclaim(self, shard: int, *, max_crashes: int, limit: int = 100) -> Call[list[tuple[str, str]]]:
+        """Take back leases that ran out; answers with member and outcome of each."""
+        return self._call("reclaim", shard, replies.pairs, limit=limit, max_crashes=max_crashes)
+
+    def rewind(self, shard: int, lease_ms: int, *, limit: int = BATCH) -> Call[int]:
+        """Shorten leases that outlive their length because Redis' clock stepped back."""
+        return self._call("rewind", shard, int, lease_ms=lease_ms, limit=limit)
+
+    def reconcile(self, shard: int, index: str, cursor: int, *, count: int = 50) -> Call[replies.Mended]:
+        """Hold a page of one index (a key's name) against all others and mend what does not fit."""
+        scan = "HSCAN" if index in {"tasks", "attempts", "dlq_info"} else "ZSCAN"
+        return self._call(
+            "reconcile", shard, replies.mended, index=index, scan=scan, cursor=cursor, count=count
+        )
+
+    # dead letters
+
+    def redrive(self, shard: int, letters: Sequence[Argument]) -> Call[int]:
+        """Give dead letters a new life; `letters` is flat: id, delay ms."""
+        return self._call("redrive", shard, int, letters)
+
+    def purge(self, shard: int, ids: Sequence[str], *, before_ms: int | str = "inf") -> Call[int]:
+        """Forget dead letters that died before `before_ms`."""
+        return self._call("purge", shard, int, ids, before_ms=before_ms)
+
+
+def _glob(task_id: str) -> str:
+    return "".join(f"\\{char}" if char in "*?[]\\^-" else char for char in task_id)

@@ -1,0 +1,107 @@
+"""Where Redis is and how to log in: from a URL, or from a document's spec.redis and its mounted secrets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from redis.asyncio import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from delayq.contract.files import secret_path
+from delayq.errors import InvalidDocument
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from delayq.contract import Redis
+
+TIMEOUT_SECONDS = 5.0
+READ_BYTES = 1 << 20  # a claim of 250 tasks arrives in one read
+
+
+@dataclass(frozen=True)
+class Address:
+    """What a connection needs; `options` are redis-py's names."""
+
+    options: dict[str, Any] = field(repr=False)  # may hold a password
+    timeout_seconds: float = TIMEOUT_SECONDS
+    max_connections: int = 20
+
+    @classmethod
+    def from_url(cls, url: str) -> Address:
+        """redis://, rediss:// or unix://; ValueError otherwise, and never with the password in it."""
+        try:
+            parsed: dict[str, Any] = dict(parse_url(url))
+        except ValueError as error:
+            raise InvalidDocument(f"Redis URL: expected redis://host:port/0, rediss://… or unix://… ({error})") from None
+        return cls(parsed)
+
+    @classmethod
+    def from_spec(cls, spec: Redis, secrets_dir: Path) -> Address:
+        """InvalidDocument when a secret is not mounted, or the topology is not served yet."""
+        if spec.standalone is None:
+            raise InvalidDocument("spec.redis: this version connects to standalone Redis only, not sentinel or cluster")
+        options: dict[str, Any] = {"host": spec.standalone.host, "port": spec.standalone.port, "db": spec.database}
+        if spec.auth_secret_ref is not None:
+            secret = spec.auth_secret_ref
+            options["password"] = _secret(secrets_dir, secret.name, secret.password_key)
+            if secret.username_key is not None:
+                options["username"] = _secret(secrets_dir, secret.name, secret.username_key)
+        if spec.tls is not None:
+            options |= _tls(spec, secrets_dir)
+        return cls(options, float(spec.connection.timeout_seconds), spec.connection.max_connections)
+
+    @property
+    def where(self) -> str:
+        """host:port or a socket's path, for messages."""
+        if "path" in self.options:
+            return str(self.options["path"])
+        return f"{self.options.get('host', 'localhost')}:{self.options.get('port', 6379)}"
+
+    def connection(self) -> Connection:
+        """Return an asynchronous connection, not yet connected.
+
+        It has no time-outs and retries of its own: AsyncConnection sets one time-out around a whole round trip,
+        because redis-py's own would start a task for every write.
+        """
+        options = dict(self.options)
+        kind = options.pop("connection_class", Connection)
+        return kind(
+            **options,
+            protocol=2,
+            socket_timeout=None,
+            socket_connect_timeout=self.timeout_seconds,
+            socket_read_size=READ_BYTES,
+            retry=Retry(NoBackoff(), 0),
+        )
+
+
+def _tls(spec: Redis, secrets_dir: Path) -> dict[str, Any]:
+    tls = spec.tls
+    if tls is None:
+        return {}
+    options: dict[str, Any] = {"connection_class": SSLConnection}
+    if tls.ca_secret_ref is not None:
+        options["ssl_ca_certs"] = str(_file(secrets_dir, tls.ca_secret_ref.name, tls.ca_secret_ref.key))
+    if tls.client_cert_secret_ref is not None:
+        cert = tls.client_cert_secret_ref
+        options["ssl_certfile"] = str(_file(secrets_dir, cert.name, cert.cert_key))
+        options["ssl_keyfile"] = str(_file(secrets_dir, cert.name, cert.key_key))
+    return options
+
+
+def _file(secrets_dir: Path, name: str, key: str) -> Path:
+    path = secret_path(secrets_dir, name, key)
+    if not path.is_file():
+        raise InvalidDocument(f"Secret {name}: expected its key {key} as the file {path}, found none")
+    return path
+
+
+def _secret(secrets_dir: Path, name: str, key: str) -> str:
+    return _file(secrets_dir, name, key).read_text().strip()
+
+
+__all__ = ["Address", "UnixDomainSocketConnection"]

@@ -1,0 +1,111 @@
+"""One multiplexed connection: calls that arrive while a round trip is under way go out together in the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redis.exceptions import RedisError
+
+from delayq.connection.exchange import exchange, packed, raise_first, translated
+from delayq.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from delayq.broker import Call
+    from delayq.connection.address import Address
+    from delayq.connection.exchange import Command
+
+T = TypeVar("T")
+Waiting = tuple["Sequence[Command]", "asyncio.Future[list[Any]]"]
+
+
+class AsyncConnection:
+    """Natural batching without added latency: no timer, the previous round trip is the only wait."""
+
+    def __init__(self, address: Address) -> None:
+        """Connect on first use, and again after any failure."""
+        self.address = address
+        self._connection = address.connection()
+        self._waiting: list[Waiting] = []
+        self._flusher: asyncio.Task[None] | None = None
+
+    async def run(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Answer each call in order. Raises the first error, after all have been tried; Unavailable without Redis."""
+        return raise_first(await self.answers(calls))
+
+    async def one(self, call: Call[T]) -> T:
+        """Answer a single call."""
+        answer: T = (await self.run((call,)))[0]
+        return answer
+
+    async def answers(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Answer each call in order, a refused one with its error as the value."""
+        steps = exchange(calls, self.address.where)
+        commands = next(steps)
+        while True:
+            replies = await self.send(commands)
+            try:
+                commands = steps.send(replies)
+            except StopIteration as done:
+                answers: list[Any] = done.value
+                return answers
+
+    async def send(self, commands: Sequence[Command]) -> list[Any]:
+        """Send raw commands; replies come in order, an error reply as a value."""
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((commands, future))
+        if self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.create_task(self._flush())
+        return await future
+
+    async def _flush(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                async with asyncio.timeout(self.address.timeout_seconds):
+                    await self._round_trip(batch)
+            except asyncio.CancelledError:
+                await self._fail(batch, Unavailable(self.address.where, "connection closed"))
+                raise
+            except TimeoutError:
+                seconds = self.address.timeout_seconds
+                await self._fail(batch, Unavailable(self.address.where, f"no answer within {seconds:g} s"))
+            except (RedisError, OSError) as error:
+                await self._fail(batch, translated(error, self.address.where, "commands"))
+
+    async def _round_trip(self, batch: list[Waiting]) -> None:
+        connection = self._connection
+        if not connection.is_connected:
+            await connection.connect()
+        everything = packed([command for commands, _ in batch for command in commands])
+        await connection.send_packed_command(everything, check_health=False)
+        for commands, future in batch:
+            replies = [await self._read() for _ in commands]
+            if not future.done():
+                future.set_result(replies)
+
+    async def _read(self) -> object:
+        try:
+            return await self._connection.read_response(disable_decoding=True, timeout=math.inf)
+        except RedisError as error:
+            if not self._connection.is_connected:
+                raise
+            return error
+
+    async def _fail(self, batch: list[Waiting], error: Exception) -> None:
+        """What was sent may or may not have been done; whoever waits has to know."""
+        await self._connection.disconnect(nowait=True)
+        for _, future in batch:
+            if not future.done():
+                future.set_exception(error)
+
+    async def close(self) -> None:
+        """Close; calls still waiting fail with Unavailable."""
+        if self._flusher is not None and not self._flusher.done():
+            self._flusher.cancel()
+            await asyncio.gather(self._flusher, return_exceptions=True)
+        await self._fail(self._waiting, Unavailable(self.address.where, "connection closed"))
+        self._waiting = []

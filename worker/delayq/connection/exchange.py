@@ -1,0 +1,66 @@
+"""What both kinds of connection do with calls, without waiting: a generator of commands to send and replies to read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hiredis import pack_command
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from delayq.errors import DelayQError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from delayq.broker import Call
+
+Command = tuple[Any, ...]
+# What Redis answers while it cannot serve but may soon: waiting and trying again is right.
+PASSING = ("LOADING", "BUSY", "OOM", "MISCONF", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS")
+
+
+def exchange(calls: Sequence[Call[Any]], where: str) -> Generator[list[Command], list[Any], list[Any]]:
+    """Yield commands, be sent their replies, return the decoded answers. One round trip unless a script is unknown.
+
+    Redis forgets scripts when it restarts or on SCRIPT FLUSH: those that it does not know are loaded and only the
+    calls that needed them are repeated, which is safe because an unknown script has done nothing.
+    """
+    replies = yield [("EVALSHA", call.script.sha, *call.arguments) for call in calls]
+    unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+    if unknown:
+        sources = {calls[at].script.source for at in unknown}
+        yield [("SCRIPT", "LOAD", source) for source in sources]
+        again = yield [("EVALSHA", calls[at].script.sha, *calls[at].arguments) for at in unknown]
+        for at, reply in zip(unknown, again, strict=True):
+            replies[at] = reply
+    return [_decoded(call, reply, where) for call, reply in zip(calls, replies, strict=True)]
+
+
+def _decoded(call: Call[Any], reply: object, where: str) -> object:
+    """Return the answer or, as a value, the error: one refused call must not hide what became of the others."""
+    if isinstance(reply, RedisError):
+        return translated(reply, where, call.script.name)
+    return call.decode(reply)
+
+
+def packed(commands: Sequence[Command]) -> bytes:
+    """Return commands as they go over the wire. hiredis does in C what redis-py would do piece by piece."""
+    return b"".join([pack_command(command) for command in commands])
+
+
+def translated(error: Exception, where: str, verb: str) -> DelayQError:
+    """From redis-py's exceptions to ours; the message names the verb and never an argument."""
+    text = str(error).partition("\n")[0][:200]
+    if isinstance(error, ResponseError) and not text.startswith(PASSING):
+        return DelayQError(f"Redis at {where} refused {verb}: {text}")
+    if isinstance(error, (ConnectionRefusedError, OSError)):
+        text = error.strerror or type(error).__name__
+    return Unavailable(where, text or type(error).__name__)
+
+
+def raise_first(answers: list[Any]) -> list[Any]:
+    """Return the answers, or raise the first that is an error."""
+    for answer in answers:
+        if isinstance(answer, DelayQError):
+            raise answer
+    return answers

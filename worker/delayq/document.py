@@ -1,0 +1,40 @@
+"""Reading a DelayQueue document from a YAML file. Parsing proper, and every default, is delayq.contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from delayq.contract import DelayQueue, SpecError, parse
+from delayq.errors import InvalidDocument
+
+MAX_BYTES = 1 << 20  # Kubernetes refuses larger objects too
+
+
+def read(path: str | Path) -> DelayQueue:
+    """Return the one DelayQueue of a file; InvalidDocument names the file and everything wrong with it."""
+    name = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidDocument(f"{name}: {error.strerror}") from error
+    if len(text) > MAX_BYTES:
+        raise InvalidDocument(f"{name}: expected a document of at most {MAX_BYTES:,} bytes")
+    return parse_text(text, name)
+
+
+def parse_text(text: bytes, name: str) -> DelayQueue:
+    """Return the one DelayQueue in a YAML text; other kinds beside it are passed over."""
+    try:
+        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidDocument(f"{name}: not YAML: {' '.join(str(error).split())[:300]}") from error
+    queues = [each for each in documents if isinstance(each, dict) and each.get("kind") == "DelayQueue"]
+    if len(queues) != 1:
+        raise InvalidDocument(f"{name}: expected one document of kind DelayQueue, found {len(queues)}")
+    try:
+        return parse(queues[0])
+    except SpecError as error:
+        raise InvalidDocument("\n".join(f"{name}: {problem}" for problem in error.problems)) from error

@@ -1,0 +1,134 @@
+"""Everything delayq raises. What can be expected (a lost lease, a task already gone) is a value, not an exception.
+
+    DelayQError
+    ├── Refused                    a call was turned down and left nothing behind
+    │   ├── InvalidTask            the task itself is malformed
+    │   │   ├── InvalidDueTime
+    │   │   └── PayloadTooLarge
+    │   ├── TaskExists
+    │   ├── TaskInFlight
+    │   ├── QueueFull
+    │   └── DelayTooLong
+    ├── TasksRefused               some tasks of schedule_many were turned down
+    ├── InvalidDocument            the DelayQueue document cannot be used
+    ├── Unavailable                Redis cannot be reached or will not serve
+    └── EnvelopeError              a stored task cannot be read
+        └── EnvelopeTooNew
+    Retry, Bury                    for handlers to raise
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class DelayQError(Exception):
+    """Base of every error that delayq raises on purpose."""
+
+
+class Refused(DelayQError):  # noqa: N818 -- reads as what happened: `except Refused`
+    """The queue turned a call down and stored nothing."""
+
+    def __init__(self, task_id: str, message: str) -> None:
+        """Keep the id beside the message."""
+        super().__init__(message)
+        self.task_id = task_id
+
+
+class InvalidTask(Refused):
+    """The task is malformed: its id, headers or payload cannot be stored."""
+
+
+class InvalidDueTime(InvalidTask):
+    """The due time or delay is not a whole number of milliseconds."""
+
+
+class PayloadTooLarge(InvalidTask):
+    """The encoded payload or the headers are larger than the queue's limit."""
+
+    def __init__(self, task_id: str, what: str, *, size: int, limit: int) -> None:
+        """`size` and `limit` are bytes."""
+        super().__init__(task_id, f"{what} of task {task_id} is {size:,} bytes, the limit is {limit:,}")
+        self.size, self.limit = size, limit
+
+
+class TaskExists(Refused):
+    """A live task or dead letter already has this id."""
+
+    def __init__(self, task_id: str) -> None:
+        """Say how to go on."""
+        super().__init__(task_id, f'task {task_id} exists already (if_exists="keep" or "replace" allows it)')
+
+
+class TaskInFlight(Refused):
+    """The task is being handled right now, so it cannot be changed."""
+
+    def __init__(self, task_id: str) -> None:
+        """Name the task."""
+        super().__init__(task_id, f"task {task_id} is being handled right now")
+
+
+class QueueFull(Refused):
+    """The queue holds as many tasks as spec.limits.maxLength allows."""
+
+    def __init__(self, task_id: str, limit: int) -> None:
+        """`limit` is a number of tasks."""
+        super().__init__(task_id, f"the queue is full: it holds spec.limits.maxLength = {limit:,} tasks")
+        self.limit = limit
+
+
+class DelayTooLong(Refused):
+    """The due time lies further ahead than spec.limits.maxDelaySeconds."""
+
+    def __init__(self, task_id: str, limit_ms: int) -> None:
+        """`limit_ms` is counted from Redis' now."""
+        super().__init__(task_id, f"task {task_id} is due later than maxDelaySeconds = {limit_ms // 1000:,} allows")
+        self.limit_ms = limit_ms
+
+
+class TasksRefused(DelayQError):
+    """Some of the tasks given to schedule_many were refused; all the others are stored."""
+
+    def __init__(self, refused: Mapping[int, Refused], scheduled: Sequence[object]) -> None:
+        """`refused` maps a task's position to the reason; `scheduled` are the stored ones in order."""
+        first = next(iter(refused.values()))
+        super().__init__(f"{len(refused):,} refused, {len(scheduled):,} scheduled; the first: {first}")
+        self.refused, self.scheduled = dict(refused), list(scheduled)
+
+
+class InvalidDocument(DelayQError):
+    """The DelayQueue document, or something it names, cannot be used."""
+
+
+class Unavailable(DelayQError):
+    """Redis cannot be reached, or answers that it will not serve."""
+
+    def __init__(self, where: str, why: str) -> None:
+        """`where` is host:port, never with a password."""
+        super().__init__(f"cannot reach Redis at {where} ({why})")
+        self.where, self.why = where, why
+
+
+class EnvelopeError(DelayQError):
+    """The stored bytes of a task are not an envelope."""
+
+
+class EnvelopeTooNew(EnvelopeError):
+    """The task was written by a newer delayq; this one leaves it alone."""
+
+
+class Retry(Exception):  # noqa: N818 -- an order to delayq, not a fault
+    """Raise in a handler to run the task again, after `delay_ms` or the queue's own backoff."""
+
+    def __init__(self, reason: str = "", *, delay_ms: int | None = None, charge: bool = True) -> None:
+        """With charge=False the run is not counted against maxAttempts."""
+        super().__init__(reason or "the handler asked for a retry")
+        self.delay_ms, self.charge = delay_ms, charge
+
+
+class Bury(Exception):  # noqa: N818 -- an order to delayq, not a fault
+    """Raise in a handler when the task can never succeed: it becomes a dead letter at once."""

@@ -1,0 +1,22 @@
+-- ack: the work is done; forget the tasks whose lease the caller still holds
+-- KEYS processing  zset  id:token -> lease expiry ms
+-- KEYS tasks       hash  id -> envelope
+-- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS stats       hash  monotonic counters
+-- ARGV member ...  leases, id:token
+-- RETURNS positions of the leases that were lost
+local processing, tasks, attempts, stats = unpack(KEYS)
+local ids, lost = {}, {}
+for i, member in ipairs(ARGV) do
+  if redis.call('ZREM', processing, member) == 1 then
+    ids[#ids + 1] = id_of(member)
+  else
+    lost[#lost + 1] = i - 1
+  end
+end
+if #ids > 0 then
+  each_slice('HDEL', tasks, ids, 4000)
+  each_slice('HDEL', attempts, ids, 4000)
+  redis.call('HINCRBY', stats, 'acked', #ids)
+end
+return lost

@@ -1,0 +1,24 @@
+-- bury: the task can never succeed; put it among the dead letters
+-- KEYS processing  zset  id:token -> lease expiry ms
+-- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS dlq         zset  id -> time of death
+-- KEYS dlq_info    hash  id -> reason and last error
+-- KEYS stats       hash  monotonic counters
+-- ARGV member error ...  lease id:token, and why
+-- RETURNS for each member: buried or lease_lost
+local processing, attempts, dlq, dlq_info, stats = unpack(KEYS)
+local at, outcomes, buried = now(), {}, 0
+for i = 1, #ARGV, 2 do
+  local outcome = 'lease_lost'
+  if redis.call('ZREM', processing, ARGV[i]) == 1 then
+    local id = id_of(ARGV[i])
+    local failures, crashes = attempts_of(redis.call('HGET', attempts, id))
+    redis.call('HDEL', attempts, id)
+    redis.call('ZADD', dlq, at, id)
+    redis.call('HSET', dlq_info, id, (failures + 1) .. ' ' .. crashes .. ' buried ' .. ARGV[i + 1])
+    outcome, buried = 'buried', buried + 1
+  end
+  outcomes[#outcomes + 1] = outcome
+end
+if buried > 0 then redis.call('HINCRBY', stats, 'buried', buried) end
+return outcomes

@@ -1,0 +1,55 @@
+-- claim: lease due tasks to the caller, earliest due first, fresh and retried alike
+-- KEYS delayed     zset  id -> due ms
+-- KEYS retry       zset  id -> due ms of the next attempt
+-- KEYS processing  zset  id:token -> lease expiry ms
+-- KEYS tasks       hash  id -> envelope
+-- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS wake        list  hint for an idle worker
+-- KEYS stats       hash  monotonic counters
+-- ARGV limit     how many tasks at most
+-- ARGV lease_ms  how long the lease lasts
+-- RETURNS now ms, first token, 1 when due tasks were left behind, ids, dues, envelopes, attempts entries by position
+local delayed, retry, processing, tasks, attempts, wake, stats = unpack(KEYS)
+local limit, us = tonumber(ARGV[1]), now_us()
+local at = math.floor(us / 1000)
+local fresh = redis.call('ZRANGEBYSCORE', delayed, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
+local again = redis.call('ZRANGEBYSCORE', retry, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
+local found = (#fresh + #again) / 2
+if found == 0 then return {at, 0, 0, {}, {}, {}, {}} end
+
+local ids, dues, retried, f, a = {}, {}, {}, 1, 1
+for n = 1, math.min(found, limit) do
+  local fresh_due, again_due = tonumber(fresh[f + 1]), tonumber(again[a + 1])
+  if not again_due or (fresh_due and fresh_due <= again_due) then
+    ids[n], dues[n], f = fresh[f], fresh_due, f + 2
+  else
+    ids[n], dues[n], a = again[a], again_due, a + 2
+    retried[#retried + 1] = n
+  end
+end
+-- Both takings are the lowest ranks of their set, so rank removes them without naming them.
+if f > 1 then redis.call('ZREMRANGEBYRANK', delayed, 0, (f - 3) / 2) end
+if a > 1 then redis.call('ZREMRANGEBYRANK', retry, 0, (a - 3) / 2) end
+
+-- Tokens never repeat and never fall, even if the last second of Redis' memory is lost: see docs/decisions.
+local token = math.max(us, tonumber(redis.call('HGET', stats, 'token') or 0) + 1)
+local envelopes, counts, leases = redis.call('HMGET', tasks, unpack(ids)), {}, {}
+local expiry, orphans = string.format('%.0f', at + tonumber(ARGV[2])), 0
+for n, id in ipairs(ids) do
+  if envelopes[n] then
+    leases[#leases + 1] = expiry
+    leases[#leases + 1] = id .. string.format(':%.0f', token + n - 1)
+  else
+    orphans = orphans + 1
+  end
+end
+for _, n in ipairs(retried) do
+  counts[#counts + 1] = n - 1
+  counts[#counts + 1] = redis.call('HGET', attempts, ids[n]) or ''
+end
+if #leases > 0 then redis.call('ZADD', processing, unpack(leases)) end
+redis.call('HSET', stats, 'token', string.format('%.0f', token + #ids - 1))
+redis.call('HINCRBY', stats, 'claimed', #leases / 2)
+if orphans > 0 then redis.call('HINCRBY', stats, 'orphans', orphans) end
+if found > limit then hint(wake) end
+return {at, string.format('%.0f', token), found > limit and 1 or 0, ids, dues, envelopes, counts}

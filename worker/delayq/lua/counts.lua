@@ -1,0 +1,30 @@
+-- counts: how many tasks are in each state, what is overdue, what falls due within each horizon
+-- KEYS delayed     zset  id -> due ms
+-- KEYS retry       zset  id -> due ms of the next attempt
+-- KEYS processing  zset  id:token -> lease expiry ms
+-- KEYS dlq         zset  id -> time of death
+-- KEYS stats       hash  monotonic counters
+-- ARGV horizon_ms ...  look-ahead windows
+-- RETURNS now ms, delayed, retry, processing, dlq, overdue, earliest due ms (-1: none), next due ms after now (-1: none), due within each horizon, stats
+local delayed, retry, processing, dlq, stats = unpack(KEYS)
+local at = now()
+
+local function both(low, high)
+  return redis.call('ZCOUNT', delayed, low, high) + redis.call('ZCOUNT', retry, low, high)
+end
+
+local function after(zset, low)
+  return tonumber(redis.call('ZRANGEBYSCORE', zset, low, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or 'inf')
+end
+
+local function earliest(low)
+  local due = math.min(after(delayed, low), after(retry, low))
+  return due == math.huge and -1 or due
+end
+
+local within = {}
+for i, horizon in ipairs(ARGV) do within[i] = both('(' .. at, at + tonumber(horizon)) end
+return {
+  at, redis.call('ZCARD', delayed), redis.call('ZCARD', retry), redis.call('ZCARD', processing), redis.call('ZCARD', dlq),
+  both('-inf', at), earliest('-inf'), earliest('(' .. at), within, redis.call('HGETALL', stats),
+}

@@ -1,0 +1,15 @@
+-- extend: prolong leases that the caller still holds
+-- KEYS processing  zset  id:token -> lease expiry ms
+-- ARGV lease_ms    how long from now
+-- ARGV member ...  leases, id:token
+-- RETURNS positions of the leases that were lost
+local processing = KEYS[1]
+local expiry, lost = now() + tonumber(ARGV[1]), {}
+for i = 2, #ARGV do
+  if redis.call('ZSCORE', processing, ARGV[i]) then
+    redis.call('ZADD', processing, expiry, ARGV[i])
+  else
+    lost[#lost + 1] = i - 2
+  end
+end
+return lost

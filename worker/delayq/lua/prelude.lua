@@ -1,0 +1,53 @@
+-- Put in front of every script. Redis' clock is the only clock: now() in ms decides, now_us() in µs makes tokens.
+local function now_us()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+local function now()
+  return math.floor(now_us() / 1000)
+end
+
+-- A lease member is `id:token`; ids may hold colons themselves, tokens never do.
+local function id_of(member)
+  return string.match(member, '^(.*):%d+$')
+end
+
+-- `+500` is a delay from this instant, `1700000000000` is an instant.
+local function due_at(when, at)
+  local value = tonumber(when)
+  if string.byte(when) == 43 then return at + value end
+  return value
+end
+
+-- Lists of hints hold one token at most: a second one could tell nobody anything new.
+local function hint(list)
+  if redis.call('LLEN', list) == 0 then redis.call('LPUSH', list, '1') end
+end
+
+local function head(zset)
+  return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2])
+end
+
+-- After something fell due at `due` in a zset whose earliest was `before`: wake a worker, or set the scanner's alarm.
+local function announce(due, before, at, wake, alarm)
+  if due <= at then
+    hint(wake)
+  elseif not before or due < before then
+    hint(alarm)
+  end
+end
+
+-- An `attempts` entry reads `failures crashes last error`; a task without one never failed.
+local function attempts_of(entry)
+  if not entry then return 0, 0, '' end
+  local failures, crashes, reason = string.match(entry, '^(%d+) (%d+) (.*)$')
+  return tonumber(failures), tonumber(crashes), reason
+end
+
+-- unpack() fails near 8,000 values; a list of any length goes in slices.
+local function each_slice(command, key, values, size)
+  for first = 1, #values, size do
+    redis.call(command, key, unpack(values, first, math.min(first + size - 1, #values)))
+  end
+end

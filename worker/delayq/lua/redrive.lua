@@ -1,0 +1,24 @@
+-- redrive: give dead letters a new life, with all attempts before them again
+-- KEYS dlq       zset  id -> time of death
+-- KEYS dlq_info  hash  id -> reason and last error
+-- KEYS delayed   zset  id -> due ms
+-- KEYS wake      list  hint for an idle worker
+-- KEYS alarm     list  hint for a sleeping scanner
+-- KEYS stats     hash  monotonic counters
+-- ARGV id delay_ms ...  the dead letter, and when to run it
+-- RETURNS how many were redriven
+local dlq, dlq_info, delayed, wake, alarm, stats = unpack(KEYS)
+local at, before, earliest, redriven = now(), head(KEYS[3]), math.huge, 0
+for i = 1, #ARGV, 2 do
+  if redis.call('ZREM', dlq, ARGV[i]) == 1 then
+    local due = at + tonumber(ARGV[i + 1])
+    redis.call('HDEL', dlq_info, ARGV[i])
+    redis.call('ZADD', delayed, due, ARGV[i])
+    earliest, redriven = math.min(earliest, due), redriven + 1
+  end
+end
+if redriven > 0 then
+  redis.call('HINCRBY', stats, 'redriven', redriven)
+  announce(earliest, before, at, wake, alarm)
+end
+return redriven

@@ -1,0 +1,32 @@
+-- reschedule: move the due time of a task that is not running
+-- KEYS delayed  zset  id -> due ms
+-- KEYS retry    zset  id -> due ms of the next attempt
+-- KEYS tasks    hash  id -> envelope
+-- KEYS dlq      zset  id -> time of death
+-- KEYS wake     list  hint for an idle worker
+-- KEYS alarm    list  hint for a sleeping scanner
+-- KEYS stats    hash  monotonic counters
+-- ARGV id            the task
+-- ARGV when          as in due_at()
+-- ARGV max_delay_ms  the farthest due time, from now
+-- RETURNS rescheduled, too_far, in_flight, dead or not_found; then the due ms; then 1 when that lay in the past
+local delayed, retry, tasks, dlq, wake, alarm, stats = unpack(KEYS)
+local id, at = ARGV[1], now()
+local asked = due_at(ARGV[2], at)
+local due = math.max(asked, at)
+local home = redis.call('ZSCORE', delayed, id) and delayed or redis.call('ZSCORE', retry, id) and retry
+if not home then
+  if redis.call('ZSCORE', dlq, id) then return { 'dead', 0, 0 } end
+  if redis.call('HEXISTS', tasks, id) == 1 then return { 'in_flight', 0, 0 } end
+  return { 'not_found', 0, 0 }
+end
+if due > at + tonumber(ARGV[3]) then return { 'too_far', due, 0 } end
+announce(due, head(home), at, wake, alarm)
+redis.call('ZADD', home, due, id)
+if home == delayed then
+  local envelope = redis.call('HGET', tasks, id)
+  redis.call('HSET', tasks, id, string.sub(envelope, 1, -7) .. struct.pack('>I6', due))
+end
+redis.call('HINCRBY', stats, 'rescheduled', 1)
+if asked < at then redis.call('HINCRBY', stats, 'clamped', 1) end
+return { 'rescheduled', due, asked < at and 1 or 0 }

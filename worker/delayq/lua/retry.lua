@@ -1,0 +1,45 @@
+-- retry: the handler failed; run the task again after its backoff, or bury it when its attempts are used up
+-- KEYS processing  zset  id:token -> lease expiry ms
+-- KEYS retry       zset  id -> due ms of the next attempt
+-- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS dlq         zset  id -> time of death
+-- KEYS dlq_info    hash  id -> reason and last error
+-- KEYS wake        list  hint for an idle worker
+-- KEYS alarm       list  hint for a sleeping scanner
+-- KEYS stats       hash  monotonic counters
+-- ARGV max_attempts  failures after which a task is dead
+-- ARGV member delay_ms charge error ...  charge is 1 when this counts as a failure, else 0
+-- RETURNS for each member: retried, buried or lease_lost
+local processing, retry, attempts, dlq, dlq_info, wake, alarm, stats = unpack(KEYS)
+local max_attempts, at, before = tonumber(ARGV[1]), now(), head(KEYS[2])
+local outcomes, earliest, counted = {}, math.huge, { retried = 0, buried = 0, lease_lost = 0 }
+
+local function settle(member, delay_ms, charge, reason)
+  if redis.call('ZREM', processing, member) == 0 then return 'lease_lost' end
+  local id = id_of(member)
+  local failures, crashes = attempts_of(redis.call('HGET', attempts, id))
+  failures = failures + tonumber(charge)
+  local entry = failures .. ' ' .. crashes .. ' '
+  if failures >= max_attempts then
+    redis.call('HDEL', attempts, id)
+    redis.call('ZADD', dlq, at, id)
+    redis.call('HSET', dlq_info, id, entry .. 'attempts ' .. reason)
+    return 'buried'
+  end
+  local due = at + tonumber(delay_ms)
+  redis.call('HSET', attempts, id, entry .. reason)
+  redis.call('ZADD', retry, due, id)
+  earliest = math.min(earliest, due)
+  return 'retried'
+end
+
+for i = 2, #ARGV, 4 do
+  local outcome = settle(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+  outcomes[#outcomes + 1] = outcome
+  counted[outcome] = counted[outcome] + 1
+end
+for _, name in ipairs({ 'retried', 'buried' }) do
+  if counted[name] > 0 then redis.call('HINCRBY', stats, name, counted[name]) end
+end
+if counted.retried > 0 then announce(earliest, before, at, wake, alarm) end
+return outcomes

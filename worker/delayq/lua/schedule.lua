@@ -1,0 +1,70 @@
+-- schedule: store tasks and their due times; a refused one leaves nothing behind
+-- KEYS delayed   zset  id -> due ms
+-- KEYS retry     zset  id -> due ms of the next attempt
+-- KEYS tasks     hash  id -> envelope
+-- KEYS attempts  hash  id -> failures, crashes, last error
+-- KEYS dlq       zset  id -> time of death
+-- KEYS dlq_info  hash  id -> reason and last error
+-- KEYS wake      list  hint for an idle worker
+-- KEYS alarm     list  hint for a sleeping scanner
+-- KEYS stats     hash  monotonic counters
+-- ARGV if_exists     reject, keep or replace
+-- ARGV repeated      1 when the reply to the same call may have been lost
+-- ARGV max_length    live tasks this shard may hold
+-- ARGV max_delay_ms  the farthest due time, from now
+-- ARGV id when body ...  `when` as in due_at(); body is the envelope without its due time
+-- RETURNS now ms, how many due times lay in the past, then position and outcome of each task not simply created
+local delayed, retry, tasks, attempts, dlq, dlq_info, wake, alarm, stats = unpack(KEYS)
+local if_exists, repeated = ARGV[1], ARGV[2] == '1'
+local at, before, earliest, clamped = now(), head(delayed), math.huge, 0
+local room = tonumber(ARGV[3]) - redis.call('HLEN', tasks) + redis.call('ZCARD', dlq)
+local limit = at + tonumber(ARGV[4])
+local scores, notes, seen = {}, {}, {}
+
+-- What to do about a task that is there already; nil when it made room for the new one.
+local function existing(id, body)
+  local envelope = redis.call('HGET', tasks, id)
+  if repeated and string.sub(envelope, 1, -7) == body then return 'repeated' end
+  if if_exists == 'keep' then return 'kept' end
+  if if_exists == 'reject' or seen[id] then return 'exists' end
+  local gone = redis.call('ZREM', delayed, id) + redis.call('ZREM', retry, id) + redis.call('ZREM', dlq, id)
+  if gone == 0 then return 'in_flight' end
+  redis.call('HDEL', attempts, id)
+  redis.call('HDEL', dlq_info, id)
+end
+
+local function store(id, body, due)
+  if due > limit then return 'too_far' end
+  local envelope = body .. struct.pack('>I6', math.max(due, at))
+  if room > 0 and redis.call('HSETNX', tasks, id, envelope) == 1 then
+    room, seen[id] = room - 1, true
+    return
+  end
+  if redis.call('HEXISTS', tasks, id) == 0 then return 'full' end
+  local outcome = existing(id, body)
+  if outcome then return outcome end
+  redis.call('HSET', tasks, id, envelope)
+  return 'replaced'
+end
+
+for i = 5, #ARGV, 3 do
+  local due = due_at(ARGV[i + 1], at)
+  local outcome = store(ARGV[i], ARGV[i + 2], due)
+  if outcome then
+    notes[#notes + 1] = (i - 5) / 3
+    notes[#notes + 1] = outcome
+  end
+  if not outcome or outcome == 'replaced' then
+    if due < at then due, clamped = at, clamped + 1 end
+    if due < earliest then earliest = due end
+    scores[#scores + 1] = due
+    scores[#scores + 1] = ARGV[i]
+  end
+end
+if #scores > 0 then
+  each_slice('ZADD', delayed, scores, 4000)
+  redis.call('HINCRBY', stats, 'scheduled', #scores / 2)
+  announce(earliest, before, at, wake, alarm)
+end
+if clamped > 0 then redis.call('HINCRBY', stats, 'clamped', clamped) end
+return {at, clamped, notes}

@@ -1,0 +1,219 @@
+"""From what a script answers to values. Redis answers in bytes, integers and lists; nothing else gets past here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from delayq.errors import EnvelopeError
+from delayq.message import BYTES_TYPE, Task, decode
+from delayq.values import (
+    Cancelled,
+    Claimed,
+    Counts,
+    Failures,
+    Leadership,
+    Lease,
+    Outcome,
+    Rescheduled,
+    Settled,
+    State,
+    TaskRow,
+    TaskView,
+    Wait,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What schedule.lua did: Redis' now, due times that lay in the past, outcomes other than created by position."""
+
+    now_ms: int
+    clamped: int
+    notes: dict[int, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """A page of reconciliation: where to go on (0 when done), and each mended task with what was done."""
+
+    cursor: int
+    tasks: list[tuple[str, str]]
+
+
+def stored(reply: list[Any]) -> Stored:
+    """Read schedule.lua's answer."""
+    now_ms, clamped, notes = reply
+    outcomes = {int(at): Outcome(name.decode()) for at, name in zip(notes[::2], notes[1::2], strict=True)}
+    return Stored(now_ms, clamped, outcomes)
+
+
+def cancelled(reply: bytes) -> Cancelled:
+    """Read cancel.lua's answer."""
+    return Cancelled(reply.decode())
+
+
+def rescheduled(reply: list[Any]) -> Rescheduled:
+    """Read reschedule.lua's answer."""
+    return Rescheduled(reply[0].decode(), int(reply[1]))
+
+
+def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
+    """Return the reader of claim.lua's answer for one shard."""
+
+    def read(reply: list[Any]) -> Claimed:
+        now_ms, token, more, ids, dues, envelopes, counts = reply
+        first, retried = int(token), dict(zip(counts[::2], counts[1::2], strict=True))
+        leases: list[Lease] = []
+        unreadable: list[tuple[Lease, Exception]] = []
+        for at, envelope in enumerate(envelopes):
+            if envelope is None:
+                continue
+            task_id = ids[at].decode()
+            attempt = _next_attempt(retried[at]) if at in retried else 1
+            try:
+                content = decode(envelope)
+            except EnvelopeError as error:
+                task = Task(task_id, queue, attempt, first + at, dues[at], 0, envelope, BYTES_TYPE, {})
+                unreadable.append((Lease(task, shard, f"{task_id}:{first + at}"), error))
+                continue
+            task = Task(
+                task_id,
+                queue,
+                attempt,
+                first + at,
+                dues[at],
+                content.due_ms,
+                content.body,
+                content.content_type,
+                content.headers,
+            )
+            leases.append(Lease(task, shard, f"{task_id}:{first + at}"))
+        return Claimed(now_ms, leases, bool(more), unreadable)
+
+    return read
+
+
+def settled(count: int, outcome: str) -> Callable[[list[int]], list[Settled]]:
+    """Return the reader of an answer that names only the positions of lost leases."""
+
+    def read(lost: list[int]) -> list[Settled]:
+        outcomes = [Settled(outcome)] * count
+        for at in lost:
+            outcomes[at] = Settled.LEASE_LOST
+        return outcomes
+
+    return read
+
+
+def each_settled(reply: list[bytes]) -> list[Settled]:
+    """Read an answer that names an outcome for each lease."""
+    return [Settled(name.decode()) for name in reply]
+
+
+def wait(reply: list[int]) -> Wait:
+    """Read wake.lua's answer."""
+    now_ms, due, next_due_us, next_expiry_us = reply
+    return Wait(now_ms, bool(due), _seconds(next_due_us), _seconds(next_expiry_us))
+
+
+def leadership(reply: list[int]) -> Leadership:
+    """Read lead.lua's answer."""
+    return Leadership(bool(reply[0]), reply[1], reply[2])
+
+
+def pairs(reply: list[bytes]) -> list[tuple[str, str]]:
+    """Read a flat list of names and outcomes."""
+    texts = [item.decode() for item in reply]
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def mended(reply: list[Any]) -> Mended:
+    """Read reconcile.lua's answer."""
+    return Mended(int(reply[0]), pairs(reply[1]))
+
+
+def counts(horizons_ms: Sequence[int]) -> Callable[[list[Any]], Counts]:
+    """Return the reader of counts.lua's answer for these horizons."""
+
+    def read(reply: list[Any]) -> Counts:
+        now_ms, delayed, retry, processing, dlq, overdue, oldest, following, within, flat = reply
+        stats = {name.decode(): int(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        stats.pop("token", None)
+        return Counts(
+            now_ms=now_ms,
+            delayed=delayed,
+            retry=retry,
+            processing=processing,
+            dlq=dlq,
+            overdue=overdue,
+            oldest_due_ms=oldest if oldest >= 0 else None,
+            next_due_ms=following if following >= 0 else None,
+            due_within=dict(zip(horizons_ms, within, strict=True)),
+            stats=stats,
+        )
+
+    return read
+
+
+def rows(state: State) -> Callable[[list[Any]], list[TaskRow]]:
+    """Return the reader of list.lua's answer for one state."""
+
+    def read(reply: list[Any]) -> list[TaskRow]:
+        return [_row(state, *entry) for entry in reply]
+
+    return read
+
+
+def view(task_id: str) -> Callable[[list[Any] | None], TaskView | None]:
+    """Return the reader of get.lua's answer for one task."""
+
+    def read(reply: list[Any] | None) -> TaskView | None:
+        if reply is None:
+            return None
+        state, at_ms, member, envelope, counted, info = reply
+        content = decode(envelope)
+        return TaskView(
+            id=task_id,
+            state=State(state.decode()),
+            at_ms=at_ms,
+            scheduled_ms=content.due_ms,
+            body=content.body,
+            content_type=content.content_type,
+            headers=content.headers,
+            failed=_failures(counted, info),
+            token=int(member.rpartition(b":")[2]) if member else None,
+        )
+
+    return read
+
+
+def _row(state: State, *entry: Any) -> TaskRow:  # noqa: ANN401 -- one entry of Redis' answer, as it came
+    member, at_ms, size, counted, info = entry
+    name = member.decode()
+    task_id = name.rpartition(":")[0] if state is State.PROCESSING else name
+    return TaskRow(task_id, state, at_ms, size, _failures(counted, info))
+
+
+def _failures(counted: bytes, info: bytes) -> Failures:
+    if info:
+        failures, crashes, reason, error = info.decode(errors="replace").split(" ", 3)
+        return Failures(int(failures), int(crashes), reason, error)
+    if counted:
+        failures, crashes, error = counted.decode(errors="replace").split(" ", 2)
+        return Failures(int(failures), int(crashes), "", error)
+    return Failures()
+
+
+def _next_attempt(entry: bytes) -> int:
+    if not entry:
+        return 1
+    failures, crashes, _ = entry.split(b" ", 2)
+    return int(failures) + int(crashes) + 1
+
+
+def _seconds(wait_us: int) -> float | None:
+    return wait_us / 1e6 if wait_us >= 0 else None

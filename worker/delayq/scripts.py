@@ -1,0 +1,69 @@
+"""The Lua scripts, one file per verb, and the binding of named arguments to KEYS and ARGV.
+
+A script's header is executable: its `-- KEYS name` and `-- ARGV name` lines, in order, are what a caller may pass.
+A last ARGV line that ends in `...` repeats. Nothing here talks to Redis.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from delayq.keys import Keys
+
+Argument = str | bytes | int
+_KEY = re.compile(r"^-- KEYS (\w+)\s", re.MULTILINE)
+_ARGUMENT = re.compile(r"^-- ARGV (.+?)\s{2,}\S", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One verb's script."""
+
+    name: str
+    source: str
+    sha: str
+    keys: tuple[str, ...]
+    arguments: tuple[str, ...]
+    repeating: tuple[str, ...]
+
+    def bind(self, keys: Keys, rest: Iterable[Argument] = (), /, **named: Argument) -> list[Argument]:
+        """Return what follows EVALSHA's sha: the key count, the keys and the arguments in the header's order.
+
+        A script whose first key is `index` walks one of several: `index="delayed"` names it.
+        """
+        index = named.pop("index", None)
+        found = [getattr(keys, str(index) if name == "index" else name) for name in self.keys]
+        if len(named) != len(self.arguments):
+            raise TypeError(f"{self.name}.lua takes {self.arguments}, got {tuple(named)}")
+        return [len(found), *found, *[named[name] for name in self.arguments], *rest]
+
+
+@cache
+def load(name: str) -> Script:
+    """Return the script of a verb; FileNotFoundError when there is none."""
+    folder = files("delayq") / "lua"
+    body = (folder / f"{name}.lua").read_text()
+    source = (folder / "prelude.lua").read_text() + "\n" + body
+    arguments, repeating = _arguments(body)
+    sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+    return Script(name, source, sha, tuple(_KEY.findall(body)), arguments, repeating)
+
+
+def names() -> tuple[str, ...]:
+    """Return the name of every verb that has a script."""
+    found = (entry.name for entry in (files("delayq") / "lua").iterdir())
+    return tuple(sorted(name[:-4] for name in found if name.endswith(".lua") and name != "prelude.lua"))
+
+
+def _arguments(body: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    lines = _ARGUMENT.findall(body)
+    repeating = tuple(lines.pop().split()[:-1]) if lines and lines[-1].endswith("...") else ()
+    return tuple(lines), repeating

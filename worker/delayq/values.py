@@ -1,0 +1,180 @@
+"""What calls on a queue answer with. Frozen, and nothing but facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delayq.message import Task
+
+
+class State(StrEnum):
+    """Where a task is; every accepted task is in exactly one of these, or done."""
+
+    DELAYED = "delayed"
+    RETRY = "retry"
+    PROCESSING = "processing"
+    DLQ = "dlq"
+    ORPHAN = "orphan"  # in no index: only a crash of Redis itself can leave this; the reaper mends it
+
+
+class Outcome(StrEnum):
+    """What became of one task in a call to schedule."""
+
+    CREATED = "created"
+    KEPT = "kept"  # if_exists="keep": the earlier one stands
+    REPLACED = "replaced"
+    REPEATED = "repeated"  # an earlier try had stored it though its reply was lost
+    EXISTS = "exists"
+    IN_FLIGHT = "in_flight"
+    FULL = "full"
+    TOO_FAR = "too_far"
+
+
+class Settled(StrEnum):
+    """What became of one lease. LEASE_LOST: somebody else had taken the task over, nothing was changed."""
+
+    ACKED = "acked"
+    RETRIED = "retried"
+    BURIED = "buried"
+    RELEASED = "released"
+    LEASE_LOST = "lease_lost"
+
+
+class Cancelled(StrEnum):
+    """What a call to cancel found."""
+
+    CANCELLED = "cancelled"
+    IN_FLIGHT = "in_flight"  # being handled: it will finish
+    DEAD = "dead"  # a dead letter: purge it instead
+    NOT_FOUND = "not_found"
+
+
+class Scheduled(NamedTuple):
+    """A stored task. `due_ms` is by Redis' clock; for a kept task it is what was asked, not what stands."""
+
+    id: str
+    due_ms: int
+    outcome: Outcome = Outcome.CREATED
+
+
+@dataclass(frozen=True, slots=True)
+class Rescheduled:
+    """Whether a task was moved, and to when."""
+
+    outcome: str  # rescheduled, or why not: too_far, in_flight, dead, not_found
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How often a task failed and crashed, and the last error."""
+
+    failures: int = 0
+    crashes: int = 0
+    reason: str = ""  # for a dead letter: attempts, crashes or buried
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """Everything the queue knows of one task."""
+
+    id: str
+    state: State
+    at_ms: int  # due time, lease expiry or time of death, as the state has it
+    scheduled_ms: int
+    body: bytes
+    content_type: str
+    headers: Mapping[str, str]
+    failed: Failures
+    token: int | None = None  # of the current lease
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """One line of a listing."""
+
+    id: str
+    state: State
+    at_ms: int
+    size: int  # bytes of the envelope
+    failed: Failures
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many tasks are in each state. `scheduled` and `overdue` together are delayed and retry."""
+
+    now_ms: int
+    delayed: int
+    retry: int
+    processing: int
+    dlq: int
+    overdue: int
+    oldest_due_ms: int | None  # the earliest due time, overdue or not
+    next_due_ms: int | None  # the first due time after now
+    due_within: Mapping[int, int] = field(default_factory=dict)  # horizon ms to tasks
+    stats: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def scheduled(self) -> int:
+        """Tasks whose time has not come."""
+        return self.delayed + self.retry - self.overdue
+
+    @property
+    def oldest_overdue_ms(self) -> int:
+        """How late the most overdue task is; 0 when none is."""
+        return max(0, self.now_ms - self.oldest_due_ms) if self.overdue and self.oldest_due_ms is not None else 0
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """One claimed task and the name under which its lease is held."""
+
+    task: Task
+    shard: int
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What one claim brought. `unreadable` are leases whose envelope could not be decoded, with the reason."""
+
+    now_ms: int
+    leases: list[Lease]
+    more: bool
+    unreadable: list[tuple[Lease, Exception]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long a scanner may sleep on one shard; None when there is nothing to wait for."""
+
+    now_ms: int
+    due: bool
+    next_due_seconds: float | None
+    next_expiry_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Whether this scanner leads a shard, else for how long somebody else does."""
+
+    leads: bool
+    others_ms: int
+    stepped_back_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadGroup:
+    """Dead letters that died of the same error."""
+
+    error: str
+    count: int
+    last_ms: int
+    ids: tuple[str, ...]

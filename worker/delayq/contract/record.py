@@ -137,15 +137,17 @@ def read_record(record: type[DataclassInstance], value: Mapping[object, object],
 
 def _read_field(field: Declared, value: Mapping[object, object], place: Place) -> object:
     here = place.field(field.name)
-    if field.name in value:
-        return field.kind.read(value[field.name], here)
+    # The API server takes null for absent, and so does whoever left the lines below `worker:` empty.
+    given = value.get(field.name)
+    if given is not None:
+        return field.kind.read(given, here)
     return here.refuse("required, but missing") if field.required else field.default
 
 
 def _check_one_of(shape: Shape, value: Mapping[object, object], place: Place) -> None:
-    given = [camel(option) for option in shape.one_of if camel(option) in value]
+    given = [camel(option) for option in shape.one_of if value.get(camel(option)) is not None]
     if shape.one_of and len(given) != 1:
-        place.refuse(f"{shape.one_of_message}, got {' and '.join(given) or 'none'}")
+        place.refuse(f"{shape.one_of_message}, got {' and '.join(given) or 'nothing'}")
 
 
 def _check_rule(rule: Rule, found: Mapping[str, object], place: Place) -> None:

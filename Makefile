@@ -27,7 +27,7 @@ $(PYTHON_READY):
 	@tools/setup-python
 	@rm -f $(VENV)/.ready-* && touch $@
 
-$(SERVERS_READY): $(PYTHON_READY)
+$(SERVERS_READY): | $(PYTHON_READY)
 	@tools/setup-servers
 	@rm -f .cache/servers/.ready-* && touch $@
 
@@ -49,7 +49,7 @@ check: $(PYTHON_READY) ## Check format, lint, types and layers
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary $(SOURCES)
-	@$(BIN)/lint-imports --no-timings
+	@$(BIN)/lint-imports --no-logo --no-cache   # its cache misses a package that gained an __init__.py
 
 .PHONY: format
 format: $(PYTHON_READY) ## Format the code and fix what ruff can fix

@@ -54,8 +54,10 @@ def home(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def test_the_wheel_holds_scripts_types_and_no_stray_modules(wheel: Path) -> None:
+def test_the_wheel_holds_scripts_types_the_crd_and_no_stray_modules(wheel: Path) -> None:
     names = ZipFile(wheel).namelist()
+    crds = sorted(f"delayq/crds/{path.name}" for path in (ROOT / "crds").glob("*.yaml"))
+    assert sorted(name for name in names if name.startswith("delayq/crds/")) == crds
     assert sorted(Path(name).name for name in names if name.endswith(".lua")) == LUA
     assert "delayq/py.typed" in names
     assert {name.split("/")[0] for name in names} <= {

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.processes import Gone, Process
 from tests.servers import Clock, RedisServer
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[2]
 HOUR_MS = 3_600_000
 LUA_NOW_MS = "local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000)"
 
@@ -105,6 +105,25 @@ def test_a_taken_port_is_given_up_for_another(
 def test_a_server_that_refuses_its_configuration_says_why(flavour: str, tmp_path: Path) -> None:
     with pytest.raises(Gone, match="no-such-option"):
         RedisServer.start(flavour, dir=tmp_path, config={"no-such-option": "1"})
+
+
+START_AND_HANG = """
+import sys, threading
+from pathlib import Path
+from tests.servers import RedisServer
+print("port", RedisServer.start(sys.argv[1], dir=Path(sys.argv[2])).port)
+threading.Event().wait()
+"""
+
+
+def test_a_server_dies_with_whoever_started_it(flavour: str, tmp_path: Path) -> None:
+    starter = Process.start(sys.executable, "-c", START_AND_HANG, flavour, str(tmp_path), cwd=ROOT)
+    port = int(starter.wait_line("port").split()[1])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"PING\r\n")
+        assert connection.recv(100) == b"+PONG\r\n"
+        starter.kill()
+        assert connection.recv(1) == b""
 
 
 def test_a_process_is_awaited_by_what_it_says() -> None:

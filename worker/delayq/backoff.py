@@ -15,7 +15,7 @@ def delay_ms(failures: int, policy: Backoff, rand: float) -> int:
     """
     if policy.exponential is not None:
         return _exponential_ms(failures, policy.exponential, rand)
-    delays = policy.delays_seconds
+    delays = policy.delays_seconds or (0,)
     return delays[min(failures, len(delays)) - 1] * 1000
 
 

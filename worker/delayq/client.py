@@ -145,9 +145,9 @@ class Client(_Base):
         """Return a page of the tasks in a state, by due time (lease expiry, time of death)."""
         return await self._do(self._operations.page(State(state), offset=offset, limit=limit))
 
-    async def dlq_list(self, ids: Sequence[str] | None = None, *, error: str | None = None) -> list[TaskRow]:
-        """Return dead letters: all, some by id, or those of one group's error."""
-        return await self._do(self._letters.rows(ids, error))
+    async def dlq_list(self, ids: Sequence[str] | None = None) -> list[TaskRow]:
+        """Return dead letters: all, or those with these ids."""
+        return await self._do(self._letters.rows(ids))
 
     async def dlq_groups(self) -> list[DeadGroup]:
         """Return dead letters grouped by error, the largest group first."""
@@ -243,9 +243,9 @@ class SyncClient(_Base):
         """See Client.list."""
         return self._do(self._operations.page(State(state), offset=offset, limit=limit))
 
-    def dlq_list(self, ids: Sequence[str] | None = None, *, error: str | None = None) -> list[TaskRow]:
+    def dlq_list(self, ids: Sequence[str] | None = None) -> list[TaskRow]:
         """See Client.dlq_list."""
-        return self._do(self._letters.rows(ids, error))
+        return self._do(self._letters.rows(ids))
 
     def dlq_groups(self) -> list[DeadGroup]:
         """See Client.dlq_groups."""

@@ -32,15 +32,10 @@ class Letters:
         """Share the queue and its limits."""
         self._operations, self._broker = operations, operations.broker
 
-    def rows(self, ids: Sequence[str] | None = None, error: str | None = None) -> Operation[list[TaskRow]]:
-        """Return dead letters by time of death: all, those with these ids, or those of one group's error."""
+    def rows(self, ids: Sequence[str] | None = None) -> Operation[list[TaskRow]]:
+        """Return dead letters by time of death: all, or those with these ids."""
         found = yield from self._operations.page(State.DLQ, offset=0, limit=1 << 53)
-        wanted = None if ids is None else set(ids)
-        return [
-            row
-            for row in found
-            if (wanted is None or row.id in wanted) and (error is None or fingerprint(row.failed.error) == error)
-        ]
+        return found if ids is None else [row for row in found if row.id in set(ids)]
 
     def groups(self) -> Operation[list[DeadGroup]]:
         """Return dead letters grouped by the fingerprint of their error, the largest group first."""
@@ -48,8 +43,8 @@ class Letters:
         for row in (yield from self.rows()):
             by_error.setdefault(fingerprint(row.failed.error), []).append(row)
         groups = [
-            DeadGroup(error, len(rows), max(row.at_ms for row in rows), tuple(row.id for row in rows))
-            for error, rows in by_error.items()
+            DeadGroup(rows[-1].failed.error, len(rows), rows[-1].at_ms, tuple(row.id for row in rows))
+            for rows in by_error.values()
         ]
         return sorted(groups, key=lambda group: (-group.count, group.error))
 

@@ -172,7 +172,7 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True)
 class DeadGroup:
-    """Dead letters that died of the same error."""
+    """Dead letters that died of the same error, but for numbers and names in it; `error` is the latest's."""
 
     error: str
     count: int

@@ -1,0 +1,103 @@
+"""A whole worker: its services, and how it stops without killing work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from delayq.connection import AsyncConnection, Hints
+from delayq.errors import DelayQError
+from delayq.loop import Loop
+from delayq.running import Runner
+from delayq.worker import Exchange, Listener, State, Watchdog
+
+if TYPE_CHECKING:
+    from delayq.broker import Broker
+    from delayq.connection import Address
+    from delayq.contract import Spec
+    from delayq.handlers import Handler
+    from delayq.tally import WorkerTally
+
+log = logging.getLogger(__name__)
+
+CANCEL_SECONDS = 10.0  # for handlers to clean up once they are told to stop
+FLUSH_SECONDS = 5.0  # for Redis to take what is still to be settled
+
+
+class Worker:
+    """One worker process' services."""
+
+    def __init__(self, spec: Spec, broker: Broker, address: Address, handler: Handler, tally: WorkerTally) -> None:
+        """Nothing is connected before run()."""
+        self._broker, self._drain_seconds = broker, spec.worker.drain_timeout_seconds
+        self._connection, self._watch_connection = AsyncConnection(address), AsyncConnection(address)
+        self._hints = Hints(address)
+        self.state = State(spec.worker.concurrency, len(broker.shards))
+        tally.slots = spec.worker.concurrency
+        runner = Runner(handler.call, spec.delivery, tally)
+        self._exchange = Loop(Exchange(broker, self._connection, self.state, runner, spec, tally), tally)
+        self._listener = Loop(Listener(broker, self._hints, self.state), tally)
+        self._watchdog = Loop(Watchdog(broker, self._watch_connection, self.state, spec, tally), tally)
+        self.loops = (self._exchange, self._listener, self._watchdog)
+
+    async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+        """Work until `stop`, then drain; `hurry` ends the draining early."""
+        exchange, listener, watchdog = (asyncio.create_task(loop.run()) for loop in self.loops)
+        try:
+            await stop.wait()
+            self.state.draining = True
+            await self._stop_listening(listener)
+            await self._finish_running(hurry)
+            await self._flush()
+        finally:
+            for loop in self.loops:
+                loop.stop()
+            watchdog.cancel()
+            await asyncio.wait((exchange, watchdog), timeout=FLUSH_SECONDS)
+            exchange.cancel()
+            await asyncio.gather(exchange, listener, watchdog, return_exceptions=True)
+            await asyncio.gather(self._connection.close(), self._watch_connection.close(), self._hints.close())
+
+    async def _stop_listening(self, listener: asyncio.Task[None]) -> None:
+        """Stop blocking on hints, and pass on the one that may have been on its way to us."""
+        self._listener.stop()
+        listener.cancel()
+        await asyncio.gather(listener, return_exceptions=True)
+        try:
+            await self._watch_connection.run([self._broker.wake(keys.shard) for keys in self._broker.shards])
+        except DelayQError as error:
+            log.warning("wake_not_passed_on", extra={"fields": {"error": str(error)}})
+
+    async def _finish_running(self, hurry: asyncio.Event) -> None:
+        """Let handlers finish within the drain timeout; hand back the tasks of those that do not."""
+        running, started = self.state.running, time.monotonic()
+        log.info("draining", extra={"fields": {"running": len(running), "seconds": self._drain_seconds}})
+        await self._wait_empty(self._drain_seconds, hurry)
+        if running:
+            log.warning("handing_back", extra={"fields": {"tasks": len(running)}})
+            for each in list(running.values()):
+                each.cancel("drain")
+            await self._wait_empty(CANCEL_SECONDS, asyncio.Event())
+        for each in running.values():
+            log.error("handler_ignores_cancellation", extra={"fields": {"id": each.lease.task.id}})
+        log.info("drained", extra={"fields": {"seconds": round(time.monotonic() - started, 3)}})
+
+    async def _wait_empty(self, seconds: float, hurry: asyncio.Event) -> None:
+        if not self.state.running:
+            return
+        self.state.empty.clear()
+        waits = {asyncio.create_task(self.state.empty.wait()), asyncio.create_task(hurry.wait())}
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+    async def _flush(self) -> None:
+        """Let the exchange deliver every settlement; what Redis does not take in time, its lease will recover."""
+        deadline = time.monotonic() + FLUSH_SECONDS
+        while self.state.outbox.waiting and time.monotonic() < deadline:
+            self.state.exchange_alarm.ring()
+            await asyncio.sleep(0.01)
+        if self.state.outbox.waiting:
+            log.error("not_settled", extra={"fields": {"tasks": len(self.state.outbox.waiting)}})

@@ -1,0 +1,43 @@
+"""How a task reaches the user's code: a Python callable, an HTTP service or a command.
+
+Each kind is imported only when a document asks for it: a worker that calls Python needs no aiohttp.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delayq.handlers.base import Handler, HandlerSetupError
+from delayq.handlers.threads import cancelled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from delayq.contract import DelayQueue
+
+__all__ = ["Handler", "HandlerSetupError", "build", "cancelled"]
+
+
+def build(queue: DelayQueue, *, secrets_dir: Path) -> Handler:
+    """Return the handler that the document names; HandlerSetupError when there is no such thing here."""
+    spec = queue.spec.handler
+    if spec.python:
+        from delayq.handlers.python import PythonHandler  # noqa: PLC0415 -- see above
+
+        return PythonHandler(spec.python.callable, concurrency=queue.spec.worker.concurrency)
+    if spec.http:
+        from delayq.handlers.http import HttpHandler  # noqa: PLC0415 -- see above
+
+        timeout_seconds = _http_timeout(
+            spec.http.timeout_seconds, queue.spec.delivery.handler_timeout_seconds
+        )
+        return HttpHandler(spec.http, timeout_seconds=timeout_seconds, secrets_dir=secrets_dir)
+    if spec.exec:
+        from delayq.handlers.exec import ExecHandler  # noqa: PLC0415 -- see above
+
+        return ExecHandler(spec.exec)
+    raise HandlerSetupError("spec.handler", "expected one of python, http, exec")
+
+
+def _http_timeout(own_seconds: int | None, handler_seconds: int) -> int:
+    return handler_seconds if own_seconds is None else min(own_seconds, handler_seconds)

@@ -1,0 +1,41 @@
+"""What the worker knows of a handler, and how one says that it cannot be set up. Not here: any handler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from delayq.errors import InvalidDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from delayq.message import Task
+
+
+class Handler(Protocol):
+    """One coroutine function, and what it stands on.
+
+    `call` is an attribute, not a method, so that for a Python callable it *is* the user's coroutine function
+    and running a task adds no frame of ours. Returning acks; Retry, Bury and any other exception mean what
+    they say.
+    """
+
+    @property
+    def call(self) -> Callable[[Task], Awaitable[object]]:
+        """What the worker awaits for each task; the value is ignored."""
+
+    async def start(self) -> None:
+        """Open what the calls share; HandlerSetupError when the document names what is not there."""
+
+    async def close(self) -> None:
+        """Let go of what `start` opened; no call is running any more."""
+
+
+class HandlerSetupError(InvalidDocument):
+    """The handler that the document names cannot be run here."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        """Keep the document's path apart from what is wrong there, as the parser's problems do."""
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem

@@ -1,0 +1,144 @@
+"""Handlers that are commands: one process group per run of a task, payload on stdin, the exit code decides.
+
+Not here: the environment (`exec_env.py`), the process (`child.py`), the death of the worker itself
+(`warden.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+from delayq.errors import Retry
+from delayq.handlers import exec_env
+from delayq.handlers.base import HandlerSetupError
+from delayq.handlers.child import Child, spawn
+from delayq.handlers.text import last_lines, printable
+from delayq.handlers.warden import Warden
+
+if TYPE_CHECKING:
+    from delayq.contract import ExecHandler as ExecSpec
+    from delayq.message import Task
+
+log = logging.getLogger(__name__)
+
+FIELD = "spec.handler.exec.command"
+GRACE_SECONDS = 5.0
+ERROR_LINES, ERROR_CHARS = 10, 1_000
+
+
+class ExecFailed(Exception):
+    """The command ended with an exit code other than 0, or by a signal."""
+
+
+class ExecHandler:
+    """A command, and the process groups of the tasks that run it now."""
+
+    def __init__(self, spec: ExecSpec, *, grace_seconds: float = GRACE_SECONDS) -> None:
+        """`grace_seconds` lie between SIGTERM and SIGKILL when a task is cancelled."""
+        self._argv = tuple(spec.command)
+        self._max_output_bytes = spec.max_output_bytes
+        self._env = exec_env.base(os.environ, spec.env)
+        self._grace_seconds = grace_seconds
+        self._warden: Warden | None = None
+        self._orphans: set[int] = set()
+
+    async def start(self) -> None:
+        """Check that the command is there, without running it."""
+        if shutil.which(self._argv[0], path=self._env.get("PATH")) is None:
+            raise HandlerSetupError(FIELD, f'"{self._argv[0]}" is not on the PATH, or not executable')
+        if os.getpid() != 1:  # with process 1 of a container the kernel kills all others
+            self._warden = Warden()
+
+    async def close(self) -> None:
+        """Dismiss the warden."""
+        self._reap()
+        if self._warden:
+            await asyncio.to_thread(self._warden.close)
+
+    async def call(self, task: Task) -> None:
+        """Run the command once and settle by its exit code."""
+        env = self._env | exec_env.of_task(task)
+        child = await spawn(self._argv, env=env, max_output_bytes=self._max_output_bytes)
+        self._watch(child.group)
+        try:
+            code = await child.run(task.body)
+        except asyncio.CancelledError:
+            await child.stop(self._grace_seconds)
+            raise
+        finally:
+            self._forget(child.group)
+        _log(task, child, code)
+        settle(code, bytes(child.errors.data) or bytes(child.output.data))
+
+    def _watch(self, group: int) -> None:
+        if self._warden:
+            self._warden.watch(group)
+
+    def _forget(self, group: int) -> None:
+        if self._warden:
+            self._warden.forget(group)
+        self._orphans.add(group)
+        self._reap()
+
+    def _reap(self) -> None:
+        """Collect killed grandchildren: as process 1 of a container we inherit them, and nobody else would.
+
+        Asks only about the groups of our commands, whose leaders are collected already; one that is not
+        quite dead yet is asked about again after the next task.
+        """
+        self._orphans = {group for group in self._orphans if _has_children(group)}
+
+
+def settle(code: int, errors: bytes) -> None:
+    """Return to ack, else raise Retry or ExecFailed."""
+    if code == 0:
+        return
+    failure = ExecFailed(_describe(code) + _detail(errors))
+    if code == os.EX_TEMPFAIL:
+        raise Retry(f"ExecFailed: {failure}") from failure
+    raise failure
+
+
+def _describe(code: int) -> str:
+    if code > 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):  # real-time signals have no name
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"
+
+
+def _detail(errors: bytes) -> str:
+    """Put the last line first: a traceback says it there, and dead letters group by an error's first line."""
+    lines = last_lines(errors, lines=ERROR_LINES, limit=ERROR_CHARS)
+    if not lines:
+        return ""
+    before = "".join(f"\n{line}" for line in lines[:-1])
+    return f": {lines[-1]}{before}"
+
+
+def _has_children(group: int) -> bool:
+    try:
+        while os.waitpid(-group, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _log(task: Task, child: Child, code: int) -> None:
+    level = logging.DEBUG if code == 0 else logging.INFO
+    if log.isEnabledFor(level):
+        fields = {
+            "task_id": task.id,
+            "attempt": task.attempt,
+            "exit_code": code,
+            "output": printable(bytes(child.output.data)),
+            "output_dropped_bytes": child.output.dropped,
+        }
+        log.log(level, "exec_ended", extra={"fields": fields})

@@ -1,0 +1,92 @@
+"""What an answer means: nothing (ack), Retry or Bury. Pure; `http.py` reads it from the network."""
+
+from __future__ import annotations
+
+import email.utils
+from dataclasses import dataclass
+from datetime import UTC
+from http import HTTPStatus
+
+from delayq.errors import Bury, Retry
+from delayq.handlers.text import excerpt
+
+EXCERPT_CHARS = 200
+RETRY_AFTER_MAX_SECONDS = 24 * 3600
+_RETRIED = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+
+
+class HTTPStatusError(Exception):
+    """The receiver answered with a status that is not a success."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The parts of a response that decide."""
+
+    status: int
+    body: bytes  # its beginning
+    retry_after: str | None
+    date: str | None  # the receiver's own clock, which its Retry-After date is meant by
+    location: str | None
+
+
+def settle(answer: Answer, *, now_seconds: float) -> None:
+    """Return to ack, else raise Retry or Bury."""
+    status = answer.status
+    if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        return
+    cause = HTTPStatusError(f"{status} {_phrase(status)}")
+    # The first line is the same for all answers of a kind, so that dead letters group by it.
+    title = f"HTTPStatusError: {cause}"
+    if status in _RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        delay_ms = retry_after_ms(answer.retry_after, date=answer.date, now_seconds=now_seconds)
+        raise Retry(title + _detail(answer.body), delay_ms=delay_ms) from cause
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        raise Bury(f"{title}: redirects are not followed{_target(answer.location)}") from cause
+    raise Bury(title + _detail(answer.body)) from cause
+
+
+def retry_after_ms(value: str | None, *, date: str | None, now_seconds: float) -> int | None:
+    """Return the delay that Retry-After asks for, at most a day; None (the queue's backoff) without one.
+
+    0 and dates gone by count as none: taken literally, all attempts would be spent within a second.
+    """
+    seconds = _seconds_after(value.strip(), date, now_seconds) if value else None
+    if seconds is None or seconds <= 0:
+        return None
+    return int(min(seconds, RETRY_AFTER_MAX_SECONDS) * 1000)
+
+
+def _seconds_after(value: str, date: str | None, now_seconds: float) -> float | None:
+    if value.isascii() and value.isdigit():
+        return float(value[-10:]) if value[:-10].strip("0") == "" else float("inf")
+    until = _timestamp(value)
+    if until is None:
+        return None
+    now = _timestamp(date) if date else None
+    return until - (now_seconds if now is None else now)
+
+
+def _timestamp(value: str) -> float | None:
+    try:
+        when = email.utils.parsedate_to_datetime(value)
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _phrase(status: int) -> str:
+    """Return the standard's words: the receiver's own may differ from answer to answer."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Unknown Status"
+
+
+def _detail(body: bytes) -> str:
+    text = excerpt(body, EXCERPT_CHARS)
+    return f"\n{text}" if text else ""
+
+
+def _target(location: str | None) -> str:
+    return f"\nLocation: {excerpt(location.encode(errors='replace'), EXCERPT_CHARS)}" if location else ""

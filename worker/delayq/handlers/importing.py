@@ -1,0 +1,110 @@
+"""From `module.sub:function.attr` to the callable, or to a sentence that says which part is wrong.
+
+Not here: how the callable is run (`python.py`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from delayq.handlers.base import HandlerSetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+FIELD = "spec.handler.python.callable"
+
+
+def load(path: str) -> Callable[[Any], object]:
+    """Import the callable that the document names and check that one task can be passed to it."""
+    module_name, _, attributes = path.partition(":")
+    if not module_name or not attributes:
+        raise HandlerSetupError(FIELD, f'expected "module:callable", got "{path}"')
+    _put_current_directory_on_path()
+    found: object = _import(module_name)
+    for name in attributes.split("."):
+        found = _attribute(found, name, path)
+    return _check(found, path)
+
+
+def unwrap(target: object) -> object:
+    """Return what a partial calls in the end."""
+    while isinstance(target, functools.partial):
+        target = target.func
+    return target
+
+
+def _put_current_directory_on_path() -> None:
+    """Do as `python -m` does, and under `python -P` does not; a console script has its own directory."""
+    here = str(Path.cwd())
+    if not sys.flags.safe_path and here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            problem = f'no module "{error.name}" in {Path.cwd()} or on the Python path'
+            raise HandlerSetupError(FIELD, problem) from error
+        raise _failed_import(name, error) from error
+    except (Exception, SystemExit) as error:  # user code: a script without a main guard may even exit
+        raise _failed_import(name, error) from error
+
+
+def _failed_import(name: str, error: BaseException) -> HandlerSetupError:
+    return HandlerSetupError(FIELD, f'importing "{name}" failed: {type(error).__name__}: {error}')
+
+
+def _attribute(owner: object, name: str, path: str) -> object:
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        near = difflib.get_close_matches(name, dir(owner), n=1)
+        hint = f', did you mean "{near[0]}"?' if near else ""
+        raise HandlerSetupError(FIELD, f'"{path}" has no attribute "{name}"{hint}') from None
+
+
+def _check(target: object, path: str) -> Callable[[Any], object]:
+    if not callable(target):
+        raise HandlerSetupError(FIELD, f'"{path}" is not callable, it is of type {type(target).__name__}')
+    if inspect.isclass(target):
+        problem = f'"{path}" is a class: calling it only builds an instance; name a function or an instance'
+        raise HandlerSetupError(FIELD, problem)
+    if _is_generator(target):
+        raise HandlerSetupError(
+            FIELD, f'"{path}" is a generator function (it has a yield): calling it runs nothing'
+        )
+    _check_signature(target, path)
+    return target
+
+
+def _is_generator(target: Callable[..., object]) -> bool:
+    function = unwrap(target)
+    return any(
+        check(candidate)
+        for check in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+        for candidate in (function, type(function).__call__)
+    )
+
+
+def _check_signature(target: Callable[..., object], path: str) -> None:
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError):  # some callables written in C do not tell
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        problem = (
+            f'"{path}" must be callable with one argument, the task: {error}; its signature is {signature}'
+        )
+        raise HandlerSetupError(FIELD, problem) from None

@@ -1,0 +1,158 @@
+"""Threads for handlers that are not coroutines.
+
+Not `ThreadPoolExecutor`: its threads are joined when the interpreter exits, so one stuck handler would keep
+a worker from ever stopping; and a thread that outlives its task (a thread cannot be killed) would keep its
+place, so that the next task waits in a queue while its lease and its time limit already run. Here every
+running task has a thread at once, threads are daemons, and those that outlived their task are counted and
+bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import queue
+import threading
+from typing import TYPE_CHECKING
+
+from delayq.errors import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from delayq.message import Task
+
+log = logging.getLogger(__name__)
+
+HAND_BACK_MS = 1_000
+
+
+class Threads:
+    """As many threads as tasks run, at most `size` of them left over from cancelled ones."""
+
+    def __init__(self, size: int) -> None:
+        """Start nothing yet: threads come with the first tasks."""
+        self._size = size
+        self._idle: list[_Thread] = []
+        self._abandoned = 0
+        self._closed = False
+
+    async def run(self, function: Callable[[Task], object], task: Task) -> object:
+        """Call the function in a thread; when cancelled, leave the thread to finish on its own."""
+        thread = self._take(task)
+        job = _Job(function, task)
+        thread.inbox.put(job)
+        try:
+            value, error = await job.done
+        except asyncio.CancelledError:
+            self._abandon(job, thread)
+            raise
+        self._give_back(thread)
+        if error is None:
+            return value
+        raise _safe(error)
+
+    def close(self) -> None:
+        """Let idle threads end; abandoned ones are daemons and end with the process."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().inbox.put(None)
+
+    def _take(self, task: Task) -> _Thread:
+        if self._abandoned >= self._size:
+            fields = {"task_id": task.id, "abandoned": self._abandoned}
+            log.error("handler_threads_exhausted", extra={"fields": fields})
+            raise Retry(delay_ms=HAND_BACK_MS, charge=False)
+        return self._idle.pop() if self._idle else _Thread()
+
+    def _give_back(self, thread: _Thread) -> None:
+        if self._closed:
+            thread.inbox.put(None)
+        else:
+            self._idle.append(thread)
+
+    def _abandon(self, job: _Job, thread: _Thread) -> None:
+        self._abandoned += 1
+        fields = {"task_id": job.task.id, "abandoned": self._abandoned}
+        log.warning("handler_thread_abandoned", extra={"fields": fields})
+        job.abandon(lambda: self._returned(thread))
+
+    def _returned(self, thread: _Thread) -> None:
+        self._abandoned -= 1
+        self._give_back(thread)
+
+
+class _Job:
+    """One call: made in the thread, told to the event loop."""
+
+    def __init__(self, function: Callable[[Task], object], task: Task) -> None:
+        self.task = task
+        self.cancelled = False
+        self._function = function
+        self._context = contextvars.copy_context()
+        self._loop = asyncio.get_running_loop()
+        self._on_late_end: Callable[[], None] | None = None
+        # A value, not set_exception: a future refuses StopIteration, and the task would then wait for ever.
+        self.done: asyncio.Future[tuple[object, BaseException | None]] = self._loop.create_future()
+
+    def run(self) -> None:
+        """Run in the thread, whatever the user's function raises."""
+        _current.job = self
+        outcome: tuple[object, BaseException | None]
+        try:
+            outcome = self._context.run(self._function, self.task), None
+        except BaseException as error:  # noqa: BLE001 -- handed to the event loop, never swallowed
+            outcome = None, error
+        self._tell(outcome)
+
+    def abandon(self, on_late_end: Callable[[], None]) -> None:
+        """Remember that nobody waits any more."""
+        self.cancelled = True
+        if self._on_late_end is None:
+            self._on_late_end = on_late_end
+
+    def _tell(self, outcome: tuple[object, BaseException | None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._deliver, outcome)
+        except RuntimeError:  # the loop has ended before its thread did: nobody is left to tell
+            log.debug("handler_thread_outlived_loop", extra={"fields": {"task_id": self.task.id}})
+
+    def _deliver(self, outcome: tuple[object, BaseException | None]) -> None:
+        if self._on_late_end is not None:
+            self._on_late_end()
+        elif not self.done.done():
+            self.done.set_result(outcome)
+
+
+class _Thread:
+    """One daemon thread that runs jobs until it gets None."""
+
+    def __init__(self) -> None:
+        self.inbox: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="delayq-handler", daemon=True).start()
+
+    def _run(self) -> None:
+        while (job := self.inbox.get()) is not None:
+            job.run()
+
+
+class _Current(threading.local):
+    job: _Job | None = None
+
+
+_current = _Current()
+
+
+def cancelled() -> bool:
+    """Tell a handler in a thread whether its task has been given up (time limit, lost lease): then stop."""
+    return _current.job is not None and _current.job.cancelled
+
+
+def _safe(error: BaseException) -> BaseException:
+    """Keep sys.exit() or a stray CancelledError in the user's thread from stopping the worker's loop."""
+    if isinstance(error, Exception):
+        return error
+    wrapped = RuntimeError(f"handler raised {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped

@@ -1,0 +1,67 @@
+"""A process that outlives a killed worker just long enough to kill the commands the worker was running.
+
+SIGKILL gives the worker no chance to do so itself, and a process group does not die with its creator. The
+worker tells the warden over a pipe which groups run (`+123`, `-123`); the pipe ends with the worker, however
+it ends. Run as a script, so that it costs an interpreter without site-packages. It cannot reach a command's
+descendants that made a session of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from typing import IO, cast
+
+
+class Warden:
+    """The worker's end of the pipe."""
+
+    def __init__(self) -> None:
+        """Start the process, out of reach of the terminal's Ctrl-C."""
+        self._process = subprocess.Popen(  # noqa: S603 -- this interpreter and this file
+            [sys.executable, "-I", "-S", __file__],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._pipe = cast("IO[bytes]", self._process.stdin)
+        os.set_blocking(self._pipe.fileno(), False)
+
+    def watch(self, group: int) -> None:
+        """Kill this group when the worker dies."""
+        self._tell(f"+{group}\n")
+
+    def forget(self, group: int) -> None:
+        """Let go of a group that has ended."""
+        self._tell(f"-{group}\n")
+
+    def close(self) -> None:
+        """End the pipe and with it the process."""
+        self._pipe.close()
+        self._process.wait()
+
+    def _tell(self, line: str) -> None:
+        # One that is gone or stuck must not stop deliveries: the fencing token is the first line of defence.
+        with contextlib.suppress(BrokenPipeError, BlockingIOError):
+            self._pipe.write(line.encode())
+
+
+def serve(pipe: int) -> None:
+    """Follow the pipe to its end, then kill what is left."""
+    groups: set[int] = set()
+    with os.fdopen(pipe, "r") as lines:
+        for line in lines:
+            change = groups.add if line.startswith("+") else groups.discard
+            change(int(line[1:]))
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.fileno())

@@ -1,0 +1,113 @@
+"""What the processes export: from tallies and counts to Prometheus text. Names and help are contract/metrics.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from delayq.contract import metrics as m
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from prometheus_client.metrics_core import Metric as Family
+
+    from delayq.contract.metrics import Metric
+    from delayq.tally import Buckets, ProcessTally, WorkerTally
+    from delayq.values import Counts
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+HORIZONS_SECONDS = (10, 30, 60, 300, 900, 3600)
+
+
+def render(families: Callable[[], Iterable[Family]]) -> bytes:
+    """Return the exposition of these families and of the process itself (CPU, memory, open files)."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(families))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class _Collector(Collector):
+    def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Family]:
+        return self._families()
+
+
+def process_families(tally: ProcessTally) -> Iterable[Family]:
+    """Return what every process exports."""
+    yield _family(m.REDIS_ERRORS, {(tally.queue, tally.process): tally.redis_errors})
+    yield _family(m.LOOP_ERRORS, {(tally.queue, loop): count for loop, count in tally.loop_errors.items()})
+
+
+def worker_families(tally: WorkerTally) -> Iterable[Family]:
+    """Return what a worker exports."""
+    queue = tally.queue
+    plain = {
+        m.WORKER_SLOTS: tally.slots,
+        m.WORKER_BUSY_SLOTS: tally.busy,
+        m.WORKER_CLAIMED: tally.claimed,
+        m.WORKER_EXTENDED: tally.extended,
+        m.WORKER_LEASES_LOST: tally.leases_lost,
+        m.WORKER_HANDLER_TIMEOUTS: tally.handler_timeouts,
+    }
+    for metric, value in plain.items():
+        yield _family(metric, {(queue,): value})
+    yield _family(m.WORKER_SETTLED, {(queue, outcome): tally.settled[outcome] for outcome in m.OUTCOMES})
+    yield _histogram(m.WORKER_DUE_TO_CLAIMED, queue, tally.due_to_claimed)
+    yield _histogram(m.WORKER_CLAIMED_TO_STARTED, queue, tally.claimed_to_started)
+    yield _histogram(m.WORKER_HANDLER, queue, tally.handler)
+    yield from process_families(tally)
+
+
+def queue_families(queue: str, led: Mapping[int, bool], counts: Mapping[int, Counts]) -> Iterable[Family]:
+    """Return what a scanner exports: whether it leads each shard, and of those it leads, the counts."""
+    yield _family(m.SHARD_LED, {(queue, str(shard)): leads for shard, leads in led.items()})
+    by_state = {
+        (queue, str(shard), state): getattr(each, state) for shard, each in counts.items() for state in m.STATES
+    }
+    yield _family(m.TASKS, by_state)
+    yield _per_shard(m.OVERDUE_TASKS, queue, {shard: each.overdue for shard, each in counts.items()})
+    lateness = {shard: each.oldest_overdue_ms / 1000 for shard, each in counts.items()}
+    yield _per_shard(m.OLDEST_OVERDUE_SECONDS, queue, lateness)
+    yield _per_shard(m.NEXT_DUE_SECONDS, queue, {shard: _next_due(each) for shard, each in counts.items()})
+    within = {
+        (queue, str(shard), str(horizon_ms // 1000)): tasks
+        for shard, each in counts.items()
+        for horizon_ms, tasks in each.due_within.items()
+    }
+    yield _family(m.DUE_WITHIN_TASKS, within)
+    for metric in m.QUEUE_COUNTERS:
+        verb = metric.name.removeprefix("delayq_queue_").removesuffix("_total")
+        yield _per_shard(metric, queue, {shard: each.stats.get(verb, 0) for shard, each in counts.items()})
+
+
+def _next_due(counts: Counts) -> float:
+    return float("nan") if counts.next_due_ms is None else (counts.next_due_ms - counts.now_ms) / 1000
+
+
+def _per_shard(metric: Metric, queue: str, values: Mapping[int, float]) -> Family:
+    return _family(metric, {(queue, str(shard)): value for shard, value in values.items()})
+
+
+def _family(metric: Metric, values: Mapping[tuple[str, ...], float]) -> Family:
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family = kind(metric.name, metric.help, labels=metric.labels)
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family
+
+
+def _histogram(metric: Metric, queue: str, buckets: Buckets) -> Family:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    seen, cumulative = 0, []
+    for bound, count in zip((*buckets.bounds, float("inf")), buckets.counts, strict=True):
+        seen += count
+        cumulative.append(("+Inf" if bound == float("inf") else str(bound), seen))
+    family.add_metric((queue,), cumulative, sum_value=buckets.total)
+    return family

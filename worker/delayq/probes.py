@@ -1,0 +1,72 @@
+"""/healthz, /readyz and /metrics of a process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from delayq import metrics
+from delayq.loop import STUCK_AFTER_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from prometheus_client.metrics_core import Metric as Family
+
+    from delayq.loop import Loop
+
+READY_WITHIN_SECONDS = 15.0  # a loop that has not succeeded for longer is not ready
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Answers from the state of the loops; nothing here asks Redis but /metrics of a scanner."""
+
+    loops: Sequence[Loop]
+    families: Callable[[], Awaitable[Iterable[Family]]]
+
+    def stuck(self) -> list[str]:
+        """Name the loops whose step hangs or was never begun."""
+        return [loop.service.name for loop in self.loops if loop.stuck_seconds > STUCK_AFTER_SECONDS]
+
+    def unready(self) -> list[str]:
+        """Name the loops that have not yet worked, or not for a while."""
+        return [loop.service.name for loop in self.loops if not loop.ready(READY_WITHIN_SECONDS)]
+
+    async def healthz(self, _request: web.Request) -> web.Response:
+        """Answer 200 while every loop moves; 500 asks for a restart."""
+        return _verdict("stuck", self.stuck(), 500)
+
+    async def readyz(self, _request: web.Request) -> web.Response:
+        """Answer 200 once every loop works, which takes Redis; 503 else."""
+        return _verdict("not ready", self.unready(), 503)
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        """Answer in Prometheus' text format."""
+        families = list(await self.families())
+        return web.Response(body=metrics.render(lambda: families), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+    async def serve(self, host: str, port: int) -> tuple[web.AppRunner, int]:
+        """Listen; port 0 takes a free one. Returns the runner to clean up and the port."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/healthz", self.healthz),
+                web.get("/readyz", self.readyz),
+                web.get("/metrics", self.metrics),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        return runner, int(runner.addresses[0][1])
+
+
+def _verdict(what: str, names: list[str], status: int) -> web.Response:
+    if names:
+        return web.Response(status=status, text=f"{what}: {', '.join(names)}\n")
+    return web.Response(text="ok\n")
+

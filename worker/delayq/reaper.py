@@ -1,0 +1,129 @@
+"""The reaper: the backstop. Takes back expired leases that no scanner saw, holds every index against every other,
+and forgets dead letters past their retention. Any number may run at once; each act is one atomic script.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from delayq.alarm import Alarm
+from delayq.broker import BATCH
+from delayq.connection import AsyncConnection
+from delayq.loop import Loop
+from delayq.values import State
+
+if TYPE_CHECKING:
+    from delayq.broker import Broker
+    from delayq.connection import Address
+    from delayq.contract import Spec
+    from delayq.tally import ProcessTally
+
+log = logging.getLogger(__name__)
+
+INDEXES = ("tasks", "delayed", "retry", "processing", "attempts", "dlq", "dlq_info")
+RECLAIM_LIMIT = 100
+PAGE_PAUSE_SECONDS = 0.005  # between pages of reconciliation: about 10,000 entries a second, a tenth of Redis' time
+
+
+class Sweep:
+    """Expired leases and retention, of all shards."""
+
+    name = "sweep"
+
+    def __init__(self, broker: Broker, connection: AsyncConnection, spec: Spec) -> None:
+        """Sweep every spec.reaper.sweepSeconds."""
+        self._broker, self._connection = broker, connection
+        self._pause, self._retention = spec.reaper.sweep_seconds, spec.retention
+        self._max_crashes = spec.delivery.max_crashes
+        self.done: Counter[str] = Counter()
+        self.alarm = Alarm()
+
+    async def step(self) -> float:
+        """Sweep once; go on at once while a shard had more than a batch."""
+        acted = 0
+        for keys in self._broker.shards:
+            acted = max(acted, await self._reclaim(keys.shard), await self._retain(keys.shard))
+        return 0.0 if acted >= RECLAIM_LIMIT else float(self._pause)
+
+    async def _reclaim(self, shard: int) -> int:
+        call = self._broker.reclaim(shard, max_crashes=self._max_crashes, limit=RECLAIM_LIMIT)
+        taken = await self._connection.one(call)
+        for member, outcome in taken:
+            log.warning("reclaimed", extra={"fields": {"lease": member, "outcome": outcome}})
+        self.done.update(outcome for _, outcome in taken)
+        return len(taken)
+
+    async def _retain(self, shard: int) -> int:
+        """Purge the oldest dead letters: those past their age, and those too many."""
+        oldest = self._broker.list(shard, State.DLQ, offset=0, limit=BATCH)
+        rows, counts = await self._connection.run([oldest, self._broker.counts(shard)])
+        before_ms = counts.now_ms - self._retention.dead_letter_seconds * 1000
+        too_many = max(0, counts.dlq - self._retention.dead_letter_count // len(self._broker.shards))
+        ids = [row.id for nth, row in enumerate(rows) if row.at_ms < before_ms or nth < too_many]
+        if not ids:
+            return 0
+        purged = await self._connection.one(self._broker.purge(shard, ids))
+        log.info("purged", extra={"fields": {"dead_letters": purged, "shard": shard}})
+        self.done["purged"] += purged
+        return int(purged)
+
+
+class Reconcile:
+    """Walks every index of every shard, a page a step, over and over."""
+
+    name = "reconcile"
+
+    def __init__(self, broker: Broker, connection: AsyncConnection, spec: Spec) -> None:
+        """Rest spec.reaper.sweepSeconds between two walks."""
+        self._broker, self._connection, self._rest = broker, connection, spec.reaper.sweep_seconds
+        self._walk = [(keys.shard, index) for keys in broker.shards for index in INDEXES]
+        self._at, self._cursor = 0, 0
+        self.walks = 0
+        self.mended: Counter[str] = Counter()
+        self.alarm = Alarm()
+
+    async def step(self) -> float:
+        """Hold one page against all other indexes."""
+        shard, index = self._walk[self._at]
+        page = await self._connection.one(self._broker.reconcile(shard, index, self._cursor))
+        for task_id, outcome in page.tasks:
+            self.mended[outcome] += 1
+            log.warning("mended", extra={"fields": {"id": task_id, "outcome": outcome, "index": index}})
+        self._cursor = page.cursor
+        if self._cursor:
+            return PAGE_PAUSE_SECONDS
+        self._at = (self._at + 1) % len(self._walk)
+        if self._at:
+            return PAGE_PAUSE_SECONDS
+        self.walks += 1
+        return float(self._rest)
+
+
+class Reaper:
+    """The services of one reaper process."""
+
+    def __init__(self, spec: Spec, broker: Broker, address: Address, tally: ProcessTally) -> None:
+        """Nothing is connected before run()."""
+        self._connection = AsyncConnection(address)
+        self.sweep = Sweep(broker, self._connection, spec)
+        self.reconcile = Reconcile(broker, self._connection, spec)
+        self.loops = tuple(Loop(service, tally) for service in (self.sweep, self.reconcile))
+
+    async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
+        """Sweep and reconcile until `stop`."""
+        tasks = [asyncio.create_task(loop.run()) for loop in self.loops]
+        try:
+            await stop.wait()
+        finally:
+            for loop in self.loops:
+                loop.stop()
+            await asyncio.wait(tasks, timeout=self._connection.address.timeout_seconds)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._connection.close()
+            fields = {**self.sweep.done, **self.reconcile.mended, "walks": self.reconcile.walks}
+            log.info("reaped", extra={"fields": fields})

@@ -1,0 +1,100 @@
+"""Running one task: start its handler, and turn the way it ended into a settlement."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+from delayq import backoff
+from delayq.errors import Bury, Retry
+from delayq.inflight import Running, Settlement
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from delayq.contract import Delivery
+    from delayq.message import Task
+    from delayq.tally import WorkerTally
+
+log = logging.getLogger(__name__)
+
+MAX_ERROR_BYTES = 500
+
+
+class Runner:
+    """Calls the handler and counts what happens."""
+
+    def __init__(
+        self, call: Callable[[Task], Awaitable[object]], delivery: Delivery, tally: WorkerTally
+    ) -> None:
+        """`call` is the handler's."""
+        self._call, self._delivery, self._tally = call, delivery, tally
+        self._lease_seconds = delivery.lease_seconds
+
+    async def run(self, running: Running) -> Settlement | None:
+        """Run one task to its end. None when there is nothing to settle, because the lease is lost."""
+        started = time.monotonic()
+        if started - running.extended_at > self._lease_seconds:
+            return None  # this process was stopped between claiming and now; the task is somebody else's
+        self._tally.claimed_to_started.observe(started - running.extended_at)
+        try:
+            await self._call(running.lease.task)
+        except asyncio.CancelledError:
+            return self._cancelled(running)
+        except Retry as order:
+            return self._retry(running, order, delay_ms=order.delay_ms, charge=order.charge)
+        except Bury as order:
+            return self._bury(running, order)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever a handler raises is that task's failure
+            return self._retry(running, error)
+        finally:
+            self._tally.handler.observe(time.monotonic() - started)
+        if running.cancelled_for is not None:
+            return self._cancelled(running)  # the handler swallowed the cancellation
+        return Settlement("ack", running.lease)
+
+    def _cancelled(self, running: Running) -> Settlement | None:
+        match running.cancelled_for:
+            case "lease_lost":
+                return None
+            case "drain":
+                return Settlement("release", running.lease, (running.lease.task.due_ms,))
+            case "timeout":
+                seconds = self._delivery.handler_timeout_seconds
+                return self._retry(running, TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})"))
+        return self._retry(running, asyncio.CancelledError("the handler cancelled itself"))
+
+    def _retry(
+        self, running: Running, error: BaseException, *, delay_ms: int | None = None, charge: bool = True
+    ) -> Settlement:
+        task, text = running.lease.task, described(error)
+        if delay_ms is None:
+            delay_ms = backoff.delay_ms(task.attempt, self._delivery.backoff, random.random())  # noqa: S311 -- jitter
+        fields = {"id": task.id, "attempt": task.attempt, "retry_in_ms": delay_ms, "error": text}
+        log.warning("handler_failed", extra={"fields": fields})
+        return Settlement("retry", running.lease, (max(0, int(delay_ms)), int(charge), text))
+
+    def _bury(self, running: Running, order: Bury) -> Settlement:
+        text = str(order) or "buried by the handler"
+        log.warning("handler_buried", extra={"fields": {"id": running.lease.task.id, "error": text}})
+        return Settlement("bury", running.lease, (bounded(text),))
+
+
+def described(error: BaseException) -> str:
+    """Return an exception in one line, with the place it was raised: `KeyError: 'order' (shop.orders:load line 7)`."""
+    text = str(error) if isinstance(error, (Retry, TimeoutError)) else f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    if frames and not isinstance(error, Retry):
+        innermost = list(traceback.walk_tb(error.__traceback__))[-1][0]
+        where = innermost.f_globals.get("__name__", "?")
+        text += f" ({where}:{innermost.f_code.co_qualname} line {frames[-1].lineno})"
+    return bounded(text)
+
+
+def bounded(text: str) -> str:
+    """Return at most MAX_ERROR_BYTES of a text, on one line: Redis keeps it beside the task."""
+    return " ".join(text.split()).encode(errors="replace")[:MAX_ERROR_BYTES].decode(errors="ignore")

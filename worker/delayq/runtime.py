@@ -1,0 +1,179 @@
+"""What scanner, worker and reaper processes have in common: signals, probes, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import uvloop
+
+from delayq import handlers, metrics
+from delayq.broker import Broker
+from delayq.connection import Address, AsyncConnection
+from delayq.drain import Worker
+from delayq.errors import DelayQError
+from delayq.probes import Probes
+from delayq.reaper import Reaper
+from delayq.scanner import Scanner
+from delayq.tally import ProcessTally, WorkerTally
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from pathlib import Path
+
+    from prometheus_client.metrics_core import Metric as Family
+
+    from delayq.contract import DelayQueue
+    from delayq.loop import Loop
+
+log = logging.getLogger(__name__)
+
+
+class Process(Protocol):
+    """Scanner, Worker or Reaper."""
+
+    loops: tuple[Loop, ...]
+
+    async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+        """Work until `stop`; a second signal sets `hurry`."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a process is started with."""
+
+    queue: DelayQueue
+    address: Address
+    secrets_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+
+    @property
+    def broker(self) -> Broker:
+        """The queue's verbs."""
+        spec = self.queue.spec
+        return Broker(self.queue.queue, prefix=spec.redis.key_prefix, shards=spec.shards)
+
+
+def run_worker(setting: Setting) -> None:
+    """Run a worker until SIGTERM or SIGINT; HandlerSetupError before it starts."""
+    uvloop.run(_worker(setting))
+
+
+def run_scanner(setting: Setting) -> None:
+    """Run a scanner until SIGTERM or SIGINT."""
+    uvloop.run(_scanner(setting))
+
+
+def run_reaper(setting: Setting, seconds: float | None) -> None:
+    """Run a reaper until SIGTERM or SIGINT, or for some seconds: a CronJob's minute."""
+    uvloop.run(_reaper(setting, seconds))
+
+
+async def _worker(setting: Setting) -> None:
+    queue, tally = setting.queue, WorkerTally("worker", setting.queue.queue)
+    handler = handlers.build(queue, secrets_dir=setting.secrets_dir)
+    await handler.start()
+    try:
+        worker = Worker(queue.spec, setting.broker, setting.address, handler, tally)
+
+        async def families() -> Iterable[Family]:
+            tally.busy = len(worker.state.running)
+            return metrics.worker_families(tally)
+
+        await _serve("worker", worker, setting, families)
+    finally:
+        await handler.close()
+
+
+async def _scanner(setting: Setting) -> None:
+    queue, tally = setting.queue, ProcessTally("scanner", setting.queue.queue)
+    owner = f"{socket.gethostname()}:{os.getpid()}"
+    scanner = Scanner(queue.spec, setting.broker, setting.address, tally, owner=owner)
+    connection = AsyncConnection(setting.address)
+
+    async def families() -> Iterable[Family]:
+        led = {each.shard: each.leads for each in scanner.shards}
+        return [*await _queue_families(setting, connection, led), *metrics.process_families(tally)]
+
+    try:
+        await _serve("scanner", scanner, setting, families)
+    finally:
+        await connection.close()
+
+
+async def _queue_families(
+    setting: Setting, connection: AsyncConnection, led: dict[int, bool]
+) -> Iterable[Family]:
+    """Counts come from Redis at each scrape. Without Redis there are none: a missing number must not look like zero."""
+    shards = [shard for shard, leads in led.items() if leads]
+    horizons_ms = [seconds * 1000 for seconds in metrics.HORIZONS_SECONDS]
+    broker = setting.broker
+    try:
+        found = await connection.run([broker.counts(shard, horizons_ms) for shard in shards]) if shards else []
+    except DelayQError as error:
+        log.warning("counts_unavailable", extra={"fields": {"error": str(error)}})
+        shards, found = [], []
+    return metrics.queue_families(setting.queue.queue, led, dict(zip(shards, found, strict=True)))
+
+
+async def _reaper(setting: Setting, seconds: float | None) -> None:
+    tally = ProcessTally("reaper", setting.queue.queue)
+    reaper = Reaper(setting.queue.spec, setting.broker, setting.address, tally)
+
+    async def families() -> Iterable[Family]:
+        return metrics.process_families(tally)
+
+    await _serve("reaper", reaper, setting, families, seconds=seconds)
+
+
+async def _serve(
+    name: str,
+    process: Process,
+    setting: Setting,
+    families: Callable[[], Awaitable[Iterable[Family]]],
+    *,
+    seconds: float | None = None,
+) -> None:
+    async with _signals() as (stop, hurry):
+        runner, port = await Probes(process.loops, families).serve(setting.host, setting.port)
+        fields = {
+            "process": name,
+            "queue": setting.queue.queue,
+            "redis": setting.address.where,
+            "port": port,
+            "pid": os.getpid(),
+        }
+        log.info("started", extra={"fields": fields})
+        if seconds is not None:
+            asyncio.get_running_loop().call_later(seconds, stop.set)
+        try:
+            await process.run(stop, hurry)
+        finally:
+            await runner.cleanup()
+            log.info("stopped", extra={"fields": {"process": name}})
+
+
+@asynccontextmanager
+async def _signals() -> AsyncIterator[tuple[asyncio.Event, asyncio.Event]]:
+    """The first SIGTERM or SIGINT asks to stop, the second to hurry."""
+    loop, stop, hurry = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+
+    def signalled() -> None:
+        if stop.is_set():
+            hurry.set()
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled)
+    try:
+        yield stop, hurry
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

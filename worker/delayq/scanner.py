@@ -1,0 +1,157 @@
+"""The scanner: sleeps until something is due, then wakes one worker. Leads shards, takes expired leases back.
+
+Workers look for themselves when no scanner lives, so all of this makes things quick, none of it makes them right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from delayq.alarm import Alarm
+from delayq.connection import AsyncConnection, Hints
+from delayq.errors import DelayQError
+from delayq.loop import Loop
+
+if TYPE_CHECKING:
+    from delayq.broker import Broker
+    from delayq.connection import Address
+    from delayq.contract import Spec
+    from delayq.tally import ProcessTally
+    from delayq.values import Wait
+
+log = logging.getLogger(__name__)
+
+LEAD_SECONDS = 10.0  # how long leadership outlives its scanner
+TICK_SECONDS = 3.0  # the longest sleep: renews leadership at a third of its length, and finds lost alarms
+OVERDUE_SECONDS = 0.1  # between hints while due tasks wait for a worker
+RECLAIM_LIMIT = 100
+# Event-loop timers are good to a millisecond or two, so the last stretch before a due time is slept off exactly.
+EXACT_SECONDS = 0.0025
+
+
+class ShardScanner:
+    """Watches one shard."""
+
+    def __init__(self, shard: int, owner: str, broker: Broker, connection: AsyncConnection, spec: Spec) -> None:
+        """`owner` names this process among all scanners."""
+        self.name, self.shard, self.leads = f"scan-{shard}", shard, False
+        self._owner, self._broker, self._connection = owner, broker, connection
+        self._lease_ms, self._max_crashes = spec.delivery.lease_seconds * 1000, spec.delivery.max_crashes
+        self._due_at = self._lead_until = 0.0  # monotonic seconds
+        self.alarm = Alarm()
+
+    async def step(self) -> float:
+        """Lead if nobody else does; wake a worker if something is due; return how long to sleep."""
+        if time.monotonic() >= self._lead_until:
+            others_seconds = await self._lead()
+            if not self.leads:
+                return min(others_seconds + 0.05, TICK_SECONDS)
+        self._sleep_exactly()
+        wait = await self._connection.one(self._broker.wake(self.shard))
+        if wait.next_expiry_seconds is not None and wait.next_expiry_seconds <= 0:
+            return await self._reclaim()
+        return self._pause(wait)
+
+    async def _lead(self) -> float:
+        lead_ms = int(LEAD_SECONDS * 1000)
+        answer = await self._connection.one(self._broker.lead(self.shard, self._owner, lead_ms))
+        if answer.leads != self.leads:
+            event = "leading" if answer.leads else "leadership_lost"
+            log.info(event, extra={"fields": {"shard": self.shard, "owner": self._owner}})
+        self.leads = answer.leads
+        self._lead_until = time.monotonic() + LEAD_SECONDS / 3 if answer.leads else 0.0
+        if answer.stepped_back_ms:
+            await self._rewind(answer.stepped_back_ms)
+        return answer.others_ms / 1000
+
+    async def _rewind(self, stepped_back_ms: int) -> None:
+        log.warning("clock_stepped_back", extra={"fields": {"shard": self.shard, "ms": stepped_back_ms}})
+        while await self._connection.one(self._broker.rewind(self.shard, self._lease_ms)):
+            pass
+
+    async def _reclaim(self) -> float:
+        call = self._broker.reclaim(self.shard, max_crashes=self._max_crashes, limit=RECLAIM_LIMIT)
+        taken = await self._connection.one(call)
+        for member, outcome in taken:
+            log.warning("reclaimed", extra={"fields": {"lease": member, "outcome": outcome}})
+        return 0.0
+
+    def _sleep_exactly(self) -> None:
+        left = self._due_at - time.monotonic()
+        if 0 < left <= EXACT_SECONDS:
+            time.sleep(left)  # noqa: ASYNC251 -- blocks for at most EXACT_SECONDS, on purpose
+
+    def _pause(self, wait: Wait) -> float:
+        """Seconds until there is something to do: a due time, a lease running out, or just the next tick."""
+        pause = min(TICK_SECONDS, max(0.0, self._lead_until - time.monotonic()))
+        if wait.next_expiry_seconds is not None:
+            pause = min(pause, wait.next_expiry_seconds + 0.001)
+        if wait.due:
+            return min(pause, OVERDUE_SECONDS)
+        if wait.next_due_seconds is not None:
+            self._due_at = time.monotonic() + wait.next_due_seconds
+            pause = min(pause, max(0.0, wait.next_due_seconds - EXACT_SECONDS))
+        return pause
+
+    async def resign(self) -> None:
+        """Let another scanner lead at once."""
+        if self.leads:
+            await self._connection.one(self._broker.lead(self.shard, self._owner, 0))
+
+
+class AlarmListener:
+    """Waits on the alarm lists of the shards this process leads, on a connection of its own."""
+
+    name = "alarms"
+
+    def __init__(self, broker: Broker, hints: Hints, scanners: list[ShardScanner]) -> None:
+        """Ring the alarms of `scanners`."""
+        self._broker, self._hints, self._scanners = broker, hints, scanners
+        self.alarm = Alarm()
+
+    async def step(self) -> float:
+        """Wait for one alarm. Those of shards led elsewhere are not ours to take."""
+        lists = {self._broker.shards[each.shard].alarm: each for each in self._scanners if each.leads}
+        if not lists:
+            return 0.2
+        rung = await self._hints.wait(list(lists))
+        if rung is not None:
+            lists[rung].alarm.ring()
+        return 0.0
+
+
+class Scanner:
+    """The services of one scanner process."""
+
+    def __init__(self, spec: Spec, broker: Broker, address: Address, tally: ProcessTally, *, owner: str) -> None:
+        """Nothing is connected before run()."""
+        self._connection, self._hints = AsyncConnection(address), Hints(address)
+        self.shards = [
+            ShardScanner(keys.shard, owner, broker, self._connection, spec) for keys in broker.shards
+        ]
+        services = [*self.shards, AlarmListener(broker, self._hints, self.shards)]
+        self.loops = tuple(Loop(service, tally) for service in services)
+
+    async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
+        """Scan until `stop`, then hand leadership over."""
+        tasks = [asyncio.create_task(loop.run()) for loop in self.loops]
+        try:
+            await stop.wait()
+        finally:
+            for loop in self.loops:
+                loop.stop()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._resign()
+            await asyncio.gather(self._connection.close(), self._hints.close())
+
+    async def _resign(self) -> None:
+        try:
+            for shard in self.shards:
+                await shard.resign()
+        except DelayQError as error:
+            log.warning("not_resigned", extra={"fields": {"error": str(error), "seconds": LEAD_SECONDS}})

@@ -1,0 +1,59 @@
+"""What a process counts while it works: plain integers, cheap enough for every task. metrics.py exports them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+
+from delayq.contract import metrics
+
+
+class Buckets:
+    """A histogram of seconds."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        """`bounds` are the upper bounds; what is above the last is counted too."""
+        self.bounds, self.counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.total += seconds
+
+    def quantile(self, q: float) -> float | None:
+        """Return the upper bound of the bucket that holds the q-quantile; None without values."""
+        rank, seen = q * sum(self.counts), 0
+        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
+            seen += count
+            if count and seen >= rank:
+                return bound
+        return None
+
+
+@dataclass
+class ProcessTally:
+    """What every process counts."""
+
+    process: str  # scanner, worker or reaper
+    queue: str
+    redis_errors: int = 0
+    loop_errors: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class WorkerTally(ProcessTally):
+    """What a worker counts."""
+
+    slots: int = 0
+    busy: int = 0
+    claimed: int = 0
+    extended: int = 0
+    leases_lost: int = 0
+    handler_timeouts: int = 0
+    settled: Counter[str] = field(default_factory=Counter)
+    due_to_claimed: Buckets = field(default_factory=lambda: Buckets(metrics.LATENESS_BUCKETS))
+    claimed_to_started: Buckets = field(default_factory=lambda: Buckets(metrics.LATENESS_BUCKETS))
+    handler: Buckets = field(default_factory=lambda: Buckets(metrics.HANDLER_BUCKETS))

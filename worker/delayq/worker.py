@@ -77,6 +77,7 @@ class Exchange:
         self._delivery, self._tally = spec.delivery, tally
         self._block_seconds = spec.delivery.max_block_milliseconds / 1000
         self._poll_at = 0.0
+        self._loop = asyncio.get_running_loop()
         self.alarm = state.exchange_alarm
 
     async def step(self) -> float:
@@ -90,7 +91,10 @@ class Exchange:
         claiming = list(self._claims())
         if settling or claiming:
             await self._round_trip(settling, claiming)
-        return 0.0 if self._state.has_work else max(0.001, self._poll_at - time.monotonic())
+        if self._state.has_work:
+            return 0.0
+        self._state.listener_alarm.ring()
+        return max(0.001, self._poll_at - time.monotonic())
 
     def _settlements(self) -> Iterable[tuple[Call[Any], list[Settlement]]]:
         for shard, verb, settlements in self._state.outbox.take():
@@ -166,7 +170,7 @@ class Exchange:
 
     def _start(self, running: Running) -> None:
         self._state.running[running.lease.member] = running
-        running.handling = asyncio.create_task(self._run(running))
+        running.handling = self._loop.create_task(self._run(running))
 
     async def _run(self, running: Running) -> None:
         state = self._state
@@ -179,12 +183,10 @@ class Exchange:
         state.exchange_alarm.ring()
         if state.draining and not state.running:
             state.empty.set()
-        if state.free == 1:
-            state.listener_alarm.ring()  # there was no free slot, now there is
 
 
 class Listener:
-    """Waits on the wake lists, on a connection of its own, while the worker has a free slot."""
+    """Waits on the wake lists, on a connection of its own, while the worker has nothing to do and a free slot."""
 
     name = "listener"
 
@@ -195,8 +197,8 @@ class Listener:
         self.alarm = state.listener_alarm
 
     async def step(self) -> float:
-        """Wait for one hint. Without a free slot, leave the hints to others until there is one."""
-        if self._state.free <= 0:
+        """Wait for one hint. A worker that is busy or knows of due tasks leaves the hints to others."""
+        if self._state.free <= 0 or self._state.hinted:
             return 60.0
         woken = await self._hints.wait(list(self._lists))
         if woken is not None:

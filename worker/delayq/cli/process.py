@@ -1,0 +1,74 @@
+"""delayq scanner, worker and reap: what runs in the pods. Each is started from the document and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from delayq import logs
+from delayq.cli.exits import errors_as_exits
+from delayq.client import secrets_dir
+from delayq.connection import Address
+from delayq.contract.files import CONFIG_FILE
+from delayq.document import read
+from delayq.runtime import Setting, run_reaper, run_scanner, run_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from delayq.logs import LogFormat
+
+REAP_SECONDS = 55.0  # a CronJob starts one every minute, and Forbid keeps two from overlapping
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that all processes share."""
+    for option in (
+        click.option("--config", default=CONFIG_FILE, show_default=True, help="The DelayQueue document."),
+        click.option("--redis", metavar="URL", envvar="DELAYQ_REDIS_URL", help="Instead of spec.redis."),
+        click.option("--host", default="127.0.0.1", show_default=True, help="Where probes and metrics listen."),
+        click.option("--port", default=8080, show_default=True, help="Their port; 0 takes a free one."),
+        click.option("--log-format", type=click.Choice(["json", "console"]), default="json", show_default=True),
+        click.option(
+            "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_options
+def scanner(**options: Any) -> None:  # noqa: ANN401 -- click's, named in _options
+    """Wake workers when tasks fall due, take back the leases of dead ones, export what the queue holds."""
+    with errors_as_exits():
+        run_scanner(_setting(**options))
+
+
+@click.command()
+@_options
+def worker(**options: Any) -> None:  # noqa: ANN401 -- as above
+    """Claim due tasks and run the document's handler. SIGTERM drains; a second one hands back at once."""
+    with errors_as_exits():
+        run_worker(_setting(**options))
+
+
+@click.command()
+@_options
+@click.option("--seconds", default=REAP_SECONDS, show_default=True, help="How long to sweep; 0: until SIGTERM.")
+def reap(seconds: float, **options: Any) -> None:  # noqa: ANN401 -- as above
+    """Sweep for expired leases, reconcile the indexes, purge dead letters past their retention."""
+    with errors_as_exits():
+        run_reaper(_setting(**options), seconds or None)
+
+
+def _setting(
+    config: str, redis: str | None, host: str, port: int, log_format: LogFormat, log_level: str
+) -> Setting:
+    logs.configure(log_format, log_level)
+    queue = read(config)
+    directory: Path = secrets_dir()
+    address = Address.from_url(redis) if redis else Address.from_spec(queue.spec.redis, directory)
+    return Setting(queue, address, directory, host, port)

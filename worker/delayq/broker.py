@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from delayq import replies, scripts
 from delayq.keys import Keys, shard_of
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     )
 
 T = TypeVar("T")
+
+# Inside Broker, `list` is a verb.
+Settlements: TypeAlias = "list[Settled]"
+Rows: TypeAlias = "list[TaskRow]"
+Pairs: TypeAlias = "list[tuple[str, str]]"
 
 CLAIM_LIMIT = 250  # tasks a claim may lease: about a millisecond of Redis' time
 BATCH = 250  # tasks any other call may carry
@@ -53,7 +58,12 @@ class Broker:
         return shard_of(task_id, len(self.shards))
 
     def _call(
-        self, verb: str, shard: int, decode: Callable[[Any], T], rest: Iterable[Argument] = (), **named: Argument
+        self,
+        verb: str,
+        shard: int,
+        decode: Callable[[Any], T],
+        rest: Iterable[Argument] = (),
+        **named: Argument,
     ) -> Call[T]:
         script = scripts.load(verb)
         return Call(script, script.bind(self.shards[shard], rest, **named), decode)
@@ -79,7 +89,7 @@ class Broker:
         """Return everything the queue knows of one task."""
         return self._of_task("get", task_id, replies.view(task_id), pattern=_glob(task_id) + ":*")
 
-    def list(self, shard: int, state: State, *, offset: int, limit: int) -> Call[list[TaskRow]]:
+    def list(self, shard: int, state: State, *, offset: int, limit: int) -> Call[Rows]:
         """Return one page of the tasks in a state, by score."""
         leased = int(state == "processing")
         return self._call(
@@ -101,19 +111,19 @@ class Broker:
         """Prolong leases; answers with the positions of those that were lost."""
         return self._call("extend", shard, set[int], members, lease_ms=lease_ms)
 
-    def ack(self, shard: int, members: Sequence[str]) -> Call[list[Settled]]:
+    def ack(self, shard: int, members: Sequence[str]) -> Call[Settlements]:
         """Finish tasks for good."""
         return self._call("ack", shard, replies.settled(len(members), "acked"), members)
 
-    def retry(self, shard: int, settles: Sequence[Argument], *, max_attempts: int) -> Call[list[Settled]]:
+    def retry(self, shard: int, settles: Sequence[Argument], *, max_attempts: int) -> Call[Settlements]:
         """Put failed tasks back; `settles` is flat: member, delay ms, charge (1 or 0), error."""
         return self._call("retry", shard, replies.each_settled, settles, max_attempts=max_attempts)
 
-    def bury(self, shard: int, settles: Sequence[Argument]) -> Call[list[Settled]]:
+    def bury(self, shard: int, settles: Sequence[Argument]) -> Call[Settlements]:
         """Make tasks dead letters; `settles` is flat: member, error."""
         return self._call("bury", shard, replies.each_settled, settles)
 
-    def release(self, shard: int, settles: Sequence[Argument]) -> Call[list[Settled]]:
+    def release(self, shard: int, settles: Sequence[Argument]) -> Call[Settlements]:
         """Hand tasks back without charging an attempt; `settles` is flat: member, due ms."""
         return self._call("release", shard, replies.settled(len(settles) // 2, "released"), settles)
 
@@ -127,7 +137,7 @@ class Broker:
         """Become or stay the leading scanner of a shard; a lease of 0 ms gives it up."""
         return self._call("lead", shard, replies.leadership, owner=owner, lease_ms=lease_ms)
 
-    def reclaim(self, shard: int, *, max_crashes: int, limit: int = 100) -> Call[list[tuple[str, str]]]:
+    def reclaim(self, shard: int, *, max_crashes: int, limit: int = 100) -> Call[Pairs]:
         """Take back leases that ran out; answers with member and outcome of each."""
         return self._call("reclaim", shard, replies.pairs, limit=limit, max_crashes=max_crashes)
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection, SyncConnection
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from delayq.operations import Operation
 
 T = TypeVar("T")
+# Inside the clients, `list` is a method.
+Rows: TypeAlias = "list[TaskRow]"
+Groups: TypeAlias = "list[DeadGroup]"
+Views: TypeAlias = "list[TaskView]"
+
 SECRETS_VARIABLE = "DELAYQ_SECRETS_DIR"
 
 
@@ -57,7 +62,11 @@ class _Base:
         spec = queue.spec
         address = Address.from_url(url) if url else Address.from_spec(spec.redis, secrets_dir())
         return cls(
-            address, queue=queue.queue, key_prefix=spec.redis.key_prefix, shards=spec.shards, limits=spec.limits
+            address,
+            queue=queue.queue,
+            key_prefix=spec.redis.key_prefix,
+            shards=spec.shards,
+            limits=spec.limits,
         )
 
 
@@ -119,7 +128,9 @@ class Client(_Base):
         task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type)
         return await self._do(self._operations.schedule(task, if_exists))
 
-    async def schedule_many(self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject") -> list[Scheduled]:
+    async def schedule_many(
+        self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject"
+    ) -> list[Scheduled]:
         """Store any number of tasks, 500 per round trip. Raises TasksRefused when some, and only they, were refused."""
         return _all_stored(await self._do(self._operations.schedule_many(tasks, if_exists)))
 
@@ -141,19 +152,19 @@ class Client(_Base):
         """Count tasks by state, and what falls due within each horizon."""
         return await self._do(self._operations.counts(horizons_ms))
 
-    async def list(self, state: State, *, offset: int = 0, limit: int = 100) -> list[TaskRow]:
+    async def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:
         """Return a page of the tasks in a state, by due time (lease expiry, time of death)."""
         return await self._do(self._operations.page(State(state), offset=offset, limit=limit))
 
-    async def dlq_list(self, ids: Sequence[str] | None = None) -> list[TaskRow]:
+    async def dlq_list(self, ids: Sequence[str] | None = None) -> Rows:
         """Return dead letters: all, or those with these ids."""
         return await self._do(self._letters.rows(ids))
 
-    async def dlq_groups(self) -> list[DeadGroup]:
+    async def dlq_groups(self) -> Groups:
         """Return dead letters grouped by error, the largest group first."""
         return await self._do(self._letters.groups())
 
-    async def dlq_get(self, ids: Sequence[str]) -> list[TaskView]:
+    async def dlq_get(self, ids: Sequence[str]) -> Views:
         """Return dead letters whole, with payload and last error."""
         return await self._do(self._letters.views(ids))
 
@@ -227,7 +238,9 @@ class SyncClient(_Base):
         """See Client.cancel."""
         return self._do(self._operations.cancel(task_id))
 
-    def reschedule(self, task_id: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Rescheduled:
+    def reschedule(
+        self, task_id: str, *, delay_ms: int | None = None, due_ms: int | None = None
+    ) -> Rescheduled:
         """See Client.reschedule."""
         return self._do(self._operations.reschedule(task_id, delay_ms, due_ms))
 
@@ -239,19 +252,19 @@ class SyncClient(_Base):
         """See Client.counts."""
         return self._do(self._operations.counts(horizons_ms))
 
-    def list(self, state: State, *, offset: int = 0, limit: int = 100) -> list[TaskRow]:
+    def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:
         """See Client.list."""
         return self._do(self._operations.page(State(state), offset=offset, limit=limit))
 
-    def dlq_list(self, ids: Sequence[str] | None = None) -> list[TaskRow]:
+    def dlq_list(self, ids: Sequence[str] | None = None) -> Rows:
         """See Client.dlq_list."""
         return self._do(self._letters.rows(ids))
 
-    def dlq_groups(self) -> list[DeadGroup]:
+    def dlq_groups(self) -> Groups:
         """See Client.dlq_groups."""
         return self._do(self._letters.groups())
 
-    def dlq_get(self, ids: Sequence[str]) -> list[TaskView]:
+    def dlq_get(self, ids: Sequence[str]) -> Views:
         """See Client.dlq_get."""
         return self._do(self._letters.views(ids))
 

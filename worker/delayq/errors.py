@@ -1,36 +1,35 @@
 """Everything delayq raises. What can be expected (a lost lease, a task already gone) is a value, not an exception.
 
-    DelayQError
-    ├── Refused                    a call was turned down and left nothing behind
-    │   ├── InvalidTask            the task itself is malformed
-    │   │   ├── InvalidDueTime
-    │   │   └── PayloadTooLarge
-    │   ├── TaskExists
-    │   ├── TaskInFlight
-    │   ├── QueueFull
-    │   └── DelayTooLong
-    ├── TasksRefused               some tasks of schedule_many were turned down
-    ├── InvalidDocument            the DelayQueue document cannot be used
-    ├── Unavailable                Redis cannot be reached or will not serve
-    └── EnvelopeError              a stored task cannot be read
-        └── EnvelopeTooNew
-    Retry, Bury                    for handlers to raise
+DelayQError
+├── Refused                    a call was turned down and left nothing behind
+│   ├── InvalidTask            the task itself is malformed
+│   │   ├── InvalidDueTime
+│   │   └── PayloadTooLarge
+│   ├── TaskExists
+│   ├── TaskInFlight
+│   ├── QueueFull
+│   └── DelayTooLong
+├── TasksRefused               some tasks of schedule_many were turned down
+├── InvalidDocument            the DelayQueue document cannot be used
+├── Unavailable                Redis cannot be reached or will not serve
+└── EnvelopeError              a stored task cannot be read
+    └── EnvelopeTooNew
+Retry, Bury                    for handlers to raise
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class DelayQError(Exception):
     """Base of every error that delayq raises on purpose."""
 
 
-class Refused(DelayQError):  # noqa: N818 -- reads as what happened: `except Refused`
+class Refused(DelayQError):
     """The queue turned a call down and stored nothing."""
 
     def __init__(self, task_id: str, message: str) -> None:
@@ -86,7 +85,9 @@ class DelayTooLong(Refused):
 
     def __init__(self, task_id: str, limit_ms: int) -> None:
         """`limit_ms` is counted from Redis' now."""
-        super().__init__(task_id, f"task {task_id} is due later than maxDelaySeconds = {limit_ms // 1000:,} allows")
+        super().__init__(
+            task_id, f"task {task_id} is due later than maxDelaySeconds = {limit_ms // 1000:,} allows"
+        )
         self.limit_ms = limit_ms
 
 
@@ -121,7 +122,7 @@ class EnvelopeTooNew(EnvelopeError):
     """The task was written by a newer delayq; this one leaves it alone."""
 
 
-class Retry(Exception):  # noqa: N818 -- an order to delayq, not a fault
+class Retry(Exception):
     """Raise in a handler to run the task again, after `delay_ms` or the queue's own backoff."""
 
     def __init__(self, reason: str = "", *, delay_ms: int | None = None, charge: bool = True) -> None:
@@ -130,5 +131,5 @@ class Retry(Exception):  # noqa: N818 -- an order to delayq, not a fault
         self.delay_ms, self.charge = delay_ms, charge
 
 
-class Bury(Exception):  # noqa: N818 -- an order to delayq, not a fault
+class Bury(Exception):
     """Raise in a handler when the task can never succeed: it becomes a dead letter at once."""

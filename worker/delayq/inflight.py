@@ -1,15 +1,19 @@
-"""The tasks a worker is running, and what it still has to tell Redis about those it has run."""
+"""The slots of a worker: the tasks it is running, and what it still has to tell Redis about those it has run."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from delayq.alarm import Alarm
+
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Iterator
 
+    from delayq.contract import Spec
     from delayq.scripts import Argument
+    from delayq.tally import WorkerTally
     from delayq.values import Lease
 
 Verb = Literal["ack", "retry", "bury", "release"]
@@ -56,3 +60,42 @@ class Outbox:
         self.waiting = []
         for (shard, verb), settlements in groups.items():
             yield shard, verb, settlements
+
+
+class Slots:
+    """What the services of a worker share: who is running, what is unsettled, where due tasks may be."""
+
+    def __init__(self, spec: Spec, tally: WorkerTally) -> None:
+        """All slots are free, and every shard is worth a look."""
+        self.delivery, self.tally = spec.delivery, tally
+        self.total = tally.slots = spec.worker.concurrency
+        self.running: dict[str, Running] = {}  # by lease member, in the order they began
+        self.outbox = Outbox()
+        self.hinted = set(range(spec.shards))  # shards that may hold due tasks
+        self.draining = False
+        self.empty = asyncio.Event()  # set once draining has left nothing running
+        self.exchange_alarm, self.listener_alarm = Alarm(), Alarm()
+
+    @property
+    def free(self) -> int:
+        """Slots that could take a task."""
+        return self.total - len(self.running)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether another exchange would have something to send."""
+        return bool(self.outbox.waiting) or (bool(self.hinted) and self.free > 0 and not self.draining)
+
+    def hint(self, shard: int) -> None:
+        """Let the next exchange claim from this shard."""
+        self.hinted.add(shard)
+        self.exchange_alarm.ring()
+
+    def ended(self, running: Running, settlement: Settlement | None) -> None:
+        """Free a slot, and have its settlement sent; None when the lease was lost."""
+        del self.running[running.lease.member]
+        if settlement is not None:
+            self.outbox.waiting.append(settlement)
+        self.exchange_alarm.ring()
+        if self.draining and not self.running:
+            self.empty.set()

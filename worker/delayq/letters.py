@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b
 class Redriven(NamedTuple):
     """How many dead letters got (or, in a dry run, would get) a new life, and over how long their due times spread."""
 
-    count: int
+    tasks: int
     seconds: float
 
 
@@ -48,7 +48,9 @@ class Letters:
         ]
         return sorted(groups, key=lambda group: (-group.count, group.error))
 
-    def redrive(self, ids: Sequence[str], rate_per_second: float | None, *, dry_run: bool) -> Operation[Redriven]:
+    def redrive(
+        self, ids: Sequence[str], rate_per_second: float | None, *, dry_run: bool
+    ) -> Operation[Redriven]:
         """Give dead letters a new life, spread in time: the n-th is due n / rate seconds from now.
 
         The spreading lies in the due times, so it holds though nobody stays to pace it.
@@ -88,5 +90,5 @@ class Letters:
 
 
 def fingerprint(error: str) -> str:
-    """Return an error with what varies between its occurrences replaced: `order 17 not found` is `order … not found`."""
+    """Return an error with what varies in it replaced: `order 17 not found` becomes `order … not found`."""
     return _VARIABLE.sub("…", error.partition("\n")[0])[:200]

@@ -77,7 +77,9 @@ class Loop:
         except Exception as error:  # noqa: BLE001 -- a loop outlives whatever one step runs into
             return self._failed("step_failed", error, trace=True)
         if self._failures:
-            log.info("recovered", extra={"fields": {"loop": self.service.name, "after_failures": self._failures}})
+            log.info(
+                "recovered", extra={"fields": {"loop": self.service.name, "after_failures": self._failures}}
+            )
         self._failures, self.last_success = 0, time.monotonic()
         return pause
 
@@ -89,4 +91,4 @@ class Loop:
             log.warning(event, extra={"fields": fields}, exc_info=error if trace else None)
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._failures, 10))
         self._failures += 1
-        return pause * random.uniform(0.5, 1.0)  # noqa: S311 -- spreads load, keeps no secret
+        return float(pause * random.uniform(0.5, 1.0))  # noqa: S311 -- spreads load, keeps no secret

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest, metrics_core
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
@@ -13,12 +13,12 @@ from delayq.contract import metrics as m
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from prometheus_client.metrics_core import Metric as Family
-
     from delayq.contract.metrics import Metric
     from delayq.tally import Buckets, ProcessTally, WorkerTally
     from delayq.values import Counts
 
+Family = metrics_core.Metric
+Labels = tuple[str, ...]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 HORIZONS_SECONDS = (10, 30, 60, 300, 900, 3600)
 
@@ -68,15 +68,17 @@ def worker_families(tally: WorkerTally) -> Iterable[Family]:
 def queue_families(queue: str, led: Mapping[int, bool], counts: Mapping[int, Counts]) -> Iterable[Family]:
     """Return what a scanner exports: whether it leads each shard, and of those it leads, the counts."""
     yield _family(m.SHARD_LED, {(queue, str(shard)): leads for shard, leads in led.items()})
-    by_state = {
-        (queue, str(shard), state): getattr(each, state) for shard, each in counts.items() for state in m.STATES
+    by_state: dict[Labels, float] = {
+        (queue, str(shard), state): getattr(each, state)
+        for shard, each in counts.items()
+        for state in m.STATES
     }
     yield _family(m.TASKS, by_state)
     yield _per_shard(m.OVERDUE_TASKS, queue, {shard: each.overdue for shard, each in counts.items()})
     lateness = {shard: each.oldest_overdue_ms / 1000 for shard, each in counts.items()}
     yield _per_shard(m.OLDEST_OVERDUE_SECONDS, queue, lateness)
     yield _per_shard(m.NEXT_DUE_SECONDS, queue, {shard: _next_due(each) for shard, each in counts.items()})
-    within = {
+    within: dict[Labels, float] = {
         (queue, str(shard), str(horizon_ms // 1000)): tasks
         for shard, each in counts.items()
         for horizon_ms, tasks in each.due_within.items()
@@ -95,7 +97,7 @@ def _per_shard(metric: Metric, queue: str, values: Mapping[int, float]) -> Famil
     return _family(metric, {(queue, str(shard)): value for shard, value in values.items()})
 
 
-def _family(metric: Metric, values: Mapping[tuple[str, ...], float]) -> Family:
+def _family(metric: Metric, values: Mapping[Labels, float]) -> Family:
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family = kind(metric.name, metric.help, labels=metric.labels)
     for labels, value in values.items():

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from delayq.broker import Call
     from delayq.contract import Limits
     from delayq.replies import Stored
-    from delayq.scripts import Argument
 
 T = TypeVar("T")
 # Yields calls to run, seconds to pause, Start or Finish; is sent the answers, which travel untyped.
@@ -83,7 +82,7 @@ class Results(NamedTuple):
 
 
 Prepared = tuple[str, str, bytes]  # id, when, envelope without its due time
-Chunk = tuple[int, list[int], "list[Argument]"]  # shard, positions, flat arguments
+Chunk = tuple[int, list[int], list[Any]]  # shard, positions, flat arguments: id, when, envelope, …
 
 
 class Operations:
@@ -124,13 +123,17 @@ class Operations:
         shard, _, flat = chunk
         return self.broker.schedule(shard, flat, if_exists=if_exists, repeated=int(repeated), **self._options)
 
-    def _collect(self, ticket: object, chunk: Chunk, if_exists: IfExists, results: Results) -> Operation[None]:
+    def _collect(
+        self, ticket: object, chunk: Chunk, if_exists: IfExists, results: Results
+    ) -> Operation[None]:
         try:
             [done] = yield Finish(ticket)
         except Unavailable:
             [done] = yield from persistently([self._store(chunk, if_exists, repeated=True)])
         if done.clamped:
-            log.warning("due_in_the_past", extra={"fields": {"tasks": done.clamped, "queue": self.broker.queue}})
+            log.warning(
+                "due_in_the_past", extra={"fields": {"tasks": done.clamped, "queue": self.broker.queue}}
+            )
         _, positions, flat = chunk
         for nth, at in enumerate(positions):
             task_id, when = flat[3 * nth], flat[3 * nth + 1]
@@ -142,7 +145,8 @@ class Operations:
 
     def _chunks(self, tasks: Iterable[NewTask], refused: dict[int, Refused]) -> Iterator[Chunk]:
         """Yield runs of at most CHUNK tasks and about CHUNK_BYTES of one shard; malformed tasks go to `refused`."""
-        shards, open_chunks = len(self.broker.shards), {}
+        shards = len(self.broker.shards)
+        open_chunks: dict[int, tuple[list[int], list[Any], list[int]]] = {}
         for at, task in enumerate(tasks):
             try:
                 task_id, when, body = self._prepare(task)
@@ -202,9 +206,7 @@ class Operations:
         [outcome] = yield from persistently([self.broker.cancel(checked_id(task_id))])
         return Cancelled(outcome)
 
-    def reschedule(
-        self, task_id: str, delay_ms: int | None, due_ms: int | None
-    ) -> Operation[Rescheduled]:
+    def reschedule(self, task_id: str, delay_ms: int | None, due_ms: int | None) -> Operation[Rescheduled]:
         """Move a task's due time; raises DelayTooLong."""
         when, limit_ms = _when(checked_id(task_id), delay_ms, due_ms), self.limits.max_delay_seconds * 1000
         [done] = yield from persistently([self.broker.reschedule(task_id, when, max_delay_ms=limit_ms)])
@@ -248,10 +250,13 @@ def persistently(calls: list[Call[Any]]) -> Operation[list[Any]]:
     """Yield calls until Redis answers, a few times. They have to be safe to repeat: each try may have been done."""
     for pause in PAUSES_SECONDS:
         try:
-            return (yield calls)
+            answers: list[Any] = yield calls
         except Unavailable:
             yield pause
-    return (yield calls)
+        else:
+            return answers
+    last: list[Any] = yield calls
+    return last
 
 
 def summed(found: Sequence[Counts]) -> Counts:
@@ -287,12 +292,15 @@ _ids = ids()
 
 def checked_id(task_id: str) -> str:
     """Return a user's task id, or raise InvalidTask."""
-    if not isinstance(task_id, str) or not _ID.fullmatch(task_id) or len(task_id.encode("utf-8", "replace")) > MAX_ID_BYTES:
-        shown = repr(task_id)[:60]
-        raise InvalidTask(
-            shown, f"task_id: expected 1 to {MAX_ID_BYTES} bytes without spaces or control characters, got {shown}"
-        )
-    return task_id
+    if (
+        type(task_id) is str
+        and _ID.fullmatch(task_id)
+        and len(task_id.encode(errors="replace")) <= MAX_ID_BYTES
+    ):
+        return task_id
+    shown = repr(task_id)[:60]
+    expected = f"expected 1 to {MAX_ID_BYTES} bytes without spaces or control characters"
+    raise InvalidTask(shown, f"task_id: {expected}, got {shown}")
 
 
 def _when(task_id: str, delay_ms: int | None, due_ms: int | None) -> str:
@@ -301,7 +309,8 @@ def _when(task_id: str, delay_ms: int | None, due_ms: int | None) -> str:
     name, value = ("delay_ms", delay_ms) if due_ms is None else ("due_ms", due_ms)
     if type(value) is not int or not 0 <= value < MAX_MS:
         raise InvalidDueTime(
-            task_id, f"task {task_id}: {name}: expected a whole number of milliseconds from 0, got {value!r:.60}"
+            task_id,
+            f"task {task_id}: {name}: expected a whole number of milliseconds from 0, got {value!r:.60}",
         )
     return f"+{value}" if due_ms is None else str(value)
 

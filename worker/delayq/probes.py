@@ -13,8 +13,6 @@ from delayq.loop import STUCK_AFTER_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from prometheus_client.metrics_core import Metric as Family
-
     from delayq.loop import Loop
 
 READY_WITHIN_SECONDS = 15.0  # a loop that has not succeeded for longer is not ready
@@ -25,7 +23,7 @@ class Probes:
     """Answers from the state of the loops; nothing here asks Redis but /metrics of a scanner."""
 
     loops: Sequence[Loop]
-    families: Callable[[], Awaitable[Iterable[Family]]]
+    families: Callable[[], Awaitable[Iterable[metrics.Family]]]
 
     def stuck(self) -> list[str]:
         """Name the loops whose step hangs or was never begun."""
@@ -46,7 +44,9 @@ class Probes:
     async def metrics(self, _request: web.Request) -> web.Response:
         """Answer in Prometheus' text format."""
         families = list(await self.families())
-        return web.Response(body=metrics.render(lambda: families), headers={"Content-Type": metrics.CONTENT_TYPE})
+        return web.Response(
+            body=metrics.render(lambda: families), headers={"Content-Type": metrics.CONTENT_TYPE}
+        )
 
     async def serve(self, host: str, port: int) -> tuple[web.AppRunner, int]:
         """Listen; port 0 takes a free one. Returns the runner to clean up and the port."""
@@ -69,4 +69,3 @@ def _verdict(what: str, names: list[str], status: int) -> web.Response:
     if names:
         return web.Response(status=status, text=f"{what}: {', '.join(names)}\n")
     return web.Response(text="ok\n")
-

@@ -1,5 +1,6 @@
-"""The reaper: the backstop. Takes back expired leases that no scanner saw, holds every index against every other,
-and forgets dead letters past their retention. Any number may run at once; each act is one atomic script.
+"""The reaper, the backstop: expired leases that no scanner saw, indexes that disagree, dead letters kept long enough.
+
+Any number may run at once: each act is one atomic script.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from delayq.alarm import Alarm
 from delayq.broker import BATCH
 from delayq.connection import AsyncConnection
 from delayq.loop import Loop
+from delayq.tally import ProcessTally
 from delayq.values import State
 
 if TYPE_CHECKING:
     from delayq.broker import Broker
     from delayq.connection import Address
     from delayq.contract import Spec
-    from delayq.tally import ProcessTally
 
 log = logging.getLogger(__name__)
 
 INDEXES = ("tasks", "delayed", "retry", "processing", "attempts", "dlq", "dlq_info")
 RECLAIM_LIMIT = 100
-PAGE_PAUSE_SECONDS = 0.005  # between pages of reconciliation: about 10,000 entries a second, a tenth of Redis' time
+PAGE_PAUSE_SECONDS = (
+    0.005  # between pages of reconciliation: about 10,000 entries a second, a tenth of Redis' time
+)
 
 
 class Sweep:
@@ -105,12 +108,13 @@ class Reconcile:
 class Reaper:
     """The services of one reaper process."""
 
-    def __init__(self, spec: Spec, broker: Broker, address: Address, tally: ProcessTally) -> None:
+    def __init__(self, spec: Spec, broker: Broker, address: Address) -> None:
         """Nothing is connected before run()."""
+        self.tally = ProcessTally("reaper", broker.queue)
         self._connection = AsyncConnection(address)
         self.sweep = Sweep(broker, self._connection, spec)
         self.reconcile = Reconcile(broker, self._connection, spec)
-        self.loops = tuple(Loop(service, tally) for service in (self.sweep, self.reconcile))
+        self.loops = tuple(Loop(service, self.tally) for service in (self.sweep, self.reconcile))
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
         """Sweep and reconcile until `stop`."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from delayq.message import Task
     from delayq.tally import WorkerTally
 
+    Call = Callable[[Task], Awaitable[object]]
+
 log = logging.getLogger(__name__)
 
 MAX_ERROR_BYTES = 500
@@ -28,9 +30,7 @@ MAX_ERROR_BYTES = 500
 class Runner:
     """Calls the handler and counts what happens."""
 
-    def __init__(
-        self, call: Callable[[Task], Awaitable[object]], delivery: Delivery, tally: WorkerTally
-    ) -> None:
+    def __init__(self, call: Call, delivery: Delivery, tally: WorkerTally) -> None:
         """`call` is the handler's."""
         self._call, self._delivery, self._tally = call, delivery, tally
         self._lease_seconds = delivery.lease_seconds
@@ -44,18 +44,23 @@ class Runner:
         try:
             await self._call(running.lease.task)
         except asyncio.CancelledError:
-            return self._cancelled(running)
-        except Retry as order:
-            return self._retry(running, order, delay_ms=order.delay_ms, charge=order.charge)
-        except Bury as order:
-            return self._bury(running, order)
+            settlement = self._cancelled(running)
         except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever a handler raises is that task's failure
-            return self._retry(running, error)
-        finally:
-            self._tally.handler.observe(time.monotonic() - started)
-        if running.cancelled_for is not None:
-            return self._cancelled(running)  # the handler swallowed the cancellation
-        return Settlement("ack", running.lease)
+            settlement = self._failed(running, error)
+        else:
+            # A handler that swallowed its cancellation does not ack by returning.
+            settlement = (
+                self._cancelled(running) if running.cancelled_for else Settlement("ack", running.lease)
+            )
+        self._tally.handler.observe(time.monotonic() - started)
+        return settlement
+
+    def _failed(self, running: Running, error: BaseException) -> Settlement:
+        if isinstance(error, Bury):
+            return self._bury(running, error)
+        if isinstance(error, Retry):
+            return self._retry(running, error, delay_ms=error.delay_ms, charge=error.charge)
+        return self._retry(running, error)
 
     def _cancelled(self, running: Running) -> Settlement | None:
         match running.cancelled_for:
@@ -65,7 +70,9 @@ class Runner:
                 return Settlement("release", running.lease, (running.lease.task.due_ms,))
             case "timeout":
                 seconds = self._delivery.handler_timeout_seconds
-                return self._retry(running, TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})"))
+                return self._retry(
+                    running, TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})")
+                )
         return self._retry(running, asyncio.CancelledError("the handler cancelled itself"))
 
     def _retry(

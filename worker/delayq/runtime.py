@@ -16,18 +16,15 @@ import uvloop
 from delayq import handlers, metrics
 from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
-from delayq.drain import Worker
 from delayq.errors import DelayQError
 from delayq.probes import Probes
 from delayq.reaper import Reaper
 from delayq.scanner import Scanner
-from delayq.tally import ProcessTally, WorkerTally
+from delayq.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
-
-    from prometheus_client.metrics_core import Metric as Family
 
     from delayq.contract import DelayQueue
     from delayq.loop import Loop
@@ -38,7 +35,9 @@ log = logging.getLogger(__name__)
 class Process(Protocol):
     """Scanner, Worker or Reaper."""
 
-    loops: tuple[Loop, ...]
+    @property
+    def loops(self) -> Sequence[Loop]:
+        """What the probes look at."""
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
         """Work until `stop`; a second signal sets `hurry`."""
@@ -77,15 +76,14 @@ def run_reaper(setting: Setting, seconds: float | None) -> None:
 
 
 async def _worker(setting: Setting) -> None:
-    queue, tally = setting.queue, WorkerTally("worker", setting.queue.queue)
-    handler = handlers.build(queue, secrets_dir=setting.secrets_dir)
+    handler = handlers.build(setting.queue, secrets_dir=setting.secrets_dir)
     await handler.start()
     try:
-        worker = Worker(queue.spec, setting.broker, setting.address, handler, tally)
+        worker = Worker(setting.queue.spec, setting.broker, setting.address, handler.call)
 
-        async def families() -> Iterable[Family]:
-            tally.busy = len(worker.state.running)
-            return metrics.worker_families(tally)
+        async def families() -> Iterable[metrics.Family]:
+            worker.tally.busy = len(worker.slots.running)
+            return metrics.worker_families(worker.tally)
 
         await _serve("worker", worker, setting, families)
     finally:
@@ -93,14 +91,13 @@ async def _worker(setting: Setting) -> None:
 
 
 async def _scanner(setting: Setting) -> None:
-    queue, tally = setting.queue, ProcessTally("scanner", setting.queue.queue)
     owner = f"{socket.gethostname()}:{os.getpid()}"
-    scanner = Scanner(queue.spec, setting.broker, setting.address, tally, owner=owner)
+    scanner = Scanner(setting.queue.spec, setting.broker, setting.address, owner=owner)
     connection = AsyncConnection(setting.address)
 
-    async def families() -> Iterable[Family]:
+    async def families() -> Iterable[metrics.Family]:
         led = {each.shard: each.leads for each in scanner.shards}
-        return [*await _queue_families(setting, connection, led), *metrics.process_families(tally)]
+        return [*await _queue_families(setting, connection, led), *metrics.process_families(scanner.tally)]
 
     try:
         await _serve("scanner", scanner, setting, families)
@@ -110,13 +107,15 @@ async def _scanner(setting: Setting) -> None:
 
 async def _queue_families(
     setting: Setting, connection: AsyncConnection, led: dict[int, bool]
-) -> Iterable[Family]:
+) -> Iterable[metrics.Family]:
     """Counts come from Redis at each scrape. Without Redis there are none: a missing number must not look like zero."""
     shards = [shard for shard, leads in led.items() if leads]
     horizons_ms = [seconds * 1000 for seconds in metrics.HORIZONS_SECONDS]
     broker = setting.broker
     try:
-        found = await connection.run([broker.counts(shard, horizons_ms) for shard in shards]) if shards else []
+        found = (
+            await connection.run([broker.counts(shard, horizons_ms) for shard in shards]) if shards else []
+        )
     except DelayQError as error:
         log.warning("counts_unavailable", extra={"fields": {"error": str(error)}})
         shards, found = [], []
@@ -124,11 +123,10 @@ async def _queue_families(
 
 
 async def _reaper(setting: Setting, seconds: float | None) -> None:
-    tally = ProcessTally("reaper", setting.queue.queue)
-    reaper = Reaper(setting.queue.spec, setting.broker, setting.address, tally)
+    reaper = Reaper(setting.queue.spec, setting.broker, setting.address)
 
-    async def families() -> Iterable[Family]:
-        return metrics.process_families(tally)
+    async def families() -> Iterable[metrics.Family]:
+        return metrics.process_families(reaper.tally)
 
     await _serve("reaper", reaper, setting, families, seconds=seconds)
 
@@ -137,7 +135,7 @@ async def _serve(
     name: str,
     process: Process,
     setting: Setting,
-    families: Callable[[], Awaitable[Iterable[Family]]],
+    families: Callable[[], Awaitable[Iterable[metrics.Family]]],
     *,
     seconds: float | None = None,
 ) -> None:

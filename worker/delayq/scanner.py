@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from delayq.alarm import Alarm
 from delayq.connection import AsyncConnection, Hints
 from delayq.errors import DelayQError
-from delayq.loop import Loop
+from delayq.loop import Loop, Service
+from delayq.tally import ProcessTally
 
 if TYPE_CHECKING:
     from delayq.broker import Broker
     from delayq.connection import Address
     from delayq.contract import Spec
-    from delayq.tally import ProcessTally
     from delayq.values import Wait
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,9 @@ EXACT_SECONDS = 0.0025
 class ShardScanner:
     """Watches one shard."""
 
-    def __init__(self, shard: int, owner: str, broker: Broker, connection: AsyncConnection, spec: Spec) -> None:
+    def __init__(
+        self, shard: int, broker: Broker, connection: AsyncConnection, *, owner: str, spec: Spec
+    ) -> None:
         """`owner` names this process among all scanners."""
         self.name, self.shard, self.leads = f"scan-{shard}", shard, False
         self._owner, self._broker, self._connection = owner, broker, connection
@@ -82,7 +84,7 @@ class ShardScanner:
     def _sleep_exactly(self) -> None:
         left = self._due_at - time.monotonic()
         if 0 < left <= EXACT_SECONDS:
-            time.sleep(left)  # noqa: ASYNC251 -- blocks for at most EXACT_SECONDS, on purpose
+            time.sleep(left)  # blocks the loop for at most EXACT_SECONDS, on purpose
 
     def _pause(self, wait: Wait) -> float:
         """Seconds until there is something to do: a due time, a lease running out, or just the next tick."""
@@ -126,14 +128,16 @@ class AlarmListener:
 class Scanner:
     """The services of one scanner process."""
 
-    def __init__(self, spec: Spec, broker: Broker, address: Address, tally: ProcessTally, *, owner: str) -> None:
+    def __init__(self, spec: Spec, broker: Broker, address: Address, *, owner: str) -> None:
         """Nothing is connected before run()."""
+        self.tally = ProcessTally("scanner", broker.queue)
         self._connection, self._hints = AsyncConnection(address), Hints(address)
         self.shards = [
-            ShardScanner(keys.shard, owner, broker, self._connection, spec) for keys in broker.shards
+            ShardScanner(keys.shard, broker, self._connection, owner=owner, spec=spec)
+            for keys in broker.shards
         ]
-        services = [*self.shards, AlarmListener(broker, self._hints, self.shards)]
-        self.loops = tuple(Loop(service, tally) for service in services)
+        services: list[Service] = [*self.shards, AlarmListener(broker, self._hints, self.shards)]
+        self.loops = tuple(Loop(service, self.tally) for service in services)
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
         """Scan until `stop`, then hand leadership over."""

@@ -129,7 +129,9 @@ class Counts:
     @property
     def oldest_overdue_ms(self) -> int:
         """How late the most overdue task is; 0 when none is."""
-        return max(0, self.now_ms - self.oldest_due_ms) if self.overdue and self.oldest_due_ms is not None else 0
+        return (
+            max(0, self.now_ms - self.oldest_due_ms) if self.overdue and self.oldest_due_ms is not None else 0
+        )
 
 
 @dataclass(slots=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from redis.asyncio import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio import Connection, SSLConnection
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -36,15 +36,23 @@ class Address:
         try:
             parsed: dict[str, Any] = dict(parse_url(url))
         except ValueError as error:
-            raise InvalidDocument(f"Redis URL: expected redis://host:port/0, rediss://… or unix://… ({error})") from None
+            raise InvalidDocument(
+                f"Redis URL: expected redis://host:port/0, rediss://… or unix://…: {error}"
+            ) from None
         return cls(parsed)
 
     @classmethod
     def from_spec(cls, spec: Redis, secrets_dir: Path) -> Address:
         """InvalidDocument when a secret is not mounted, or the topology is not served yet."""
         if spec.standalone is None:
-            raise InvalidDocument("spec.redis: this version connects to standalone Redis only, not sentinel or cluster")
-        options: dict[str, Any] = {"host": spec.standalone.host, "port": spec.standalone.port, "db": spec.database}
+            raise InvalidDocument(
+                "spec.redis: this version connects to standalone Redis only, not sentinel or cluster"
+            )
+        options: dict[str, Any] = {
+            "host": spec.standalone.host,
+            "port": spec.standalone.port,
+            "db": spec.database,
+        }
         if spec.auth_secret_ref is not None:
             secret = spec.auth_secret_ref
             options["password"] = _secret(secrets_dir, secret.name, secret.password_key)
@@ -69,7 +77,7 @@ class Address:
         """
         options = dict(self.options)
         kind = options.pop("connection_class", Connection)
-        return kind(
+        connection: Connection = kind(
             **options,
             protocol=2,
             socket_timeout=None,
@@ -77,6 +85,7 @@ class Address:
             socket_read_size=READ_BYTES,
             retry=Retry(NoBackoff(), 0),
         )
+        return connection
 
 
 def _tls(spec: Redis, secrets_dir: Path) -> dict[str, Any]:
@@ -102,6 +111,3 @@ def _file(secrets_dir: Path, name: str, key: str) -> Path:
 
 def _secret(secrets_dir: Path, name: str, key: str) -> str:
     return _file(secrets_dir, name, key).read_text().strip()
-
-
-__all__ = ["Address", "UnixDomainSocketConnection"]

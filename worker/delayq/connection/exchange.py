@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
 Command = tuple[Any, ...]
 # What Redis answers while it cannot serve but may soon: waiting and trying again is right.
-PASSING = ("LOADING", "BUSY", "OOM", "MISCONF", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS")
+PASSING = (
+    "LOADING",
+    "BUSY",
+    "OOM",
+    "MISCONF",
+    "READONLY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "NOREPLICAS",
+)
 
 
 def exchange(calls: Sequence[Call[Any]], where: str) -> Generator[list[Command], list[Any], list[Any]]:

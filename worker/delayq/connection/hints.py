@@ -1,4 +1,4 @@
-"""Blocking on hint lists, on a connection of its own. A hint may be lost at any time: callers have a timer of their own."""
+"""Blocking on hint lists, on a connection of its own. Any hint may be lost: whoever waits has a timer too."""
 
 from __future__ import annotations
 

@@ -1,0 +1,151 @@
+"""The exchange: one round trip settles what ended since the last one and claims into what is free.
+
+That is all the batching there is. Nothing waits for a batch to fill: while a round trip is under way, more tasks end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from delayq.broker import BATCH
+from delayq.errors import DelayQError, EnvelopeTooNew, Unavailable
+from delayq.inflight import Running, Settlement
+from delayq.values import Settled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from delayq.broker import Broker, Call
+    from delayq.connection import AsyncConnection
+    from delayq.inflight import Slots, Verb
+    from delayq.running import Runner
+    from delayq.values import Claimed, Lease
+
+log = logging.getLogger(__name__)
+
+TOO_NEW_PAUSE_MS = 30_000  # before a task that only a newer worker can read is offered again
+
+
+class Exchange:
+    """One round trip after the other."""
+
+    name = "exchange"
+
+    def __init__(self, slots: Slots, broker: Broker, connection: AsyncConnection, runner: Runner) -> None:
+        """Settle and claim over `connection`."""
+        self._slots, self._broker, self._connection, self._runner = slots, broker, connection, runner
+        self._delivery, self._tally = slots.delivery, slots.tally
+        self._block_seconds = slots.delivery.max_block_milliseconds / 1000
+        self._poll_at = 0.0  # monotonic seconds of the next look of one's own
+        self._loop = asyncio.get_running_loop()
+        self.alarm = slots.exchange_alarm
+
+    async def step(self) -> float:
+        """Settle what ended and claim into what is free; returns the seconds until the next unasked look."""
+        now = time.monotonic()
+        if now >= self._poll_at:
+            # Hints may be lost; a look of one's own at most this late is what the queue promises.
+            self._slots.hinted.update(range(len(self._broker.shards)))
+            self._poll_at = now + self._block_seconds * random.uniform(0.75, 1.0)  # noqa: S311 -- spreads load
+        settling = list(self._settlements())
+        claiming = list(self._claims())
+        if settling or claiming:
+            await self._round_trip(settling, claiming)
+        if self._slots.has_work:
+            return 0.0
+        self._slots.listener_alarm.ring()
+        return max(0.001, self._poll_at - time.monotonic())
+
+    def _settlements(self) -> Iterable[tuple[Call[Any], list[Settlement]]]:
+        for shard, verb, settlements in self._slots.outbox.take():
+            for at in range(0, len(settlements), BATCH):
+                batch = settlements[at : at + BATCH]
+                yield self._settle_call(shard, verb, batch), batch
+
+    def _settle_call(self, shard: int, verb: Verb, batch: list[Settlement]) -> Call[list[Settled]]:
+        if verb == "ack":
+            return self._broker.ack(shard, [each.lease.member for each in batch])
+        flat = [argument for each in batch for argument in (each.lease.member, *each.arguments)]
+        if verb == "retry":
+            return self._broker.retry(shard, flat, max_attempts=self._delivery.max_attempts)
+        if verb == "bury":
+            return self._broker.bury(shard, flat)
+        return self._broker.release(shard, flat)
+
+    def _claims(self) -> Iterable[tuple[Call[Claimed], int]]:
+        free, hinted = self._slots.free, self._slots.hinted
+        if self._slots.draining or free <= 0 or not hinted:
+            return
+        share = -(-free // len(hinted))
+        for shard in random.sample(sorted(hinted), len(hinted)):
+            limit = min(share, free)
+            if limit <= 0:
+                return
+            free -= limit
+            yield self._broker.claim(shard, limit, self._delivery.lease_seconds * 1000), shard
+
+    async def _round_trip(
+        self, settling: list[tuple[Call[Any], list[Settlement]]], claiming: list[tuple[Call[Claimed], int]]
+    ) -> None:
+        calls = [call for call, _ in settling] + [call for call, _ in claiming]
+        sent_at = time.monotonic()
+        try:
+            answers = await self._connection.answers(calls)
+        except Unavailable:
+            self._slots.outbox.waiting[:0] = [each for _, batch in settling for each in batch]
+            raise
+        failures = [
+            self._settled(batch, answer) for (_, batch), answer in zip(settling, answers, strict=False)
+        ]
+        for (_, shard), answer in zip(claiming, answers[len(settling) :], strict=True):
+            if isinstance(answer, DelayQError):
+                failures.append(answer)
+            else:
+                self._claimed(answer, shard, sent_at)
+        for failure in failures:
+            if failure is not None:
+                raise failure
+
+    def _settled(self, batch: list[Settlement], answer: list[Settled] | DelayQError) -> DelayQError | None:
+        if isinstance(answer, DelayQError):
+            self._slots.outbox.waiting[:0] = batch
+            return answer
+        settled = self._tally.settled
+        for settlement, outcome in zip(batch, answer, strict=True):
+            settled[outcome] += 1
+            if outcome is Settled.LEASE_LOST:
+                task = settlement.lease.task
+                fields = {"id": task.id, "token": task.token, "verb": settlement.verb}
+                log.warning("lease_lost", extra={"fields": fields})
+        return None
+
+    def _claimed(self, claimed: Claimed, shard: int, sent_at: float) -> None:
+        if not claimed.more:
+            self._slots.hinted.discard(shard)
+        self._tally.claimed += len(claimed.leases)
+        deadline = time.monotonic() + self._delivery.handler_timeout_seconds
+        for lease in claimed.leases:
+            self._tally.due_to_claimed.observe((claimed.now_ms - lease.task.due_ms) / 1000)
+            self._start(Running(lease, sent_at, deadline))
+        for lease, error in claimed.unreadable:
+            self._slots.outbox.waiting.append(_unreadable(lease, error, claimed.now_ms))
+
+    def _start(self, running: Running) -> None:
+        self._slots.running[running.lease.member] = running
+        running.handling = self._loop.create_task(self._run(running))
+
+    async def _run(self, running: Running) -> None:
+        self._slots.ended(running, await self._runner.run(running))
+
+
+def _unreadable(lease: Lease, error: Exception, now_ms: int) -> Settlement:
+    fields = {"id": lease.task.id, "error": str(error)}
+    if isinstance(error, EnvelopeTooNew):
+        log.error("envelope_too_new", extra={"fields": fields})
+        return Settlement("release", lease, (now_ms + TOO_NEW_PAUSE_MS,))
+    log.error("envelope_unreadable", extra={"fields": fields})
+    return Settlement("bury", lease, (f"unreadable: {error}",))

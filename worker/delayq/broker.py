@@ -107,11 +107,11 @@ class Broker:
         decode = replies.claimed(self.queue, shard)
         return self._call("claim", shard, decode, limit=min(limit, CLAIM_LIMIT), lease_ms=lease_ms)
 
-    def extend(self, shard: int, members: Sequence[str], lease_ms: int) -> Call[set[int]]:
+    def extend(self, shard: int, members: Sequence[bytes], lease_ms: int) -> Call[set[int]]:
         """Prolong leases; answers with the positions of those that were lost."""
         return self._call("extend", shard, set[int], members, lease_ms=lease_ms)
 
-    def ack(self, shard: int, members: Sequence[str]) -> Call[Settlements]:
+    def ack(self, shard: int, members: Sequence[bytes]) -> Call[Settlements]:
         """Finish tasks for good."""
         return self._call("ack", shard, replies.settled(len(members), "acked"), members)
 

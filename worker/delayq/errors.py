@@ -126,7 +126,11 @@ class Retry(Exception):
     """Raise in a handler to run the task again, after `delay_ms` or the queue's own backoff."""
 
     def __init__(self, reason: str = "", *, delay_ms: int | None = None, charge: bool = True) -> None:
-        """With charge=False the run is not counted against maxAttempts."""
+        """With charge=False the run is not counted against maxAttempts. TypeError when delay_ms is not whole."""
+        if delay_ms is not None and (type(delay_ms) is not int or delay_ms < 0):
+            raise TypeError(
+                f"Retry(delay_ms=…): expected a whole number of milliseconds from 0, got {delay_ms!r:.60}"
+            )
         super().__init__(reason or "the handler asked for a retry")
         self.delay_ms, self.charge = delay_ms, charge
 

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from delayq.broker import BATCH
-from delayq.errors import DelayQError, EnvelopeTooNew, Unavailable
+from delayq.errors import EnvelopeTooNew
 from delayq.inflight import Running, Settlement
 from delayq.values import Settled
 
@@ -77,43 +77,48 @@ class Exchange:
         return self._broker.release(shard, flat)
 
     def _claims(self) -> Iterable[tuple[Call[Claimed], int]]:
+        """Share the free slots among the shards that may hold due tasks.
+
+        A hint is used up here, before the claim: one that comes while the claim is under way may tell of a task that
+        the claim did not see, and has to stay.
+        """
         free, hinted = self._slots.free, self._slots.hinted
         if self._slots.draining or free <= 0 or not hinted:
             return
         share = -(-free // len(hinted))
-        for shard in random.sample(sorted(hinted), len(hinted)):
+        for shard in random.sample(sorted(hinted), min(len(hinted), -(-free // share))):
             limit = min(share, free)
-            if limit <= 0:
-                return
             free -= limit
+            hinted.discard(shard)
             yield self._broker.claim(shard, limit, self._delivery.lease_seconds * 1000), shard
 
     async def _round_trip(
         self, settling: list[tuple[Call[Any], list[Settlement]]], claiming: list[tuple[Call[Claimed], int]]
     ) -> None:
-        calls = [call for call, _ in settling] + [call for call, _ in claiming]
         sent_at = time.monotonic()
-        try:
-            answers = await self._connection.answers(calls)
-        except Unavailable:
-            self._slots.outbox.waiting[:0] = [each for _, batch in settling for each in batch]
-            raise
-        failures = [
-            self._settled(batch, answer) for (_, batch), answer in zip(settling, answers, strict=False)
-        ]
+        answers = await self._answers([call for call, _ in (*settling, *claiming)])
+        for (_, batch), answer in zip(settling, answers, strict=False):
+            self._settled(batch, answer)
         for (_, shard), answer in zip(claiming, answers[len(settling) :], strict=True):
-            if isinstance(answer, DelayQError):
-                failures.append(answer)
-            else:
-                self._claimed(answer, shard, sent_at)
-        for failure in failures:
-            if failure is not None:
-                raise failure
+            self._claimed(shard, answer, sent_at)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
 
-    def _settled(self, batch: list[Settlement], answer: list[Settled] | DelayQError) -> DelayQError | None:
-        if isinstance(answer, DelayQError):
+    async def _answers(self, calls: list[Call[Any]]) -> list[Any]:
+        """Each call's answer or error. When the round trip itself fails, that is the answer to every call."""
+        self._slots.exchanging = True
+        try:
+            return await self._connection.answers(calls)
+        except Exception as error:  # noqa: BLE001 -- raised again once everything is back in its place
+            return [error] * len(calls)
+        finally:
+            self._slots.exchanging = False
+
+    def _settled(self, batch: list[Settlement], answer: list[Settled] | Exception) -> None:
+        if isinstance(answer, Exception):
             self._slots.outbox.waiting[:0] = batch
-            return answer
+            return
         settled = self._tally.settled
         for settlement, outcome in zip(batch, answer, strict=True):
             settled[outcome] += 1
@@ -121,18 +126,20 @@ class Exchange:
                 task = settlement.lease.task
                 fields = {"id": task.id, "token": task.token, "verb": settlement.verb}
                 log.warning("lease_lost", extra={"fields": fields})
-        return None
 
-    def _claimed(self, claimed: Claimed, shard: int, sent_at: float) -> None:
-        if not claimed.more:
-            self._slots.hinted.discard(shard)
-        self._tally.claimed += len(claimed.leases)
+    def _claimed(self, shard: int, answer: Claimed | Exception, sent_at: float) -> None:
+        if isinstance(answer, Exception) or answer.more:
+            self._slots.hinted.add(shard)
+        if isinstance(answer, Exception):
+            return
+        self._tally.claimed += len(answer.leases)
         deadline = time.monotonic() + self._delivery.handler_timeout_seconds
-        for lease in claimed.leases:
-            self._tally.due_to_claimed.observe((claimed.now_ms - lease.task.due_ms) / 1000)
+        for lease in answer.leases:
+            self._tally.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
             self._start(Running(lease, sent_at, deadline))
-        for lease, error in claimed.unreadable:
-            self._slots.outbox.waiting.append(_unreadable(lease, error, claimed.now_ms))
+        for lease, error in answer.unreadable:
+            self._slots.outbox.waiting.append(_unreadable(lease, error, answer.now_ms))
+        self._slots.check_empty()
 
     def _start(self, running: Running) -> None:
         self._slots.running[running.lease.member] = running

@@ -69,11 +69,12 @@ class Slots:
         """All slots are free, and every shard is worth a look."""
         self.delivery, self.tally = spec.delivery, tally
         self.total = tally.slots = spec.worker.concurrency
-        self.running: dict[str, Running] = {}  # by lease member, in the order they began
+        self.running: dict[bytes, Running] = {}  # by lease member, in the order they began
         self.outbox = Outbox()
         self.hinted = set(range(spec.shards))  # shards that may hold due tasks
+        self.exchanging = False  # a claim may be under way
         self.draining = False
-        self.empty = asyncio.Event()  # set once draining has left nothing running
+        self.empty = asyncio.Event()  # set once draining has left nothing running or under way
         self.exchange_alarm, self.listener_alarm = Alarm(), Alarm()
 
     @property
@@ -97,5 +98,9 @@ class Slots:
         if settlement is not None:
             self.outbox.waiting.append(settlement)
         self.exchange_alarm.ring()
-        if self.draining and not self.running:
+        self.check_empty()
+
+    def check_empty(self) -> None:
+        """Tell the draining worker once nothing runs and nothing can begin."""
+        if self.draining and not self.running and not self.exchanging:
             self.empty.set()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq.errors import EnvelopeError, EnvelopeTooNew
 
@@ -49,8 +49,7 @@ class Task:
         return json.loads(self.body) if self.content_type == JSON_TYPE else self.body
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """The decoded bytes of one task."""
 
     body: bytes

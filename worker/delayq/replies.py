@@ -65,33 +65,26 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
     """Return the reader of claim.lua's answer for one shard."""
 
     def read(reply: list[Any]) -> Claimed:
-        now_ms, token, more, ids, dues, envelopes, counts = reply
-        first, retried = int(token), dict(zip(counts[::2], counts[1::2], strict=True))
+        now_ms, first, more, ids, dues, envelopes, counts = reply
+        token, retried = int(first) - 1, dict(zip(counts[::2], counts[1::2], strict=True))
         leases: list[Lease] = []
         unreadable: list[tuple[Lease, Exception]] = []
-        for at, envelope in enumerate(envelopes):
+        for at, (raw_id, due_ms, envelope) in enumerate(zip(ids, dues, envelopes, strict=True)):
+            token += 1
             if envelope is None:
-                continue
-            task_id = ids[at].decode()
-            attempt = _next_attempt(retried[at]) if at in retried else 1
+                continue  # an orphan: the script dropped it
+            member = b"%b:%d" % (raw_id, token)
+            task_id = raw_id.decode(errors="replace")
             try:
                 content = decode(envelope)
-            except EnvelopeError as error:
-                task = Task(task_id, queue, attempt, first + at, dues[at], 0, envelope, BYTES_TYPE, {})
-                unreadable.append((Lease(task, shard, f"{task_id}:{first + at}"), error))
+                attempt = _next_attempt(retried[at]) if at in retried else 1
+            except (EnvelopeError, ValueError) as error:
+                task = Task(task_id, queue, 1, token, due_ms, 0, envelope, BYTES_TYPE, {})
+                unreadable.append((Lease(task, shard, member), error))
                 continue
-            task = Task(
-                task_id,
-                queue,
-                attempt,
-                first + at,
-                dues[at],
-                content.due_ms,
-                content.body,
-                content.content_type,
-                content.headers,
-            )
-            leases.append(Lease(task, shard, f"{task_id}:{first + at}"))
+            body, kind, headers, scheduled_ms = content
+            task = Task(task_id, queue, attempt, token, due_ms, scheduled_ms, body, kind, headers)
+            leases.append(Lease(task, shard, member))
         return Claimed(now_ms, leases, bool(more), unreadable)
 
     return read

@@ -73,7 +73,7 @@ class Runner:
                 return self._retry(
                     running, TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})")
                 )
-        return self._retry(running, asyncio.CancelledError("the handler cancelled itself"))
+        return self._retry(running, Retry("the handler cancelled itself"))
 
     def _retry(
         self, running: Running, error: BaseException, *, delay_ms: int | None = None, charge: bool = True
@@ -83,7 +83,7 @@ class Runner:
             delay_ms = backoff.delay_ms(task.attempt, self._delivery.backoff, random.random())  # noqa: S311 -- jitter
         fields = {"id": task.id, "attempt": task.attempt, "retry_in_ms": delay_ms, "error": text}
         log.warning("handler_failed", extra={"fields": fields})
-        return Settlement("retry", running.lease, (max(0, int(delay_ms)), int(charge), text))
+        return Settlement("retry", running.lease, (delay_ms, int(charge), text))
 
     def _bury(self, running: Running, order: Bury) -> Settlement:
         text = str(order) or "buried by the handler"
@@ -93,13 +93,21 @@ class Runner:
 
 def described(error: BaseException) -> str:
     """Return an exception in one line, with the place it was raised: `KeyError: 'order' (shop.orders:load line 7)`."""
-    text = str(error) if isinstance(error, (Retry, TimeoutError)) else f"{type(error).__name__}: {error}"
+    text = _text(error)
     frames = traceback.extract_tb(error.__traceback__)
     if frames and not isinstance(error, Retry):
         innermost = list(traceback.walk_tb(error.__traceback__))[-1][0]
         where = innermost.f_globals.get("__name__", "?")
         text += f" ({where}:{innermost.f_code.co_qualname} line {frames[-1].lineno})"
     return bounded(text)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 -- an exception's own __str__ is a user's code too
+        text = f"(its message cannot be shown: {type(broken).__name__})"
+    return text if isinstance(error, Retry) else f"{type(error).__name__}: {text}"
 
 
 def bounded(text: str) -> str:

@@ -140,7 +140,7 @@ class Lease:
 
     task: Task
     shard: int
-    member: str
+    member: bytes  # as Redis has it: an id that is not UTF-8 can still be settled
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,9 +96,8 @@ class Worker:
         log.info("drained", extra={"fields": {"seconds": round(time.monotonic() - started, 3)}})
 
     async def _wait_empty(self, seconds: float, hurry: asyncio.Event) -> None:
-        if not self.slots.running:
-            return
         self.slots.empty.clear()
+        self.slots.check_empty()
         waits = {asyncio.create_task(self.slots.empty.wait()), asyncio.create_task(hurry.wait())}
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:

@@ -50,7 +50,12 @@ def _decoded(call: Call[Any], reply: object, where: str) -> object:
     """Return the answer or, as a value, the error: one refused call must not hide what became of the others."""
     if isinstance(reply, RedisError):
         return translated(reply, where, call.script.name)
-    return call.decode(reply)
+    try:
+        return call.decode(reply)
+    except Exception as error:  # noqa: BLE001 -- must not hide the other answers either
+        return DelayQError(
+            f"Redis at {where} answered {call.script.name} with what cannot be read: {error!r:.200}"
+        )
 
 
 def packed(commands: Sequence[Command]) -> bytes:

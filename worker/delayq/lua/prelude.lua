@@ -42,7 +42,7 @@ end
 local function attempts_of(entry)
   if not entry then return 0, 0, '' end
   local failures, crashes, reason = string.match(entry, '^(%d+) (%d+) (.*)$')
-  return tonumber(failures), tonumber(crashes), reason
+  return tonumber(failures) or 0, tonumber(crashes) or 0, reason or entry
 end
 
 -- unpack() fails near 8,000 values; a list of any length goes in slices.

@@ -83,7 +83,7 @@ class Exchange:
         the claim did not see, and has to stay.
         """
         free, hinted = self._slots.free, self._slots.hinted
-        if self._slots.draining or free <= 0 or not hinted:
+        if not hinted or not self._slots.may_claim:
             return
         share = -(-free // len(hinted))
         for shard in random.sample(sorted(hinted), min(len(hinted), -(-free // share))):

@@ -73,6 +73,7 @@ class Slots:
         self.outbox = Outbox()
         self.hinted = set(range(spec.shards))  # shards that may hold due tasks
         self.exchanging = False  # a claim may be under way
+        self.held = spec.stop_policy != "None"  # the document says to claim nothing
         self.draining = False
         self.empty = asyncio.Event()  # set once draining has left nothing running or under way
         self.exchange_alarm, self.listener_alarm = Alarm(), Alarm()
@@ -85,7 +86,12 @@ class Slots:
     @property
     def has_work(self) -> bool:
         """Whether another exchange would have something to send."""
-        return bool(self.outbox.waiting) or (bool(self.hinted) and self.free > 0 and not self.draining)
+        return bool(self.outbox.waiting) or (bool(self.hinted) and self.may_claim)
+
+    @property
+    def may_claim(self) -> bool:
+        """Whether there is room for tasks, and nothing forbids taking them."""
+        return self.free > 0 and not self.draining and not self.held
 
     def hint(self, shard: int) -> None:
         """Let the next exchange claim from this shard."""

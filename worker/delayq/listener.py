@@ -23,7 +23,7 @@ class Listener:
 
     async def step(self) -> float:
         """Wait for one hint. A worker that is busy or knows of due tasks leaves the hints to others."""
-        if self._slots.free <= 0 or self._slots.hinted:
+        if self._slots.hinted or self._slots.exchanging or not self._slots.may_claim:
             return 60.0
         woken = await self._hints.wait(list(self._lists))
         if woken is not None:

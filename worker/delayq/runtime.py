@@ -16,7 +16,7 @@ import uvloop
 from delayq import handlers, metrics
 from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
-from delayq.errors import DelayQError
+from delayq.errors import DelayQError, InvalidDocument
 from delayq.probes import Probes
 from delayq.reaper import Reaper
 from delayq.scanner import Scanner
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
 
-    from delayq.contract import DelayQueue
+    from delayq.contract import DelayQueue, Spec
     from delayq.loop import Loop
 
 log = logging.getLogger(__name__)
@@ -76,6 +76,7 @@ def run_reaper(setting: Setting, seconds: float | None) -> None:
 
 
 async def _worker(setting: Setting) -> None:
+    _refuse_guards(setting.queue.spec)
     handler = handlers.build(setting.queue, secrets_dir=setting.secrets_dir)
     await handler.start()
     try:
@@ -88,6 +89,14 @@ async def _worker(setting: Setting) -> None:
         await _serve("worker", worker, setting, families)
     finally:
         await handler.close()
+
+
+def _refuse_guards(spec: Spec) -> None:
+    """A guard that is asked for and not there would be believed in: better not to start."""
+    if spec.guard is not None and spec.guard.none is None:
+        raise InvalidDocument(
+            "spec.guard: this version has no guards yet; use none, with an idempotent handler"
+        )
 
 
 async def _scanner(setting: Setting) -> None:

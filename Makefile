@@ -57,8 +57,8 @@ format: $(PYTHON_READY) ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet .
 
 .PHONY: bench
-bench: $(PYTHON_READY) $(SERVERS_READY) ## Measure throughput, lateness, memory and idle cost
-	@$(BIN)/python -m benchmarks
+bench: $(PYTHON_READY) $(SERVERS_READY) ## Measure speed, lateness, memory and idle cost; BENCH_ARGS="--quick --only A,C"
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 .PHONY: build
 build: $(PYTHON_READY) ## Build the wheel into dist/

@@ -1,0 +1,112 @@
+"""The table on the terminal and the JSON beside it. No measuring here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.figures import Figure
+
+RESULTS = Path(__file__).parent / "results"
+LATEST = RESULTS / "latest.json"  # the one that is committed
+NAME_WIDTH, MODE_WIDTH = 50, 20
+Key = tuple[str, str]  # benchmark and name: a line of the table
+
+
+@dataclass
+class Report:
+    """All figures of a run, by persistence mode."""
+
+    facts: dict[str, object]
+    modes: tuple[str, ...]
+    started: str
+    figures: dict[Key, dict[str, Figure]] = field(default_factory=dict)
+
+    def add(self, mode: str, figures: list[Figure]) -> None:
+        for figure in figures:
+            self.figures.setdefault((figure.bench, figure.name), {})[mode] = figure
+
+    @property
+    def missed(self) -> list[str]:
+        """Name the figures that miss their targets."""
+        return [
+            f"{bench} {name} ({mode})"
+            for (bench, name), found in self.figures.items()
+            for mode, figure in found.items()
+            if figure.met is False
+        ]
+
+    def heading(self) -> str:
+        facts = self.facts
+        columns = "".join(f"{f'persistence {mode}':>{MODE_WIDTH}}" for mode in self.modes)
+        return (
+            f"{facts['cores']} cores of {facts['cpu']}, Python {facts['python']}, Redis {facts['redis']}\n\n"
+            f"   {'':<{NAME_WIDTH}}{columns}   {'target':<20}× of the raw ceiling"
+        )
+
+    def lines(self, benchmark: str) -> str:
+        """Return the table's lines of one benchmark."""
+        return "\n".join(
+            self._line(*key, found) for key, found in self.figures.items() if key[0] == benchmark
+        )
+
+    def _line(self, bench: str, name: str, found: dict[str, Figure]) -> str:
+        cells = "".join(f"{_cell(found.get(mode)):>{MODE_WIDTH}}" for mode in self.modes)
+        some = next(iter(found.values()))
+        target = f"{some.target.sign} {_number(some.target.bound)}" if some.target else ""
+        ratios = " / ".join(_number(each.ratio) for each in found.values() if each.ratio)
+        against = f"{ratios} of {some.base_name}" if ratios else ""
+        return (
+            f"{bench if bench != '0' else ' '}  {name:<{NAME_WIDTH}}{cells}   {target:<20}{against}".rstrip()
+        )
+
+    def write(self, *, keep: bool) -> Path:
+        """Write the JSON: under its date, and as latest.json when it is to be kept."""
+        RESULTS.mkdir(exist_ok=True)
+        text = json.dumps(self._document(), indent=2, ensure_ascii=False) + "\n"
+        path = RESULTS / f"{self.started.replace(':', '')}.json"
+        path.write_text(text)
+        if keep:
+            LATEST.write_text(text)
+        return path
+
+    def _document(self) -> dict[str, object]:
+        lines = [_entry(mode, figure) for found in self.figures.values() for mode, figure in found.items()]
+        return {"started": self.started, "machine": self.facts, "figures": lines}
+
+
+def _entry(mode: str, figure: Figure) -> dict[str, object]:
+    target = f"{figure.target.sign} {figure.target.bound:g}" if figure.target else None
+    return {
+        "bench": figure.bench,
+        "name": figure.name.strip(),
+        "persistence": mode,
+        "value": _rounded(figure.value),
+        "unit": figure.unit,
+        "runs": [_rounded(run) for run in figure.runs],
+        "target": target,
+        "met": figure.met,
+        "ratio": _rounded(figure.ratio) if figure.ratio else None,
+        "ratio_to": figure.base_name or None,
+    }
+
+
+def _cell(figure: Figure | None) -> str:
+    if figure is None:
+        return ""
+    mark = {True: " ✓", False: " ✗", None: "  "}[figure.met]
+    return f"{_number(figure.value)} {figure.unit:<7}{mark}"
+
+
+def _number(value: float) -> str:
+    if value >= 1000:  # noqa: PLR2004 -- from here on, decimals say nothing
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value else "0"
+
+
+def _rounded(value: float) -> float:
+    """Return four significant digits: more would pretend."""
+    return float(f"{value:.4g}")

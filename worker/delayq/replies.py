@@ -109,8 +109,8 @@ def each_settled(reply: list[bytes]) -> list[Settled]:
 
 def wait(reply: list[int]) -> Wait:
     """Read wake.lua's answer."""
-    now_ms, due, next_due_us, next_expiry_us = reply
-    return Wait(now_ms, bool(due), _seconds(next_due_us), _seconds(next_expiry_us))
+    now_ms, due, untaken, next_due_us, next_expiry_us = reply
+    return Wait(now_ms, bool(due), bool(untaken), _seconds(next_due_us), _seconds(next_expiry_us))
 
 
 def leadership(reply: list[int]) -> Leadership:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 LEAD_SECONDS = 10.0  # how long leadership outlives its scanner
 TICK_SECONDS = 3.0  # the longest sleep: renews leadership at a third of its length, and finds lost alarms
-OVERDUE_SECONDS = 0.1  # between hints while due tasks wait for a worker
+OVERDUE_SECONDS = 0.1  # the longest between two looks while due tasks wait for a worker
 RECLAIM_LIMIT = 100
 # Event-loop timers are good to a millisecond or two, so the last stretch before a due time is slept off exactly.
 EXACT_SECONDS = 0.0025
@@ -43,6 +43,7 @@ class ShardScanner:
         self._owner, self._broker, self._connection = owner, broker, connection
         self._lease_ms, self._max_crashes = spec.delivery.lease_seconds * 1000, spec.delivery.max_crashes
         self._due_at = self._lead_until = 0.0  # monotonic seconds
+        self._untaken = 0  # looks in a row at a hint that nobody took
         self.alarm = Alarm()
 
     async def step(self) -> float:
@@ -91,9 +92,14 @@ class ShardScanner:
         pause = min(TICK_SECONDS, max(0.0, self._lead_until - time.monotonic()))
         if wait.next_expiry_seconds is not None:
             pause = min(pause, wait.next_expiry_seconds + 0.001)
+        # While a hint lies untaken, what falls due next could be told to nobody either: look ever more rarely.
+        # A claim that leaves nothing due takes the hint away and rings our alarm.
+        self._untaken = self._untaken + 1 if wait.due and wait.untaken else 0
         if wait.due:
-            return min(pause, OVERDUE_SECONDS)
-        if wait.next_due_seconds is not None:
+            pause = min(pause, OVERDUE_SECONDS)
+        if self._untaken:
+            pause = min(pause, OVERDUE_SECONDS / 64 * 2 ** min(self._untaken, 6))
+        elif wait.next_due_seconds is not None:
             self._due_at = time.monotonic() + wait.next_due_seconds
             pause = min(pause, max(0.0, wait.next_due_seconds - EXACT_SECONDS))
         return pause

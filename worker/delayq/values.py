@@ -159,7 +159,8 @@ class Wait:
 
     now_ms: int
     due: bool
-    next_due_seconds: float | None
+    untaken: bool  # an earlier hint still lies there: every worker is busy, or none lives
+    next_due_seconds: float | None  # due times after now
     next_expiry_seconds: float | None
 
 

@@ -5,16 +5,22 @@
 -- KEYS tasks       hash  id -> envelope
 -- KEYS attempts    hash  id -> failures, crashes, last error
 -- KEYS wake        list  hint for an idle worker
+-- KEYS alarm       list  hint for a sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- ARGV limit     how many tasks at most
 -- ARGV lease_ms  how long the lease lasts
 -- RETURNS now ms, first token, 1 when due tasks were left behind, ids, dues, envelopes, attempts entries by position
-local delayed, retry, processing, tasks, attempts, wake, stats = unpack(KEYS)
+local delayed, retry, processing, tasks, attempts, wake, alarm, stats = unpack(KEYS)
 local limit, us = tonumber(ARGV[1]), now_us()
 local at = math.floor(us / 1000)
 local fresh = redis.call('ZRANGEBYSCORE', delayed, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
 local again = redis.call('ZRANGEBYSCORE', retry, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
 local found = (#fresh + #again) / 2
+if found > limit then
+  hint(wake)
+elseif redis.call('DEL', wake) == 1 then
+  hint(alarm) -- a hint that nobody took: the scanner looks rarely while it lies, and nothing is left to be hinted at
+end
 if found == 0 then return {at, 0, 0, {}, {}, {}, {}} end
 
 local ids, dues, retried, f, a = {}, {}, {}, 1, 1
@@ -51,5 +57,4 @@ if #leases > 0 then redis.call('ZADD', processing, unpack(leases)) end
 redis.call('HSET', stats, 'token', string.format('%.0f', token + #ids - 1))
 redis.call('HINCRBY', stats, 'claimed', #leases / 2)
 if orphans > 0 then redis.call('HINCRBY', stats, 'orphans', orphans) end
-if found > limit then hint(wake) end
 return {at, string.format('%.0f', token), found > limit and 1 or 0, ids, dues, envelopes, counts}

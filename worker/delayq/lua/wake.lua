@@ -3,17 +3,21 @@
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS wake        list  hint for an idle worker
--- RETURNS now ms, 1 when something is due, µs until the next due time, µs until the next lease runs out (-1: none)
+-- RETURNS now ms, 1 when something is due, 1 when an earlier hint lies untaken, µs until the next due time after now, µs until the next lease runs out (-1: none)
 local delayed, retry, processing, wake = unpack(KEYS)
 local us = now_us()
 local at = math.floor(us / 1000)
-local due = math.min(head(delayed) or math.huge, head(retry) or math.huge)
-local expiry = head(processing) or math.huge
+
+local function next_due(zset)
+  return tonumber(redis.call('ZRANGEBYSCORE', zset, '(' .. at, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or 'inf')
+end
 
 local function wait_us(ms)
-  if ms == math.huge then return -1 end
+  if not ms or ms == math.huge then return -1 end
   return math.max(0, ms * 1000 - us)
 end
 
-if due <= at then hint(wake) end
-return { at, due <= at and 1 or 0, wait_us(due), wait_us(expiry) }
+local due = math.min(head(delayed) or math.huge, head(retry) or math.huge) <= at
+local untaken = redis.call('LLEN', wake)
+if due then hint(wake) end
+return { at, due and 1 or 0, untaken, wait_us(math.min(next_due(delayed), next_due(retry))), wait_us(head(processing)) }

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 # What differs between two deaths of the same cause: numbers, hex strings, quoted names.
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+|'[^']*'|\"[^\"]*\"")
 
+VIEWS = (
+    20  # whole tasks per round trip: 5 MiB at the default limit of a payload, which arrive within a time-out
+)
+
 
 class Redriven(NamedTuple):
     """How many dead letters got (or, in a dry run, would get) a new life, and over how long their due times spread."""
@@ -55,6 +59,8 @@ class Letters:
 
         The spreading lies in the due times, so it holds though nobody stays to pace it.
         """
+        if rate_per_second is not None and not rate_per_second > 0:
+            raise ValueError(f"rate_per_second: expected a number above 0, got {rate_per_second!r}")
         gap_ms = 1000 / rate_per_second if rate_per_second else 0.0
         seconds = len(ids) * gap_ms / 1000
         if dry_run:
@@ -77,7 +83,9 @@ class Letters:
 
     def views(self, ids: Sequence[str]) -> Operation[list[TaskView]]:
         """Return dead letters whole, to show or export; those gone meanwhile are left out."""
-        found = yield from persistently([self._broker.get(task_id) for task_id in ids])
+        found: list[TaskView | None] = []
+        for at in range(0, len(ids), VIEWS):
+            found += yield from persistently([self._broker.get(task_id) for task_id in ids[at : at + VIEWS]])
         return [view for view in found if view is not None and view.state is State.DLQ]
 
     def _batches(self, ids: Sequence[str]) -> Iterator[tuple[int, list[str]]]:

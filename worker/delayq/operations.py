@@ -9,12 +9,14 @@ import base64
 import logging
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from delayq import message
 from delayq.broker import BATCH, Broker
 from delayq.errors import (
+    DelayQError,
     DelayTooLong,
     InvalidDueTime,
     InvalidTask,
@@ -29,7 +31,7 @@ from delayq.keys import shard_of
 from delayq.values import Cancelled, Counts, Outcome, Rescheduled, Scheduled, State, TaskRow, TaskView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from delayq.broker import Call
     from delayq.contract import Limits
@@ -48,7 +50,7 @@ CHUNK = 500  # tasks per round trip of schedule_many: 2 ms of Redis' time
 CHUNK_BYTES = 1 << 20
 MAX_ID_BYTES = 200
 MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
-_ID = re.compile(r"[^\s\x00-\x1f\x7f]+")
+_ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")  # a lone surrogate has no bytes
 
 
 class NewTask(NamedTuple):
@@ -110,11 +112,17 @@ class Operations:
         if if_exists not in ("reject", "keep", "replace"):
             raise ValueError(f'if_exists: expected "reject", "keep" or "replace", got {if_exists!r}')
         results, under_way = Results({}, {}), None
-        for chunk in self._chunks(tasks, results.refused):
-            ticket = yield Start([self._store(chunk, if_exists)])
+        try:
+            for chunk in self._chunks(tasks, results.refused):
+                ticket = yield Start([self._store(chunk, if_exists)])
+                earlier, under_way = under_way, (ticket, chunk)
+                if earlier:
+                    yield from self._collect(*earlier, if_exists, results)
+        except Exception:  # from `tasks` itself, too; what was sent still has its answer on the way
             if under_way:
-                yield from self._collect(*under_way, if_exists, results)
-            under_way = ticket, chunk
+                with suppress(DelayQError):
+                    yield Finish(under_way[0])
+            raise
         if under_way:
             yield from self._collect(*under_way, if_exists, results)
         return results
@@ -170,8 +178,8 @@ class Operations:
         payload, delay_ms, due_ms, task_id, headers, content_type = task
         task_id = next(_ids) if task_id is None else checked_id(task_id)
         when = _when(task_id, delay_ms, due_ms)
-        if headers:
-            self._check_headers(task_id, headers)
+        if headers or content_type:
+            self._check_headers(task_id, headers or {}, content_type)
         try:
             body, size = message.encode(payload, content_type, headers)
         except (TypeError, ValueError, RecursionError) as error:
@@ -182,10 +190,18 @@ class Operations:
             raise PayloadTooLarge(task_id, "payload", size=size, limit=self.limits.max_payload_bytes)
         return task_id, when, body
 
-    def _check_headers(self, task_id: str, headers: Mapping[str, str]) -> None:
-        if not all(isinstance(text, str) for pair in headers.items() for text in pair):
+    def _check_headers(self, task_id: str, headers: object, content_type: object) -> None:
+        texts = (
+            [text for pair in headers.items() for text in pair] if isinstance(headers, Mapping) else [None]
+        )
+        if not all(isinstance(text, str) for text in texts):
             raise InvalidTask(task_id, f"headers of task {task_id}: expected a mapping of strings to strings")
-        size = sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
+        if not isinstance(content_type, str | None):
+            raise InvalidTask(
+                task_id, f"content_type of task {task_id}: expected a string, got {content_type!r:.60}"
+            )
+        # Whether each can be encoded at all is found when it is.
+        size = len("".join([*texts, content_type or ""]).encode(errors="replace"))
         if size > self.limits.max_header_bytes:
             raise PayloadTooLarge(task_id, "headers", size=size, limit=self.limits.max_header_bytes)
 
@@ -292,11 +308,7 @@ _ids = ids()
 
 def checked_id(task_id: str) -> str:
     """Return a user's task id, or raise InvalidTask."""
-    if (
-        type(task_id) is str
-        and _ID.fullmatch(task_id)
-        and len(task_id.encode(errors="replace")) <= MAX_ID_BYTES
-    ):
+    if type(task_id) is str and _ID.fullmatch(task_id) and len(task_id.encode()) <= MAX_ID_BYTES:
         return task_id
     shown = repr(task_id)[:60]
     expected = f"expected 1 to {MAX_ID_BYTES} bytes without spaces or control characters"

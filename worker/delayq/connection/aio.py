@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delayq.connection.exchange import Command
 
 T = TypeVar("T")
-Waiting = tuple["Sequence[Command]", "asyncio.Future[list[Any]]"]
+Waiting = tuple[bytes, int, "asyncio.Future[list[Any]]"]  # what to send, how many replies, who waits for them
 
 
 class AsyncConnection:
@@ -54,9 +54,13 @@ class AsyncConnection:
                 return answers
 
     async def send(self, commands: Sequence[Command]) -> list[Any]:
-        """Send raw commands; replies come in order, an error reply as a value."""
+        """Send raw commands; replies come in order, an error reply as a value.
+
+        Packed here and not in the flusher: what cannot be packed has to fail for its own caller and nobody else.
+        """
+        request = packed(commands)
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((commands, future))
+        self._waiting.append((request, len(commands), future))
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush())
         return await future
@@ -80,10 +84,10 @@ class AsyncConnection:
         connection = self._connection
         if not connection.is_connected:
             await connection.connect()
-        everything = packed([command for commands, _ in batch for command in commands])
+        everything = b"".join([request for request, _, _ in batch])
         await connection.send_packed_command(everything, check_health=False)
-        for commands, future in batch:
-            replies = [await self._read() for _ in commands]
+        for _, count, future in batch:
+            replies = [await self._read() for _ in range(count)]
             if not future.done():
                 future.set_result(replies)
 
@@ -98,7 +102,7 @@ class AsyncConnection:
     async def _fail(self, batch: list[Waiting], error: Exception) -> None:
         """What was sent may or may not have been done; whoever waits has to know."""
         await self._connection.disconnect(nowait=True)
-        for _, future in batch:
+        for _, _, future in batch:
             if not future.done():
                 future.set_exception(error)
 

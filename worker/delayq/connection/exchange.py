@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
@@ -15,32 +16,24 @@ if TYPE_CHECKING:
     from delayq.broker import Call
 
 Command = tuple[Any, ...]
-# What Redis answers while it cannot serve but may soon: waiting and trying again is right.
-PASSING = (
-    "LOADING",
-    "BUSY",
-    "OOM",
-    "MISCONF",
-    "READONLY",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "NOREPLICAS",
+# What Redis answers while it cannot serve but may soon: waiting and trying again is right. The code is the reply's
+# first word; before 7.0, Redis wraps what a script met: `Error running script (call to f_…): …: -OOM command …`.
+_PASSING = re.compile(
+    r"(?:^|(?<=: -))(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS)\b"
 )
 
 
 def exchange(calls: Sequence[Call[Any]], where: str) -> Generator[list[Command], list[Any], list[Any]]:
     """Yield commands, be sent their replies, return the decoded answers. One round trip unless a script is unknown.
 
-    Redis forgets scripts when it restarts or on SCRIPT FLUSH: those that it does not know are loaded and only the
-    calls that needed them are repeated, which is safe because an unknown script has done nothing.
+    Redis forgets scripts when it restarts or on SCRIPT FLUSH: only the calls whose script it does not know are
+    repeated, which is safe because an unknown script has done nothing. EVAL brings the source along, so that a second
+    SCRIPT FLUSH cannot come in between.
     """
     replies = yield [("EVALSHA", call.script.sha, *call.arguments) for call in calls]
     unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
     if unknown:
-        sources = {calls[at].script.source for at in unknown}
-        yield [("SCRIPT", "LOAD", source) for source in sources]
-        again = yield [("EVALSHA", calls[at].script.sha, *calls[at].arguments) for at in unknown]
+        again = yield [("EVAL", calls[at].script.source, *calls[at].arguments) for at in unknown]
         for at, reply in zip(unknown, again, strict=True):
             replies[at] = reply
     return [_decoded(call, reply, where) for call, reply in zip(calls, replies, strict=True)]
@@ -65,12 +58,21 @@ def packed(commands: Sequence[Command]) -> bytes:
 
 def translated(error: Exception, where: str, verb: str) -> DelayQError:
     """From redis-py's exceptions to ours; the message names the verb and never an argument."""
-    text = str(error).partition("\n")[0][:200]
-    if isinstance(error, ResponseError) and not text.startswith(PASSING):
+    text = _reply(error) if isinstance(error, ResponseError) else str(error).partition("\n")[0][:200]
+    passing = _PASSING.search(text)
+    if passing:
+        return Unavailable(where, text[passing.start() :])
+    if isinstance(error, ResponseError):
         return DelayQError(f"Redis at {where} refused {verb}: {text}")
     if isinstance(error, (ConnectionRefusedError, OSError)):
         text = error.strerror or type(error).__name__
     return Unavailable(where, text or type(error).__name__)
+
+
+def _reply(error: ResponseError) -> str:
+    """Return an error reply as Redis sent it: redis-py takes the code off those it has a class for."""
+    code, text = getattr(error, "status_code", None), str(error).partition("\n")[0][:200]
+    return text if code in (None, "ERR") or text.startswith(code) else f"{code} {text}"
 
 
 def raise_first(answers: list[Any]) -> list[Any]:

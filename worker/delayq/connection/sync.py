@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redis import BlockingConnectionPool, Connection, SSLConnection, UnixDomainSocketConnection
+from redis import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio import SSLConnection as AsyncSSLConnection
 from redis.asyncio import UnixDomainSocketConnection as AsyncUnixConnection
 from redis.backoff import NoBackoff
@@ -13,6 +14,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from delayq.connection.exchange import exchange, packed, raise_first, translated
+from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -27,11 +29,12 @@ _KINDS = {AsyncSSLConnection: SSLConnection, AsyncUnixConnection: UnixDomainSock
 
 @dataclass(slots=True)
 class Ticket:
-    """Calls that were sent, and the connection their answers will come on."""
+    """Calls under way: sent on a connection, failed, or, with neither, still to be sent."""
 
-    connection: Any
     steps: Generator[list[Command], list[Any], list[Any]]
     commands: Sequence[Command]
+    connection: Any = None
+    error: DelayQError | None = None
 
 
 def _nothing_more() -> Generator[list[Command], list[Any], list[Any]]:
@@ -47,10 +50,10 @@ class SyncConnection:
         self.address = address
         options = dict(address.options)
         kind = _KINDS.get(options.pop("connection_class", None), Connection)
-        self._pool = BlockingConnectionPool(
+        self._places = BoundedSemaphore(address.max_connections)
+        self._pool = ConnectionPool(
             connection_class=kind,
             max_connections=address.max_connections,
-            timeout=address.timeout_seconds,
             protocol=2,
             socket_timeout=address.timeout_seconds,
             socket_connect_timeout=address.timeout_seconds,
@@ -64,22 +67,36 @@ class SyncConnection:
 
     def send(self, commands: Sequence[Command]) -> list[Any]:
         """Send raw commands; replies come in order, an error reply as a value."""
-        ticket = Ticket(self._connect(), _nothing_more(), commands)
+        ticket = Ticket(_nothing_more(), commands)
+        self._wait_for_place()
+        self._begin(ticket)
         try:
-            self._guarded(ticket, self._write)
             return self._guarded(ticket, self._read_all)
         finally:
-            self._pool.release(ticket.connection)
+            self._release(ticket)
 
     def start(self, calls: Sequence[Call[Any]]) -> Ticket:
-        """Send calls without waiting for the answers."""
+        """Send calls without waiting for anything: without a free connection, or on failure, finish() sees to it.
+
+        Whoever starts may hold another ticket already. Were it to wait here, as many threads as there are connections
+        would hold one each and wait for each other.
+        """
         steps = exchange(calls, self.address.where)
-        ticket = Ticket(self._connect(), steps, next(steps))
-        self._guarded(ticket, self._write)
+        ticket = Ticket(steps, next(steps))
+        if self._places.acquire(blocking=False):
+            try:
+                self._begin(ticket)
+            except DelayQError as error:
+                ticket.error = error
         return ticket
 
     def finish(self, ticket: Ticket) -> list[Any]:
         """Wait for the answers of what was started."""
+        if ticket.error is not None:
+            raise ticket.error
+        if ticket.connection is None:
+            self._wait_for_place()
+            self._begin(ticket)
         try:
             while True:
                 replies = self._guarded(ticket, self._read_all)
@@ -89,7 +106,27 @@ class SyncConnection:
                     return raise_first(done.value)
                 self._guarded(ticket, self._write)
         finally:
+            self._release(ticket)
+
+    def _wait_for_place(self) -> None:
+        seconds = self.address.timeout_seconds
+        if not self._places.acquire(timeout=seconds):
+            raise Unavailable(self.address.where, f"no free connection within {seconds:g} s")
+
+    def _begin(self, ticket: Ticket) -> None:
+        """Connect and send; the place that the caller acquired is given back on failure."""
+        try:
+            ticket.connection = self._connect()
+            self._guarded(ticket, self._write)
+        except BaseException:
+            self._release(ticket)
+            raise
+
+    def _release(self, ticket: Ticket) -> None:
+        if ticket.connection is not None:
             self._pool.release(ticket.connection)
+            ticket.connection = None
+        self._places.release()
 
     def _connect(self) -> Any:  # noqa: ANN401 -- redis-py's own base class has no public name
         try:

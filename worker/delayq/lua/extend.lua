@@ -6,7 +6,8 @@
 local processing = KEYS[1]
 local expiry, lost = now() + tonumber(ARGV[1]), {}
 for i = 2, #ARGV do
-  if redis.call('ZSCORE', processing, ARGV[i]) then
+  -- Removed first, as in hint(): a lease has to be prolonged though memory is full.
+  if redis.call('ZREM', processing, ARGV[i]) == 1 then
     redis.call('ZADD', processing, expiry, ARGV[i])
   else
     lost[#lost + 1] = i - 2

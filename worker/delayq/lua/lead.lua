@@ -14,5 +14,6 @@ if lease_ms == 0 then
   if holder == owner then redis.call('DEL', leader) end
   return { 0, 0, 0 }
 end
+redis.call('DEL', leader) -- first, as in hint(): memory may be full
 redis.call('SET', leader, owner .. ' ' .. at + lease_ms, 'PX', lease_ms * 10)
 return { 1, 0, stepped }

@@ -20,9 +20,12 @@ local function due_at(when, at)
   return value
 end
 
--- Lists of hints hold one token at most: a second one could tell nobody anything new.
+-- Lists of hints hold one token at most: a second one could tell nobody anything new. Redis lets a script pass
+-- maxmemory once it has written, and removing takes no memory: so DEL what is not there, and full queues drain on.
 local function hint(list)
-  if redis.call('LLEN', list) == 0 then redis.call('LPUSH', list, '1') end
+  if redis.call('LLEN', list) > 0 then return end
+  redis.call('DEL', list)
+  redis.call('LPUSH', list, '1')
 end
 
 local function head(zset)

@@ -40,8 +40,9 @@ local function mend(id, running)
   for i = extra, #homes do redis.call('ZREM', homes[i], id) end
   if #homes >= extra then return 'deduplicated' end
   if #homes == 0 and not running and not is_leased(id) then
-    redis.call('ZADD', redis.call('HEXISTS', attempts, id) == 1 and retry or delayed, at, id)
-    hint(wake)
+    local dead, failed = redis.call('HEXISTS', dlq_info, id) == 1, redis.call('HEXISTS', attempts, id) == 1
+    redis.call('ZADD', dead and dlq or failed and retry or delayed, at, id)
+    if not dead then hint(wake) end
     return 'adopted'
   end
 end

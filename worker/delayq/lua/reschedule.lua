@@ -15,16 +15,16 @@ local id, at = ARGV[1], now()
 local asked = due_at(ARGV[2], at)
 local due = math.max(asked, at)
 local home = redis.call('ZSCORE', delayed, id) and delayed or redis.call('ZSCORE', retry, id) and retry
-if not home then
+local envelope = redis.call('HGET', tasks, id)
+if not home or not envelope then
   if redis.call('ZSCORE', dlq, id) then return { 'dead', 0, 0 } end
-  if redis.call('HEXISTS', tasks, id) == 1 then return { 'in_flight', 0, 0 } end
+  if envelope then return { 'in_flight', 0, 0 } end
   return { 'not_found', 0, 0 }
 end
 if due > at + tonumber(ARGV[3]) then return { 'too_far', due, 0 } end
 announce(due, head(home), at, wake, alarm)
 redis.call('ZADD', home, due, id)
 if home == delayed then
-  local envelope = redis.call('HGET', tasks, id)
   redis.call('HSET', tasks, id, string.sub(envelope, 1, -7) .. struct.pack('>I6', due))
 end
 redis.call('HINCRBY', stats, 'rescheduled', 1)

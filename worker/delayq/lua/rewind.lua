@@ -6,6 +6,7 @@
 local processing, latest = KEYS[1], now() + tonumber(ARGV[1])
 local members = redis.call('ZREVRANGEBYSCORE', processing, '+inf', '(' .. latest, 'LIMIT', 0, tonumber(ARGV[2]))
 for _, member in ipairs(members) do
+  redis.call('ZREM', processing, member) -- first, as in hint(): memory may be full
   redis.call('ZADD', processing, latest, member)
 end
 return #members

@@ -21,44 +21,34 @@ local room = tonumber(ARGV[3]) - redis.call('HLEN', tasks) + redis.call('ZCARD',
 local limit = at + tonumber(ARGV[4])
 local scores, notes, seen = {}, {}, {}
 
--- What to do about a task that is there already; nil when it made room for the new one.
-local function existing(id, body)
-  local envelope = redis.call('HGET', tasks, id)
-  if repeated and string.sub(envelope, 1, -7) == body then return 'repeated' end
-  if if_exists == 'keep' then return 'kept' end
-  if if_exists == 'reject' or seen[id] then return 'exists' end
-  local gone = redis.call('ZREM', delayed, id) + redis.call('ZREM', retry, id) + redis.call('ZREM', dlq, id)
-  if gone == 0 then return 'in_flight' end
-  redis.call('HDEL', attempts, id)
-  redis.call('HDEL', dlq_info, id)
-end
-
 local function store(id, body, due)
   if due > limit then return 'too_far' end
   local envelope = body .. struct.pack('>I6', math.max(due, at))
   if room > 0 and redis.call('HSETNX', tasks, id, envelope) == 1 then
     room, seen[id] = room - 1, true
-    return
+    return 'created'
   end
-  if redis.call('HEXISTS', tasks, id) == 0 then return 'full' end
-  local outcome = existing(id, body)
-  if outcome then return outcome end
+  local stored = redis.call('HGET', tasks, id)
+  if not stored then return 'full' end
+  if repeated and string.sub(stored, 1, -7) == body then return 'repeated' end
+  if if_exists ~= 'replace' then return if_exists == 'keep' and 'kept' or 'exists' end
+  local gone = redis.call('ZREM', delayed, id) + redis.call('ZREM', retry, id) + redis.call('ZREM', dlq, id)
+  if gone == 0 and not seen[id] then return 'in_flight' end
+  redis.call('HDEL', attempts, id)
+  redis.call('HDEL', dlq_info, id)
   redis.call('HSET', tasks, id, envelope)
+  seen[id] = true
   return 'replaced'
 end
 
 for i = 5, #ARGV, 3 do
   local due = due_at(ARGV[i + 1], at)
   local outcome = store(ARGV[i], ARGV[i + 2], due)
-  if outcome then
-    notes[#notes + 1] = (i - 5) / 3
-    notes[#notes + 1] = outcome
-  end
-  if not outcome or outcome == 'replaced' then
+  if outcome ~= 'created' then notes[#notes + 1], notes[#notes + 2] = (i - 5) / 3, outcome end
+  if outcome == 'created' or outcome == 'replaced' then
     if due < at then due, clamped = at, clamped + 1 end
     if due < earliest then earliest = due end
-    scores[#scores + 1] = due
-    scores[#scores + 1] = ARGV[i]
+    scores[#scores + 1], scores[#scores + 2] = due, ARGV[i]
   end
 end
 if #scores > 0 then

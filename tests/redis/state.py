@@ -1,0 +1,204 @@
+"""One shard as a value: write it into Redis, read it back, compare. The clock stands still meanwhile.
+
+Not here: anything the product knows. Keys are read raw, so a test sees what is really there.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from delayq.broker import Broker
+from delayq.connection import Address, SyncConnection
+from delayq.message import encode
+from redis import Redis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from delayq.broker import Call
+    from delayq.keys import Keys
+
+    from tests.servers import RedisServer
+
+T = TypeVar("T")
+NOW = 1_893_456_000_000  # 2030-01-01: the instant at which the clock stands still, ms
+TOKEN = (NOW + 3_600_000) * 1000  # later than NOW in µs, so the next token is TOKEN + 1 on every server
+PLENTY = {"max_length": 1_000_000, "max_delay_ms": 10_000_000}
+
+
+def envelope(due_ms: int = NOW, payload: object = None, headers: Mapping[str, str] | None = None) -> bytes:
+    return encode(payload, None, headers)[0] + due_ms.to_bytes(6, "big")
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Everything a shard keeps. Without `tasks`, every task in an index has an envelope."""
+
+    delayed: Mapping[str, int] = field(default_factory=dict)
+    retry: Mapping[str, int] = field(default_factory=dict)
+    processing: Mapping[str, int] = field(default_factory=dict)
+    dlq: Mapping[str, int] = field(default_factory=dict)
+    tasks: Mapping[str, bytes] | None = None
+    attempts: Mapping[str, str] = field(default_factory=dict)
+    dlq_info: Mapping[str, str] = field(default_factory=dict)
+    wake: int = 0
+    alarm: int = 0
+    leader: str = ""
+    stats: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.tasks is None:
+            running = [member.rpartition(":")[0] for member in self.processing]
+            ids = [*self.delayed, *self.retry, *running, *self.dlq]
+            object.__setattr__(self, "tasks", {task_id: envelope() for task_id in ids})
+
+    @property
+    def envelopes(self) -> Mapping[str, bytes]:
+        return self.tasks or {}
+
+    def but(self, **changes: Any) -> State:  # noqa: ANN401
+        """The same state with some keys changed: a test says what moved and nothing else."""
+        return replace(self, **changes)
+
+    def without(self, *ids: str, **changes: Any) -> State:  # noqa: ANN401
+        """The same, and these envelopes gone."""
+        kept = {task_id: kept for task_id, kept in self.envelopes.items() if task_id not in ids}
+        return replace(self, tasks=kept, **changes)
+
+
+ZSETS, HASHES, LISTS = (
+    ("delayed", "retry", "processing", "dlq"),
+    ("tasks", "attempts", "dlq_info", "stats"),
+    ("wake", "alarm"),
+)
+
+
+def seed(redis: Redis, keys: Keys, state: State) -> State:
+    """Write the whole state of a shard over whatever is there."""
+    pipe = redis.pipeline(transaction=False)
+    pipe.delete(*[getattr(keys, each.name) for each in fields(state)])
+    for name in (*ZSETS, *HASHES):
+        content = getattr(state, name)
+        write = pipe.zadd if name in ZSETS else pipe.hset
+        if content:
+            write(getattr(keys, name), mapping=dict(content))
+    for name in LISTS:
+        for _ in range(getattr(state, name)):
+            pipe.lpush(getattr(keys, name), "1")
+    if state.leader:
+        pipe.set(keys.leader, state.leader)
+    pipe.execute()
+    return state
+
+
+def whole(redis: Redis, keys: Keys) -> State:
+    """Read the whole state of a shard."""
+    pipe = redis.pipeline(transaction=True)
+    for name in ZSETS:
+        pipe.zrange(getattr(keys, name), 0, -1, withscores=True)
+    for name in HASHES:
+        pipe.hgetall(getattr(keys, name))
+    for name in LISTS:
+        pipe.llen(getattr(keys, name))
+    pipe.get(keys.leader)
+    answers = pipe.execute()
+    zsets = {
+        name: {member.decode(): int(score) for member, score in found}
+        for name, found in zip(ZSETS, answers[:4], strict=True)
+    }
+    tasks, attempts, dlq_info, stats = answers[4:8]
+    return State(
+        **zsets,
+        tasks=_named(tasks),
+        attempts={name: entry.decode() for name, entry in _named(attempts).items()},
+        dlq_info={name: entry.decode() for name, entry in _named(dlq_info).items()},
+        stats={name: int(count) for name, count in _named(stats).items()},
+        wake=answers[8],
+        alarm=answers[9],
+        leader=(answers[10] or b"").decode(),
+    )
+
+
+def _named(found: Mapping[bytes, bytes]) -> dict[str, bytes]:
+    return {name.decode(): value for name, value in found.items()}
+
+
+@contextmanager
+def still(server: RedisServer) -> Iterator[None]:
+    """The server's clock stands at NOW, and goes on from the real time afterwards."""
+    assert server.clock is not None
+    set_clock(server, NOW)
+    try:
+        yield
+    finally:
+        server.clock.set_ms(0)
+
+
+def set_clock(server: RedisServer, at_ms: int) -> None:
+    """Let the clock stand at `at_ms`. libfaketime takes an absolute local time for one that does not move on."""
+    assert server.clock is not None
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms // 1000))
+    new = server.clock.file.with_suffix(".new")
+    new.write_text(f"{stamp}.{at_ms % 1000:03d}\n")
+    new.replace(server.clock.file)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard of a queue on a server whose clock stands still at NOW."""
+
+    server: RedisServer
+    redis: Redis
+    broker: Broker
+    connection: SyncConnection
+    index: int = 0
+
+    @property
+    def keys(self) -> Keys:
+        return self.broker.shards[self.index]
+
+    def seed(self, state: State) -> State:
+        return seed(self.redis, self.keys, state)
+
+    def whole(self) -> State:
+        return whole(self.redis, self.keys)
+
+    def run(self, call: Call[T]) -> T:
+        answer: T = self.connection.run([call])[0]
+        return answer
+
+    def clock(self, at_ms: int) -> None:
+        """Move the clock and wait until scripts see it: a server may look at it once per tick only."""
+        set_clock(self.server, at_ms)
+        while self.now_ms() != at_ms:
+            pass
+
+    @contextmanager
+    def full_memory(self) -> Iterator[None]:
+        """Redis refuses every command that could take memory."""
+        self.redis.config_set("maxmemory", 1)
+        try:
+            yield
+        finally:
+            self.redis.config_set("maxmemory", 0)
+
+    def now_ms(self) -> int:
+        seconds, micros = self.redis.time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
+
+@contextmanager
+def shard_on(server: RedisServer, queue: str, shards: int = 1) -> Iterator[Shard]:
+
+    broker = Broker(queue, shards=shards)
+    connection = SyncConnection(Address.from_url(server.url))
+    with Redis(port=server.port, socket_timeout=20) as redis, still(server):
+        shard = Shard(server, redis, broker, connection)
+        shard.clock(NOW)
+        try:
+            yield shard
+        finally:
+            connection.close()

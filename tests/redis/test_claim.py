@@ -1,0 +1,198 @@
+"""claim: due tasks become leases."""
+
+from __future__ import annotations
+
+import pytest
+from delayq.errors import EnvelopeTooNew
+from delayq.values import Claimed
+
+from tests.redis.state import NOW, TOKEN, Shard, State, envelope
+
+LEASE_MS = 30_000
+EXPIRY = NOW + LEASE_MS
+AWKWARD = ["a:b:c", ":", "*", "[a]?", "\\", "ü-ñ-漢", "{x}", "7:7", "-inf", "x" * 200]
+
+
+def claim(shard: Shard, limit: int = 10) -> Claimed:
+    return shard.run(shard.broker.claim(0, limit, LEASE_MS))
+
+
+def ids(claimed: Claimed) -> list[str]:
+    return [lease.task.id for lease in claimed.leases]
+
+
+def test_an_empty_queue_answers_with_nothing_and_writes_nothing(shard: Shard) -> None:
+    assert claim(shard) == Claimed(NOW, [], more=False, unreadable=[])
+    assert shard.whole() == State()
+
+
+def test_what_is_due_is_leased_and_the_rest_stays(shard: Shard) -> None:
+    """Due is everything up to and including this very millisecond."""
+    before = shard.seed(
+        State(delayed={"past": NOW - 5, "now": NOW, "later": NOW + 1}, stats={"token": TOKEN})
+    )
+    claimed = claim(shard)
+    assert ids(claimed) == ["past", "now"]
+    assert shard.whole() == before.but(
+        delayed={"later": NOW + 1},
+        processing={f"past:{TOKEN + 1}": EXPIRY, f"now:{TOKEN + 2}": EXPIRY},
+        stats={"token": TOKEN + 2, "claimed": 2},
+    )
+
+
+def test_a_lease_carries_all_a_handler_is_given(shard: Shard) -> None:
+    shard.seed(
+        State(
+            retry={"a": NOW - 1},
+            tasks={"a": envelope(NOW - 9, {"n": 1}, {"trace": "7"})},
+            attempts={"a": "2 1 boom"},
+            stats={"token": TOKEN},
+        )
+    )
+    [lease] = claim(shard).leases
+    task = lease.task
+    assert (lease.shard, lease.member) == (0, b"a:%d" % (TOKEN + 1))
+    assert (task.id, task.queue, task.attempt, task.token) == ("a", shard.broker.queue, 4, TOKEN + 1)
+    assert (task.due_ms, task.scheduled_ms, task.payload, task.headers) == (
+        NOW - 1,
+        NOW - 9,
+        {"n": 1},
+        {"trace": "7"},
+    )
+
+
+def test_fresh_and_retried_tasks_share_one_due_order(shard: Shard) -> None:
+    """Neither set starves the other: a claim merges both by due time, and a fresh task wins a tie."""
+    before = shard.seed(
+        State(
+            delayed={"d1": NOW - 50, "d2": NOW - 30, "d3": NOW - 10},
+            retry={"r1": NOW - 40, "r2": NOW - 30, "r3": NOW - 20},
+            attempts={"r1": "1 0 x", "r2": "1 0 x", "r3": "1 0 x"},
+            stats={"token": TOKEN},
+        )
+    )
+    assert ids(claim(shard, 4)) == ["d1", "r1", "d2", "r2"]
+    after = shard.whole()
+    assert (after.delayed, after.retry) == ({"d3": NOW - 10}, {"r3": NOW - 20})
+    assert (after.attempts, after.wake) == (before.attempts, 1)
+    assert ids(claim(shard, 4)) == ["r3", "d3"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "more", "wake"), [(1, True, 1), (2, True, 1), (3, False, 0), (4, False, 0)]
+)
+def test_leaving_due_tasks_behind_wakes_one_more_worker(
+    shard: Shard, *, limit: int, more: bool, wake: int
+) -> None:
+    """Chain wake: one hint however much is left, and none when nothing is."""
+    shard.seed(State(delayed={"a": NOW, "b": NOW}, retry={"c": NOW}))
+    assert claim(shard, limit).more is more
+    assert shard.whole().wake == wake
+
+
+def test_a_hint_that_is_there_already_is_not_doubled(shard: Shard) -> None:
+    shard.seed(State(delayed={"a": NOW, "b": NOW}, wake=1))
+    claim(shard, 1)
+    assert shard.whole().wake == 1
+
+
+def test_an_index_entry_without_an_envelope_is_dropped_and_counted(shard: Shard) -> None:
+    shard.seed(
+        State(
+            delayed={"gone": NOW - 1, "here": NOW},
+            retry={"lost": NOW},
+            tasks={"here": envelope()},
+            stats={"token": TOKEN},
+        )
+    )
+    claimed = claim(shard)
+    assert [(lease.task.id, lease.task.token) for lease in claimed.leases] == [("here", TOKEN + 2)]
+    assert shard.whole() == State(
+        processing={f"here:{TOKEN + 2}": EXPIRY}, stats={"token": TOKEN + 3, "claimed": 1, "orphans": 2}
+    )
+
+
+def test_orphans_alone_are_dropped_too(shard: Shard) -> None:
+    shard.seed(State(delayed={"gone": NOW}, tasks={}, stats={"token": TOKEN}))
+    assert claim(shard).leases == []
+    assert shard.whole() == State(stats={"token": TOKEN + 1, "claimed": 0, "orphans": 1})
+
+
+def test_a_retried_task_without_counts_runs_as_the_first_attempt(shard: Shard) -> None:
+    shard.seed(State(retry={"a": NOW}))
+    assert claim(shard).leases[0].task.attempt == 1
+
+
+@pytest.mark.parametrize("task_id", AWKWARD)
+def test_any_id_is_leased_under_its_own_name(shard: Shard, task_id: str) -> None:
+    shard.seed(State(delayed={task_id: NOW}, stats={"token": TOKEN}))
+    assert ids(claim(shard)) == [task_id]
+    assert shard.whole().processing == {f"{task_id}:{TOKEN + 1}": EXPIRY}
+
+
+def test_ids_that_end_in_numbers_never_share_a_lease(shard: Shard) -> None:
+    """`a` with token 7:8 and `a:7` with token 8 would be the same member, but tokens hold no colon."""
+    shard.seed(State(delayed={"a": NOW, f"a:{TOKEN + 1}": NOW}, stats={"token": TOKEN}))
+    claim(shard)
+    assert set(shard.whole().processing) == {f"a:{TOKEN + 1}", f"a:{TOKEN + 1}:{TOKEN + 2}"}
+
+
+def test_a_token_is_the_time_in_microseconds(shard: Shard) -> None:
+    """So it still rises when Redis forgot the last one."""
+    shard.seed(State(delayed={"a": NOW}))
+    [lease] = claim(shard).leases
+    assert NOW * 1000 <= lease.task.token < (NOW + 1) * 1000
+
+
+def test_tokens_rise_though_the_field_is_lost(shard: Shard) -> None:
+    shard.seed(State(delayed={"a": NOW}))
+    first = claim(shard).leases[0].task.token
+    shard.clock(NOW + 1)
+    shard.seed(State(delayed={"a": NOW}))
+    assert claim(shard).leases[0].task.token > first
+
+
+def test_tokens_rise_though_the_clock_goes_back(shard: Shard) -> None:
+    shard.seed(State(delayed={"a": NOW}))
+    first = claim(shard).leases[0].task.token
+    shard.clock(NOW - 3_600_000)
+    shard.seed(State(delayed={"a": 0}, stats={"token": first}))
+    assert claim(shard).leases[0].task.token == first + 1
+
+
+def test_a_clock_that_went_back_fires_nothing_early(shard: Shard) -> None:
+    before = shard.seed(State(delayed={"a": NOW}))
+    shard.clock(NOW - 1)
+    assert claim(shard).leases == []
+    assert shard.whole() == before
+
+
+def test_an_unreadable_envelope_is_leased_apart_with_the_reason(shard: Shard) -> None:
+    """It must neither be lost nor stop the tasks beside it."""
+    shard.seed(
+        State(
+            delayed={"new": NOW - 1, "good": NOW},
+            tasks={"new": b"\xf1future" + bytes(6), "good": envelope()},
+            stats={"token": TOKEN},
+        )
+    )
+    claimed = claim(shard)
+    assert ids(claimed) == ["good"]
+    [(lease, error)] = claimed.unreadable
+    assert (lease.member, lease.task.body) == (b"new:%d" % (TOKEN + 1), b"\xf1future" + bytes(6))
+    assert isinstance(error, EnvelopeTooNew)
+
+
+def test_a_claim_takes_at_most_250(shard: Shard) -> None:
+    """However many slots a worker has: that is about a millisecond of Redis' time."""
+    shard.seed(State(delayed={f"d{n}": NOW for n in range(300)}, retry={f"r{n}": NOW for n in range(300)}))
+    claimed = claim(shard, 100_000)
+    assert (len(claimed.leases), claimed.more) == (250, True)
+    after = shard.whole()
+    assert (len(after.delayed), len(after.retry), len(after.processing)) == (50, 300, 250)
+
+
+def test_huge_payloads_arrive_whole(shard: Shard) -> None:
+    big = envelope(NOW, "x" * 16_000_000)
+    shard.seed(State(delayed={"a": NOW}, tasks={"a": big}))
+    assert len(claim(shard).leases[0].task.body) == 16_000_002

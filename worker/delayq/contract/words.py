@@ -77,6 +77,7 @@ ARGUMENT: Final = Text(
     max_length=32_768,
     min_length=0,
     pattern=r"^[^\x00]*$",
+    quiet=True,
 )
 IMAGE: Final = Text(expected="the name of a container image", max_length=1024, pattern="^[!-~]+$")
 SCHEDULE: Final = Text(

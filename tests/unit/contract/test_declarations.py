@@ -1,0 +1,107 @@
+"""Every dataclass of the model declares what it means."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from typing import TYPE_CHECKING, Literal, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from delayq.contract import parse
+from delayq.contract.kinds import Choice, Dictionary, Flag, Freeform, Listing, Text, Whole
+from delayq.contract.problems import Place
+from delayq.contract.queue import DelayQueue
+from delayq.contract.record import Section, camel, declared, shape_of
+
+from tests.unit.contract.documents import Json, document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from _typeshed import DataclassInstance
+
+    Record = type[DataclassInstance]
+
+
+def records(record: Record = DelayQueue) -> Iterator[Record]:
+    yield record
+    for field in declared(record):
+        inner = field.kind.item if isinstance(field.kind, Listing) else field.kind
+        if isinstance(inner, Section):
+            yield from records(inner.record)
+
+
+RECORDS = sorted(set(records()), key=lambda record: record.__name__)
+
+
+def annotation(kind: object) -> Json:  # noqa: PLR0911 - one for each kind
+    """The annotation that fits a kind."""
+    match kind:
+        case Whole():
+            return int
+        case Text():
+            return str
+        case Flag():
+            return bool
+        case Choice(options):
+            return Literal[options] if len(options) > 1 else str
+        case Freeform():
+            return Mapping[str, object]
+        case Dictionary():
+            return Mapping[str, str]
+        case Listing(item=item):
+            return types.GenericAlias(tuple, (annotation(item), ...))
+        case Section(record):
+            return record
+        case _:
+            raise AssertionError(kind)
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_annotations_say_what_the_parser_returns(record: Record) -> None:
+    hints = get_type_hints(record, localns={"Mapping": Mapping})
+    for field in declared(record):
+        hint = hints[field.attribute]
+        options = set(get_args(hint)) if get_origin(hint) in {types.UnionType, Union} else {hint}
+        absent = {types.NoneType} if not field.required and field.default is None else set()
+        assert options == {annotation(field.kind)} | absent, field.attribute
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_records_are_frozen_slotted_and_explained(record: Record) -> None:
+    assert is_dataclass(record)
+    assert "__dict__" not in dir(record)
+    assert (record.__doc__ or "").endswith(".")
+    assert all(field.kw_only for field in fields(record))
+    for field in declared(record):
+        assert field.doc.endswith("."), field.name
+        assert field.doc[0].isupper(), field.name
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_defaults_are_values_that_the_document_could_have_said(record: Record) -> None:
+    for field in declared(record):
+        if field.default is not None:
+            place = Place("here", [])
+            assert field.kind.read(field.kind.write(field.default), place) == field.default
+            assert place.problems == []
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_shapes_speak_of_fields_that_exist(record: Record) -> None:
+    attributes = {field.attribute: field for field in declared(record)}
+    shape = shape_of(record)
+    assert {name for rule in shape.rules for name in rule.reads} <= set(attributes)
+    assert all(attributes[option].default is None for option in shape.one_of)
+
+
+def test_a_parsed_document_cannot_be_changed() -> None:
+    queue = parse(document())
+    with pytest.raises(FrozenInstanceError):
+        queue.spec.shards = 2  # type: ignore[misc]
+
+
+def test_names_follow_kubernetes() -> None:
+    assert camel("lease_seconds") == "leaseSeconds"
+    assert camel("auth_secret_ref") == "authSecretRef"

@@ -1,0 +1,162 @@
+"""Whatever comes in, a document comes out or its problems do; never another exception, never a secret."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.contract import SpecError, parse, to_document
+from delayq.contract.kinds import Choice, Flag, Listing, Text, Whole
+from delayq.contract.queue import DelayQueue
+from delayq.contract.record import Section, declared
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.contract.documents import Json, disturbed_specs, document, specs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.contract.kinds import Kind
+
+Way = tuple[Any, ...]
+
+KNOWN_NAMES = [
+    "apiVersion",
+    "kind",
+    "metadata",
+    "spec",
+    "redis",
+    "handler",
+    "delivery",
+    "worker",
+    "name",
+    "nodes",
+]
+
+scalars = st.one_of(
+    *(st.none(), st.booleans(), st.floats(), st.text(max_size=8), st.binary(max_size=3)),
+    *(
+        st.just(10**400),
+        st.integers(),
+        st.just(dt.date(2026, 1, 1)),
+        st.just({1, 2}),
+        st.just("\ud800"),
+    ),
+)
+
+
+def is_key(value: object) -> bool:
+    return not isinstance(value, set)
+
+
+anything = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(KNOWN_NAMES) | scalars.filter(is_key), inner, max_size=4)
+    ),
+)
+
+
+def messages(value: Json) -> list[str]:
+    try:
+        parse(value)
+    except SpecError as error:
+        return [str(problem) for problem in error.problems]
+    return []
+
+
+@given(anything)
+def test_garbage_is_refused_in_words(value: Json) -> None:
+    assert messages(value)
+
+
+@given(
+    st.lists(st.sampled_from(["spec", "redis", "worker", "limits", "guard", "handler"]), max_size=3), anything
+)
+def test_garbage_anywhere_in_a_document_is_refused_in_words_or_left_out(way: list[str], value: Json) -> None:
+    whole = place = document()
+    for step in way[:-1]:
+        place = place.setdefault(step, {}) if isinstance(place.get(step, {}), dict) else place
+    place[way[-1] if way else "spec"] = value
+    for message in messages(whole):
+        assert message.isprintable()
+
+
+@given(disturbed_specs())
+def test_a_problem_fits_on_one_line_and_quotes_little(spec: Json) -> None:
+    for message in messages(document(spec)):
+        assert message.isprintable()
+        for quotation in re.findall(r'got (".*")$', message):
+            assert len(quotation) <= 60
+
+
+SECRET = "hunter2 hunter2"  # noqa: S105 - nobody's password, but somebody's could stand there
+
+
+def spots(kind: Kind, path: Way = ()) -> Iterator[tuple[Way, Kind]]:
+    """Every field below a kind, as the way to it."""
+    if isinstance(kind, Section):
+        for field in declared(kind.record):
+            yield (*path, field.name), field.kind
+            yield from spots(field.kind, (*path, field.name))
+    if isinstance(kind, Listing):
+        yield from spots(kind.item, (*path, 0))
+
+
+def put(tree: Json, way: Way, value: object) -> None:
+    for step, following in pairwise(way):
+        tree = tree[0] if step == 0 else tree.setdefault(step, [{}] if following == 0 else {})
+    tree[way[-1]] = value
+
+
+REFERENCES = [
+    way
+    for way, kind in spots(Section(DelayQueue))
+    if not isinstance(kind, Whole | Choice | Flag)
+    and any("Ref" in str(step) or step in {"http", "exec"} for step in way)
+]
+
+
+@pytest.mark.parametrize("way", REFERENCES, ids=lambda way: ".".join(map(str, way)))
+@pytest.mark.parametrize("secret", [SECRET, [SECRET], {SECRET: 1}, 424242424242, {"a": 424242424242}])
+def test_a_secret_put_where_a_reference_belongs_is_not_repeated(way: Way, secret: Json) -> None:
+    whole = document()
+    put(whole, way, secret)
+    for message in messages(whole):
+        assert "424242424242" not in message
+        # A name is not a secret: the key of a mapping is quoted, so that its author finds it.
+        assert "hunter2" not in message or isinstance(secret, dict)
+
+
+def test_a_url_with_a_password_is_refused_without_repeating_it() -> None:
+    assert messages(document(handler={"http": {"url": "https://user:hunter2@shop/"}})) == [
+        "spec.handler.http.url: expected an http or https URL without user name and password, got text"
+    ]
+
+
+def test_a_url_where_a_host_belongs_is_refused_without_repeating_its_password() -> None:
+    assert messages(document(redis={"standalone": {"host": "redis://:hunter2@shop"}})) == [
+        "spec.redis.standalone.host: expected a host name or address, got text"
+    ]
+
+
+@given(specs)
+def test_a_document_written_back_in_full_means_the_same(spec: Json) -> None:
+    try:
+        queue = parse(document(spec))
+    except SpecError:
+        return  # valid fields that break a rule together
+    written = to_document(queue)
+    assert parse(written) == queue
+    assert to_document(parse(written)) == written
+
+
+def test_texts_are_ascii_where_their_pattern_says_so() -> None:
+    texts = [kind for _, kind in spots(Section(DelayQueue)) if isinstance(kind, Text)]
+    assert len(texts) > 20
+    assert all(kind.pattern and kind.pattern[0] == "^" and kind.pattern[-1] == "$" for kind in texts)

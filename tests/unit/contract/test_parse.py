@@ -1,0 +1,162 @@
+"""A document is read once, at the door, and everything wrong with it is said at once."""
+
+from __future__ import annotations
+
+import pytest
+from delayq.contract import Backoff, Delivery, Limits, SpecError, parse
+
+from tests.unit.contract.documents import Json, document
+
+
+def problems(value: Json) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        parse(value)
+    assert str(caught.value).splitlines() == [str(problem) for problem in caught.value.problems]
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_redis_and_handler_are_enough_and_the_rest_has_defaults() -> None:
+    spec = parse(document()).spec
+    assert spec.delivery == Delivery()
+    assert spec.delivery.backoff == Backoff(delays_seconds=(60, 300, 900))
+    assert spec.limits == Limits()
+    assert (spec.worker.concurrency, spec.worker.replicas, spec.shards) == (32, None, 1)
+    assert (spec.autoscaling, spec.guard) == (None, None)
+
+
+def test_the_queue_is_named_after_the_object_unless_the_spec_names_it() -> None:
+    assert parse(document()).queue == "orders"
+    assert parse(document(queueName="orders-2")).queue == "orders-2"
+
+
+def test_a_misspelt_field_is_refused_with_the_nearest_known_name() -> None:
+    assert problems(document(delivery={"maxAtempts": 3})) == [
+        "spec.delivery.maxAtempts: unknown field, did you mean maxAttempts?"
+    ]
+    assert problems(document(delivery={"max_attempts": 3})) == [
+        "spec.delivery.max_attempts: unknown field, did you mean maxAttempts?"
+    ]
+
+
+def test_a_field_like_no_other_is_refused_with_all_known_names() -> None:
+    assert problems(document(objective={"xyz": 1})) == [
+        "spec.objective.xyz: unknown field, expected latenessSeconds or percentile"
+    ]
+    assert problems(document(guard={"none": {"xyz": 1}})) == [
+        "spec.guard.none.xyz: unknown field, expected none here"
+    ]
+
+
+def test_a_wrong_value_is_refused_with_what_was_expected_and_what_came() -> None:
+    assert problems(document(worker={"concurrency": "many"})) == [
+        'spec.worker.concurrency: expected a whole number from 1 to 10000, got "many"'
+    ]
+
+
+def test_all_problems_are_told_together_in_the_order_of_the_fields() -> None:
+    spec = {
+        "handler": {"http": {"url": "ftp://x", "headers": {"X": "a\nb"}}},
+        "worker": {"concurrency": 0, "terminationGracePeriodSeconds": 5},
+        "redis": {"standalone": {}},
+        "guards": {},
+    }
+    assert problems({"kind": "DelayQueue", "spec": spec, "metadata": {"name": "Orders"}}) == [
+        "apiVersion: required, but missing",
+        'metadata.name: expected at most 63 lower-case letters, digits, dots and dashes, got "Orders"',
+        "spec.guards: unknown field, did you mean guard?",
+        "spec.redis.standalone.host: required, but missing",
+        "spec.handler.http.url: expected an http or https URL without user name and password, got text",
+        'spec.handler.http.headers["X"]: expected one line of at most 4096 printable ASCII characters, got text',
+        "spec.worker.concurrency: expected a whole number from 1 to 10000, got 0",
+        "spec.worker: terminationGracePeriodSeconds must exceed drainTimeoutSeconds",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (True, "true"),
+        (1.0, "1.0"),
+        (float("nan"), "nan"),
+        pytest.param(10**5000, "a huge number", id="huge"),
+        (0, "0"),
+        ([1], "a list"),
+        ({}, "a mapping"),
+        ("x" * 1000, '"' + "x" * 55 + '..."'),
+        ("a\x1b[2J\ud800", r'"a\u001b[2J\ud800"'),
+    ],
+)
+def test_what_is_not_a_whole_number_is_shown_briefly_and_safely(value: object, shown: str) -> None:
+    assert problems(document(shards=value)) == [
+        f"spec.shards: expected a whole number from 1 to 256, got {shown}"
+    ]
+
+
+def test_null_is_as_good_as_absent_as_on_kubernetes() -> None:
+    assert parse(document(worker=None, delivery={"backoff": None})) == parse(document())
+    assert problems(document(redis=None)) == ["spec.redis: required, but missing"]
+    assert problems(document(guard={"none": None, "redlock": None}))[0].endswith("got nothing")
+
+
+def test_whatever_kubernetes_adds_is_left_alone() -> None:
+    stored = document()
+    stored["metadata"] |= {"namespace": "shop", "labels": {"a": "b"}, "uid": "1", "managedFields": [{}]}
+    stored["status"] = {"conditions": ["anything", 1]}
+    assert parse(stored).metadata.namespace == "shop"
+
+
+@pytest.mark.parametrize("value", [None, [], "text", 3, {1: 2}, {None: {}, (1, 2): 3}])
+def test_what_is_no_document_is_refused_in_words(value: object) -> None:
+    assert problems(value)
+
+
+def test_names_that_are_not_text_are_refused() -> None:
+    assert problems(document(limits={4: 5})) == ["spec.limits: expected field names to be text, got 4"]
+
+
+def test_a_thousand_unknown_fields_are_counted_and_not_listed() -> None:
+    found = problems(document(limits={f"x{i}": i for i in range(1000)}))
+    assert len(found) == 21
+    assert found[-1] == "spec.limits: 980 more unknown fields"
+
+
+def test_a_list_of_a_million_items_is_refused_unread() -> None:
+    assert problems(document(delivery={"backoff": {"delaysSeconds": ["x"] * 1_000_000}})) == [
+        "spec.delivery.backoff.delaysSeconds: expected a list of 1 to 100 items, got 1000000"
+    ]
+
+
+def test_a_template_may_hold_anything_that_is_json() -> None:
+    template: Json = {"spec": {"containers": [{"name": "worker", "env": [], "x": None, "y": 1.5, "z": True}]}}
+    read = parse(document(worker={"template": template})).spec.worker.template
+    assert read == template
+    template["spec"]["containers"].clear()
+    assert read != template
+
+
+def endless() -> dict[str, object]:
+    knot: dict[str, object] = {}
+    knot["again"] = knot
+    return knot
+
+
+def laughs() -> dict[str, object]:
+    level: list[object] = ["ha"]
+    for _ in range(30):
+        level = [level] * 10
+    return {"laughs": level}
+
+
+@pytest.mark.parametrize(
+    ("template", "complaint"),
+    [
+        (endless(), "expected at most 50 levels of nesting"),
+        (laughs(), "expected at most 20000 values"),
+        ({"at": float("inf")}, "expected JSON values and text keys all the way down, got a number"),
+        ({"at": {1: 2}}, "expected JSON values and text keys all the way down, got a mapping"),
+        ({"at": b"x"}, "expected JSON values and text keys all the way down, got bytes"),
+        ([], "expected a mapping, got a list"),
+    ],
+)
+def test_a_template_that_is_no_finite_json_is_refused(template: object, complaint: str) -> None:
+    assert problems(document(worker={"template": template})) == [f"spec.worker.template: {complaint}"]

@@ -1,0 +1,85 @@
+"""What fields must satisfy together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from delayq.contract import SpecError, parse
+
+from tests.unit.contract.documents import document
+
+HOST = {"host": "redis"}
+PYTHON = {"callable": "shop.orders:cancel"}
+
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    ({"redis": {}}, "spec.redis: expected exactly one of standalone, sentinel, cluster, got nothing"),
+    (
+        {"redis": {"standalone": HOST, "cluster": {"nodes": [HOST]}}},
+        "spec.redis: expected exactly one of standalone, sentinel, cluster, got standalone and cluster",
+    ),
+    ({"redis": {"cluster": {"nodes": [HOST]}, "database": 1}}, "spec.redis: database must be 0 with cluster"),
+    (
+        {"handler": {"python": PYTHON, "exec": {"command": ["true"]}}},
+        "spec.handler: expected exactly one of python, http, exec, got python and exec",
+    ),
+    (
+        {"delivery": {"backoff": {"delaysSeconds": [1], "exponential": {}}}},
+        "spec.delivery.backoff: expected exactly one of delaysSeconds, exponential, got delaysSeconds and exponential",
+    ),
+    (
+        {"delivery": {"backoff": {"exponential": {"initialSeconds": 4000}}}},
+        "spec.delivery.backoff.exponential: initialSeconds must not exceed maxSeconds",
+    ),
+    (
+        {"worker": {"drainTimeoutSeconds": 60}},
+        "spec.worker: terminationGracePeriodSeconds must exceed drainTimeoutSeconds",
+    ),
+    ({"autoscaling": {"minReplicas": 11}}, "spec.autoscaling: minReplicas must not exceed maxReplicas"),
+    (
+        {"worker": {"replicas": 2}, "autoscaling": {}},
+        "spec: worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External",
+    ),
+    (
+        {"guard": {"none": {}, "redisLock": {}}},
+        (
+            "spec.guard: expected exactly one of none, redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic,"
+            " got none and redisLock"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "problem"), BROKEN, ids=[problem.split(":")[0] for _, problem in BROKEN])
+def test_a_broken_rule_is_the_only_problem(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse(document(**fields))
+    assert list(map(str, caught.value.problems)) == [problem]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"redis": {"cluster": {"nodes": [HOST]}, "database": 0}},
+        {"redis": {"sentinel": {"masterName": "main", "nodes": [HOST]}, "tls": {}}},
+        {"delivery": {"backoff": {"exponential": {}}}},
+        {"delivery": {"backoff": {"exponential": {"initialSeconds": 60, "maxSeconds": 60}}}},
+        {"worker": {"drainTimeoutSeconds": 59}},
+        {"autoscaling": {"minReplicas": 10}},
+        {"worker": {"replicas": 2}},
+        {"guard": {"none": {}}},
+    ],
+)
+def test_a_kept_rule_is_silent(fields: dict[str, Any]) -> None:
+    parse(document(**fields))
+
+
+def test_an_hpa_may_set_the_replicas_when_autoscaling_is_external() -> None:
+    spec = parse(document(worker={"replicas": 2}, autoscaling={"mode": "External"})).spec
+    assert spec.worker.replicas == 2
+
+
+def test_a_rule_waits_until_the_fields_it_reads_are_right() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse(document(autoscaling={"minReplicas": 50, "maxReplicas": "many"}))
+    assert [problem.path for problem in caught.value.problems] == ["spec.autoscaling.maxReplicas"]

@@ -6,6 +6,7 @@ import click
 
 import delayq as package
 from delayq.cli import process
+from delayq.cli.run import run
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -14,5 +15,5 @@ def delayq() -> None:
     """A delay queue on Redis: tasks run when they fall due, never early, never lost."""
 
 
-for command in (process.scanner, process.worker, process.reap):
+for command in (run, process.scanner, process.worker, process.reap):
     delayq.add_command(command)

@@ -1,0 +1,5 @@
+"""`python -m delayq` is the command `delayq`."""
+
+from delayq.cli import main
+
+main()

@@ -1,0 +1,91 @@
+"""delayq run: a whole queue on this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from delayq import local
+from delayq.cli.exits import FAILED, errors_as_exits
+from delayq.document import read
+
+if TYPE_CHECKING:
+    from delayq.logs import LogFormat
+
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("document", type=click.Path(path_type=Path))
+@click.option(
+    "--redis", metavar="URL", envvar="DELAYQ_REDIS_URL", help="Use this Redis instead of an embedded one."
+)
+@click.option(
+    "--data-dir",
+    type=DIRECTORY,
+    help="Where the embedded Redis keeps tasks.  [default: .delayq beside DOCUMENT]",
+)
+@click.option(
+    "--scanners", type=click.IntRange(0, 100), default=1, show_default=True, help="Scanner processes."
+)
+@click.option(
+    "--workers", type=click.IntRange(0, 100), help="Worker processes.  [default: spec.worker.replicas, or 1]"
+)
+@click.option("--reaper/--no-reaper", default=True, help="Run a reaper.  [default: yes]")
+@click.option(
+    "--status-seconds", type=click.FloatRange(0.1), help="Between looks.  [default: 1 on a terminal, else 5]"
+)
+@click.option("--log-format", type=click.Choice(["console", "json"]), default="console", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+)
+def run(  # noqa: PLR0913 -- one parameter an option
+    document: Path,
+    *,
+    redis: str | None,
+    data_dir: Path | None,
+    scanners: int,
+    workers: int | None,
+    reaper: bool,
+    status_seconds: float | None,
+    log_format: LogFormat,
+    log_level: str,
+) -> None:
+    """Run the queue of DOCUMENT on this machine: scanner, worker, reaper, and Redis too unless given a URL.
+
+    spec.redis is where the queue lives on Kubernetes; it is not used here. Tasks are kept in the data directory
+    and survive until the next run. Ctrl-C lets running handlers finish; a second one hands their tasks back.
+    """
+    with errors_as_exits("delayq run without --redis (and DELAYQ_REDIS_URL unset) starts a Redis of its own"):
+        queue = read(document)
+        if workers is None:
+            workers = 1 if queue.spec.worker.replicas is None else queue.spec.worker.replicas
+        plan = local.Plan(
+            document=document,
+            queue=queue,
+            redis_url=redis,
+            data_dir=data_dir,
+            scanners=scanners,
+            workers=workers,
+            reaper=reaper,
+            log_format=log_format,
+            log_level=log_level,
+            status_seconds=status_seconds,
+        )
+        _run(plan)
+
+
+def _run(plan: local.Plan) -> None:
+    try:
+        clean = local.run(plan)
+    except local.CannotRun as error:
+        click.echo(f"error: {error}\nhint:  {error.hint}", err=True)
+        sys.exit(FAILED)
+    if not clean:
+        sys.exit(FAILED)

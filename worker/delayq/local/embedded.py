@@ -1,0 +1,140 @@
+"""A Redis of our own: on this machine only, behind a password, every change appended to a file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import signal
+import socket
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from delayq.local.binary import MULTI_PART, find
+from delayq.local.errors import NoServer
+from delayq.local.keeper import Keeper, ended_by
+from delayq.local.process import Command, tied
+
+if TYPE_CHECKING:
+    from delayq.local.binary import Server
+    from delayq.local.datadir import DataDir
+
+log = logging.getLogger(__name__)
+
+# Below Linux' ephemeral ports (32768 and up): while Redis restarts, no client's connection can take its port.
+PORTS = range(20_000, 32_000)
+CONFIG = """\
+bind 127.0.0.1
+port {port}
+requirepass {password}
+appendonly yes
+appendfsync everysec
+save ""
+maxmemory-policy noeviction
+"""
+APPEND_ONLY_DIR, APPEND_ONLY_FILE = "appendonlydir", "appendonly.aof"
+PORT_TAKEN = "Address already in use"
+
+
+class RedisEar:
+    """Understands Redis' log."""
+
+    def __init__(self, server: Server, directory: DataDir) -> None:
+        """Name `server` and `directory` when something is wrong."""
+        self._server, self._directory = server, directory
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the last start."""
+        self._ready, self._last = False, deque[str](maxlen=8)
+
+    def hear(self, _stream: int, line: str) -> bool:
+        """True once Redis has loaded its data and serves."""
+        log.debug("redis", extra={"fields": {"said": line}})
+        self._last.append(line)
+        if "Ready to accept connections" in line:
+            self._ready = True
+            return True
+        return False
+
+    def ended(self, code: int) -> None:
+        """NoServer when it never served, and would not do so next time either."""
+        if self._ready or any(PORT_TAKEN in line for line in self._last):
+            return
+        words = " ".join(
+            line.partition(" # ")[2] or line for line in self._last if " # " in line
+        ) or ended_by(code)
+        raise NoServer(f"the embedded Redis ({self._server.path}) does not start: {words}", self._hint(words))
+
+    def _hint(self, words: str) -> str:
+        redis = self._directory.redis
+        if "append only file" not in words.lower():
+            return f"its files are in {redis}"
+        parts = redis / APPEND_ONLY_DIR / f"{APPEND_ONLY_FILE}.manifest"
+        damaged = parts if parts.exists() else redis / APPEND_ONLY_FILE
+        # The checker is the server under another name, and often not installed under that name.
+        check = f'bash -c \'exec -a redis-check-aof "{self._server.path}" --fix "{damaged}"\''
+        return f"copy {redis}, then cut the file where it is damaged (later changes are lost): {check}"
+
+
+class Embedded:
+    """The server, kept running until the end."""
+
+    def __init__(self, directory: DataDir) -> None:
+        """NoServer when there is no binary, or only one too old for the data."""
+        self.server, self._directory = find(), directory
+        self._refuse_older()
+        self._ear = RedisEar(self.server, directory)
+        self._password = secrets.token_hex(16)
+        self._port, self._known = 0, False
+        self.keeper = Keeper(self._command, "redis", self._ear)
+
+    @property
+    def url(self) -> str:
+        """Where it is, with the password."""
+        return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
+
+    async def start(self) -> None:
+        """Return once it serves, which takes as long as its file takes to load; NoServer when it never will."""
+        task = self.keeper.start()
+        serving = asyncio.create_task(self.keeper.started.wait())
+        try:
+            await asyncio.wait({task, serving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            serving.cancel()
+        if task.done():
+            task.result()
+        self._known = True
+
+    def _command(self) -> Command:
+        """Write the configuration and say how to start. Once others know the port it stays."""
+        if not self._known:
+            self._port = _free_port()
+        config = self._directory.redis / "redis.conf"
+        with os.fdopen(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(CONFIG.format(port=self._port, password=self._password))
+        # Relative to its own directory: no path needs quoting.
+        argv = tied(os.getpid(), (str(self.server.path), config.name), signal.SIGTERM)
+        inherited = (self._directory.lock,)
+        return Command(argv, dict(os.environ), self._directory.redis, inherited, umask=0o077)
+
+    def _refuse_older(self) -> None:
+        """An older Redis would not see a newer one's file, and begin with none of the tasks."""
+        parts = self._directory.redis / APPEND_ONLY_DIR
+        if parts.is_dir() and self.server.version < MULTI_PART:
+            raise NoServer(
+                f"{parts} was written by Redis 7 or newer, and {self.server.path} is {self.server.label}",
+                "put the newer redis-server on PATH again, or begin without tasks with --data-dir DIR",
+            )
+
+
+def _free_port() -> int:
+    """Return a port that nobody listens on now; should somebody come first, Redis says so and we choose again."""
+    for port in random.sample(PORTS, 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise NoServer("no free port for the embedded Redis", "give --redis URL")

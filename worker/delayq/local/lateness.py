@@ -1,0 +1,91 @@
+"""How late tasks started in the last minute, from the histograms that the workers export."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from delayq.contract import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WINDOW_SECONDS = 60.0
+PARTS = (metrics.WORKER_DUE_TO_CLAIMED.name, metrics.WORKER_CLAIMED_TO_STARTED.name)
+_BUCKET = re.compile(rf'^({"|".join(PARTS)})_bucket{{[^}}]*le="([^"]+)"[^}}]*}} (\S+)$', re.MULTILINE)
+
+Cumulative = dict[str, dict[float, float]]  # metric -> upper bound -> values up to it
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """Quantiles of due → started, in ms."""
+
+    p50_ms: float
+    p99_ms: float
+
+
+def parse(exposition: str) -> Cumulative:
+    """Return the two histograms in a worker's /metrics."""
+    found: Cumulative = {part: {} for part in PARTS}
+    for name, bound, count in _BUCKET.findall(exposition):
+        found[name][float(bound)] = found[name].get(float(bound), 0.0) + float(count)
+    return found
+
+
+def quantile(q: float, cumulative: Mapping[float, float]) -> float | None:
+    """Return the q-quantile in seconds, as if values were spread evenly within each bucket; None without values.
+
+    Above the last bound nothing is known but that bound.
+    """
+    points = [(0.0, 0.0), *sorted(cumulative.items())]
+    rank = q * points[-1][1]
+    if rank <= 0:
+        return None
+    for (low, before), (high, upto) in pairwise(points):
+        if upto >= rank:
+            return low if high == float("inf") else low + (high - low) * (rank - before) / (upto - before)
+    return None
+
+
+class Window:
+    """What the workers counted in the last minute."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        self._seen: dict[str, Cumulative] = {}  # process -> its last histograms
+        self._changes: deque[tuple[float, Cumulative]] = deque()  # monotonic seconds, what was added then
+
+    def add(self, process: str, now: float, counted: Cumulative) -> None:
+        """Take in a worker's histograms; one that counts less than before was started anew."""
+        before = self._seen.get(process, {})
+        self._seen[process] = counted
+        if any(
+            count < before.get(part, {}).get(le, 0.0)
+            for part, hist in counted.items()
+            for le, count in hist.items()
+        ):
+            before = {}
+        change = {
+            part: {le: count - before.get(part, {}).get(le, 0.0) for le, count in histogram.items()}
+            for part, histogram in counted.items()
+        }
+        if any(any(histogram.values()) for histogram in change.values()):
+            self._changes.append((now, change))
+
+    def lateness(self, now: float) -> Lateness | None:
+        """Return the window's quantiles. The sum of the parts' quantiles is close, and rather too high."""
+        while self._changes and self._changes[0][0] < now - WINDOW_SECONDS:
+            self._changes.popleft()
+        p50, p99 = (sum(self._quantile(q, part) or 0.0 for part in PARTS) * 1000 for q in (0.5, 0.99))
+        return Lateness(p50, p99) if self._changes else None
+
+    def _quantile(self, q: float, part: str) -> float | None:
+        total: dict[float, float] = {}
+        for _, change in self._changes:
+            for bound, count in change[part].items():
+                total[bound] = total.get(bound, 0.0) + count
+        return quantile(q, total)

@@ -1,0 +1,70 @@
+"""What `delayq run` was asked to do, and the command line of each of its processes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from delayq.local import datadir
+from delayq.local.process import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from delayq.contract import DelayQueue
+    from delayq.logs import LogFormat
+
+URL_VARIABLE = (
+    "DELAYQ_REDIS_URL"  # in the environment, not on the command line, where everybody could read it
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One run of one document."""
+
+    document: Path
+    queue: DelayQueue
+    redis_url: str | None  # None: embedded
+    data_dir: Path | None  # None: beside the document
+    scanners: int
+    workers: int
+    reaper: bool
+    log_format: LogFormat
+    log_level: str
+    status_seconds: float | None  # None: 1 s on a terminal, 5 s else
+
+    @property
+    def directory(self) -> Path:
+        """Where the embedded Redis keeps its data."""
+        return (self.data_dir or self.document.parent / datadir.NAME).absolute()
+
+    @property
+    def worker_names(self) -> list[str]:
+        """worker-1 and so on."""
+        return [f"worker-{n + 1}" for n in range(self.workers)]
+
+    @property
+    def scanner_names(self) -> list[str]:
+        """scanner-1 and so on."""
+        return [f"scanner-{n + 1}" for n in range(self.scanners)]
+
+    def commands(self, url: str) -> Iterator[tuple[str, Command]]:
+        """Name and command of each process, workers first."""
+        for name in self.worker_names:
+            yield name, self._command(url, "worker")
+        for name in self.scanner_names:
+            yield name, self._command(url, "scanner")
+        if self.reaper:
+            yield "reaper", self._command(url, "reap", "--seconds", "0")
+
+    def _command(self, url: str, verb: str, *more: str) -> Command:
+        python = (sys.executable, "-P", "-m", "delayq.local.child", str(os.getpid()))
+        beside, config = str(self.document.absolute().parent), str(self.document)
+        # We filter by level ourselves, and need to hear what is `info` to know how a process fares.
+        level = "debug" if self.log_level == "debug" else "info"
+        options = ("--config", config, "--port", "0", "--log-format", "json", "--log-level", level)
+        return Command((*python, beside, verb, *options, *more), os.environ | {URL_VARIABLE: url})

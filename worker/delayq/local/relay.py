@@ -1,0 +1,100 @@
+"""What a scanner, worker or reaper says: events that pass into our own log, and anything else it prints."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from delayq.errors import InvalidDocument
+from delayq.local.process import STDERR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INVALID = 3  # the exit code of a process whose document or handler cannot be used; cli/exits.py
+
+
+class Relay:
+    """The ear for one of delayq's own processes."""
+
+    def __init__(self, name: str, said: Callable[[str, str], None], changed: Callable[[], None]) -> None:
+        """`said` is given the process' name and each line that is no event; `changed` tells that led has changed."""
+        self._name, self._said, self._changed = name, said, changed
+        self._log = logging.getLogger("delayq.local.relay")
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what the last process said."""
+        self.port: int | None = None  # where it answers /metrics
+        self.led: set[int] = set()  # shards, of a scanner
+        self._held: list[str] = []  # not events, and maybe the reason why it does not start
+
+    def hear(self, stream: int, line: str) -> bool:
+        """Pass an event on; True for `started`."""
+        event = _event(line) if stream == STDERR else None
+        if event is None:
+            self._other(stream, line)
+            return False
+        self._note(event)
+        self._pass_on(event)
+        return bool(event["event"] == "started")
+
+    def ended(self, code: int) -> None:
+        """InvalidDocument, with the process' own words, when it says that the document is wrong."""
+        self.port, self.led = None, set()
+        if code == INVALID:
+            raise InvalidDocument("\n".join(self._held) or f"{self._name} refuses the document")
+        self._release()
+
+    def _other(self, stream: int, line: str) -> None:
+        if stream == STDERR and self.port is None:
+            self._held.append(line)
+        else:
+            self._said(self._name, line)
+
+    def _release(self) -> None:
+        held, self._held = self._held, []
+        for line in held:
+            self._said(self._name, line)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        match event:
+            case {"event": "started", "port": int(port)}:
+                self.port = port
+                self._release()
+            case {"event": "leading", "shard": int(shard)}:
+                self.led.add(shard)
+                self._changed()
+            case {"event": "leadership_lost", "shard": int(shard)}:
+                self.led.discard(shard)
+                self._changed()
+
+    def _pass_on(self, event: dict[str, Any]) -> None:
+        level = logging.getLevelNamesMapping().get(str(event.pop("level", "")).upper(), logging.WARNING)
+        if self._log.isEnabledFor(level):
+            self._log.handle(_record(self._name, level, dict(event)))
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    if not line.startswith('{"time"'):  # what our own JSON log begins with; a handler may print JSON too
+        return None
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event else None
+
+
+def _record(name: str, level: int, event: dict[str, Any]) -> logging.LogRecord:
+    """Return the event as if it were ours, at the time it had, with the process' name as first field."""
+    logger, text, time = (event.pop(field, "") for field in ("logger", "event", "time"))
+    fields = {"process": name} | {key: value for key, value in event.items() if key != "process"}
+    made = {"name": str(logger), "levelno": level, "levelname": logging.getLevelName(level), "msg": str(text)}
+    record = logging.makeLogRecord({**made, "fields": fields})
+    try:
+        record.created = datetime.fromisoformat(str(time)).timestamp()
+    except ValueError:
+        return record  # as of now
+    return record

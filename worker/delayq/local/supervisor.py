@@ -1,0 +1,127 @@
+"""The life of a run: Redis first, then all processes, until a signal or a refusal; then all of it in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from delayq.alarm import Alarm
+from delayq.client import Client
+from delayq.local.datadir import DataDir
+from delayq.local.display import display
+from delayq.local.ending import HURRY_SECONDS, end
+from delayq.local.keeper import Keeper
+from delayq.local.relay import Relay
+from delayq.local.store import External, Own
+from delayq.local.urgency import signals
+from delayq.local.watch import Watch
+from delayq.loop import Loop
+from delayq.tally import ProcessTally
+
+if TYPE_CHECKING:
+    from delayq.local.display import Display
+    from delayq.local.plan import Plan
+    from delayq.local.process import Command
+    from delayq.local.urgency import Urgency
+
+log = logging.getLogger(__name__)
+
+LED_SECONDS = 1.0  # for scanners to lead their shards before we say that all is ready
+PLAIN_SECONDS = 5.0  # for processes to start before lines about it are printed
+HELPERS_SECONDS = 10.0  # for scanners and the reaper to end
+
+
+def run(plan: Plan) -> bool:
+    """Run until SIGTERM or Ctrl-C. False when a process had to be killed in the end."""
+    shown = display(plan.log_format, plan.log_level)
+    if plan.redis_url is not None:
+        return asyncio.run(_run(plan, External(plan.redis_url), shown))
+    directory = DataDir.take(plan.directory)
+    try:
+        return asyncio.run(_run(plan, Own(directory), shown))
+    finally:
+        directory.release()
+
+
+async def _run(plan: Plan, store: External | Own, shown: Display) -> bool:
+    with signals() as urgency:
+        try:
+            opening, stop = asyncio.create_task(store.open()), asyncio.create_task(urgency.stop.wait())
+            await asyncio.wait({opening, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not opening.done():
+                opening.cancel()
+                return True
+            redis = opening.result()
+            clean = await Run(plan, store, shown, urgency).serve(redis)
+        finally:
+            clean_store = await store.close(urgency)
+        return clean and clean_store
+
+
+class Run:
+    """The processes of one run."""
+
+    def __init__(self, plan: Plan, store: External | Own, shown: Display, urgency: Urgency) -> None:
+        """Start nothing yet."""
+        self._plan, self._store, self._shown, self._urgency = plan, store, shown, urgency
+        self._news = Alarm()
+        self._relays: dict[str, Relay] = {}
+        self._keepers: dict[str, Keeper] = {}
+        for name, command in plan.commands(store.url):
+            self._add(name, command)
+
+    def _add(self, name: str, command: Command) -> None:
+        self._relays[name] = Relay(name, self._shown.said, self._news.ring)
+        self._keepers[name] = Keeper(lambda: command, name, self._relays[name])
+
+    async def serve(self, redis: str) -> bool:
+        """Run all processes until something ends it; raise what did, unless it was a signal."""
+        client = Client.from_document(self._plan.queue, url=self._store.url)
+        watch = Watch(self._plan, redis, self._relays, client=client, display=self._shown)
+        tasks = [keeper.start() for keeper in self._keepers.values()]
+        with self._shown:
+            async with client:
+                showing = asyncio.create_task(self._show(watch))
+                await self._until_ended(tasks)
+                clean = await self._end()
+                showing.cancel()
+                await asyncio.gather(showing, return_exceptions=True)
+                await watch.step()
+                await watch.close()
+        for task in tasks:
+            task.result()
+        return clean
+
+    async def _until_ended(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Wait for a signal, or for a process (Redis among them) that cannot be kept running."""
+        kept = {*tasks, self._store.keeper.task} if isinstance(self._store, Own) else set(tasks)
+        stop = asyncio.create_task(self._urgency.stop.wait())
+        await asyncio.wait({stop, *(task for task in kept if task)}, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+
+    async def _show(self, watch: Watch) -> None:
+        ready = asyncio.create_task(self._ready())
+        await asyncio.wait({ready}, timeout=0 if self._shown.live else PLAIN_SECONDS)
+        await Loop(watch, ProcessTally("run", self._plan.queue.queue)).run()
+
+    async def _ready(self) -> None:
+        """Say so when every process works."""
+        await asyncio.gather(*(keeper.started.wait() for keeper in self._keepers.values()))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LED_SECONDS):
+                while self._plan.scanners and self._led() < self._plan.queue.spec.shards:
+                    await self._news.wait(LED_SECONDS)
+        log.info("ready", extra={"fields": {"processes": len(self._keepers)}})
+
+    def _led(self) -> int:
+        return len(set().union(*(relay.led for relay in self._relays.values())))
+
+    async def _end(self) -> bool:
+        """Workers first, so that scanners wake others for what they hand back; Redis, not here, last of all."""
+        drain_seconds = self._plan.queue.spec.worker.drain_timeout_seconds + HURRY_SECONDS
+        workers = [self._keepers[name] for name in self._plan.worker_names]
+        helpers = [keeper for keeper in self._keepers.values() if keeper not in workers]
+        drained = await end(workers, drain_seconds, self._urgency)
+        return await end(helpers, HELPERS_SECONDS, self._urgency) and drained

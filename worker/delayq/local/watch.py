@@ -1,0 +1,85 @@
+"""Measuring a run, over and over: counts from Redis, lateness from the workers, who is up from what they say."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from delayq.alarm import Alarm
+from delayq.errors import DelayQError
+from delayq.local import panel
+from delayq.local.lateness import Window, parse
+
+if TYPE_CHECKING:
+    from delayq.client import Client
+    from delayq.local.display import Display
+    from delayq.local.plan import Plan
+    from delayq.local.relay import Relay
+
+SCRAPE_SECONDS = 2.0
+EVERY_SECONDS, PLAIN_EVERY_SECONDS = 1.0, 5.0  # on a terminal; where lines pile up
+
+
+class Watch:
+    """A service for loop.Loop: each step shows the panel as it is now."""
+
+    name = "status"
+
+    def __init__(
+        self, plan: Plan, redis: str, relays: dict[str, Relay], *, client: Client, display: Display
+    ) -> None:
+        """`redis` is the panel's line about it; `relays` are by process name."""
+        self._plan, self._redis, self._relays = plan, redis, relays
+        self._client, self._display = client, display
+        self._window = Window()
+        self._session: aiohttp.ClientSession | None = None
+        self._seconds = plan.status_seconds or (EVERY_SECONDS if display.live else PLAIN_EVERY_SECONDS)
+        self.alarm = Alarm()
+
+    async def step(self) -> float:
+        """Measure and show."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(SCRAPE_SECONDS))
+        for name in self._plan.worker_names:
+            await self._scrape(self._session, name, self._relays[name])
+        self._display.show(await self._lines())
+        return self._seconds
+
+    async def close(self) -> None:
+        """Show how things ended, and disconnect."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _scrape(self, session: aiohttp.ClientSession, name: str, relay: Relay) -> None:
+        if relay.port is None:
+            return
+        # A worker that does not answer says nothing about lateness; that it is down is the keeper's to say.
+        with suppress(aiohttp.ClientError, OSError):
+            async with session.get(f"http://127.0.0.1:{relay.port}/metrics") as answer:
+                self._window.add(name, time.monotonic(), parse(await answer.text()))
+
+    async def _lines(self) -> list[str]:
+        plan, fleet = self._plan, self._fleet()
+        scanner = panel.scanner_line(fleet, plan.queue.spec.shards)
+        return panel.block(self._redis, scanner, panel.worker_line(fleet, plan.queue), await self._status())
+
+    async def _status(self) -> str:
+        try:
+            counts = await self._client.counts()
+        except DelayQError as error:
+            return str(error)
+        return panel.status_line(counts, self._window.lateness(time.monotonic()))
+
+    def _fleet(self) -> panel.Fleet:
+        scanners = [self._relays[name] for name in self._plan.scanner_names]
+        workers = [self._relays[name] for name in self._plan.worker_names]
+        return panel.Fleet(
+            scanners=len(scanners),
+            scanners_up=sum(each.port is not None for each in scanners),
+            shards_led=len(set().union(*(each.led for each in scanners))),
+            workers=len(workers),
+            workers_up=sum(each.port is not None for each in workers),
+        )

@@ -6,7 +6,6 @@ Client and SyncClient schedule tasks; Task, Retry and Bury are for handlers.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from delayq.errors import (
@@ -51,13 +50,15 @@ __all__ = [
     "TasksRefused",
     "Unavailable",
 ]
-__version__ = version("delayq")
-
 _LAZY = {"Client": "client", "SyncClient": "client", "NewTask": "operations"}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
-    """Import the clients on first use: the operator imports delayq.contract and must not load Redis' client."""
+    """Import on first use: the operator imports delayq.contract, and must not load Redis' client for it."""
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 -- slow to import, and seldom wanted
+
+        return version("delayq")
     if name in _LAZY:
         return getattr(import_module(f"delayq.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'delayq' has no attribute {name!r}")

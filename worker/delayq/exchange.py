@@ -124,7 +124,7 @@ class Exchange:
             settled[outcome] += 1
             if outcome is Settled.LEASE_LOST:
                 task = settlement.lease.task
-                fields = {"id": task.id, "token": task.token, "verb": settlement.verb}
+                fields = {"task_id": task.id, "token": task.token, "verb": settlement.verb}
                 log.warning("lease_lost", extra={"fields": fields})
 
     def _claimed(self, shard: int, answer: Claimed | Exception, sent_at: float) -> None:
@@ -150,7 +150,7 @@ class Exchange:
 
 
 def _unreadable(lease: Lease, error: Exception, now_ms: int) -> Settlement:
-    fields = {"id": lease.task.id, "error": str(error)}
+    fields = {"task_id": lease.task.id, "error": str(error)}
     if isinstance(error, EnvelopeTooNew):
         log.error("envelope_too_new", extra={"fields": fields})
         return Settlement("release", lease, (now_ms + TOO_NEW_PAUSE_MS,))

@@ -94,7 +94,7 @@ class Reconcile:
         page = await self._connection.one(self._broker.reconcile(shard, index, self._cursor))
         for task_id, outcome in page.tasks:
             self.mended[outcome] += 1
-            log.warning("mended", extra={"fields": {"id": task_id, "outcome": outcome, "index": index}})
+            log.warning("mended", extra={"fields": {"task_id": task_id, "outcome": outcome, "index": index}})
         self._cursor = page.cursor
         if self._cursor:
             return PAGE_PAUSE_SECONDS

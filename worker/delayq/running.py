@@ -81,13 +81,13 @@ class Runner:
         task, text = running.lease.task, described(error)
         if delay_ms is None:
             delay_ms = backoff.delay_ms(task.attempt, self._delivery.backoff, random.random())  # noqa: S311 -- jitter
-        fields = {"id": task.id, "attempt": task.attempt, "retry_in_ms": delay_ms, "error": text}
+        fields = {"task_id": task.id, "attempt": task.attempt, "retry_in_ms": delay_ms, "error": text}
         log.warning("handler_failed", extra={"fields": fields})
         return Settlement("retry", running.lease, (delay_ms, int(charge), text))
 
     def _bury(self, running: Running, order: Bury) -> Settlement:
         text = str(order) or "buried by the handler"
-        log.warning("handler_buried", extra={"fields": {"id": running.lease.task.id, "error": text}})
+        log.warning("handler_buried", extra={"fields": {"task_id": running.lease.task.id, "error": text}})
         return Settlement("bury", running.lease, (bounded(text),))
 
 

@@ -67,5 +67,7 @@ class Watchdog:
                 running.extended_at = now
             elif running.lease.member in self._slots.running:
                 self._tally.leases_lost += 1
-                log.warning("lease_lost", extra={"fields": {"id": running.lease.task.id, "verb": "extend"}})
+                log.warning(
+                    "lease_lost", extra={"fields": {"task_id": running.lease.task.id, "verb": "extend"}}
+                )
                 running.cancel("lease_lost")

@@ -92,7 +92,7 @@ class Worker:
                 each.cancel("drain")
             await self._wait_empty(CANCEL_SECONDS, asyncio.Event())
         for each in running.values():
-            log.error("handler_ignores_cancellation", extra={"fields": {"id": each.lease.task.id}})
+            log.error("handler_ignores_cancellation", extra={"fields": {"task_id": each.lease.task.id}})
         log.info("drained", extra={"fields": {"seconds": round(time.monotonic() - started, 3)}})
 
     async def _wait_empty(self, seconds: float, hurry: asyncio.Event) -> None:

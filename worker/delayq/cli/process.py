@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,11 +27,18 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--config", default=CONFIG_FILE, show_default=True, help="The DelayQueue document."),
         click.option("--redis", metavar="URL", envvar="DELAYQ_REDIS_URL", help="Instead of spec.redis."),
-        click.option("--host", default="127.0.0.1", show_default=True, help="Where probes and metrics listen."),
-        click.option("--port", default=8080, show_default=True, help="Their port; 0 takes a free one."),
-        click.option("--log-format", type=click.Choice(["json", "console"]), default="json", show_default=True),
         click.option(
-            "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+            "--host", default="127.0.0.1", show_default=True, help="Where probes and metrics listen."
+        ),
+        click.option("--port", default=8080, show_default=True, help="Their port; 0 takes a free one."),
+        click.option(
+            "--log-format", type=click.Choice(["json", "console"]), default="json", show_default=True
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            default="info",
+            show_default=True,
         ),
     ):
         command = option(command)
@@ -57,7 +63,9 @@ def worker(**options: Any) -> None:  # noqa: ANN401 -- as above
 
 @click.command()
 @_options
-@click.option("--seconds", default=REAP_SECONDS, show_default=True, help="How long to sweep; 0: until SIGTERM.")
+@click.option(
+    "--seconds", default=REAP_SECONDS, show_default=True, help="How long to sweep; 0: until SIGTERM."
+)
 def reap(seconds: float, **options: Any) -> None:  # noqa: ANN401 -- as above
     """Sweep for expired leases, reconcile the indexes, purge dead letters past their retention."""
     with errors_as_exits():
@@ -65,10 +73,10 @@ def reap(seconds: float, **options: Any) -> None:  # noqa: ANN401 -- as above
 
 
 def _setting(
-    config: str, redis: str | None, host: str, port: int, log_format: LogFormat, log_level: str
+    *, config: str, redis: str | None, host: str, port: int, log_format: LogFormat, log_level: str
 ) -> Setting:
     logs.configure(log_format, log_level)
     queue = read(config)
-    directory: Path = secrets_dir()
+    directory = secrets_dir()
     address = Address.from_url(redis) if redis else Address.from_spec(queue.spec.redis, directory)
     return Setting(queue, address, directory, host, port)

@@ -15,7 +15,10 @@ class Limits:
     """What a queue takes; anything beyond is refused when it is scheduled."""
 
     max_length: int = whole(
-        1, 1_000_000_000, default=10_000_000, doc="Most tasks a shard holds, whether waiting or in flight."
+        1,
+        1_000_000_000,
+        default=10_000_000,
+        doc="Most tasks the queue holds, waiting or in flight; each shard takes an even part of it.",
     )
     max_delay_seconds: int = whole(
         1, _TEN_YEARS, default=31_536_000, doc="Furthest into the future that a task may fall due."
@@ -31,7 +34,12 @@ class Retention:
     dead_letter_seconds: int = whole(
         60, _TEN_YEARS, default=1_209_600, doc="Longest that a dead letter is kept."
     )
-    dead_letter_count: int = whole(0, 10_000_000, default=10_000, doc="Most dead letters that a shard keeps.")
+    dead_letter_count: int = whole(
+        0,
+        10_000_000,
+        default=10_000,
+        doc="Most dead letters the queue keeps; each shard keeps an even part of it.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

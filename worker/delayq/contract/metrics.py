@@ -70,7 +70,7 @@ NEXT_DUE_SECONDS: Final = _gauge(
 )
 DUE_WITHIN_TASKS: Final = _gauge(
     "due_within_tasks",
-    "Tasks that fall due within the horizon, overdue ones included.",
+    "Tasks that fall due within the horizon from now; overdue ones are not among them.",
     "queue",
     "shard",
     "horizon_seconds",
@@ -89,7 +89,12 @@ QUEUE_RESCHEDULED: Final = _queue_counter("rescheduled", "Tasks given another du
 QUEUE_REDRIVEN: Final = _queue_counter("redriven", "Dead letters scheduled again")
 QUEUE_PURGED: Final = _queue_counter("purged", "Dead letters deleted")
 QUEUE_CLAMPED: Final = _queue_counter("clamped", "Due times in the past moved to now")
-QUEUE_WOKEN: Final = _queue_counter("woken", "Wake tokens pushed for idle workers")
+QUEUE_ADOPTED: Final = _queue_counter("adopted", "Tasks found in no index and put back into one")
+QUEUE_DEDUPLICATED: Final = _queue_counter("deduplicated", "Tasks found in two indexes and taken out of one")
+QUEUE_PRUNED: Final = _queue_counter("pruned", "Index entries without a task, removed by the reaper")
+QUEUE_ORPHANS: Final = _queue_counter(
+    "orphans", "Index entries without a task, dropped when claimed or reclaimed"
+)
 
 QUEUE_COUNTERS: Final = (
     QUEUE_SCHEDULED,
@@ -104,7 +109,10 @@ QUEUE_COUNTERS: Final = (
     QUEUE_REDRIVEN,
     QUEUE_PURGED,
     QUEUE_CLAMPED,
-    QUEUE_WOKEN,
+    QUEUE_ADOPTED,
+    QUEUE_DEDUPLICATED,
+    QUEUE_PRUNED,
+    QUEUE_ORPHANS,
 )
 """Counters kept in Redis and read by the scanner that leads the shard."""
 

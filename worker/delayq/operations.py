@@ -179,7 +179,7 @@ class Operations:
         task_id = next(_ids) if task_id is None else checked_id(task_id)
         when = _when(task_id, delay_ms, due_ms)
         if headers or content_type:
-            self._check_headers(task_id, headers or {}, content_type)
+            self._check_headers(task_id, headers or {}, "" if content_type is None else content_type)
         try:
             body, size = message.encode(payload, content_type, headers)
         except (TypeError, ValueError, RecursionError) as error:
@@ -191,17 +191,14 @@ class Operations:
         return task_id, when, body
 
     def _check_headers(self, task_id: str, headers: object, content_type: object) -> None:
-        texts = (
-            [text for pair in headers.items() for text in pair] if isinstance(headers, Mapping) else [None]
-        )
-        if not all(isinstance(text, str) for text in texts):
+        if not isinstance(headers, Mapping) or not all(isinstance(text, str) for text in _texts(headers)):
             raise InvalidTask(task_id, f"headers of task {task_id}: expected a mapping of strings to strings")
-        if not isinstance(content_type, str | None):
+        if not isinstance(content_type, str):
             raise InvalidTask(
                 task_id, f"content_type of task {task_id}: expected a string, got {content_type!r:.60}"
             )
-        # Whether each can be encoded at all is found when it is.
-        size = len("".join([*texts, content_type or ""]).encode(errors="replace"))
+        # Whether each text can be encoded at all is found when it is.
+        size = len("".join([*_texts(headers), content_type]).encode(errors="replace"))
         if size > self.limits.max_header_bytes:
             raise PayloadTooLarge(task_id, "headers", size=size, limit=self.limits.max_header_bytes)
 
@@ -313,6 +310,10 @@ def checked_id(task_id: str) -> str:
     shown = repr(task_id)[:60]
     expected = f"expected 1 to {MAX_ID_BYTES} bytes without spaces or control characters"
     raise InvalidTask(shown, f"task_id: {expected}, got {shown}")
+
+
+def _texts(headers: Mapping[Any, Any]) -> list[Any]:
+    return [text for pair in headers.items() for text in pair]
 
 
 def _when(task_id: str, delay_ms: int | None, due_ms: int | None) -> str:

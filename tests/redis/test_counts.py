@@ -1,0 +1,49 @@
+"""counts: how many tasks are in each state, and what falls due when."""
+
+from __future__ import annotations
+
+from delayq.values import Counts
+
+from tests.redis.state import NOW, TOKEN, Shard, State
+
+NONE = Counts(
+    now_ms=NOW, delayed=0, retry=0, processing=0, dlq=0, overdue=0, oldest_due_ms=None, next_due_ms=None
+)
+
+
+def test_an_empty_queue_has_nothing(shard: Shard) -> None:
+    assert shard.run(shard.broker.counts(0)) == NONE
+    assert shard.whole() == State()
+
+
+def test_every_state_is_counted_and_nothing_is_changed(shard: Shard) -> None:
+    before = shard.seed(
+        State(
+            delayed={"a": NOW - 9, "b": NOW, "c": NOW + 1, "d": NOW + 1000, "e": NOW + 1001},
+            retry={"f": NOW - 10, "g": NOW + 500},
+            processing={"h:7": NOW},
+            dlq={"i": NOW, "j": NOW, "k": NOW},
+            stats={"acked": 5, "token": TOKEN},
+        )
+    )
+    counts = shard.run(shard.broker.counts(0, [1, 1000, 2000]))
+    assert counts == Counts(
+        now_ms=NOW,
+        delayed=5,
+        retry=2,
+        processing=1,
+        dlq=3,
+        overdue=3,
+        oldest_due_ms=NOW - 10,
+        next_due_ms=NOW + 1,
+        due_within={1: 1, 1000: 3, 2000: 4},
+        stats={"acked": 5},
+    )
+    assert (counts.scheduled, counts.oldest_overdue_ms) == (4, 10)
+    assert shard.whole() == before
+
+
+def test_a_queue_with_a_future_only_has_no_oldest_overdue(shard: Shard) -> None:
+    shard.seed(State(retry={"a": NOW + 5}))
+    counts = shard.run(shard.broker.counts(0))
+    assert (counts.oldest_due_ms, counts.next_due_ms, counts.oldest_overdue_ms) == (NOW + 5, NOW + 5, 0)

@@ -1,0 +1,48 @@
+"""wake: one idle worker is hinted at when something is due, and a scanner learns how long it may sleep."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.redis.state import NOW, Shard, State
+
+
+@pytest.mark.parametrize("home", ["delayed", "retry"])
+def test_what_is_due_wakes_one_worker(shard: Shard, home: str) -> None:
+    before = State().but(**{home: {"a": NOW, "b": NOW - 5}}, tasks=None)
+    shard.seed(before)
+    for _ in range(3):
+        assert shard.run(shard.broker.wake(0)).due
+    assert shard.whole() == before.but(wake=1)
+
+
+@pytest.mark.parametrize("home", ["delayed", "retry"])
+def test_what_is_not_due_is_waited_for_to_the_microsecond(shard: Shard, home: str) -> None:
+    before = State().but(**{home: {"a": NOW + 250, "b": NOW + 900}}, tasks=None)
+    shard.seed(before)
+    wait = shard.run(shard.broker.wake(0))
+    assert (wait.now_ms, wait.due, wait.next_expiry_seconds) == (NOW, False, None)
+    assert wait.next_due_seconds is not None
+    assert 0.249 < wait.next_due_seconds <= 0.250
+    assert shard.whole() == before
+
+
+def test_nothing_to_wait_for(shard: Shard) -> None:
+    wait = shard.run(shard.broker.wake(0))
+    assert (wait.due, wait.next_due_seconds, wait.next_expiry_seconds) == (False, None, None)
+    assert shard.whole() == State()
+
+
+@pytest.mark.parametrize(("expiry", "low", "high"), [(NOW - 5, 0, 0), (NOW + 250, 0.249, 0.25)])
+def test_the_next_lease_to_run_out_is_told(shard: Shard, expiry: int, low: float, high: float) -> None:
+    shard.seed(State(processing={"a:7": expiry, "b:8": NOW + 900}))
+    seconds = shard.run(shard.broker.wake(0)).next_expiry_seconds
+    assert seconds is not None
+    assert low <= seconds <= high
+
+
+def test_workers_are_woken_when_memory_is_full(shard: Shard) -> None:
+    shard.seed(State(delayed={"a": NOW}))
+    with shard.full_memory():
+        assert shard.run(shard.broker.wake(0)).due
+    assert shard.whole().wake == 1

@@ -33,7 +33,7 @@ TOO_NEW_PAUSE_MS = 30_000  # before a task that only a newer worker can read is 
 class Exchange:
     """One round trip after the other."""
 
-    name = "exchange"
+    name, blocks = "exchange", False
 
     def __init__(self, slots: Slots, broker: Broker, connection: AsyncConnection, runner: Runner) -> None:
         """Settle and claim over `connection`."""

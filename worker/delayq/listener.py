@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Listener:
     """Waits on the wake lists, on a connection of its own, while the worker has nothing to do and a free slot."""
 
-    name = "listener"
+    name, blocks = "listener", True
 
     def __init__(self, slots: Slots, broker: Broker, hints: Hints) -> None:
         """Listen on every shard."""

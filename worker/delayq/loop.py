@@ -24,6 +24,7 @@ class Service(Protocol):
     """Something that is done over and over."""
 
     name: str
+    blocks: bool  # a step may wait for half a minute, so readiness does not depend on it
     alarm: Alarm  # cuts the pause between two steps short
 
     async def step(self) -> float:
@@ -47,8 +48,10 @@ class Loop:
         return max(0.0, time.monotonic() - self._due)
 
     def ready(self, within_seconds: float) -> bool:
-        """Say whether the last step succeeded, and lately: a step that blocks on a hint for long is fine."""
-        return self._failures == 0 and (self.last_success is not None or self.stuck_seconds < within_seconds)
+        """Whether the last step succeeded, and the next is not long overdue."""
+        if self._failures or self.service.blocks:
+            return not self._failures
+        return self.last_success is not None and self.stuck_seconds < within_seconds
 
     async def run(self) -> None:
         """Step until stop()."""

@@ -34,7 +34,7 @@ PAGE_PAUSE_SECONDS = (
 class Sweep:
     """Expired leases and retention, of all shards."""
 
-    name = "sweep"
+    name, blocks = "sweep", False
 
     def __init__(self, broker: Broker, connection: AsyncConnection, spec: Spec) -> None:
         """Sweep every spec.reaper.sweepSeconds."""
@@ -77,7 +77,7 @@ class Sweep:
 class Reconcile:
     """Walks every index of every shard, a page a step, over and over."""
 
-    name = "reconcile"
+    name, blocks = "reconcile", False
 
     def __init__(self, broker: Broker, connection: AsyncConnection, spec: Spec) -> None:
         """Rest spec.reaper.sweepSeconds between two walks."""

@@ -35,6 +35,8 @@ EXACT_SECONDS = 0.0025
 class ShardScanner:
     """Watches one shard."""
 
+    blocks = False
+
     def __init__(
         self, shard: int, broker: Broker, connection: AsyncConnection, *, owner: str, spec: Spec
     ) -> None:
@@ -113,7 +115,7 @@ class ShardScanner:
 class AlarmListener:
     """Waits on the alarm lists of the shards this process leads, on a connection of its own."""
 
-    name = "alarms"
+    name, blocks = "alarms", True
 
     def __init__(self, broker: Broker, hints: Hints, scanners: list[ShardScanner]) -> None:
         """Ring the alarms of `scanners`."""

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class Watchdog:
     """Looks at every running task at least once a second."""
 
-    name = "watchdog"
+    name, blocks = "watchdog", False
 
     def __init__(self, slots: Slots, broker: Broker, connection: AsyncConnection) -> None:
         """Watch the running tasks of `slots`."""

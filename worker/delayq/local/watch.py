@@ -26,7 +26,7 @@ EVERY_SECONDS, PLAIN_EVERY_SECONDS = 1.0, 5.0  # on a terminal; where lines pile
 class Watch:
     """A service for loop.Loop: each step shows the panel as it is now."""
 
-    name = "status"
+    name, blocks = "status", False
 
     def __init__(
         self, plan: Plan, redis: str, relays: dict[str, Relay], *, client: Client, display: Display

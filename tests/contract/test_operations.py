@@ -1,0 +1,54 @@
+"""docs/operations.md and docs/guarantees.md speak of what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from delayq.cli import exits
+from delayq.contract import metrics
+
+ROOT = Path(__file__).parents[2]
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+SOURCES = sorted((ROOT / "worker" / "delayq").rglob("*.py"))
+
+
+def events_in_code() -> set[str]:
+    """Every event that is logged: the first argument of a log call, or assigned to `event`."""
+    text = "\n".join(path.read_text() for path in SOURCES)
+    called = re.findall(r"\blog\.(?:debug|info|warning|error|exception)\(\s*\"([a-z_]+)\"", text)
+    levelled = re.findall(r"\blog\.log\(\w+, \"([a-z_]+)\"", text)
+    assigned = re.findall(r"event = \"([a-z_]+)\" if \w+(?:\.\w+)* else \"([a-z_]+)\"", text)
+    failed = re.findall(r"_failed\(\"([a-z_]+)\"", text)
+    return {*called, *levelled, *failed, *(name for pair in assigned for name in pair)}
+
+
+def events_in_docs() -> set[str]:
+    table = OPERATIONS.split("## Log events")[1].split("\n## ")[0]
+    first_cells = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
+    return {name for cell in first_cells for name in re.findall(r"`([a-z_]+)`", cell)}
+
+
+def test_every_log_event_is_documented_and_every_documented_one_logged() -> None:
+    assert events_in_docs() == events_in_code()
+
+
+def test_every_metric_is_in_the_table_with_its_kind_labels_and_help() -> None:
+    rows = [
+        f"| `{metric.name}` | {metric.kind} | {', '.join(metric.labels)} | {metric.help} |"
+        for metric in metrics.METRICS
+    ]
+    table = OPERATIONS.split("## Metrics")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `.*$", table, re.MULTILINE) == rows
+
+
+def test_every_exit_code_is_documented() -> None:
+    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    table = OPERATIONS.split("## Exit codes")[1].split("\n## ")[0]
+    assert codes <= {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
+
+
+def test_every_test_that_a_guarantee_names_exists() -> None:
+    named = re.findall(r"tests/[\w/]+\.py", (ROOT / "docs" / "guarantees.md").read_text())
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []

@@ -196,3 +196,14 @@ def test_huge_payloads_arrive_whole(shard: Shard) -> None:
     big = envelope(NOW, "x" * 16_000_000)
     shard.seed(State(delayed={"a": NOW}, tasks={"a": big}))
     assert len(claim(shard).leases[0].task.body) == 16_000_002
+
+
+@pytest.mark.parametrize("due", [{}, {"a": NOW}])
+def test_the_claim_that_ends_a_backlog_takes_the_stale_hint_and_tells_the_scanner(
+    shard: Shard, due: dict[str, int]
+) -> None:
+    """A hint that lies there says that every worker is busy; after this claim it would be a lie."""
+    shard.seed(State(delayed=due, wake=1))
+    claim(shard)
+    after = shard.whole()
+    assert (after.wake, after.alarm) == (0, 1)

@@ -46,3 +46,17 @@ def test_workers_are_woken_when_memory_is_full(shard: Shard) -> None:
     with shard.full_memory():
         assert shard.run(shard.broker.wake(0)).due
     assert shard.whole().wake == 1
+
+
+def test_a_hint_that_nobody_took_is_told(shard: Shard) -> None:
+    """So a scanner can look less often while every worker is busy."""
+    shard.seed(State(delayed={"a": NOW}))
+    assert [shard.run(shard.broker.wake(0)).untaken for _ in range(3)] == [False, True, True]
+
+
+def test_what_is_due_already_does_not_hide_what_falls_due_next(shard: Shard) -> None:
+    shard.seed(State(delayed={"a": NOW - 9, "b": NOW + 250}))
+    wait = shard.run(shard.broker.wake(0))
+    assert wait.due
+    assert wait.next_due_seconds is not None
+    assert 0.249 < wait.next_due_seconds <= 0.250

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delayq.errors import EnvelopeError
-from delayq.message import BYTES_TYPE, Task, decode
+from delayq.message import BYTES_TYPE, Envelope, Task, decode
 from delayq.values import (
     Cancelled,
     Claimed,
@@ -120,7 +120,7 @@ def leadership(reply: list[int]) -> Leadership:
 
 def pairs(reply: list[bytes]) -> list[tuple[str, str]]:
     """Read a flat list of names and outcomes."""
-    texts = [item.decode() for item in reply]
+    texts = [item.decode(errors="replace") for item in reply]
     return list(zip(texts[::2], texts[1::2], strict=True))
 
 
@@ -168,7 +168,7 @@ def view(task_id: str) -> Callable[[list[Any] | None], TaskView | None]:
         if reply is None:
             return None
         state, at_ms, member, envelope, counted, info = reply
-        content = decode(envelope)
+        content = _readable(envelope)
         return TaskView(
             id=task_id,
             state=State(state.decode()),
@@ -184,9 +184,17 @@ def view(task_id: str) -> Callable[[list[Any] | None], TaskView | None]:
     return read
 
 
+def _readable(envelope: bytes) -> Envelope:
+    """Read an envelope; one that cannot be read is shown as it is, so that nothing hides the tasks beside it."""
+    try:
+        return decode(envelope)
+    except EnvelopeError:
+        return Envelope(envelope, BYTES_TYPE, {}, 0)
+
+
 def _row(state: State, *entry: Any) -> TaskRow:  # noqa: ANN401 -- one entry of Redis' answer, as it came
     member, at_ms, size, counted, info = entry
-    name = member.decode()
+    name = member.decode(errors="replace")
     task_id = name.rpartition(":")[0] if state is State.PROCESSING else name
     return TaskRow(task_id, state, at_ms, size, _failures(counted, info))
 

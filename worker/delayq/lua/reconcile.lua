@@ -14,7 +14,7 @@
 -- ARGV count   about how many entries
 -- RETURNS next cursor (0: done), then id and mend (pruned, deduplicated or adopted) of each task that needed one
 local index, delayed, retry, processing, tasks, attempts, dlq, dlq_info, wake, stats = unpack(KEYS)
-local at, mended, leased = now(), {}, nil
+local at, mended, running, leased = now(), {}, index == processing, nil
 
 -- In-flight ids, read at most once a page and only for a task that no other index holds.
 local function is_leased(id)
@@ -26,7 +26,7 @@ local function is_leased(id)
 end
 
 -- A task has one home. A lease wins over any other, else the first of delayed, retry, dlq.
-local function mend(id, running)
+local function mend(id)
   local homes = {}
   for _, zset in ipairs({ delayed, retry, dlq }) do
     if redis.call('ZSCORE', zset, id) then homes[#homes + 1] = zset end
@@ -40,21 +40,19 @@ local function mend(id, running)
   for i = extra, #homes do redis.call('ZREM', homes[i], id) end
   if #homes >= extra then return 'deduplicated' end
   if #homes == 0 and not running and not is_leased(id) then
-    local dead, failed = redis.call('HEXISTS', dlq_info, id) == 1, redis.call('HEXISTS', attempts, id) == 1
-    redis.call('ZADD', dead and dlq or failed and retry or delayed, at, id)
-    if not dead then hint(wake) end
+    local buried = redis.call('HEXISTS', dlq_info, id) == 1
+    redis.call('ZADD', buried and dlq or redis.call('HEXISTS', attempts, id) == 1 and retry or delayed, at, id)
+    if not buried then hint(wake) end
     return 'adopted'
   end
 end
 
 local page = redis.call(ARGV[1], index, ARGV[2], 'COUNT', tonumber(ARGV[3]))
-local running = index == processing
 for i = 1, #page[2], 2 do
   local id = running and id_of(page[2][i]) or page[2][i]
-  local outcome = mend(id, running)
+  local outcome = mend(id)
   if outcome then
-    mended[#mended + 1] = id
-    mended[#mended + 1] = outcome
+    mended[#mended + 1], mended[#mended + 2] = id, outcome
     redis.call('HINCRBY', stats, outcome, 1)
   end
 end

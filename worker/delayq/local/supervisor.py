@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 LED_SECONDS = 1.0  # for scanners to lead their shards before we say that all is ready
 PLAIN_SECONDS = 5.0  # for processes to start before lines about it are printed
+LAST_LOOK_SECONDS = 2.0
 HELPERS_SECONDS = 10.0  # for scanners and the reaper to end
 
 
@@ -85,11 +86,13 @@ class Run:
             async with client:
                 showing = asyncio.create_task(self._show(watch))
                 await self._until_ended(tasks)
-                clean = await self._end()
+                clean = await self._end_workers()
                 showing.cancel()
                 await asyncio.gather(showing, return_exceptions=True)
-                await watch.step()
+                with suppress(TimeoutError):  # Redis may be what ended
+                    await asyncio.wait_for(watch.step(), LAST_LOOK_SECONDS)
                 await watch.close()
+                clean = await self._end_helpers() and clean
         for task in tasks:
             task.result()
         return clean
@@ -118,10 +121,12 @@ class Run:
     def _led(self) -> int:
         return len(set().union(*(relay.led for relay in self._relays.values())))
 
-    async def _end(self) -> bool:
-        """Workers first, so that scanners wake others for what they hand back; Redis, not here, last of all."""
-        drain_seconds = self._plan.queue.spec.worker.drain_timeout_seconds + HURRY_SECONDS
-        workers = [self._keepers[name] for name in self._plan.worker_names]
-        helpers = [keeper for keeper in self._keepers.values() if keeper not in workers]
-        drained = await end(workers, drain_seconds, self._urgency)
-        return await end(helpers, HELPERS_SECONDS, self._urgency) and drained
+    async def _end_workers(self) -> bool:
+        """Workers end first, so that scanners wake others for what they hand back; Redis, not here, last of all."""
+        seconds = self._plan.queue.spec.worker.drain_timeout_seconds + HURRY_SECONDS
+        return await end([self._keepers[name] for name in self._plan.worker_names], seconds, self._urgency)
+
+    async def _end_helpers(self) -> bool:
+        workers = self._plan.worker_names
+        helpers = [keeper for name, keeper in self._keepers.items() if name not in workers]
+        return await end(helpers, HELPERS_SECONDS, self._urgency)

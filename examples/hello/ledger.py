@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from statistics import quantiles
 
-from shop import orders
+from shop import orders  # type: ignore[import-not-found]  # beside this file: not where mypy looks
 
 ATTEMPTS = 3  # delivery.maxAttempts in queue.yaml
 DAMAGED = 7  # of every 50 cards, this one

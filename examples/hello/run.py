@@ -11,9 +11,9 @@ import shutil
 import sys
 import time
 
-import ledger
+import ledger  # type: ignore[import-not-found]  # beside this file: not where mypy looks
 from delayq import NewTask, SyncClient
-from runner import DATA, NotRunningError, Runner
+from runner import DATA, NotRunningError, Runner  # type: ignore[import-not-found]  # the same
 
 ORDERS = range(1, 1001)
 LONGEST_DELAY_MS = 10_000

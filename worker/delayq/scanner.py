@@ -46,7 +46,7 @@ class ShardScanner:
         self._lease_ms, self._max_crashes = spec.delivery.lease_seconds * 1000, spec.delivery.max_crashes
         self._due_at = self._lead_until = 0.0  # monotonic seconds
         self._untaken = 0  # looks in a row at a hint that nobody took
-        self.alarm = Alarm()
+        self.alarm, self.listener_alarm = Alarm(), Alarm()
 
     async def step(self) -> float:
         """Lead if nobody else does; wake a worker if something is due; return how long to sleep."""
@@ -66,6 +66,8 @@ class ShardScanner:
         if answer.leads != self.leads:
             event = "leading" if answer.leads else "leadership_lost"
             log.info(event, extra={"fields": {"shard": self.shard, "owner": self._owner}})
+        if answer.leads and not self.leads:
+            self.listener_alarm.ring()  # or it would hear of earlier tasks only after its own pause
         self.leads = answer.leads
         self._lead_until = time.monotonic() + LEAD_SECONDS / 3 if answer.leads else 0.0
         if answer.stepped_back_ms:
@@ -121,6 +123,8 @@ class AlarmListener:
         """Ring the alarms of `scanners`."""
         self._broker, self._hints, self._scanners = broker, hints, scanners
         self.alarm = Alarm()
+        for each in scanners:
+            each.listener_alarm = self.alarm
 
     async def step(self) -> float:
         """Wait for one alarm. Those of shards led elsewhere are not ours to take."""

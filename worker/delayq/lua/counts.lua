@@ -25,6 +25,7 @@ end
 local within = {}
 for i, horizon in ipairs(ARGV) do within[i] = both('(' .. at, at + tonumber(horizon)) end
 return {
-  at, redis.call('ZCARD', delayed), redis.call('ZCARD', retry), redis.call('ZCARD', processing), redis.call('ZCARD', dlq),
+  at, redis.call('ZCARD', delayed), redis.call('ZCARD', retry),
+  redis.call('ZCARD', processing), redis.call('ZCARD', dlq),
   both('-inf', at), earliest('-inf'), earliest('(' .. at), within, redis.call('HGETALL', stats),
 }

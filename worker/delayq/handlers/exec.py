@@ -46,53 +46,60 @@ class ExecHandler:
         self._env = exec_env.base(os.environ, spec.env)
         self._grace_seconds = grace_seconds
         self._warden: Warden | None = None
-        self._orphans: set[int] = set()
+        self._ended: set[Child] = set()  # over for us, but perhaps not quite dead yet
 
     async def start(self) -> None:
         """Check that the command is there, without running it."""
         if shutil.which(self._argv[0], path=self._env.get("PATH")) is None:
             raise HandlerSetupError(FIELD, f'"{self._argv[0]}" is not on the PATH, or not executable')
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            # Some launchers leave it so; the kernel then throws exit codes away, and every failure would be an ack.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if os.getpid() != 1:  # with process 1 of a container the kernel kills all others
             self._warden = Warden()
 
     async def close(self) -> None:
-        """Dismiss the warden."""
+        """See the last killed commands off, then dismiss the warden."""
+        for child in tuple(self._ended):
+            await child.collected()
         self._reap()
         if self._warden:
             await asyncio.to_thread(self._warden.close)
 
     async def call(self, task: Task) -> None:
         """Run the command once and settle by its exit code."""
-        env = self._env | exec_env.of_task(task)
-        child = await spawn(self._argv, env=env, max_output_bytes=self._max_output_bytes)
-        self._watch(child.group)
+        child = self._start(task)
         try:
-            code = await child.run(task.body)
+            code = await child.run()
         except asyncio.CancelledError:
             await child.stop(self._grace_seconds)
             raise
         finally:
-            self._forget(child.group)
+            self._forget(child)
         _log(task, child, code)
         settle(code, bytes(child.errors.data) or bytes(child.output.data))
 
-    def _watch(self, group: int) -> None:
+    def _start(self, task: Task) -> Child:
+        process = spawn(self._argv, self._env | exec_env.of_task(task))
         if self._warden:
-            self._warden.watch(group)
+            self._warden.watch(process.pid)  # at once: the payload comes later, so no work is done unwatched
+        return Child(process, body=task.body, max_output_bytes=self._max_output_bytes)
 
-    def _forget(self, group: int) -> None:
-        if self._warden:
-            self._warden.forget(group)
-        self._orphans.add(group)
+    def _forget(self, child: Child) -> None:
+        self._ended.add(child)
         self._reap()
 
     def _reap(self) -> None:
-        """Collect killed grandchildren: as process 1 of a container we inherit them, and nobody else would.
+        """Let go of groups of which nothing is left.
 
-        Asks only about the groups of our commands, whose leaders are collected already; one that is not
-        quite dead yet is asked about again after the next task.
+        Killed grandchildren become children of process 1; if that is us, in a container, nobody else collects
+        them. One that is not quite dead yet is asked about again after the next task.
         """
-        self._orphans = {group for group in self._orphans if _has_children(group)}
+        for child in tuple(self._ended):
+            if not child.running and not _has_children(child.group):
+                self._ended.remove(child)
+                if self._warden:
+                    self._warden.forget(child.group)
 
 
 def settle(code: int, errors: bytes) -> None:

@@ -1,0 +1,135 @@
+"""exec handlers: what a command gets, and what its exit code does to the task."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.errors import Retry
+from delayq.handlers.base import HandlerSetupError
+from delayq.handlers.exec import ExecFailed
+
+from tests.unit.handlers.commands import command, shell
+from tests.unit.handlers.support import a_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+DUMP = "import json, os, sys; json.dump([dict(os.environ), sys.argv[2:]], open(sys.argv[1], 'w'))"
+
+
+async def test_the_payload_is_on_stdin(tmp_path: Path) -> None:
+    """Byte for byte, to the end, even when it is larger than any pipe."""
+    body = bytes(range(256)) * 4096
+    async with shell('cat > "$1"', str(tmp_path / "stdin")) as handler:
+        await handler.call(a_task(body))
+    assert (tmp_path / "stdin").read_bytes() == body
+
+
+async def test_the_task_is_in_the_environment_and_arguments_are_left_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata beside the worker's own variables and the document's; no credential; no shell in between."""
+    monkeypatch.setenv("SHOP", "paris")
+    for name in ("DELAYQ_SECRET_KEY", "DELAYQ_REDIS_URL", "REDISCLI_AUTH", "REDIS_PASSWORD", "REDIS_URL"):
+        monkeypatch.setenv(name, "secret")
+    odd = ["$HOME", "a b", "*", "", "é\n"]
+    dump = tmp_path / "dump"
+    async with command(
+        sys.executable, "-c", DUMP, str(dump), *odd, env={"LANGUAGE": "fr", "DELAYQ_QUEUE": "mine"}
+    ) as handler:
+        await handler.call(a_task(task_id="é", headers={"Tenant": "é\n"}))
+    environment, arguments = json.loads(dump.read_text())
+    assert arguments == odd
+    assert {name: value for name, value in environment.items() if name.startswith(("DELAYQ_", "REDIS"))} == {
+        "DELAYQ_ATTEMPT": "2",
+        "DELAYQ_CONTENT_TYPE": "application/json",
+        "DELAYQ_DUE_MS": "1700000060000",
+        "DELAYQ_HEADERS": '{"Tenant": "\\u00e9\\n"}',
+        "DELAYQ_QUEUE": "orders",
+        "DELAYQ_SCHEDULED_MS": "1700000000000",
+        "DELAYQ_TASK_ID": "é",
+        "DELAYQ_TOKEN": "41",
+    }
+    assert (environment["SHOP"], environment["LANGUAGE"]) == ("paris", "fr")
+
+
+@pytest.mark.parametrize("script", ["exit 0", "exec <&-; exit 0"])
+async def test_exit_code_0_acks_though_stdin_was_not_read(script: str) -> None:
+    """A command that does not want its payload is not punished for it."""
+    async with shell(script) as handler:
+        await handler.call(a_task(b"x" * 1_000_000))
+
+
+async def test_exit_code_75_asks_for_a_retry() -> None:
+    """EX_TEMPFAIL: after the queue's backoff, with the reason that the command gave."""
+    async with shell("echo database is down >&2; exit 75") as handler:
+        with pytest.raises(Retry, match=r"^ExecFailed: exit code 75: database is down$") as retry:
+            await handler.call(a_task())
+    assert (retry.value.delay_ms, retry.value.charge) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("exit 3", "exit code 3"),
+        ("echo working; echo >&2; echo first >&2; echo last >&2; exit 3", "exit code 3: last\nfirst"),
+        ("echo only stdout; exit 1", "exit code 1: only stdout"),
+        ("printf '\\033[2Jbad\\r\\n' >&2; exit 1", "exit code 1: �[2Jbad"),
+        ("exec /no/such/program 2>/dev/null", "exit code 127"),
+        ("kill -SEGV $$", "killed by SIGSEGV"),
+        ("kill -KILL $$", "killed by SIGKILL"),
+        (f"kill -{signal.SIGRTMIN + 1} $$", f"killed by signal {signal.SIGRTMIN + 1}"),
+    ],
+)
+async def test_any_other_end_is_a_failure_that_says_how(script: str, message: str) -> None:
+    """The first line names code or signal and the last thing the command said; more of stderr follows."""
+    async with shell(script) as handler:
+        with pytest.raises(ExecFailed) as failure:
+            await handler.call(a_task())
+    assert str(failure.value) == message
+
+
+async def test_the_output_is_an_event(events: Callable[[str], list[dict[str, Any]]]) -> None:
+    """What the command wrote is in the log, with the task it belongs to."""
+    async with shell("echo out; echo err >&2; exit 1") as handler:
+        with pytest.raises(ExecFailed):
+            await handler.call(a_task())
+    [event] = events("exec_ended")
+    assert sorted(str(event.pop("output")).split()) == ["err", "out"]
+    assert event == {"task_id": "order-7", "attempt": 2, "exit_code": 1, "output_dropped_bytes": 0}
+
+
+@pytest.mark.parametrize("program", ["no-such-program", "/no/such/program", __file__])
+async def test_a_command_that_is_not_there_is_refused_at_the_start(program: str) -> None:
+    """Not found, or not executable: before any task is claimed, and without running anything."""
+    with pytest.raises(
+        HandlerSetupError, match=r"^spec.handler.exec.command: .*not on the PATH, or not exec"
+    ):
+        async with command(program):
+            pass
+
+
+async def test_the_path_of_the_document_finds_the_command(tmp_path: Path) -> None:
+    """spec.handler.exec.env may bring a PATH of its own; the check at the start and the run agree on it."""
+    program = tmp_path / "cancel-order"
+    program.write_text(f"#!/bin/sh\n/bin/cat > {tmp_path}/ran\n")
+    program.chmod(0o755)
+    async with command("cancel-order", env={"PATH": str(tmp_path)}) as handler:
+        await handler.call(a_task(b"here"))
+    assert (tmp_path / "ran").read_text() == "here"
+
+
+async def test_a_program_that_has_gone_since_the_start_fails_the_task(tmp_path: Path) -> None:
+    """A failure like any other, retried with backoff."""
+    program = tmp_path / "cancel-order"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    async with command(str(program)) as handler:
+        program.unlink()
+        with pytest.raises(FileNotFoundError):
+            await handler.call(a_task())

@@ -1,0 +1,181 @@
+"""http handlers: what a receiver gets, and what its answer does to the task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+from delayq.errors import Bury, Retry
+from delayq.handlers.base import HandlerSetupError
+from delayq.handlers.http_response import HTTPStatusError
+from delayq.handlers.signature import InvalidSignatureError, verify
+
+from tests.unit.handlers.receivers import Receiver, http_handler
+from tests.unit.handlers.support import a_task
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with Receiver.listening() as receiver:
+        yield receiver
+
+
+async def test_the_payload_arrives_as_it_was_scheduled_with_what_is_known_of_the_task(
+    receiver: Receiver,
+) -> None:
+    """One POST: body and content type untouched, the task's facts and the document's headers beside them."""
+    async with http_handler(receiver.url, headers={"X-Shop": "paris"}) as handler:
+        await handler.call(a_task(b"\x00\xff", content_type="image/png", headers={"Tenant_id": "acme"}))
+    assert (receiver.methods, receiver.bodies) == (["POST"], [b"\x00\xff"])
+    sent = receiver.headers[0]
+    unchanging = {name: sent[name] for name in sent if name not in {"Host", "Accept"}}
+    assert unchanging == {
+        "Accept-Encoding": "identity",
+        "Content-Length": "2",
+        "Content-Type": "image/png",
+        "Delayq-Attempt": "2",
+        "Delayq-Due-Ms": "1700000060000",
+        "Delayq-Header-Tenant_id": "acme",
+        "Delayq-Queue": "orders",
+        "Delayq-Scheduled-Ms": "1700000000000",
+        "Delayq-Task-Id": "order-7",
+        "Delayq-Token": "41",
+        "Idempotency-Key": "orders/order-7",
+        "User-Agent": "delayq",
+        "X-Shop": "paris",
+    }
+
+
+async def test_an_empty_payload_is_an_empty_body(receiver: Receiver) -> None:
+    """Nothing is made up for a task without a payload."""
+    async with http_handler(receiver.url) as handler:
+        await handler.call(a_task(b"", content_type="text/plain"))
+    assert receiver.bodies == [b""]
+    assert receiver.headers[0]["Content-Type"] == "text/plain"
+
+
+async def test_no_task_can_add_a_header(receiver: Receiver) -> None:
+    """Line ends in ids, names and values arrive encoded, inside the header they were written for."""
+    evil = "x\r\nX-Admin: yes"
+    async with http_handler(receiver.url) as handler:
+        await handler.call(a_task(task_id=evil, headers={evil: evil, "City": "Orléans"}))
+    sent = receiver.headers[0]
+    assert "X-Admin" not in sent
+    assert sent["Delayq-Task-Id"] == "UTF-8''x%0D%0AX-Admin%3A%20yes"
+    assert sent["Delayq-Header-x%0D%0AX-Admin%3A%20yes"] == "UTF-8''x%0D%0AX-Admin%3A%20yes"
+    assert sent["Delayq-Header-City"] == "UTF-8''Orl%C3%A9ans"
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+async def test_success_acks(receiver: Receiver, status: int) -> None:
+    """Every 2xx settles the task, whatever its body says."""
+    receiver.answers = [web.Response(status=status)]
+    async with http_handler(receiver.url) as handler:
+        await handler.call(a_task())
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 599])
+async def test_what_may_pass_is_retried(receiver: Receiver, status: int) -> None:
+    """Overload and server errors run the task again after the queue's own backoff, counted as an attempt."""
+    receiver.answers = [web.Response(status=status, reason="Anything")]
+    async with http_handler(receiver.url) as handler:
+        with pytest.raises(Retry, match=f"^HTTPStatusError: {status} ") as retry:
+            await handler.call(a_task())
+    assert (retry.value.delay_ms, retry.value.charge) == (None, True)
+    assert isinstance(retry.value.__cause__, HTTPStatusError)
+
+
+async def test_a_receiver_may_say_when_to_come_back(receiver: Receiver) -> None:
+    """Retry-After takes the place of the backoff."""
+    receiver.answers = [web.Response(status=429, headers={"Retry-After": "7"})]
+    async with http_handler(receiver.url) as handler:
+        with pytest.raises(Retry) as retry:
+            await handler.call(a_task())
+    assert retry.value.delay_ms == 7_000
+
+
+async def test_what_cannot_get_better_is_buried_with_the_beginning_of_the_answer(receiver: Receiver) -> None:
+    """The first line groups dead letters; the second tells a person what the receiver said."""
+    receiver.answers = [web.Response(status=404, text="no such\n\x1b[2Jorder " + "x" * 500)]
+    async with http_handler(receiver.url) as handler:
+        with pytest.raises(Bury) as bury:
+            await handler.call(a_task())
+    title, detail = str(bury.value).split("\n")
+    assert title == "HTTPStatusError: 404 Not Found"
+    assert detail == ("no such �[2Jorder " + "x" * 500)[:200]
+
+
+async def test_a_redirect_is_buried_and_not_followed(receiver: Receiver) -> None:
+    """A loop of redirects is asked once; the reason names where it pointed."""
+    receiver.answers = [web.Response(status=308, headers={"Location": receiver.url})] * 3
+    async with http_handler(receiver.url) as handler:
+        with pytest.raises(Bury, match=r"308 Permanent Redirect: redirects are not followed\nLocation: http"):
+            await handler.call(a_task())
+    assert len(receiver.bodies) == 1
+
+
+async def test_cookies_of_one_task_are_not_shown_for_the_next(receiver: Receiver) -> None:
+    """Tasks share connections and nothing else."""
+    cookie = web.Response(headers={"Set-Cookie": "session=7; Path=/"})
+    receiver.answers = [cookie]
+    async with http_handler(receiver.url) as handler:
+        await handler.call(a_task())
+        await handler.call(a_task())
+    assert "Cookie" not in receiver.headers[1]
+    assert receiver.connections == 1
+
+
+async def test_proxies_of_the_environment_are_left_alone(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deliveries go to the URL in the document, whatever HTTP_PROXY says."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    async with http_handler(receiver.url) as handler:
+        await handler.call(a_task())
+    assert len(receiver.bodies) == 1
+
+
+async def test_a_signature_follows_its_secret(receiver: Receiver, tmp_path: Path) -> None:
+    """Each call is signed with the secret as it is now: rotation needs no restart."""
+    secret = tmp_path / "shop" / "key"
+    secret.parent.mkdir()
+    secret.write_text("old\n")
+    reference = {"name": "shop", "key": "key"}
+    async with http_handler(receiver.url, tmp_path, signingSecretRef=reference) as handler:
+        await handler.call(a_task(task_id="é"))
+        rotate(secret, b"new\n")
+        await handler.call(a_task())
+    verify(receiver.headers[0], receiver.bodies[0], secrets=[b"old"])
+    verify(receiver.headers[1], receiver.bodies[1], secrets=[b"new"])
+    with pytest.raises(InvalidSignatureError):
+        verify(receiver.headers[1], receiver.bodies[1], secrets=[b"old"])
+
+
+async def test_without_its_secret_nothing_starts(tmp_path: Path) -> None:
+    """An unsigned call is never sent in place of a signed one."""
+    reference = {"name": "shop", "key": "key"}
+    with pytest.raises(
+        HandlerSetupError, match=r"^spec.handler.http.signingSecretRef: cannot read .*shop/key"
+    ):
+        async with http_handler("http://127.0.0.1:1/", tmp_path, signingSecretRef=reference):
+            pass
+
+
+async def test_headers_that_delayq_sets_are_not_the_documents(tmp_path: Path) -> None:
+    """A document cannot put another task id or content type on every call."""
+    for name in ("delayq-task-id", "Content-Type", "Idempotency-Key"):
+        with pytest.raises(HandlerSetupError, match=f'^spec.handler.http.headers: "{name}" is set by delayq'):
+            async with http_handler("http://127.0.0.1:1/", tmp_path, headers={name: "x"}):
+                pass
+
+
+def rotate(secret: Path, value: bytes) -> None:
+    """As Kubernetes does: a new file takes the old one's place."""
+    fresh = secret.with_suffix(".new")
+    fresh.write_bytes(value)
+    fresh.replace(secret)

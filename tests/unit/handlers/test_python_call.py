@@ -1,0 +1,189 @@
+"""Python handlers: coroutine functions as they are, plain functions in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.errors import Bury, Retry
+from delayq.handlers import build, cancelled
+from delayq.handlers.python import in_thread, is_async
+from delayq.handlers.threads import Threads
+
+from tests.unit.handlers.support import NO_SECRETS_DIR, PATIENCE_SECONDS, a_task, document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from delayq.message import Task
+
+
+class Shop:
+    async def __call__(self, task: Task) -> None: ...
+
+    async def cancel(self, task: Task) -> None: ...
+
+
+async def cancel(task: Task) -> None: ...
+
+
+def plain(task: Task) -> None: ...
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    threads = Threads(2)
+    yield threads
+    threads.close()
+
+
+async def test_a_coroutine_function_is_called_without_anything_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`call` is the user's function itself, so a task costs no frame of ours."""
+    (tmp_path / "shop_direct.py").write_text("async def cancel(task): return task.payload")
+    monkeypatch.syspath_prepend(tmp_path)
+    handler = build(
+        document({"python": {"callable": "shop_direct:cancel"}}), secrets_dir=tmp_path / NO_SECRETS_DIR
+    )
+    import shop_direct  # type: ignore[import-not-found]  # noqa: PLC0415 -- written above
+
+    await handler.start()
+    assert handler.call is shop_direct.cancel
+    assert await handler.call(a_task()) == {"order": 7}
+    await handler.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (cancel, True),
+        (Shop(), True),
+        (Shop().cancel, True),
+        (functools.partial(cancel), True),
+        (functools.partial(functools.partial(Shop())), True),
+        (plain, False),
+        (functools.partial(plain), False),
+    ],
+)
+def test_coroutines_are_recognised_however_they_are_wrapped(
+    target: Callable[..., object], *, expected: bool
+) -> None:
+    """Methods, partials and objects with an async __call__ run on the loop, everything else in a thread."""
+    assert is_async(target) is expected
+
+
+async def test_a_plain_function_runs_beside_the_event_loop(threads: Threads) -> None:
+    """Two blocking calls meet each other while the loop goes on: neither is on the loop's thread."""
+    meeting = threading.Barrier(3)
+
+    def block(task: Task) -> str:
+        meeting.wait(PATIENCE_SECONDS)
+        return f"{task.id} in {threading.current_thread().name}"
+
+    call = in_thread(block, threads)
+    running = [asyncio.ensure_future(call(a_task(task_id=name))) for name in ("a", "b")]
+    await asyncio.to_thread(meeting.wait, PATIENCE_SECONDS)
+    assert await asyncio.gather(*running) == ["a in delayq-handler", "b in delayq-handler"]
+
+
+async def test_a_plain_wrapper_around_a_coroutine_function_is_awaited(threads: Threads) -> None:
+    """A decorator that forgot `async` does not turn every task into a silent success."""
+
+    def undecided(task: Task) -> object:
+        async def inner() -> str:
+            return task.id
+
+        return inner()
+
+    assert await in_thread(undecided, threads)(a_task()) == "order-7"
+
+
+async def test_a_threads_context_is_that_of_its_task(threads: Threads) -> None:
+    """What the worker bound for log lines is there in the thread too."""
+    bound: ContextVar[str] = ContextVar("bound")
+    bound.set("order-7")
+    assert await in_thread(lambda _: bound.get(), threads)(a_task()) == "order-7"
+
+
+@pytest.mark.parametrize("error", [Retry(delay_ms=5), Bury("never"), ValueError("broken")])
+async def test_what_a_plain_function_raises_reaches_the_worker(threads: Threads, error: Exception) -> None:
+    """Retry, Bury and failures mean the same from a thread."""
+    with pytest.raises(type(error)) as raised:
+        await in_thread(raising(error), threads)(a_task())
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), StopIteration()])
+async def test_no_exception_of_a_thread_stops_the_worker(threads: Threads, error: BaseException) -> None:
+    """sys.exit(), a stray cancellation and StopIteration are failures of one task, and none of them hangs."""
+    with pytest.raises(RuntimeError, match=f"raised {type(error).__name__}"):
+        await asyncio.wait_for(in_thread(raising(error), threads)(a_task()), PATIENCE_SECONDS)
+
+
+async def test_a_cancelled_call_ends_while_its_thread_goes_on(
+    threads: Threads, events: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    """The worker's slot is free at once; the thread can see that nobody waits for it any more."""
+    started, gave_up = threading.Event(), threading.Event()
+    proceed = threading.Event()
+
+    def stubborn(_: Task) -> None:
+        started.set()
+        proceed.wait(PATIENCE_SECONDS)
+        if cancelled():
+            gave_up.set()
+
+    await cancel_once_started(in_thread(stubborn, threads), started)
+    assert events("handler_thread_abandoned") == [{"task_id": "order-7", "abandoned": 1}]
+    proceed.set()
+    assert await asyncio.to_thread(gave_up.wait, PATIENCE_SECONDS)
+
+
+async def test_leftover_threads_are_bounded_and_tasks_handed_back_uncharged(threads: Threads) -> None:
+    """Two stuck threads of two: the next task goes to another worker; when one ends, tasks run again."""
+    proceed = threading.Event()
+    ended: asyncio.Queue[None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def stuck(_: Task) -> None:
+        proceed.wait(PATIENCE_SECONDS)
+        loop.call_soon_threadsafe(loop.call_soon, ended.put_nowait, None)
+
+    for _ in range(2):
+        await cancel_once_started(in_thread(stuck, threads))
+    with pytest.raises(Retry) as handed_back:
+        await in_thread(plain, threads)(a_task())
+    assert handed_back.value.charge is False
+    proceed.set()
+    await ended.get()
+    await ended.get()
+    await in_thread(plain, threads)(a_task())
+
+
+def test_outside_a_thread_nothing_is_cancelled() -> None:
+    """A handler's helper may ask anywhere."""
+    assert cancelled() is False
+
+
+def raising(error: BaseException) -> Callable[[Task], object]:
+    def function(_: Task) -> object:
+        raise error
+
+    return function
+
+
+async def cancel_once_started(call: Callable[[Task], Any], started: threading.Event | None = None) -> None:
+    running = asyncio.ensure_future(call(a_task()))
+    if started:
+        await asyncio.to_thread(started.wait, PATIENCE_SECONDS)
+    else:
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running

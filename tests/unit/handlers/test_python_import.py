@@ -1,0 +1,113 @@
+"""spec.handler.python.callable: found, or refused with a sentence that says which part is wrong."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq.handlers import HandlerSetupError
+from delayq.handlers.importing import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SOURCE = """
+import functools
+
+class Shop:
+    limit = 3
+    async def cancel(self, task): ...
+    def __call__(self, task): ...
+    @staticmethod
+    def settle(task): ...
+
+shop = Shop()
+number = 3
+late = functools.partial(lambda order, task: None, 1)
+
+async def cancel(task): ...
+def no_arguments(): ...
+def two(task, order): ...
+def optional(task, order=None, *, loud=False): ...
+def keyword(task, *, loud): ...
+def generator(task): yield task
+async def async_generator(task): yield task
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Write a module into the current directory, which is not on the path yet, and return its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def write(source: str) -> str:
+        name = f"shop_{uuid.uuid4().hex[:8]}"
+        (tmp_path / f"{name}.py").write_text(source)
+        return name
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["cancel", "shop", "shop.cancel", "Shop.settle", "late", "optional"])
+def test_a_callable_is_found_from_the_current_directory(module: Callable[[str], str], name: str) -> None:
+    """Functions, methods, partials and callable objects are imported from where the worker was started."""
+    assert callable(load(f"{module(SOURCE)}:{name}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("cancle", 'has no attribute "cancle", did you mean "cancel"?'),
+        ("shop.nothing_like_it", 'has no attribute "nothing_like_it"'),
+        ("number", "is not callable, it is of type int"),
+        ("Shop", "is a class"),
+        ("no_arguments", "must be callable with one argument, the task: too many positional arguments"),
+        ("two", "missing a required argument: 'order'"),
+        ("Shop.cancel", "missing a required argument: 'task'"),
+        ("keyword", "missing a required argument: 'loud'"),
+        ("generator", "is a generator function"),
+        ("async_generator", "is a generator function"),
+    ],
+)
+def test_what_cannot_be_called_with_a_task_is_refused(
+    module: Callable[[str], str], name: str, problem: str
+) -> None:
+    """The error names the field of the document and what is wrong with the callable."""
+    with pytest.raises(HandlerSetupError) as error:
+        load(f"{module(SOURCE)}:{name}")
+    assert error.value.field == "spec.handler.python.callable"
+    assert problem in error.value.problem
+
+
+def test_a_missing_module_is_told_from_a_module_that_misses_something(module: Callable[[str], str]) -> None:
+    """A typing error in the document reads differently from an import error inside the user's module."""
+    broken = module("import nowhere_to_be_found")
+    with pytest.raises(HandlerSetupError, match='no module "shop_missing"'):
+        load("shop_missing:cancel")
+    with pytest.raises(HandlerSetupError, match='no module "shop_missing"'):
+        load("shop_missing.orders:cancel")
+    with pytest.raises(HandlerSetupError, match=f'importing "{broken}" failed: ModuleNotFoundError.*nowhere'):
+        load(f"{broken}:cancel")
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [("1 / 0", "ZeroDivisionError"), ("raise SystemExit(2)", "SystemExit: 2"), ("def", "SyntaxError")],
+)
+def test_a_module_that_fails_while_it_is_imported_is_quoted(
+    module: Callable[[str], str], source: str, error: str
+) -> None:
+    """Whatever the user's module raises, even an exit, becomes an error of the document."""
+    with pytest.raises(HandlerSetupError, match=error):
+        load(f"{module(source)}:cancel")
+
+
+@pytest.mark.parametrize("path", ["shop", ":cancel", "shop:", ""])
+def test_a_path_without_its_two_parts_is_refused(path: str) -> None:
+    """Both the module and the callable must be named."""
+    with pytest.raises(HandlerSetupError, match='expected "module:callable"'):
+        load(path)

@@ -28,7 +28,7 @@ from delayq.message import Task
 
 if TYPE_CHECKING:
     from delayq.client import Client, SyncClient
-    from delayq.operations import NewTask
+    from delayq.intake import NewTask
 
 __all__ = [
     "Bury",
@@ -50,7 +50,7 @@ __all__ = [
     "TasksRefused",
     "Unavailable",
 ]
-_LAZY = {"Client": "client", "SyncClient": "client", "NewTask": "operations"}
+_LAZY = {"Client": "client", "SyncClient": "client", "NewTask": "intake"}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds

@@ -14,8 +14,9 @@ from delayq.contract import DelayQueue, Limits
 from delayq.contract.files import SECRETS_DIR
 from delayq.document import read
 from delayq.errors import TasksRefused
+from delayq.intake import NewTask
 from delayq.letters import Letters, Redriven
-from delayq.operations import Finish, IfExists, NewTask, Operations, Results, Start
+from delayq.operations import Finish, IfExists, Operations, Results, Start
 from delayq.values import Cancelled, Counts, DeadGroup, Rescheduled, Scheduled, State, TaskRow, TaskView
 
 if TYPE_CHECKING:

@@ -1,0 +1,142 @@
+"""From what a user passes to what schedule.lua takes: ids, moments, envelopes, in chunks. Nothing here waits.
+
+Whatever is wrong with a task is found here, before anything is sent, or by the script, which knows Redis' clock.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from delayq import message
+from delayq.errors import InvalidDueTime, InvalidTask, PayloadTooLarge, Refused
+from delayq.keys import shard_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from delayq.contract import Limits
+
+CHUNK = 500  # tasks per round trip of schedule_many: 2 ms of Redis' time
+CHUNK_BYTES = 1 << 20
+MAX_ID_BYTES = 200
+MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
+_ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")  # a lone surrogate has no bytes
+
+
+class NewTask(NamedTuple):
+    """One task for schedule_many; the same fields as schedule()."""
+
+    payload: object
+    delay_ms: int | None = None
+    due_ms: int | None = None
+    task_id: str | None = None
+    headers: Mapping[str, str] | None = None
+    content_type: str | None = None
+
+
+Prepared = tuple[str, str, bytes]  # id, moment, envelope without its due time
+Chunk = tuple[int, list[int], list[Any]]  # shard, positions, flat arguments: id, moment, envelope, …
+
+
+class Intake:
+    """What a queue takes in."""
+
+    def __init__(self, limits: Limits, shards: int) -> None:
+        """`limits` come from spec.limits."""
+        self._limits, self._shards = limits, shards
+
+    def chunks(self, tasks: Iterable[NewTask], refused: dict[int, Refused]) -> Iterator[Chunk]:
+        """Yield runs of at most CHUNK tasks and about CHUNK_BYTES of one shard; malformed tasks go to `refused`."""
+        open_chunks: dict[int, tuple[list[int], list[Any], list[int]]] = {}
+        for at, task in enumerate(tasks):
+            try:
+                task_id, moment, body = self.prepare(task)
+            except Refused as error:
+                refused[at] = error
+                continue
+            shard = shard_of(task_id, self._shards)
+            if shard not in open_chunks:
+                open_chunks[shard] = [], [], [0]
+            positions, flat, size = open_chunks[shard]
+            positions.append(at)
+            flat += task_id, moment, body
+            size[0] += len(body)
+            if len(positions) == CHUNK or size[0] > CHUNK_BYTES:
+                yield shard, positions, flat
+                del open_chunks[shard]
+        for shard, (positions, flat, _) in open_chunks.items():
+            yield shard, positions, flat
+
+    def prepare(self, task: NewTask) -> Prepared:
+        """Return a task as schedule.lua takes it; Refused when it is malformed or too large."""
+        payload, delay_ms, due_ms, task_id, headers, content_type = task
+        task_id = next(_ids) if task_id is None else checked_id(task_id)
+        moment = when(task_id, delay_ms, due_ms)
+        if headers or content_type:
+            self._check_headers(task_id, headers or {}, "" if content_type is None else content_type)
+        try:
+            body, size = message.encode(payload, content_type, headers)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidTask(
+                task_id, f"payload of task {task_id}: expected a JSON value or bytes, {error}"
+            ) from error
+        if size > self._limits.max_payload_bytes:
+            raise PayloadTooLarge(task_id, "payload", size=size, limit=self._limits.max_payload_bytes)
+        return task_id, moment, body
+
+    def _check_headers(self, task_id: str, headers: object, content_type: object) -> None:
+        if not isinstance(headers, Mapping) or not all(isinstance(text, str) for text in _texts(headers)):
+            raise InvalidTask(task_id, f"headers of task {task_id}: expected a mapping of strings to strings")
+        if not isinstance(content_type, str):
+            raise InvalidTask(
+                task_id, f"content_type of task {task_id}: expected a string, got {content_type!r:.60}"
+            )
+        # Whether each text can be encoded at all is found when it is.
+        size = len("".join([*_texts(headers), content_type]).encode(errors="replace"))
+        if size > self._limits.max_header_bytes:
+            raise PayloadTooLarge(task_id, "headers", size=size, limit=self._limits.max_header_bytes)
+
+
+def ids() -> Iterator[str]:
+    """Draw task ids without end: 12 letters and digits of 71 random bits, so that Redis keeps each in 16 bytes."""
+    while True:
+        drawn = base64.b64encode(os.urandom(9 * 256), b"Zz").decode()
+        yield from (drawn[at : at + 12] for at in range(0, len(drawn), 12))
+
+
+_ids = ids()
+
+
+def checked_id(task_id: str) -> str:
+    """Return a user's task id, or raise InvalidTask."""
+    if type(task_id) is str and _ID.fullmatch(task_id) and len(task_id.encode()) <= MAX_ID_BYTES:
+        return task_id
+    shown = repr(task_id)[:60]
+    expected = f"expected 1 to {MAX_ID_BYTES} bytes without spaces or control characters"
+    raise InvalidTask(shown, f"task_id: {expected}, got {shown}")
+
+
+def _texts(headers: Mapping[Any, Any]) -> list[Any]:
+    return [text for pair in headers.items() for text in pair]
+
+
+def when(task_id: str, delay_ms: int | None, due_ms: int | None) -> str:
+    """Return a moment as the scripts take it: "+delay" or an instant, in ms; InvalidDueTime when it is neither."""
+    if (delay_ms is None) == (due_ms is None):
+        raise InvalidDueTime(task_id, f"task {task_id}: expected exactly one of delay_ms and due_ms")
+    name, value = ("delay_ms", delay_ms) if due_ms is None else ("due_ms", due_ms)
+    if type(value) is not int or not 0 <= value < MAX_MS:
+        raise InvalidDueTime(
+            task_id,
+            f"task {task_id}: {name}: expected a whole number of milliseconds from 0, got {value!r:.60}",
+        )
+    return f"+{value}" if due_ms is None else str(value)
+
+
+def due_ms_of(moment: str, now_ms: int) -> int:
+    """Return the instant that a moment comes to at Redis' now; the past is clamped, as the scripts do."""
+    return now_ms + int(moment) if moment[0] == "+" else max(int(moment), now_ms)

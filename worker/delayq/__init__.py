@@ -27,8 +27,9 @@ from delayq.errors import (
 from delayq.message import Task
 
 if TYPE_CHECKING:
-    from delayq.client import Client, SyncClient
+    from delayq.client import Client
     from delayq.intake import NewTask
+    from delayq.sync_client import SyncClient
 
 __all__ = [
     "Bury",
@@ -50,7 +51,7 @@ __all__ = [
     "TasksRefused",
     "Unavailable",
 ]
-_LAZY = {"Client": "client", "SyncClient": "client", "NewTask": "intake"}
+_LAZY = {"Client": "client", "SyncClient": "sync_client", "NewTask": "intake"}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds

@@ -1,77 +1,27 @@
-"""The two clients. They differ in how they wait; everything else is operations.py and letters.py."""
+"""The client for asyncio. It waits; everything else is operations.py and letters.py."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from delayq.broker import Broker
-from delayq.connection import Address, AsyncConnection, SyncConnection
-from delayq.contract import DelayQueue, Limits
-from delayq.contract.files import SECRETS_DIR
-from delayq.document import read
-from delayq.errors import TasksRefused
+from delayq.connection import AsyncConnection
 from delayq.intake import NewTask
-from delayq.letters import Letters, Redriven
-from delayq.operations import Finish, IfExists, Operations, Results, Start
-from delayq.values import Cancelled, Counts, DeadGroup, Rescheduled, Scheduled, State, TaskRow, TaskView
+from delayq.operations import Finish, IfExists, Start
+from delayq.queue_client import QueueClient, all_stored
+from delayq.values import Cancelled, Counts, Rescheduled, Scheduled, State, TaskView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from delayq.letters import Redriven
     from delayq.operations import Operation
+    from delayq.queue_client import Groups, Rows, Views
 
 T = TypeVar("T")
-# Inside the clients, `list` is a method.
-Rows: TypeAlias = "list[TaskRow]"
-Groups: TypeAlias = "list[DeadGroup]"
-Views: TypeAlias = "list[TaskView]"
-
-SECRETS_VARIABLE = "DELAYQ_SECRETS_DIR"
 
 
-def secrets_dir() -> Path:
-    """Return where secrets are mounted: $DELAYQ_SECRETS_DIR, else the directory the operator mounts them in."""
-    return Path(os.environ.get(SECRETS_VARIABLE, SECRETS_DIR))
-
-
-class _Base:
-    """What both clients know: the queue, where Redis is, the queue's limits."""
-
-    def __init__(
-        self,
-        url: str | Address = "redis://localhost:6379/0",
-        *,
-        queue: str,
-        key_prefix: str = "delayq",
-        shards: int = 1,
-        limits: Limits | None = None,
-    ) -> None:
-        """Name a queue and its Redis. `shards` and `key_prefix` have to be those of the queue's document."""
-        self.address = url if isinstance(url, Address) else Address.from_url(url)
-        self.queue = queue
-        self._operations = Operations(Broker(queue, prefix=key_prefix, shards=shards), limits or Limits())
-        self._letters = Letters(self._operations)
-
-    @classmethod
-    def from_document(cls, document: DelayQueue | str | Path, *, url: str | None = None) -> Self:
-        """Take everything from a DelayQueue document, parsed or a path; `url` overrides spec.redis."""
-        queue = document if isinstance(document, DelayQueue) else read(document)
-        spec = queue.spec
-        address = Address.from_url(url) if url else Address.from_spec(spec.redis, secrets_dir())
-        return cls(
-            address,
-            queue=queue.queue,
-            key_prefix=spec.redis.key_prefix,
-            shards=spec.shards,
-            limits=spec.limits,
-        )
-
-
-class Client(_Base):
+class Client(QueueClient):
     """A queue, for asyncio. Use as `async with`; any number of coroutines may share one."""
 
     async def __aenter__(self) -> Self:
@@ -133,7 +83,7 @@ class Client(_Base):
         self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject"
     ) -> list[Scheduled]:
         """Store any number of tasks, 500 per round trip. Raises TasksRefused when some, and only they, were refused."""
-        return _all_stored(await self._do(self._operations.schedule_many(tasks, if_exists)))
+        return all_stored(await self._do(self._operations.schedule_many(tasks, if_exists)))
 
     async def cancel(self, task_id: str) -> Cancelled:
         """Forget a task that is not running."""
@@ -178,110 +128,3 @@ class Client(_Base):
     async def dlq_purge(self, ids: Sequence[str]) -> int:
         """Forget dead letters for good; returns how many."""
         return await self._do(self._letters.purge(ids))
-
-
-class SyncClient(_Base):
-    """A queue, for code without an event loop. Use as `with`; any number of threads may share one."""
-
-    def __enter__(self) -> Self:
-        """Connect on first use: entering does no I/O."""
-        self._connection = SyncConnection(self.address)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the connections."""
-        self._connection.close()
-
-    def _do(self, operation: Operation[T]) -> T:
-        answer: Any = None
-        error: BaseException | None = None
-        while True:
-            try:
-                asked = operation.throw(error) if error else operation.send(answer)
-            except StopIteration as done:
-                result: T = done.value
-                return result
-            try:
-                answer, error = self._answer(asked), None
-            except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
-                error = raised
-
-    def _answer(self, asked: Any) -> Any:  # noqa: ANN401 -- see Operation
-        match asked:
-            case Start(calls):
-                return self._connection.start(calls)
-            case Finish(ticket):
-                return self._connection.finish(ticket)
-            case float():
-                return time.sleep(asked)
-        return self._connection.run(asked)
-
-    def schedule(
-        self,
-        payload: object,
-        *,
-        delay_ms: int | None = None,
-        due_ms: int | None = None,
-        task_id: str | None = None,
-        if_exists: IfExists = "reject",
-        headers: Mapping[str, str] | None = None,
-        content_type: str | None = None,
-    ) -> Scheduled:
-        """See Client.schedule."""
-        task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type)
-        return self._do(self._operations.schedule(task, if_exists))
-
-    def schedule_many(self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject") -> list[Scheduled]:
-        """See Client.schedule_many."""
-        return _all_stored(self._do(self._operations.schedule_many(tasks, if_exists)))
-
-    def cancel(self, task_id: str) -> Cancelled:
-        """See Client.cancel."""
-        return self._do(self._operations.cancel(task_id))
-
-    def reschedule(
-        self, task_id: str, *, delay_ms: int | None = None, due_ms: int | None = None
-    ) -> Rescheduled:
-        """See Client.reschedule."""
-        return self._do(self._operations.reschedule(task_id, delay_ms, due_ms))
-
-    def get(self, task_id: str) -> TaskView | None:
-        """See Client.get."""
-        return self._do(self._operations.get(task_id))
-
-    def counts(self, horizons_ms: Sequence[int] = ()) -> Counts:
-        """See Client.counts."""
-        return self._do(self._operations.counts(horizons_ms))
-
-    def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:
-        """See Client.list."""
-        return self._do(self._operations.page(State(state), offset=offset, limit=limit))
-
-    def dlq_list(self, ids: Sequence[str] | None = None) -> Rows:
-        """See Client.dlq_list."""
-        return self._do(self._letters.rows(ids))
-
-    def dlq_groups(self) -> Groups:
-        """See Client.dlq_groups."""
-        return self._do(self._letters.groups())
-
-    def dlq_get(self, ids: Sequence[str]) -> Views:
-        """See Client.dlq_get."""
-        return self._do(self._letters.views(ids))
-
-    def dlq_redrive(
-        self, ids: Sequence[str], *, rate_per_second: float | None = None, dry_run: bool = False
-    ) -> Redriven:
-        """See Client.dlq_redrive."""
-        return self._do(self._letters.redrive(ids, rate_per_second, dry_run=dry_run))
-
-    def dlq_purge(self, ids: Sequence[str]) -> int:
-        """See Client.dlq_purge."""
-        return self._do(self._letters.purge(ids))
-
-
-def _all_stored(results: Results) -> list[Scheduled]:
-    stored = [results.stored[at] for at in sorted(results.stored)]
-    if results.refused:
-        raise TasksRefused(dict(sorted(results.refused.items())), stored)
-    return stored

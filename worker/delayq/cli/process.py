@@ -8,10 +8,10 @@ import click
 
 from delayq import logs
 from delayq.cli.exits import errors_as_exits
-from delayq.client import secrets_dir
 from delayq.connection import Address
 from delayq.contract.files import CONFIG_FILE
 from delayq.document import read
+from delayq.queue_client import secrets_dir
 from delayq.runtime import Setting, run_reaper, run_scanner, run_worker
 
 if TYPE_CHECKING:

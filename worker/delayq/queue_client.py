@@ -1,0 +1,73 @@
+"""What both clients share: the queue, where Redis is, the queue's limits, and what a bulk call comes to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from delayq.broker import Broker
+from delayq.connection import Address
+from delayq.contract import DelayQueue, Limits
+from delayq.contract.files import SECRETS_DIR
+from delayq.document import read
+from delayq.errors import TasksRefused
+from delayq.letters import Letters
+from delayq.operations import Operations
+
+if TYPE_CHECKING:
+    from delayq.operations import Results
+    from delayq.values import DeadGroup, Scheduled, TaskRow, TaskView
+
+# Inside the clients, `list` is a method.
+Rows: TypeAlias = "list[TaskRow]"
+Groups: TypeAlias = "list[DeadGroup]"
+Views: TypeAlias = "list[TaskView]"
+
+SECRETS_VARIABLE = "DELAYQ_SECRETS_DIR"
+
+
+def secrets_dir() -> Path:
+    """Return where secrets are mounted: $DELAYQ_SECRETS_DIR, else the directory the operator mounts them in."""
+    return Path(os.environ.get(SECRETS_VARIABLE, SECRETS_DIR))
+
+
+class QueueClient:
+    """A queue, before it is said how to wait for it."""
+
+    def __init__(
+        self,
+        url: str | Address = "redis://localhost:6379/0",
+        *,
+        queue: str,
+        key_prefix: str = "delayq",
+        shards: int = 1,
+        limits: Limits | None = None,
+    ) -> None:
+        """Name a queue and its Redis. `shards` and `key_prefix` have to be those of the queue's document."""
+        self.address = url if isinstance(url, Address) else Address.from_url(url)
+        self.queue = queue
+        self._operations = Operations(Broker(queue, prefix=key_prefix, shards=shards), limits or Limits())
+        self._letters = Letters(self._operations)
+
+    @classmethod
+    def from_document(cls, document: DelayQueue | str | Path, *, url: str | None = None) -> Self:
+        """Take everything from a DelayQueue document, parsed or a path; `url` overrides spec.redis."""
+        queue = document if isinstance(document, DelayQueue) else read(document)
+        spec = queue.spec
+        address = Address.from_url(url) if url else Address.from_spec(spec.redis, secrets_dir())
+        return cls(
+            address,
+            queue=queue.queue,
+            key_prefix=spec.redis.key_prefix,
+            shards=spec.shards,
+            limits=spec.limits,
+        )
+
+
+def all_stored(results: Results) -> list[Scheduled]:
+    """Return the stored tasks in order, or raise TasksRefused with them."""
+    stored = [results.stored[at] for at in sorted(results.stored)]
+    if results.refused:
+        raise TasksRefused(dict(sorted(results.refused.items())), stored)
+    return stored

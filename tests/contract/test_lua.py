@@ -31,8 +31,8 @@ TYPES = {
 # What Redis 5 knows: no ZADD GT, ZRANGESTORE, LPOS, SMISMEMBER, COPY, LMPOP, GETDEL, EXPIRETIME, functions …
 REDIS_5 = {
     "DEL", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSCAN", "HSET", "HSETNX",
-    "HSTRLEN", "LLEN", "LPUSH", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYRANK",
-    "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
+    "HSTRLEN", "LLEN", "LPUSH", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM",
+    "ZREMRANGEBYRANK", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
 }  # fmt: skip
 EACH: dict[str, Callable[[Broker], Call[Any]]] = {
     "schedule": lambda b: b.schedule(

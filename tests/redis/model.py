@@ -1,0 +1,206 @@
+"""A shard as a dictionary: what every verb should do, said in the plainest way. Tokens are taken from the real one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.redis.state import State
+
+MAX_ATTEMPTS, MAX_CRASHES, MAX_LENGTH, MAX_DELAY_MS = 3, 2, 4, 100_000
+
+
+@dataclass
+class Life:
+    """One task."""
+
+    envelope: bytes
+    home: str
+    at: int  # due time, lease expiry or time of death
+    due: int = 0  # of the run in flight
+    token: int = 0
+    failures: int = 0
+    crashes: int = 0
+    error: str = ""
+    counted: bool = False  # it failed, crashed or was put back by its handler
+    story: str = ""
+
+    def die(self, now: int, reason: str, error: str) -> None:
+        self.story = f"{self.failures} {self.crashes} {reason} {error}"
+        self.home, self.at = "dlq", now
+        self.failures, self.crashes, self.error, self.counted = 0, 0, "", False
+
+    def wait(self, home: str, due: int) -> None:
+        self.home, self.at = home, due
+
+
+@dataclass
+class Model:
+    """One shard. Each method is given Redis' now and answers what the script should."""
+
+    lives: dict[str, Life] = field(default_factory=dict)
+    stats: Counter[str] = field(default_factory=Counter)
+
+    def state(self) -> State:
+        homes: dict[str, dict[str, int]] = {"delayed": {}, "retry": {}, "processing": {}, "dlq": {}}
+        for task_id, life in self.lives.items():
+            name = f"{task_id}:{life.token}" if life.home == "processing" else task_id
+            homes[life.home][name] = life.at
+        return State(
+            delayed=homes["delayed"],
+            retry=homes["retry"],
+            processing=homes["processing"],
+            dlq=homes["dlq"],
+            tasks={task_id: life.envelope for task_id, life in self.lives.items()},
+            attempts={
+                task_id: f"{life.failures} {life.crashes} {life.error}"
+                for task_id, life in self.lives.items()
+                if life.counted
+            },
+            dlq_info={task_id: life.story for task_id, life in self.lives.items() if life.home == "dlq"},
+            stats={name: count for name, count in self.stats.items() if count},
+        )
+
+    def schedule(self, now: int, task_id: str, due: int, *, body: bytes, if_exists: str) -> str:
+        outcome = self._admitted(now, task_id, due, if_exists)
+        if outcome in {"created", "replaced"}:
+            at = max(due, now)
+            self.lives[task_id] = Life(body + at.to_bytes(6, "big"), "delayed", at)
+            self.stats.update(scheduled=1, clamped=int(due < now))
+        return outcome
+
+    def _admitted(self, now: int, task_id: str, due: int, if_exists: str) -> str:
+        if due > now + MAX_DELAY_MS:
+            return "too_far"
+        if task_id not in self.lives:
+            living = sum(life.home != "dlq" for life in self.lives.values())
+            return "created" if living < MAX_LENGTH else "full"
+        if if_exists != "replace":
+            return {"keep": "kept", "reject": "exists"}[if_exists]
+        return "in_flight" if self.lives[task_id].home == "processing" else "replaced"
+
+    def where(self, task_id: str) -> str:
+        """What cancel and reschedule say of a task they leave alone."""
+        home = self.lives[task_id].home if task_id in self.lives else ""
+        return {"": "not_found", "processing": "in_flight", "dlq": "dead"}.get(home, "")
+
+    def cancel(self, task_id: str) -> str:
+        if refused := self.where(task_id):
+            return refused
+        del self.lives[task_id]
+        self.stats["cancelled"] += 1
+        return "cancelled"
+
+    def reschedule(self, now: int, task_id: str, due: int) -> str:
+        if refused := self.where(task_id):
+            return refused
+        if due > now + MAX_DELAY_MS:
+            return "too_far"
+        life = self.lives[task_id]
+        life.at = max(due, now)
+        if life.home == "delayed":
+            life.envelope = life.envelope[:-6] + life.at.to_bytes(6, "big")
+        self.stats.update(rescheduled=1, clamped=int(due < now))
+        return "rescheduled"
+
+    def due(self, now: int) -> list[str]:
+        """The ids that a claim takes, in order: by due time, fresh before retried, then by name."""
+        found = [
+            (life.at, life.home == "retry", task_id)
+            for task_id, life in self.lives.items()
+            if life.home in {"delayed", "retry"} and life.at <= now
+        ]
+        return [task_id for _, _, task_id in sorted(found)]
+
+    def claim(self, task_id: str, token: int, expiry: int) -> int:
+        """Lease one task; answers the number of its attempt."""
+        life = self.lives[task_id]
+        life.due, life.token, life.home, life.at = life.at, token, "processing", expiry
+        self.stats["claimed"] += 1
+        return life.failures + life.crashes + 1
+
+    def held(self, member: str) -> Life | None:
+        """The task whose current lease this is."""
+        task_id, _, token = member.rpartition(":")
+        life = self.lives.get(task_id)
+        return life if life and life.home == "processing" and life.token == int(token) else None
+
+    def ack(self, member: str) -> str:
+        if not self.held(member):
+            return "lease_lost"
+        del self.lives[member.rpartition(":")[0]]
+        self.stats["acked"] += 1
+        return "acked"
+
+    def retry(self, now: int, member: str, delay_ms: int, *, charge: int, error: str) -> str:
+        life = self.held(member)
+        if not life:
+            return "lease_lost"
+        life.failures += charge
+        if life.failures >= MAX_ATTEMPTS:
+            life.die(now, "attempts", error)
+            self.stats["buried"] += 1
+            return "buried"
+        life.counted, life.error = True, error
+        life.wait("retry", now + delay_ms)
+        self.stats["retried"] += 1
+        return "retried"
+
+    def bury(self, now: int, member: str, error: str) -> str:
+        life = self.held(member)
+        if not life:
+            return "lease_lost"
+        life.failures += 1
+        life.die(now, "buried", error)
+        self.stats["buried"] += 1
+        return "buried"
+
+    def release(self, member: str) -> str:
+        life = self.held(member)
+        if not life:
+            return "lease_lost"
+        life.wait("retry" if life.counted else "delayed", life.due)
+        self.stats["released"] += 1
+        return "released"
+
+    def reclaim(self, now: int, limit: int) -> list[tuple[str, str]]:
+        expired = sorted(
+            (life.at, f"{task_id}:{life.token}", life)
+            for task_id, life in self.lives.items()
+            if life.home == "processing" and life.at <= now
+        )
+        return [(member, self._taken_back(now, life)) for _, member, life in expired[:limit]]
+
+    def _taken_back(self, now: int, life: Life) -> str:
+        life.crashes += 1
+        if life.crashes >= MAX_CRASHES:
+            life.die(now, "crashes", life.error)
+            self.stats["buried"] += 1
+            return "buried"
+        life.counted = True
+        life.wait("retry", now)
+        self.stats["reclaimed"] += 1
+        return "reclaimed"
+
+    def rewind(self, latest: int) -> int:
+        longer = [life for life in self.lives.values() if life.home == "processing" and life.at > latest]
+        for life in longer:
+            life.at = latest
+        return len(longer)
+
+    def dead(self) -> list[str]:
+        return sorted(task_id for task_id, life in self.lives.items() if life.home == "dlq")
+
+    def redrive(self, now: int, task_id: str, delay_ms: int) -> int:
+        if task_id not in self.dead():
+            return 0
+        self.lives[task_id].wait("delayed", now + delay_ms)
+        self.stats["redriven"] += 1
+        return 1
+
+    def purge(self, task_id: str, before: int) -> int:
+        if task_id not in self.dead() or self.lives[task_id].at >= before:
+            return 0
+        del self.lives[task_id]
+        self.stats["purged"] += 1
+        return 1

@@ -1,0 +1,268 @@
+"""All verbs in any order, by several workers, under a clock that goes forward and back, against a dictionary.
+
+After every step the whole state of every shard is what the model says. So no task is lost or in two states, none runs
+early, attempts never fall, a stale token changes nothing, and every counter is right.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.message import encode
+from delayq.values import Outcome
+from delayq.values import State as In
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.redis.model import MAX_ATTEMPTS, MAX_CRASHES, MAX_DELAY_MS, MAX_LENGTH, Model
+from tests.redis.state import NOW, Shard, shard_on, whole
+
+if TYPE_CHECKING:
+    from delayq.broker import Call
+
+    from tests.servers import RedisServer
+
+LEASE_MS = 10_000
+IDS = st.sampled_from(["a", "b", "a:1", "ü*", "c", "d", "e", ":"])
+DELAYS = st.sampled_from([0, 1, 5, 500, 60_000])
+SHARDS = st.integers(0, 2)
+INDEXES = ("tasks", "delayed", "retry", "processing", "dlq", "attempts", "dlq_info")
+
+
+class Queue(RuleBasedStateMachine):
+    """One queue. Leases that were ever given out stay in the bundle, so most of them are stale."""
+
+    leases = Bundle("leases")
+
+    def __init__(self, shard: Shard) -> None:
+        super().__init__()
+        self.shard, self.broker = shard, shard.broker
+        shard.redis.flushdb()
+        shard.clock(NOW)
+        self.now, self.payload = NOW, 0
+        self.models = [Model() for _ in self.broker.shards]
+        self.tokens = [0 for _ in self.broker.shards]
+
+    def run(self, call: Call[Any]) -> Any:  # noqa: ANN401
+        return self.shard.run(call)
+
+    def at(self, task_id: str) -> tuple[int, Model]:
+        index = self.broker.shard_of(task_id)
+        return index, self.models[index]
+
+    def settles(self, member: str) -> tuple[int, Model]:
+        return self.at(member.rpartition(":")[0])
+
+    # from outside
+
+    @rule(task_id=IDS, delay=DELAYS | st.sampled_from([-5000, MAX_DELAY_MS, MAX_DELAY_MS + 1]), relative=st.booleans(),
+          if_exists=st.sampled_from(["reject", "keep", "replace"]))  # fmt: skip
+    def schedule(self, task_id: str, delay: int, *, relative: bool, if_exists: str) -> None:
+        index, model = self.at(task_id)
+        self.payload += 1
+        body = encode(self.payload, None, None)[0]
+        when = f"+{delay}" if relative and delay >= 0 else str(self.now + delay)
+        limits = {"max_length": MAX_LENGTH, "max_delay_ms": MAX_DELAY_MS}
+        call = self.broker.schedule(index, [task_id, when, body], if_exists=if_exists, repeated=0, **limits)
+        outcome = self.run(call).notes.get(0, Outcome.CREATED)
+        assert outcome == model.schedule(self.now, task_id, self.now + delay, body=body, if_exists=if_exists)
+
+    @rule(task_id=IDS)
+    def cancel(self, task_id: str) -> None:
+        _, model = self.at(task_id)
+        assert self.run(self.broker.cancel(task_id)) == model.cancel(task_id)
+
+    @rule(task_id=IDS, delay=DELAYS | st.sampled_from([-5000, MAX_DELAY_MS + 1]))
+    def reschedule(self, task_id: str, delay: int) -> None:
+        _, model = self.at(task_id)
+        answer = self.run(self.broker.reschedule(task_id, str(self.now + delay), max_delay_ms=MAX_DELAY_MS))
+        assert answer.outcome == model.reschedule(self.now, task_id, self.now + delay)
+
+    @rule(task_id=IDS)
+    def get(self, task_id: str) -> None:
+        _, model = self.at(task_id)
+        view, life = self.run(self.broker.get(task_id)), model.lives.get(task_id)
+        assert (view is None) is (life is None)
+        if life:
+            token = life.token if life.home == "processing" else None
+            assert (view.state, view.at_ms, view.token) == (life.home, life.at, token)
+            assert view.body == life.envelope[1:-6]
+
+    @rule(index=SHARDS)
+    def counts(self, index: int) -> None:
+        model = self.models[index % len(self.models)]
+        counts = self.run(self.broker.counts(index % len(self.models), [1000]))
+        state = model.state()
+        dues = [*state.delayed.values(), *state.retry.values()]
+        assert (counts.delayed, counts.retry) == (len(state.delayed), len(state.retry))
+        assert (counts.processing, counts.dlq) == (len(state.processing), len(state.dlq))
+        assert counts.overdue == sum(due <= self.now for due in dues)
+        assert counts.due_within == {1000: sum(self.now < due <= self.now + 1000 for due in dues)}
+        assert counts.oldest_due_ms == min(dues, default=None)
+
+    @rule(index=SHARDS, state=st.sampled_from([In.DELAYED, In.RETRY, In.PROCESSING, In.DLQ]))
+    def list_(self, index: int, state: In) -> None:
+        model = self.models[index % len(self.models)]
+        rows = self.run(self.broker.list(index % len(self.models), state, offset=0, limit=100))
+        assert {row.id for row in rows} == {name for name, life in model.lives.items() if life.home == state}
+        assert [row.at_ms for row in rows] == sorted(row.at_ms for row in rows)
+
+    # leases
+
+    @rule(target=leases, index=SHARDS, limit=st.integers(1, 3))
+    def claim(self, index: int, limit: int) -> Any:  # noqa: ANN401
+        index %= len(self.models)
+        model = self.models[index]
+        due = model.due(self.now)
+        claimed = self.run(self.broker.claim(index, limit, LEASE_MS))
+        assert [lease.task.id for lease in claimed.leases] == due[:limit]
+        assert claimed.more is (len(due) > limit)
+        assert self.shard.redis.llen(self.broker.shards[index].wake) == int(claimed.more)
+        for lease in claimed.leases:
+            assert lease.task.due_ms == model.lives[lease.task.id].at <= self.now
+            assert lease.task.token > self.tokens[index]
+            self.tokens[index] = lease.task.token
+            assert lease.task.attempt == model.claim(lease.task.id, lease.task.token, self.now + LEASE_MS)
+        return multiple(*[lease.member.decode() for lease in claimed.leases])
+
+    @rule(member=leases)
+    def extend(self, member: str) -> None:
+        index, model = self.settles(member)
+        life = model.held(member)
+        assert self.run(self.broker.extend(index, [member.encode()], LEASE_MS)) == (set() if life else {0})
+        if life:
+            life.at = self.now + LEASE_MS
+
+    @rule(member=leases)
+    def ack(self, member: str) -> None:
+        index, model = self.settles(member)
+        assert self.run(self.broker.ack(index, [member.encode()])) == [model.ack(member)]
+
+    @rule(member=leases, delay=DELAYS, charge=st.integers(0, 1), error=st.sampled_from(["", "boom", "1 2 3"]))
+    def retry(self, member: str, delay: int, charge: int, error: str) -> None:
+        index, model = self.settles(member)
+        call = self.broker.retry(index, [member, delay, charge, error], max_attempts=MAX_ATTEMPTS)
+        assert self.run(call) == [model.retry(self.now, member, delay, charge=charge, error=error)]
+
+    @rule(member=leases)
+    def bury(self, member: str) -> None:
+        index, model = self.settles(member)
+        assert self.run(self.broker.bury(index, [member, "never"])) == [model.bury(self.now, member, "never")]
+
+    @rule(member=leases)
+    def release(self, member: str) -> None:
+        index, model = self.settles(member)
+        life = model.held(member)
+        due = life.due if life else self.now
+        assert self.run(self.broker.release(index, [member, due])) == [model.release(member)]
+
+    # upkeep
+
+    @rule(index=SHARDS)
+    def wake(self, index: int) -> None:
+        index %= len(self.models)
+        model = self.models[index]
+        wait = self.run(self.broker.wake(index))
+        assert wait.due is bool(model.due(self.now))
+        if wait.due:
+            assert self.shard.redis.llen(self.broker.shards[index].wake) == 1
+
+    @rule(index=SHARDS)
+    def lose_hints(self, index: int) -> None:
+        keys = self.broker.shards[index % len(self.models)]
+        self.shard.redis.delete(keys.wake, keys.alarm)
+
+    @rule(index=SHARDS, limit=st.integers(1, 3))
+    def reclaim(self, index: int, limit: int) -> None:
+        index %= len(self.models)
+        expected = self.models[index].reclaim(self.now, limit)
+        assert self.run(self.broker.reclaim(index, max_crashes=MAX_CRASHES, limit=limit)) == expected
+
+    @rule(index=SHARDS)
+    def rewind(self, index: int) -> None:
+        index %= len(self.models)
+        assert self.run(self.broker.rewind(index, LEASE_MS)) == self.models[index].rewind(self.now + LEASE_MS)
+
+    @rule(index=SHARDS, walked=st.sampled_from(INDEXES))
+    def reconcile(self, index: int, walked: str) -> None:
+        """Nothing that the verbs do needs mending."""
+        found = self.run(self.broker.reconcile(index % len(self.models), walked, 0, count=1000))
+        assert found.tasks == []
+
+    @rule(task_id=IDS, delay=DELAYS)
+    def redrive(self, task_id: str, delay: int) -> None:
+        index, model = self.at(task_id)
+        assert self.run(self.broker.redrive(index, [task_id, delay])) == model.redrive(
+            self.now, task_id, delay
+        )
+
+    @rule(task_id=IDS, age=st.sampled_from([-1, 0, 5000]))
+    def purge(self, task_id: str, age: int) -> None:
+        index, model = self.at(task_id)
+        before = self.now - age
+        assert self.run(self.broker.purge(index, [task_id], before_ms=before)) == model.purge(task_id, before)
+
+    # the world
+
+    @rule(step=st.sampled_from([1, 499, LEASE_MS, 60_000]))
+    def time_passes(self, step: int) -> None:
+        self.now += step
+        self.shard.clock(self.now)
+
+    @rule()
+    def time_passes_to_the_next_due_time(self) -> None:
+        lives = [life for model in self.models for life in model.lives.values()]
+        ahead = [life.at for life in lives if life.at > self.now]
+        if ahead:
+            self.now = min(ahead)
+            self.shard.clock(self.now)
+
+    @rule(step=st.sampled_from([1, 5000, 3_600_000]))
+    def the_clock_steps_back(self, step: int) -> None:
+        self.now -= step
+        self.shard.clock(self.now)
+
+    @rule()
+    def redis_forgets_the_scripts(self) -> None:
+        self.shard.redis.script_flush()
+
+    @rule(index=SHARDS)
+    def redis_forgets_the_last_token(self, index: int) -> None:
+        """Only while its clock is right: with neither, nobody could tell an old token from a new one."""
+        index %= len(self.models)
+        if self.now * 1000 > self.tokens[index]:
+            self.shard.redis.hdel(self.broker.shards[index].stats, "token")
+
+    @invariant()
+    def the_whole_state_is_what_the_model_says(self) -> None:
+        for keys, model in zip(self.broker.shards, self.models, strict=True):
+            found, expected = whole(self.shard.redis, keys), model.state()
+            assert found.wake <= 1
+            assert found.alarm <= 1
+            stats = {name: count for name, count in found.stats.items() if name != "token" and count}
+            assert found.but(wake=0, alarm=0, stats=stats) == expected
+
+    @invariant()
+    def every_task_that_was_ever_taken_is_accounted_for(self) -> None:
+        for model in self.models:
+            stats = model.stats
+            gone = stats["acked"] + stats["cancelled"] + stats["purged"]
+            assert len(model.lives) + gone <= stats["scheduled"]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_all_verbs_against_a_dictionary(redis_server: RedisServer, queue_name: str, shards: int) -> None:
+    with shard_on(redis_server, queue_name, shards) as shard:
+        machine: Any = lambda: Queue(shard)  # noqa: E731  a class by its looks; it is only ever called
+        run_state_machine_as_test(
+            machine, settings=settings(max_examples=min(settings().max_examples, 40), stateful_step_count=50)
+        )

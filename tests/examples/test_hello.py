@@ -1,0 +1,101 @@
+"""What README and the example promise: `make run` works, and every command that README names exists."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from delayq.cli.root import delayq
+from delayq.document import parse_text
+
+from tests.processes import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+SUMMARY = r"^handled=(\d+) retried=(\d+) dead=(\d+) early=(\d+) p50_ms=(\d+\.\d) p99_ms=(\d+\.\d)$"
+
+
+@pytest.fixture
+def hello(tmp_path: Path) -> Iterator[Process]:
+    """The example on its own, so that a run of yours beside it is not disturbed."""
+    copy = shutil.copytree(
+        ROOT / "examples" / "hello", tmp_path / "hello", ignore=shutil.ignore_patterns(".delayq", "shop.db*")
+    )
+    process = Process.start(sys.executable, str(copy / "run.py"), cwd=tmp_path)
+    yield process
+    process.stop(timeout_s=60)
+
+
+def test_the_example_accounts_for_every_order(hello: Process) -> None:
+    assert hello.wait(timeout_s=90) == 0, hello.output
+    summary = re.match(SUMMARY, hello.lines[-1])
+    assert summary, hello.output
+    # 100 gateways down once, and two more runs of each of 20 damaged cards.
+    assert summary.groups()[:4] == ("1000", "140", "20", "0")
+
+
+def test_the_example_fails_when_its_orders_are_not_as_they_should_be(hello: Process, tmp_path: Path) -> None:
+    """A handler that claims to have cancelled and did not: the ledger has to notice."""
+    source = tmp_path / "hello" / "shop" / "orders.py"
+    source.write_text(source.read_text().replace("SET status = 'cancelled'", "SET status = 'forgotten'"))
+    assert hello.wait(timeout_s=90) == 1
+    assert hello.lines[-1].startswith("handled=120 retried=140 dead=20 early=0")
+
+
+def commands(text: str) -> set[tuple[str, ...]]:
+    """`delayq word word` wherever a document shows it, as a command line or in a sentence."""
+    blocks = "\n".join(re.findall(r"^```(?:sh|console|text)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    shown = re.findall(r"^(?:\$ |  )?(?:\.venv/bin/)?delayq ((?:[a-z]+ ?){1,2})", blocks, re.MULTILINE)
+    shown += re.findall(r"`delayq ((?:[a-z]+ ?){1,2})", text)
+    return {tuple(words.split()) for words in shown}
+
+
+def exists(words: tuple[str, ...]) -> bool:
+    """Whether the first words lead to a command; what follows a command is its argument."""
+    command: click.Command = delayq
+    for word in words:
+        if not isinstance(command, click.Group):
+            return True
+        if word not in command.commands:
+            return False
+        command = command.commands[word]
+    return True
+
+
+def test_every_command_in_readme_exists() -> None:
+    named = commands(README)
+    assert len(named) >= 3
+    assert {words for words in named if not exists(words)} == set()
+
+
+def test_every_link_in_readme_leads_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)#]+)", README) if "://" not in link]
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_every_document_in_readme_is_valid() -> None:
+    documents = re.findall(r"^```yaml\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    assert documents
+    for document in documents:
+        parse_text(document.encode(), "README.md")
+
+
+def test_every_python_example_in_readme_compiles() -> None:
+    for source in re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL):
+        compiled = subprocess.run(
+            [sys.executable, "-c", "import ast, sys; ast.parse(sys.stdin.read())"],
+            input=source,
+            text=True,
+            check=False,
+        )
+        assert compiled.returncode == 0, source

@@ -55,10 +55,11 @@ class ShardScanner:
             if not self.leads:
                 return min(others_seconds + 0.05, TICK_SECONDS)
         self._sleep_exactly()
+        asked_at = time.monotonic()
         wait = await self._connection.one(self._broker.wake(self.shard))
         if wait.next_expiry_seconds is not None and wait.next_expiry_seconds <= 0:
             return await self._reclaim()
-        return self._pause(wait)
+        return self._pause(wait, asked_at)
 
     async def _lead(self) -> float:
         lead_ms = int(LEAD_SECONDS * 1000)
@@ -91,7 +92,7 @@ class ShardScanner:
         if 0 < left <= EXACT_SECONDS:
             time.sleep(left)  # blocks the loop for at most EXACT_SECONDS, on purpose
 
-    def _pause(self, wait: Wait) -> float:
+    def _pause(self, wait: Wait, asked_at: float) -> float:
         """Seconds until there is something to do: a due time, a lease running out, or just the next tick."""
         pause = min(TICK_SECONDS, max(0.0, self._lead_until - time.monotonic()))
         if wait.next_expiry_seconds is not None:
@@ -104,7 +105,9 @@ class ShardScanner:
         if self._untaken:
             pause = min(pause, OVERDUE_SECONDS / 64 * 2 ** min(self._untaken, 6))
         elif wait.next_due_seconds is not None:
-            self._due_at = time.monotonic() + wait.next_due_seconds
+            # Counted from the question, for the next one takes as long to get to Redis: from the answer on, every
+            # wake would be late by a round trip.
+            self._due_at = asked_at + wait.next_due_seconds
             pause = min(pause, max(0.0, wait.next_due_seconds - EXACT_SECONDS))
         return pause
 

@@ -1,9 +1,13 @@
-"""How a run shows itself: the panel on stdout, logs on stderr. On a terminal the panel stays put below the rest."""
+"""How a run shows itself: the panel on stdout, logs on stderr. On a terminal the panel stays put below the rest.
+
+Nobody may be there to read any more, because the terminal was closed or `| head` has seen enough: no reason to fail.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, Self
 
 from rich.console import Console
@@ -76,7 +80,8 @@ class Terminal:
 
     def show(self, lines: Sequence[str]) -> None:
         """Draw the panel."""
-        self._live.update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
+        with suppress(OSError):
+            self._live.update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def said(self, name: str, text: str) -> None:
         """Print it above the panel."""
@@ -84,7 +89,8 @@ class Terminal:
 
     def write(self, text: str) -> int:
         """Be a stream for a log that goes to the same terminal."""
-        self._console.print(Text(text.rstrip("\n")), soft_wrap=True)
+        with suppress(OSError):
+            self._console.print(Text(text.rstrip("\n")), soft_wrap=True)
         return len(text)
 
     def flush(self) -> None:
@@ -95,7 +101,8 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        with suppress(OSError):
+            self._live.stop()
 
 
 class Lines(ConsoleFormatter):
@@ -126,4 +133,5 @@ def display(log_format: LogFormat, log_level: str) -> Display:
 
 
 def _print(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 -- standard output is what this is for
+    with suppress(OSError):
+        print(line, flush=True)  # noqa: T201 -- standard output is what this is for

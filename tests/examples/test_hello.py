@@ -65,9 +65,10 @@ def exists(words: tuple[str, ...]) -> bool:
     for word in words:
         if not isinstance(command, click.Group):
             return True
-        if word not in command.commands:
+        found = command.get_command(click.Context(command), word)
+        if found is None:
             return False
-        command = command.commands[word]
+        command = found
     return True
 
 

@@ -22,9 +22,9 @@ def main() -> None:
     """Run the command that argv names, able to import from here and from beside the document."""
     parent, beside, *arguments = sys.argv[1:]
     tie(int(parent), signal.SIGKILL)
-    command = import_module(
-        "delayq.cli.root"
-    ).delayq  # by name: this is a process' start, not a use of the layer above
+    # By name: this is how a process starts, not a use of the layer above. The first loads what the second loads late.
+    import_module("delayq.cli.process")
+    command = import_module("delayq.cli.root").delayq
     sys.path[:0] = dict.fromkeys((str(Path.cwd()), beside))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # what a handler prints is shown when it prints it

@@ -23,7 +23,7 @@ KEY_NAMES = {name for name in vars(Keys) if inspect.getdoc(vars(Keys)[name]) and
 }
 TYPES = {
     **dict.fromkeys(("delayed", "retry", "processing", "dlq"), "zset"),
-    **dict.fromkeys(("tasks", "attempts", "dlq_info", "stats"), "hash"),
+    **dict.fromkeys(("tasks", "attempts", "dlq_info", "cursors", "stats"), "hash"),
     **dict.fromkeys(("wake", "alarm"), "list"),
     "leader": "string",
     "index": "hash or zset",  # in reconcile.lua; list.lua walks sorted sets only
@@ -54,6 +54,7 @@ EACH: dict[str, Callable[[Broker], Call[Any]]] = {
     "reclaim": lambda b: b.reclaim(0, max_crashes=1),
     "rewind": lambda b: b.rewind(0, 1),
     "reconcile": lambda b: b.reconcile(0, "tasks", 0),
+    "adopt": lambda b: b.adopt(0, [b"id"]),
     "redrive": lambda b: b.redrive(0, ["id", 1]),
     "purge": lambda b: b.purge(0, ["id"]),
 }
@@ -139,7 +140,7 @@ def test_only_commands_that_redis_5_knows(verb: str) -> None:
     calls = re.findall(r"redis\.call\('?([\w\[\]]+)'?", code)
     sliced = re.findall(r"each_slice\('(\w+)'", code)
     # reconcile.lua is told whether to HSCAN or ZSCAN; each_slice() is told its command.
-    assert {*calls, *sliced} - REDIS_5 <= {"ARGV[1]", "command"}
+    assert {*calls, *sliced} - REDIS_5 <= {"ARGV[2]", "command"}
     assert not re.search(r"redis\.(pcall|setresp|acl_check_cmd|register_function)|#!lua", code)
 
 

@@ -24,10 +24,15 @@ def sweep(shard: Shard, count: int = 50) -> list[tuple[str, str]]:
     for index in INDEXES:
         cursor = -1
         while cursor != 0:
-            found = page(shard, index, max(cursor, 0), count)
+            found = page(shard, index, -1, count)
             mended += found.tasks
+            mended += [(task_id, "adopted") for task_id in adopt(shard, found.homeless)]
             cursor = found.cursor
     return mended
+
+
+def adopt(shard: Shard, ids: list[bytes]) -> list[str]:
+    return [task_id.decode() for task_id in shard.run(shard.broker.adopt(0, ids))] if ids else []
 
 
 def damaged(task_id: str, present: frozenset[str]) -> State:
@@ -113,36 +118,55 @@ def test_a_sound_queue_is_left_as_it_is(shard: Shard) -> None:
 
 def test_an_orphan_is_adopted_and_due_now(shard: Shard) -> None:
     before = shard.seed(State(tasks={"a": envelope()}))
-    assert page(shard, "tasks") == Mended(0, [("a", "adopted")])
+    assert page(shard, "tasks") == Mended(0, [], [b"a"])
+    assert adopt(shard, [b"a"]) == ["a"]
     assert shard.whole() == before.but(delayed={"a": NOW}, wake=1, stats={"adopted": 1})
 
 
 def test_an_orphan_that_failed_goes_on_where_it_was(shard: Shard) -> None:
     before = shard.seed(State(tasks={"a": envelope()}, attempts={"a": "2 0 x"}))
-    assert page(shard, "tasks") == Mended(0, [("a", "adopted")])
+    assert adopt(shard, [b"a"]) == ["a"]
     assert shard.whole() == before.but(retry={"a": NOW}, wake=1, stats={"adopted": 1})
 
 
 def test_an_orphan_that_died_stays_dead(shard: Shard) -> None:
     """Nobody asked for it to run again, so nobody is woken."""
     before = shard.seed(State(tasks={"a": envelope()}, dlq_info={"a": "3 0 attempts x"}))
-    assert page(shard, "tasks") == Mended(0, [("a", "adopted")])
+    assert adopt(shard, [b"a"]) == ["a"]
     assert shard.whole() == before.but(dlq={"a": NOW}, stats={"adopted": 1})
 
 
 def test_a_running_task_is_no_orphan(shard: Shard) -> None:
     before = shard.seed(State(processing={"a:b:7": LATER}))
-    assert page(shard, "tasks") == Mended(0, [])
+    assert page(shard, "tasks") == Mended(0, [], [b"a:b"])
+    assert adopt(shard, [b"a:b"]) == []
     assert shard.whole() == before
+
+
+def test_a_task_that_found_a_home_meanwhile_is_left_there(shard: Shard) -> None:
+    before = shard.seed(State(delayed={"a": LATER}, dlq={"b": NOW}, dlq_info={"b": "1 0 buried x"}))
+    assert adopt(shard, [b"a", b"b", b"gone"]) == []
+    assert shard.whole() == before
+
+
+def test_a_walk_goes_on_where_another_reaper_stopped(shard: Shard) -> None:
+    """Reapers live a minute; only together do they get to the end of a large index."""
+    shard.seed(State(delayed={f"id-{n}": NOW for n in range(1000)}))
+    first = page(shard, "delayed", -1, 10)
+    assert first.cursor != 0
+    assert page(shard, "delayed", -1, 10).cursor != first.cursor
+    while page(shard, "delayed", -1, 100).cursor != 0:
+        pass
+    assert page(shard, "delayed", -1, 10).cursor == first.cursor
 
 
 def test_an_index_entry_without_an_envelope_is_pruned(shard: Shard) -> None:
     shard.seed(State(delayed={"a": NOW}, tasks={}, attempts={"a": "1 0 x"}))
-    assert page(shard, "delayed") == Mended(0, [("a", "pruned")])
+    assert page(shard, "delayed") == Mended(0, [("a", "pruned")], [])
     assert shard.whole() == State(stats={"pruned": 1})
 
 
 def test_a_lease_wins_over_every_other_home(shard: Shard) -> None:
     shard.seed(State(delayed={"a": NOW}, retry={"a": NOW}, processing={"a:7": LATER}))
-    assert page(shard, "processing") == Mended(0, [("a", "deduplicated")])
+    assert page(shard, "processing") == Mended(0, [("a", "deduplicated")], [])
     assert shard.whole() == State(processing={"a:7": LATER}, stats={"deduplicated": 1})

@@ -31,6 +31,7 @@ T = TypeVar("T")
 Settlements: TypeAlias = "list[Settled]"
 Rows: TypeAlias = "list[TaskRow]"
 Pairs: TypeAlias = "list[tuple[str, str]]"
+Ids: TypeAlias = "list[bytes]"
 
 CLAIM_LIMIT = 250  # tasks a claim may lease: about a millisecond of Redis' time
 BATCH = 250  # tasks any other call may carry
@@ -145,12 +146,16 @@ class Broker:
         """Shorten leases that outlive their length because Redis' clock stepped back."""
         return self._call("rewind", shard, int, lease_ms=lease_ms, limit=limit)
 
-    def reconcile(self, shard: int, index: str, cursor: int, *, count: int = 50) -> Call[replies.Mended]:
-        """Hold a page of one index (a key's name) against all others and mend what does not fit."""
+    def reconcile(self, shard: int, index: str, cursor: int = -1, *, count: int = 50) -> Call[replies.Mended]:
+        """Hold a page of one index (a key's name) against the others; -1 goes on where anybody's last page ended."""
         scan = "HSCAN" if index in {"tasks", "attempts", "dlq_info"} else "ZSCAN"
         return self._call(
-            "reconcile", shard, replies.mended, index=index, scan=scan, cursor=cursor, count=count
+            "reconcile", shard, replies.mended, index=index, name=index, scan=scan, cursor=cursor, count=count
         )
+
+    def adopt(self, shard: int, ids: Sequence[bytes]) -> Call[Ids]:
+        """Give tasks that are in no index, and not leased, a home again; answers with those that were."""
+        return self._call("adopt", shard, replies.ids, ids)
 
     # dead letters
 

@@ -69,6 +69,11 @@ class Keys:
         return self._key("leader")
 
     @cached_property
+    def cursors(self) -> str:
+        """Hash: index name to where its reconciliation goes on, so that reapers that live a minute get to the end."""
+        return self._key("cursors")
+
+    @cached_property
     def stats(self) -> str:
         """Hash: monotonic counters, and the last fencing token."""
         return self._key("stats")

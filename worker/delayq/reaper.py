@@ -75,7 +75,12 @@ class Sweep:
 
 
 class Reconcile:
-    """Walks every index of every shard, a page a step, over and over."""
+    """Walks every index of every shard, a page a step, over and over.
+
+    A task without a home is leased, or lost by a Redis that forgot half of what it was told. To tell, the leases have
+    to be read after the tasks were, and a task that is in neither is looked at once more, atomically, before it is
+    adopted: reading all leases in one script for every page would hold Redis for too long.
+    """
 
     name, blocks = "reconcile", False
 
@@ -83,7 +88,8 @@ class Reconcile:
         """Rest spec.reaper.sweepSeconds between two walks."""
         self._broker, self._connection, self._rest = broker, connection, spec.reaper.sweep_seconds
         self._walk = [(keys.shard, index) for keys in broker.shards for index in INDEXES]
-        self._at, self._cursor = 0, 0
+        self._at = 0
+        self._homeless: set[bytes] = set()
         self.walks = 0
         self.mended: Counter[str] = Counter()
         self.alarm = Alarm()
@@ -91,18 +97,34 @@ class Reconcile:
     async def step(self) -> float:
         """Hold one page against all other indexes."""
         shard, index = self._walk[self._at]
-        page = await self._connection.one(self._broker.reconcile(shard, index, self._cursor))
+        page = await self._connection.one(self._broker.reconcile(shard, index))
+        self._homeless.update(page.homeless)
         for task_id, outcome in page.tasks:
-            self.mended[outcome] += 1
-            log.warning("mended", extra={"fields": {"task_id": task_id, "outcome": outcome, "index": index}})
-        self._cursor = page.cursor
-        if self._cursor:
+            self._note(task_id, outcome, shard)
+        if page.cursor:
             return PAGE_PAUSE_SECONDS
+        if self._homeless:
+            await self._adopt(shard)
         self._at = (self._at + 1) % len(self._walk)
-        if self._at:
-            return PAGE_PAUSE_SECONDS
-        self.walks += 1
-        return float(self._rest)
+        self.walks += self._at == 0
+        return PAGE_PAUSE_SECONDS if self._at else float(self._rest)
+
+    async def _adopt(self, shard: int) -> None:
+        suspects, self._homeless = self._homeless, set()
+        leased = 0
+        while page := await self._connection.one(
+            self._broker.list(shard, State.PROCESSING, offset=leased, limit=BATCH)
+        ):
+            suspects.difference_update(row.id.encode(errors="surrogateescape") for row in page)
+            leased += len(page)
+        left = sorted(suspects)
+        for at in range(0, len(left), BATCH):
+            for task_id in await self._connection.one(self._broker.adopt(shard, left[at : at + BATCH])):
+                self._note(task_id.decode(errors="replace"), "adopted", shard)
+
+    def _note(self, task_id: str, outcome: str, shard: int) -> None:
+        self.mended[outcome] += 1
+        log.warning("mended", extra={"fields": {"task_id": task_id, "outcome": outcome, "shard": shard}})
 
 
 class Reaper:

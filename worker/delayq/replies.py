@@ -38,10 +38,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """A page of reconciliation: where to go on (0 when done), and each mended task with what was done."""
+    """A page of reconciliation: where to go on (0 when done), each mended task with what was done, and suspects."""
 
     cursor: int
     tasks: list[tuple[str, str]]
+    homeless: list[bytes]  # leased, or in no index at all
 
 
 def stored(reply: list[Any]) -> Stored:
@@ -126,7 +127,12 @@ def pairs(reply: list[bytes]) -> list[tuple[str, str]]:
 
 def mended(reply: list[Any]) -> Mended:
     """Read reconcile.lua's answer."""
-    return Mended(int(reply[0]), pairs(reply[1]))
+    return Mended(int(reply[0]), pairs(reply[1]), reply[2])
+
+
+def ids(reply: list[bytes]) -> list[bytes]:
+    """Read a list of ids, as Redis has them."""
+    return reply
 
 
 def counts(horizons_ms: Sequence[int]) -> Callable[[list[Any]], Counts]:

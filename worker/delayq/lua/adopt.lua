@@ -1,0 +1,38 @@
+-- adopt: give tasks that are in no index, and not leased, back to the one where their story says they belong
+-- KEYS delayed     zset  id -> due ms
+-- KEYS retry       zset  id -> due ms of the next attempt
+-- KEYS processing  zset  id:token -> lease expiry ms
+-- KEYS tasks       hash  id -> envelope
+-- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS dlq         zset  id -> time of death
+-- KEYS dlq_info    hash  id -> reason and last error
+-- KEYS wake        list  hint for an idle worker
+-- KEYS stats       hash  monotonic counters
+-- ARGV id ...  tasks that two looks found in no index
+-- RETURNS those that were adopted
+local delayed, retry, processing, tasks, attempts, dlq, dlq_info, wake, stats = unpack(KEYS)
+local at, adopted, leased = now(), {}, nil
+
+-- All leases are read, which only a task that is still nowhere else can cause: see reaper.py.
+local function is_leased(id)
+  if not leased then
+    leased = {}
+    for _, member in ipairs(redis.call('ZRANGE', processing, 0, -1)) do leased[id_of(member)] = true end
+  end
+  return leased[id]
+end
+
+local function has_home(id)
+  return redis.call('ZSCORE', delayed, id) or redis.call('ZSCORE', retry, id) or redis.call('ZSCORE', dlq, id)
+end
+
+for _, id in ipairs(ARGV) do
+  if redis.call('HEXISTS', tasks, id) == 1 and not has_home(id) and not is_leased(id) then
+    local buried = redis.call('HEXISTS', dlq_info, id) == 1
+    redis.call('ZADD', buried and dlq or redis.call('HEXISTS', attempts, id) == 1 and retry or delayed, at, id)
+    if not buried then hint(wake) end
+    adopted[#adopted + 1] = id
+  end
+end
+if #adopted > 0 then redis.call('HINCRBY', stats, 'adopted', #adopted) end
+return adopted

@@ -10,5 +10,7 @@ def main() -> None:
     try:
         from delayq.cli.root import delayq  # noqa: PLC0415 -- click is an extra
     except ModuleNotFoundError as error:
-        sys.exit(f"delayq: {error.name} is not installed; install delayq[worker], or delayq[cli] without processes")
+        sys.exit(
+            f"delayq: {error.name} is not installed; install delayq[worker], or delayq[cli] without processes"
+        )
     delayq()

@@ -1,17 +1,18 @@
-"""Exit codes, the same for every command."""
+"""Exit codes, the same for every command, and how errors are said: what is wrong, then what to do."""
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from delayq.errors import DelayQError, InvalidDocument, Refused, TasksRefused, Unavailable
+from delayq.errors import DelayQError, InvalidDocument, Refused, TaskExists, TasksRefused, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 FAILED = 1  # something unexpected; the message says what
 USAGE = 2  # click's own: unknown option, missing argument
@@ -19,6 +20,31 @@ INVALID = 3  # the document, or something it names, cannot be used
 UNAVAILABLE = 4  # Redis cannot be reached or will not serve
 REFUSED = 5  # the queue turned the call down and stored nothing
 NOT_FOUND = 6  # no such task or dead letter
+INTERRUPTED = 130  # Ctrl-C, as shells count it: 128 + SIGINT
+PIPE_CLOSED = 141  # 128 + SIGPIPE: who read our output had enough
+
+MEANINGS: Final[Mapping[int, str]] = {
+    0: "Done.",
+    FAILED: "Something unexpected, or a check of `doctor` failed; the message says what.",
+    USAGE: "Wrong options or arguments.",
+    INVALID: "The document, or something it names, cannot be used.",
+    UNAVAILABLE: "Redis cannot be reached or will not serve.",
+    REFUSED: "The queue turned the call down and stored nothing; of `--many`, some tasks.",
+    NOT_FOUND: "No such task or dead letter.",
+    INTERRUPTED: "Interrupted by Ctrl-C.",
+    PIPE_CLOSED: "Whoever read the output closed it.",
+}
+# redis-py: `Error 111 connecting to host:6379. Connection refused.` -- the host stands in our sentence already.
+_CONNECTING = re.compile(r"Error -?\d+ connecting to \S+\. (.+?)\.?")
+
+
+class Wrong(click.ClickException):
+    """A sentence on stderr, a hint below it, an exit code."""
+
+    def __init__(self, message: str, hint: str = "", code: int = USAGE) -> None:
+        """`hint` says what to do next."""
+        super().__init__(message)
+        self.hint, self.code = hint, code
 
 
 @contextmanager
@@ -30,13 +56,28 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
         click.echo(str(error), err=True)
         sys.exit(INVALID)
     except Unavailable as error:
-        click.echo(f"error: {error}", err=True)
-        if hint:
-            click.echo(f"hint:  {hint}", err=True)
+        complain(f"cannot reach Redis at {error.where} ({reason(error.why)})", hint)
         sys.exit(UNAVAILABLE)
+    except TaskExists as error:
+        complain(f"task {error.task_id} exists already", "--if-exists keep, or replace")
+        sys.exit(REFUSED)
     except (Refused, TasksRefused) as error:
-        click.echo(f"error: {error}", err=True)
+        complain(str(error))
         sys.exit(REFUSED)
     except DelayQError as error:
-        click.echo(f"error: {error}", err=True)
+        complain(str(error))
         sys.exit(FAILED)
+
+
+def reason(why: str) -> str:
+    """Return why Redis cannot be reached without what redis-py says around it."""
+    found = _CONNECTING.fullmatch(why)
+    text = found[1] if found else why.rstrip(".")
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def complain(message: str, hint: str = "") -> None:
+    """Say what is wrong, and what to do about it."""
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"hint:  {hint}", err=True)

@@ -1,19 +1,121 @@
-"""The root command, and which module holds which group."""
+"""The root command: which module holds which command, and what happens when one ends in an unusual way.
+
+Modules are loaded when their command is used: `delayq schedule` starts in a third of the time that `delayq worker`
+needs, and works without the extra [worker].
+"""
 
 from __future__ import annotations
+
+import errno
+import io
+import logging
+import os
+import sys
+from importlib import import_module
+from typing import Any
 
 import click
 
 import delayq as package
-from delayq.cli import process
-from delayq.cli.run import run
+from delayq.cli.exits import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, Wrong, complain
+
+COMMANDS = {
+    "run": "run:run",
+    "schedule": "schedule:schedule",
+    "task": "task:task",
+    "dlq": "dlq:dlq",
+    "counts": "counts:counts",
+    "top": "top:top",
+    "validate": "validate:validate",
+    "explain": "explain:explain",
+    "doctor": "doctor:doctor",
+    "crd": "validate:crd",
+    "completion": "completion:completion",
+    "scanner": "process:scanner",
+    "worker": "process:worker",
+    "reap": "process:reap",
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Root(click.Group):
+    """Loads commands when they are used, and turns every end into an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        """Return every name, the most used first."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- as above
+        """Load a command; one that needs an extra says so when it is used."""
+        return load(cmd_name) if cmd_name in COMMANDS else None
+
+    def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 -- click's signature
+        """Run and exit; nothing that a user can cause ends in a traceback."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # a terminal without ✓ is no reason to fail
+        try:
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            code = USAGE
+        except click.ClickException as error:
+            code = _complained(error)
+        except click.Abort:  # click's word for Ctrl-C, and for the end of input at a question
+            code = INTERRUPTED
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            complain(f"{where}{error.strerror or type(error).__name__}")
+            code = FAILED
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
+        """Run the command; end quietly when whoever read our output has gone."""
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno != errno.EPIPE:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+            return PIPE_CLOSED
+
+
+def load(name: str) -> click.Command:
+    """Import a command from its module."""
+    module, _, attribute = COMMANDS[name].partition(":")
+    try:
+        command: click.Command = getattr(import_module(f"delayq.cli.{module}"), attribute)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "delayq":
+            raise
+        return _unavailable(name, error.name)
+    return command
+
+
+def _unavailable(name: str, missing: str) -> click.Command:
+    def complain() -> None:
+        raise Wrong(f"delayq {name} needs {missing}", "install delayq[worker]", FAILED)
+
+    return click.Command(name, callback=complain, help="Needs the extra: install delayq[worker].")
+
+
+def _complained(error: click.ClickException) -> int:
+    """Say click's own complaints in the form of ours."""
+    hint = error.hint if isinstance(error, Wrong) else ""
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        hint = f"{error.ctx.command_path} --help"
+    complain(error.format_message().replace("Invalid value for ", ""), hint)
+    return error.code if isinstance(error, Wrong) else error.exit_code
+
+
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package.__version__, prog_name="delayq")
 def delayq() -> None:
     """A delay queue on Redis: tasks run when they fall due, never early, never lost."""
+    logging.getLogger("delayq").addHandler(logging.NullHandler())  # commands speak for themselves
 
 
-for command in (run, process.scanner, process.worker, process.reap):
-    delayq.add_command(command)
+if sys.flags.safe_path:
+    # Started with -P, a process does not want modules found where it was started; `delayq run` adds that directory to
+    # the path once this module is loaded, and a queue.py beside queue.yaml must not become the standard library's.
+    for each in ("run", "scanner"):
+        load(each)

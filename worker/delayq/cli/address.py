@@ -1,0 +1,72 @@
+"""Where Redis is: a URL, the Redis of a `delayq run` on this machine, or a document's spec.redis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from delayq.cli.exits import Wrong
+from delayq.cli.output import note
+from delayq.connection import Address, SyncConnection
+from delayq.errors import DelayQError, InvalidDocument
+from delayq.queue_client import secrets_dir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from delayq.contract import Redis
+
+# Where `delayq run` says where its Redis is. The names are those of local/datadir.py, and a test holds them to it:
+# importing them would load half of delayq.
+DATA_DIR: Final = ".delayq"
+URL_FILE: Final = "redis.url"
+LOOPBACK: Final = "127.0.0.1"  # a `delayq run` listens nowhere else; a file that says otherwise is not its
+ANSWER_SECONDS = 1.0
+_OPTIONS: Final = frozenset({"host", "port", "db", "username", "password", "path", "connection_class"})
+_TLS: Final = "ssl_"
+
+
+def of_url(url: str) -> Address:
+    """Read --redis. The message quotes nothing: where a password holds / or @, any part may be some of it."""
+    try:
+        address = Address.from_url(url)
+    except InvalidDocument:
+        address = None
+    if address is None or not all(name in _OPTIONS or name.startswith(_TLS) for name in address.options):
+        raise Wrong(
+            "--redis: expected redis://user:password@host:6379/0, rediss://… or unix:///path, got something else",
+            "write / @ : # ? and % in a password as %2F %40 %3A %23 %3F and %25",
+        )
+    return address
+
+
+def of_run(document: Path) -> Address | None:
+    """Return the Redis of a `delayq run` of this document, when one is running; say so, for it is not spec.redis."""
+    file = document.parent / DATA_DIR / URL_FILE
+    try:
+        address = Address.from_url(file.read_text().strip())
+    except (OSError, UnicodeDecodeError, InvalidDocument):
+        return None
+    if address.options.get("host") != LOOPBACK:
+        return None
+    if not _answers(address):
+        note(f"note: no Redis answers at the address in {file}, which a delayq run left; using spec.redis")
+        return None
+    note(f"note: using the Redis of the running delayq run ({file})")
+    return address
+
+
+def of_spec(spec: Redis) -> Address:
+    """Read spec.redis and the secrets it names."""
+    return Address.from_spec(spec, secrets_dir())
+
+
+def _answers(address: Address) -> bool:
+    connection = SyncConnection(replace(address, timeout_seconds=ANSWER_SECONDS))
+    try:
+        [reply] = connection.send([("PING",)])
+    except DelayQError:
+        return False
+    finally:
+        connection.close()
+    return bool(reply == b"PONG")

@@ -1,0 +1,26 @@
+"""delayq completion: the script that teaches a shell to complete delayq's words."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+WHERE = {
+    "bash": 'eval "$(delayq completion bash)" in ~/.bashrc',
+    "zsh": 'eval "$(delayq completion zsh)" in ~/.zshrc',
+    "fish": "delayq completion fish > ~/.config/fish/completions/delayq.fish",
+}
+
+
+@click.command(
+    help="Print the script that makes a shell complete commands and options.\n\n\b\n"
+    + "\n".join(WHERE.values())
+)
+@click.argument("shell", type=click.Choice(list(WHERE)))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print it; see the help above."""
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"no completion for {shell}")
+    click.echo(kind(ctx.find_root().command, {}, "delayq", "_DELAYQ_COMPLETE").source())

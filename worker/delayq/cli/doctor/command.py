@@ -1,0 +1,126 @@
+"""The command: checks in order until one stands in the way of the rest, then the verdict."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from delayq.broker import Broker
+from delayq.cli.doctor.findings import MARKS, Finding, Level, failed, ok
+from delayq.cli.doctor.queue import queue as check_queue
+from delayq.cli.doctor.reach import clock, connect, latency, login
+from delayq.cli.doctor.rights import run_scripts
+from delayq.cli.doctor.server import server
+from delayq.cli.exits import FAILED, UNAVAILABLE
+from delayq.cli.on_queue import redis_options
+from delayq.cli.output import Output, emit, output_option
+from delayq.cli.target import Target, is_path, resolve
+from delayq.cli.words import clean
+from delayq.connection import SyncConnection
+from delayq.document import read
+from delayq.errors import DelayQError, InvalidDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@click.command()
+@click.argument("queue")
+@redis_options
+@click.option("--strict", is_flag=True, help="A warning counts as a failure.")
+@output_option
+def doctor(
+    queue: str,
+    *,
+    redis: str | None,
+    shards: int | None,
+    key_prefix: str | None,
+    strict: bool,
+    output: Output,
+) -> None:
+    """Check every step of the way to a queue that works, and say what to do next.
+
+    Exits with 1 when a check failed, with 4 when Redis cannot be reached. It changes nothing.
+    """
+    findings: list[Finding] = []
+    for finding in examine(queue, redis=redis, shards=shards, key_prefix=key_prefix):
+        findings.append(finding)
+        if output == "table":
+            click.echo(said(finding))
+    if output != "table":
+        emit(output, [_view(each) for each in findings], "")
+    sys.exit(verdict(findings, strict=strict))
+
+
+def examine(
+    queue: str, *, redis: str | None, shards: int | None, key_prefix: str | None
+) -> Iterator[Finding]:
+    """Yield what each check finds, in order; the rest is left out when it cannot be checked."""
+    try:
+        if is_path(queue):
+            yield ok("document", f"{queue} is a valid DelayQueue: {read(queue).queue}")
+    except InvalidDocument as error:
+        yield failed("document", str(error), "mend it; delayq explain describes every field")
+        return
+    try:
+        target = resolve(queue, redis=redis, shards=shards, key_prefix=key_prefix)
+    except InvalidDocument as error:
+        yield failed("redis", str(error), "mount it, set $DELAYQ_SECRETS_DIR, or give --redis URL")
+        return
+    yield ok("redis", f"{target.address.where}{_login(target)}")
+    found = connect(target.address)
+    yield found
+    if not found.unreachable:
+        yield from _connected(target)
+
+
+def _login(target: Target) -> str:
+    return ", secrets readable" if target.document and target.address.options.get("password") else ""
+
+
+def _connected(target: Target) -> Iterator[Finding]:
+    broker = Broker(target.queue, prefix=target.key_prefix, shards=target.shards)
+    with closing(SyncConnection(target.address)) as connection:
+        found = login(connection)
+        yield found
+        if found.unreachable:
+            return
+        try:
+            yield from server(connection)
+            yield latency(connection)
+            yield clock(connection)
+            scripts = run_scripts(connection, broker)
+            yield scripts
+            if scripts.level is not Level.FAILED:
+                yield from check_queue(connection, broker)
+        except DelayQError as error:
+            yield Finding(
+                "connection", Level.FAILED, str(error), "Redis went away meanwhile: again", unreachable=True
+            )
+
+
+def said(finding: Finding) -> str:
+    """Return a finding for people, its hint below it."""
+    first, *rest = [clean(line) for line in finding.message.split("\n")]
+    lines = [f"{MARKS[finding.level]} {finding.check:<12}{first}", *(f"{'':<14}{line}" for line in rest)]
+    return "\n".join([*lines, *([f"{'':<14}→ {finding.hint}"] if finding.hint else [])])
+
+
+def _view(finding: Finding) -> dict[str, str]:
+    return {
+        "check": finding.check,
+        "level": finding.level.value,
+        "message": finding.message,
+        "hint": finding.hint,
+    }
+
+
+def verdict(findings: list[Finding], *, strict: bool) -> int:
+    """Return the exit code."""
+    if any(finding.unreachable for finding in findings):
+        return UNAVAILABLE
+    bad = {Level.FAILED, Level.WARNING} if strict else {Level.FAILED}
+    return FAILED if any(finding.level in bad for finding in findings) else 0

@@ -1,0 +1,52 @@
+"""What every command on a queue takes: QUEUE, and the options that say where it is."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from delayq.cli.exits import errors_as_exits
+from delayq.cli.target import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QUEUE_HELP = "QUEUE is the path of a DelayQueue document, or the name of a queue."
+
+
+def redis_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say where a queue is kept."""
+    for option in (
+        click.option("--key-prefix", metavar="TEXT", help="With a name and a URL: spec.redis.keyPrefix."),
+        click.option(
+            "--shards",
+            type=click.IntRange(1, 1024),
+            metavar="N",
+            help="With a name and a URL: the queue's spec.shards.",
+        ),
+        click.option("--redis", metavar="URL", envvar="DELAYQ_REDIS_URL", help="Instead of spec.redis."),
+    ):
+        command = option(command)
+    return command
+
+
+def on_queue(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command QUEUE and its options; the function is called with a client of that queue first."""
+
+    @functools.wraps(command)
+    def connected(
+        *,
+        queue: str,
+        redis: str | None,
+        shards: int | None,
+        key_prefix: str | None,
+        **rest: Any,  # noqa: ANN401 -- the command's own options
+    ) -> None:
+        with errors_as_exits():
+            target = resolve(queue, redis=redis, shards=shards, key_prefix=key_prefix)
+        with errors_as_exits(target.hint), target.client() as client:
+            command(client, **rest)
+
+    return redis_options(click.argument("queue")(connected))

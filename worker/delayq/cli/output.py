@@ -1,0 +1,113 @@
+"""How results are written: tables for people, JSON or YAML for programs. Not here: what a result is (views.py)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+import yaml
+
+from delayq.cli.words import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+C = TypeVar("C", bound="Callable[..., Any]")
+Output = Literal["table", "json", "yaml"]
+
+
+def output_option(command: C) -> C:
+    """Give a command -o."""
+    kinds = click.Choice(["table", "json", "yaml"])
+    return click.option(
+        "-o", "--output", type=kinds, default="table", show_default=True, help="How to write the result."
+    )(command)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headings, which begin with > where the column is aligned to the right."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def columns(self) -> list[tuple[str, bool]]:
+        """Heading of each column, and whether it is aligned to the right."""
+        return [(heading.lstrip(">"), heading.startswith(">")) for heading in self.headings]
+
+    def lines(self) -> Iterable[str]:
+        """Write it plainly: every cell whole, columns two spaces apart."""
+        rows = [[heading for heading, _ in self.columns], *[list(map(clean, row)) for row in self.rows]]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = (
+                cell.rjust(width) if right else cell.ljust(width)
+                for cell, width, (_, right) in zip(row, widths, self.columns, strict=True)
+            )
+            yield "  ".join(cells).rstrip()
+
+    def rich(self) -> Any:  # noqa: ANN401 -- rich is loaded for terminals only
+        """Return the same for a terminal: what does not fit its width is cut at the last column."""
+        from rich.table import Table as RichTable  # noqa: PLC0415 -- a tenth of a second that pipes need not pay
+        from rich.text import Text  # noqa: PLC0415 -- as above
+
+        table = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        for at, (heading, right) in enumerate(self.columns, 1):
+            last = at == len(self.columns)
+            table.add_column(
+                Text(heading, style="bold"),
+                justify="right" if right else "left",
+                no_wrap=True,
+                overflow="ellipsis",
+                ratio=1 if last and not right else None,
+            )
+        for row in self.rows:
+            table.add_row(*(Text(clean(cell)) for cell in row))
+        return table
+
+
+def emit(output: Output, value: Any, table: Table | str) -> None:  # noqa: ANN401 -- whatever JSON can hold
+    """Write a result: `value` for programs, `table` or a sentence for people."""
+    if output != "table":
+        click.echo(serialized(output, value))
+    elif isinstance(table, str):
+        click.echo(table)
+    elif sys.stdout.isatty():
+        _print(table)
+    else:
+        for line in table.lines():
+            click.echo(line)
+
+
+def serialized(output: Output, value: Any) -> str:  # noqa: ANN401 -- as above
+    """Return JSON or YAML; the order of keys is that of views.py."""
+    if output == "yaml":
+        return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100).rstrip("\n")
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def one_line(value: Any) -> str:  # noqa: ANN401 -- as above
+    """Return JSON on one line, for streams."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _print(table: Table) -> None:
+    from rich.console import Console  # noqa: PLC0415 -- as above
+
+    Console(highlight=False).print(table.rich())
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Write one thing: a fact a line, values under each other."""
+    shown = [(name, clean(value)) for name, value in pairs]
+    width = max(len(name) for name, _ in shown)
+    return "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in shown)
+
+
+def note(text: str) -> None:
+    """Say something beside the result."""
+    click.echo(clean(text), err=True)

@@ -1,0 +1,137 @@
+"""delayq schedule: one task from the command line, or many from a file."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from delayq.cli import inputs, many, views
+from delayq.cli.exits import Wrong
+from delayq.cli.on_queue import on_queue
+from delayq.cli.output import emit, note, output_option
+from delayq.cli.words import iso, length
+from delayq.message import JSON_TYPE
+from delayq.operations import IfExists
+from delayq.values import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+    from delayq.cli.output import Output
+    from delayq.sync_client import SyncClient
+    from delayq.values import Scheduled
+
+ONE_ONLY = ("payload", "task_id", "delay_ms", "due_ms", "headers", "raw", "content_type")
+
+
+def when_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --in and --at."""
+    for option in (
+        click.option("--at", "due_ms", type=inputs.INSTANT, help="When, like 2026-12-01T09:00:00Z."),
+        click.option("--in", "delay_ms", type=inputs.DURATION, help="How long from now, like 30m or 1h30m."),
+    ):
+        command = option(command)
+    return command
+
+
+def _task_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give schedule what describes one task."""
+    options: list[Any] = [
+        click.option(
+            "--content-type", metavar="TYPE", help="Type of the payload; implies --bytes unless JSON."
+        ),
+        click.option("--bytes", "raw", is_flag=True, help="Take the payload as it is, not as JSON."),
+        click.option("--header", "headers", type=inputs.HEADER, multiple=True, help="May be repeated."),
+        click.option("--id", "task_id", metavar="ID", help="Id of the task.  [default: drawn at random]"),
+        when_options,
+        click.argument("payload", required=False),
+    ]
+    return functools.reduce(lambda done, option: option(done), options, command)
+
+
+@click.command()
+@on_queue
+@_task_options
+@click.option(
+    "--if-exists",
+    type=click.Choice(get_args(IfExists)),
+    default="reject",
+    show_default=True,
+    help="What to do when a task has this id.",
+)
+@click.option(
+    "--many", "file", type=click.File("rb"), help="Schedule the tasks of a file, one a line, as JSON."
+)
+@output_option
+def schedule(
+    client: SyncClient,
+    *,
+    file: BinaryIO | None,
+    if_exists: IfExists,
+    output: Output,
+    **task: Any,  # noqa: ANN401 -- named in _task_options
+) -> None:
+    """Store a task, due now unless --in or --at says later.
+
+    PAYLOAD is JSON, - to read it from stdin, or @FILE. Write -- before one that begins with a minus sign.
+
+    A line of --many is like {"payload": {"order": 7}, "in": "30m", "id": "order-7", "headers": {"k": "v"}}.
+    Instead of "in" it may have "at", "delay_ms" or "due_ms"; instead of "payload", "payload_base64" and "content_type";
+    what dlq export writes can be read back.
+    """
+    if file is None:
+        _one(client, if_exists, output, **task)
+    elif any(task[name] for name in ONE_ONLY):
+        raise Wrong(
+            "--many: expected no PAYLOAD and no other option of a task, got some", "write them into the file"
+        )
+    else:
+        many.schedule(client, file, if_exists=if_exists, output=output)
+
+
+def _one(  # noqa: PLR0913 -- one parameter an option
+    client: SyncClient,
+    if_exists: IfExists,
+    output: Output,
+    *,
+    payload: str | None,
+    task_id: str | None,
+    delay_ms: int | None,
+    due_ms: int | None,
+    headers: tuple[tuple[str, str], ...],
+    raw: bool,
+    content_type: str | None,
+) -> None:
+    if payload is None:
+        raise Wrong("PAYLOAD: required, but missing", "--many FILE schedules the tasks of a file")
+    stored = client.schedule(
+        inputs.payload(payload, raw=raw or content_type not in (None, JSON_TYPE)),
+        task_id=task_id,
+        if_exists=if_exists,
+        headers=inputs.headers(headers),
+        content_type=content_type,
+        **inputs.when(delay_ms, due_ms),
+    )
+    if due_ms is not None and stored.due_ms > due_ms:
+        note("note: that time has passed, so it is due now")
+    if stored.outcome is Outcome.KEPT:
+        return _kept(client, stored, output)
+    relative = "" if due_ms is not None else f" (in {length(delay_ms)})" if delay_ms else " (now)"
+    said = f"scheduled {stored.id}, due {iso(stored.due_ms)}{relative}"
+    emit(output, _view(stored), said)
+    return None
+
+
+def _kept(client: SyncClient, stored: Scheduled, output: Output) -> None:
+    """Tell when the task that was there is due, not when the one that was not stored would have been."""
+    task = client.get(stored.id)
+    due_ms = task.at_ms if task and views.INSTANT.get(task.state) == "due" else None
+    due = f", due {iso(due_ms)}" if due_ms is not None else f", {task.state}" if task else ", done by now"
+    emit(output, _view(stored) | views.instant("due", due_ms), f"kept {stored.id}{due}")
+
+
+def _view(stored: Scheduled) -> views.View:
+    return {"id": stored.id, "outcome": stored.outcome.value, **views.instant("due", stored.due_ms)}

@@ -1,0 +1,128 @@
+"""QUEUE on the command line: a document's path or a queue's name, and where its Redis is. Not here: what is done."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from delayq.cli import address
+from delayq.cli.exits import INVALID, Wrong
+from delayq.cli.output import note
+from delayq.contract import DelayQueue, Limits
+from delayq.contract.problems import quote
+from delayq.contract.words import KEY_PREFIX, QUEUE_NAME
+from delayq.document import read
+from delayq.errors import InvalidDocument
+from delayq.sync_client import SyncClient
+
+if TYPE_CHECKING:
+    from delayq.connection import Address
+
+CONFIG_VARIABLE, HERE = "DELAYQ_CONFIG", Path("queue.yaml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One queue, and how to get there."""
+
+    queue: str
+    address: Address
+    shards: int = 1
+    key_prefix: str = "delayq"
+    limits: Limits
+    document: Path | None = None
+
+    @property
+    def hint(self) -> str:
+        """What to do when Redis does not answer."""
+        return f"delayq doctor {self.document or self.queue} checks every step of the way"
+
+    def client(self) -> SyncClient:
+        """Return a client that connects when it is used."""
+        return SyncClient(
+            self.address,
+            queue=self.queue,
+            key_prefix=self.key_prefix,
+            shards=self.shards,
+            limits=self.limits,
+        )
+
+
+def resolve(
+    queue: str, *, redis: str | None = None, shards: int | None = None, key_prefix: str | None = None
+) -> Target:
+    """Find a queue. A document says everything; a name and a URL say enough when the queue has one shard."""
+    told = shards is not None or key_prefix is not None
+    if is_path(queue):
+        if told:
+            raise Wrong(
+                "--shards and --key-prefix: the document says both",
+                "leave them out, or give the queue's name",
+            )
+        return of_document(Path(queue), read(queue), redis)
+    _check(QUEUE_NAME.pattern, "QUEUE", f"the path of a document, or a name of {QUEUE_NAME.expected}", queue)
+    found = None if told else _beside(queue, redis)
+    if found is not None:
+        return of_document(*found, redis)
+    if redis is None:
+        raise Wrong(
+            f"queue {queue}: expected to be told where its Redis is, found no document of that queue",
+            f"name its document instead of {queue} (or in ${CONFIG_VARIABLE}, or as ./{HERE}), "
+            "or give --redis URL (or $DELAYQ_REDIS_URL)",
+        )
+    prefix = "delayq" if key_prefix is None else key_prefix
+    _check(KEY_PREFIX.pattern, "--key-prefix", KEY_PREFIX.expected, prefix)
+    return Target(
+        queue=queue, address=address.of_url(redis), shards=shards or 1, key_prefix=prefix, limits=Limits()
+    )
+
+
+def is_path(queue: str) -> bool:
+    """Tell a document's path from a queue's name."""
+    return "/" in queue or queue.endswith((".yaml", ".yml")) or Path(queue).is_file()
+
+
+def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
+    """Take everything from a document, Redis from where it is said best: the URL, a `delayq run`, the document."""
+    spec = document.spec
+    where = address.of_url(redis) if redis else address.of_run(path) or address.of_spec(spec.redis)
+    return Target(
+        queue=document.queue,
+        address=where,
+        shards=spec.shards,
+        key_prefix=spec.redis.key_prefix,
+        limits=spec.limits,
+        document=path,
+    )
+
+
+def _beside(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | None:
+    """Find the document of a name: $DELAYQ_CONFIG, else ./queue.yaml, when its queue has that name."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    path = Path(named) if named else HERE
+    if not named and not path.is_file():
+        return None
+    try:
+        document = read(path)
+    except InvalidDocument as error:
+        if redis is None:
+            raise
+        note(f"note: {path} is passed over, it cannot be used: {str(error).splitlines()[0]}")
+        return None
+    if document.queue == queue:
+        return path, document
+    if named and redis is None:
+        raise Wrong(
+            f"${CONFIG_VARIABLE}: {path} is the document of queue {document.queue}, not of {queue}",
+            "",
+            INVALID,
+        )
+    return None
+
+
+def _check(pattern: str | None, name: str, expected: str, got: str) -> None:
+    if pattern is None or not re.fullmatch(pattern, got):
+        raise Wrong(f"{name}: expected {expected}, got {quote(got)}")

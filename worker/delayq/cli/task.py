@@ -1,0 +1,149 @@
+"""delayq task: look at single tasks, cancel or move them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from delayq.cli import inputs, views
+from delayq.cli.exits import NOT_FOUND, REFUSED, Wrong, complain
+from delayq.cli.on_queue import QUEUE_HELP, on_queue
+from delayq.cli.output import Table, emit, facts, one_line, output_option
+from delayq.cli.schedule import when_options
+from delayq.cli.words import iso, relative
+from delayq.values import Cancelled, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from delayq.cli.output import Output
+    from delayq.sync_client import SyncClient
+    from delayq.values import TaskRow, TaskView
+
+STATES = [state.value for state in views.INSTANT]
+HEADINGS = {"due": "DUE", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}
+WHY_NOT = {
+    "in_flight": "is being handled right now: it will finish",
+    "dead": "is a dead letter: delayq dlq redrive or delayq dlq purge",
+    "not_found": "is not in the queue: it is done, or never was",
+}
+
+
+@click.group(help=f"Look at tasks, cancel them, move their due times.\n\n{QUEUE_HELP}")
+def task() -> None:
+    """Hold the commands below."""
+
+
+def page_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a listing --limit and --offset."""
+    for option in (
+        click.option("--offset", type=click.IntRange(0, 1 << 40), default=0, help="How many to pass over."),
+        click.option(
+            "--limit",
+            type=click.IntRange(1, 1_000_000),
+            default=100,
+            show_default=True,
+            help="How many at most.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@task.command()
+@on_queue
+@click.argument("task_id", metavar="ID")
+@output_option
+def get(client: SyncClient, *, task_id: str, output: Output) -> None:
+    """Show everything the queue knows of one task."""
+    found = client.get(task_id)
+    if found is None:
+        raise Wrong(f"task {task_id} {WHY_NOT['not_found']}", code=NOT_FOUND)
+    emit(output, views.whole(found), described(found, client.counts().now_ms))
+
+
+@task.command("list")
+@on_queue
+@click.option(
+    "--state", type=click.Choice(STATES), default=State.DELAYED.value, show_default=True, help="Which tasks."
+)
+@page_options
+@output_option
+def list_(client: SyncClient, *, state: str, limit: int, offset: int, output: Output) -> None:
+    """List the tasks of one state, by due time (lease expiry, time of death)."""
+    rows = client.list(State(state), offset=offset, limit=limit)
+    emit(output, [views.row(each) for each in rows], listing(State(state), rows, client.counts().now_ms))
+
+
+@task.command()
+@on_queue
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@output_option
+def cancel(client: SyncClient, *, ids: tuple[str, ...], output: Output) -> None:
+    """Forget tasks that are not running."""
+    outcomes = {task_id: client.cancel(task_id) for task_id in dict.fromkeys(ids)}
+    done = [task_id for task_id, outcome in outcomes.items() if outcome is Cancelled.CANCELLED]
+    value = [{"id": task_id, "outcome": outcome.value} for task_id, outcome in outcomes.items()]
+    if done or output != "table":
+        emit(output, value, "\n".join(f"cancelled {task_id}" for task_id in done))
+    _exit_when_not(outcomes)
+
+
+@task.command()
+@on_queue
+@click.argument("task_id", metavar="ID")
+@when_options
+@output_option
+def reschedule(
+    client: SyncClient, *, task_id: str, delay_ms: int | None, due_ms: int | None, output: Output
+) -> None:
+    """Move the due time of a task that is not running."""
+    if delay_ms is None and due_ms is None:
+        raise Wrong("expected --in or --at, got neither", "--in 0s makes it due now")
+    moved = client.reschedule(task_id, **inputs.when(delay_ms, due_ms))
+    done = moved.outcome == "rescheduled"
+    value = {"id": task_id, "outcome": moved.outcome, **views.instant("due", moved.due_ms if done else None)}
+    if done or output != "table":
+        emit(output, value, f"rescheduled {task_id}, due {iso(moved.due_ms)}")
+    _exit_when_not({task_id: moved.outcome})
+
+
+def _exit_when_not(outcomes: dict[str, Cancelled] | dict[str, str]) -> None:
+    """Say for each task why nothing was done; a task that is missing weighs more than one that may not be touched."""
+    refused = {task_id: str(outcome) for task_id, outcome in outcomes.items() if str(outcome) in WHY_NOT}
+    for task_id, outcome in refused.items():
+        complain(f"task {task_id} {WHY_NOT[outcome]}")
+    if refused:
+        sys.exit(NOT_FOUND if "not_found" in refused.values() else REFUSED)
+
+
+def listing(state: State, rows: list[TaskRow], now_ms: int) -> Table:
+    """Return a page of tasks for people."""
+    return Table(
+        ["ID", HEADINGS[views.INSTANT[state]], ">BYTES", ">FAILURES", ">CRASHES", "ERROR"],
+        [
+            [
+                row.id,
+                relative(row.at_ms, now_ms),
+                f"{row.size:,}",
+                str(row.failed.failures),
+                str(row.failed.crashes),
+                row.failed.error,
+            ]
+            for row in rows
+        ],
+    )
+
+
+def described(found: TaskView, now_ms: int) -> str:
+    """Return one task for people; instants relative to Redis' now."""
+    value = views.whole(found)
+    shown = {
+        name: text for name, text in value.items() if not name.endswith("_ms") and text not in ("", {}, None)
+    }
+    for name in (*HEADINGS, "scheduled"):
+        if name in shown:
+            shown[name] = f"{shown[name]} ({relative(value[f'{name}_ms'], now_ms)})"
+    return facts((name, text if isinstance(text, str) else one_line(text)) for name, text in shown.items())

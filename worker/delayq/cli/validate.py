@@ -1,0 +1,74 @@
+"""delayq validate: is a document right? delayq crd: what Kubernetes has to know of it."""
+
+from __future__ import annotations
+
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from delayq.cli import views
+from delayq.cli.exits import INVALID, Wrong
+from delayq.cli.output import Output, emit, output_option
+from delayq.contract import Problem, SpecError
+from delayq.document import MAX_BYTES, parse_text, read
+from delayq.errors import InvalidDocument
+
+CRD = "delayqueue.yaml"
+
+
+@click.command()
+@click.argument("documents", metavar="FILE...", nargs=-1, required=True)
+@output_option
+def validate(documents: tuple[str, ...], *, output: Output) -> None:
+    """Check documents, and say everything that is wrong with them. - reads from stdin."""
+    found = {name: problems(name) for name in documents}
+    value = [
+        {"file": name, "valid": not wrong, "problems": [views.problem(each) for each in wrong]}
+        for name, wrong in found.items()
+    ]
+    emit(output, value, "\n".join(line for name, wrong in found.items() for line in _lines(name, wrong)))
+    if any(found.values()):
+        sys.exit(INVALID)
+
+
+def problems(name: str) -> list[Problem]:
+    """Return what is wrong with a document; one problem without a path when it cannot even be parsed."""
+    try:
+        if name == "-":
+            parse_text(_stdin(), name)
+        else:
+            read(name)
+    except InvalidDocument as error:
+        if isinstance(error.__cause__, SpecError):
+            return list(error.__cause__.problems)
+        return [Problem("", str(error).removeprefix(f"{name}: "))]
+    return []
+
+
+def _stdin() -> bytes:
+    text = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if len(text) > MAX_BYTES:
+        raise InvalidDocument(f"-: expected a document of at most {MAX_BYTES:,} bytes")
+    return text
+
+
+def _lines(name: str, wrong: list[Problem]) -> list[str]:
+    if not wrong:
+        return [f"{name}: valid"]
+    return [f"{name}: {problem}" if problem.path else f"{name}: {problem.message}" for problem in wrong]
+
+
+@click.command()
+def crd() -> None:
+    """Print the CustomResourceDefinition of DelayQueue, for kubectl apply -f -."""
+    click.echo(crd_text(), nl=False)
+
+
+def crd_text() -> str:
+    """Read it from the installed package, or from the source tree that the wheel takes it from."""
+    for folder in (files("delayq") / "crds", Path(__file__).parents[3] / "crds"):
+        if (folder / CRD).is_file():
+            return (folder / CRD).read_text(encoding="utf-8")
+    raise Wrong(f"this installation holds no {CRD}", "install delayq again", 1)

@@ -1,0 +1,110 @@
+"""Results as JSON and YAML have them. What each key means is in result_keys.py.
+
+Instants come twice: `…_ms`, Unix milliseconds by Redis' clock, and the same as ISO 8601.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq.cli.inputs import strict_json
+from delayq.cli.words import iso, length
+from delayq.message import JSON_TYPE, encode_json
+from delayq.values import State
+
+if TYPE_CHECKING:
+    from delayq.contract import Problem
+    from delayq.values import Counts, DeadGroup, Failures, TaskRow, TaskView
+
+View = dict[str, Any]
+HORIZONS_MS: Final = (10_000, 60_000, 300_000, 3_600_000)
+INSTANT: Final = {
+    State.DELAYED: "due",
+    State.RETRY: "due",
+    State.PROCESSING: "lease_expires",
+    State.DLQ: "died",
+}
+
+
+def instant(name: str, ms: int | None) -> View:
+    """Say one instant in both ways."""
+    return {f"{name}_ms": ms, name: None if ms is None else iso(ms)}
+
+
+def row(task: TaskRow) -> View:
+    """Return one line of a listing."""
+    return {
+        "id": task.id,
+        "state": task.state.value,
+        **instant(INSTANT[task.state], task.at_ms),
+        "bytes": task.size,
+        **failed(task.failed),
+    }
+
+
+def failed(failures: Failures) -> View:
+    """Return what went wrong so far."""
+    return {
+        "failures": failures.failures,
+        "crashes": failures.crashes,
+        "reason": failures.reason,
+        "error": failures.error,
+    }
+
+
+def whole(task: TaskView) -> View:
+    """Return everything of one task: what `schedule --many` needs to store it again, and what became of it."""
+    return {
+        "id": task.id,
+        **content(task),
+        "headers": dict(task.headers),
+        "state": task.state.value,
+        **(instant(INSTANT[task.state], task.at_ms) if task.state in INSTANT else {}),
+        **instant("scheduled", task.scheduled_ms),
+        **({} if task.token is None else {"token": task.token}),
+        **failed(task.failed),
+    }
+
+
+def content(task: TaskView) -> View:
+    """Return the payload as JSON when reading that back gives the very same bytes, else as they are."""
+    if task.content_type == JSON_TYPE:
+        try:
+            value = strict_json(task.body)
+            if encode_json(value).encode() == task.body:
+                return {"content_type": task.content_type, "payload": value}
+        except (ValueError, RecursionError):
+            pass
+    return {"content_type": task.content_type, "payload_base64": base64.b64encode(task.body).decode()}
+
+
+def group(number: int, dead: DeadGroup) -> View:
+    """Return dead letters that died of one error."""
+    return {
+        "group": number,
+        "count": dead.count,
+        **instant("last_died", dead.last_ms),
+        "error": dead.error,
+        "ids": list(dead.ids),
+    }
+
+
+def counts(queue: str, found: Counts) -> View:
+    """Return how a queue stands."""
+    return {
+        "queue": queue,
+        **instant("now", found.now_ms),
+        **{state: getattr(found, state) for state in ("delayed", "retry", "processing", "dlq")},
+        "scheduled": found.scheduled,
+        "overdue": found.overdue,
+        "oldest_overdue_ms": found.oldest_overdue_ms,
+        **instant("next_due", found.next_due_ms),
+        "due_within": {length(horizon): tasks for horizon, tasks in found.due_within.items()},
+        "stats": dict(found.stats),
+    }
+
+
+def problem(found: Problem) -> View:
+    """Return one thing to mend in a document."""
+    return {"path": found.path, "message": found.message}

@@ -1,0 +1,80 @@
+"""Queues as `delayq top` sees them: the last sample of each, how fast its counters rise, and all of them in a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from delayq.cli import views
+from delayq.cli.counts import following, oldest
+from delayq.cli.exits import reason
+from delayq.cli.output import Table
+from delayq.cli.words import length
+from delayq.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from delayq.sync_client import SyncClient
+    from delayq.values import Counts
+
+RATES = ("scheduled", "claimed", "acked", "retried", "buried")
+
+
+@dataclass
+class Watched:
+    """A queue, its last sample, and how fast its counters rise."""
+
+    client: SyncClient
+    found: Counts | None = None
+    trouble: str = ""
+    per_second: Mapping[str, float] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Take a sample. Rates are by Redis' clock, and unknown until there are two samples."""
+        before = self.found
+        try:
+            self.found, self.trouble = self.client.counts(views.HORIZONS_MS), ""
+        except Unavailable as error:
+            self.trouble = f"cannot reach Redis at {error.where} ({reason(error.why)}); trying again"
+            self.found, self.per_second = None, {}
+            return
+        if before is not None and self.found.now_ms > before.now_ms:
+            self.per_second = rates(before, self.found)
+
+    def view(self) -> views.View:
+        """Return the sample for programs."""
+        if self.found is None:
+            return {"queue": self.client.queue, "error": self.trouble}
+        return views.counts(self.client.queue, self.found) | {"per_second": dict(self.per_second)}
+
+
+def table(watched: Sequence[Watched]) -> Table:
+    """Return a column for each queue, a row for each fact; trouble stands below."""
+    columns = [_column(each) for each in watched]
+    names = max(columns, key=len)
+    rows = [[name, *(column.get(name, "") for column in columns)] for name in names]
+    if any(each.trouble for each in watched):
+        rows.append(["trouble", *(each.trouble for each in watched)])
+    return Table(["", *(f">{each.client.queue}" for each in watched)], rows)
+
+
+def _column(watched: Watched) -> dict[str, str]:
+    found = watched.found
+    if found is None:
+        return {}
+    states = {state: f"{getattr(found, state):,}" for state in ("delayed", "retry", "processing", "dlq")}
+    due = {f"due in {length(horizon)}": f"{tasks:,}" for horizon, tasks in found.due_within.items()}
+    speeds = {
+        f"{name}/s": f"{watched.per_second[name]:,.1f}" if name in watched.per_second else "-"
+        for name in RATES
+    }
+    overdue = {"overdue": f"{found.overdue:,}", "oldest overdue": oldest(found), "next due": following(found)}
+    return {**states, **overdue, **due, **speeds}
+
+
+def rates(before: Counts, after: Counts) -> dict[str, float]:
+    """Return how much each counter rose a second; a queue that was emptied meanwhile starts again."""
+    seconds = (after.now_ms - before.now_ms) / 1000
+    rose = {name: after.stats.get(name, 0) - before.stats.get(name, 0) for name in RATES}
+    return {name: round(max(0, count) / seconds, 1) for name, count in rose.items()}

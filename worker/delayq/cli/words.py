@@ -1,0 +1,93 @@
+"""Durations, instants and rates: from what a person types to milliseconds, and back to what a person reads."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from delayq.contract.problems import quote
+
+UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PIECES = re.compile(
+    "".join(
+        rf"(?:(?P<{unit}>[0-9]{{1,15}}(?:\.[0-9]{{1,9}})?){unit})?" for unit in ("d", "h", "m", "s", "ms")
+    )
+)
+_RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)/([smh])")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+
+
+def duration_ms(text: str) -> int:
+    """Read 250ms, 10s, 30m, 2h, 1d or 1h30m; ValueError says what was expected."""
+    found = _PIECES.fullmatch(text)
+    if not found or not text:
+        hint = f", did you mean {text}s or {text}ms?" if text.isascii() and text.isdigit() else ""
+        raise ValueError(
+            f"expected a duration like 250ms, 10s, 30m, 2h, 1d or 1h30m, got {quote(text)}{hint}"
+        )
+    return round(sum(float(count) * UNITS_MS[unit] for unit, count in found.groupdict("0").items()))
+
+
+def instant_ms(text: str) -> int:
+    """Read an ISO 8601 time with its zone; a part of a millisecond counts as a whole one, for never is early."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"expected a time like 2026-12-01T09:00:00Z, got {quote(text)}") from None
+    if at.tzinfo is None:
+        raise ValueError(
+            f"expected a time with its zone, like 2026-12-01T09:00:00Z or …+01:00, got {quote(text)}"
+        )
+    return max(0, -((_EPOCH - at) // _MS))
+
+
+def rate_per_second(text: str) -> float:
+    """Read 50/s, 100/m or 1000/h."""
+    found = _RATE.fullmatch(text)
+    rate = float(found[1]) * 1000 / UNITS_MS[found[2]] if found else 0.0
+    if not rate > 0:
+        raise ValueError(f"expected a rate above 0 like 50/s, 100/m or 1000/h, got {quote(text)}")
+    return rate
+
+
+def length(ms: float) -> str:
+    """Say how long, roughly: 450ms, 3s, 1m, 90s, 30m, 4h, 9d. A unit is used for one, and from two of it on."""
+    if ms < UNITS_MS["s"]:
+        return f"{round(ms)}ms"
+    unit = next((unit for unit in ("d", "h", "m") if _speaks(round(ms / UNITS_MS[unit], 2))), "s")
+    return f"{round(ms / UNITS_MS[unit]):,}{unit}"
+
+
+def _speaks(count: float) -> bool:
+    return count == 1 or count >= 2  # noqa: PLR2004 -- length() says why
+
+
+def relative(at_ms: int, now_ms: int) -> str:
+    """Say when, seen from now: in 3m, 2m ago."""
+    if at_ms == now_ms:
+        return "now"
+    return f"in {length(at_ms - now_ms)}" if at_ms > now_ms else f"{length(now_ms - at_ms)} ago"
+
+
+def seconds(spread: float) -> str:
+    """Say how long something takes from its start: about 4 s."""
+    return "at once" if spread == 0 else "in under 1 s" if spread < 1 else f"in about {round(spread):,} s"
+
+
+def iso(ms: int) -> str:
+    """Write an instant; what no calendar can name stays a number."""
+    try:
+        return (_EPOCH + ms * _MS).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return str(ms)
+
+
+def tasks(count: int, noun: str = "task") -> str:
+    """Count: 1 task, 212 tasks."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def clean(text: str) -> str:
+    """Return text that moves no cursor and changes no colour: errors are written by whatever failed."""
+    return "".join(char if char.isprintable() else " " if char in "\n\t" else "·" for char in text)

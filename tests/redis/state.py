@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from delayq import NewTask
 from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
 from delayq.message import encode
@@ -18,8 +19,10 @@ from redis import Redis
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from delayq import SyncClient
     from delayq.broker import Call
     from delayq.keys import Keys
+    from delayq.values import TaskView
 
     from tests.servers import RedisServer
 
@@ -205,3 +208,14 @@ def shard_on(server: RedisServer, queue: str, shards: int = 1) -> Iterator[Shard
             yield shard
         finally:
             connection.close()
+
+
+def tasks(count: int) -> Iterator[NewTask]:
+    return (NewTask(n, delay_ms=60_000 + n, task_id=f"t{n}") for n in range(count))
+
+
+def known(client: SyncClient, task_id: str) -> TaskView:
+    """The task, which has to be there."""
+    view = client.get(task_id)
+    assert view is not None
+    return view

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, local
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
@@ -37,6 +37,12 @@ class Ticket:
     error: DelayQError | None = None
 
 
+class Thread(local):
+    """What one thread has started."""
+
+    unsent = 0  # calls that found no free connection
+
+
 def _nothing_more() -> Generator[list[Command], list[Any], list[Any]]:
     yield from ()
     return []
@@ -51,6 +57,7 @@ class SyncConnection:
         options = dict(address.options)
         kind = _KINDS.get(options.pop("connection_class", None), Connection)
         self._places = BoundedSemaphore(address.max_connections)
+        self._thread = Thread()
         self._pool = ConnectionPool(
             connection_class=kind,
             max_connections=address.max_connections,
@@ -78,16 +85,18 @@ class SyncConnection:
     def start(self, calls: Sequence[Call[Any]]) -> Ticket:
         """Send calls without waiting for anything: without a free connection, or on failure, finish() sees to it.
 
-        Whoever starts may hold another ticket already. Were it to wait here, as many threads as there are connections
-        would hold one each and wait for each other.
+        A thread may have started another call before. No thread ever waits for a connection while it holds one, or as
+        many threads as there are connections would wait for each other; so nothing overtakes what is still to be sent.
         """
         steps = exchange(calls, self.address.where)
         ticket = Ticket(steps, next(steps))
-        if self._places.acquire(blocking=False):
-            try:
-                self._begin(ticket)
-            except DelayQError as error:
-                ticket.error = error
+        if self._thread.unsent or not self._places.acquire(blocking=False):
+            self._thread.unsent += 1
+            return ticket
+        try:
+            self._begin(ticket)
+        except DelayQError as error:
+            ticket.error = error
         return ticket
 
     def finish(self, ticket: Ticket) -> list[Any]:
@@ -95,6 +104,7 @@ class SyncConnection:
         if ticket.error is not None:
             raise ticket.error
         if ticket.connection is None:
+            self._thread.unsent -= 1
             self._wait_for_place()
             self._begin(ticket)
         try:

@@ -1,0 +1,158 @@
+"""Client and SyncClient against a real Redis: what a caller may schedule, and what is malformed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq import (
+    InvalidDueTime,
+    InvalidTask,
+    Refused,
+    SyncClient,
+)
+from delayq.values import Cancelled, Outcome
+from delayq.values import State as In
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.redis.state import known
+
+if TYPE_CHECKING:
+    from tests.servers import RedisServer
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+    max_leaves=10,
+)
+
+
+def keys_left(server: RedisServer) -> int:
+    with server.client() as redis:
+        return int(redis.dbsize())
+
+
+def test_a_task_is_stored_and_read_back(client: SyncClient, redis_server: RedisServer) -> None:
+    before = redis_server.now_ms()
+    stored = client.schedule({"order": 7}, delay_ms=60_000, task_id="a", headers={"trace": "x"})
+    view = known(client, "a")
+    assert before + 60_000 <= stored.due_ms <= redis_server.now_ms() + 60_000
+    assert (stored.id, stored.outcome) == ("a", Outcome.CREATED)
+    assert (view.state, view.at_ms, view.scheduled_ms) == (In.DELAYED, stored.due_ms, stored.due_ms)
+    assert (json.loads(view.body), view.headers) == ({"order": 7}, {"trace": "x"})
+
+
+def test_an_id_is_drawn_where_none_is_given(client: SyncClient) -> None:
+    ids = {client.schedule(None, delay_ms=1).id for _ in range(20)}
+    assert {len(task_id) for task_id in ids} == {12}
+    assert len(ids) == 20
+
+
+@pytest.mark.parametrize("due_ms", [0, 1, 1_500_000_000_000])
+def test_the_past_is_now(client: SyncClient, redis_server: RedisServer, due_ms: int) -> None:
+    before = redis_server.now_ms()
+    stored = client.schedule(None, due_ms=due_ms, task_id="a")
+    assert before <= stored.due_ms == known(client, "a").at_ms <= redis_server.now_ms()
+    assert client.counts().stats["clamped"] == 1
+
+
+@settings(max_examples=25)
+@given(payload=JSON_VALUES)
+def test_any_json_value_comes_back(client: SyncClient, payload: object) -> None:
+    task_id = client.schedule(payload, delay_ms=60_000).id
+    assert json.loads(known(client, task_id).body) == payload
+
+
+@pytest.mark.parametrize("kind", ["image/png", None, "application/json"])
+def test_bytes_come_back_with_their_type(client: SyncClient, kind: str | None) -> None:
+    client.schedule(b"\x00\xff{", delay_ms=60_000, task_id="a", content_type=kind)
+    view = known(client, "a")
+    assert (view.body, view.content_type) == (b"\x00\xff{", kind or "application/octet-stream")
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def cycle() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"payload": float("nan")},
+        {"payload": [float("-inf")]},
+        {"payload": {1, 2}},
+        {"payload": object()},
+        {"payload": nested(100_000)},
+        {"payload": cycle()},
+        {"payload": "\ud800"},
+        {"payload": "text", "content_type": "text/plain"},
+        {"payload": b"", "content_type": "\ud800"},
+        {"payload": b"", "content_type": 7},
+        {"headers": {"a": 1}},
+        {"headers": {1: "a"}},
+        {"headers": {"a": "\ud800"}},
+        {"headers": [("a", "b")]},
+        {"task_id": ""},
+        {"task_id": "a b"},
+        {"task_id": "a\n"},
+        {"task_id": "\x00"},
+        {"task_id": "\x7f"},
+        {"task_id": "x" * 201},
+        {"task_id": "ü" * 101},
+        {"task_id": "\ud800"},
+        {"task_id": 7},
+        {"task_id": b"a"},
+        {"delay_ms": 1.0},
+        {"delay_ms": True},
+        {"delay_ms": -1},
+        {"delay_ms": "1"},
+        {"delay_ms": 1 << 47},
+        {"delay_ms": None},
+        {"due_ms": 1},
+        {"delay_ms": None, "due_ms": 1.5},
+        {"delay_ms": None, "due_ms": float("nan")},
+        {"delay_ms": None, "due_ms": -1},
+    ],
+    ids=",".join,
+)
+def test_what_is_malformed_is_refused_and_leaves_nothing(
+    client: SyncClient, redis_server: RedisServer, bad: dict[str, Any]
+) -> None:
+    kind = InvalidDueTime if {"delay_ms", "due_ms"} & set(bad) else InvalidTask
+    with pytest.raises(kind) as refused:
+        client.schedule(**{"payload": None, "delay_ms": 1, **bad})
+    assert isinstance(refused.value, Refused)
+    assert len(str(refused.value)) < 400
+    assert keys_left(redis_server) == 0
+
+
+@pytest.mark.parametrize("verb", ["cancel", "reschedule", "get"])
+@pytest.mark.parametrize("task_id", ["", "a b", "x" * 201, "\ud800", 7])
+def test_an_id_that_cannot_be_is_refused_everywhere(client: SyncClient, verb: str, task_id: object) -> None:
+    with pytest.raises(InvalidTask):
+        getattr(client, verb)(task_id, **({"delay_ms": 1} if verb == "reschedule" else {}))
+
+
+@pytest.mark.parametrize("task_id", ["x" * 200, "ü" * 100, "a:b", "*", "{a}", "漢字", "-", "a/b?c=d"])
+def test_any_printable_id_of_up_to_200_bytes_is_taken(client: SyncClient, task_id: str) -> None:
+    client.schedule(None, delay_ms=60_000, task_id=task_id)
+    assert known(client, task_id).id == task_id
+    assert client.cancel(task_id) is Cancelled.CANCELLED
+
+
+def test_a_wrong_word_for_if_exists_is_told_so(client: SyncClient, redis_server: RedisServer) -> None:
+    with pytest.raises(ValueError, match='expected "reject", "keep" or "replace", got \'overwrite\''):
+        client.schedule(None, delay_ms=1, if_exists="overwrite")  # type: ignore[arg-type]
+    assert keys_left(redis_server) == 0

@@ -1,0 +1,292 @@
+"""Both clients when things go wrong between them and Redis: nothing is lost, doubled or left hanging."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq import Client, DelayQError, NewTask, SyncClient, Unavailable
+from delayq.connection import Address
+from delayq.connection.exchange import translated
+from delayq.values import Outcome
+from redis._parsers.base import BaseParser
+
+from tests.redis.proxy import proxy_to
+from tests.redis.state import known, tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from redis.exceptions import ResponseError
+
+    from tests.redis.conftest import Make
+    from tests.servers import RedisServer
+
+SECRET = "hunter2-s3cret"  # noqa: S105  what must not be seen
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delayq.operations.PAUSES_SECONDS", (0.01, 0.02, 0.05))
+
+
+def impatient(url: str, *, seconds: float = 0.2, connections: int = 20) -> Address:
+    return replace(Address.from_url(url), timeout_seconds=seconds, max_connections=connections)
+
+
+# lost replies and connections
+
+
+def test_a_schedule_whose_reply_was_lost_is_repeated_and_stored_once(
+    make: Make, redis_server: RedisServer
+) -> None:
+    with proxy_to(redis_server.port) as proxy:
+        client = make(proxy.url)
+        client.schedule(0, delay_ms=60_000, task_id="first")
+        proxy.drop = 1
+        stored = client.schedule(1, delay_ms=60_000, task_id="a")
+        assert proxy.dropped == 1
+        assert stored.outcome is Outcome.REPEATED
+        assert client.counts().stats["scheduled"] == 2
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_many_with_lost_replies_are_each_stored_once(
+    make: Make, redis_server: RedisServer, shards: int
+) -> None:
+    def losing() -> Iterator[NewTask]:
+        for n, task in enumerate(tasks(3000)):
+            if n in {700, 1900}:
+                proxy.drop = 1
+            yield task
+
+    with proxy_to(redis_server.port) as proxy:
+        client = make(proxy.url, shards=shards)
+        stored = client.schedule_many(losing())
+        assert proxy.dropped == 2
+        assert [each.id for each in stored] == [f"t{n}" for n in range(3000)]
+        assert client.counts().stats["scheduled"] == 3000
+
+
+def test_a_killed_connection_is_opened_again(make: Make, redis_server: RedisServer) -> None:
+    client = make()
+    with redis_server.client() as redis:
+        for n in range(5):
+            client.schedule(n, delay_ms=60_000, task_id=f"t{n}")
+            redis.client_kill_filter(_type="normal", skipme=True)
+    assert client.counts().stats["scheduled"] == 5
+
+
+def test_forgotten_scripts_are_brought_again(make: Make, redis_server: RedisServer) -> None:
+    client = make()
+    with redis_server.client() as redis:
+        for n in range(5):
+            redis.script_flush()
+            client.schedule(n, delay_ms=60_000, task_id=f"t{n}")
+            redis.script_flush()
+            known(client, f"t{n}")
+    assert client.counts().delayed == 5
+
+
+def test_a_restart_between_calls_is_not_noticed(make: Make, aof_server: RedisServer) -> None:
+    client = make(aof_server.url)
+    client.schedule(1, delay_ms=60_000, task_id="a")
+    aof_server.kill()
+    aof_server.restart()
+    assert known(client, "a").body == b"1"
+    client.schedule(2, delay_ms=60_000, task_id="b")
+    assert client.counts().delayed == 2
+
+
+# no Redis
+
+
+def test_a_server_that_is_not_there_is_named_and_no_password(make: Make, aof_server: RedisServer) -> None:
+    aof_server.stop()
+    client = make(f"redis://user:{SECRET}@127.0.0.1:{aof_server.port}/0")
+    with pytest.raises(Unavailable, match=f"cannot reach Redis at 127.0.0.1:{aof_server.port}") as error:
+        client.schedule(None, delay_ms=1)
+    assert SECRET not in f"{error.value} {error.value!r} {error.value.__cause__!r} {client.address!r}"
+
+
+def test_a_wrong_password_is_told_and_not_shown(make: Make, aof_server: RedisServer) -> None:
+    with aof_server.client() as redis:
+        redis.config_set("requirepass", "right")
+    client = make(f"redis://:{SECRET}@127.0.0.1:{aof_server.port}/0")
+    with pytest.raises(DelayQError, match=f"127.0.0.1:{aof_server.port}") as error:
+        client.counts()
+    assert "password" in str(error.value)
+    assert SECRET not in f"{error.value} {error.value!r} {error.value.__cause__!r}"
+    without = make(aof_server.url)
+    with pytest.raises(DelayQError, match="Authentication required"):
+        without.counts()
+
+
+def test_a_server_that_never_answers_is_given_up_within_the_timeout(
+    make: Make, aof_server: RedisServer
+) -> None:
+    client = make(impatient(aof_server.url))
+    client.schedule(None, delay_ms=60_000, task_id="a")
+    aof_server.pause()
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match=f"127.0.0.1:{aof_server.port}"):
+        client.schedule(None, delay_ms=60_000, task_id="b")
+    assert time.monotonic() - began < 4
+    aof_server.resume()
+    known(client, "a")
+    assert client.schedule(None, delay_ms=60_000, task_id="b", if_exists="keep").id == "b"
+
+
+def test_failures_use_up_no_connections(aof_server: RedisServer, queue_name: str) -> None:
+    """Neither while writing, nor while reading, nor with a second chunk under way."""
+    with SyncClient(impatient(aof_server.url, connections=2), queue=queue_name) as client:
+        client.schedule_many(tasks(1))
+        aof_server.stop()
+        for _ in range(5):
+            with pytest.raises(Unavailable):
+                client.schedule_many(tasks(1200), if_exists="keep")
+        aof_server.restart()
+        assert len(client.schedule_many(tasks(1200), if_exists="keep")) == 1200
+
+
+def test_more_threads_than_connections_wait_their_turn(redis_url: str, queue_name: str) -> None:
+    """schedule_many has two calls under way: were the second to wait for a connection, all might wait for ever."""
+    with SyncClient(impatient(redis_url, seconds=5, connections=3), queue=queue_name) as client:
+
+        def fill(thread: int) -> int:
+            many = (NewTask(n, delay_ms=60_000, task_id=f"{thread}-{n}") for n in range(1200))
+            return len(client.schedule_many(many))
+
+        with ThreadPoolExecutor(12) as threads:
+            assert list(threads.map(fill, range(12))) == [1200] * 12
+        assert client.counts().delayed == 12 * 1200
+
+
+# many at once
+
+
+async def test_many_coroutines_share_one_connection(redis_server: RedisServer, queue_name: str) -> None:
+    async with Client(redis_server.url, queue=queue_name) as client:
+        with redis_server.client() as redis:
+            before = redis.info("stats")["total_connections_received"]
+            stored = await asyncio.gather(
+                *[client.schedule(n, delay_ms=60_000, task_id=f"t{n}") for n in range(500)]
+            )
+            views = await asyncio.gather(*[client.get(f"t{n}") for n in range(500)])
+            assert redis.info("stats")["total_connections_received"] - before == 1
+    assert [each.id for each in stored] == [f"t{n}" for n in range(500)]
+    assert [view.body for view in views if view] == [b"%d" % n for n in range(500)]
+
+
+async def test_a_cancelled_coroutine_harms_no_other(redis_url: str, queue_name: str) -> None:
+    """Its answer still comes over the shared connection, and must not be taken for somebody else's."""
+    async with Client(redis_url, queue=queue_name) as client:
+        await client.schedule_many(tasks(100))
+        for at in range(20):
+            running = [asyncio.create_task(client.get(f"t{n}")) for n in range(100)]
+            for _ in range(at % 4):
+                await asyncio.sleep(0)
+            for task in running[::3]:
+                task.cancel()
+            views = await asyncio.gather(*running, return_exceptions=True)
+            found = [None if isinstance(view, BaseException) or view is None else view.id for view in views]
+            assert [task_id for n, task_id in enumerate(found) if n % 3] == [
+                f"t{n}" for n in range(100) if n % 3
+            ]
+
+
+async def test_what_cannot_be_sent_fails_for_its_own_caller_only(redis_url: str, queue_name: str) -> None:
+    async with Client(redis_url, queue=queue_name) as client:
+        await client.schedule(1, delay_ms=60_000, task_id="a")
+        async with asyncio.timeout(5):
+            bad, good = await asyncio.gather(
+                client.dlq_purge(["\ud800"]), client.get("a"), return_exceptions=True
+            )
+    assert isinstance(bad, UnicodeEncodeError)
+    assert not isinstance(good, BaseException)
+    assert good is not None
+
+
+async def test_closing_fails_those_who_wait(aof_server: RedisServer, queue_name: str) -> None:
+    async with Client(aof_server.url, queue=queue_name) as client:
+        await client.counts()
+        aof_server.pause()
+        waiting = asyncio.create_task(client._connection.send([("PING",)]))
+        await asyncio.sleep(0.05)
+    with pytest.raises(Unavailable, match="connection closed"):
+        await waiting
+    aof_server.resume()
+
+
+# what Redis answers
+
+
+def test_full_memory_is_told_and_what_is_there_can_be_read(make: Make, aof_server: RedisServer) -> None:
+    client = make(aof_server.url)
+    client.schedule(1, delay_ms=60_000, task_id="a")
+    with aof_server.client() as redis:
+        redis.config_set("maxmemory", 1)
+    with pytest.raises(Unavailable, match="OOM command not allowed when used memory > 'maxmemory'"):
+        client.schedule(2, delay_ms=60_000, task_id="b")
+    assert (client.counts().delayed, client.get("b")) == (1, None)
+    assert client.cancel("a") == "cancelled"
+
+
+def test_a_read_only_replica_is_told(make: Make, aof_server: RedisServer) -> None:
+    client = make(aof_server.url)
+    with aof_server.client() as redis:
+        redis.replicaof("127.0.0.1", 1)
+    with pytest.raises(Unavailable, match="READONLY"):
+        client.schedule(1, delay_ms=1)
+
+
+def test_a_redis_that_cannot_save_is_told(make: Make, aof_server: RedisServer) -> None:
+    """A directory lies where the dump should go."""
+    client = make(aof_server.url)
+    (aof_server.dir / "in-the-way").mkdir()
+    with aof_server.client() as redis:
+        redis.config_set("save", "3600 1")
+        if aof_server.flavour == "6.2":
+            redis.config_set("dbfilename", "in-the-way")
+        else:
+            (aof_server.dir / "dump.rdb").mkdir()
+        redis.set("x", "y")
+        redis.bgsave()
+        while redis.info("persistence")["rdb_last_bgsave_status"] == "ok":
+            time.sleep(0.01)
+        with pytest.raises(Unavailable, match="MISCONF"):
+            client.schedule(1, delay_ms=1)
+        assert client.counts().delayed == 0
+        redis.config_set("save", "")  # or it would not stop
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "shown"),
+    [
+        ("OOM command not allowed", Unavailable, "OOM command not allowed"),
+        ("READONLY You can't write", Unavailable, "READONLY You can't write"),
+        ("LOADING Redis is loading", Unavailable, "Redis is loading"),
+        ("BUSY Redis is busy running a script", Unavailable, "BUSY Redis is busy"),
+        ("MASTERDOWN Link with MASTER is down", Unavailable, "MASTERDOWN Link"),
+        ("MISCONF Errors writing to the AOF file", Unavailable, "MISCONF Errors"),
+        ("NOREPLICAS Not enough good replicas", Unavailable, "NOREPLICAS Not"),
+        ("CLUSTERDOWN The cluster is down", Unavailable, "CLUSTERDOWN The"),
+        ("ERR Error running script (call to f_1): @user_script:4: @user_script: 4: -OOM command not allowed",
+         Unavailable, "(OOM command not allowed)"),
+        ("ERR Error running script (call to f_1): @user_script:4: attempt to index nil", DelayQError, "attempt"),
+        ("NOPERM this user has no permissions", DelayQError, "NOPERM this user"),
+        ("WRONGTYPE Operation against a key", DelayQError, "WRONGTYPE Operation"),
+        ("ERR unknown task BUSY", DelayQError, "unknown task BUSY"),
+    ],
+)  # fmt: skip
+def test_what_may_pass_is_unavailable_and_all_else_a_refusal(reply: str, kind: type, shown: str) -> None:
+    """As Redis sends it, through redis-py's own reading of it."""
+    answered: ResponseError = BaseParser.parse_error(reply)  # type: ignore[no-untyped-call]
+    error = translated(answered, "there:6379", "claim")
+    assert type(error) is kind
+    assert shown in str(error)
+    assert "there:6379" in str(error)

@@ -1,0 +1,78 @@
+"""Both clients: dead letters are listed, grouped, given a new life, purged."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.redis.state import tasks
+
+if TYPE_CHECKING:
+    from delayq import (
+        SyncClient,
+    )
+
+    from tests.redis.conftest import Make
+    from tests.servers import RedisServer
+
+
+@pytest.fixture(params=[1, 3])
+def dead(request: pytest.FixtureRequest, make: Make, redis_server: RedisServer) -> SyncClient:
+    """A client of a queue with 600 dead letters, half of them of one error."""
+    client = make(shards=request.param)
+    client.schedule_many(tasks(600))
+    operations = client._operations
+    with redis_server.client() as redis:
+        for n in range(600):
+            keys = operations.broker.shards[operations.broker.shard_of(f"t{n}")]
+            redis.zrem(keys.delayed, f"t{n}")
+            redis.zadd(keys.dlq, {f"t{n}": 1000 + n})
+            error = f"order {n} not found" if n % 2 else "ValueError: 'x' at 0xabc"
+            redis.hset(keys.dlq_info, f"t{n}", f"3 0 attempts {error}")
+    return client
+
+
+def test_dead_letters_are_listed_by_their_time(dead: SyncClient) -> None:
+    assert [row.id for row in dead.dlq_list()] == [f"t{n}" for n in range(600)]
+    assert [row.id for row in dead.dlq_list(["t7", "t5", "gone"])] == ["t5", "t7"]
+
+
+def test_dead_letters_of_one_cause_are_one_group(dead: SyncClient) -> None:
+    groups = dead.dlq_groups()
+    assert [(group.count, group.error) for group in groups] == [
+        (300, "ValueError: 'x' at 0xabc"),
+        (300, "order 599 not found"),
+    ]
+    assert groups[1].last_ms == 1599
+    assert set(groups[1].ids) == {f"t{n}" for n in range(1, 600, 2)}
+
+
+def test_dead_letters_are_read_whole(dead: SyncClient) -> None:
+    views = dead.dlq_get([*(f"t{n}" for n in range(600)), "gone"])
+    assert [json.loads(view.body) for view in views] == list(range(600))
+    assert views[1].failed.error == "order 1 not found"
+
+
+def test_redriving_spreads_due_times_by_the_rate(dead: SyncClient) -> None:
+    ids = [f"t{n}" for n in range(600)]
+    assert dead.dlq_redrive(ids, rate_per_second=10, dry_run=True) == (600, 60.0)
+    assert dead.counts().dlq == 600
+    assert dead.dlq_redrive([*ids, "gone"], rate_per_second=10).tasks == 600
+    counts = dead.counts([30_000])
+    assert (counts.dlq, counts.delayed) == (0, 600)
+    assert counts.overdue + counts.due_within[30_000] == pytest.approx(300, abs=60)
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("nan")])
+def test_a_rate_that_is_no_rate_is_refused(dead: SyncClient, rate: float) -> None:
+    with pytest.raises(ValueError, match="rate_per_second: expected a number above 0"):
+        dead.dlq_redrive(["t1"], rate_per_second=rate)
+    assert dead.counts().dlq == 600
+
+
+def test_purging_forgets_for_good(dead: SyncClient) -> None:
+    assert dead.dlq_purge([*(f"t{n}" for n in range(599)), "gone"]) == 599
+    assert [row.id for row in dead.dlq_list()] == ["t599"]
+    assert dead.get("t1") is None

@@ -1,0 +1,101 @@
+"""Both clients: what the limits of a queue refuse, and what stands in the way of a task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq import (
+    DelayTooLong,
+    PayloadTooLarge,
+    QueueFull,
+    SyncClient,
+    TaskExists,
+    TaskInFlight,
+)
+from delayq.contract import Limits
+from delayq.values import Cancelled, Outcome
+
+from tests.redis.state import known, tasks
+
+if TYPE_CHECKING:
+    from tests.redis.conftest import Make
+    from tests.servers import RedisServer
+
+
+def keys_left(server: RedisServer) -> int:
+    with server.client() as redis:
+        return int(redis.dbsize())
+
+
+def test_a_payload_may_be_as_large_as_the_limit_and_no_larger(make: Make, redis_server: RedisServer) -> None:
+    client = make(limits=Limits(max_payload_bytes=100))
+    with pytest.raises(PayloadTooLarge, match="payload of task a is 101 bytes, the limit is 100"):
+        client.schedule("x" * 99, delay_ms=1, task_id="a")
+    with pytest.raises(PayloadTooLarge):
+        client.schedule("ü" * 50, delay_ms=1)
+    with pytest.raises(PayloadTooLarge):
+        client.schedule(b"x" * 101, delay_ms=1)
+    assert keys_left(redis_server) == 0
+    client.schedule("x" * 98, delay_ms=1)
+    client.schedule(b"x" * 100, delay_ms=1)
+
+
+def test_headers_and_content_type_may_be_as_large_as_the_limit(make: Make, redis_server: RedisServer) -> None:
+    client = make(limits=Limits(max_header_bytes=10))
+    for bad in (
+        {"headers": {"name": "valuex"}, "content_type": "a/b"},
+        {"content_type": "x" * 11},
+        {"headers": {"ü": "ü" * 5}},
+    ):
+        with pytest.raises(PayloadTooLarge, match="headers of task"):
+            client.schedule(b"", delay_ms=1, **bad)
+    assert keys_left(redis_server) == 0
+    client.schedule(None, delay_ms=1, headers={"name": "valuex"})
+
+
+def test_a_full_queue_refuses_and_leaves_nothing(make: Make) -> None:
+    client = make(limits=Limits(max_length=2))
+    client.schedule_many(tasks(2))
+    with pytest.raises(QueueFull, match="maxLength = 2"):
+        client.schedule(None, delay_ms=1, task_id="more")
+    assert client.get("more") is None
+    client.cancel("t0")
+    client.schedule(None, delay_ms=1, task_id="more")
+
+
+def test_a_due_time_may_be_as_far_as_the_limit(make: Make) -> None:
+    client = make(limits=Limits(max_delay_seconds=10))
+    with pytest.raises(DelayTooLong, match="maxDelaySeconds = 10"):
+        client.schedule(None, delay_ms=10_001, task_id="a")
+    assert client.get("a") is None
+    client.schedule(None, delay_ms=10_000, task_id="a")
+    with pytest.raises(DelayTooLong):
+        client.reschedule("a", delay_ms=10_001)
+
+
+def test_an_id_in_use_is_refused_kept_or_replaced(client: SyncClient) -> None:
+    client.schedule(1, delay_ms=60_000, task_id="a")
+    with pytest.raises(TaskExists, match="task a exists already"):
+        client.schedule(2, delay_ms=1, task_id="a")
+    assert client.schedule(2, delay_ms=1, task_id="a", if_exists="keep").outcome is Outcome.KEPT
+    assert known(client, "a").body == b"1"
+    assert client.schedule(2, delay_ms=60_000, task_id="a", if_exists="replace").outcome is Outcome.REPLACED
+    assert known(client, "a").body == b"2"
+
+
+def test_a_running_task_cannot_be_replaced_moved_or_cancelled(
+    client: SyncClient, redis_server: RedisServer
+) -> None:
+    client.schedule(1, delay_ms=0, task_id="a")
+    with redis_server.client() as redis:
+        redis.zrem(f"delayq:{{{_queue(client)}:0}}:delayed", "a")
+        redis.zadd(f"delayq:{{{_queue(client)}:0}}:processing", {"a:7": redis_server.now_ms() + 60_000})
+    with pytest.raises(TaskInFlight):
+        client.schedule(2, delay_ms=1, task_id="a", if_exists="replace")
+    assert client.cancel("a") is Cancelled.IN_FLIGHT
+    assert client.reschedule("a", delay_ms=1).outcome == "in_flight"
+
+
+def _queue(client: SyncClient) -> str:
+    return str(client.queue)

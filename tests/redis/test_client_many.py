@@ -1,0 +1,116 @@
+"""Both clients: any number of tasks at once, and the whole queue at a glance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq import (
+    DelayTooLong,
+    InvalidDueTime,
+    InvalidTask,
+    NewTask,
+    PayloadTooLarge,
+    SyncClient,
+    TaskExists,
+    TasksRefused,
+)
+from delayq.contract import Limits
+from delayq.values import Cancelled
+from delayq.values import State as In
+
+from tests.redis.state import known, tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.redis.conftest import Make
+    from tests.servers import RedisServer
+
+
+@pytest.mark.parametrize("count", [0, 1, 499, 500, 501, 1000, 2345])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_any_number_of_tasks_from_a_generator_is_stored_in_order(make: Make, count: int, shards: int) -> None:
+    client = make(shards=shards)
+    stored = client.schedule_many(tasks(count))
+    assert [each.id for each in stored] == [f"t{n}" for n in range(count)]
+    assert client.counts().delayed == count
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_refusals_among_many_are_told_by_position_and_all_others_are_stored(make: Make, shards: int) -> None:
+    client = make(shards=shards, limits=Limits(max_delay_seconds=100, max_payload_bytes=10))
+    client.schedule(None, delay_ms=60_000, task_id="t3")
+    given_tasks = list(tasks(1200))
+    given_tasks[7] = NewTask(None, delay_ms=1.5)  # type: ignore[arg-type]
+    given_tasks[600] = NewTask("x" * 20, delay_ms=1)
+    given_tasks[1100] = NewTask(None, delay_ms=100_001)
+    given_tasks[1199] = NewTask(None, delay_ms=1, task_id="a b")
+    with pytest.raises(
+        TasksRefused, match="5 refused, 1,195 scheduled; the first: task t3 exists already"
+    ) as error:
+        client.schedule_many(given_tasks)
+    refused = error.value.refused
+    assert [(at, type(each)) for at, each in refused.items()] == [
+        (3, TaskExists), (7, InvalidDueTime), (600, PayloadTooLarge), (1100, DelayTooLong), (1199, InvalidTask),
+    ]  # fmt: skip
+    assert len(error.value.scheduled) == 1195
+    assert client.counts().delayed == 1196
+
+
+def test_large_payloads_go_in_chunks_of_about_a_mebibyte(client: SyncClient) -> None:
+    client.schedule_many(NewTask("x" * 250_000, delay_ms=60_000, task_id=f"t{n}") for n in range(30))
+    assert client.counts().delayed == 30
+
+
+def test_a_generator_that_fails_half_way_fails_for_the_caller(client: SyncClient) -> None:
+    """What was sent before is stored, and the client works on."""
+
+    def broken() -> Iterator[NewTask]:
+        yield from tasks(1200)
+        raise LookupError("no more")
+
+    for _ in range(25):  # more often than a synchronous client has connections
+        with pytest.raises(LookupError, match="no more"):
+            client.schedule_many(broken(), if_exists="replace")
+    assert client.counts().delayed == 1000
+
+
+def test_cancel_says_what_it_found(client: SyncClient) -> None:
+    client.schedule(None, delay_ms=60_000, task_id="a")
+    assert [client.cancel("a"), client.cancel("a")] == [Cancelled.CANCELLED, Cancelled.NOT_FOUND]
+
+
+def test_reschedule_moves_a_task(client: SyncClient, redis_server: RedisServer) -> None:
+    client.schedule(None, delay_ms=60_000, task_id="a")
+    due_ms = redis_server.now_ms() + 5000
+    assert client.reschedule("a", due_ms=due_ms).due_ms == due_ms == known(client, "a").at_ms
+    assert client.reschedule("gone", delay_ms=1).outcome == "not_found"
+    with pytest.raises(InvalidDueTime):
+        client.reschedule("a")
+    with pytest.raises(InvalidDueTime):
+        client.reschedule("a", delay_ms=1, due_ms=1)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_counts_are_of_all_shards_together(make: Make, shards: int) -> None:
+    client = make(shards=shards)
+    client.schedule_many(NewTask(n, delay_ms=n * 1000, task_id=f"t{n}") for n in range(100))
+    counts = client.counts([50_500])
+    assert (counts.delayed, counts.stats["scheduled"]) == (100, 100)
+    assert counts.overdue + counts.due_within[50_500] == pytest.approx(51, abs=1)
+    assert counts.oldest_due_ms is not None
+    assert counts.next_due_ms is not None
+    assert counts.oldest_due_ms <= counts.now_ms <= counts.next_due_ms
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_pages_over_shards_are_in_due_order_and_cover_all(make: Make, shards: int) -> None:
+    client = make(shards=shards)
+    stored = client.schedule_many(tasks(1000))
+    pages = [client.list(In.DELAYED, offset=at, limit=300) for at in range(0, 1200, 300)]
+    assert [len(page) for page in pages] == [300, 300, 300, 100]
+    rows = [row for page in pages for row in page]
+    assert [row.at_ms for row in rows] == sorted(each.due_ms for each in stored)
+    assert {row.id for row in rows} == {each.id for each in stored}
+    assert client.list(In.RETRY) == []

@@ -26,7 +26,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", default=",".join(BENCHMARKS), metavar="A,C", help="some of %(default)s")
     parser.add_argument("--quick", action="store_true", help="one short run of each: for a look, not a quote")
     parser.add_argument("--redis", default=PREFERRED, choices=FLAVOURS, help="which server (%(default)s)")
-    parser.add_argument("--persistence", choices=MODES, help="one mode only (default: off and everysec)")
+    parser.add_argument(
+        "--persistence", choices=MODES, help="one mode only (default: off and everysec; off with --quick)"
+    )
     parser.add_argument("--keep", action="store_true", help="write results/latest.json, which is committed")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
     options = parser.parse_args()
@@ -39,7 +41,8 @@ def _options() -> argparse.Namespace:
 
 
 def _order(options: argparse.Namespace) -> Order:
-    modes = (options.persistence,) if options.persistence else tuple(MODES)
+    first, *_ = MODES
+    modes = (options.persistence or first,) if options.persistence or options.quick else tuple(MODES)
     return Order(options.letters, options.redis, modes, options.quick, options.keep)
 
 

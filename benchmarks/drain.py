@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tests.processes import Process
 
 TASKS, WARM_UP = 20_000, 2_000
-CONCURRENCIES = (32, 250)  # the document's default, and one that fills a claim
 PROMISED = {1: 50_000, 2: 60_000}
 
 
@@ -34,7 +33,7 @@ class Drained(NamedTuple):
 async def run(stage: Stage) -> list[Figure]:
     """Drain with one and with two processes, at each concurrency."""
     figures: list[Figure] = []
-    for concurrency in CONCURRENCIES:
+    for concurrency in stage.concurrencies:
         for processes in PROMISED:
             figures += await _with(stage, processes, concurrency)
     return figures

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PENDING, DAY_MS = 100_000, 86_400_000
 SECONDS = 30.0
-SETTLE_SECONDS = 2.0  # for what processes do once, at their start
+SETTLE_SECONDS = 1.0  # for what processes do once, at their start
 PER_30_SECONDS, PER_SECOND = 0.05, 1.0  # the promises
 
 

@@ -29,7 +29,7 @@ DAY_MS = 86_400_000
 async def run(stage: Stage) -> list[Figure]:
     """Produce at a steady rate; the due times are as irregular as chance makes them."""
     stage.empty()
-    seconds = SECONDS // 5 if stage.quick else SECONDS
+    seconds = SECONDS // 10 if stage.quick else SECONDS
     document, ledger = stage.document("note"), stage.file("late")
     async with stage.client() as client:
         await client.schedule_many(NewTask(PAYLOAD, delay_ms=DAY_MS + at) for at in range(PENDING))

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
 RESULTS = Path(__file__).parent / "results"
 LATEST = RESULTS / "latest.json"  # the one that is committed
+PAGE = (
+    Path(__file__).parent.parent / "docs" / "benchmarks.md"
+)  # shows the same figures, between these two lines
+FIRST, LAST = "<!-- figures: written by --keep -->", "<!-- end of figures -->"
 NAME_WIDTH, MODE_WIDTH = 50, 20
 Key = tuple[str, str]  # benchmark and name: a line of the table
 
@@ -43,7 +47,8 @@ class Report:
         facts = self.facts
         columns = "".join(f"{f'persistence {mode}':>{MODE_WIDTH}}" for mode in self.modes)
         return (
-            f"{facts['cores']} cores of {facts['cpu']}, Python {facts['python']}, Redis {facts['redis']}\n\n"
+            f"{facts['cores']} cores of {facts['cpu']}, Python {facts['python']}, Redis {facts['redis']}; "
+            f"load before: {facts['load_before']}\n\n"
             f"   {'':<{NAME_WIDTH}}{columns}   {'target':<20}× of the raw ceiling"
         )
 
@@ -64,14 +69,22 @@ class Report:
         )
 
     def write(self, *, keep: bool) -> Path:
-        """Write the JSON: under its date, and as latest.json when it is to be kept."""
+        """Write the JSON: under its date, and as latest.json and into the documentation when it is to be kept."""
         RESULTS.mkdir(exist_ok=True)
         text = json.dumps(self._document(), indent=2, ensure_ascii=False) + "\n"
         path = RESULTS / f"{self.started.replace(':', '')}.json"
         path.write_text(text)
         if keep:
             LATEST.write_text(text)
+            before, _, rest = PAGE.read_text().partition(FIRST)
+            PAGE.write_text(before + FIRST + "\n" + self._markdown() + LAST + rest.partition(LAST)[2])
         return path
+
+    def _markdown(self) -> str:
+        """Return what the terminal shows, for a page."""
+        letters = dict.fromkeys(bench for bench, _ in self.figures)
+        table = "\n".join([self.heading(), *map(self.lines, letters)])
+        return f"Measured {self.started[:10]}.\n\n```\n{table}\n```\n"
 
     def _document(self) -> dict[str, object]:
         lines = [_entry(mode, figure) for found in self.figures.values() for mode, figure in found.items()]

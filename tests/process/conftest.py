@@ -1,0 +1,32 @@
+"""What tests of whole processes ask for: fleets on Redis servers of their own, and a seed for chance."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.process.fleet import fleets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.process.fleet import NewFleet
+
+
+@pytest.fixture
+def new_fleet(flavour: str, tmp_path: Path, queue_name: str) -> Iterator[NewFleet]:
+    """Makes fleets: each on a server of its own, with AOF unless told otherwise, or on one that is there."""
+    with fleets(tmp_path, flavour, queue_name) as make:
+        yield make
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """Drawn anew in each run; `CHAOS_SEED=…` repeats one, and pytest shows it when the test fails."""
+    seed = int(os.environ.get("CHAOS_SEED", random.randrange(1_000_000)))
+    print(f"CHAOS_SEED={seed}")
+    return random.Random(seed)

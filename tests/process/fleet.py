@@ -1,0 +1,257 @@
+"""A queue's processes on one Redis, the ledger of what their handlers did, and what Redis holds at one instant."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import yaml
+from delayq import SyncClient
+from delayq.keys import Keys
+
+from tests.processes import Gone, Process, delayq
+from tests.servers import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from redis import Redis
+
+    NewFleet = Callable[..., "Fleet"]
+
+HERE = Path(__file__).parent
+Role = Literal["worker", "scanner", "reap"]
+# A script and not MULTI, which a full Redis refuses even for reading.
+WHOLE = """
+local found = {}
+for at = 1, 4 do found[at] = redis.call('ZRANGE', KEYS[at], 0, -1) end
+for at = 5, 6 do found[at] = redis.call('HKEYS', KEYS[at]) end
+return found
+"""
+ENDLESS: dict[Role, tuple[str, ...]] = {"worker": (), "scanner": (), "reap": ("--seconds", "0")}
+
+
+class Entry(NamedTuple):
+    """One line of the ledger."""
+
+    event: str
+    id: str
+    token: int
+    attempt: int
+    due_ms: int
+    at_ms: int
+    pid: int
+
+
+@dataclass
+class Fleet:
+    """Everything runs the same document; whatever is still alive at the end of the test is killed.
+
+    Processes find Redis by --redis, unless `spec` says how to connect.
+    """
+
+    server: RedisServer
+    dir: Path
+    queue: str
+    spec: dict[str, Any]
+    environment: dict[str, str] = field(default_factory=dict)
+    processes: list[Process] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ledger_dir = self.dir / "ledger"
+        self.ledger_dir.mkdir()
+        self.config = self.dir / "queue.yaml"
+        self.keys = Keys("delayq", self.queue, 0)
+        spec = {"handler": {"python": {"callable": "recorder:handle"}}} | self.spec
+        document = {
+            "apiVersion": "delayq.dev/v1alpha1",
+            "kind": "DelayQueue",
+            "metadata": {"name": self.queue},
+            "spec": {"redis": {"standalone": {"host": "127.0.0.1"}}} | spec,
+        }
+        self.config.write_text(yaml.safe_dump(document))
+
+    def start(self, role: Role, *, ready: bool = True) -> Process:
+        """Start a process; with `ready`, wait until it works."""
+        where = () if "redis" in self.spec else ("--redis", self.server.url)
+        argv = ("--config", str(self.config), *where, "--port", "0", *ENDLESS[role])
+        env = {"LEDGER": str(self.ledger_dir), **self.environment}
+        process = delayq(role, *argv, env=env, cwd=HERE)
+        self.processes.append(process)
+        if ready:
+            self.wait_ready(process)
+        return process
+
+    def start_all(self, *roles: Role) -> list[Process]:
+        """Start several at once, and wait until all of them work."""
+        processes = [self.start(role, ready=False) for role in roles]
+        for process in processes:
+            self.wait_ready(process)
+        return processes
+
+    def wait_ready(self, process: Process) -> None:
+        process.wait_http(url_of(process, "readyz"), timeout_s=60)
+
+    def client(self) -> SyncClient:
+        return SyncClient.from_document(self.config, url=self.server.url)
+
+    def ledger(self) -> list[Entry]:
+        """All that handlers wrote so far, in the order it happened."""
+        return sorted(self._entries(), key=lambda entry: (entry.at_ms, entry.token))
+
+    def _entries(self) -> Iterator[Entry]:
+        for file in self.ledger_dir.glob("*.txt"):
+            for line in file.read_text().splitlines():
+                event, task_id, *numbers = line.split()
+                yield Entry(event, task_id, *map(int, numbers))
+
+    def starts(self) -> dict[str, list[Entry]]:
+        """The runs of each task, in the order they began."""
+        found = defaultdict(list)
+        for entry in self.ledger():
+            if entry.event == "start":
+                found[entry.id].append(entry)
+        return found
+
+    def wait_entry(self, event: str, task_id: str, *, timeout_s: float = 30, nth: int = 1) -> Entry:
+        """The nth time that something happened to a task."""
+
+        def found() -> list[Entry]:
+            return [entry for entry in self.ledger() if (entry.event, entry.id) == (event, task_id)]
+
+        until(lambda: len(found()) >= nth, f"{event} {task_id}", timeout_s=timeout_s)
+        return found()[nth - 1]
+
+    def stats(self, redis: Redis) -> dict[str, int]:
+        return defaultdict(int, {name: int(n) for name, n in redis.hgetall(self.keys.stats).items()})
+
+    def snapshot(self, redis: Redis) -> Snapshot:
+        """What Redis holds, at one instant."""
+        keys = self.keys
+        zsets, hashes = (keys.delayed, keys.retry, keys.processing, keys.dlq), (keys.tasks, keys.attempts)
+        found: Any = redis.eval(WHOLE, 6, *zsets, *hashes)
+        delayed, retry, processing, dlq, tasks, attempts = found
+        running = [member.rpartition(":")[0] for member in processing]
+        return Snapshot(delayed, retry, running, dlq, set(tasks), set(attempts))
+
+    def wait_drained(self, redis: Redis, *, timeout_s: float = 60) -> None:
+        """Until nothing waits and nothing runs: all is done or dead."""
+        keys = self.keys
+        waiting = (keys.delayed, keys.retry, keys.processing)
+        until(lambda: not any(map(redis.zcard, waiting)), "drained", timeout_s=timeout_s)
+
+    def kill_all(self) -> None:
+        for process in self.processes:
+            process.resume()
+            if process.alive:
+                process.kill()
+
+
+@dataclass
+class Snapshot:
+    """Ids by where they are."""
+
+    delayed: list[str]
+    retry: list[str]
+    running: list[str]
+    dlq: list[str]
+    tasks: set[str]
+    attempts: set[str]
+
+    def check(self) -> None:
+        """Every task that exists is in exactly one place, and nothing else is anywhere."""
+        places = [*self.delayed, *self.retry, *self.running, *self.dlq]
+        twice = {each for each in places if places.count(each) > 1} if len(set(places)) < len(places) else set()
+        assert not twice, f"in two states: {twice}"
+        assert set(places) == self.tasks, f"in none or unknown: {set(places) ^ self.tasks}"
+        assert self.attempts <= self.tasks - set(self.dlq), "attempts of tasks that are done or dead"
+
+
+def until(condition: Callable[[], object], what: str, *, timeout_s: float = 30) -> float:
+    """Wait for something that nobody announces; returns the seconds it took."""
+    started = time.monotonic()
+    while not condition():
+        if time.monotonic() - started > timeout_s:
+            raise Gone(f"not within {timeout_s:g} s: {what}")
+        time.sleep(0.01)
+    return time.monotonic() - started
+
+
+def said(process: Process, event: str) -> list[dict[str, Any]]:
+    """The log events of this name so far."""
+    return [line for line in _events(process.lines) if line["event"] == event]
+
+
+def _events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for line in list(lines):
+        with suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict) and "event" in found:
+                yield found
+
+
+def wait_said(process: Process, event: str, *, timeout_s: float = 30, after: int = 0) -> dict[str, Any]:
+    """The first event of this name from line number `after` on."""
+    line = process.wait_line(rf'"event": "{event}"', timeout_s=timeout_s, after=after)
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def url_of(process: Process, path: str) -> str:
+    return f"http://127.0.0.1:{wait_said(process, 'started', timeout_s=60)['port']}/{path}"
+
+
+def status(process: Process, path: str) -> int:
+    """The HTTP status of a probe, whatever it is."""
+    try:
+        with urlopen(url_of(process, path), timeout=10) as answer:  # noqa: S310  our own process
+            return int(answer.status)
+    except HTTPError as error:
+        error.close()
+        return error.code
+
+
+@contextmanager
+def fleets(directory: Path, flavour: str, queue: str) -> Iterator[NewFleet]:
+    """Give a function that makes fleets; their processes and servers end with the block."""
+    made: list[Fleet] = []
+    servers: list[RedisServer] = []
+
+    def make(
+        spec: dict[str, Any] | None = None,
+        *,
+        environment: dict[str, str] | None = None,
+        server: RedisServer | None = None,
+        **options: Any,  # noqa: ANN401  RedisServer.start's
+    ) -> Fleet:
+        home = directory / f"fleet-{len(made)}"
+        home.mkdir()
+        if server is None:
+            server = RedisServer.start(flavour, dir=home / "redis", **{"appendonly": True, **options})
+            servers.append(server)
+        made.append(Fleet(server, home, queue, spec or {}, environment or {}))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for fleet in made:
+            fleet.kill_all()
+        for server in servers:
+            server.stop()
+
+
+def check_runs(starts: Mapping[str, list[Entry]]) -> None:
+    """What holds for every task however often it ran: never early, and a greater token each time."""
+    for task_id, runs in starts.items():
+        early = [run for run in runs if run.at_ms < run.due_ms]
+        assert not early, f"{task_id} started early: {early}"
+        tokens = [run.token for run in runs]
+        assert tokens == sorted(set(tokens)), f"{task_id}: tokens do not rise: {runs}"

@@ -16,7 +16,7 @@ PAGE = (
     Path(__file__).parent.parent / "docs" / "benchmarks.md"
 )  # shows the same figures, between these two lines
 FIRST, LAST = "<!-- figures: written by --keep -->", "<!-- end of figures -->"
-NAME_WIDTH, MODE_WIDTH = 50, 20
+NAME_WIDTH, MODE_WIDTH = 50, 23
 Key = tuple[str, str]  # benchmark and name: a line of the table
 
 

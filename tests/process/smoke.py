@@ -20,6 +20,7 @@ apiVersion: delayq.dev/v1alpha1
 kind: DelayQueue
 metadata: {name: smoke}
 spec:
+  redis: {standalone: {host: given-by-option}}
   handler: {python: {callable: "smoke_handler:note"}}
 """
 # One line per task: when it was due, and when it ran.

@@ -67,12 +67,12 @@ async def test_a_body_that_drips_for_ever_is_cut_once_the_status_has_decided(
         writer.write(HEAD % status + b"Content-Length: 1000\r\n\r\nso far")
         await wait_for_the_client_to_leave(reader)
 
-    async with hostile(drip) as url, http_handler(url) as handler:
+    async with hostile(drip) as url, http_handler(url, timeout_seconds=3600) as handler:
         if settled is None:
-            await handler.call(a_task())
+            await asyncio.wait_for(handler.call(a_task()), PATIENCE_SECONDS)
         else:
             with pytest.raises(settled, match="404 Not Found\nso far"):
-                await handler.call(a_task())
+                await asyncio.wait_for(handler.call(a_task()), PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(

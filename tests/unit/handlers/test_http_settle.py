@@ -8,7 +8,7 @@ import pytest
 from delayq.errors import Bury, Retry
 from delayq.handlers.http_request import encode
 from delayq.handlers.http_response import Answer, retry_after_ms, settle
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 NOW = 1_700_000_000.0
@@ -62,6 +62,7 @@ def test_every_answer_settles_the_task(status: int, retry_after: str, body: byte
 
 
 @given(st.text())
+@example("UTF-8''caf%C3%A9")
 def test_a_header_value_can_be_read_back(value: str) -> None:
     """Whatever text a producer wrote, one line of visible ASCII carries it, and there is one way to decode it."""
     sent = encode(value)

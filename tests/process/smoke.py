@@ -30,7 +30,7 @@ from pathlib import Path
 
 async def note(task):
     with Path("handled.txt").open("a") as out:
-        out.write(f"{task.payload['task']} {task.due_ms} {time.time_ns() // 1_000_000}\\\\n")
+        out.write(f"{task.payload['task']} {task.due_ms} {time.time_ns() // 1_000_000}\\n")
 """
 
 

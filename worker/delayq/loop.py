@@ -48,10 +48,13 @@ class Loop:
         return max(0.0, time.monotonic() - self._due)
 
     def ready(self, within_seconds: float) -> bool:
-        """Whether the last step succeeded, and the next is not long overdue."""
-        if self._failures or self.service.blocks:
-            return not self._failures
-        return self.last_success is not None and self.stuck_seconds < within_seconds
+        """Whether the last step succeeded, and the next is not long overdue.
+
+        A service that blocks is not asked: after an outage it may wait for half a minute until its first success.
+        """
+        if self.service.blocks:
+            return True
+        return not self._failures and self.last_success is not None and self.stuck_seconds < within_seconds
 
     async def run(self) -> None:
         """Step until stop()."""

@@ -45,7 +45,7 @@ class Runner:
             await self._call(running.lease.task)
         except asyncio.CancelledError:
             settlement = self._cancelled(running)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever a handler raises is that task's failure
+        except BaseException as error:  # noqa: BLE001 -- whatever a handler raises is that task's failure
             settlement = self._failed(running, error)
         else:
             # A handler that swallowed its cancellation does not ack by returning.

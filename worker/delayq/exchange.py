@@ -96,7 +96,9 @@ class Exchange:
         self, settling: list[tuple[Call[Any], list[Settlement]]], claiming: list[tuple[Call[Claimed], int]]
     ) -> None:
         sent_at = time.monotonic()
+        self._slots.outbox.sent = sum(len(batch) for _, batch in settling)
         answers = await self._answers([call for call, _ in (*settling, *claiming)])
+        self._slots.outbox.sent = 0
         for (_, batch), answer in zip(settling, answers, strict=False):
             self._settled(batch, answer)
         for (_, shard), answer in zip(claiming, answers[len(settling) :], strict=True):
@@ -136,7 +138,10 @@ class Exchange:
         deadline = time.monotonic() + self._delivery.handler_timeout_seconds
         for lease in answer.leases:
             self._tally.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
-            self._start(Running(lease, sent_at, deadline))
+            if self._slots.draining:  # told to stop while the claim was under way: others can begin at once
+                self._slots.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
+            else:
+                self._start(Running(lease, sent_at, deadline))
         for lease, error in answer.unreadable:
             self._slots.outbox.waiting.append(_unreadable(lease, error, answer.now_ms))
         self._slots.check_empty()

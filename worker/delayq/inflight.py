@@ -51,6 +51,12 @@ class Outbox:
     """Settlements that Redis has not confirmed. At most one per slot: a slot claims only after its settlement left."""
 
     waiting: list[Settlement] = field(default_factory=list)
+    sent: int = 0  # those of the round trip under way
+
+    @property
+    def unconfirmed(self) -> int:
+        """How many settlements Redis may not know of."""
+        return len(self.waiting) + self.sent
 
     def take(self) -> Iterator[tuple[int, Verb, list[Settlement]]]:
         """Empty the box: yield shard, verb and settlements, of each kind together."""

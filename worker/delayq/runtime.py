@@ -89,6 +89,14 @@ async def _worker(setting: Setting) -> None:
         await _serve("worker", worker, setting, families)
     finally:
         await handler.close()
+    if worker.slots.running:
+        _leave()
+
+
+def _leave() -> None:
+    """End at once: the event loop would wait, without end, for handlers that ignore their cancellation."""
+    logging.shutdown()
+    os._exit(0)
 
 
 def _refuse_guards(spec: Spec) -> None:

@@ -57,6 +57,8 @@ class Worker:
         try:
             await stop.wait()
             self.slots.draining = True
+            fields = {"running": len(self.slots.running), "seconds": self._drain_seconds}
+            log.info("draining", extra={"fields": fields})
             await self._stop_listening(listener)
             await self._finish_running(hurry)
             await self._flush()
@@ -84,7 +86,6 @@ class Worker:
     async def _finish_running(self, hurry: asyncio.Event) -> None:
         """Let handlers finish within the drain timeout; hand back the tasks of those that do not."""
         running, started = self.slots.running, time.monotonic()
-        log.info("draining", extra={"fields": {"running": len(running), "seconds": self._drain_seconds}})
         await self._wait_empty(self._drain_seconds, hurry)
         if running:
             log.warning("handing_back", extra={"fields": {"tasks": len(running)}})
@@ -104,10 +105,13 @@ class Worker:
             wait.cancel()
 
     async def _flush(self) -> None:
-        """Let the exchange deliver every settlement; what Redis does not take in time, its lease will recover."""
-        deadline = time.monotonic() + FLUSH_SECONDS
-        while self.slots.outbox.waiting and time.monotonic() < deadline:
-            self.slots.exchange_alarm.ring()
+        """Let the exchange deliver every settlement; what Redis does not take in time, its lease will recover.
+
+        A claim may still be under way, when draining was hurried: what it brings is handed back here, too.
+        """
+        slots, deadline = self.slots, time.monotonic() + FLUSH_SECONDS
+        while (slots.exchanging or slots.outbox.waiting) and time.monotonic() < deadline:
+            slots.exchange_alarm.ring()
             await asyncio.sleep(0.01)
-        if self.slots.outbox.waiting:
-            log.error("not_settled", extra={"fields": {"tasks": len(self.slots.outbox.waiting)}})
+        if slots.outbox.unconfirmed:
+            log.error("not_settled", extra={"fields": {"tasks": slots.outbox.unconfirmed}})

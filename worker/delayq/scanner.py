@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAD_SECONDS = 10.0  # how long leadership outlives its scanner
+FOLLOW_SECONDS = 0.95  # the longest a scanner that does not lead takes to see that the leader resigned
 TICK_SECONDS = 3.0  # the longest sleep: renews leadership at a third of its length, and finds lost alarms
 OVERDUE_SECONDS = 0.1  # the longest between two looks while due tasks wait for a worker
 RECLAIM_LIMIT = 100
@@ -53,7 +54,7 @@ class ShardScanner:
         if time.monotonic() >= self._lead_until:
             others_seconds = await self._lead()
             if not self.leads:
-                return min(others_seconds + 0.05, TICK_SECONDS)
+                return min(others_seconds + 0.05, FOLLOW_SECONDS)
         self._sleep_exactly()
         asked_at = time.monotonic()
         wait = await self._connection.one(self._broker.wake(self.shard))
@@ -112,9 +113,8 @@ class ShardScanner:
         return pause
 
     async def resign(self) -> None:
-        """Let another scanner lead at once."""
-        if self.leads:
-            await self._connection.one(self._broker.lead(self.shard, self._owner, 0))
+        """Let another scanner lead at once. Told in any case: the answer that made us lead may not have been read."""
+        await self._connection.one(self._broker.lead(self.shard, self._owner, 0))
 
 
 class AlarmListener:

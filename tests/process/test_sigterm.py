@@ -1,0 +1,213 @@
+"""SIGTERM: claim nothing more, let handlers finish, hand the rest back at once and uncharged. Exit 0, always."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq import Client, NewTask
+from delayq.broker import Broker
+from delayq.connection import Address
+from delayq.document import read
+from delayq.worker import Worker
+
+from tests.process.fleet import said, until, wait_said
+
+if TYPE_CHECKING:
+    import random
+
+    from delayq import Task
+
+    from tests.process.fleet import Fleet, NewFleet
+
+LIVES = 100
+SLOW = {"do": "sleep", "seconds": 60}
+
+
+def worker_spec(*, drain_seconds: int, **more: object) -> dict[str, object]:
+    worker = {"drainTimeoutSeconds": drain_seconds, "terminationGracePeriodSeconds": drain_seconds + 30}
+    return {"worker": worker | more}
+
+
+def test_a_stopping_worker_claims_nothing_and_lets_its_handlers_finish(new_fleet: NewFleet) -> None:
+    fleet = new_fleet(worker_spec(drain_seconds=30))
+    worker = fleet.start("worker")
+    with fleet.client() as client, fleet.server.client() as redis:
+        client.schedule({"do": "sleep", "seconds": 2}, delay_ms=0, task_id="running")
+        fleet.wait_entry("start", "running")
+        worker.send(signal.SIGTERM)
+        wait_said(worker, "draining")
+        client.schedule_many([NewTask(None, delay_ms=0, task_id=f"late-{nth}") for nth in range(20)])
+        assert worker.wait() == 0
+        assert fleet.stats(redis)["acked"] == 1
+        assert len(fleet.snapshot(redis).delayed) == 20
+    assert set(fleet.starts()) == {"running"}
+    assert said(worker, "handing_back") == []
+
+
+def test_what_cannot_finish_runs_elsewhere_at_once_and_is_not_charged(new_fleet: NewFleet) -> None:
+    fleet = new_fleet(worker_spec(drain_seconds=1))
+    first = fleet.start("worker")
+    with fleet.client() as client:
+        client.schedule(SLOW, delay_ms=0, task_id="slow")
+        fleet.wait_entry("start", "slow")
+        fleet.start_all("worker", "scanner")
+        first.send(signal.SIGTERM)
+        cancelled = fleet.wait_entry("cancelled", "slow")
+        again = fleet.wait_entry("start", "slow", nth=2)
+        assert first.wait() == 0
+        view = client.get("slow")
+    assert again.at_ms - cancelled.at_ms < 1000
+    assert again.pid != cancelled.pid
+    assert again.attempt == 1
+    assert again.token > cancelled.token
+    assert view is not None
+    assert (view.failed.failures, view.failed.crashes, view.token) == (0, 0, again.token)
+
+
+@pytest.mark.parametrize("hurried", [False, True], ids=["calm", "hurried"])
+def test_what_a_claim_brings_after_the_signal_is_handed_back(new_fleet: NewFleet, *, hurried: bool) -> None:
+    """Redis is frozen while the claim is under way, so it claims when the worker has long been told to stop."""
+    delivery = {"delivery": {"maxBlockMilliseconds": 100}}
+    fleet = new_fleet(worker_spec(drain_seconds=60) | delivery)
+    worker = fleet.start("worker")
+    with fleet.client() as client, fleet.server.client() as redis:
+        ids = [f"late-{nth}" for nth in range(20)]
+        scheduled = client.schedule_many([NewTask(SLOW, delay_ms=300, task_id=each) for each in ids])
+        fleet.server.pause()
+        until(lambda: time.time() * 1000 > scheduled[0].due_ms + 300, "the worker looked for them")
+        worker.send(signal.SIGTERM)
+        wait_said(worker, "draining")
+        if hurried:
+            worker.send(signal.SIGTERM)
+        fleet.server.resume()
+        assert worker.wait() == 0
+        assert sorted(fleet.snapshot(redis).delayed) == sorted(ids)
+        assert fleet.stats(redis)["released"] == fleet.stats(redis)["claimed"] > 0
+    assert fleet.starts() == {}
+
+
+def test_a_second_signal_hurries(new_fleet: NewFleet) -> None:
+    fleet = new_fleet(worker_spec(drain_seconds=120))
+    worker = fleet.start("worker")
+    with fleet.client() as client, fleet.server.client() as redis:
+        client.schedule_many([NewTask(SLOW, delay_ms=0, task_id=f"slow-{nth}") for nth in range(10)])
+        until(lambda: len(fleet.starts()) == 10, "all run")
+        worker.send(signal.SIGTERM)
+        wait_said(worker, "draining")
+        worker.send(signal.SIGTERM)
+        assert worker.wait(timeout_s=10) == 0
+        found = fleet.snapshot(redis)
+    assert len(found.delayed) == 10
+    assert found.attempts == set()
+
+
+def test_a_handler_that_ignores_everything_does_not_keep_the_worker(new_fleet: NewFleet) -> None:
+    fleet = new_fleet(worker_spec(drain_seconds=1))
+    worker = fleet.start("worker")
+    with fleet.client() as client:
+        client.schedule({"do": "ignore", "seconds": 60}, delay_ms=0, task_id="deaf")
+        fleet.wait_entry("start", "deaf")
+        worker.send(signal.SIGTERM)
+        assert worker.wait(timeout_s=30) == 0
+    assert said(worker, "handler_ignores_cancellation") != []
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+def test_a_worker_stops_without_redis_and_says_what_it_could_not_settle(new_fleet: NewFleet, how: str) -> None:
+    """Five seconds for each of: passing a hint on, the round trip under way, the last settlement."""
+    fleet = new_fleet(worker_spec(drain_seconds=5))
+    worker = fleet.start("worker")
+    with fleet.client() as client:
+        client.schedule({"do": "sleep", "seconds": 2}, delay_ms=0, task_id="running")
+        fleet.wait_entry("start", "running")
+        if how == "killed":
+            fleet.server.kill()
+        else:
+            fleet.server.pause()
+        started = time.monotonic()
+        worker.send(signal.SIGTERM)
+        assert worker.wait(timeout_s=40) == 0
+        took_s = time.monotonic() - started
+    print(f"took_s={took_s:.1f}")
+    assert took_s < 25
+    assert said(worker, "not_settled") != []
+    assert said(worker, "wake_not_passed_on") != []
+    fleet.wait_entry("end", "running")
+
+
+@pytest.mark.parametrize("role", ["scanner", "reap"])
+def test_scanner_and_reaper_stop_without_redis(new_fleet: NewFleet, role: str) -> None:
+    fleet = new_fleet()
+    process = fleet.start(role)  # type: ignore[arg-type]
+    fleet.server.pause()
+    process.send(signal.SIGTERM)
+    assert process.wait(timeout_s=15) == 0
+    assert said(process, "stopped") != []
+
+
+def test_soft_kills_under_load_charge_no_crash_and_leave_no_lease(
+    new_fleet: NewFleet, chance: random.Random
+) -> None:
+    """Whole processes; the next test does the same far more often, without the processes' start."""
+    fleet = new_fleet(worker_spec(drain_seconds=1, concurrency=20))
+    workers = fleet.start_all("worker", "worker", "scanner")[:2]
+    tasks = [
+        NewTask({"do": "sleep", "seconds": chance.choice((0, 0.01, 0.3, 2))}, delay_ms=chance.randrange(8000))
+        for _ in range(1500)
+    ]
+    with fleet.client() as client, fleet.server.client() as redis:
+        scheduled = client.schedule_many(tasks)
+        for _ in range(8):
+            workers.append(fleet.start("worker"))
+            started = len(fleet.ledger())
+            until(lambda: len(fleet.ledger()) > started, "something runs", timeout_s=5)  # noqa: B023
+            oldest = workers.pop(0)
+            oldest.send(signal.SIGTERM)
+            assert oldest.wait(timeout_s=30) == 0
+            if not redis.zcard(fleet.keys.delayed):
+                break
+        fleet.wait_drained(redis)
+        stats = fleet.stats(redis)
+    assert stats["acked"] == len(scheduled)
+    assert stats["reclaimed"] == stats["retried"] == 0
+
+
+async def run_and_stop(fleet: Fleet, *, seconds: float, hurry_seconds: float | None) -> None:
+    """One worker's life, in this process: `stop` after some time, `hurry` a little later."""
+    queue = read(fleet.config)
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    async def handle(task: Task) -> None:
+        await asyncio.sleep(task.payload)
+
+    worker = Worker(queue.spec, Broker(queue.queue), Address.from_url(fleet.server.url), handle)
+    life = asyncio.create_task(worker.run(stop, hurry))
+    await asyncio.sleep(seconds)
+    stop.set()
+    if hurry_seconds is not None:
+        await asyncio.sleep(hurry_seconds)
+        hurry.set()
+    await life
+
+
+async def test_workers_stopped_at_any_point_leave_no_lease_and_lose_nothing(
+    new_fleet: NewFleet, chance: random.Random
+) -> None:
+    """100 workers' lives, some of them cut short in the middle of their first claim, most of them hurried."""
+    fleet = new_fleet(worker_spec(drain_seconds=1, concurrency=100), appendonly=False)
+    async with Client(fleet.server.url, queue=fleet.queue) as client:
+        for life in range(LIVES):
+            seconds = [chance.choice((0, 0, 0, 0.001, 0.05, 0.3)) for _ in range(120)]
+            await client.schedule_many([NewTask(each, delay_ms=chance.randrange(20)) for each in seconds])
+            hurry_seconds = chance.choice((None, 0, 0, chance.uniform(0, 0.01), chance.uniform(0, 0.01)))
+            await run_and_stop(fleet, seconds=chance.uniform(0, 0.04), hurry_seconds=hurry_seconds)
+            counts = await client.counts()
+            assert counts.processing == 0, f"life {life} left leases behind"
+            assert counts.retry == 0, f"life {life} charged an attempt"
+    stats = counts.stats
+    assert stats["scheduled"] == LIVES * 120 == stats.get("acked", 0) + counts.delayed
+    assert stats.keys() & {"reclaimed", "retried", "buried"} == set()

@@ -1,0 +1,117 @@
+"""/healthz, /readyz and /metrics of running processes, and of loops that are stuck."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from delayq.contract import metrics as m
+from delayq.loop import STUCK_AFTER_SECONDS
+from delayq.probes import Probes
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.process.fleet import status, until, url_of
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from delayq.contract.metrics import Metric
+    from delayq.loop import Loop
+    from prometheus_client import Metric as Family
+
+    from tests.process.fleet import NewFleet
+    from tests.processes import Process
+
+BY_ALL = {m.REDIS_ERRORS, m.LOOP_ERRORS}
+BY_WORKER = {each for each in m.METRICS if each.name.startswith("delayq_worker_")} | BY_ALL
+BY_SCANNER = set(m.METRICS) - BY_WORKER | BY_ALL
+# What a histogram or counter adds to the labels or the name is Prometheus' own.
+SUFFIXES = ("_total", "_bucket", "_count", "_sum", "_created")
+
+
+def scraped(process: Process) -> dict[str, Family]:
+    text = process.wait_http(url_of(process, "metrics")).decode()
+    families = {each.name: each for each in text_string_to_metric_families(text)}
+    return {name: each for name, each in families.items() if name.startswith("delayq_")}
+
+
+def check_family(metric: Metric, family: Family) -> None:
+    assert family.documentation == metric.help
+    assert family.type == metric.kind
+    assert family.samples, f"{metric.name} has no value"
+    for sample in family.samples:
+        assert set(sample.labels) - {"le"} == set(metric.labels)
+
+
+@pytest.mark.parametrize(("role", "expected"), [("worker", BY_WORKER), ("scanner", BY_SCANNER)])
+def test_each_process_exports_its_metrics_and_is_ready_while_redis_is(
+    new_fleet: NewFleet, role: str, expected: set[Metric]
+) -> None:
+    fleet = new_fleet()
+    process = fleet.start(role)  # type: ignore[arg-type]
+    assert status(process, "healthz") == 200
+    fleet.server.kill()
+    until(lambda: status(process, "readyz") == 503, "it is not ready without Redis")
+    assert status(process, "healthz") == 200, "a restart would not bring Redis back"
+    assert status(process, "metrics") == 200
+    fleet.server.restart()
+    until(lambda: status(process, "readyz") == 200, "it is ready again", timeout_s=10)
+    families = scraped(process)
+    by_name = {metric.name.removesuffix("_total"): metric for metric in expected}
+    assert set(families) == set(by_name)
+    for name, metric in by_name.items():
+        check_family(metric, families[name])
+
+
+def test_a_reaper_is_ready_while_redis_is(new_fleet: NewFleet) -> None:
+    fleet = new_fleet()
+    process = fleet.start("reap")
+    fleet.server.kill()
+    until(lambda: status(process, "readyz") == 503, "it is not ready without Redis")
+    fleet.server.restart()
+    until(lambda: status(process, "readyz") == 200, "it is ready again")
+    assert set(scraped(process)) == {each.name.removesuffix("_total") for each in BY_ALL}
+
+
+@dataclass
+class Named:
+    """A service's name is all that probes want of it."""
+
+    name: str
+
+
+@dataclass
+class StillLoop:
+    """A loop that moves only when told to."""
+
+    service: Named
+    stuck_seconds: float = 0.0
+    works: bool = True
+
+    def ready(self, _within_seconds: float) -> bool:
+        return self.works
+
+
+def probes(*loops: StillLoop) -> Probes:
+    async def nothing() -> list[object]:
+        return []
+
+    return Probes(cast("list[Loop]", list(loops)), nothing)  # type: ignore[arg-type]
+
+
+async def ask(probe: Probes, name: str) -> tuple[int, str | None]:
+    request = cast("web.Request", None)
+    response: web.Response = await getattr(probe, name)(request)
+    return response.status, response.text
+
+
+async def test_healthz_names_the_loop_that_is_stuck() -> None:
+    fine, stuck = StillLoop(Named("fine")), StillLoop(Named("hangs"), STUCK_AFTER_SECONDS + 1)
+    assert await ask(probes(fine), "healthz") == (200, "ok\n")
+    assert await ask(probes(fine, stuck), "healthz") == (500, "stuck: hangs\n")
+
+
+async def test_readyz_names_the_loop_that_fails() -> None:
+    fine, failing = StillLoop(Named("fine")), StillLoop(Named("fails"), works=False)
+    assert await ask(probes(fine), "readyz") == (200, "ok\n")
+    assert await ask(probes(fine, failing), "readyz") == (503, "not ready: fails\n")

@@ -1,0 +1,179 @@
+"""No script holds Redis for long, however much is pending: DESIGN's sixth promise, as Redis itself measures it.
+
+SLOWLOG and `INFO commandstats` time a command inside the server, so neither Python nor the network is in the figures.
+What remains is the machine: two cores shared with other tests, where the kernel may take a core away in the middle of a
+script. So a yardstick runs in between, plain commands for 250 tasks: where that takes longer than its 1 ms, everything
+does, and budgets grow with it. Medians are held to 1.5 ms for the full batch of 250. A maximum cannot be corrected like
+that and is held to 50 ms: a time slice or two of the scheduler, but less than one step over a set of 1,000,000 takes.
+The Valkey build at hand reads and writes a hash of 1,000,000 at half the speed (claim 2.5 ms), so it is given twice the
+time. These servers run on real time: libfaketime would slow each look at the clock.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.broker import Broker
+from delayq.connection import Address, SyncConnection
+from delayq.message import encode
+from delayq.values import State as In
+
+from tests.servers import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from delayq.broker import Call
+    from redis import Redis
+
+MEDIAN_US = {"6.2": 1500, "7.0": 1500, "valkey9": 3000}
+YARDSTICK_US, MOST_US = 1000, 50_000
+LEASE_MS = 600_000
+BODY = encode("x" * 98, None, None)[0]
+LIMITS: dict[str, Any] = {
+    "if_exists": "reject",
+    "repeated": 0,
+    "max_length": 10_000_000,
+    "max_delay_ms": 10**12,
+}
+
+
+# 10,000 tasks at a time, inside Redis: a million through the client would take most of the test's time.
+FILL = """
+for first = tonumber(ARGV[1]), ARGV[1] + ARGV[2] - 1, 1000 do
+  local scores, envelopes = {}, {}
+  for n = first, first + 999 do
+    local id = 'task-' .. n
+    scores[#scores + 1], scores[#scores + 2] = ARGV[3] + n % ARGV[4], id
+    envelopes[#envelopes + 1], envelopes[#envelopes + 2] = id, ARGV[5] .. struct.pack('>I6', ARGV[3])
+  end
+  redis.call('ZADD', KEYS[1], unpack(scores))
+  redis.call('HSET', KEYS[2], unpack(envelopes))
+end
+"""
+
+
+# Plain work of a claim's size, to see how fast this server is on this machine at this moment.
+YARDSTICK = """
+for n = 1, 250 do
+  redis.call('ZADD', KEYS[1], n, 'task-' .. n)
+  redis.call('HSET', KEYS[2], 'task-' .. n, ARGV[1])
+end
+redis.call('DEL', KEYS[1], KEYS[2])
+"""
+
+
+def _latest(redis: Redis) -> int:
+    script = next(entry for entry in redis.slowlog_get(8) if entry["command"].startswith(b"EVAL"))
+    return int(script["duration"])
+
+
+class Measured:
+    """A queue on a server of its own that logs the duration of every command."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self.server = server
+        self.broker = Broker("budget")
+        self.connection = SyncConnection(Address.from_url(server.url))
+        self.durations: dict[str, list[int]] = defaultdict(list)
+        self.yardsticks: list[int] = []
+
+    def run(self, call: Call[Any]) -> Any:  # noqa: ANN401
+        return self.connection.run([call])[0]
+
+    def fill(self, count: int, delay_ms: int, *, first: int = 0, spread_ms: int = 1) -> None:
+        keys, due_ms = self.broker.shards[0], self.server.now_ms() + delay_ms
+        with self.server.client() as redis:
+            for at in range(first, first + count, 5000):
+                redis.eval(FILL, 2, keys.delayed, keys.tasks, at, 5000, due_ms, spread_ms, BODY)
+
+    def measure(self, verb: str, call: Call[Any]) -> Any:  # noqa: ANN401
+        """Run one call and keep what SLOWLOG says of it, and now and then of the yardstick."""
+        answer = self.run(call)
+        with self.server.client() as redis:
+            self.durations[verb].append(_latest(redis))
+            if len(self.durations[verb]) % 10 == 1:
+                redis.eval(YARDSTICK, 2, "yardstick:zset", "yardstick:hash", BODY)
+                self.yardsticks.append(_latest(redis))
+        return answer
+
+    def judge(self) -> None:
+        slowness = max(1.0, median(self.yardsticks) / YARDSTICK_US)
+        verdict = {verb: (median(found), max(found)) for verb, found in self.durations.items()}
+        budget = MEDIAN_US[self.server.flavour] * slowness
+        over = {verb: us for verb, us in verdict.items() if us[0] > budget or us[1] > MOST_US}
+        assert over == {}, f"median and maximum µs, with a machine {slowness:.2f} times as slow: {verdict}"
+
+
+@pytest.fixture
+def queue(flavour: str, tmp_path: Path) -> Iterator[Measured]:
+    # The latest few entries are enough: a script, then what a new connection says of itself.
+    server = RedisServer.start(
+        flavour, dir=tmp_path, config={"slowlog-log-slower-than": "0", "slowlog-max-len": "8"}
+    )
+    measured = Measured(server)
+    yield measured
+    measured.connection.close()
+    server.stop()
+
+
+def test_a_hundred_thousand_due_at_one_instant(queue: Measured) -> None:
+    """Every claim takes 250 and leaves the rest; no claim sees more of it than one beyond its own."""
+    queue.fill(100_000, 0)
+    seen: set[str] = set()
+    for _ in range(400):
+        claimed = queue.measure("claim", queue.broker.claim(0, 250, LEASE_MS))
+        seen |= {lease.task.id for lease in claimed.leases}
+        queue.measure("ack", queue.broker.ack(0, [lease.member for lease in claimed.leases]))
+    assert len(seen) == 100_000
+    assert queue.measure("claim", queue.broker.claim(0, 250, LEASE_MS)).leases == []
+    queue.judge()
+
+
+@pytest.mark.timeout(300)
+def test_no_verb_grows_with_a_million_pending(queue: Measured) -> None:
+    queue.fill(1_000_000, 86_400_000, spread_ms=3_600_000)
+    queue.fill(10_000, 0, first=2_000_000)
+    broker = queue.broker
+    for n in range(30):
+        flat = [item for m in range(250) for item in (f"new-{n}-{m}", "+1000", BODY)]
+        queue.measure("schedule", broker.schedule(0, flat, **LIMITS))
+        queue.measure("wake", broker.wake(0))
+        queue.measure("counts", broker.counts(0, [1000, 60_000, 3_600_000]))
+        members = [lease.member for lease in queue.measure("claim", broker.claim(0, 250, LEASE_MS)).leases]
+        queue.measure("extend", broker.extend(0, members, LEASE_MS))
+        queue.measure("ack", broker.ack(0, members[:50]))
+        failed = [item for member in members[50:100] for item in (member, 1000, 1, "boom")]
+        queue.measure("retry", broker.retry(0, failed, max_attempts=3))
+        queue.measure(
+            "bury", broker.bury(0, [item for member in members[100:150] for item in (member, "boom")])
+        )
+        back = [item for member in members[150:200] for item in (member, 0)]
+        queue.measure("release", broker.release(0, back))
+        queue.measure("list", broker.list(0, In.DELAYED, offset=500_000, limit=250))
+        queue.measure("get", broker.get(f"task-{n}"))
+        queue.measure("get in flight", broker.get(members[-1].decode().rpartition(":")[0]))
+        queue.measure("cancel", broker.cancel(f"task-{n}"))
+        queue.measure("reschedule", broker.reschedule(f"task-{n + 100}", "+5000", max_delay_ms=10**12))
+        dead = queue.measure("list dlq", broker.list(0, In.DLQ, offset=0, limit=50))
+        queue.measure("redrive", broker.redrive(0, [item for row in dead[:25] for item in (row.id, 1000)]))
+        queue.measure("purge", broker.purge(0, [row.id for row in dead[25:]]))
+        queue.measure("reclaim", broker.reclaim(0, max_crashes=3))
+        queue.measure("rewind", broker.rewind(0, 1000))
+        queue.measure("reconcile", broker.reconcile(0, "tasks", 0))
+    queue.judge()
+
+
+def test_a_thousand_expired_leases_are_taken_back_in_bounded_steps(queue: Measured) -> None:
+    queue.fill(5000, 0)
+    for _ in range(20):
+        queue.run(queue.broker.claim(0, 250, 0))
+    taken = 0
+    for _ in range(50):
+        taken += len(queue.measure("reclaim", queue.broker.reclaim(0, max_crashes=3)))
+    assert taken == 5000
+    queue.judge()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import sysconfig
 import time
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delayq import backoff
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_ERROR_BYTES = 500
+_DELAYQ = str(Path(__file__).parent)
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 class Runner:
@@ -92,14 +96,13 @@ class Runner:
 
 
 def described(error: BaseException) -> str:
-    """Return an exception in one line, with the place it was raised: `KeyError: 'order' (shop.orders:load line 7)`."""
-    text = _text(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    if frames and not isinstance(error, Retry):
-        innermost = list(traceback.walk_tb(error.__traceback__))[-1][0]
-        where = innermost.f_globals.get("__name__", "?")
-        text += f" ({where}:{innermost.f_code.co_qualname} line {frames[-1].lineno})"
-    return bounded(text)
+    """Return an exception and where it was raised: `KeyError: 'order' (shop.orders:load line 7)`, then its details.
+
+    The first line is what dead letters are grouped by.
+    """
+    first, *details = _text(error).splitlines() or [""]
+    place = None if isinstance(error, Retry) else _place(error)
+    return bounded("\n".join([f"{first} ({place})" if place else first, *details]))
 
 
 def _text(error: BaseException) -> str:
@@ -110,6 +113,20 @@ def _text(error: BaseException) -> str:
     return text if isinstance(error, Retry) else f"{type(error).__name__}: {text}"
 
 
+def _place(error: BaseException) -> str | None:
+    """The innermost line of the user's own code: not ours, not a library's that it called."""
+    frames = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith((*_LIBRARIES, _DELAYQ))
+    ]
+    if not frames:
+        return None
+    frame, line = frames[-1]
+    return f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_qualname} line {line}"
+
+
 def bounded(text: str) -> str:
-    """Return at most MAX_ERROR_BYTES of a text, on one line: Redis keeps it beside the task."""
-    return " ".join(text.split()).encode(errors="replace")[:MAX_ERROR_BYTES].decode(errors="ignore")
+    """Return at most MAX_ERROR_BYTES of a text, without its indentation: Redis keeps it beside the task."""
+    lines = "\n".join(" ".join(line.split()) for line in text.splitlines())
+    return lines.encode(errors="replace")[:MAX_ERROR_BYTES].decode(errors="ignore")

@@ -1,0 +1,186 @@
+"""Hints are stolen, scanners die, or there are none, or many: tasks are late by a bounded time, and wake one worker."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from delayq import NewTask, scripts
+
+from tests.process.fleet import check_runs, until, wait_said
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+
+    from redis import Redis
+
+    from tests.process.fleet import Fleet, NewFleet
+
+MAX_BLOCK_MS = 500
+SPEC = {"delivery": {"maxBlockMilliseconds": MAX_BLOCK_MS}}
+TASKS = 120
+# The promise allows 100 ms for a round trip and the handler's start. On a machine whose two cores are fought over, a
+# process may wait longer than that for a core, seldom: 3 tasks of 120 may, and none by half a second.
+PROMISED_MS, OUTLIERS, HARD_MS = MAX_BLOCK_MS + 100, 3, MAX_BLOCK_MS + 500
+
+
+@contextmanager
+def thief(fleet: Fleet) -> Iterator[Counter[str]]:
+    """Takes every hint as soon as it is there."""
+    stolen: Counter[str] = Counter()
+    stop = threading.Event()
+
+    def steal(redis: Redis) -> None:
+        while not stop.is_set():
+            found: Any = redis.blpop([fleet.keys.wake, fleet.keys.alarm], timeout=0.1)
+            if found:
+                stolen[found[0].rpartition(":")[2]] += 1
+
+    with fleet.server.client() as redis:
+        thread = threading.Thread(target=steal, args=(redis,))
+        thread.start()
+        try:
+            yield stolen
+        finally:
+            stop.set()
+            thread.join()
+
+
+def spread(chance: random.Random, seconds: float) -> list[NewTask]:
+    return [
+        NewTask(None, delay_ms=chance.randrange(int(seconds * 1000)), task_id=f"h{nth}")
+        for nth in range(TASKS)
+    ]
+
+
+def all_ran(fleet: Fleet, *, tasks: int = TASKS) -> None:
+    until(lambda: len(fleet.starts()) == tasks, "all tasks ran", timeout_s=60)
+    check_runs(fleet.starts())
+
+
+def lateness_ms(fleet: Fleet) -> list[int]:
+    return sorted(runs[0].at_ms - runs[0].due_ms for runs in fleet.starts().values())
+
+
+def check_lateness(fleet: Fleet) -> None:
+    late = lateness_ms(fleet)
+    print(f"lateness ms: p50={late[len(late) // 2]} p99={late[len(late) * 99 // 100]} max={late[-1]}")
+    assert [each for each in late if each > PROMISED_MS][OUTLIERS:] == []
+    assert late[-1] <= HARD_MS
+
+
+def test_stolen_hints_cost_no_more_than_max_block(new_fleet: NewFleet, chance: random.Random) -> None:
+    fleet = new_fleet(SPEC)
+    fleet.start_all("scanner", "worker")
+    with thief(fleet) as stolen, fleet.client() as client:
+        for task in spread(chance, 3):
+            client.schedule(task.payload, delay_ms=task.delay_ms, task_id=task.task_id)
+        all_ran(fleet)
+    print(dict(stolen))
+    assert stolen["wake"] > 0
+    assert stolen["alarm"] > 0
+    check_lateness(fleet)
+
+
+def test_without_a_scanner_tasks_are_late_by_max_block_at_most(
+    new_fleet: NewFleet, chance: random.Random
+) -> None:
+    fleet = new_fleet(SPEC)
+    fleet.start("worker")
+    with fleet.client() as client:
+        client.schedule_many(spread(chance, 8))
+        all_ran(fleet)
+    check_lateness(fleet)
+
+
+def test_a_killed_scanner_makes_tasks_late_by_max_block_at_most(
+    new_fleet: NewFleet, chance: random.Random
+) -> None:
+    fleet = new_fleet(SPEC)
+    scanner, _ = fleet.start_all("scanner", "worker")
+    with fleet.client() as client:
+        client.schedule_many(spread(chance, 6))
+        until(lambda: len(fleet.starts()) > TASKS // 4, "some tasks ran")
+        scanner.kill()
+        all_ran(fleet)
+    check_lateness(fleet)
+
+
+@contextmanager
+def monitor(fleet: Fleet) -> Iterator[list[dict[str, Any]]]:
+    """Every command that Redis runs, scripts' own included."""
+    heard: list[dict[str, Any]] = []
+    with fleet.server.client() as redis, redis.monitor() as monitor:
+        done = threading.Event()
+
+        def listen() -> None:
+            for command in monitor.listen():
+                if command["command"] == "ECHO over":
+                    break
+                heard.append(command)
+            done.set()
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield heard
+        with fleet.server.client() as other:
+            other.echo("over")
+        assert done.wait(10)
+
+
+def test_three_scanners_wake_one_worker_per_due_task(new_fleet: NewFleet) -> None:
+    """Three idle workers, three scanners: nothing stampedes when a task falls due."""
+    fleet = new_fleet({"delivery": {"maxBlockMilliseconds": 10_000}})
+    fleet.start_all("scanner", "scanner", "scanner", "worker", "worker", "worker")
+    with monitor(fleet) as heard, fleet.client() as client:
+        client.schedule_many(
+            [NewTask(None, delay_ms=1000 + nth * 50, task_id=f"h{nth}") for nth in range(TASKS)]
+        )
+        all_ran(fleet)
+    claims = sum(scripts.load("claim").sha in each["command"] for each in heard)
+    hints = sum(each["command"] == f"LPUSH {fleet.keys.wake} 1" for each in heard)
+    print(f"tasks={TASKS} claims={claims} wakes={hints}")
+    # A task that was claimed by a look of a worker's own leaves a hint that finds nothing: rare, but so it is.
+    assert hints <= TASKS * 1.1 + 1
+    assert claims <= TASKS * 1.2 + 10
+
+
+def test_only_one_scanner_leads(new_fleet: NewFleet) -> None:
+    fleet = new_fleet(SPEC)
+    scanners = fleet.start_all("scanner", "scanner", "scanner")
+    leading = [each for each in scanners if '"event": "leading"' in each.output]
+    assert len(leading) == 1
+
+
+def test_another_scanner_leads_ten_seconds_after_a_leader_was_killed(new_fleet: NewFleet) -> None:
+    """Meanwhile tasks run, late by no more than maxBlockMilliseconds."""
+    fleet = new_fleet(SPEC)
+    leader = fleet.start("scanner")
+    wait_said(leader, "leading")
+    follower, _ = fleet.start_all("scanner", "worker")
+    with fleet.client() as client:
+        leader.kill()
+        client.schedule_many([NewTask(None, delay_ms=nth * 70, task_id=f"h{nth}") for nth in range(TASKS)])
+        took_s = until(lambda: '"event": "leading"' in follower.output, "the follower leads", timeout_s=13)
+        all_ran(fleet)
+    print(f"took_s={took_s:.2f}")
+    check_lateness(fleet)
+
+
+def test_a_scanner_told_to_stop_hands_over_within_a_second(new_fleet: NewFleet) -> None:
+    fleet = new_fleet(SPEC)
+    leader = fleet.start("scanner")
+    wait_said(leader, "leading")
+    followers = fleet.start_all("scanner", "scanner")
+    leader.send(signal.SIGTERM)
+    assert leader.wait() == 0
+    took_s = until(
+        lambda: any('"event": "leading"' in each.output for each in followers),
+        "a follower leads",
+        timeout_s=5,
+    )
+    print(f"took_s={took_s:.2f}")
+    assert took_s <= 1.5  # one second, and half a one for this machine's other work

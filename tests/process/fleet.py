@@ -130,7 +130,8 @@ class Fleet:
         return found()[nth - 1]
 
     def stats(self, redis: Redis) -> dict[str, int]:
-        return defaultdict(int, {name: int(n) for name, n in redis.hgetall(self.keys.stats).items()})
+        found: Any = redis.hgetall(self.keys.stats)
+        return defaultdict(int, {name: int(n) for name, n in found.items()})
 
     def snapshot(self, redis: Redis) -> Snapshot:
         """What Redis holds, at one instant."""
@@ -168,7 +169,9 @@ class Snapshot:
     def check(self) -> None:
         """Every task that exists is in exactly one place, and nothing else is anywhere."""
         places = [*self.delayed, *self.retry, *self.running, *self.dlq]
-        twice = {each for each in places if places.count(each) > 1} if len(set(places)) < len(places) else set()
+        twice = (
+            {each for each in places if places.count(each) > 1} if len(set(places)) < len(places) else set()
+        )
         assert not twice, f"in two states: {twice}"
         assert set(places) == self.tasks, f"in none or unknown: {set(places) ^ self.tasks}"
         assert self.attempts <= self.tasks - set(self.dlq), "attempts of tasks that are done or dead"

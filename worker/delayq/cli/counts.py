@@ -8,26 +8,42 @@ from typing import TYPE_CHECKING
 import click
 
 from delayq.cli import views
+from delayq.cli.inputs import DURATION
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import Table, emit, one_line, output_option
-from delayq.cli.words import duration_ms, length, relative
+from delayq.cli.words import length, relative
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from delayq.cli.output import Output
     from delayq.sync_client import SyncClient
     from delayq.values import Counts
 
 HEADINGS = ["QUEUE", ">DELAYED", ">RETRY", ">PROCESSING", ">DLQ", ">OVERDUE", ">OLDEST", "NEXT-DUE"]
 
+MIN_INTERVAL_MS = 100
+
+
+def interval_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --interval."""
+    return click.option(
+        "--interval", type=DURATION, default="1s", show_default=True, help="Between two looks."
+    )(command)
+
+
+def pause_seconds(interval_ms: int) -> float:
+    """Return the pause between two looks: not so short that Redis does little else."""
+    return max(MIN_INTERVAL_MS, interval_ms) / 1000
+
 
 @click.command()
 @on_queue
 @click.option("--watch", is_flag=True, help="Go on, a line every --interval, until Ctrl-C.")
-@click.option("--interval", default="1s", show_default=True, help="With --watch.")
+@interval_option
 @output_option
-def counts(client: SyncClient, *, watch: bool, interval: str, output: Output) -> None:
+def counts(client: SyncClient, *, watch: bool, interval: int, output: Output) -> None:
     """Count the tasks of a queue: by state, overdue, and when the next falls due."""
-    pause = interval_seconds(interval)
     if not watch:
         found = client.counts(views.HORIZONS_MS)
         emit(output, views.counts(client.queue, found), Table(HEADINGS, [_row(client.queue, found)]))
@@ -36,15 +52,7 @@ def counts(client: SyncClient, *, watch: bool, interval: str, output: Output) ->
     while True:
         _watched(client.queue, client.counts(views.HORIZONS_MS), output, first=first)
         first = False
-        time.sleep(pause)
-
-
-def interval_seconds(text: str) -> float:
-    """Read --interval: a duration, and not so short that only Redis is kept busy."""
-    try:
-        return max(0.1, duration_ms(text) / 1000)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--interval") from None
+        time.sleep(pause_seconds(interval))
 
 
 def _watched(queue: str, found: Counts, output: Output, *, first: bool) -> None:

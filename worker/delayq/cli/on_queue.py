@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delayq.cli.exits import errors_as_exits
-from delayq.cli.target import resolve
+from delayq.cli.target import URL_VARIABLE, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ def redis_options(command: Callable[..., None]) -> Callable[..., None]:
             metavar="N",
             help="With a name and a URL: the queue's spec.shards.",
         ),
-        click.option("--redis", metavar="URL", envvar="DELAYQ_REDIS_URL", help="Instead of spec.redis."),
+        click.option("--redis", metavar="URL", envvar=URL_VARIABLE, help="Instead of spec.redis."),
     ):
         command = option(command)
     return command

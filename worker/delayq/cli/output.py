@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound="Callable[..., Any]")
 Output = Literal["table", "json", "yaml"]
+_LINE_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 
 def output_option(command: C) -> C:
@@ -51,23 +53,14 @@ class Table:
             yield "  ".join(cells).rstrip()
 
     def rich(self) -> Any:  # noqa: ANN401 -- rich is loaded for terminals only
-        """Return the same for a terminal: what does not fit its width is cut at the last column."""
-        from rich.table import Table as RichTable  # noqa: PLC0415 -- a tenth of a second that pipes need not pay
+        """Return the same for a terminal: a line that is too long is cut, which is why errors stand last."""
+        from rich.console import Group  # noqa: PLC0415 -- a tenth of a second that pipes need not pay
         from rich.text import Text  # noqa: PLC0415 -- as above
 
-        table = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-        for at, (heading, right) in enumerate(self.columns, 1):
-            last = at == len(self.columns)
-            table.add_column(
-                Text(heading, style="bold"),
-                justify="right" if right else "left",
-                no_wrap=True,
-                overflow="ellipsis",
-                ratio=1 if last and not right else None,
-            )
-        for row in self.rows:
-            table.add_row(*(Text(clean(cell)) for cell in row))
-        return table
+        lines = list(self.lines())
+        text = Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+        text.stylize("bold", 0, len(lines[0]))
+        return Group(text)  # a bare text loses its way of wrapping when it is printed
 
 
 def emit(output: Output, value: Any, table: Table | str) -> None:  # noqa: ANN401 -- whatever JSON can hold
@@ -86,7 +79,9 @@ def emit(output: Output, value: Any, table: Table | str) -> None:  # noqa: ANN40
 def serialized(output: Output, value: Any) -> str:  # noqa: ANN401 -- as above
     """Return JSON or YAML; the order of keys is that of views.py."""
     if output == "yaml":
-        return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100).rstrip("\n")
+        # PyYAML writes these as they are and then reads them as line breaks: escape everything instead.
+        plain = not _LINE_BREAKS.search(one_line(value))
+        return yaml.safe_dump(value, sort_keys=False, allow_unicode=plain, width=100).rstrip("\n")
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from delayq.cli import address
 from delayq.cli.exits import INVALID, Wrong
@@ -20,8 +20,10 @@ from delayq.sync_client import SyncClient
 
 if TYPE_CHECKING:
     from delayq.connection import Address
+    from delayq.contract.kinds import Text
 
-CONFIG_VARIABLE, HERE = "DELAYQ_CONFIG", Path("queue.yaml")
+CONFIG_VARIABLE, URL_VARIABLE, HERE = "DELAYQ_CONFIG", "DELAYQ_REDIS_URL", Path("queue.yaml")
+Source = Literal["--redis", "delayq run", "spec.redis"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +36,13 @@ class Target:
     key_prefix: str = "delayq"
     limits: Limits
     document: Path | None = None
+    source: Source = "--redis"
 
     @property
     def hint(self) -> str:
-        """What to do when Redis does not answer."""
-        return f"delayq doctor {self.document or self.queue} checks every step of the way"
+        """What to do when Redis does not answer. The URL is not repeated: it may hold a password."""
+        told = " --redis URL" if self.source == "--redis" and URL_VARIABLE not in os.environ else ""
+        return f"delayq doctor {self.document or self.queue}{told} checks every step of the way"
 
     def client(self) -> SyncClient:
         """Return a client that connects when it is used."""
@@ -63,7 +67,7 @@ def resolve(
                 "leave them out, or give the queue's name",
             )
         return of_document(Path(queue), read(queue), redis)
-    _check(QUEUE_NAME.pattern, "QUEUE", f"the path of a document, or a name of {QUEUE_NAME.expected}", queue)
+    _check(QUEUE_NAME, "QUEUE", f"the path of a document, or a name of {QUEUE_NAME.expected}", queue)
     found = None if told else _beside(queue, redis)
     if found is not None:
         return of_document(*found, redis)
@@ -71,10 +75,10 @@ def resolve(
         raise Wrong(
             f"queue {queue}: expected to be told where its Redis is, found no document of that queue",
             f"name its document instead of {queue} (or in ${CONFIG_VARIABLE}, or as ./{HERE}), "
-            "or give --redis URL (or $DELAYQ_REDIS_URL)",
+            f"or give --redis URL (or ${URL_VARIABLE})",
         )
     prefix = "delayq" if key_prefix is None else key_prefix
-    _check(KEY_PREFIX.pattern, "--key-prefix", KEY_PREFIX.expected, prefix)
+    _check(KEY_PREFIX, "--key-prefix", KEY_PREFIX.expected, prefix)
     return Target(
         queue=queue, address=address.of_url(redis), shards=shards or 1, key_prefix=prefix, limits=Limits()
     )
@@ -88,15 +92,23 @@ def is_path(queue: str) -> bool:
 def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
     """Take everything from a document, Redis from where it is said best: the URL, a `delayq run`, the document."""
     spec = document.spec
-    where = address.of_url(redis) if redis else address.of_run(path) or address.of_spec(spec.redis)
+    where, source = _where(path, document, redis)
     return Target(
         queue=document.queue,
         address=where,
+        source=source,
         shards=spec.shards,
         key_prefix=spec.redis.key_prefix,
         limits=spec.limits,
         document=path,
     )
+
+
+def _where(path: Path, document: DelayQueue, redis: str | None) -> tuple[Address, Source]:
+    if redis:
+        return address.of_url(redis), "--redis"
+    running = address.of_run(path)
+    return (running, "delayq run") if running else (address.of_spec(document.spec.redis), "spec.redis")
 
 
 def _beside(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | None:
@@ -123,6 +135,6 @@ def _beside(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | None:
     return None
 
 
-def _check(pattern: str | None, name: str, expected: str, got: str) -> None:
-    if pattern is None or not re.fullmatch(pattern, got):
+def _check(kind: Text, name: str, expected: str, got: str) -> None:
+    if kind.pattern is None or len(got) > kind.max_length or not re.fullmatch(kind.pattern, got):
         raise Wrong(f"{name}: expected {expected}, got {quote(got)}")

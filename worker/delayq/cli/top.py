@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from delayq.cli.counts import interval_seconds
+from delayq.cli.counts import interval_option, pause_seconds
 from delayq.cli.exits import errors_as_exits
 from delayq.cli.keyboard import keyboard
 from delayq.cli.on_queue import redis_options
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--once", is_flag=True, help="Two looks an interval apart, one table, and end; so it is in a pipe."
 )
-@click.option("--interval", default="1s", show_default=True, help="Between two looks.")
+@interval_option
 @output_option
 def top(
     queues: tuple[str, ...],
@@ -38,11 +38,11 @@ def top(
     shards: int | None,
     key_prefix: str | None,
     once: bool,
-    interval: str,
+    interval: int,
     output: Output,
 ) -> None:
     """Show queues as they are now: states, what is overdue and falls due, and rates. q or Ctrl-C ends."""
-    pause = interval_seconds(interval)
+    pause = pause_seconds(interval)
     with errors_as_exits(), ExitStack() as stack:
         targets = [resolve(queue, redis=redis, shards=shards, key_prefix=key_prefix) for queue in queues]
         watched = [Watched(stack.enter_context(target.client())) for target in targets]

@@ -70,15 +70,16 @@ def examine(
     except InvalidDocument as error:
         yield failed("redis", str(error), "mount it, set $DELAYQ_SECRETS_DIR, or give --redis URL")
         return
-    yield ok("redis", f"{target.address.where}{_login(target)}")
+    yield ok("redis", f"{target.address.where}, {_said_by(target)}")
     found = connect(target.address)
     yield found
     if not found.unreachable:
         yield from _connected(target)
 
 
-def _login(target: Target) -> str:
-    return ", secrets readable" if target.document and target.address.options.get("password") else ""
+def _said_by(target: Target) -> str:
+    secrets = target.source == "spec.redis" and target.address.options.get("password")
+    return f"by {target.source}{', secrets readable' if secrets else ''}"
 
 
 def _connected(target: Target) -> Iterator[Finding]:

@@ -36,9 +36,10 @@ def run_scripts(connection: SyncConnection, broker: Broker) -> Finding:
 
 def _refused(connection: SyncConnection, broker: Broker, why: str) -> Finding:
     if not _DENIED.search(why):
-        return failed(
-            "scripts", why, "is that a Redis with Lua, and not busy with a script of somebody else?"
-        )
+        return failed("scripts", why, "is that a Redis with Lua, and not busy with somebody else's script?")
+    if "keys" in why:
+        keys = broker.shards[0]
+        return failed("scripts", why, f"ACL SETUSER … ~{keys.prefix}:{{{keys.queue}:*")
     lacking = denied(connection, broker)
     named = f": the user may not use {', '.join(lacking)}" if lacking else ""
     return failed("scripts", f"{why}{named}", _allow(lacking or needed()))
@@ -85,10 +86,19 @@ def _example(name: str, key: str) -> tuple[str, ...]:
     return name, key, *["1"] * _MORE.get(name, 0)
 
 
-_MORE = {
-    **dict.fromkeys(
-        ("blpop", "hget", "hdel", "hexists", "hsetnx", "hstrlen", "lpush", "set", "zrem", "zscore"), 1
-    ),
-    **dict.fromkeys(("hincrby", "hset", "hsetnx", "zadd", "zcount", "zrange", "zrangebyscore", "zincrby"), 2),
-    **dict.fromkeys(("zscan", "hscan", "zrank", "hmget", "pexpire"), 1),
-}
+_ONE = (
+    "blpop",
+    "hdel",
+    "hexists",
+    "hget",
+    "hmget",
+    "hscan",
+    "hstrlen",
+    "lpush",
+    "set",
+    "zrem",
+    "zscan",
+    "zscore",
+)
+_TWO = ("hincrby", "hset", "hsetnx", "zadd", "zcount", "zrange", "zrangebyscore", "zremrangebyrank")
+_MORE = dict.fromkeys(_ONE, 1) | dict.fromkeys((*_TWO, "zrevrangebyscore"), 2)  # words after the key

@@ -1,0 +1,106 @@
+"""validate, explain, crd, completion: what needs no Redis."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.processes import DELAYQ
+from tests.unit.cli.runner import run
+
+ROOT = Path(__file__).parents[3]
+WRONG = """\
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata: {name: orders}
+spec:
+  redis: {standalone: {host: redis.shop.svc}}
+  handler: {python: {callable: "shop.orders:cancel_unpaid"}}
+  delivery: {maxAtempts: 5}
+  worker: {concurrency: many}
+"""
+RIGHT = WRONG.replace("maxAtempts", "maxAttempts").replace("many", "32")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_validate_says_everything_that_is_wrong_as_ux_has_it(here: Path) -> None:
+    (here / "queue.yaml").write_text(WRONG)
+    result = run("validate", "queue.yaml")
+    assert (result.exit_code, result.stderr) == (3, "")
+    assert result.stdout == (
+        "queue.yaml: spec.delivery.maxAtempts: unknown field, did you mean maxAttempts?\n"
+        'queue.yaml: spec.worker.concurrency: expected a whole number from 1 to 10000, got "many"\n'
+    )
+
+
+def test_validate_checks_every_file_and_stdin(here: Path) -> None:
+    (here / "good.yaml").write_text(RIGHT)
+    result = run("validate", "good.yaml", "none.yaml", "-", "-o", "json", stdin=b"\x00")
+    assert result.exit_code == 3
+    good, none, stdin = json.loads(result.stdout)
+    assert good == {"file": "good.yaml", "valid": True, "problems": []}
+    assert none["problems"] == [{"path": "", "message": "No such file or directory"}]
+    assert stdin["file"] == "-"
+    assert stdin["valid"] is False
+
+
+def test_validate_is_content_with_a_valid_document(here: Path) -> None:
+    (here / "queue.yaml").write_text(RIGHT)
+    assert run("validate", "queue.yaml").stdout == "queue.yaml: valid\n"
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\xff\xfe", b"[" * 5000, b"a: &a [*a]", b"x" * (1 << 21), b"kind: Pod"]
+)
+def test_validate_never_shows_a_trace(text: bytes) -> None:
+    result = run("validate", "-", stdin=text)
+    assert result.exit_code == 3
+    assert result.stdout.startswith("-: ")
+
+
+def test_explain_describes_a_field_and_what_is_inside_it() -> None:
+    result = run("explain", "spec.delivery")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("spec.delivery: a mapping; default: its defaults\n")
+    assert "maxAttempts" in result.stdout
+
+
+def test_explain_knows_lists_and_leaves() -> None:
+    assert run("explain", "spec.redis.sentinel.nodes").exit_code == 0
+    leaf = json.loads(run("explain", "spec.delivery.leaseSeconds", "-o", "json").stdout)
+    assert (leaf["field"], leaf["default"], leaf["fields"]) == ("leaseSeconds", 30, [])
+
+
+@pytest.mark.parametrize(
+    "path", ["spec.nonsense", "spec.delivery.leaseSeconds.x", "spec.delivery.lease_seconds"]
+)
+def test_explain_names_what_there_is_instead(path: str) -> None:
+    result = run("explain", path)
+    assert result.exit_code == 6
+    assert result.stderr.startswith("error: spec")
+
+
+def test_crd_prints_the_crd() -> None:
+    result = run("crd")
+    assert result.stdout == (ROOT / "crds/delayqueue.yaml").read_text()
+    assert yaml.safe_load(result.stdout)["kind"] == "CustomResourceDefinition"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_for_the_shell(shell: str) -> None:
+    assert "_DELAYQ_COMPLETE" in run("completion", shell).stdout
+
+
+def test_completion_completes() -> None:
+    words = {"COMP_WORDS": "delayq dlq re", "COMP_CWORD": "2", "_DELAYQ_COMPLETE": "bash_complete"}
+    done = subprocess.run([DELAYQ], env=words, capture_output=True, text=True, check=True)
+    assert done.stdout == "plain,redrive\n"

@@ -1,0 +1,65 @@
+"""What holds for every command: how errors are said, and that only what is used is loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from delayq.cli import root
+
+from tests.unit.cli.runner import run
+
+
+def test_without_a_word_it_says_what_there_is() -> None:
+    result = run()
+    assert result.exit_code == 2
+    assert all(f"\n  {name} " in result.stderr for name in root.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["nonsense"], "error: No such command 'nonsense'.\nhint:  delayq --help\n"),
+        (["counts"], "error: Missing argument 'QUEUE'.\nhint:  delayq counts --help\n"),
+        (["counts", "q", "--nonsense"], "error: No such option"),
+        (["counts", "q", "--interval", "-1s"], "error: '--interval': expected a duration like"),
+        (["schedule", "q", "1", "--in", "x"], "error: '--in': expected a duration like"),
+        (["schedule", "q", "1", "--at", "2026-12-01"], "error: '--at': expected a time with its zone"),
+        (["schedule", "q", "1", "--header", "x"], "error: '--header': expected name=value, got \"x\""),
+        (["dlq", "redrive", "q", "x", "--rate", "fast"], "error: '--rate': expected a rate above 0"),
+        (["schedule", "q", "--many", "/none"], "error: '--many': '/none': No such file or directory"),
+    ],
+)
+def test_wrong_usage_is_said_in_one_form(args: list[str], said: str) -> None:
+    result = run(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(said)
+
+
+def test_every_command_has_a_help() -> None:
+    assert {name: run(name, "--help").exit_code for name in root.COMMANDS} == dict.fromkeys(root.COMMANDS, 0)
+
+
+def test_a_missing_extra_is_named_by_the_command_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "delayq.cli.process", raising=False)
+    monkeypatch.delitem(sys.modules, "delayq.runtime", raising=False)
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert "install delayq[worker]" in run("worker").stderr
+    assert run("--help").exit_code == 0
+
+
+def loaded(*options: str) -> set[str]:
+    """The modules that a fresh interpreter has after it loaded the root command."""
+    code = "import sys, delayq.cli.root; print(*sys.modules)"
+    done = subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_a_command_loads_only_what_it_uses() -> None:
+    assert loaded().isdisjoint({"aiohttp", "uvloop", "rich", "prometheus_client", "delayq.runtime"})
+
+
+def test_a_process_that_trusts_no_directory_loads_all_at_once() -> None:
+    """`delayq run` puts the directory of queue.yaml on the path after that: a queue.py there must not come first."""
+    assert {"delayq.cli.process", "delayq.runtime", "aiohttp", "uvloop"} <= loaded("-P")

@@ -1,0 +1,141 @@
+"""QUEUE: a path or a name, and which Redis that means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from delayq.cli import address
+from delayq.cli.exits import Wrong
+from delayq.cli.target import is_path, resolve
+from delayq.errors import InvalidDocument
+from delayq.local import datadir
+
+from tests.unit.cli.runner import run
+from tests.unit.cli.test_documents import RIGHT
+
+URL = "redis://127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("DELAYQ_CONFIG", "DELAYQ_REDIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("queue", "path"),
+    [("orders", False), ("orders.yaml", True), ("orders.yml", True), ("a/orders", True), ("here", True)],
+)
+def test_a_path_has_a_slash_or_a_suffix_or_is_a_file(here: Path, queue: str, path: bool) -> None:  # noqa: FBT001  the example
+    (here / "here").touch()
+    assert is_path(queue) is path
+
+
+def test_a_document_says_everything(here: Path) -> None:
+    (here / "queue.yaml").write_text(RIGHT + "  shards: 4\n")
+    target = resolve("queue.yaml")
+    assert (target.queue, target.shards, target.key_prefix) == ("orders", 4, "delayq")
+    assert (target.address.where, target.source) == ("redis.shop.svc:6379", "spec.redis")
+
+
+def test_a_url_comes_before_the_document(here: Path) -> None:
+    (here / "queue.yaml").write_text(RIGHT)
+    assert resolve("queue.yaml", redis=URL).address.where == "127.0.0.1:1"
+
+
+def test_a_name_finds_the_document_beside_it(here: Path) -> None:
+    (here / "queue.yaml").write_text(RIGHT)
+    target = resolve("orders")
+    assert (target.document, target.hint) == (
+        Path("queue.yaml"),
+        "delayq doctor queue.yaml checks every step of the way",
+    )
+
+
+def test_a_name_finds_the_document_in_the_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "other.yaml").write_text(RIGHT)
+    monkeypatch.setenv("DELAYQ_CONFIG", str(here / "other.yaml"))
+    assert resolve("orders").document == here / "other.yaml"
+    with pytest.raises(Wrong, match="is the document of queue orders, not of mails"):
+        resolve("mails")
+
+
+def test_a_name_and_a_url_keep_the_shards_of_the_document_beside_it(here: Path) -> None:
+    (here / "queue.yaml").write_text(RIGHT + "  shards: 4\n")
+    assert resolve("orders", redis=URL).shards == 4
+    assert resolve("orders", redis=URL, shards=2).shards == 2
+    assert resolve("mails", redis=URL).shards == 1
+
+
+def test_a_broken_document_beside_it_stops_only_who_needs_it(here: Path) -> None:
+    (here / "queue.yaml").write_text("[")
+    assert resolve("orders", redis=URL).queue == "orders"
+    with pytest.raises(InvalidDocument):
+        resolve("orders")
+
+
+def test_a_name_alone_is_told_the_ways(here: Path) -> None:  # noqa: ARG001  an empty directory
+    result = run("counts", "orders")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: queue orders: expected to be told where its Redis is")
+    for way in ("$DELAYQ_CONFIG", "./queue.yaml", "--redis URL", "$DELAYQ_REDIS_URL"):
+        assert way in result.stderr
+
+
+@pytest.mark.parametrize("queue", ["", "or ders", "Orders", "a{b}", "x" * 99, "\udcff", "*"])
+def test_what_is_no_name_is_refused(queue: str) -> None:
+    result = run("counts", queue, "--redis", URL)
+    assert result.exit_code == 2
+    assert "expected the path of a document, or a name" in result.stderr
+
+
+@pytest.mark.parametrize("option", [("--shards", "2"), ("--key-prefix", "x")])
+def test_a_document_is_not_contradicted(here: Path, option: tuple[str, str]) -> None:
+    (here / "queue.yaml").write_text(RIGHT)
+    assert "the document says both" in run("counts", "queue.yaml", *option).stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:se/cret@h:6379",
+        "redis://u:secret@h:1x",
+        "http://u:secret@h",
+        "redis://u:secret@h?foo=1",
+        "redis://u:secret@[::1",
+        "redis://u:secret@h:99999",
+        "redis://u:secret@h?db=x",
+        "secret",
+    ],
+)
+def test_no_password_is_ever_shown(url: str) -> None:
+    result = run("counts", "orders", "--redis", url)
+    assert result.exit_code == 2
+    assert not any(part in result.output for part in ("secret", "cret", "'se'"))
+
+
+def test_the_file_of_a_run_is_where_a_run_writes_it() -> None:
+    assert (address.DATA_DIR, address.URL_FILE) == (datadir.NAME, datadir.URL_FILE)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "\x00", "redis://evil.example:6379", "redis://:secret@127.0.0.1:1/0"]
+)
+def test_a_file_that_leads_nowhere_is_passed_over(here: Path, text: str) -> None:
+    (here / "queue.yaml").write_text(RIGHT)
+    (here / ".delayq").mkdir()
+    (here / ".delayq/redis.url").write_text(text)
+    assert resolve("queue.yaml").address.where == "redis.shop.svc:6379"
+
+
+def test_a_missing_secret_is_named(here: Path) -> None:
+    (here / "queue.yaml").write_text(
+        RIGHT.replace("shop.svc}", "shop.svc}, authSecretRef: {name: redis-auth}")
+    )
+    result = run("counts", "queue.yaml", DELAYQ_SECRETS_DIR=os.fspath(here))
+    assert result.exit_code == 3
+    assert "Secret redis-auth: expected its key password as the file" in result.stderr

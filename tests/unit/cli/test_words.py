@@ -1,0 +1,117 @@
+"""What people type for durations, instants and rates, and how they are told them."""
+
+from __future__ import annotations
+
+import pytest
+from delayq.cli.words import clean, duration_ms, instant_ms, iso, length, rate_per_second, relative, seconds
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("250ms", 250),
+        ("10s", 10000),
+        ("30m", 1800000),
+        ("2h", 7200000),
+        ("1d", 86400000),
+        ("1h30m", 5400000),
+        ("1d2h3m4s5ms", 93784005),
+        ("1.5h", 5400000),
+        ("0s", 0),
+    ],
+)
+def test_a_duration_has_units(text: str, ms: int) -> None:
+    assert duration_ms(text) == ms
+
+
+@pytest.mark.parametrize(
+    "text", ["", "30", "-5m", "+5m", "5", "1m1h", "1e3s", "٣s", "9" * 99 + "s", "1h 3m", "m", "5m\n", "5M"]
+)
+def test_anything_else_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a duration like 250ms, 10s, 30m, 2h, 1d or 1h30m, got "):
+        duration_ms(text)
+
+
+def test_a_bare_number_is_asked_what_it_meant() -> None:
+    with pytest.raises(ValueError, match="did you mean 30s or 30ms"):
+        duration_ms("30")
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("2026-12-01T09:00:00Z", 1_796_115_600_000),
+        ("2026-12-01T10:00:00+01:00", 1_796_115_600_000),
+        ("2026-12-01T09:00:00.0001Z", 1_796_115_600_001),  # never early
+        ("0001-01-01T00:00:00+10:00", 0),  # the past is now, however long past
+    ],
+)
+def test_an_instant_has_a_zone(text: str, ms: int) -> None:
+    assert instant_ms(text) == ms
+
+
+@pytest.mark.parametrize("text", ["2026-12-01T09:00:00", "2026-12-01", "20261201T0900"])
+def test_a_time_without_a_zone_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a time with its zone, like"):
+        instant_ms(text)
+
+
+@pytest.mark.parametrize("text", ["", "now", "1796115600000", "tomorrow", "2026-13-01T09:00:00Z", "9" * 99])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a time"):
+        instant_ms(text)
+
+
+@pytest.mark.parametrize(("text", "rate"), [("50/s", 50.0), ("90/m", 1.5), ("1800/h", 0.5), ("0.5/s", 0.5)])
+def test_a_rate_has_a_unit(text: str, rate: float) -> None:
+    assert rate_per_second(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "50", "0/s", "-1/s", "1/d", "inf/s", "nan/s", "50/ s"])
+def test_anything_else_is_no_rate(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a rate above 0 like"):
+        rate_per_second(text)
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [
+        (0, "0ms"),
+        (450, "450ms"),
+        (3000, "3s"),
+        (60000, "1m"),
+        (90000, "90s"),
+        (120000, "2m"),
+        (1799990, "30m"),
+        (3600000, "1h"),
+        (5400000, "90m"),
+        (14400000, "4h"),
+        (9 * 86400000, "9d"),
+    ],
+)
+def test_a_length_is_told_in_one_unit(ms: int, said: str) -> None:
+    assert length(ms) == said
+
+
+def test_instants_are_told_relative_to_now() -> None:
+    assert [relative(at, 200_000) for at in (200_000, 380_000, 80_000)] == ["now", "in 3m", "2m ago"]
+
+
+def test_a_spread_is_told_as_in_the_words_of_redrive() -> None:
+    assert [seconds(each) for each in (0, 0.2, 4.24)] == ["at once", "in under 1 s", "in about 4 s"]
+
+
+def test_an_instant_beyond_the_calendar_stays_a_number() -> None:
+    assert iso(1 << 60) == str(1 << 60)
+
+
+@given(st.text())
+def test_no_text_moves_the_cursor(text: str) -> None:
+    assert clean(text).isprintable()
+
+
+@given(st.integers(0, 1 << 47))
+def test_every_instant_reads_back(ms: int) -> None:
+    assert instant_ms(iso(ms)) == ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,15 @@ import click
 
 from delayq.cli.exits import NOT_FOUND, Wrong
 from delayq.cli.output import note
+from delayq.contract.problems import quote
 from delayq.intake import checked_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from delayq.sync_client import SyncClient
+
+_NUMBER = re.compile("[1-9][0-9]{0,9}")
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,9 @@ def _choice(ids: tuple[str, ...], group: str | None, *, every: bool) -> Choice:
         raise Wrong("expected one of ID..., --group and --all, got more")
     if group is None or group == "all":
         return Choice(ids, None, every or group == "all")
-    if not (group.isascii() and group.isdigit() and 0 < len(group) < 10):  # noqa: PLR2004 -- more groups than there can be letters
+    if not _NUMBER.fullmatch(group):
         raise Wrong(
-            f"--group: expected a number from 1, or all, got {group:.20}", "delayq dlq groups lists them"
+            f"--group: expected a number from 1, or all, got {quote(group)}", "delayq dlq groups lists them"
         )
     return Choice(group=int(group))
 

@@ -35,6 +35,7 @@ class Table:
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
+    below: Sequence[str] = ()
 
     @property
     def columns(self) -> list[tuple[str, bool]]:
@@ -51,6 +52,7 @@ class Table:
                 for cell, width, (_, right) in zip(row, widths, self.columns, strict=True)
             )
             yield "  ".join(cells).rstrip()
+        yield from map(clean, self.below)
 
     def rich(self) -> Any:  # noqa: ANN401 -- rich is loaded for terminals only
         """Return the same for a terminal: a line that is too long is cut, which is why errors stand last."""

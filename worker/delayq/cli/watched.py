@@ -50,13 +50,11 @@ class Watched:
 
 
 def table(watched: Sequence[Watched]) -> Table:
-    """Return a column for each queue, a row for each fact; trouble stands below."""
+    """Return a column for each queue, a row for each fact, and below them whatever is wrong."""
     columns = [_column(each) for each in watched]
-    names = max(columns, key=len)
-    rows = [[name, *(column.get(name, "") for column in columns)] for name in names]
-    if any(each.trouble for each in watched):
-        rows.append(["trouble", *(each.trouble for each in watched)])
-    return Table(["", *(f">{each.client.queue}" for each in watched)], rows)
+    rows = [[name, *(column.get(name, "") for column in columns)] for name in max(columns, key=len)]
+    troubles = [f"{each.client.queue}: {each.trouble}" for each in watched if each.trouble]
+    return Table(["", *(f">{each.client.queue}" for each in watched)], rows, troubles)
 
 
 def _column(watched: Watched) -> dict[str, str]:

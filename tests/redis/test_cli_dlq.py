@@ -1,0 +1,143 @@
+"""delayq dlq: the words of UX, and what becomes of the letters."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.redis.commands import DEAD, answer, on
+from tests.redis.state import NOW, Shard, State, shard_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.servers import RedisServer
+
+
+@pytest.fixture
+def orders(redis_server: RedisServer) -> Iterator[Shard]:
+    with shard_on(redis_server, "orders") as shard:
+        yield shard
+
+
+def test_groups_are_the_largest_first(orders: Shard) -> None:
+    orders.seed(DEAD)
+    assert on(orders, "dlq", "groups", "orders").stdout == (
+        "GROUP  COUNT  LAST  ERROR\n"
+        "    1    212  2m    HTTPStatusError: 404 Not Found (shop.orders:cancel_unpaid line 41)\n"
+        "    2      3  4h    task ran longer than handlerTimeoutSeconds (30)\n"
+    )
+    first, second = answer(orders, "dlq", "groups", "orders")
+    assert (first["group"], first["count"], first["last_died_ms"]) == (1, 212, NOW - 120_000)
+    assert second["ids"] == ["t-0", "t-1", "t-2"]
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(orders: Shard) -> None:
+    before = orders.seed(DEAD)
+    result = on(orders, "dlq", "redrive", "orders", "--group", "1", "--rate", "50/s", "--dry-run")
+    assert (result.exit_code, result.stdout) == (0, "would redrive 212 tasks in about 4 s; nothing changed\n")
+    assert result.stderr == "group 1: HTTPStatusError: 404 Not Found (shop.orders:cancel_unpaid line 41)\n"
+    assert orders.whole() == before
+
+
+def test_redrive_spreads_a_group_over_time(orders: Shard) -> None:
+    orders.seed(DEAD)
+    result = on(orders, "dlq", "redrive", "orders", "--group", "1", "--rate", "50/s")
+    assert result.stdout == "redrove 212 tasks, due in about 4 s\n"
+    whole = orders.whole()
+    assert sorted(whole.delayed.values()) == [NOW + 20 * nth for nth in range(212)]
+    assert sorted(whole.dlq) == ["t-0", "t-1", "t-2"]
+
+
+@pytest.mark.parametrize("which", [["--all"], ["--group", "all"]])
+def test_redrive_takes_all(orders: Shard, which: list[str]) -> None:
+    orders.seed(DEAD)
+    assert answer(orders, "dlq", "redrive", "orders", *which) == {
+        "count": 215,
+        "seconds": 0.0,
+        "dry_run": False,
+    }
+    assert orders.whole().dlq == {}
+
+
+def test_redrive_takes_ids_and_names_those_that_are_no_letters(orders: Shard) -> None:
+    orders.seed(DEAD)
+    result = on(orders, "dlq", "redrive", "orders", "t-0", "nope", "t-0")
+    assert (result.exit_code, result.stdout) == (6, "redrove 1 task, due at once\n")
+    assert result.stderr == "error: no dead letter nope\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        ([], 2),
+        (["a", "--all"], 2),
+        (["--group", "0"], 2),
+        (["--group", "x"], 2),
+        (["--group", "3"], 6),
+        (["a b"], 5),
+    ],
+)
+@pytest.mark.parametrize("verb", ["redrive", "purge"])
+def test_a_choice_that_is_none_changes_nothing(orders: Shard, verb: str, args: list[str], code: int) -> None:
+    before = orders.seed(DEAD)
+    assert on(orders, "dlq", verb, "orders", *args).exit_code == code
+    assert orders.whole() == before
+
+
+def test_purge_wants_a_yes(orders: Shard) -> None:
+    before = orders.seed(DEAD)
+    asked = on(orders, "dlq", "purge", "orders", "--group", "2")
+    assert (asked.exit_code, orders.whole()) == (2, before)
+    assert "forget 3 dead letters of queue orders for good? expected --yes" in asked.stderr
+    assert on(orders, "dlq", "purge", "orders", "--group", "2", "--yes").stdout == "purged 3 dead letters\n"
+    assert len(orders.whole().dlq) == 212
+
+
+def test_an_export_holds_everything_and_can_be_scheduled_again(orders: Shard, tmp_path: Path) -> None:
+    file = str(tmp_path / "letters")
+    on(orders, "schedule", "orders", '{"n": 1e2, "big": 123456789012345678901234567890}', "--id", "json")
+    on(orders, "schedule", "orders", "-", "--bytes", "--id", "bytes", "--header", "k=ü", stdin=b"\xff\x00")
+    on(
+        orders,
+        "schedule",
+        "orders",
+        "{bad",
+        "--bytes",
+        "--content-type",
+        "application/octet-stream",
+        "--id",
+        "text",
+    )
+    stored = orders.whole().envelopes
+    leases = orders.run(orders.broker.claim(0, 9, 1000)).leases
+    orders.run(orders.broker.bury(0, [each for lease in leases for each in (lease.member, "boom\n\x1b[31m")]))
+    exported = on(orders, "dlq", "export", "orders", "--to", file)
+    assert exported.stderr == "exported 3 dead letters\n"
+    assert on(orders, "dlq", "purge", "orders", "--all", "--yes").exit_code == 0
+    assert on(orders, "schedule", "orders", "--many", file).stdout == "scheduled 3 tasks\n"
+    assert orders.whole().envelopes == stored
+
+
+def test_an_export_goes_to_stdout_one_letter_a_line(orders: Shard) -> None:
+    orders.seed(DEAD)
+    lines = on(orders, "dlq", "export", "orders").stdout.splitlines()
+    assert len(lines) == 215
+    assert json.loads(lines[0])["reason"] == "attempts"
+
+
+def test_show_and_list_tell_of_letters(orders: Shard) -> None:
+    orders.seed(DEAD)
+    [letter] = answer(orders, "dlq", "show", "orders", "t-1")
+    assert (letter["failures"], letter["reason"]) == (3, "attempts")
+    assert [row["id"] for row in answer(orders, "dlq", "list", "orders", "--limit", "2")] == ["t-0", "t-1"]
+    assert on(orders, "dlq", "show", "orders", "nope").exit_code == 6
+
+
+def test_no_letters_is_no_error(orders: Shard) -> None:
+    assert orders.whole() == State()
+    assert on(orders, "dlq", "redrive", "orders", "--all").stdout == "redrove 0 tasks, due at once\n"
+    assert answer(orders, "dlq", "groups", "orders") == []

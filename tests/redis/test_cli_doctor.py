@@ -1,0 +1,122 @@
+"""delayq doctor: each check finds what it is for, and the exit code says how bad it is."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.cli.doctor import rights
+
+from tests.redis.commands import on
+from tests.redis.state import NOW, Shard, State
+from tests.unit.cli.runner import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.servers import RedisServer
+
+DOCUMENT = """\
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata: {name: orders}
+spec:
+  redis: {standalone: {host: 127.0.0.1, port: PORT}}
+  handler: {python: {callable: "shop.orders:cancel_unpaid"}}
+"""
+
+
+def findings(url: str, *args: str, code: int = 0) -> dict[str, Any]:
+    """What each check found, by name."""
+    result = run("doctor", "orders", "--redis", url, "-o", "json", *args)
+    assert (result.exit_code, "secret" in result.output) == (code, False), result.output
+    return {each["check"]: each for each in json.loads(result.stdout)}
+
+
+@pytest.fixture
+def limited(redis_server: RedisServer) -> Iterator[str]:
+    """A user who may use everything but zadd."""
+    with redis_server.client() as redis:
+        redis.execute_command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "-zadd")
+        yield f"redis://limited:secret@127.0.0.1:{redis_server.port}"
+        redis.execute_command("ACL", "DELUSER", "limited")
+
+
+def test_every_step_is_told_in_words(aof_server: RedisServer, tmp_path: Path) -> None:
+    document = tmp_path / "queue.yaml"
+    document.write_text(DOCUMENT.replace("PORT", str(aof_server.port)))
+    result = run("doctor", str(document))
+    checks = [line.split()[:2] for line in result.stdout.splitlines() if line[0] in "✓!✗"]
+    assert result.exit_code == 0
+    assert checks == [
+        ["✓", each] for each in ("document", "redis", "connect", "login", "version", "role")
+    ] + [
+        *(["✓", each] for each in ("persistence", "eviction", "memory", "latency", "clock", "scripts")),
+        ["!", "scanner"],
+        ["✓", "tasks"],
+    ]
+
+
+def test_warnings_are_failures_only_when_strict(redis_url: str) -> None:
+    found = findings(redis_url)
+    assert (found["persistence"]["level"], found["persistence"]["hint"]) == ("warning", "set appendonly yes")
+    assert findings(redis_url, "--strict", code=1).keys() == found.keys()
+
+
+def test_an_unreachable_redis_is_exit_code_4() -> None:
+    assert findings("redis://127.0.0.1:1", code=4)["connect"]["message"] == "127.0.0.1:1: connection refused"
+    assert "no.such.host.invalid" in findings("redis://no.such.host.invalid", code=4)["connect"]["message"]
+    assert findings("unix:///nonexistent", code=4)["connect"]["level"] == "failed"
+
+
+def test_a_wrong_password_is_told_and_not_shown(redis_server: RedisServer, limited: str) -> None:
+    wrong = limited.replace(":secret@", ":secretly@")
+    assert "authSecretRef" in findings(wrong, code=4)["login"]["hint"]
+    assert redis_server.process.alive
+
+
+def test_a_missing_right_is_named_where_redis_can_tell(redis_server: RedisServer, limited: str) -> None:
+    if redis_server.version < (7, 0):
+        pytest.skip("ACL DRYRUN came with 7.0")
+    scripts = findings(limited, code=1)["scripts"]
+    assert scripts["message"] == "the user may not use zadd"
+    assert "+zadd" in scripts["hint"]
+
+
+def test_no_right_is_missed_for_a_wrong_number_of_words(redis_server: RedisServer) -> None:
+    """A dry run of a call that Redis finds malformed would tell nothing of the right to it."""
+    if redis_server.version < (7, 0):
+        pytest.skip("ACL DRYRUN came with 7.0")
+    with redis_server.client() as redis:
+        calls = {name: ("ACL", "DRYRUN", "default", *rights._example(name, "k")) for name in rights.needed()}
+        assert {name: redis.execute_command(*call) for name, call in calls.items()} == dict.fromkeys(
+            calls, "OK"
+        )
+
+
+def test_a_replica_is_an_error(redis_server: RedisServer) -> None:
+    with redis_server.client() as redis:
+        redis.execute_command("REPLICAOF", "127.0.0.1", "1")
+        try:
+            found = findings(redis_server.url, code=1)
+        finally:
+            redis.execute_command("REPLICAOF", "NO", "ONE")
+    assert found["role"]["message"] == "a replica of 127.0.0.1:1"
+
+
+def test_overdue_tasks_that_nobody_claims_are_told(shard: Shard) -> None:
+    shard.seed(State(delayed={"a": NOW - 60_000}, leader=f"scanner-1 {NOW + 5000}"))
+    found = json.loads(on(shard, "doctor", shard.broker.queue, "-o", "json").stdout)
+    told = {each["check"]: each["message"] for each in found}
+    assert told["tasks"] == "1 task overdue, the oldest for 1m, nobody claims"
+    assert told["scanner"] == "1 of 1 shards led, by scanner-1"
+
+
+def test_a_document_that_is_wrong_is_a_failed_check(tmp_path: Path) -> None:
+    (tmp_path / "queue.yaml").write_text(DOCUMENT.replace("PORT", "many"))
+    result = run("doctor", str(tmp_path / "queue.yaml"))
+    assert result.exit_code == 1
+    assert "✗ document" in result.stdout
+    assert "expected a whole number from 1 to 65535" in result.stdout

@@ -1,0 +1,124 @@
+"""The installed command as a process: exit codes, Ctrl-C, closed pipes, a terminal. Speed is not the question."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.processes import DELAYQ, running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.servers import RedisServer
+
+RIGHT = """\
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata: {name: orders}
+spec:
+  redis: {standalone: {host: 127.0.0.1, port: 1}}
+  handler: {python: {callable: "shop.orders:cancel_unpaid"}}
+"""
+
+
+def delayq(*args: str, cwd: Path, url: str = "") -> subprocess.CompletedProcess[str]:
+    env = os.environ | ({"DELAYQ_REDIS_URL": url} if url else {})
+    return subprocess.run(
+        [DELAYQ, *args], cwd=cwd, env=env, input="", capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_exit_codes_are_those_of_the_page(redis_url: str, tmp_path: Path) -> None:
+    (tmp_path / "queue.yaml").write_text(RIGHT)
+    (tmp_path / "wrong.yaml").write_text("kind: DelayQueue")
+    codes = {
+        0: delayq("schedule", "orders", "1", "--id", "a", cwd=tmp_path, url=redis_url),
+        2: delayq("schedule", "orders", "{", cwd=tmp_path, url=redis_url),
+        3: delayq("counts", "wrong.yaml", cwd=tmp_path, url=redis_url),
+        4: delayq("counts", "orders", cwd=tmp_path),
+        5: delayq("schedule", "orders", "1", "--id", "a", cwd=tmp_path, url=redis_url),
+        6: delayq("task", "get", "orders", "nope", cwd=tmp_path, url=redis_url),
+    }
+    assert {code: done.returncode for code, done in codes.items()} == {code: code for code in codes}
+    assert not any("Traceback" in done.stderr for done in codes.values())
+
+
+def test_an_unreachable_redis_is_said_as_ux_has_it(tmp_path: Path) -> None:
+    (tmp_path / "queue.yaml").write_text(RIGHT)
+    done = delayq("schedule", "orders", '{"order": 7}', "--in", "30m", cwd=tmp_path)
+    assert done.stderr == (
+        "error: cannot reach Redis at 127.0.0.1:1 (connection refused)\n"
+        "hint:  delayq doctor queue.yaml checks every step of the way\n"
+    )
+
+
+def test_ctrl_c_ends_with_130_and_no_trace(redis_url: str, tmp_path: Path) -> None:
+    argv = (DELAYQ, "counts", "orders", "--watch", "--interval", "100ms")
+    with running(*argv, env={"DELAYQ_REDIS_URL": redis_url}, cwd=tmp_path) as process:
+        process.wait_line("^orders ")
+        process.send(signal.SIGINT)
+        assert process.wait() == 130
+        assert "Traceback" not in process.output
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["counts", "orders", "--watch", "--interval", "100ms"], ["crd"], ["explain", "spec", "-o", "json"]],
+)
+def test_a_closed_pipe_ends_quietly(redis_url: str, tmp_path: Path, args: list[str]) -> None:
+    reader, writer = os.pipe()
+    env = os.environ | {"DELAYQ_REDIS_URL": redis_url}
+    with subprocess.Popen(
+        [DELAYQ, *args], stdout=writer, stderr=subprocess.PIPE, env=env, cwd=tmp_path
+    ) as process:
+        os.close(writer)
+        os.close(reader)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (141, b"")
+
+
+@pytest.mark.parametrize("key", [b"q", b"\x03"])
+def test_top_fills_a_terminal_and_ends_with_a_key(
+    redis_server: RedisServer, tmp_path: Path, key: bytes
+) -> None:
+    ours, theirs = pty.openpty()
+    env = os.environ | {"DELAYQ_REDIS_URL": redis_server.url, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    argv = ["setsid", "--ctty", "--wait", DELAYQ, "top", "orders"]
+    with subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=tmp_path) as process:
+        os.close(theirs)
+        try:
+            seen = read_until(ours, b"due in 1h")
+            os.write(ours, key)
+            assert process.wait(20) == (0 if key == b"q" else 130)
+        finally:
+            process.kill()
+            os.close(ours)
+    assert b"orders" in seen
+    assert b"Traceback" not in seen
+
+
+def read_until(terminal: int, wanted: bytes) -> bytes:
+    seen, deadline = b"", time.monotonic() + 20
+    while wanted not in seen and time.monotonic() < deadline:
+        if select.select([terminal], [], [], 0.2)[0]:
+            seen += os.read(terminal, 65_536)
+    assert wanted in seen
+    return seen
+
+
+def test_what_delayq_run_left_is_found_by_schedule(redis_server: RedisServer, tmp_path: Path) -> None:
+    (tmp_path / "queue.yaml").write_text(RIGHT)
+    (tmp_path / ".delayq").mkdir()
+    (tmp_path / ".delayq/redis.url").write_text(redis_server.url + "\n")
+    done = delayq("schedule", "queue.yaml", '{"order": 7}', "--in", "30m", "--id", "order-7", cwd=tmp_path)
+    assert done.stderr == "note: using the Redis of the running delayq run (.delayq/redis.url)\n"
+    assert done.stdout.startswith("scheduled order-7, due ")
+    assert done.returncode == 0

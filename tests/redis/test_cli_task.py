@@ -1,0 +1,117 @@
+"""delayq task and counts: what they show of each state, and what they change."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.redis.commands import EVERY_STATE, ISO_LATER, LATER, answer, on
+from tests.redis.state import NOW, Shard, State, shard_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers import RedisServer
+
+
+@pytest.fixture
+def orders(redis_server: RedisServer) -> Iterator[Shard]:
+    with shard_on(redis_server, "orders") as shard:
+        yield shard
+
+
+def test_every_state_is_listed_relative_to_redis_now(orders: Shard) -> None:
+    orders.seed(EVERY_STATE)
+    states = ("delayed", "retry", "processing", "dlq")
+    listed = {state: on(orders, "task", "list", "orders", "--state", state).stdout for state in states}
+    assert {state: text.split("\n")[1].split()[:3] for state, text in listed.items()} == {
+        "delayed": ["a", "in", "30m"],
+        "retry": ["b", "3s", "ago"],
+        "processing": ["c", "in", "30s"],
+        "dlq": ["d", "9s", "ago"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "instants"),
+    [
+        ("delayed", {"due_ms": LATER, "due": ISO_LATER}),
+        ("processing", {"lease_expires_ms": NOW + 30_000, "lease_expires": "2030-01-01T00:00:30.000Z"}),
+        ("dlq", {"died_ms": NOW - 9000, "died": "2029-12-31T23:59:51.000Z"}),
+    ],
+)
+def test_in_json_an_instant_has_the_name_of_what_happens_then(
+    orders: Shard, state: str, instants: dict[str, object]
+) -> None:
+    orders.seed(EVERY_STATE)
+    [row] = answer(orders, "task", "list", "orders", "--state", state)
+    assert row["state"] == state
+    assert {name: row[name] for name in instants} == instants
+
+
+def test_a_listing_has_pages(orders: Shard) -> None:
+    orders.seed(State(delayed={f"t-{n}": NOW + n for n in range(10)}))
+    rows = answer(orders, "task", "list", "orders", "--limit", "2", "--offset", "3")
+    assert [row["id"] for row in rows] == ["t-3", "t-4"]
+
+
+def test_get_shows_everything_known_of_a_task(orders: Shard) -> None:
+    orders.seed(EVERY_STATE.but(attempts={"c": "1 2 boom"}))
+    task = answer(orders, "task", "get", "orders", "c")
+    assert (task["state"], task["token"], task["failures"], task["crashes"]) == ("processing", 7, 1, 2)
+    shown = on(orders, "task", "get", "orders", "c").stdout
+    assert "lease_expires  2030-01-01T00:00:30.000Z (in 30s)\n" in shown
+
+
+def test_cancel_says_of_each_task_what_became_of_it(orders: Shard) -> None:
+    before = orders.seed(EVERY_STATE)
+    result = on(orders, "task", "cancel", "orders", "a", "c", "d")
+    assert (result.exit_code, result.stdout) == (5, "cancelled a\n")
+    assert result.stderr == (
+        "error: task c is being handled right now: it will finish\n"
+        "error: task d is a dead letter: delayq dlq redrive or delayq dlq purge\n"
+    )
+    assert orders.whole() == before.without("a", delayed={}, stats={"cancelled": 1})
+
+
+@pytest.mark.parametrize("verb", [["get"], ["cancel"], ["reschedule", "--in", "1s"]])
+def test_what_is_not_there_is_exit_code_6(orders: Shard, verb: list[str]) -> None:
+    result = on(orders, "task", verb[0], "orders", "nope", *verb[1:])
+    assert result.exit_code == 6
+    assert result.stderr == "error: task nope is not in the queue: it is done, or never was\n"
+
+
+def test_reschedule_moves_the_due_time(orders: Shard) -> None:
+    orders.seed(State(delayed={"a": NOW + 5}))
+    result = on(orders, "task", "reschedule", "orders", "a", "--in", "30m")
+    assert (result.exit_code, result.stdout) == (0, f"rescheduled a, due {ISO_LATER}\n")
+    assert orders.whole().delayed == {"a": LATER}
+    assert on(orders, "task", "reschedule", "orders", "a").exit_code == 2
+    assert on(orders, "task", "reschedule", "orders", "a", "--in", "999d").exit_code == 5
+
+
+def test_counts_are_one_line_for_people_and_whole_for_programs(orders: Shard) -> None:
+    orders.seed(EVERY_STATE)
+    assert on(orders, "counts", "orders").stdout == (
+        "QUEUE   DELAYED  RETRY  PROCESSING  DLQ  OVERDUE  OLDEST  NEXT-DUE\n"
+        "orders        1      1           1    1        1      3s  in 30m\n"
+    )
+    counts = answer(orders, "counts", "orders")
+    assert counts["due_within"] == {"10s": 0, "1m": 0, "5m": 0, "1h": 1}
+    assert (counts["now_ms"], counts["oldest_overdue_ms"], counts["next_due_ms"]) == (NOW, 3000, LATER)
+
+
+def test_top_shows_queues_side_by_side(orders: Shard) -> None:
+    orders.seed(EVERY_STATE)
+    lines = on(orders, "top", "orders", "mails", "--once", "--interval", "100ms").stdout.splitlines()
+    assert lines[0] == "                orders  mails"
+    assert "overdue              1      0" in lines
+    assert "oldest overdue      3s      -" in lines
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_top_in_json_tells_each_queue(orders: Shard) -> None:
+    result = on(orders, "top", "orders", "mails", "--once", "--interval", "100ms", "-o", "json")
+    assert [each["queue"] for each in json.loads(result.stdout)] == ["orders", "mails"]

@@ -214,3 +214,15 @@ async def test_workers_stopped_at_any_point_leave_no_lease_and_lose_nothing(
         stats = (await client.counts()).stats
     assert stats["scheduled"] == LIVES * 120 == stats.get("acked", 0) + left
     assert stats.keys() & {"reclaimed", "retried", "buried"} == set()
+
+
+def test_a_claim_that_never_comes_back_does_not_hold_up_the_end(new_fleet: NewFleet) -> None:
+    """Redis stays frozen past the connection's time-out: the claim has failed, so there is nothing to wait for."""
+    fleet = new_fleet(worker_spec(drain_seconds=60) | {"delivery": {"maxBlockMilliseconds": 100}})
+    worker = fleet.start("worker")
+    fleet.server.pause()
+    worker.send(signal.SIGTERM)
+    try:
+        assert worker.wait(timeout_s=30) == 0
+    finally:
+        fleet.server.resume()

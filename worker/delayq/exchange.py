@@ -103,6 +103,7 @@ class Exchange:
             self._settled(batch, answer)
         for (_, shard), answer in zip(claiming, answers[len(settling) :], strict=True):
             self._claimed(shard, answer, sent_at)
+        self._slots.check_empty()  # whatever came of it, no claim is under way now
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
@@ -144,7 +145,6 @@ class Exchange:
                 self._start(Running(lease, sent_at, deadline))
         for lease, error in answer.unreadable:
             self._slots.outbox.waiting.append(_unreadable(lease, error, answer.now_ms))
-        self._slots.check_empty()
 
     def _start(self, running: Running) -> None:
         self._slots.running[running.lease.member] = running

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from delayq.alarm import Alarm
 from delayq.connection import AsyncConnection, Hints
 from delayq.errors import DelayQError
+from delayq.listener import AlarmListener
 from delayq.loop import Loop, Service
 from delayq.tally import ProcessTally
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAD_SECONDS = 10.0  # how long leadership outlives its scanner
-FOLLOW_SECONDS = 0.95  # the longest a scanner that does not lead takes to see that the leader resigned
+FOLLOW_SECONDS = 1.0  # the longest a scanner that does not lead takes to see that the leader resigned
 TICK_SECONDS = 3.0  # the longest sleep: renews leadership at a third of its length, and finds lost alarms
-OVERDUE_SECONDS = 0.1  # the longest between two looks while due tasks wait for a worker
+OVERDUE_SECONDS = 0.02  # the longest between two looks while due tasks wait for a worker
 RECLAIM_LIMIT = 100
 # Event-loop timers are good to a millisecond or two, so the last stretch before a due time is slept off exactly.
 EXACT_SECONDS = 0.0025
@@ -39,15 +40,23 @@ class ShardScanner:
     blocks = False
 
     def __init__(
-        self, shard: int, broker: Broker, connection: AsyncConnection, *, owner: str, spec: Spec
+        self,
+        shard: int,
+        broker: Broker,
+        connection: AsyncConnection,
+        *,
+        listener: AlarmListener,
+        owner: str,
+        spec: Spec,
     ) -> None:
         """`owner` names this process among all scanners."""
         self.name, self.shard, self.leads = f"scan-{shard}", shard, False
+        self._listener = listener
         self._owner, self._broker, self._connection = owner, broker, connection
         self._lease_ms, self._max_crashes = spec.delivery.lease_seconds * 1000, spec.delivery.max_crashes
         self._due_at = self._lead_until = 0.0  # monotonic seconds
         self._untaken = 0  # looks in a row at a hint that nobody took
-        self.alarm, self.listener_alarm = Alarm(), Alarm()
+        self.alarm = Alarm()
 
     async def step(self) -> float:
         """Lead if nobody else does; wake a worker if something is due; return how long to sleep."""
@@ -66,15 +75,17 @@ class ShardScanner:
         lead_ms = int(LEAD_SECONDS * 1000)
         answer = await self._connection.one(self._broker.lead(self.shard, self._owner, lead_ms))
         if answer.leads != self.leads:
-            event = "leading" if answer.leads else "leadership_lost"
-            log.info(event, extra={"fields": {"shard": self.shard, "owner": self._owner}})
-        if answer.leads and not self.leads:
-            self.listener_alarm.ring()  # or it would hear of earlier tasks only after its own pause
-        self.leads = answer.leads
+            await self._leadership_changed(leads=answer.leads)
         self._lead_until = time.monotonic() + LEAD_SECONDS / 3 if answer.leads else 0.0
         if answer.stepped_back_ms:
             await self._rewind(answer.stepped_back_ms)
         return answer.others_ms / 1000
+
+    async def _leadership_changed(self, *, leads: bool) -> None:
+        event = "leading" if leads else "leadership_lost"
+        log.info(event, extra={"fields": {"shard": self.shard, "owner": self._owner}})
+        self.leads = leads
+        await self._listener.listen(self.shard, self.alarm if leads else None)
 
     async def _rewind(self, stepped_back_ms: int) -> None:
         log.warning("clock_stepped_back", extra={"fields": {"shard": self.shard, "ms": stepped_back_ms}})
@@ -104,7 +115,7 @@ class ShardScanner:
         if wait.due:
             pause = min(pause, OVERDUE_SECONDS)
         if self._untaken:
-            pause = min(pause, OVERDUE_SECONDS / 64 * 2 ** min(self._untaken, 6))
+            pause = min(pause, OVERDUE_SECONDS / 8 * 2 ** min(self._untaken, 3))
         elif wait.next_due_seconds is not None:
             # Counted from the question, for the next one takes as long to get to Redis: from the answer on, every
             # wake would be late by a round trip.
@@ -117,29 +128,6 @@ class ShardScanner:
         await self._connection.one(self._broker.lead(self.shard, self._owner, 0))
 
 
-class AlarmListener:
-    """Waits on the alarm lists of the shards this process leads, on a connection of its own."""
-
-    name, blocks = "alarms", True
-
-    def __init__(self, broker: Broker, hints: Hints, scanners: list[ShardScanner]) -> None:
-        """Ring the alarms of `scanners`."""
-        self._broker, self._hints, self._scanners = broker, hints, scanners
-        self.alarm = Alarm()
-        for each in scanners:
-            each.listener_alarm = self.alarm
-
-    async def step(self) -> float:
-        """Wait for one alarm. Those of shards led elsewhere are not ours to take."""
-        lists = {self._broker.shards[each.shard].alarm: each for each in self._scanners if each.leads}
-        if not lists:
-            return 0.2
-        rung = await self._hints.wait(list(lists))
-        if rung is not None:
-            lists[rung].alarm.ring()
-        return 0.0
-
-
 class Scanner:
     """The services of one scanner process."""
 
@@ -147,11 +135,12 @@ class Scanner:
         """Nothing is connected before run()."""
         self.tally = ProcessTally("scanner", broker.queue)
         self._connection, self._hints = AsyncConnection(address), Hints(address)
+        listener = AlarmListener(broker, self._hints)
         self.shards = [
-            ShardScanner(keys.shard, broker, self._connection, owner=owner, spec=spec)
+            ShardScanner(keys.shard, broker, self._connection, listener=listener, owner=owner, spec=spec)
             for keys in broker.shards
         ]
-        services: list[Service] = [*self.shards, AlarmListener(broker, self._hints, self.shards)]
+        services: list[Service] = [*self.shards, listener]
         self.loops = tuple(Loop(service, self.tally) for service in services)
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:

@@ -26,9 +26,11 @@ class Hints:
         """Connect on first use, and again after any failure."""
         self.address = address
         self._connection = address.connection()
+        self._interrupted = False
 
     async def wait(self, keys: Sequence[str]) -> str | None:
-        """Return the list that held a token, or None after BLOCK_SECONDS. Unavailable without Redis."""
+        """Return the list that held a token, None after BLOCK_SECONDS or interrupt(). Unavailable without Redis."""
+        self._interrupted = False
         try:
             async with asyncio.timeout(WATCHDOG_SECONDS):
                 await self._connection.connect()
@@ -37,11 +39,18 @@ class Hints:
                 reply = await self._connection.read_response(disable_decoding=True, timeout=math.inf)
         except (RedisError, OSError) as error:  # TimeoutError is an OSError
             await self.close()
+            if self._interrupted:
+                return None
             raise translated(error, self.address.where, "BLPOP") from error
         except asyncio.CancelledError:
             await self.close()
             raise
         return reply[0].decode() if reply else None
+
+    async def interrupt(self) -> None:
+        """End a wait that is under way: other lists are to be waited on."""
+        self._interrupted = True
+        await self.close()
 
     async def close(self) -> None:
         """Disconnect; a token on its way is lost, as hints may be."""

@@ -59,8 +59,8 @@ class Worker:
             self.slots.draining = True
             fields = {"running": len(self.slots.running), "seconds": self._drain_seconds}
             log.info("draining", extra={"fields": fields})
-            await self._stop_listening(listener)
-            await self._finish_running(hurry)
+            # At the same time: a Redis that does not answer must not use up the time that handlers are given.
+            await asyncio.gather(self._stop_listening(listener), self._finish_running(hurry))
             await self._flush()
         finally:
             for loop in self.loops:

@@ -108,7 +108,8 @@ class Fleet:
 
     def _entries(self) -> Iterator[Entry]:
         for file in self.ledger_dir.glob("*.txt"):
-            for line in file.read_text().splitlines():
+            complete, _, _ = file.read_text().rpartition("\n")  # a line may be seen while it is being written
+            for line in complete.splitlines():
                 event, task_id, *numbers = line.split()
                 yield Entry(event, task_id, *map(int, numbers))
 

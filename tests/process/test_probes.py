@@ -11,7 +11,7 @@ from delayq.loop import STUCK_AFTER_SECONDS
 from delayq.probes import Probes
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.process.fleet import status, until, url_of
+from tests.process.fleet import status, until, url_of, wait_said
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -71,6 +71,17 @@ def test_a_reaper_is_ready_while_redis_is(new_fleet: NewFleet) -> None:
     fleet.server.restart()
     until(lambda: status(process, "readyz") == 200, "it is ready again")
     assert set(scraped(process)) == {each.name.removesuffix("_total") for each in BY_ALL}
+
+
+@pytest.mark.parametrize("role", ["worker", "scanner", "reap"])
+def test_a_process_started_without_redis_waits_for_it(new_fleet: NewFleet, role: str) -> None:
+    fleet = new_fleet()
+    fleet.server.kill()
+    process = fleet.start(role, ready=False)  # type: ignore[arg-type]
+    assert status(process, "readyz") == 503
+    wait_said(process, "redis_unavailable")
+    fleet.server.restart()
+    until(lambda: status(process, "readyz") == 200, "it is ready", timeout_s=10)
 
 
 @dataclass

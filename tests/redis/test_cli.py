@@ -113,7 +113,15 @@ def test_many_come_from_a_file_and_wrong_lines_are_told_by_number(orders: Shard)
     lines = first + b'\nnonsense\n{"payload": 2, "id": "a b"}\n' + last
     result = on(orders, "schedule", "orders", "--many", "-", "-o", "json", stdin=lines)
     assert result.exit_code == 5
-    assert "error: - line 3: Expecting value" in result.stderr or "<stdin> line 3" in result.stderr
+    assert "line 3: Expecting value at line 1, column 1\n" in result.stderr
     value = json.loads(result.stdout)
     assert (value["scheduled"], [each["line"] for each in value["refused"]]) == (2, [3, 4])
     assert orders.whole().delayed == {"a": LATER, "c": NOW}
+
+
+def test_a_full_redis_is_not_called_unreachable(orders: Shard) -> None:
+    with orders.full_memory():
+        result = on(orders, "schedule", "orders", "1")
+    assert result.exit_code == 4
+    assert f"error: Redis at 127.0.0.1:{orders.server.port} does not serve (OOM " in result.stderr
+    assert orders.whole() == State()

@@ -46,4 +46,4 @@ def test_every_key_of_a_view_is_explained() -> None:
         for key in each.keys
         if isinstance(key, ast.Constant)
     }
-    assert named <= set(KEYS) | {"path"}  # a problem's, explained with `problems`
+    assert named <= set(KEYS)

@@ -56,7 +56,7 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
         click.echo(str(error), err=True)
         sys.exit(INVALID)
     except Unavailable as error:
-        complain(f"cannot reach Redis at {error.where} ({reason(error.why)})", hint)
+        complain(unavailable(error), hint)
         sys.exit(UNAVAILABLE)
     except TaskExists as error:
         complain(f"task {error.task_id} exists already", "--if-exists keep, or replace")
@@ -67,6 +67,14 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
     except DelayQError as error:
         complain(str(error))
         sys.exit(FAILED)
+
+
+def unavailable(error: Unavailable) -> str:
+    """Say that Redis cannot be reached, or that it answers that it will not serve: LOADING, OOM, READONLY."""
+    code = error.why.partition(" ")[0]
+    if code.isupper() and code.isalpha():
+        return f"Redis at {error.where} does not serve ({error.why.partition('. script:')[0]})"
+    return f"cannot reach Redis at {error.where} ({reason(error.why)})"
 
 
 def reason(why: str) -> str:

@@ -6,12 +6,12 @@ needs, and works without the extra [worker].
 
 from __future__ import annotations
 
-import errno
 import io
 import logging
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -50,33 +50,54 @@ class Root(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 -- click's signature
         """Run and exit; nothing that a user can cause ends in a traceback."""
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # a terminal without ✓ is no reason to fail
+        _settle_streams()
+        try:
+            code = self._code(*args, **extra)
+        except BrokenPipeError:
+            code = _pipe_closed()
+        sys.exit(code)
+
+    def _code(self, *args: Any, **extra: Any) -> int:  # noqa: ANN401 -- as above
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
-            code = USAGE
+            return USAGE
         except click.ClickException as error:
-            code = _complained(error)
+            return _complained(error)
         except click.Abort:  # click's word for Ctrl-C, and for the end of input at a question
-            code = INTERRUPTED
+            return INTERRUPTED
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             complain(f"{where}{error.strerror or type(error).__name__}")
-            code = FAILED
-        sys.exit(code if isinstance(code, int) else 0)
+            return FAILED
+        return code if isinstance(code, int) else 0
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
-        """Run the command; end quietly when whoever read our output has gone."""
+        """Run the command; click itself would end with 1 when whoever read our output has gone."""
         try:
             return super().invoke(ctx)
-        except OSError as error:
-            if error.errno != errno.EPIPE:
-                raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
-            return PIPE_CLOSED
+        except BrokenPipeError:
+            return _pipe_closed()
+
+
+def _pipe_closed() -> int:
+    """Let the interpreter, which flushes at its end, find somebody who reads."""
+    nobody = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None:
+            os.dup2(nobody, stream.fileno())
+    return PIPE_CLOSED
+
+
+def _settle_streams() -> None:
+    """Let no command fail for a stream that is closed, or for a terminal that has no ✓."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 -- until we end
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def load(name: str) -> click.Command:

@@ -42,7 +42,7 @@ def page_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--offset", type=click.IntRange(0, 1 << 40), default=0, help="How many to pass over."),
         click.option(
             "--limit",
-            type=click.IntRange(1, 1_000_000),
+            type=click.IntRange(1, 100_000),
             default=100,
             show_default=True,
             help="How many at most.",

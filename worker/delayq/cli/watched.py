@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from delayq.cli import views
 from delayq.cli.counts import following, oldest
-from delayq.cli.exits import reason
+from delayq.cli.exits import unavailable
 from delayq.cli.output import Table
 from delayq.cli.words import length
 from delayq.errors import Unavailable
@@ -36,7 +36,7 @@ class Watched:
         try:
             self.found, self.trouble = self.client.counts(views.HORIZONS_MS), ""
         except Unavailable as error:
-            self.trouble = f"cannot reach Redis at {error.where} ({reason(error.why)}); trying again"
+            self.trouble = f"{unavailable(error)}; trying again"
             self.found, self.per_second = None, {}
             return
         if before is not None and self.found.now_ms > before.now_ms:

@@ -77,6 +77,8 @@ def _login_hint(why: str) -> str:
         return "spec.redis.authSecretRef: is the Secret the right one, and current?"
     if "loading" in lower:
         return "Redis is reading its file: wait"
+    if "timeout" in lower:
+        return "it accepts connections and does not answer: is it stopped or overloaded, or does it want TLS?"
     return "does Redis speak TLS there, or something else listen? spec.redis.tls"
 
 

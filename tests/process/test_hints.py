@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from delayq import NewTask, scripts
+from delayq.keys import Keys, shard_of
 
 from tests.process.fleet import check_runs, until, wait_said
 
@@ -184,3 +185,22 @@ def test_a_scanner_told_to_stop_hands_over_within_a_second(new_fleet: NewFleet) 
     )
     print(f"took_s={took_s:.2f}")
     assert took_s <= 1.5  # one second, and half a one for this machine's other work
+
+
+def test_a_scanner_hears_the_alarms_of_a_shard_it_gained_later(new_fleet: NewFleet) -> None:
+    """It already listens for another shard's when somebody else's leadership of this one runs out."""
+    fleet = new_fleet({"shards": 2, "delivery": {"maxBlockMilliseconds": 30_000}})
+    with fleet.server.client() as redis:
+        others = Keys("delayq", fleet.queue, 1).leader
+        redis.set(others, f"somebody {fleet.server.now_ms() + 6000}")
+    scanner, _ = fleet.start_all("scanner", "worker")
+    until(lambda: scanner.output.count('"event": "leading"') == 2, "both shards are led")
+    with fleet.client() as client:
+        for nth, task_id in enumerate([id_ for id_ in map(str, range(50)) if shard_of(id_, 2) == 1]):
+            client.schedule(None, delay_ms=100, task_id=task_id)
+            all_ran(fleet, tasks=nth + 1)
+    late = lateness_ms(fleet)
+    print(late)
+    # An unheard alarm is found when leadership is renewed: up to 3.3 s late.
+    assert [each for each in late if each > 250][OUTLIERS:] == []
+    assert late[-1] < 1500

@@ -76,7 +76,7 @@ def test_what_a_claim_brings_after_the_signal_is_handed_back(new_fleet: NewFleet
     worker = fleet.start("worker")
     with fleet.client() as client, fleet.server.client() as redis:
         ids = [f"late-{nth}" for nth in range(20)]
-        scheduled = client.schedule_many([NewTask(SLOW, delay_ms=300, task_id=each) for each in ids])
+        scheduled = client.schedule_many([NewTask(SLOW, delay_ms=2000, task_id=each) for each in ids])
         fleet.server.pause()
         until(lambda: time.time() * 1000 > scheduled[0].due_ms + 300, "the worker looked for them")
         worker.send(signal.SIGTERM)

@@ -108,10 +108,11 @@ class InvalidDocument(DelayQError):
 class Unavailable(DelayQError):
     """Redis cannot be reached, or answers that it will not serve."""
 
-    def __init__(self, where: str, why: str) -> None:
-        """`where` is host:port, never with a password."""
-        super().__init__(f"cannot reach Redis at {where} ({why})")
-        self.where, self.why = where, why
+    def __init__(self, where: str, why: str, *, answered: bool = False) -> None:
+        """`where` is host:port, never with a password; `answered` when `why` is Redis' own word, as LOADING is."""
+        what = f"Redis at {where} does not serve" if answered else f"cannot reach Redis at {where}"
+        super().__init__(f"{what} ({why})")
+        self.where, self.why, self.answered = where, why, answered
 
 
 class EnvelopeError(DelayQError):

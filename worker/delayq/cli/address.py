@@ -22,22 +22,15 @@ DATA_DIR: Final = ".delayq"
 URL_FILE: Final = "redis.url"
 LOOPBACK: Final = "127.0.0.1"  # a `delayq run` listens nowhere else; a file that says otherwise is not its
 ANSWER_SECONDS = 1.0
-_OPTIONS: Final = frozenset({"host", "port", "db", "username", "password", "path", "connection_class"})
-_TLS: Final = "ssl_"
 
 
 def of_url(url: str) -> Address:
-    """Read --redis. The message quotes nothing: where a password holds / or @, any part may be some of it."""
+    """Read --redis."""
     try:
-        address = Address.from_url(url)
-    except InvalidDocument:
-        address = None
-    if address is None or not all(name in _OPTIONS or name.startswith(_TLS) for name in address.options):
-        raise Wrong(
-            "--redis: expected redis://user:password@host:6379/0, rediss://… or unix:///path, got something else",
-            "write / @ : # ? and % in a password as %2F %40 %3A %23 %3F and %25",
-        )
-    return address
+        return Address.from_url(url)
+    except InvalidDocument as error:
+        what, _, hint = str(error).partition("; ")
+        raise Wrong(what.replace("Redis URL", "--redis"), hint) from None
 
 
 def of_run(document: Path) -> Address | None:

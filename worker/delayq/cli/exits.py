@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -34,8 +33,6 @@ MEANINGS: Final[Mapping[int, str]] = {
     INTERRUPTED: "Interrupted by Ctrl-C.",
     PIPE_CLOSED: "Whoever read the output closed it.",
 }
-# redis-py: `Error 111 connecting to host:6379. Connection refused.` -- the host stands in our sentence already.
-_CONNECTING = re.compile(r"Error -?\d+ connecting to \S+\. (.+?)\.?")
 
 
 class Wrong(click.ClickException):
@@ -56,7 +53,7 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
         click.echo(str(error), err=True)
         sys.exit(INVALID)
     except Unavailable as error:
-        complain(unavailable(error), hint)
+        complain(str(error), hint)
         sys.exit(UNAVAILABLE)
     except TaskExists as error:
         complain(f"task {error.task_id} exists already", "--if-exists keep, or replace")
@@ -67,21 +64,6 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
     except DelayQError as error:
         complain(str(error))
         sys.exit(FAILED)
-
-
-def unavailable(error: Unavailable) -> str:
-    """Say that Redis cannot be reached, or that it answers that it will not serve: LOADING, OOM, READONLY."""
-    code = error.why.partition(" ")[0]
-    if code.isupper() and code.isalpha():
-        return f"Redis at {error.where} does not serve ({error.why.partition('. script:')[0]})"
-    return f"cannot reach Redis at {error.where} ({reason(error.why)})"
-
-
-def reason(why: str) -> str:
-    """Return why Redis cannot be reached without what redis-py says around it."""
-    found = _CONNECTING.fullmatch(why)
-    text = found[1] if found else why.rstrip(".")
-    return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
 def complain(message: str, hint: str = "") -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from delayq.cli import views
 from delayq.cli.counts import following, oldest
-from delayq.cli.exits import unavailable
 from delayq.cli.output import Table
 from delayq.cli.words import length
 from delayq.errors import Unavailable
@@ -36,7 +35,7 @@ class Watched:
         try:
             self.found, self.trouble = self.client.counts(views.HORIZONS_MS), ""
         except Unavailable as error:
-            self.trouble = f"{unavailable(error)}; trying again"
+            self.trouble = f"{error}; trying again"
             self.found, self.per_second = None, {}
             return
         if before is not None and self.found.now_ms > before.now_ms:

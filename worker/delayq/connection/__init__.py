@@ -2,7 +2,8 @@
 
 from delayq.connection.address import Address
 from delayq.connection.aio import AsyncConnection
+from delayq.connection.exchange import reason
 from delayq.connection.hints import Hints
 from delayq.connection.sync import SyncConnection
 
-__all__ = ["Address", "AsyncConnection", "Hints", "SyncConnection"]
+__all__ = ["Address", "AsyncConnection", "Hints", "SyncConnection", "reason"]

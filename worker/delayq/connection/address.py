@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from delayq.contract import Redis
 
 TIMEOUT_SECONDS = 5.0
+_OPTIONS = frozenset({"host", "port", "db", "username", "password", "path", "connection_class"})
+_EXPECTED = (
+    "Redis URL: expected redis://user:password@host:6379/0, rediss://… or unix:///path, got something else; "
+    "write / @ : # ? and % in a password as %2F %40 %3A %23 %3F and %25"
+)
 READ_BYTES = 1 << 20  # a claim of 250 tasks arrives in one read
 
 
@@ -32,13 +37,13 @@ class Address:
 
     @classmethod
     def from_url(cls, url: str) -> Address:
-        """redis://, rediss:// or unix://; ValueError otherwise, and never with the password in it."""
+        """InvalidDocument otherwise; it quotes nothing: where a password holds / or @, any part may be some of it."""
         try:
             parsed: dict[str, Any] = dict(parse_url(url))
-        except ValueError as error:
-            raise InvalidDocument(
-                f"Redis URL: expected redis://host:port/0, rediss://… or unix://…: {error}"
-            ) from None
+        except ValueError:
+            parsed = {"not": "a URL"}
+        if not all(name in _OPTIONS or name.startswith("ssl_") for name in parsed):
+            raise InvalidDocument(_EXPECTED)
         return cls(parsed)
 
     @classmethod

@@ -22,6 +22,9 @@ _PASSING = re.compile(
     r"(?:^|(?<=: -))(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS)\b"
 )
 
+# redis-py: `Error 111 connecting to host:6379. Connection refused.` -- the host stands in our sentence already.
+_CONNECTING = re.compile(r"Error -?\d+ connecting to \S+\. (.+?)\.?")
+
 
 def exchange(calls: Sequence[Call[Any]], where: str) -> Generator[list[Command], list[Any], list[Any]]:
     """Yield commands, be sent their replies, return the decoded answers. One round trip unless a script is unknown.
@@ -61,12 +64,21 @@ def translated(error: Exception, where: str, verb: str) -> DelayQError:
     text = _reply(error) if isinstance(error, ResponseError) else str(error).partition("\n")[0][:200]
     passing = _PASSING.search(text)
     if passing:
-        return Unavailable(where, text[passing.start() :])
+        return Unavailable(where, text[passing.start() :].partition(". script:")[0], answered=True)
     if isinstance(error, ResponseError):
         return DelayQError(f"Redis at {where} refused {verb}: {text}")
-    if isinstance(error, (ConnectionRefusedError, OSError)):
-        text = error.strerror or type(error).__name__
+    if isinstance(error, OSError):
+        text = error.strerror or ""
+    if isinstance(error, OSError) or _CONNECTING.fullmatch(text):
+        text = reason(text)
     return Unavailable(where, text or type(error).__name__)
+
+
+def reason(text: str) -> str:
+    """Return why a connection failed without what redis-py says around it: `connection refused`."""
+    found = _CONNECTING.fullmatch(text)
+    text = found[1] if found else text.rstrip(".")
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
 def _reply(error: ResponseError) -> str:

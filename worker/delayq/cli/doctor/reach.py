@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from delayq.cli.doctor.findings import Finding, ok, unreachable, warning
-from delayq.cli.exits import reason
+from delayq.connection import reason
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:

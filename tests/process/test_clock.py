@@ -36,12 +36,18 @@ def wait_ran(fleet: Fleet, ids: list[str], *, timeout_s: float = 60) -> float:
     return until(lambda: done() >= set(ids), f"{len(ids)} tasks are done", timeout_s=timeout_s)
 
 
-def schedule(fleet: Fleet, name: str, count: int, *, within_ms: int, seconds: float = 0) -> list[str]:
+def schedule(
+    fleet: Fleet, name: str, count: int, *, within_ms: int, after_ms: int = 0, seconds: float = 0
+) -> list[str]:
     ids = [f"{name}-{nth}" for nth in range(count)]
     with fleet.client() as client:
         client.schedule_many(
             [
-                NewTask({"do": "sleep", "seconds": seconds}, delay_ms=nth * within_ms // count, task_id=id_)
+                NewTask(
+                    {"do": "sleep", "seconds": seconds},
+                    delay_ms=after_ms + nth * within_ms // count,
+                    task_id=id_,
+                )
                 for nth, id_ in enumerate(ids)
             ]
         )
@@ -55,7 +61,7 @@ def test_an_hour_forward_and_back_fires_nothing_early_or_twice(new_fleet: NewFle
     fleet.start_all("worker", "worker", "scanner", "scanner")
     with fleet.server.client() as redis:
         soon = schedule(fleet, "soon", 500, within_ms=4000)
-        far = schedule(fleet, "far", 500, within_ms=HOUR_MS)
+        far = schedule(fleet, "far", 500, after_ms=HOUR_MS // 2, within_ms=HOUR_MS // 2)
         held = schedule(fleet, "held", 10, within_ms=0, seconds=3)
         fleet.wait_entry("start", held[-1])
         clock.shift_ms(HOUR_MS)

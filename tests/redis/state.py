@@ -118,7 +118,8 @@ def whole(redis: Redis, keys: Keys) -> State:
         tasks=_named(tasks),
         attempts={name: entry.decode() for name, entry in _named(attempts).items()},
         dlq_info={name: entry.decode() for name, entry in _named(dlq_info).items()},
-        stats={name: int(count) for name, count in _named(stats).items()},
+        # The largest envelope is no counter, and says nothing that `tasks` does not.
+        stats={name: int(count) for name, count in _named(stats).items() if name != "largest"},
         wake=answers[8],
         alarm=answers[9],
         leader=(answers[10] or b"").decode(),

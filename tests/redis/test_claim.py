@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from delayq.errors import EnvelopeTooNew
+from delayq.message import encode
 from delayq.values import Claimed
 
-from tests.redis.state import NOW, TOKEN, Shard, State, envelope
+from tests.redis.state import NOW, PLENTY, TOKEN, Shard, State, envelope
 
 LEASE_MS = 30_000
 EXPIRY = NOW + LEASE_MS
@@ -51,7 +52,7 @@ def test_a_lease_carries_all_a_handler_is_given(shard: Shard) -> None:
     )
     [lease] = claim(shard).leases
     task = lease.task
-    assert (lease.shard, lease.member) == (0, b"a:%d" % (TOKEN + 1))
+    assert (lease.shard, lease.member, lease.failures) == (0, b"a:%d" % (TOKEN + 1), 2)
     assert (task.id, task.queue, task.attempt, task.token) == ("a", shard.broker.queue, 4, TOKEN + 1)
     assert (task.due_ms, task.scheduled_ms, task.payload, task.headers) == (
         NOW - 1,
@@ -207,3 +208,34 @@ def test_the_claim_that_ends_a_backlog_takes_the_stale_hint_and_tells_the_scanne
     claim(shard)
     after = shard.whole()
     assert (after.wake, after.alarm) == (0, 1)
+
+
+def scheduled(shard: Shard, sizes: list[int]) -> None:
+    """Through schedule, which notes how large the largest is."""
+    for nth, size in enumerate(sizes):
+        body = encode(b"x" * size, None, None)[0]
+        call = shard.broker.schedule(
+            0, [f"t-{nth:03}", str(NOW - len(sizes) + nth), body], if_exists="reject", repeated=0, **PLENTY
+        )
+        shard.run(call)
+
+
+def test_a_claim_brings_about_a_mebibyte_and_leaves_the_rest_to_the_next(shard: Shard) -> None:
+    """250 tasks of 256 KiB would hold Redis for a second and come too late to be anybody's."""
+    scheduled(shard, [256 * 1024] * 9)
+    sizes = []
+    while found := shard.run(shard.broker.claim(0, 250, 1000)).leases:
+        sizes.append(len(found))
+    assert sizes == [3, 3, 3]
+    assert shard.whole().delayed == {}
+
+
+def test_a_task_larger_than_a_mebibyte_is_claimed_alone(shard: Shard) -> None:
+    scheduled(shard, [10, 2 << 20, 10])
+    claims = [shard.run(shard.broker.claim(0, 250, 1000)) for _ in range(3)]
+    assert [[lease.task.id for lease in claim.leases] for claim in claims] == [
+        ["t-000"],
+        ["t-001"],
+        ["t-002"],
+    ]
+    assert [claim.more for claim in claims] == [True, True, False]

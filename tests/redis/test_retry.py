@@ -109,3 +109,10 @@ def test_any_reason_is_kept_and_read_back(shard: Shard, reason: str) -> None:
     view = shard.run(shard.broker.get("a"))
     assert view is not None
     assert (view.failed.reason, view.failed.error) == ("attempts", reason)
+
+
+def test_an_uncharged_retry_never_buries(shard: Shard) -> None:
+    """Not even where maxAttempts was lowered below what the task has failed already."""
+    shard.seed(State(processing={"a:7": NOW + 1}, attempts={"a": "5 0 x"}))
+    assert shard.run(shard.broker.retry(0, [b"a:7", 100, 0, "later"], max_attempts=3)) == ["retried"]
+    assert shard.whole().retry == {"a": NOW + 100}

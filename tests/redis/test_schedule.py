@@ -105,12 +105,50 @@ def test_replace_leaves_a_running_task_alone(shard: Shard, home: str) -> None:
 
 
 @pytest.mark.parametrize("home", HOMES)
-@pytest.mark.parametrize("if_exists", ["reject", "keep", "replace"])
+@pytest.mark.parametrize("if_exists", ["reject", "keep"])
 def test_a_repeated_call_finds_what_the_first_one_stored(shard: Shard, home: str, if_exists: str) -> None:
     """The reply was lost; meanwhile the task may have gone anywhere."""
     before = shard.seed(HOMES[home])
     assert schedule(shard, "a", "+1", BODY, if_exists=if_exists, repeated=1).notes == {0: Outcome.REPEATED}
     assert shard.whole() == before
+
+
+@pytest.mark.parametrize(("home", "outcome"), [
+    ("delayed", Outcome.REPLACED), ("retry", Outcome.REPLACED), ("dlq", Outcome.REPLACED),
+    ("processing", Outcome.REPEATED),
+])  # fmt: skip
+def test_a_repeated_replace_replaces_again_unless_its_task_runs(
+    shard: Shard, home: str, outcome: Outcome
+) -> None:
+    shard.seed(HOMES[home])
+    assert schedule(shard, "a", "+1", BODY, if_exists="replace", repeated=1).notes == {0: outcome}
+    assert ("a" in shard.whole().delayed) is (outcome is Outcome.REPLACED)
+
+
+@pytest.mark.parametrize("due_ms", [NOW + 3_600_000, NOW - 3_600_000])
+@pytest.mark.parametrize(("if_exists", "outcome"), [("reject", Outcome.EXISTS), ("keep", Outcome.KEPT)])
+def test_a_repeated_call_knows_an_older_task_with_the_same_payload(
+    shard: Shard, due_ms: int, if_exists: str, outcome: Outcome
+) -> None:
+    """What a first try stored was due within the time of a few tries, not an hour away."""
+    before = shard.seed(State(delayed={"a": due_ms}, tasks={"a": envelope(due_ms)}))
+    assert schedule(shard, "a", "+1000", BODY, if_exists=if_exists, repeated=1).notes == {0: outcome}
+    assert shard.whole() == before
+
+
+def test_what_is_due_now_does_not_hide_what_falls_due_next(shard: Shard) -> None:
+    """Both hints: a worker for the first task, the scanner for the second."""
+    schedule(shard, "a", "+0", BODY, "b", "+300", BODY)
+    after = shard.whole()
+    assert (after.wake, after.alarm) == (1, 1)
+
+
+def test_an_overdue_task_does_not_hide_an_earlier_next_one(shard: Shard) -> None:
+    shard.seed(State(delayed={"overdue": NOW - 5, "later": NOW + 60_000}))
+    schedule(shard, "a", "+20", BODY)
+    assert shard.whole().alarm == 1
+    schedule(shard, "b", "+30", BODY)
+    assert shard.whole().alarm == 1
 
 
 def test_a_repeated_call_does_not_take_another_task_for_its_own(shard: Shard) -> None:

@@ -78,14 +78,15 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
             task_id = raw_id.decode(errors="replace")
             try:
                 content = decode(envelope)
-                attempt = _next_attempt(retried[at]) if at in retried else 1
+                failures, crashes = _counted(retried[at]) if at in retried else (0, 0)
             except (EnvelopeError, ValueError) as error:
                 task = Task(task_id, queue, 1, token, due_ms, 0, envelope, BYTES_TYPE, {})
-                unreadable.append((Lease(task, shard, member), error))
+                unreadable.append((Lease(task, shard, member, 0), error))
                 continue
             body, kind, headers, scheduled_ms = content
+            attempt = failures + crashes + 1
             task = Task(task_id, queue, attempt, token, due_ms, scheduled_ms, body, kind, headers)
-            leases.append(Lease(task, shard, member))
+            leases.append(Lease(task, shard, member, failures))
         return Claimed(now_ms, leases, bool(more), unreadable)
 
     return read
@@ -141,7 +142,8 @@ def counts(horizons_ms: Sequence[int]) -> Callable[[list[Any]], Counts]:
     def read(reply: list[Any]) -> Counts:
         now_ms, delayed, retry, processing, dlq, overdue, oldest, following, within, flat = reply
         stats = {name.decode(): int(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
-        stats.pop("token", None)
+        for word in ("token", "largest"):  # no counters
+            stats.pop(word, None)
         return Counts(
             now_ms=now_ms,
             delayed=delayed,
@@ -215,11 +217,12 @@ def _failures(counted: bytes, info: bytes) -> Failures:
     return Failures()
 
 
-def _next_attempt(entry: bytes) -> int:
+def _counted(entry: bytes) -> tuple[int, int]:
+    """Failures and crashes."""
     if not entry:
-        return 1
+        return 0, 0
     failures, crashes, _ = entry.split(b" ", 2)
-    return int(failures) + int(crashes) + 1
+    return int(failures), int(crashes)
 
 
 def _seconds(wait_us: int) -> float | None:

@@ -11,34 +11,44 @@
 -- ARGV lease_ms  how long the lease lasts
 -- RETURNS now ms, first token, 1 when due tasks were left behind, ids, dues, envelopes, attempts entries by position
 local delayed, retry, processing, tasks, attempts, wake, alarm, stats = unpack(KEYS)
-local limit, us = tonumber(ARGV[1]), now_us()
+local limit, us, bytes = tonumber(ARGV[1]), now_us(), 1048576
 local at = math.floor(us / 1000)
 local fresh = redis.call('ZRANGEBYSCORE', delayed, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
 local again = redis.call('ZRANGEBYSCORE', retry, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
 local found = (#fresh + #again) / 2
-if found > limit then
-  hint(wake)
-elseif redis.call('DEL', wake) == 1 then
-  hint(alarm) -- a hint that nobody took: the scanner looks rarely while it lies, and nothing is left to be hinted at
+local last_token, largest = unpack(redis.call('HMGET', stats, 'token', 'largest'))
+
+-- A mebibyte and no more, but at least one task: what is large takes time to copy and to send.
+local heavy = limit * tonumber(largest or 'inf') > bytes
+local function fits(n, id)
+  if not heavy then return true end
+  bytes = bytes - redis.call('HSTRLEN', tasks, id)
+  return n == 1 or bytes >= 0
 end
-if found == 0 then return {at, 0, 0, {}, {}, {}, {}} end
 
 local ids, dues, retried, f, a = {}, {}, {}, 1, 1
 for n = 1, math.min(found, limit) do
   local fresh_due, again_due = tonumber(fresh[f + 1]), tonumber(again[a + 1])
-  if not again_due or (fresh_due and fresh_due <= again_due) then
-    ids[n], dues[n], f = fresh[f], fresh_due, f + 2
-  else
-    ids[n], dues[n], a = again[a], again_due, a + 2
-    retried[#retried + 1] = n
-  end
+  local first = not again_due or (fresh_due and fresh_due <= again_due)
+  local id = first and fresh[f] or again[a]
+  if not fits(n, id) then break end
+  ids[n], dues[n] = id, first and fresh_due or again_due
+  if first then f = f + 2 else a, retried[#retried + 1] = a + 2, n end
 end
+local more = found > #ids
+if more then
+  hint(wake)
+elseif redis.call('DEL', wake) == 1 then
+  hint(alarm) -- a hint that nobody took: the scanner looks rarely while it lies, and nothing is left to be hinted at
+end
+if #ids == 0 then return {at, 0, 0, {}, {}, {}, {}} end
+
 -- Both takings are the lowest ranks of their set, so rank removes them without naming them.
 if f > 1 then redis.call('ZREMRANGEBYRANK', delayed, 0, (f - 3) / 2) end
 if a > 1 then redis.call('ZREMRANGEBYRANK', retry, 0, (a - 3) / 2) end
 
 -- Tokens never repeat and never fall, even if the last second of Redis' memory is lost: see docs/decisions.
-local token = math.max(us, tonumber(redis.call('HGET', stats, 'token') or 0) + 1)
+local token = math.max(us, tonumber(last_token or 0) + 1)
 local envelopes, counts, leases = redis.call('HMGET', tasks, unpack(ids)), {}, {}
 local expiry, orphans = string.format('%.0f', at + tonumber(ARGV[2])), 0
 for n, id in ipairs(ids) do
@@ -57,4 +67,4 @@ if #leases > 0 then redis.call('ZADD', processing, unpack(leases)) end
 redis.call('HSET', stats, 'token', string.format('%.0f', token + #ids - 1))
 redis.call('HINCRBY', stats, 'claimed', #leases / 2)
 if orphans > 0 then redis.call('HINCRBY', stats, 'orphans', orphans) end
-return {at, string.format('%.0f', token), found > limit and 1 or 0, ids, dues, envelopes, counts}
+return {at, string.format('%.0f', token), more and 1 or 0, ids, dues, envelopes, counts}

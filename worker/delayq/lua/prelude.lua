@@ -32,13 +32,22 @@ local function head(zset)
   return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2])
 end
 
--- After something fell due at `due` in a zset whose earliest was `before`: wake a worker, or set the scanner's alarm.
-local function announce(due, before, at, wake, alarm)
-  if due <= at then
-    hint(wake)
-  elseif not before or due < before then
-    hint(alarm)
+local function next_due(zset, at)
+  return tonumber(redis.call('ZRANGEBYSCORE', zset, '(' .. at, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or 'inf')
+end
+
+-- Two functions for due times that are about to be put into a zset: note each, then announce once. What is due already
+-- wakes a worker, what falls due before all that still had to rings the scanner's alarm; one does not hide the other.
+local function announcer(zset, at, wake, alarm)
+  local next, due, soonest = next_due(zset, at), false, math.huge
+  local function note(time)
+    if time <= at then due = true elseif time < soonest then soonest = time end
   end
+  local function announce()
+    if due then hint(wake) end
+    if soonest < next then hint(alarm) end
+  end
+  return note, announce
 end
 
 -- An `attempts` entry reads `failures crashes last error`; a task without one never failed.

@@ -8,17 +8,19 @@
 -- ARGV id delay_ms ...  the dead letter, and when to run it
 -- RETURNS how many were redriven
 local dlq, dlq_info, delayed, wake, alarm, stats = unpack(KEYS)
-local at, before, earliest, redriven = now(), head(KEYS[3]), math.huge, 0
+local at, redriven = now(), 0
+local note, announce = announcer(delayed, at, wake, alarm)
 for i = 1, #ARGV, 2 do
   if redis.call('ZREM', dlq, ARGV[i]) == 1 then
     local due = at + tonumber(ARGV[i + 1])
     redis.call('HDEL', dlq_info, ARGV[i])
     redis.call('ZADD', delayed, due, ARGV[i])
-    earliest, redriven = math.min(earliest, due), redriven + 1
+    note(due)
+    redriven = redriven + 1
   end
 end
 if redriven > 0 then
   redis.call('HINCRBY', stats, 'redriven', redriven)
-  announce(earliest, before, at, wake, alarm)
+  announce()
 end
 return redriven

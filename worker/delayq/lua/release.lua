@@ -14,8 +14,10 @@ for i = 1, #ARGV, 2 do
   local id, due = id_of(ARGV[i]), tonumber(ARGV[i + 1])
   if redis.call('ZREM', processing, ARGV[i]) == 1 then
     local home = redis.call('HEXISTS', attempts, id) == 1 and retry or delayed
-    announce(due, head(home), at, wake, alarm)
+    local note, announce = announcer(home, at, wake, alarm)
     redis.call('ZADD', home, due, id)
+    note(due)
+    announce()
     released = released + 1
   else
     lost[#lost + 1] = (i - 1) / 2

@@ -22,8 +22,10 @@ if not home or not envelope then
   return { 'not_found', 0, 0 }
 end
 if due > at + tonumber(ARGV[3]) then return { 'too_far', due, 0 } end
-announce(due, head(home), at, wake, alarm)
+local note, announce = announcer(home, at, wake, alarm)
 redis.call('ZADD', home, due, id)
+note(due)
+announce()
 if home == delayed then
   redis.call('HSET', tasks, id, string.sub(envelope, 1, -7) .. struct.pack('>I6', due))
 end

@@ -11,8 +11,9 @@
 -- ARGV member delay_ms charge error ...  charge is 1 when this counts as a failure, else 0
 -- RETURNS for each member: retried, buried or lease_lost
 local processing, retry, attempts, dlq, dlq_info, wake, alarm, stats = unpack(KEYS)
-local max_attempts, at, before = tonumber(ARGV[1]), now(), head(KEYS[2])
-local outcomes, earliest, counted = {}, math.huge, { retried = 0, buried = 0, lease_lost = 0 }
+local max_attempts, at = tonumber(ARGV[1]), now()
+local note, announce = announcer(retry, at, wake, alarm)
+local outcomes, counted = {}, { retried = 0, buried = 0, lease_lost = 0 }
 
 local function settle(member, delay_ms, charge, reason)
   if redis.call('ZREM', processing, member) == 0 then return 'lease_lost' end
@@ -20,7 +21,7 @@ local function settle(member, delay_ms, charge, reason)
   local failures, crashes = attempts_of(redis.call('HGET', attempts, id))
   failures = failures + tonumber(charge)
   local entry = failures .. ' ' .. crashes .. ' '
-  if failures >= max_attempts then
+  if failures >= max_attempts and charge ~= '0' then
     redis.call('HDEL', attempts, id)
     redis.call('ZADD', dlq, at, id)
     redis.call('HSET', dlq_info, id, entry .. 'attempts ' .. reason)
@@ -29,7 +30,7 @@ local function settle(member, delay_ms, charge, reason)
   local due = at + tonumber(delay_ms)
   redis.call('HSET', attempts, id, entry .. reason)
   redis.call('ZADD', retry, due, id)
-  earliest = math.min(earliest, due)
+  note(due)
   return 'retried'
 end
 
@@ -41,5 +42,5 @@ end
 for _, name in ipairs({ 'retried', 'buried' }) do
   if counted[name] > 0 then redis.call('HINCRBY', stats, name, counted[name]) end
 end
-if counted.retried > 0 then announce(earliest, before, at, wake, alarm) end
+announce()
 return outcomes

@@ -8,10 +8,6 @@ local delayed, retry, processing, wake = unpack(KEYS)
 local us = now_us()
 local at = math.floor(us / 1000)
 
-local function next_due(zset)
-  return tonumber(redis.call('ZRANGEBYSCORE', zset, '(' .. at, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or 'inf')
-end
-
 local function wait_us(ms)
   if not ms or ms == math.huge then return -1 end
   return math.max(0, ms * 1000 - us)
@@ -20,4 +16,5 @@ end
 local due = math.min(head(delayed) or math.huge, head(retry) or math.huge) <= at
 local untaken = redis.call('LLEN', wake)
 if due then hint(wake) end
-return { at, due and 1 or 0, untaken, wait_us(math.min(next_due(delayed), next_due(retry))), wait_us(head(processing)) }
+local next = math.min(next_due(delayed, at), next_due(retry, at))
+return { at, due and 1 or 0, untaken, wait_us(next), wait_us(head(processing)) }

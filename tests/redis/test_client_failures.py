@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq import Client, DelayQError, NewTask, SyncClient, Unavailable
 from delayq.connection import Address
-from delayq.connection.exchange import translated
+from delayq.connection.round_trip import translated
 from delayq.values import Outcome
 from redis._parsers.base import BaseParser
 

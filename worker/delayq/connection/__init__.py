@@ -2,8 +2,8 @@
 
 from delayq.connection.address import Address
 from delayq.connection.aio import AsyncConnection
-from delayq.connection.exchange import reason
 from delayq.connection.hints import Hints
+from delayq.connection.round_trip import reason
 from delayq.connection.sync import SyncConnection
 
 __all__ = ["Address", "AsyncConnection", "Hints", "SyncConnection", "reason"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import RedisError
 
-from delayq.connection.exchange import exchange, packed, raise_first, translated
+from delayq.connection.round_trip import packed, raise_first, round_trip, translated
 from delayq.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from delayq.broker import Call
     from delayq.connection.address import Address
-    from delayq.connection.exchange import Command
+    from delayq.connection.round_trip import Command
 
 T = TypeVar("T")
 Waiting = tuple[bytes, int, "asyncio.Future[list[Any]]"]  # what to send, how many replies, who waits for them
@@ -43,7 +43,7 @@ class AsyncConnection:
 
     async def answers(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """Answer each call in order, a refused one with its error as the value."""
-        steps = exchange(calls, self.address.where)
+        steps = round_trip(calls, self.address.where)
         commands = next(steps)
         while True:
             replies = await self.send(commands)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
-from delayq.connection.exchange import packed, translated
+from delayq.connection.round_trip import packed, translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from delayq.connection.exchange import exchange, packed, raise_first, translated
+from delayq.connection.round_trip import packed, raise_first, round_trip, translated
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from delayq.broker import Call
     from delayq.connection.address import Address
-    from delayq.connection.exchange import Command
+    from delayq.connection.round_trip import Command
 
 T = TypeVar("T")
 _KINDS = {AsyncSSLConnection: SSLConnection, AsyncUnixConnection: UnixDomainSocketConnection}
@@ -88,7 +88,7 @@ class SyncConnection:
         A thread may have started another call before. No thread ever waits for a connection while it holds one, or as
         many threads as there are connections would wait for each other; so nothing overtakes what is still to be sent.
         """
-        steps = exchange(calls, self.address.where)
+        steps = round_trip(calls, self.address.where)
         ticket = Ticket(steps, next(steps))
         if self._thread.unsent or not self._places.acquire(blocking=False):
             self._thread.unsent += 1

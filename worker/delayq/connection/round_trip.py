@@ -26,7 +26,7 @@ _PASSING = re.compile(
 _CONNECTING = re.compile(r"Error -?\d+ connecting to \S+\. (.+?)\.?")
 
 
-def exchange(calls: Sequence[Call[Any]], where: str) -> Generator[list[Command], list[Any], list[Any]]:
+def round_trip(calls: Sequence[Call[Any]], where: str) -> Generator[list[Command], list[Any], list[Any]]:
     """Yield commands, be sent their replies, return the decoded answers. One round trip unless a script is unknown.
 
     Redis forgets scripts when it restarts or on SCRIPT FLUSH: only the calls whose script it does not know are

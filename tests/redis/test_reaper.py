@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from delayq.broker import BATCH, Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.contract import parse
 from delayq.reaper import Reconcile, Sweep
@@ -11,7 +12,13 @@ from delayq.reaper import Reconcile, Sweep
 from tests.redis.state import NOW, Shard, State, envelope
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+    from delayq.broker import Call
     from delayq.contract import Spec
+    from delayq.values import State as In
+    from delayq.values import TaskRow
 
 LATER = NOW + 60_000
 
@@ -48,6 +55,71 @@ async def test_one_walk_adopts_what_is_nowhere_and_leaves_what_is_leased(
     reconcile = await one_walk(shard, redis_url)
     assert reconcile.mended == {"adopted": 1}
     assert shard.whole() == before.but(delayed={"lost": NOW}, wake=1, stats={"adopted": 1})
+
+
+async def test_adopt_is_asked_about_few_tasks_at_a_time_and_never_about_leased_ones(
+    shard: Shard, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An id that is not UTF-8 reads the same among the leases as among the tasks."""
+    shard.seed(State(tasks={f"lost-{n}": envelope() for n in range(25)}))
+    with shard.server.client() as redis:
+        redis.zadd(shard.keys.processing, {b"\xff\xfe:7": LATER})
+        redis.hset(shard.keys.tasks, b"\xff\xfe", envelope())
+    asked: list[Sequence[bytes]] = []
+    adopt = shard.broker.adopt
+
+    def recorded(at: int, ids: Sequence[bytes]) -> Call[list[bytes]]:
+        asked.append(list(ids))
+        return adopt(at, ids)
+
+    monkeypatch.setattr(shard.broker, "adopt", recorded)
+    reconcile = await one_walk(shard, redis_url)
+    assert reconcile.mended == {"adopted": 25}
+    assert [len(ids) for ids in asked] == [10, 10, 5]
+    assert b"\xff\xfe" not in [task_id for ids in asked for task_id in ids]
+
+
+async def test_a_lost_task_is_adopted_though_its_id_is_not_utf8(shard: Shard, redis_url: str) -> None:
+    with shard.server.client() as redis:
+        redis.hset(shard.keys.tasks, b"\xff", envelope())
+        assert (await one_walk(shard, redis_url)).mended == {"adopted": 1}
+        assert redis.zscore(shard.keys.delayed, b"\xff") == NOW
+
+
+async def test_leases_that_one_reading_skips_are_seen_by_the_other(
+    shard: Shard, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leases are settled while they are read: the first of the next page moves to a rank that was read already."""
+    leases = {f"leased-{n:03}:{n + 1}": LATER + n for n in range(BATCH + 1)}
+    shard.seed(State(processing=leases))
+    asked: list[Sequence[bytes]] = []
+    rows, adopt = shard.broker.list, shard.broker.adopt
+
+    def settling(at: int, state: In, *, offset: int, limit: int) -> Call[list[TaskRow]]:
+        if offset:
+            shard.run(shard.broker.ack(0, [b"leased-000:1"]))
+        return rows(at, state, offset=offset, limit=limit)
+
+    def recorded(at: int, ids: Sequence[bytes]) -> Call[list[bytes]]:
+        asked.append(ids)
+        return adopt(at, ids)
+
+    monkeypatch.setattr(shard.broker, "list", settling)
+    monkeypatch.setattr(shard.broker, "adopt", recorded)
+    assert (await one_walk(shard, redis_url)).mended == {}
+    assert asked == []
+
+
+async def test_with_more_shards_than_letters_to_keep_each_shard_keeps_one(
+    shard: Shard, redis_url: str
+) -> None:
+    dead = {"a": NOW - 2000, "b": NOW - 1000}
+    shard.seed(State(dlq=dead, dlq_info=dict.fromkeys(dead, "1 0 buried x")))
+    connection = AsyncConnection(Address.from_url(redis_url))
+    sweep = Sweep(Broker(shard.broker.queue, shards=256), connection, spec(deadLetterCount=100))
+    await sweep.step()
+    await connection.close()
+    assert set(shard.whole().dlq) == {"b"}
 
 
 async def test_a_sweep_purges_dead_letters_that_are_too_old_or_too_many(shard: Shard, redis_url: str) -> None:

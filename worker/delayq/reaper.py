@@ -14,6 +14,7 @@ from delayq.alarm import Alarm
 from delayq.broker import BATCH
 from delayq.connection import AsyncConnection
 from delayq.loop import Loop
+from delayq.reclaim import LIMIT, reclaim
 from delayq.tally import ProcessTally
 from delayq.values import State
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INDEXES = ("tasks", "delayed", "retry", "processing", "attempts", "dlq", "dlq_info")
-RECLAIM_LIMIT = 100
+ADOPT_LIMIT = 10  # tasks a call may be asked to adopt
 PAGE_PAUSE_SECONDS = (
     0.005  # between pages of reconciliation: about 10,000 entries a second, a tenth of Redis' time
 )
@@ -41,6 +42,8 @@ class Sweep:
         self._broker, self._connection = broker, connection
         self._pause, self._retention = spec.reaper.sweep_seconds, spec.retention
         self._max_crashes = spec.delivery.max_crashes
+        # Rounded up, as limits are: with more shards than letters to keep, each shard still keeps one.
+        self._keep = -(-self._retention.dead_letter_count // len(broker.shards))
         self.done: Counter[str] = Counter()
         self.alarm = Alarm()
 
@@ -49,13 +52,10 @@ class Sweep:
         acted = 0
         for keys in self._broker.shards:
             acted = max(acted, await self._reclaim(keys.shard), await self._retain(keys.shard))
-        return 0.0 if acted >= RECLAIM_LIMIT else float(self._pause)
+        return 0.0 if acted >= LIMIT else float(self._pause)
 
     async def _reclaim(self, shard: int) -> int:
-        call = self._broker.reclaim(shard, max_crashes=self._max_crashes, limit=RECLAIM_LIMIT)
-        taken = await self._connection.one(call)
-        for member, outcome in taken:
-            log.warning("reclaimed", extra={"fields": {"lease": member, "outcome": outcome}})
+        taken = await reclaim(self._broker, self._connection, shard, max_crashes=self._max_crashes)
         self.done.update(outcome for _, outcome in taken)
         return len(taken)
 
@@ -64,7 +64,7 @@ class Sweep:
         oldest = self._broker.list(shard, State.DLQ, offset=0, limit=BATCH)
         rows, counts = await self._connection.run([oldest, self._broker.counts(shard)])
         before_ms = counts.now_ms - self._retention.dead_letter_seconds * 1000
-        too_many = max(0, counts.dlq - self._retention.dead_letter_count // len(self._broker.shards))
+        too_many = max(0, counts.dlq - self._keep)
         ids = [row.id for nth, row in enumerate(rows) if row.at_ms < before_ms or nth < too_many]
         if not ids:
             return 0
@@ -77,9 +77,10 @@ class Sweep:
 class Reconcile:
     """Walks every index of every shard, a page a step, over and over.
 
-    A task without a home is leased, or lost by a Redis that forgot half of what it was told. To tell, the leases have
-    to be read after the tasks were, and a task that is in neither is looked at once more, atomically, before it is
-    adopted: reading all leases in one script for every page would hold Redis for too long.
+    A task without a home is leased, or lost by a Redis that forgot half of what it was told. adopt.lua tells,
+    atomically, but reads all leases for it, some milliseconds with 20,000 of them, so it is asked about few tasks.
+    Before, the leases are read page by page, twice: pages go by rank, and a lease settled meanwhile moves the next
+    ones up, so one reading may skip some. What both miss costs a call of adopt.lua in vain, and nothing else.
     """
 
     name, blocks = "reconcile", False
@@ -89,38 +90,53 @@ class Reconcile:
         self._broker, self._connection, self._rest = broker, connection, spec.reaper.sweep_seconds
         self._walk = [(keys.shard, index) for keys in broker.shards for index in INDEXES]
         self._at = 0
-        self._homeless: set[bytes] = set()
+        self._homeless: set[bytes] = set()  # of the walk over this index
+        self._lost: list[bytes] = []  # those of them that no reading of the leases has shown
         self.walks = 0
         self.mended: Counter[str] = Counter()
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Hold one page against all other indexes."""
+        """Hold one page against all other indexes; after the last of an index, adopt the lost, a few a step."""
         shard, index = self._walk[self._at]
-        page = await self._connection.one(self._broker.reconcile(shard, index))
-        self._homeless.update(page.homeless)
-        for task_id, outcome in page.tasks:
-            self._note(task_id, outcome, shard)
-        if page.cursor:
-            return PAGE_PAUSE_SECONDS
-        if self._homeless:
+        if self._lost:
             await self._adopt(shard)
+        elif await self._page(shard, index):
+            return PAGE_PAUSE_SECONDS
+        elif self._homeless:
+            leased = await self._leased(shard)
+            self._lost = sorted(raw for raw in self._homeless if raw.decode(errors="replace") not in leased)
+            self._homeless = set()
+        if self._lost:
+            return PAGE_PAUSE_SECONDS
         self._at = (self._at + 1) % len(self._walk)
         self.walks += self._at == 0
         return PAGE_PAUSE_SECONDS if self._at else float(self._rest)
 
+    async def _page(self, shard: int, index: str) -> int:
+        page = await self._connection.one(self._broker.reconcile(shard, index))
+        self._homeless.update(page.homeless)
+        for task_id, outcome in page.tasks:
+            self._note(task_id, outcome, shard)
+        return page.cursor
+
+    async def _leased(self, shard: int) -> set[str]:
+        """Read the leases twice; ids that are not UTF-8 come with replacement characters, as in every row."""
+        leased: set[str] = set()
+        for _ in range(2):
+            offset = 0
+            while rows := await self._connection.one(
+                self._broker.list(shard, State.PROCESSING, offset=offset, limit=BATCH)
+            ):
+                leased.update(row.id for row in rows)
+                offset += len(rows)
+        return leased
+
     async def _adopt(self, shard: int) -> None:
-        suspects, self._homeless = self._homeless, set()
-        leased = 0
-        while page := await self._connection.one(
-            self._broker.list(shard, State.PROCESSING, offset=leased, limit=BATCH)
-        ):
-            suspects.difference_update(row.id.encode(errors="surrogateescape") for row in page)
-            leased += len(page)
-        left = sorted(suspects)
-        for at in range(0, len(left), BATCH):
-            for task_id in await self._connection.one(self._broker.adopt(shard, left[at : at + BATCH])):
-                self._note(task_id.decode(errors="replace"), "adopted", shard)
+        adopted = await self._connection.one(self._broker.adopt(shard, self._lost[:ADOPT_LIMIT]))
+        del self._lost[:ADOPT_LIMIT]
+        for task_id in adopted:
+            self._note(task_id.decode(errors="replace"), "adopted", shard)
 
     def _note(self, task_id: str, outcome: str, shard: int) -> None:
         self.mended[outcome] += 1

@@ -15,6 +15,7 @@ from delayq.connection import AsyncConnection, Hints
 from delayq.errors import DelayQError
 from delayq.listener import AlarmListener
 from delayq.loop import Loop, Service
+from delayq.reclaim import reclaim
 from delayq.tally import ProcessTally
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ LEAD_SECONDS = 10.0  # how long leadership outlives its scanner
 FOLLOW_SECONDS = 1.0  # the longest a scanner that does not lead takes to see that the leader resigned
 TICK_SECONDS = 3.0  # the longest sleep: renews leadership at a third of its length, and finds lost alarms
 OVERDUE_SECONDS = 0.02  # the longest between two looks while due tasks wait for a worker
-RECLAIM_LIMIT = 100
 # Event-loop timers are good to a millisecond or two, so the last stretch before a due time is slept off exactly.
 EXACT_SECONDS = 0.0025
 
@@ -68,7 +68,8 @@ class ShardScanner:
         asked_at = time.monotonic()
         wait = await self._connection.one(self._broker.wake(self.shard))
         if wait.next_expiry_seconds is not None and wait.next_expiry_seconds <= 0:
-            return await self._reclaim()
+            await reclaim(self._broker, self._connection, self.shard, max_crashes=self._max_crashes)
+            return 0.0
         return self._pause(wait, asked_at)
 
     async def _lead(self) -> float:
@@ -91,13 +92,6 @@ class ShardScanner:
         log.warning("clock_stepped_back", extra={"fields": {"shard": self.shard, "ms": stepped_back_ms}})
         while await self._connection.one(self._broker.rewind(self.shard, self._lease_ms)):
             pass
-
-    async def _reclaim(self) -> float:
-        call = self._broker.reclaim(self.shard, max_crashes=self._max_crashes, limit=RECLAIM_LIMIT)
-        taken = await self._connection.one(call)
-        for member, outcome in taken:
-            log.warning("reclaimed", extra={"fields": {"lease": member, "outcome": outcome}})
-        return 0.0
 
     def _sleep_exactly(self) -> None:
         left = self._due_at - time.monotonic()

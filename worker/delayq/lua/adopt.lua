@@ -8,12 +8,13 @@
 -- KEYS dlq_info    hash  id -> reason and last error
 -- KEYS wake        list  hint for an idle worker
 -- KEYS stats       hash  monotonic counters
--- ARGV id ...  tasks that two looks found in no index
+-- ARGV id ...  tasks that were in no index, and under no lease that the reaper saw
 -- RETURNS those that were adopted
 local delayed, retry, processing, tasks, attempts, dlq, dlq_info, wake, stats = unpack(KEYS)
 local at, adopted, leased = now(), {}, nil
 
--- All leases are read, which only a task that is still nowhere else can cause: see reaper.py.
+-- All leases are read, milliseconds with 20,000 of them, and only for a task that is in no index now. It may still be
+-- leased: the reaper pages through the leases while they change, and asks about few tasks for that reason.
 local function is_leased(id)
   if not leased then
     leased = {}

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from delayq.alarm import Alarm
+from delayq.broker import BATCH
 
 if TYPE_CHECKING:
     from delayq.broker import Broker
@@ -52,7 +53,9 @@ class Watchdog:
                 due.setdefault(running.lease.shard, []).append(running)
         if not due:
             return
-        batches = list(due.items())
+        batches = [
+            (shard, held[at : at + BATCH]) for shard, held in due.items() for at in range(0, len(held), BATCH)
+        ]
         calls = [
             self._broker.extend(shard, [each.lease.member for each in held], self._lease_seconds * 1000)
             for shard, held in batches

@@ -1,0 +1,57 @@
+"""The watchdog: leases are extended in batches, all in one round trip, and the lost ones are found in each."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from delayq.broker import BATCH, CLAIM_LIMIT
+from delayq.connection import Address, AsyncConnection
+from delayq.inflight import Running, Slots
+from delayq.tally import WorkerTally
+from delayq.watchdog import Watchdog
+
+from tests.redis.state import NOW, Shard, State
+from tests.redis.test_reaper import spec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from delayq.broker import Call
+
+
+class Recorded(AsyncConnection):
+    """A connection that remembers how many leases each call of each round trip was about."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(Address.from_url(url))
+        self.trips: list[list[int]] = []
+
+    async def run(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        self.trips.append([sum(isinstance(argument, bytes) for argument in call.arguments) for call in calls])
+        return await super().run(calls)
+
+
+def hold(slots: Slots, shard: Shard, count: int) -> list[str]:
+    """Fill slots with tasks whose leases are due to be extended."""
+    shard.seed(State(delayed={f"id-{nth:03}": NOW for nth in range(count)}))
+    now = time.monotonic()
+    while leases := shard.run(shard.broker.claim(0, CLAIM_LIMIT, 1)).leases:
+        slots.running.update((lease.member, Running(lease, now - 3600, now + 3600)) for lease in leases)
+    return [member.decode() for member in slots.running]
+
+
+async def test_many_leases_are_extended_a_batch_a_call_in_one_round_trip(
+    shard: Shard, redis_url: str
+) -> None:
+    slots = Slots(spec(), WorkerTally("worker", "q"))
+    members = hold(slots, shard, 2 * BATCH + 100)
+    lost = {members[7], members[BATCH], members[-1]}
+    shard.seed(State(processing={member: NOW + 1 for member in members if member not in lost}))
+    connection = Recorded(redis_url)
+    await Watchdog(slots, shard.broker, connection).step()
+    await connection.close()
+    assert connection.trips == [[BATCH, BATCH, 100]]
+    lease_ms = slots.delivery.lease_seconds * 1000
+    assert shard.whole().processing == {member: NOW + lease_ms for member in members if member not in lost}
+    assert (slots.tally.extended, slots.tally.leases_lost) == (len(members) - 3, 3)

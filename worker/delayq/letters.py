@@ -39,7 +39,10 @@ class Letters:
     def rows(self, ids: Sequence[str] | None = None) -> Operation[list[TaskRow]]:
         """Return dead letters by time of death: all, or those with these ids."""
         found = yield from self._operations.page(State.DLQ, offset=0, limit=1 << 53)
-        return found if ids is None else [row for row in found if row.id in set(ids)]
+        if ids is None:
+            return found
+        wanted = set(ids)
+        return [row for row in found if row.id in wanted]
 
     def groups(self) -> Operation[list[DeadGroup]]:
         """Return dead letters grouped by the fingerprint of their error, the largest group first."""

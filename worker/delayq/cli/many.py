@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from delayq.operations import IfExists
     from delayq.sync_client import SyncClient
 
-BATCH, BATCH_BYTES = 5000, 16 << 20
+FILE_LINES, FILE_BYTES = 5000, 16 << 20  # of a file, given to schedule_many at a time
 SHOWN = 20  # refused lines told one by one; the rest are counted
 
 
@@ -100,7 +100,7 @@ def _batches(file: BinaryIO, progress: Progress) -> Iterator[tuple[list[int], li
             continue
         numbers.append(progress.number)
         size += len(line)
-        if len(batch) == BATCH or size > BATCH_BYTES:
+        if len(batch) == FILE_LINES or size > FILE_BYTES:
             yield numbers, batch
             numbers, batch, size = [], [], 0
     if batch:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import socket
-from contextlib import asynccontextmanager
+import sys
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -96,6 +98,9 @@ async def _worker(setting: Setting) -> None:
 def _leave() -> None:
     """End at once: the event loop would wait, without end, for handlers that ignore their cancellation."""
     logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # closed, or nobody reads it: what a handler printed is lost then
+            stream.flush()
     os._exit(0)
 
 
@@ -108,7 +113,8 @@ def _refuse_guards(spec: Spec) -> None:
 
 
 async def _scanner(setting: Setting) -> None:
-    owner = f"{socket.gethostname()}:{os.getpid()}"
+    # Containers in their host's network share its name, and each has a process 1.
+    owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     scanner = Scanner(setting.queue.spec, setting.broker, setting.address, owner=owner)
     connection = AsyncConnection(setting.address)
 

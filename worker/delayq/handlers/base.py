@@ -28,7 +28,7 @@ class Handler(Protocol):
         """Open what the calls share; HandlerSetupError when the document names what is not there."""
 
     async def close(self) -> None:
-        """Let go of what `start` opened; no call is running any more."""
+        """Let go of what `start` opened. No call begins any more; one that ignores its cancellation may still run."""
 
 
 class HandlerSetupError(InvalidDocument):

@@ -22,7 +22,7 @@ class Scanner:
         0,
         100,
         default=2,
-        doc="Scanner pods; they divide the shards among themselves. 0: workers look by themselves.",
+        doc="Scanner pods. The first to come leads a shard, the others stand by. 0: workers look by themselves.",
     )
     template: Mapping[str, object] | None = freeform(doc="Pod template, merged over the operator's own.")
 

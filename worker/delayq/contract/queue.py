@@ -54,7 +54,7 @@ class Spec:
         "Hold",
         "HoldAndDrain",
         default="None",
-        doc="Hold: claim nothing, let running tasks finish. HoldAndDrain: claim nothing, hand them back.",
+        doc="Hold: claim nothing. HoldAndDrain: the same, for a worker reads this when it starts and nothing runs.",
     )
     deletion_policy: DeletionPolicy = choice(
         "Retain",

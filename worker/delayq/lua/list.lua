@@ -8,13 +8,13 @@
 -- ARGV leased  1 when members are leases
 -- RETURNS for each task: member, score ms, envelope bytes, attempts or '', dlq info or ''
 local index, tasks, attempts, dlq_info = unpack(KEYS)
-local offset, page = tonumber(ARGV[1]), {}
+local offset, page, ids = tonumber(ARGV[1]), {}, {}
 local found = redis.call('ZRANGE', index, offset, offset + tonumber(ARGV[2]) - 1, 'WITHSCORES')
-for i = 1, #found, 2 do
-  local id = ARGV[3] == '1' and id_of(found[i]) or found[i]
-  page[#page + 1] = {
-    found[i], math.floor(tonumber(found[i + 1])), redis.call('HSTRLEN', tasks, id),
-    redis.call('HGET', attempts, id) or '', redis.call('HGET', dlq_info, id) or '',
-  }
+if #found == 0 then return page end
+for i = 1, #found, 2 do ids[#ids + 1] = ARGV[3] == '1' and id_of(found[i]) or found[i] end
+local counts, infos = redis.call('HMGET', attempts, unpack(ids)), redis.call('HMGET', dlq_info, unpack(ids))
+for n, id in ipairs(ids) do
+  local size = redis.call('HSTRLEN', tasks, id)
+  page[n] = { found[2 * n - 1], math.floor(tonumber(found[2 * n])), size, counts[n] or '', infos[n] or '' }
 end
 return page

@@ -141,6 +141,7 @@ class Lease:
     task: Task
     shard: int
     member: bytes  # as Redis has it: an id that is not UTF-8 can still be settled
+    failures: int = 0  # charged before this run; unlike task.attempt without crashes
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import cast
 
 import delayq
 import pytest
@@ -84,3 +85,25 @@ def test_an_order_to_retry_reads_well_without_a_reason() -> None:
     assert str(Retry()) == "the handler asked for a retry"
     assert (Retry().delay_ms, Retry().charge) == (None, True)
     assert str(Retry("rate limited", delay_ms=5)) == "rate limited"
+
+
+@pytest.mark.parametrize("charge", [None, 0, 1, "no"])
+def test_an_order_to_retry_is_charged_or_is_not(charge: object) -> None:
+    with pytest.raises(TypeError, match=r"Retry\(charge=…\)"):
+        Retry(charge=cast("bool", charge))
+
+
+@pytest.mark.parametrize("delay_ms", [-1, 10 * 365 * 86_400_000 + 1, 10**20])
+def test_an_order_to_retry_waits_ten_years_at_most(delay_ms: int) -> None:
+    with pytest.raises(ValueError, match=r"Retry\(delay_ms=…\)"):
+        Retry(delay_ms=delay_ms)
+
+
+@pytest.mark.parametrize("delay_ms", [True, 2.5, "5"])
+def test_an_order_to_retry_waits_whole_milliseconds(delay_ms: object) -> None:
+    with pytest.raises(TypeError, match=r"Retry\(delay_ms=…\)"):
+        Retry(delay_ms=cast("int", delay_ms))
+
+
+def test_the_longest_wait_is_allowed() -> None:
+    assert Retry(delay_ms=10 * 365 * 86_400_000).delay_ms == 315_360_000_000

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+MAX_RETRY_DELAY_MS = 10 * 365 * 86_400_000  # ten years, as far as maxDelaySeconds reaches
+
 
 class DelayQError(Exception):
     """Base of every error that delayq raises on purpose."""
@@ -127,13 +129,26 @@ class Retry(Exception):
     """Raise in a handler to run the task again, after `delay_ms` or the queue's own backoff."""
 
     def __init__(self, reason: str = "", *, delay_ms: int | None = None, charge: bool = True) -> None:
-        """With charge=False the run is not counted against maxAttempts. TypeError when delay_ms is not whole."""
-        if delay_ms is not None and (type(delay_ms) is not int or delay_ms < 0):
-            raise TypeError(
-                f"Retry(delay_ms=…): expected a whole number of milliseconds from 0, got {delay_ms!r:.60}"
-            )
+        """With charge=False the run is not counted against maxAttempts. TypeError, ValueError: see check_retry."""
+        check_retry(delay_ms, charge=charge)
         super().__init__(reason or "the handler asked for a retry")
         self.delay_ms, self.charge = delay_ms, charge
+
+
+def check_retry(delay_ms: object, *, charge: object) -> None:
+    """TypeError when delay_ms is not whole or charge not a bool, ValueError when delay_ms is out of range."""
+    if delay_ms is not None:
+        expected = (
+            f"Retry(delay_ms=…): expected a whole number of milliseconds from 0 to {MAX_RETRY_DELAY_MS}"
+        )
+        if type(delay_ms) is not int:
+            raise TypeError(f"{expected}, got {delay_ms!r:.60}")
+        if not 0 <= delay_ms <= MAX_RETRY_DELAY_MS:
+            raise ValueError(
+                f"{expected}, got {delay_ms if abs(delay_ms) < 10**20 else 'a number far beyond'}"
+            )
+    if type(charge) is not bool:
+        raise TypeError(f"Retry(charge=…): expected True or False, got {charge!r:.60}")
 
 
 class Bury(Exception):

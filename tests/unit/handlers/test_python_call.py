@@ -166,6 +166,42 @@ async def test_leftover_threads_are_bounded_and_tasks_handed_back_uncharged(thre
     await in_thread(plain, threads)(a_task())
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["before_the_result", "after_the_result"])
+async def test_a_thread_that_returned_as_its_task_was_cancelled_is_not_left_over(
+    threads: Threads, events: Callable[[str], list[dict[str, Any]]], *, late: bool
+) -> None:
+    """Cancelled in the very tick of the result, on either side of it: the thread is idle, not abandoned."""
+    proceed = threading.Event()
+    running = asyncio.ensure_future(threads.run(lambda _: proceed.wait(PATIENCE_SECONDS), a_task()))
+    await asyncio.sleep(0)
+    loop = asyncio.get_running_loop()
+    real = loop.call_soon_threadsafe
+    told = threading.Event()
+
+    def tell(deliver: Callable[..., object], *args: object) -> None:
+        """Cancel and deliver in one tick of the loop, before the task wakes up."""
+
+        def both() -> None:
+            if not late:
+                running.cancel()
+            deliver(*args)
+            if late:
+                running.cancel()
+
+        real(both)
+        told.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "call_soon_threadsafe", tell)
+        proceed.set()
+        while not told.is_set():  # noqa: ASYNC110 -- set in a thread
+            await asyncio.sleep(0.001)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert events("handler_thread_abandoned") == []
+    assert (threads._abandoned, len(threads._idle)) == (0, 1)
+
+
 def test_outside_a_thread_nothing_is_cancelled() -> None:
     """A handler's helper may ask anywhere."""
     assert cancelled() is False

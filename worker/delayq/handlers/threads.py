@@ -46,7 +46,10 @@ class Threads:
         try:
             value, error = await job.done
         except asyncio.CancelledError:
-            self._abandon(job, thread)
+            if job.returned:
+                self._give_back(thread)
+            else:
+                self._abandon(job, thread)
             raise
         self._give_back(thread)
         if error is None:
@@ -89,6 +92,7 @@ class _Job:
     def __init__(self, function: Callable[[Task], object], task: Task) -> None:
         self.task = task
         self.cancelled = False
+        self.returned = False  # not done.done(): a cancelled task has cancelled the future that it waited for
         self._function = function
         self._context = contextvars.copy_context()
         self._loop = asyncio.get_running_loop()
@@ -119,6 +123,7 @@ class _Job:
             log.debug("handler_thread_outlived_loop", extra={"fields": {"task_id": self.task.id}})
 
     def _deliver(self, outcome: tuple[object, BaseException | None]) -> None:
+        self.returned = True
         if self._on_late_end is not None:
             self._on_late_end()
         elif not self.done.done():

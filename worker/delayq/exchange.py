@@ -9,6 +9,7 @@ import asyncio
 import logging
 import random
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from delayq.broker import BATCH
@@ -149,9 +150,21 @@ class Exchange:
     def _start(self, running: Running) -> None:
         self._slots.running[running.lease.member] = running
         running.handling = self._loop.create_task(self._run(running))
+        running.handling.add_done_callback(partial(self._ended, running))
 
     async def _run(self, running: Running) -> None:
         self._slots.ended(running, await self._runner.run(running))
+
+    def _ended(self, running: Running, handling: asyncio.Task[None]) -> None:
+        """End what `_run` did not: a task cancelled before its first step never enters it."""
+        if running.lease.member not in self._slots.running:
+            return
+        settlement = None  # should this fail, too, the lease runs out; the slot is free in any case
+        try:
+            error = asyncio.CancelledError() if handling.cancelled() else handling.exception()
+            settlement = self._runner.settlement(running, error)
+        finally:
+            self._slots.ended(running, settlement)
 
 
 def _unreadable(lease: Lease, error: Exception, now_ms: int) -> Settlement:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delayq import backoff
-from delayq.errors import Bury, Retry
+from delayq.errors import Bury, Retry, check_retry
 from delayq.inflight import Running, Settlement
 
 if TYPE_CHECKING:
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from delayq.message import Task
     from delayq.tally import WorkerTally
 
-    Call = Callable[[Task], Awaitable[object]]
+    HandlerCall = Callable[[Task], Awaitable[object]]
 
 log = logging.getLogger(__name__)
 
 MAX_ERROR_BYTES = 500
+UNREADABLE = "the handler raised an exception that cannot be read (a Retry without super().__init__()?)"
 _DELAYQ = str(Path(__file__).parent)
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
@@ -34,7 +35,7 @@ _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib",
 class Runner:
     """Calls the handler and counts what happens."""
 
-    def __init__(self, call: Call, delivery: Delivery, tally: WorkerTally) -> None:
+    def __init__(self, call: HandlerCall, delivery: Delivery, tally: WorkerTally) -> None:
         """`call` is the handler's."""
         self._call, self._delivery, self._tally = call, delivery, tally
         self._lease_seconds = delivery.lease_seconds
@@ -47,52 +48,66 @@ class Runner:
         self._tally.claimed_to_started.observe(started - running.extended_at)
         try:
             await self._call(running.lease.task)
-        except asyncio.CancelledError:
-            settlement = self._cancelled(running)
         except BaseException as error:  # noqa: BLE001 -- whatever a handler raises is that task's failure
-            settlement = self._failed(running, error)
+            settlement = self.settlement(running, error)
         else:
-            # A handler that swallowed its cancellation does not ack by returning.
-            settlement = (
-                self._cancelled(running) if running.cancelled_for else Settlement("ack", running.lease)
-            )
+            settlement = self.settlement(running, None)
         self._tally.handler.observe(time.monotonic() - started)
         return settlement
+
+    def settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
+        """Turn the end of a task into its settlement, whatever was raised; `error` is None when the handler returned.
+
+        Exceptions are users' code, too: their attributes may be missing, and even str() of them may raise or exit.
+        """
+        try:
+            return self._settlement(running, error)
+        except BaseException:  # noqa: BLE001 -- nothing of it can be trusted, so nothing of it is told
+            if running.cancelled_for == "drain":
+                return _released(running)
+            return self._retried(running, UNREADABLE)
+
+    def _settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
+        """A cancelled handler does not decide by how it ends: its cleanup may raise, or swallow the cancellation."""
+        reason = running.cancelled_for
+        if reason == "lease_lost":
+            return None
+        if reason == "drain" and not isinstance(error, (Bury, Retry)):
+            return _released(running)  # anything else would charge the task for our stopping
+        if reason == "timeout":
+            seconds = self._delivery.handler_timeout_seconds
+            error = TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})")
+        return Settlement("ack", running.lease) if error is None else self._failed(running, error)
 
     def _failed(self, running: Running, error: BaseException) -> Settlement:
         if isinstance(error, Bury):
             return self._bury(running, error)
         if isinstance(error, Retry):
-            return self._retry(running, error, delay_ms=error.delay_ms, charge=error.charge)
-        return self._retry(running, error)
+            check_retry(error.delay_ms, charge=error.charge)  # a subclass may not have called ours
+            return self._retried(running, described(error), delay_ms=error.delay_ms, charge=error.charge)
+        if isinstance(error, asyncio.CancelledError):
+            return self._retried(running, "the handler cancelled itself")
+        return self._retried(running, described(error))
 
-    def _cancelled(self, running: Running) -> Settlement | None:
-        match running.cancelled_for:
-            case "lease_lost":
-                return None
-            case "drain":
-                return Settlement("release", running.lease, (running.lease.task.due_ms,))
-            case "timeout":
-                seconds = self._delivery.handler_timeout_seconds
-                return self._retry(
-                    running, TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})")
-                )
-        return self._retry(running, Retry("the handler cancelled itself"))
-
-    def _retry(
-        self, running: Running, error: BaseException, *, delay_ms: int | None = None, charge: bool = True
+    def _retried(
+        self, running: Running, text: str, *, delay_ms: int | None = None, charge: bool = True
     ) -> Settlement:
-        task, text = running.lease.task, described(error)
+        task = running.lease.task
         if delay_ms is None:
-            delay_ms = backoff.delay_ms(task.attempt, self._delivery.backoff, random.random())  # noqa: S311 -- jitter
+            failures = running.lease.failures + 1
+            delay_ms = backoff.delay_ms(failures, self._delivery.backoff, random.random())  # noqa: S311 -- jitter
         fields = {"task_id": task.id, "attempt": task.attempt, "retry_in_ms": delay_ms, "error": text}
         log.warning("handler_failed", extra={"fields": fields})
         return Settlement("retry", running.lease, (delay_ms, int(charge), text))
 
     def _bury(self, running: Running, order: Bury) -> Settlement:
-        text = str(order) or "buried by the handler"
+        text = bounded(_message(order)) or "buried by the handler"
         log.warning("handler_buried", extra={"fields": {"task_id": running.lease.task.id, "error": text}})
-        return Settlement("bury", running.lease, (bounded(text),))
+        return Settlement("bury", running.lease, (text,))
+
+
+def _released(running: Running) -> Settlement:
+    return Settlement("release", running.lease, (running.lease.task.due_ms,))
 
 
 def described(error: BaseException) -> str:
@@ -106,11 +121,14 @@ def described(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
+    return _message(error) if isinstance(error, Retry) else f"{type(error).__name__}: {_message(error)}"
+
+
+def _message(error: BaseException) -> str:
     try:
-        text = str(error)
+        return str(error)
     except Exception as broken:  # noqa: BLE001 -- an exception's own __str__ is a user's code too
-        text = f"(its message cannot be shown: {type(broken).__name__})"
-    return text if isinstance(error, Retry) else f"{type(error).__name__}: {text}"
+        return f"(its message cannot be shown: {type(broken).__name__})"
 
 
 def _place(error: BaseException) -> str | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from delayq.broker import Broker
     from delayq.connection import Address
     from delayq.contract import Spec
-    from delayq.running import Call
+    from delayq.running import HandlerCall
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ FLUSH_SECONDS = 5.0  # for Redis to take what is still to be settled
 class Worker:
     """One worker process' services."""
 
-    def __init__(self, spec: Spec, broker: Broker, address: Address, call: Call) -> None:
+    def __init__(self, spec: Spec, broker: Broker, address: Address, call: HandlerCall) -> None:
         """Nothing is connected before run(). `call` is the handler's."""
         self.tally = WorkerTally("worker", broker.queue)
         self.slots = Slots(spec, self.tally)

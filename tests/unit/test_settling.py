@@ -1,0 +1,207 @@
+"""From a handler's end to its settlement: whatever it raises, the slot is free and exactly one thing is settled."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from delayq.errors import Bury, Retry
+from delayq.exchange import Exchange
+from delayq.inflight import Running, Slots
+from delayq.running import Runner
+from delayq.tally import Buckets, WorkerTally
+from delayq.values import Lease
+
+from tests.unit.handlers.support import a_task, document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from delayq.broker import Broker
+    from delayq.connection import AsyncConnection
+    from delayq.inflight import CancelReason, Settlement
+    from delayq.running import HandlerCall
+
+DELIVERY = {"backoff": {"delaysSeconds": [7, 100, 1000]}, "handlerTimeoutSeconds": 60}
+QUEUE = document({"python": {"callable": "shop:handle"}}, delivery=DELIVERY)
+BACKOFF_MS = 7_000
+
+
+class OneSlot:
+    """An exchange without Redis that runs one task."""
+
+    def __init__(self, call: HandlerCall, *, failures: int = 0) -> None:
+        tally = WorkerTally("worker", "orders")
+        self.slots = Slots(QUEUE.spec, tally)
+        runner = Runner(call, QUEUE.spec.delivery, tally)
+        nothing = cast("Any", None)
+        self._exchange = Exchange(
+            self.slots, cast("Broker", nothing), cast("AsyncConnection", nothing), runner
+        )
+        now = time.monotonic()
+        self.running = Running(Lease(a_task(), 0, b"order-7:41", failures), now, now + 60)
+
+    def start(self) -> None:
+        self._exchange._start(self.running)
+
+    async def settled(self) -> list[Settlement]:
+        """Wait for the handler's end."""
+        handling = self.running.handling
+        assert handling is not None
+        await asyncio.wait({handling}, timeout=5)
+        await asyncio.sleep(0)
+        assert self.slots.free == self.slots.total, "the slot is lost"
+        return self.slots.outbox.waiting
+
+
+async def outcome(call: HandlerCall, *, failures: int = 0) -> tuple[str, tuple[object, ...]]:
+    slot = OneSlot(call, failures=failures)
+    slot.start()
+    [settlement] = await slot.settled()
+    return settlement.verb, settlement.arguments
+
+
+def raising(make: Callable[[], BaseException]) -> HandlerCall:
+    async def call(_: object) -> None:
+        raise make()
+
+    return call
+
+
+class Hasty(Retry):
+    """Forgets its base."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+class Forged(Retry):
+    """Sets what Retry itself would refuse."""
+
+    def __init__(self, delay_ms: object, charge: object) -> None:
+        super().__init__("soon")
+        self.delay_ms, self.charge = cast("int", delay_ms), cast("bool", charge)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+class MuteBury(Bury):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class MuteBuryExit(Bury):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Hasty("no base"),
+        lambda: Forged(None, None),
+        lambda: Forged(None, 1),
+        lambda: Forged(-1, True),  # noqa: FBT003
+        lambda: Forged(2.5, True),  # noqa: FBT003
+        lambda: Forged(10**20, True),  # noqa: FBT003
+        lambda: Retry("x", charge=cast("bool", None)),
+        lambda: Retry("x", delay_ms=10**20),
+        Mute,
+        MuteBuryExit,
+    ],
+)
+async def test_an_exception_that_cannot_be_read_is_a_plain_failure(make: Callable[[], BaseException]) -> None:
+    """Neither the slot nor the lease is lost, and the attempt is charged after the queue's own backoff."""
+    verb, (delay_ms, charge, text) = await outcome(raising(make))
+    assert (verb, delay_ms, charge) == ("retry", BACKOFF_MS, 1)
+    assert type(text) is str
+    assert text
+
+
+async def test_an_order_to_bury_without_a_readable_message_buries_all_the_same() -> None:
+    verb, (text,) = await outcome(raising(MuteBury))
+    assert (verb, text) == ("bury", "(its message cannot be shown: RuntimeError)")
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [("drain", ["release"]), ("lease_lost", []), ("timeout", ["retry"])],
+)
+async def test_a_task_cancelled_before_its_first_step_ends_too(
+    reason: CancelReason, expected: list[str]
+) -> None:
+    async def never(_: object) -> None:
+        raise AssertionError
+
+    slot = OneSlot(never)
+    slot.start()
+    slot.running.cancel(reason)
+    assert [each.verb for each in await slot.settled()] == expected
+
+
+async def test_a_bug_of_ours_costs_no_slot_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    slot = OneSlot(raising(ValueError))
+    monkeypatch.setattr(Buckets, "observe", broken)
+    slot.start()
+    [settlement] = await slot.settled()
+    assert settlement.verb == "retry"
+
+
+def broken(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("reason", "raised", "verb", "text"),
+    [
+        ("drain", ValueError("closing"), "release", None),
+        ("drain", SystemExit(1), "release", None),
+        ("drain", asyncio.CancelledError(), "release", None),
+        ("drain", None, "release", None),
+        ("drain", Mute(), "release", None),
+        ("drain", Forged(-1, None), "release", None),
+        ("drain", Retry("half done"), "retry", "half done"),
+        ("drain", Bury("never"), "bury", "never"),
+        ("lease_lost", ValueError("closing"), None, None),
+        ("lease_lost", Retry("half done"), None, None),
+        ("lease_lost", None, None, None),
+        ("timeout", ValueError("closing"), "retry", "handlerTimeoutSeconds (60)"),
+        ("timeout", Retry("half done", charge=False), "retry", "handlerTimeoutSeconds (60)"),
+        ("timeout", None, "retry", "handlerTimeoutSeconds (60)"),
+    ],
+)
+async def test_the_reason_of_a_cancellation_decides_whatever_the_handler_makes_of_it(
+    reason: CancelReason, raised: BaseException | None, verb: str | None, text: str | None
+) -> None:
+    """A drain charges no attempt unless the handler itself says so."""
+    started = asyncio.Event()
+
+    async def call(_: object) -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            if raised is not None:
+                raise raised from None
+
+    slot = OneSlot(call)
+    slot.start()
+    await started.wait()
+    slot.running.cancel(reason)
+    settlements = await slot.settled()
+    assert [each.verb for each in settlements] == ([verb] if verb else [])
+    if text:
+        assert text in str(settlements[0].arguments[-1])
+    if reason == "timeout":
+        assert settlements[0].arguments[:2] == (BACKOFF_MS, 1)
+
+
+async def test_backoff_grows_with_failures_and_not_with_crashes() -> None:
+    """The task is on its second run, because of a crash; with no failure before, the first delay is due."""
+    assert (await outcome(raising(ValueError)))[1][0] == BACKOFF_MS
+    assert (await outcome(raising(ValueError), failures=1))[1][0] == 100_000

@@ -55,7 +55,7 @@ class QueueClient:
         """Take everything from a DelayQueue document, parsed or a path; `url` overrides spec.redis."""
         queue = document if isinstance(document, DelayQueue) else read(document)
         spec = queue.spec
-        address = Address.from_url(url) if url else Address.from_spec(spec.redis, secrets_dir())
+        address = Address.of(spec.redis, secrets_dir(), url=url)
         return cls(
             address,
             queue=queue.queue,

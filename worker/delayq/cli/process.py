@@ -78,5 +78,5 @@ def _setting(
     logs.configure(log_format, log_level)
     queue = read(config)
     directory = secrets_dir()
-    address = Address.from_url(redis) if redis else Address.from_spec(queue.spec.redis, directory)
+    address = Address.of(queue.spec.redis, directory, url=redis)
     return Setting(queue, address, directory, host, port)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from redis.asyncio import Connection, SSLConnection
@@ -45,6 +45,14 @@ class Address:
         if not all(name in _OPTIONS or name.startswith("ssl_") for name in parsed):
             raise InvalidDocument(_EXPECTED)
         return cls(parsed)
+
+    @classmethod
+    def of(cls, spec: Redis, secrets_dir: Path, *, url: str | None) -> Address:
+        """Where a document's queue is; a `url` says where instead, and spec.redis.connection still says how."""
+        if url is None:
+            return cls.from_spec(spec, secrets_dir)
+        seconds, most = spec.connection.timeout_seconds, spec.connection.max_connections
+        return replace(cls.from_url(url), timeout_seconds=float(seconds), max_connections=most)
 
     @classmethod
     def from_spec(cls, spec: Redis, secrets_dir: Path) -> Address:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from delayq import Client, DelayQError, NewTask, SyncClient, Unavailable
-from delayq.connection import Address
-from delayq.connection.round_trip import translated
+from delayq.broker import Broker
+from delayq.connection import Address, AsyncConnection, SyncConnection
+from delayq.connection.round_trip import round_trip, translated
 from delayq.values import Outcome
 from redis._parsers.base import BaseParser
+from redis.exceptions import NoScriptError
 
 from tests.redis.proxy import proxy_to
 from tests.redis.state import known, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from redis.exceptions import ResponseError
 
@@ -92,6 +96,51 @@ def test_forgotten_scripts_are_brought_again(make: Make, redis_server: RedisServ
     assert client.counts().delayed == 5
 
 
+def evals(server: RedisServer) -> int:
+    with server.client() as redis:
+        return int(redis.info("commandstats").get("cmdstat_eval", {}).get("calls", 0))
+
+
+def test_a_forgotten_script_is_brought_once_for_many_calls(
+    redis_server: RedisServer, queue_name: str
+) -> None:
+    broker, connection = Broker(queue_name), SyncConnection(Address.from_url(redis_server.url))
+    with redis_server.client() as redis, closing(connection):
+        redis.script_flush()
+        before = evals(redis_server)
+        connection.run([broker.get("a"), *[broker.cancel(f"t{n}") for n in range(300)], broker.get("b")])
+    assert evals(redis_server) - before == 2
+
+
+async def test_a_forgotten_script_is_brought_once_for_many_coroutines(
+    redis_server: RedisServer, queue_name: str
+) -> None:
+    async with Client(redis_server.url, queue=queue_name) as client:
+        await client.get("a")
+        with redis_server.client() as redis:
+            redis.script_flush()
+        before = evals(redis_server)
+        assert await asyncio.gather(*[client.get(f"t{n}") for n in range(300)]) == [None] * 300
+    assert evals(redis_server) - before == 1
+
+
+def test_a_script_forgotten_while_it_is_brought_is_brought_to_each() -> None:
+    """SCRIPT FLUSH, or a lost connection, may come between the source and those that rely on it."""
+    calls = [Broker("q").cancel(task_id) for task_id in "abc"]
+    steps = round_trip(calls, "there:6379")
+    unknown = NoScriptError("No matching script. Please use EVAL.")
+    assert [command[0] for command in next(steps)] == ["EVALSHA"] * 3
+    assert [command[0] for command in steps.send([unknown] * 3)] == ["EVAL", "EVALSHA", "EVALSHA"]
+    last = steps.send([b"cancelled", unknown, unknown])
+    assert [(command[0], command[-1]) for command in last] == [
+        ("EVAL", calls[1].arguments[-1]),
+        ("EVAL", calls[2].arguments[-1]),
+    ]
+    with pytest.raises(StopIteration) as done:
+        steps.send([b"gone", b"cancelled"])
+    assert len(done.value.value) == 3
+
+
 def test_a_restart_between_calls_is_not_noticed(make: Make, aof_server: RedisServer) -> None:
     client = make(aof_server.url)
     client.schedule(1, delay_ms=60_000, task_id="a")
@@ -100,6 +149,24 @@ def test_a_restart_between_calls_is_not_noticed(make: Make, aof_server: RedisSer
     assert known(client, "a").body == b"1"
     client.schedule(2, delay_ms=60_000, task_id="b")
     assert client.counts().delayed == 2
+
+
+@pytest.mark.parametrize(("code", "stale"), [("READONLY", "yes"), ("MASTERDOWN", "no")])
+def test_a_demoted_master_is_left_for_the_new_one(
+    make: Make, redis_server: RedisServer, aof_server: RedisServer, *, code: str, stale: str
+) -> None:
+    """The connection is in good order; only what is at the other end changed."""
+    with proxy_to(aof_server.port) as proxy, aof_server.client() as old:
+        client = make(proxy.url)
+        client.schedule(1, delay_ms=60_000, task_id="a")
+        old.config_set("replica-serve-stale-data", stale)
+        old.replicaof("127.0.0.1", redis_server.port if code == "READONLY" else 1)
+        with pytest.raises(Unavailable, match=code):
+            client.schedule(2, delay_ms=60_000, task_id="b")
+        proxy.target = redis_server.port
+        assert client.schedule(2, delay_ms=60_000, task_id="b").outcome is Outcome.CREATED
+        assert client.counts().delayed == 1
+        assert client.get("a") is None
 
 
 # no Redis
@@ -209,6 +276,57 @@ async def test_what_cannot_be_sent_fails_for_its_own_caller_only(redis_url: str,
     assert isinstance(bad, UnicodeEncodeError)
     assert not isinstance(good, BaseException)
     assert good is not None
+
+
+async def test_what_waits_goes_out_in_bounded_round_trips(redis_server: RedisServer) -> None:
+    """Each has the whole time-out to itself: 3,000 commands of 1 ms are no reason to give up after 2 s."""
+    connection = AsyncConnection(impatient(redis_server.url, seconds=2))
+    replies = await asyncio.gather(*[connection.send([("DEBUG", "SLEEP", "0.001")]) for _ in range(3000)])
+    assert replies == [[b"OK"]] * 3000
+    await connection.close()
+
+
+async def test_a_round_trip_is_bounded_in_bytes(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, sent = AsyncConnection(Address.from_url(redis_server.url)), []
+    write = connection._connection.send_packed_command
+
+    async def spy(request: bytes, **options: Any) -> None:  # noqa: ANN401
+        sent.append(len(request))
+        await write(request, **options)
+
+    monkeypatch.setattr(connection._connection, "send_packed_command", spy)
+    sizes = [300_000] * 10 + [3_000_000] + [10] * 500
+    replies = await asyncio.gather(*[connection.send([("ECHO", b"x" * size)]) for size in sizes])
+    assert [len(reply) for [reply] in replies] == sizes
+    assert [size for size in sent if size > 1 << 20] == [max(sent)]  # one that is too large goes alone
+    assert 3_000_000 < max(sent) < 3_000_100
+    assert len([size for size in sent if size > 200]) <= 6
+    await connection.close()
+
+
+async def test_an_unforeseen_failure_leaves_nobody_waiting(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = AsyncConnection(Address.from_url(redis_url))
+    with monkeypatch.context() as patch:
+
+        async def broken(**_: object) -> None:
+            raise KeyError(SECRET)
+
+        patch.setattr(connection._connection, "read_response", broken)
+        async with asyncio.timeout(5):
+            failures = await asyncio.gather(
+                *[connection.send([("PING",)]) for _ in range(2)], return_exceptions=True
+            )
+    for failure in failures:
+        assert isinstance(failure, Unavailable)
+        assert "KeyError" in str(failure)
+        assert SECRET not in str(failure)
+        assert isinstance(failure.__cause__, KeyError)
+    assert await connection.send([("PING",)]) == [b"PONG"]
+    await connection.close()
 
 
 async def test_closing_fails_those_who_wait(aof_server: RedisServer, queue_name: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import RedisError
 
-from delayq.connection.round_trip import packed, raise_first, round_trip, translated
+from delayq.connection.round_trip import not_master, packed, raise_first, round_trip, translated
 from delayq.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from delayq.connection.round_trip import Command
 
 T = TypeVar("T")
+# What one round trip carries, unless a single request is larger: each has a time-out to itself.
+BATCH_COMMANDS = 1000
+BATCH_BYTES = 1 << 20
 Waiting = tuple[bytes, int, "asyncio.Future[list[Any]]"]  # what to send, how many replies, who waits for them
 
 
@@ -26,11 +29,13 @@ class AsyncConnection:
     """Natural batching without added latency: no timer, the previous round trip is the only wait."""
 
     def __init__(self, address: Address) -> None:
-        """Connect on first use, and again after any failure."""
+        """Connect on first use, and again after any failure or when the server turns out not to be the master."""
         self.address = address
         self._connection = address.connection()
         self._waiting: list[Waiting] = []
         self._flusher: asyncio.Task[None] | None = None
+        self._brought: set[str] = set()  # scripts whose source waits or is under way
+        self._sent: set[str] = set()  # those of them that waited when the last round trip began
 
     async def run(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """Answer each call in order. Raises the first error, after all have been tried; Unavailable without Redis."""
@@ -43,7 +48,7 @@ class AsyncConnection:
 
     async def answers(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """Answer each call in order, a refused one with its error as the value."""
-        steps = round_trip(calls, self.address.where)
+        steps = round_trip(calls, self.address.where, self._brought)
         commands = next(steps)
         while True:
             replies = await self.send(commands)
@@ -67,7 +72,7 @@ class AsyncConnection:
 
     async def _flush(self) -> None:
         while self._waiting:
-            batch, self._waiting = self._waiting, []
+            batch = self._next_batch()
             try:
                 async with asyncio.timeout(self.address.timeout_seconds):
                     await self._round_trip(batch)
@@ -79,6 +84,23 @@ class AsyncConnection:
                 await self._fail(batch, Unavailable(self.address.where, f"no answer within {seconds:g} s"))
             except (RedisError, OSError) as error:
                 await self._fail(batch, translated(error, self.address.where, "commands"))
+            except Exception as error:  # noqa: BLE001 -- whatever it is, nobody may be left waiting
+                failure = Unavailable(self.address.where, type(error).__name__)
+                failure.__cause__ = error
+                await self._fail(batch, failure)
+
+    def _next_batch(self) -> list[Waiting]:
+        """Take what goes out together, at least one request."""
+        many = commands = size = 0
+        for request, count, _ in self._waiting:
+            commands, size = commands + count, size + len(request)
+            if many and (commands > BATCH_COMMANDS or size > BATCH_BYTES):
+                break
+            many += 1
+        batch, self._waiting = self._waiting[:many], self._waiting[many:]
+        self._brought -= self._sent
+        self._sent = set(self._brought)
+        return batch
 
     async def _round_trip(self, batch: list[Waiting]) -> None:
         connection = self._connection
@@ -86,10 +108,14 @@ class AsyncConnection:
             await connection.connect()
         everything = b"".join([request for request, _, _ in batch])
         await connection.send_packed_command(everything, check_health=False)
+        elsewhere = False
         for _, count, future in batch:
             replies = [await self._read() for _ in range(count)]
+            elsewhere = elsewhere or any(map(not_master, replies))
             if not future.done():
                 future.set_result(replies)
+        if elsewhere:
+            await connection.disconnect(nowait=True)
 
     async def _read(self) -> object:
         try:
@@ -101,10 +127,12 @@ class AsyncConnection:
 
     async def _fail(self, batch: list[Waiting], error: Exception) -> None:
         """What was sent may or may not have been done; whoever waits has to know."""
-        await self._connection.disconnect(nowait=True)
-        for _, _, future in batch:
-            if not future.done():
-                future.set_exception(error)
+        try:
+            await self._connection.disconnect(nowait=True)
+        finally:
+            for _, _, future in batch:
+                if not future.done():
+                    future.set_exception(error)
 
     async def close(self) -> None:
         """Close; calls still waiting fail with Unavailable."""

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import BusyLoadingError, NoScriptError, RedisError, ResponseError
 
 from delayq.errors import DelayQError, Unavailable
 
@@ -22,24 +22,55 @@ _PASSING = re.compile(
     r"(?:^|(?<=: -))(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS)\b"
 )
 
+# What a server answers that is not, or not yet, the master: a new connection to the same address may find one.
+_NOT_MASTER = re.compile(r"(?:^|(?<=: -))(?:LOADING|READONLY|MASTERDOWN)\b")
+
 # redis-py: `Error 111 connecting to host:6379. Connection refused.` -- the host stands in our sentence already.
 _CONNECTING = re.compile(r"Error -?\d+ connecting to \S+\. (.+?)\.?")
 
 
-def round_trip(calls: Sequence[Call[Any]], where: str) -> Generator[list[Command], list[Any], list[Any]]:
+def round_trip(
+    calls: Sequence[Call[Any]], where: str, brought: set[str] | None = None
+) -> Generator[list[Command], list[Any], list[Any]]:
     """Yield commands, be sent their replies, return the decoded answers. One round trip unless a script is unknown.
 
     Redis forgets scripts when it restarts or on SCRIPT FLUSH: only the calls whose script it does not know are
-    repeated, which is safe because an unknown script has done nothing. EVAL brings the source along, so that a second
-    SCRIPT FLUSH cannot come in between.
+    repeated, which is safe because an unknown script has done nothing. The first of each brings the source along, the
+    others rely on it; should another SCRIPT FLUSH or a new connection come in between, each brings its own.
+
+    `brought` holds the shas whose source others are sending ahead of these calls, and gains those sent here.
     """
-    replies = yield [("EVALSHA", call.script.sha, *call.arguments) for call in calls]
-    unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+    brought = set() if brought is None else brought
+    replies = yield [_by_sha(call) for call in calls]
+    unknown = _unknown(replies)
     if unknown:
-        again = yield [("EVAL", calls[at].script.source, *calls[at].arguments) for at in unknown]
-        for at, reply in zip(unknown, again, strict=True):
-            replies[at] = reply
+        again = []
+        for at in unknown:
+            known = calls[at].script.sha in brought
+            again.append(_by_sha(calls[at]) if known else _with_source(calls[at]))
+            brought.add(calls[at].script.sha)
+        _put(replies, unknown, (yield again))
+        unknown = _unknown(replies)
+    if unknown:
+        _put(replies, unknown, (yield [_with_source(calls[at]) for at in unknown]))
     return [_decoded(call, reply, where) for call, reply in zip(calls, replies, strict=True)]
+
+
+def _by_sha(call: Call[Any]) -> Command:
+    return ("EVALSHA", call.script.sha, *call.arguments)
+
+
+def _with_source(call: Call[Any]) -> Command:
+    return ("EVAL", call.script.source, *call.arguments)
+
+
+def _unknown(replies: list[Any]) -> list[int]:
+    return [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+
+
+def _put(replies: list[Any], positions: list[int], again: list[Any]) -> None:
+    for at, reply in zip(positions, again, strict=True):
+        replies[at] = reply
 
 
 def _decoded(call: Call[Any], reply: object, where: str) -> object:
@@ -72,6 +103,13 @@ def translated(error: Exception, where: str, verb: str) -> DelayQError:
     if isinstance(error, OSError) or _CONNECTING.fullmatch(text):
         text = reason(text)
     return Unavailable(where, text or type(error).__name__)
+
+
+def not_master(reply: object) -> bool:
+    """Whether a reply says that this server is not the master, or has yet to load its data."""
+    if isinstance(reply, BusyLoadingError):
+        return True
+    return isinstance(reply, ResponseError) and _NOT_MASTER.search(_reply(reply)) is not None
 
 
 def reason(text: str) -> str:

@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from delayq.connection.round_trip import packed, raise_first, round_trip, translated
+from delayq.connection.round_trip import not_master, packed, raise_first, round_trip, translated
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _KINDS = {AsyncSSLConnection: SSLConnection, AsyncUnixConnection: UnixDomainSocketConnection}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Ticket:
     """Calls under way: sent on a connection, failed, or, with neither, still to be sent."""
 
@@ -52,7 +52,7 @@ class SyncConnection:
     """A pool of at most `max_connections`; a call waits for a free one."""
 
     def __init__(self, address: Address) -> None:
-        """Connect on first use, and again after any failure."""
+        """Connect on first use, and again after any failure or when the server turns out not to be the master."""
         self.address = address
         options = dict(address.options)
         kind = _KINDS.get(options.pop("connection_class", None), Connection)
@@ -118,6 +118,16 @@ class SyncConnection:
         finally:
             self._release(ticket)
 
+    def abandon(self, ticket: Ticket) -> None:
+        """Give up on what was started and will not be finished; the same thread calls this, in place of finish()."""
+        if ticket.connection is not None:
+            try:
+                ticket.connection.disconnect()  # the answers are on their way
+            finally:
+                self._release(ticket)
+        elif ticket.error is None:
+            self._thread.unsent -= 1
+
     def _wait_for_place(self) -> None:
         seconds = self.address.timeout_seconds
         if not self._places.acquire(timeout=seconds):
@@ -160,7 +170,11 @@ class SyncConnection:
         ticket.connection.send_packed_command([packed(ticket.commands)], check_health=False)
 
     def _read_all(self, ticket: Ticket) -> list[Any]:
-        return [self._read(ticket.connection) for _ in ticket.commands]
+        replies = [self._read(ticket.connection) for _ in ticket.commands]
+        if any(map(not_master, replies)):
+            ticket.connection.disconnect()
+            self._pool.disconnect(inuse_connections=False)
+        return replies
 
     @staticmethod
     def _read(connection: Any) -> object:  # noqa: ANN401 -- redis-py's own base class has no public name

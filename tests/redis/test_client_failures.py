@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -218,6 +219,73 @@ def test_failures_use_up_no_connections(aof_server: RedisServer, queue_name: str
                 client.schedule_many(tasks(1200), if_exists="keep")
         aof_server.restart()
         assert len(client.schedule_many(tasks(1200), if_exists="keep")) == 1200
+
+
+class Stop(BaseException):
+    """As KeyboardInterrupt, but an event loop lives on."""
+
+
+def interrupted(with_what: type[BaseException], *, after: int) -> Iterator[NewTask]:
+    yield from tasks(after)
+    raise with_what
+
+
+@pytest.mark.parametrize("what", [KeyboardInterrupt, GeneratorExit, Stop])
+@pytest.mark.parametrize("connections", [1, 20])
+@pytest.mark.parametrize("after", [600, 1200])
+def test_interrupts_use_up_no_connections(
+    redis_url: str, queue_name: str, *, what: type[BaseException], connections: int, after: int
+) -> None:
+    """Also where a chunk could not be sent yet, for want of a connection."""
+    address = impatient(redis_url, seconds=2, connections=connections)
+    with SyncClient(address, queue=queue_name) as client:
+        for _ in range(25):
+            with pytest.raises(what):
+                client.schedule_many(interrupted(what, after=after), if_exists="keep")
+        assert len(client.schedule_many(tasks(1200), if_exists="keep")) == 1200
+        assert client.counts().delayed == 1200
+        tickets = [
+            client._connection.start([client._operations.broker.get("t1")]) for _ in range(connections)
+        ]
+        assert all(ticket.connection for ticket in tickets)  # each was sent at once
+        assert all(client._connection.finish(ticket) for ticket in tickets)
+
+
+@pytest.mark.parametrize("what", [GeneratorExit, Stop])
+async def test_an_interrupt_leaves_no_error_that_nobody_hears_of(
+    aof_server: RedisServer, queue_name: str, what: type[BaseException]
+) -> None:
+    unheard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    async with Client(impatient(aof_server.url), queue=queue_name) as client:
+        aof_server.pause()
+        with pytest.raises(what):
+            await client.schedule_many(interrupted(what, after=600))
+        await asyncio.sleep(0.4)
+        gc.collect()
+        await asyncio.sleep(0)
+        aof_server.resume()
+    assert unheard == []
+
+
+async def test_a_cancelled_schedule_many_leaves_nothing_running(
+    aof_server: RedisServer, queue_name: str
+) -> None:
+    async with Client(impatient(aof_server.url, seconds=5), queue=queue_name) as client:
+        await client.counts()
+        for steps in range(12):
+            aof_server.pause()
+            before = asyncio.all_tasks()
+            storing = asyncio.create_task(client.schedule_many(tasks(1600), if_exists="keep"))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            storing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await storing
+            # What was written has its replies on the way: the connection, not this call, waits for them.
+            assert asyncio.all_tasks() - before <= {client._connection._flusher}
+            aof_server.resume()
+            assert await client.get("nobody") is None
 
 
 def test_more_threads_than_connections_wait_their_turn(redis_url: str, queue_name: str) -> None:

@@ -36,24 +36,33 @@ class Client(QueueClient):
     async def _do(self, operation: Operation[T]) -> T:
         answer: Any = None
         error: BaseException | None = None
-        while True:
-            try:
-                asked = operation.throw(error) if error else operation.send(answer)
-            except StopIteration as done:
-                result: T = done.value
-                return result
-            try:
-                answer, error = await self._answer(asked), None
-            except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
-                error = raised
+        started: set[asyncio.Future[Any]] = set()
+        try:
+            while True:
+                try:
+                    asked = operation.throw(error) if error else operation.send(answer)
+                except StopIteration as done:
+                    result: T = done.value
+                    return result
+                try:
+                    answer, error = await self._answer(asked, started), None
+                except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
+                    error = raised
+        finally:  # cancellation ends this anywhere
+            for task in started:
+                task.cancel()
+            if started:
+                await asyncio.gather(*started, return_exceptions=True)
 
-    async def _answer(self, asked: Any) -> Any:  # noqa: ANN401 -- see Operation
+    async def _answer(self, asked: Any, started: set[asyncio.Future[Any]]) -> Any:  # noqa: ANN401 -- see Operation
         match asked:
             case Start(calls):
                 task = asyncio.ensure_future(self._connection.run(calls))
+                started.add(task)
                 await asyncio.sleep(0)  # lets the task hand its bytes to the socket
                 return task
             case Finish(ticket):
+                started.discard(ticket)
                 return await ticket
             case float():
                 return await asyncio.sleep(asked)

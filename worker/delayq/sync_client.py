@@ -14,6 +14,7 @@ from delayq.values import Cancelled, Counts, Rescheduled, Scheduled, State, Task
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from delayq.connection.sync import Ticket
     from delayq.letters import Redriven
     from delayq.operations import Operation
     from delayq.queue_client import Groups, Rows, Views
@@ -36,22 +37,30 @@ class SyncClient(QueueClient):
     def _do(self, operation: Operation[T]) -> T:
         answer: Any = None
         error: BaseException | None = None
-        while True:
-            try:
-                asked = operation.throw(error) if error else operation.send(answer)
-            except StopIteration as done:
-                result: T = done.value
-                return result
-            try:
-                answer, error = self._answer(asked), None
-            except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
-                error = raised
+        started: set[Ticket] = set()
+        try:
+            while True:
+                try:
+                    asked = operation.throw(error) if error else operation.send(answer)
+                except StopIteration as done:
+                    result: T = done.value
+                    return result
+                try:
+                    answer, error = self._answer(asked, started), None
+                except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
+                    error = raised
+        finally:  # a KeyboardInterrupt ends this anywhere
+            for ticket in started:
+                self._connection.abandon(ticket)
 
-    def _answer(self, asked: Any) -> Any:  # noqa: ANN401 -- see Operation
+    def _answer(self, asked: Any, started: set[Ticket]) -> Any:  # noqa: ANN401 -- see Operation
         match asked:
             case Start(calls):
-                return self._connection.start(calls)
+                ticket = self._connection.start(calls)
+                started.add(ticket)
+                return ticket
             case Finish(ticket):
+                started.discard(ticket)
                 return self._connection.finish(ticket)
             case float():
                 return time.sleep(asked)

@@ -73,6 +73,9 @@ class Intake:
 
     def prepare(self, task: NewTask) -> Prepared:
         """Return a task as schedule.lua takes it; Refused when it is malformed or too large."""
+        if type(task) is not NewTask:
+            shown = type(task).__name__
+            raise InvalidTask("", f"schedule_many: expected each task to be a NewTask, got {shown}")
         payload, delay_ms, due_ms, task_id, headers, content_type = task
         task_id = next(_ids) if task_id is None else checked_id(task_id)
         moment = when(task_id, delay_ms, due_ms)

@@ -35,9 +35,16 @@ class ConsoleFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line, and the trace below it when there is one."""
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
-        fields = "".join(f" {name}={value}" for name, value in getattr(record, "fields", {}).items())
+        fields = "".join(
+            f" {name}={_on_one_line(value)}" for name, value in getattr(record, "fields", {}).items()
+        )
         line = f"{time} {record.levelname.lower():<7} {record.getMessage()}{fields}"
         return line + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
+
+
+def _on_one_line(value: object) -> str:
+    """Return a field without line breaks or escape sequences: error texts are written by whatever failed."""
+    return "".join(char if char.isprintable() else " " for char in str(value).replace("\n", " | "))
 
 
 def configure(style: LogFormat, level: str) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from delayq.logs import LogFormat
 
+_PORT = click.IntRange(0, 65535)
 REAP_SECONDS = 55.0  # a CronJob starts one every minute, and Forbid keeps two from overlapping
 
 
@@ -26,11 +27,22 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that all processes share."""
     for option in (
         click.option("--config", default=CONFIG_FILE, show_default=True, help="The DelayQueue document."),
-        click.option("--redis", metavar="URL", envvar="DELAYQ_REDIS_URL", help="Instead of spec.redis."),
+        click.option(
+            "--redis",
+            metavar="URL",
+            envvar="DELAYQ_REDIS_URL",
+            help="Instead of spec.redis.",
+        ),
         click.option(
             "--host", default="127.0.0.1", show_default=True, help="Where probes and metrics listen."
         ),
-        click.option("--port", default=8080, show_default=True, help="Their port; 0 takes a free one."),
+        click.option(
+            "--port",
+            type=click.IntRange(0, 65535),
+            default=8080,
+            show_default=True,
+            help="Their port; 0 takes a free one.",
+        ),
         click.option(
             "--log-format", type=click.Choice(["json", "console"]), default="json", show_default=True
         ),

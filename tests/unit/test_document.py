@@ -1,0 +1,48 @@
+"""document.read: what is wrong with a file is said with its name, before anything else happens."""
+
+from __future__ import annotations
+
+import pytest
+from delayq.document import parse_text
+from delayq.errors import InvalidDocument
+
+GOOD = b"""
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata: {name: orders}
+spec: {redis: {standalone: {host: redis}}, handler: {exec: {command: ["true"]}}}
+"""
+
+
+def refusal(text: bytes) -> str:
+    with pytest.raises(InvalidDocument) as error:
+        parse_text(text, "queue.yaml")
+    return str(error.value)
+
+
+def test_other_kinds_beside_the_queue_are_passed_over() -> None:
+    assert parse_text(b"kind: Secret\n---" + GOOD, "queue.yaml").queue == "orders"
+
+
+def test_a_key_given_twice_is_refused_with_its_line() -> None:
+    text = GOOD.replace(b"{name: orders}", b"{name: orders, name: others}")
+    assert "queue.yaml: not YAML: name is given twice" in refusal(text)
+    assert "line 4" in refusal(text)
+
+
+def test_anchors_and_merges_are_still_yaml() -> None:
+    text = GOOD + b"status: {a: &a {x: 1}, b: {<<: *a, y: 2}, c: {<<: *a}}\n"
+    assert parse_text(text, "queue.yaml").queue == "orders"
+
+
+def test_a_wrong_kind_does_not_hide_what_else_is_wrong() -> None:
+    text = GOOD.replace(b"kind: DelayQueue", b"kind: DelayQue").replace(b"host: redis", b"hots: redis")
+    assert "kind:" in refusal(text)
+    assert "spec.redis.standalone.hots: unknown field, did you mean host?" in refusal(text)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"- 1", b"a: [", b"\xff\xfe\x00", b"kind: Secret\n---\nkind: ConfigMap"]
+)
+def test_what_is_no_document_is_refused_in_words(text: bytes) -> None:
+    assert refusal(text).startswith("queue.yaml: ")

@@ -40,3 +40,14 @@ def test_both_wait_for_the_same_things() -> None:
 def test_both_are_made_in_the_same_way() -> None:
     assert inspect.signature(Client) == inspect.signature(SyncClient)
     assert inspect.signature(Client.from_document) == inspect.signature(SyncClient.from_document)
+
+
+async def test_a_client_that_is_not_open_says_so() -> None:
+    with pytest.raises(RuntimeError, match="not open: use it inside `with`"):
+        SyncClient(queue="q").counts()
+    with pytest.raises(RuntimeError, match="not open: use it inside `async with`"):
+        await Client(queue="q").counts()
+    async with Client(queue="q") as closed:
+        pass
+    with pytest.raises(RuntimeError, match="not open"):
+        await closed.schedule(1, delay_ms=0)

@@ -24,14 +24,23 @@ T = TypeVar("T")
 class Client(QueueClient):
     """A queue, for asyncio. Use as `async with`; any number of coroutines may share one."""
 
+    _open: AsyncConnection | None = None
+
+    @property
+    def _connection(self) -> AsyncConnection:
+        if self._open is None:
+            raise RuntimeError("this Client is not open: use it inside `async with`")
+        return self._open
+
     async def __aenter__(self) -> Self:
         """Connect on first use: entering does no I/O."""
-        self._connection = AsyncConnection(self.address)
+        self._open = AsyncConnection(self.address)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Close the connection."""
-        await self._connection.close()
+        connection, self._open = self._connection, None
+        await connection.close()
 
     async def _do(self, operation: Operation[T]) -> T:
         answer: Any = None

@@ -25,14 +25,23 @@ T = TypeVar("T")
 class SyncClient(QueueClient):
     """A queue, for code without an event loop. Use as `with`; any number of threads may share one."""
 
+    _open: SyncConnection | None = None
+
+    @property
+    def _connection(self) -> SyncConnection:
+        if self._open is None:
+            raise RuntimeError("this SyncClient is not open: use it inside `with`")
+        return self._open
+
     def __enter__(self) -> Self:
         """Connect on first use: entering does no I/O."""
-        self._connection = SyncConnection(self.address)
+        self._open = SyncConnection(self.address)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Close the connections."""
-        self._connection.close()
+        connection, self._open = self._connection, None
+        connection.close()
 
     def _do(self, operation: Operation[T]) -> T:
         answer: Any = None

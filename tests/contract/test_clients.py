@@ -32,9 +32,14 @@ def test_a_docstring_is_written_once(name: str) -> None:
 
 
 def test_both_wait_for_the_same_things() -> None:
-    """The drivers are line for line the same, but for the waiting."""
-    plain = re.sub(r"\basync |\bawait ", "", inspect.getsource(Client._do))
-    assert plain == inspect.getsource(SyncClient._do)
+    """The drivers are line for line the same, but for the waiting, and how what was started is given up."""
+    plain = re.sub(r"\basync |\bawait ", "", _driver(Client))
+    assert plain == _driver(SyncClient)
+
+
+def _driver(client: type) -> str:
+    before_giving_up = inspect.getsource(vars(client)["_do"]).partition("        finally:")[0]
+    return re.sub(r"started: set\[.+\] =", "started =", before_giving_up)
 
 
 def test_both_are_made_in_the_same_way() -> None:

@@ -158,6 +158,8 @@ class Operations:
 
     def page(self, state: State, *, offset: int, limit: int) -> Operation[list[TaskRow]]:
         """Return `limit` tasks of a state by due time (lease expiry, time of death), after skipping `offset`."""
+        if state is State.ORPHAN:
+            raise ValueError("orphans are in no index that could be listed; the reaper adopts them")
         rows: list[TaskRow] = []
         for shard in range(len(self.broker.shards)):
             rows += yield from self._shard_rows(shard, state, offset + limit)

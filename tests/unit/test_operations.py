@@ -1,0 +1,15 @@
+"""operations: what needs no Redis to be refused."""
+
+from __future__ import annotations
+
+import pytest
+from delayq.broker import Broker
+from delayq.contract import Limits
+from delayq.operations import Operations
+from delayq.values import State
+
+
+def test_orphans_cannot_be_listed_for_they_are_in_no_index() -> None:
+    page = Operations(Broker("q"), Limits()).page(State.ORPHAN, offset=0, limit=1)
+    with pytest.raises(ValueError, match="no index"):
+        next(page)

@@ -297,6 +297,7 @@ def test_a_closed_terminal_is_a_wish_to_stop(home: Home) -> None:
     if pid == 0:
         try:
             os.environ["TERM"] = "xterm"
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
             os.execv(DELAYQ, [DELAYQ, "run", str(home.dir / "queue.yaml")])  # noqa: S606  no shell wanted
         finally:
             os._exit(127)  # never a second pytest

@@ -36,7 +36,7 @@ class Receiver(BaseHTTPRequestHandler):
     def cancel(self, order: int) -> None:
         """Answer 2xx: done; 5xx: try again; 4xx: never."""
         delivery = self.headers["Idempotency-Key"]
-        if order == 13:  # noqa: PLR2004 -- the example's example
+        if order == 13:  # noqa: PLR2004 -- the example itself -- the example's example
             self.answer(HTTPStatus.NOT_FOUND, f"there is no order {order}")
         elif order == 5 and self.headers["Delayq-Attempt"] == "1":  # noqa: PLR2004
             self.answer(HTTPStatus.SERVICE_UNAVAILABLE, "the gateway restarts", retry_after="1")

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 LEAD_SECONDS = 10.0  # how long leadership outlives its scanner
 FOLLOW_SECONDS = 1.0  # the longest a scanner that does not lead takes to see that the leader resigned
-TICK_SECONDS = 3.0  # the longest sleep: renews leadership at a third of its length, and finds lost alarms
+TICK_SECONDS = LEAD_SECONDS / 3  # the longest sleep: each look that nothing asked for renews leadership, too
 OVERDUE_SECONDS = 0.02  # the longest between two looks while due tasks wait for a worker
 # Event-loop timers are good to a millisecond or two, so the last stretch before a due time is slept off exactly.
 EXACT_SECONDS = 0.0025

@@ -23,7 +23,7 @@ class PythonHandler:
         """Import now: a document that names nothing callable must not get as far as claiming tasks."""
         target = load(path)
         self._threads = Threads(concurrency)
-        self.call = target if is_async(target) else in_thread(target, self._threads)  # type: ignore[assignment]
+        self.call = target if is_async(target) else in_thread(target, self._threads)  # type: ignore[assignment]  # mypy cannot tell the two kinds apart
 
     async def start(self) -> None:
         """Nothing to open."""

@@ -1,0 +1,47 @@
+"""What the desired objects follow from, besides the document itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What the operator was started with, the same for every queue."""
+
+    worker_image: str
+    """Image of scanners and reapers, and of workers unless spec.worker.image says otherwise."""
+    image_pull_policy: str | None = None
+    """Absent: Kubernetes' own rule."""
+    image_pull_secrets: tuple[str, ...] = ()
+    """Names of Secrets in the queue's namespace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """Names of what a queue's pods read from their namespace."""
+
+    secrets: frozenset[str] = frozenset()
+    config_maps: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What was seen of the world around one queue."""
+
+    uid: str
+    """Of the DelayQueue, for owner references."""
+    namespace: str
+    secrets: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    """Name → hash of the content, of each that the queue refers to; "" where there is none."""
+    config_maps: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    """The same for ConfigMaps."""
+    kinds: frozenset[str] = frozenset()
+    """Optional kinds that the API serves: PodMonitor, PrometheusRule."""

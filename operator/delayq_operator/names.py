@@ -1,0 +1,175 @@
+"""What everything is called: children, labels, annotations, field managers. Each name is born here and only here."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from delayq.contract.queue import GROUP, KIND, VERSION
+
+OPERATOR: Final = "delayq-operator"
+"""Field manager of children and status, and the value of the managed-by label."""
+
+SCALER: Final = "delayq-scaler"
+"""Field manager that owns `spec.replicas` of the worker Deployment, and nothing else."""
+
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+PLURAL: Final = "delayqueues"
+PURGE_FINALIZER: Final = f"{GROUP}/purge"
+
+PAUSED: Final = f"{GROUP}/paused"
+"""Annotation of a DelayQueue: "true" and the operator leaves its children alone."""
+
+CHECKSUM: Final = f"{GROUP}/checksum"
+"""Annotation of a pod template: a hash of what pods read when they start. When it changes, they are replaced."""
+
+INPUTS: Final = f"{GROUP}/inputs"
+"""Annotation of a Deployment: the hash of each part of the checksum, so that an event can name what changed."""
+
+APPLIED: Final = f"{GROUP}/applied"
+"""Annotation of every child: a hash of what was applied, so that what is wanted can be compared without asking."""
+
+QUEUE_LABEL: Final = f"{GROUP}/queue"
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+
+METRICS_PORT: Final = 8080
+METRICS_PORT_NAME: Final = "metrics"
+
+LONGEST_LABEL = 63
+LONGEST_NAME = 253
+LONGEST_CRONJOB_NAME = 52  # a Job adds eleven characters to it, and a pod's host name has 63
+
+Component = Literal["scanner", "worker", "reaper", "purge", "config", "metrics", "pods", "monitoring"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """Which DelayQueue."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object in the API."""
+
+    api_version: str
+    kind: str
+    plural: str
+
+    @property
+    def group(self) -> str:
+        """API group; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        """API version without the group."""
+        return self.api_version.rpartition("/")[2]
+
+
+DELAY_QUEUE: Final = Kind(API_VERSION, KIND, PLURAL)
+CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
+SERVICE_ACCOUNT: Final = Kind("v1", "ServiceAccount", "serviceaccounts")
+SERVICE: Final = Kind("v1", "Service", "services")
+DEPLOYMENT: Final = Kind("apps/v1", "Deployment", "deployments")
+CRON_JOB: Final = Kind("batch/v1", "CronJob", "cronjobs")
+JOB: Final = Kind("batch/v1", "Job", "jobs")
+DISRUPTION_BUDGET: Final = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+NETWORK_POLICY: Final = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+POD_MONITOR: Final = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
+PROMETHEUS_RULE: Final = Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
+
+POD: Final = Kind("v1", "Pod", "pods")
+SECRET: Final = Kind("v1", "Secret", "secrets")
+EVENT: Final = Kind("v1", "Event", "events")
+
+CHILDREN: Final = (
+    SERVICE_ACCOUNT,
+    CONFIG_MAP,
+    SERVICE,
+    NETWORK_POLICY,
+    DISRUPTION_BUDGET,
+    DEPLOYMENT,
+    CRON_JOB,
+    JOB,
+)
+"""Kinds of children that every cluster serves, in the order they are applied."""
+
+OPTIONAL_CHILDREN: Final = (POD_MONITOR, PROMETHEUS_RULE)
+"""Kinds of children that exist where the Prometheus operator is installed."""
+
+
+def fitted(text: str, longest: int) -> str:
+    """Return the text, or as much of it as fits with a hash of all of it, so that two never fit to the same."""
+    if len(text) <= longest:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{text[: longest - 9].rstrip('-.')}-{digest}"
+
+
+def label_value(queue_name: str) -> str:
+    """Value of the queue label: the DelayQueue's name, which may be longer than a label."""
+    return fitted(queue_name, LONGEST_LABEL)
+
+
+def labels(queue_name: str, component: Component) -> dict[str, str]:
+    """Labels of a child and of its pods."""
+    value = label_value(queue_name)
+    return {
+        "app.kubernetes.io/name": "delayq",
+        "app.kubernetes.io/instance": value,
+        COMPONENT_LABEL: component,
+        MANAGED_BY_LABEL: OPERATOR,
+        QUEUE_LABEL: value,
+    }
+
+
+def selector(queue_name: str, component: Component) -> dict[str, str]:
+    """Labels that select a component's pods; a Deployment's selector can never change."""
+    return {QUEUE_LABEL: label_value(queue_name), COMPONENT_LABEL: component}
+
+
+def scanner(queue_name: str) -> str:
+    """Name of the scanner Deployment and of its PodDisruptionBudget."""
+    return _child(queue_name, "scanner", LONGEST_LABEL)
+
+
+def worker(queue_name: str) -> str:
+    """Name of the worker Deployment and of its PodDisruptionBudget."""
+    return _child(queue_name, "worker", LONGEST_LABEL)
+
+
+def reaper(queue_name: str) -> str:
+    """Name of the reaper CronJob."""
+    return _child(queue_name, "reaper", LONGEST_CRONJOB_NAME)
+
+
+def purge(queue_name: str) -> str:
+    """Name of the Job that erases the queue."""
+    return _child(queue_name, "purge", LONGEST_LABEL)
+
+
+def config(queue_name: str) -> str:
+    """Name of the ConfigMap with the document."""
+    return _child(queue_name, "config", LONGEST_NAME)
+
+
+def metrics_service(queue_name: str) -> str:
+    """Name of the headless Service in front of the metrics."""
+    return _child(queue_name.replace(".", "-"), "metrics", LONGEST_LABEL)
+
+
+def pods(queue_name: str) -> str:
+    """Name of what concerns all pods of a queue: ServiceAccount, NetworkPolicy, PodMonitor, PrometheusRule."""
+    return _child(queue_name, "delayq", LONGEST_NAME)
+
+
+def _child(queue_name: str, suffix: str, longest: int) -> str:
+    return f"{fitted(queue_name, longest - len(suffix) - 1)}-{suffix}"

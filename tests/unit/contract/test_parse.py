@@ -160,3 +160,34 @@ def laughs() -> dict[str, object]:
 )
 def test_a_template_that_is_no_finite_json_is_refused(template: object, complaint: str) -> None:
     assert problems(document(worker={"template": template})) == [f"spec.worker.template: {complaint}"]
+
+
+def test_what_surrounds_the_pods_has_defaults_and_is_checked() -> None:
+    spec = parse(document()).spec
+    assert (spec.pod_disruption_budget.enabled, spec.pod_disruption_budget.max_unavailable) == (True, 1)
+    assert (spec.network_policy.enabled, spec.network_policy.metrics_from) == (False, None)
+    assert (spec.monitoring.pod_monitor.enabled, spec.monitoring.prometheus_rule.enabled) == (False, False)
+    peer = {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
+    spec = parse(document(networkPolicy={"metricsFrom": [peer]})).spec
+    assert spec.network_policy.metrics_from == (peer,)
+    labels = {"release": "prometheus", "example.com/team": "shop", "empty": ""}
+    spec = parse(document(monitoring={"podMonitor": {"labels": labels}})).spec
+    assert spec.monitoring.pod_monitor.labels == labels
+    assert problems(
+        document(
+            networkPolicy={"metricsFrom": []},
+            monitoring={"prometheusRule": {"labels": {"-a": "b", "a": "b c"}}},
+            podDisruptionBudget={"maxUnavailable": "50%"},
+        )
+    ) == [
+        'spec.podDisruptionBudget.maxUnavailable: expected a whole number from 1 to 10000, got "50%"',
+        "spec.networkPolicy.metricsFrom: expected a list of 1 to 32 items, got 0",
+        (
+            "spec.monitoring.prometheusRule.labels: expected names of labels, such as release or example.com/team, "
+            'got "-a"'
+        ),
+        (
+            'spec.monitoring.prometheusRule.labels["a"]: expected at most 63 letters, digits, dashes, dots and underscores,'
+            ' got "b c"'
+        ),
+    ]

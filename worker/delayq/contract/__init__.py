@@ -16,6 +16,13 @@ from delayq.contract.processes import Reaper, Scanner, Worker
 from delayq.contract.queue import DelayQueue, Metadata, Spec
 from delayq.contract.references import AuthSecretRef
 from delayq.contract.store import Cluster, Connection, Redis, Sentinel, Standalone, Tls
+from delayq.contract.surroundings import (
+    Monitoring,
+    NetworkPolicy,
+    PodDisruptionBudget,
+    PodMonitor,
+    PrometheusRule,
+)
 
 __all__ = [
     "AuthSecretRef",
@@ -32,8 +39,13 @@ __all__ = [
     "HttpHandler",
     "Limits",
     "Metadata",
+    "Monitoring",
+    "NetworkPolicy",
     "Objective",
+    "PodDisruptionBudget",
+    "PodMonitor",
     "Problem",
+    "PrometheusRule",
     "PythonHandler",
     "Reaper",
     "Redis",

@@ -15,6 +15,7 @@ from delayq.contract.limits import Limits, Objective, Retention
 from delayq.contract.processes import Reaper, Scanner, Worker
 from delayq.contract.record import Rule, Shape
 from delayq.contract.store import Redis
+from delayq.contract.surroundings import Monitoring, NetworkPolicy, PodDisruptionBudget
 from delayq.contract.words import OBJECT_NAME, QUEUE_NAME
 
 GROUP: Final = "delayq.dev"
@@ -95,6 +96,17 @@ class Spec:
     limits: Limits = section(Limits, default=Limits(), doc="What the queue takes.")
     objective: Objective = section(Objective, default=Objective(), doc="How late tasks may start.")
     retention: Retention = section(Retention, default=Retention(), doc="How long dead letters are kept.")
+    pod_disruption_budget: PodDisruptionBudget = section(
+        PodDisruptionBudget,
+        default=PodDisruptionBudget(),
+        doc="How many pods a node drain may take at once.",
+    )
+    network_policy: NetworkPolicy = section(
+        NetworkPolicy, default=NetworkPolicy(), doc="Who may connect to the pods."
+    )
+    monitoring: Monitoring = section(
+        Monitoring, default=Monitoring(), doc="What the Prometheus operator is told of the queue."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,6 +79,18 @@ ARGUMENT: Final = Text(
     pattern=r"^[^\x00]*$",
     quiet=True,
 )
+LABEL_NAME: Final = Text(
+    expected="names of labels, such as release or example.com/team",
+    max_length=317,
+    # [.] and not \.: this one stands in a CEL string, too.
+    pattern=f"^({_LABEL}([.]{_LABEL})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$",
+)
+LABEL_VALUE: Final = Text(
+    expected="at most 63 letters, digits, dashes, dots and underscores",
+    max_length=63,
+    min_length=0,
+    pattern="^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$",
+)
 IMAGE: Final = Text(expected="the name of a container image", max_length=1024, pattern="^[!-~]+$")
 SCHEDULE: Final = Text(
     expected='a cron schedule of five fields, such as "* * * * *"',

@@ -1,0 +1,87 @@
+"""spec.podDisruptionBudget, spec.networkPolicy and spec.monitoring: what the operator puts around the processes.
+
+They mean something on Kubernetes only; `delayq run` reads them and leaves them alone.
+"""
+
+# ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from delayq.contract.fields import dictionary, flag, listing, section, whole
+from delayq.contract.kinds import Freeform
+from delayq.contract.words import LABEL_NAME, LABEL_VALUE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# What a label costs is paid by every pod list; Prometheus selects by one or two.
+_MOST_LABELS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodDisruptionBudget:
+    """How many pods a node drain may take at once. Never a minimum, so no drain waits for ever for a lone pod."""
+
+    enabled: bool = flag(
+        default=True, doc="Have a PodDisruptionBudget for the scanners and one for the workers."
+    )
+    max_unavailable: int = whole(
+        1, 10_000, default=1, doc="Pods of each that may be away at once by somebody's choice."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkPolicy:
+    """Who may connect to the pods; what they may connect to is not limited, for a handler may need anything."""
+
+    enabled: bool = flag(
+        default=False, doc="Have a NetworkPolicy that lets nothing in but to the metrics port."
+    )
+    metrics_from: tuple[Mapping[str, object], ...] | None = listing(
+        Freeform(),
+        least=1,
+        most=32,
+        default=None,
+        doc="NetworkPolicyPeers that may read metrics. Absent: any pod of any namespace. The operator has to be one.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodMonitor:
+    """Has the Prometheus operator scrape scanners and workers; only where its PodMonitor kind is installed."""
+
+    enabled: bool = flag(default=False, doc="Have a PodMonitor.")
+    interval_seconds: int = whole(1, 3600, default=30, doc="Time between two scrapes.")
+    labels: Mapping[str, str] = dictionary(
+        name=LABEL_NAME,
+        value=LABEL_VALUE,
+        most=_MOST_LABELS,
+        doc="Labels to add, such as the one your Prometheus selects by.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusRule:
+    """Gives the Prometheus operator alerts for the queue; only where its PrometheusRule kind is installed."""
+
+    enabled: bool = flag(default=False, doc="Have a PrometheusRule.")
+    labels: Mapping[str, str] = dictionary(
+        name=LABEL_NAME,
+        value=LABEL_VALUE,
+        most=_MOST_LABELS,
+        doc="Labels to add, such as the one your Prometheus selects by.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Monitoring:
+    """What the Prometheus operator is told of the queue."""
+
+    pod_monitor: PodMonitor = section(
+        PodMonitor, default=PodMonitor(), doc="Scraping, by the Prometheus operator's PodMonitor."
+    )
+    prometheus_rule: PrometheusRule = section(
+        PrometheusRule, default=PrometheusRule(), doc="Alerts, by the Prometheus operator's PrometheusRule."
+    )

@@ -187,7 +187,7 @@ def test_what_surrounds_the_pods_has_defaults_and_is_checked() -> None:
             'got "-a"'
         ),
         (
-            'spec.monitoring.prometheusRule.labels["a"]: expected at most 63 letters, digits, dashes, dots and underscores,'
-            ' got "b c"'
+            'spec.monitoring.prometheusRule.labels["a"]: expected at most 63 letters, digits, dashes, dots and '
+            'underscores, got "b c"'
         ),
     ]

@@ -1,0 +1,248 @@
+"""What `helm test` runs: a DelayQueue of one task, two seconds ahead, handled on time; then nothing is left of it.
+
+Needs Python and delayq only, which the worker image has. When something is wrong, the DelayQueue stays for people to
+look at; the next run replaces it.
+"""
+# ruff: noqa: INP001, T201 -- a script in a ConfigMap, which answers on stdout
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import ssl
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from delayq import DelayQError, SyncClient
+from delayq.contract import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Document = dict[str, Any]
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+DELAY_MS = 2000
+LOOK_SECONDS = 0.02  # how exactly the time of handling is seen
+CALL_SECONDS = 10
+NO_REDIS = """there is no Redis to test with. Name one, as in spec.redis of a DelayQueue:
+  helm upgrade … --reuse-values --set test.redis.standalone.host=redis.shop.svc
+or let the chart bring one that is good enough to try: --set redis.enabled=true"""
+
+
+class Failed(Exception):
+    """Why the test did not pass."""
+
+
+class Api:
+    """DelayQueues of this pod's namespace; a token is read again for every call, because it is replaced in time."""
+
+    def __init__(self, account: Path) -> None:
+        """`account` is the directory where a pod finds its ServiceAccount."""
+        host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+        self.namespace = (account / "namespace").read_text().strip()
+        self._token = account / "token"
+        self._tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
+        bracketed = f"[{host}]" if ":" in host else host
+        path = f"/apis/delayq.dev/v1alpha1/namespaces/{self.namespace}/delayqueues"
+        self._url = f"https://{bracketed}:{port}{path}"
+
+    def create(self, document: Document) -> Document | None:
+        """None: the API server knows no such kind."""
+        return self._call("POST", "", document)
+
+    def get(self, name: str) -> Document | None:
+        """None: there is none."""
+        return self._call("GET", f"/{name}")
+
+    def delete(self, name: str) -> Document | None:
+        """None: there was none."""
+        return self._call("DELETE", f"/{name}")
+
+    def _call(self, verb: str, path: str, body: Document | None = None) -> Document | None:
+        headers = {
+            "Authorization": f"Bearer {self._token.read_text().strip()}",
+            "Content-Type": "application/json",
+        }
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self._url + path, data, headers, method=verb)  # noqa: S310 -- https, from above
+        try:
+            with urlopen(request, timeout=CALL_SECONDS, context=self._tls) as answer:  # noqa: S310 -- the same
+                found: Document = json.load(answer)
+                return found
+        except HTTPError as error:
+            if error.code == 404:  # noqa: PLR2004 -- as everybody knows
+                return None
+            raise Failed(f"{verb} {self._url}{path}: {error.code} {error.read().decode()[:1000]}") from error
+        except URLError as error:
+            raise Failed(f"the API server at {self._url} cannot be reached: {error.reason}") from error
+
+
+def main() -> int:
+    """Run the test; return the exit code."""
+    options = arguments()
+    wanted = document(options.name, redis_in(options.redis))
+    api = Api(options.account)
+    try:
+        check_served(api.namespace, options.served)
+        run(api, wanted, time.monotonic() + options.timeout_seconds)
+    except (Failed, DelayQError) as error:
+        print(f"FAILED: {error}\n{hints(api.namespace, options.name)}")
+        return 1
+    print("passed")
+    return 0
+
+
+def arguments() -> argparse.Namespace:
+    """Where things are, in a pod unless said otherwise."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--name", required=True, help="name of the DelayQueue")
+    parser.add_argument("--redis", type=Path, required=True, help="a spec.redis, as JSON")
+    parser.add_argument("--served", action="append", help="a namespace the operator serves; none: all")
+    parser.add_argument("--timeout-seconds", type=float, default=180, help="how long all of it may take")
+    parser.add_argument("--account", type=Path, default=ACCOUNT, help="where token, ca.crt and namespace are")
+    return parser.parse_args()
+
+
+def redis_in(file: Path) -> Document:
+    """Read the spec.redis; the chart leaves it empty when it knows of none."""
+    redis: Document = json.loads(file.read_text())
+    return redis or sys.exit(f"FAILED: {NO_REDIS}")
+
+
+def document(name: str, redis: Document) -> Document:
+    """Build a queue whose name in Redis is new each time, so that nothing of an earlier run can be in it."""
+    return {
+        "apiVersion": "delayq.dev/v1alpha1",
+        "kind": "DelayQueue",
+        "metadata": {"name": name},
+        "spec": {
+            "queueName": f"{name}-{secrets.token_hex(4)}",
+            "redis": redis,
+            "deletionPolicy": "Delete",
+            "handler": {"exec": {"command": [sys.executable, "-c", "pass"]}},
+            "scanner": {"replicas": 1},
+            "worker": {"replicas": 1, "concurrency": 1},
+        },
+    }
+
+
+def check_served(namespace: str, served: list[str] | None) -> None:
+    """Say at once what would otherwise look like an operator that is not there."""
+    if served and namespace not in served:
+        raise Failed(
+            f"the test makes its DelayQueue in {namespace}, and the operator serves only {', '.join(served)}:"
+            " add it to watchNamespaces, or make a DelayQueue there yourself"
+        )
+
+
+def run(api: Api, wanted: Document, deadline: float) -> None:
+    """All of the test."""
+    name = wanted["metadata"]["name"]
+    remove(api, name, deadline)  # what a run before this one may have left
+    if api.create(wanted) is None:
+        raise Failed(
+            "the API server knows no DelayQueue. Is its CRD there? kubectl get crd delayqueues.delayq.dev"
+        )
+    print(f"created DelayQueue {api.namespace}/{name}")
+    await_ready(api, name, deadline)
+    with SyncClient.from_document(parse(wanted)) as client:
+        handle_one(client, deadline)
+        remove(api, name, deadline)
+        if client.counts().stats.get("acked"):
+            raise Failed("it was deleted, but its keys are still in Redis")
+    print("deleted it; nothing of it is left")
+
+
+def await_ready(api: Api, name: str, deadline: float) -> None:
+    """Wait for the operator and for pods that work."""
+    began = time.monotonic()
+    conditions: dict[str, Document] = {}
+
+    def ready() -> bool:
+        conditions.update(conditions_of(api.get(name)))
+        if conditions.get("Accepted", {}).get("status") == "False":
+            raise Failed(f"the operator refused it: {conditions['Accepted'].get('message')}")
+        return conditions.get("Ready", {}).get("status") == "True"
+
+    if not until(ready, deadline, every_seconds=0.5):
+        raise Failed(f"it did not become Ready. {described(conditions)}")
+    print(f"Ready after {time.monotonic() - began:.1f} s")
+
+
+def conditions_of(queue: Document | None) -> dict[str, Document]:
+    """Return them by type; none before the operator has looked."""
+    found = ((queue or {}).get("status") or {}).get("conditions") or []
+    return {condition["type"]: condition for condition in found}
+
+
+def described(conditions: dict[str, Document]) -> str:
+    """Say what the operator says."""
+    if not conditions:
+        return "No operator has looked at it."
+    lines = (f"  {each['type']}={each['status']} {each.get('reason', '')}: {each.get('message', '')}"
+             for each in conditions.values())  # fmt: skip
+    return "\n".join(["Its conditions:", *lines])
+
+
+def handle_one(client: SyncClient, deadline: float) -> None:
+    """Schedule a task, and see that it is handled once and not early. All times are by Redis' clock."""
+    task = client.schedule({"from": "helm test"}, delay_ms=DELAY_MS)
+    print(f"scheduled a task, due in {DELAY_MS} ms")
+    seen_ms = 0
+
+    def handled() -> bool:
+        nonlocal seen_ms
+        counts = client.counts()
+        if counts.dlq or counts.retry:
+            raise Failed("its handler failed")
+        seen_ms = counts.now_ms
+        return counts.stats.get("acked", 0) > 0
+
+    if not until(handled, deadline, every_seconds=LOOK_SECONDS):
+        raise Failed(f"the task was not handled: {client.counts()}")
+    late_ms = seen_ms - task.due_ms
+    if late_ms < 0:
+        raise Failed(f"the task was handled {-late_ms} ms before its time")
+    counts = client.counts()
+    if (counts.stats.get("acked"), counts.delayed + counts.retry + counts.processing + counts.dlq) != (1, 0):
+        raise Failed(f"one task became more than one: {counts}")
+    print(f"handled, at most {late_ms} ms after its time")
+
+
+def remove(api: Api, name: str, deadline: float) -> None:
+    """Delete the DelayQueue, if there is one, and wait until it is gone, which takes a purge."""
+    if api.delete(name) is not None and not until(lambda: api.get(name) is None, deadline, every_seconds=0.5):
+        raise Failed(
+            f"DelayQueue {name} was deleted, but is still there. {described(conditions_of(api.get(name)))}"
+        )
+
+
+def until(done: Callable[[], bool], deadline: float, *, every_seconds: float) -> bool:
+    """Look at least once; False when time is up."""
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(every_seconds)
+    return True
+
+
+def hints(namespace: str, name: str) -> str:
+    """Say where to look."""
+    return f"""Look at:
+  kubectl -n {namespace} describe delayqueue {name}
+  kubectl -n {namespace} get pods -l delayq.dev/queue={name}
+  kubectl -n {namespace} logs -l delayq.dev/queue={name} --tail=20
+  kubectl -n {namespace} logs -l app.kubernetes.io/component=operator --tail=50
+The DelayQueue is left as it is; the next `helm test` replaces it, and this removes it:
+  kubectl -n {namespace} delete delayqueue {name}"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -15,13 +15,16 @@ digest = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-16)
 SOURCES := $(wildcard worker operator tests examples benchmarks)
 PYTHON_READY := $(VENV)/.ready-$(call digest,pyproject.toml uv.lock tools/setup-python tools/uv)
 SERVERS_READY := .cache/servers/.ready-$(call digest,uv.lock tools/setup-servers)
+# Behind the link .cache/kubernetes/bin, in the user's cache directory, where all checkouts find it.
+KUBERNETES := $(sort $(wildcard tests/cluster/tools/*/go.*)) tools/setup-kubernetes
+KUBERNETES_READY := .cache/kubernetes/bin/.ready-$(call digest,$(KUBERNETES))
 
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(PYTHON_READY) $(SERVERS_READY) ## Make .venv and fetch the Redis servers that the tests need
+setup: $(PYTHON_READY) $(SERVERS_READY) $(KUBERNETES_READY) ## Make .venv, fetch Redis servers, build Kubernetes
 
 $(PYTHON_READY):
 	@tools/setup-python
@@ -31,14 +34,18 @@ $(SERVERS_READY): | $(PYTHON_READY)
 	@tools/setup-servers
 	@rm -f .cache/servers/.ready-* && touch $@
 
+$(KUBERNETES_READY): | $(PYTHON_READY)
+	@tools/setup-kubernetes
+
 .PHONY: run
 run: $(PYTHON_READY) ## Run examples/hello: 1,000 delayed tasks on a Redis of their own
 	@$(BIN)/python examples/hello/run.py
 
 .PHONY: test
-test: check $(SERVERS_READY) ## Run every check and every test, on every Redis
-	@$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/process --redis=all
+test: check $(SERVERS_READY) $(KUBERNETES_READY) ## Run every check and every test, on every Redis
+	@$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/process --ignore=tests/cluster --redis=all
 	@$(BIN)/pytest tests/process --redis=all
+	@$(BIN)/pytest -n 2 --dist loadgroup tests/cluster
 
 .PHONY: test-quick
 test-quick: $(PYTHON_READY) $(SERVERS_READY) ## Run unit, contract and Redis tests on one Redis (under a minute)

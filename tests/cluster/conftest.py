@@ -1,0 +1,72 @@
+"""What tests on Kubernetes ask for: a control plane for each pytest worker, a namespace for each test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.harness.control_plane import ControlPlane
+from tests.cluster.harness.resources import install_crd, make_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kubernetes.dynamic import DynamicClient
+
+FOREIGN = "DELAYQ_TEST_KUBECONFIG"
+"""Names a kubeconfig whose cluster is used instead of one of our own; what tests make there, they delete."""
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster to test on: ask for `control_plane` instead to stop its servers or to read its audit log."""
+    directory = tmp_path_factory.mktemp("cluster")
+    if given := os.environ.get(FOREIGN):
+        foreign = Cluster(directory, Path(given).absolute())
+        yield foreign
+        foreign.close()
+        return
+    plane = ControlPlane.start(directory)
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture
+def control_plane(cluster: Cluster) -> Iterator[ControlPlane]:
+    """Our own control plane, all of it running."""
+    if not isinstance(cluster, ControlPlane):
+        pytest.skip(
+            f"{FOREIGN} names the cluster: its servers are not ours to stop, nor its audit log to read"
+        )
+    yield cluster
+    cluster.mend()
+
+
+@pytest.fixture(scope="session")
+def admin(cluster: Cluster) -> Iterator[DynamicClient]:
+    """The dynamic client of an administrator."""
+    client = cluster.client()
+    yield client
+    client.client.close()
+
+
+@pytest.fixture(scope="session")
+def crd(cluster: Cluster) -> str:
+    """Our CustomResourceDefinition, applied and served; its name."""
+    return install_crd(cluster)
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of the test's own, in which pods can be made."""
+    name = f"test-{uuid4().hex[:8]}"
+    make_namespace(cluster, name)
+    yield name
+    if isinstance(cluster, ControlPlane):
+        cluster.mend()  # before anything is asked of it
+    cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)

@@ -1,0 +1,193 @@
+"""A control plane of our own on 127.0.0.1: etcd, kube-apiserver, kube-controller-manager.
+
+No kubelet and no scheduler: pods are made and stay Pending, unless a ProcessNode runs them (node.py). Everything is
+in one directory, and every process dies with the one that started it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import ssl
+import urllib.request
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tests.cluster.harness import audit, kubeconfig
+from tests.cluster.harness.binaries import binary
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.harness.server import Server, free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOOPBACK: Final = "127.0.0.1"
+ADMIN: Final = "delayq-tests-admin"
+
+
+@dataclass
+class Ports:
+    """Chosen at the first start, kept over restarts."""
+
+    etcd: int = 0
+    etcd_peer: int = 0
+    api_server: int = 0
+
+    def choose_etcd(self) -> None:
+        self.etcd, self.etcd_peer = free_port(), free_port()
+
+    def choose_api_server(self) -> None:
+        self.api_server = free_port()
+
+
+class ControlPlane(Cluster):
+    """Start it with `ControlPlane.start(directory)`, and stop it; its servers can be stopped one by one."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, directory / "admin.kubeconfig")
+        self._ports = Ports()
+        self._tokens = {name: secrets.token_hex(16) for name in (ADMIN, "system:kube-controller-manager")}
+        self.etcd = Server("etcd", directory, self._etcd, self._etcd_ready, self._ports.choose_etcd)
+        self.api_server = Server(
+            "kube-apiserver", directory, self._api_server, self._api_ready, self._ports.choose_api_server
+        )
+        self.controller_manager = Server(
+            "kube-controller-manager", directory, self._controller_manager, self._controllers_ready
+        )
+
+    @classmethod
+    def start(cls, directory: Path) -> ControlPlane:
+        """Start all of it in an empty directory; ready when service accounts are being made."""
+        directory.mkdir(parents=True, exist_ok=True)
+        plane = cls(directory)
+        plane._prepare()
+        try:
+            plane.etcd.start_anywhere()
+            plane.api_server.start_anywhere()
+            plane._write_kubeconfigs()
+            plane.controller_manager.start()
+        except BaseException:
+            plane.stop()
+            raise
+        return plane
+
+    def mend(self) -> None:
+        """Undo what a test did to the servers: start what is dead, resume what is paused."""
+        for server in (self.etcd, self.api_server):
+            server.mend()
+        if self.controller_manager.started_at < self.api_server.started_at:
+            self.controller_manager.stop()  # its watches would stay away for up to half a minute
+        self.controller_manager.mend()
+
+    def stop(self) -> None:
+        """Stop all of it and drop the data; logs stay."""
+        self.close()
+        for server in (self.controller_manager, self.api_server, self.etcd):
+            if server.alive:
+                server.kill()
+        shutil.rmtree(self.dir / "etcd", ignore_errors=True)
+
+    @property
+    def _url(self) -> str:  # `url` is read from the kubeconfig, which is written once the API server is up
+        return f"https://{LOOPBACK}:{self._ports.api_server}"
+
+    @property
+    def authority(self) -> Path:
+        """The API server signs its own certificate, and appends the authority that it signed it with."""
+        return self.dir / "certificates" / "apiserver.crt"
+
+    def audit_mark(self) -> int:
+        """A place in the audit log, for `audit_events(since=…)`: what follows comes after this call."""
+        log = self.dir / "audit.log"
+        return log.stat().st_size if log.exists() else 0
+
+    def audit_events(self, since: int = 0, *, user: str | None = None) -> list[audit.AuditEvent]:
+        """Requests answered since a mark, of one user or of all but the control plane itself."""
+        events = audit.read(self.dir / "audit.log", since)
+        return [event for event in events if user in {None, event.user}]
+
+    def _prepare(self) -> None:
+        (self.dir / "audit-policy.yaml").write_text(audit.POLICY)
+        groups = {ADMIN: ',"system:masters"'}
+        lines = [f"{token},{name},{name}{groups.get(name, '')}" for name, token in self._tokens.items()]
+        (self.dir / "tokens.csv").write_text("\n".join(lines) + "\n")
+
+    def _write_kubeconfigs(self) -> None:
+        cluster = {"server": self._url, "certificate-authority": str(self.authority)}
+        kubeconfig.write(self.kubeconfig, cluster=cluster, token=self._tokens[ADMIN])
+        kubeconfig.write(
+            self.dir / "controller-manager.kubeconfig",
+            cluster=cluster,
+            token=self._tokens["system:kube-controller-manager"],
+        )
+
+    # --- The servers' command lines.
+
+    def _etcd(self) -> list[str]:
+        url, peer = f"http://{LOOPBACK}:{self._ports.etcd}", f"http://{LOOPBACK}:{self._ports.etcd_peer}"
+        return [
+            binary("etcd"),
+            *(f"--data-dir={self.dir / 'etcd'}", "--name=default", f"--initial-cluster=default={peer}"),
+            *(f"--listen-client-urls={url}", f"--advertise-client-urls={url}"),
+            *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"),
+            "--unsafe-no-fsync",  # the machine may lose its power, the tests will not care
+            *("--logger=zap", "--log-level=warn", "--quota-backend-bytes=1073741824"),
+        ]
+
+    def _api_server(self) -> list[str]:
+        # The key of its own certificate serves for the tokens of service accounts too: one key less to make.
+        key = self.dir / "certificates" / "apiserver.key"
+        return [
+            binary("kube-apiserver"),
+            f"--etcd-servers=http://{LOOPBACK}:{self._ports.etcd}",
+            *(f"--bind-address={LOOPBACK}", f"--advertise-address={LOOPBACK}"),
+            *(f"--secure-port={self._ports.api_server}", f"--cert-dir={key.parent}"),
+            # There are no endpoints on loopback addresses: the `kubernetes` Service stays without any.
+            *("--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16"),
+            *("--authorization-mode=Node,RBAC", f"--token-auth-file={self.dir / 'tokens.csv'}"),
+            *("--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}"),
+            *(f"--service-account-signing-key-file={key}", "--allow-privileged"),
+            f"--audit-policy-file={self.dir / 'audit-policy.yaml'}",
+            f"--audit-log-path={self.dir / 'audit.log'}",
+            "--audit-log-mode=blocking-strict",  # answered means logged
+            # No rotation: marks are offsets. A thousand requests are 1 MB.
+            "--audit-log-maxsize=2000",
+            # Without it, a SIGTERM waits a minute for clients to end their watches.
+            "--shutdown-watch-termination-grace-period=2s",
+        ]
+
+    def _controller_manager(self) -> list[str]:
+        return [
+            binary("kube-controller-manager"),
+            f"--kubeconfig={self.dir / 'controller-manager.kubeconfig'}",
+            *("--secure-port=0", "--leader-elect=false", "--use-service-account-credentials"),
+            f"--service-account-private-key-file={self.dir / 'certificates' / 'apiserver.key'}",
+            f"--root-ca-file={self.authority}",
+            # The defaults, 20 and 30, would make a test of a thousand queues wait for this process.
+            *("--kube-api-qps=500", "--kube-api-burst=1000"),
+        ]
+
+    # --- When they are ready.
+
+    def _etcd_ready(self) -> bool:
+        return _answers(f"http://{LOOPBACK}:{self._ports.etcd}/health")
+
+    def _api_ready(self) -> bool:
+        return self.authority.exists() and _answers(
+            f"{self._url}/readyz", authority=self.authority, token=self._tokens[ADMIN]
+        )
+
+    def _controllers_ready(self) -> bool:
+        found = f"{self._url}/api/v1/namespaces/default/serviceaccounts/default"
+        return _answers(found, authority=self.authority, token=self._tokens[ADMIN])
+
+
+def _answers(url: str, *, authority: Path | None = None, token: str = "") -> bool:
+    """Whether there is a 200 at the URL."""
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310
+    with suppress(OSError):
+        context = ssl.create_default_context(cafile=authority) if authority else None
+        with urllib.request.urlopen(request, timeout=5, context=context):  # noqa: S310  our own servers
+            return True
+    return False

@@ -1,0 +1,44 @@
+"""Things that most tests need to be there: our CRD, a namespace, and what Kubernetes makes in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tests.cluster.harness.binaries import ROOT
+from tests.cluster.harness.rest import Refused
+from tests.cluster.harness.waiting import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+
+CRD_FILE: Final = ROOT / "crds" / "delayqueue.yaml"
+CRD: Final = "delayqueues.delayq.dev"
+
+
+def install_crd(cluster: Cluster, file: Path = CRD_FILE) -> str:
+    """Apply the CRD, and return when DelayQueues can be listed."""
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={file}")
+    cluster.kubectl("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=60s")
+    # Established comes a moment before the API server serves the path.
+    eventually(lambda: found(cluster, "/apis/delayq.dev/v1alpha1/delayqueues"), what="DelayQueues are served")
+    return CRD
+
+
+def make_namespace(cluster: Cluster, name: str, labels: dict[str, str] | None = None) -> None:
+    """Make a namespace, and return when pods can be made in it: they need its default service account."""
+    cluster.rest.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels or {}}})
+    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+    eventually(lambda: found(cluster, account), what=f"{name} has its default service account")
+
+
+def found(cluster: Cluster, path: str) -> bool:
+    """Whether something is there."""
+    try:
+        cluster.rest.get(path)
+    except Refused as error:
+        if error.code == 404:
+            return False
+        raise
+    return True

@@ -8,7 +8,7 @@ import random
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from delayq.errors import Unavailable
+from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
     from delayq.alarm import Alarm
@@ -38,6 +38,7 @@ class Loop:
         """Count errors in `tally`."""
         self.service, self._tally = service, tally
         self.last_success: float | None = None  # monotonic seconds
+        self.served = False  # the last step that failed or succeeded because of Redis did succeed
         self._due = time.monotonic()  # when the current or next step should have begun
         self._failures = 0
         self._stopping = False
@@ -79,14 +80,16 @@ class Loop:
             pause = await self.service.step()
         except Unavailable as error:
             self._tally.redis_errors += 1
+            self.served = False
             return self._failed("redis_unavailable", error, trace=False)
         except Exception as error:  # noqa: BLE001 -- a loop outlives whatever one step runs into
+            self.served = self.served and not isinstance(error, DelayQError)  # ours are refusals by Redis
             return self._failed("step_failed", error, trace=True)
         if self._failures:
             log.info(
                 "recovered", extra={"fields": {"loop": self.service.name, "after_failures": self._failures}}
             )
-        self._failures, self.last_success = 0, time.monotonic()
+        self._failures, self.last_success, self.served = 0, time.monotonic(), True
         return pause
 
     def _failed(self, event: str, error: Exception, *, trace: bool) -> float:

@@ -11,9 +11,9 @@ from prometheus_client.registry import Collector
 from delayq.contract import metrics as m
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from delayq.contract.metrics import Metric
+    from delayq.contract.metrics import DurabilityRisk, Metric
     from delayq.tally import Buckets, ProcessTally, WorkerTally
     from delayq.values import Counts
 
@@ -87,6 +87,13 @@ def queue_families(queue: str, led: Mapping[int, bool], counts: Mapping[int, Cou
     for metric in m.QUEUE_COUNTERS:
         verb = metric.name.removeprefix("delayq_queue_").removesuffix("_total")
         yield _per_shard(metric, queue, {shard: each.stats.get(verb, 0) for shard, each in counts.items()})
+
+
+def backend_families(queue: str, risks: Collection[DurabilityRisk] | None) -> Iterable[Family]:
+    """Return what a scanner exports of its Redis: whether it serves and, when it does, what it may lose."""
+    yield _family(m.REDIS_UP, {(queue,): risks is not None})
+    told = () if risks is None else m.DURABILITY_RISKS
+    yield _family(m.DURABILITY_RISK, {(queue, risk): risk in (risks or ()) for risk in told})
 
 
 def _next_due(counts: Counts) -> float:

@@ -24,10 +24,11 @@ class Probes:
 
     loops: Sequence[Loop]
     families: Callable[[], Awaitable[Iterable[metrics.Family]]]
+    patience_seconds: float = STUCK_AFTER_SECONDS
 
     def stuck(self) -> list[str]:
         """Name the loops whose step hangs or was never begun."""
-        return [loop.service.name for loop in self.loops if loop.stuck_seconds > STUCK_AFTER_SECONDS]
+        return [loop.service.name for loop in self.loops if loop.stuck_seconds > self.patience_seconds]
 
     def unready(self) -> list[str]:
         """Name the loops that have not yet worked, or not for a while."""

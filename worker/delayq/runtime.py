@@ -18,10 +18,12 @@ import uvloop
 from delayq import handlers, metrics
 from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
-from delayq.errors import DelayQError, InvalidDocument
+from delayq.errors import InvalidDocument
+from delayq.loop import STUCK_AFTER_SECONDS
 from delayq.probes import Probes
 from delayq.reaper import Reaper
 from delayq.scanner import Scanner
+from delayq.scrape import Scrape
 from delayq.worker import Worker
 
 if TYPE_CHECKING:
@@ -118,31 +120,11 @@ async def _scanner(setting: Setting) -> None:
     scanner = Scanner(setting.queue.spec, setting.broker, setting.address, owner=owner)
     connection = AsyncConnection(setting.address)
 
-    async def families() -> Iterable[metrics.Family]:
-        led = {each.shard: each.leads for each in scanner.shards}
-        return [*await _queue_families(setting, connection, led), *metrics.process_families(scanner.tally)]
-
+    scrape = Scrape(scanner, setting.broker, connection)
     try:
-        await _serve("scanner", scanner, setting, families)
+        await _serve("scanner", scanner, setting, scrape.families)
     finally:
         await connection.close()
-
-
-async def _queue_families(
-    setting: Setting, connection: AsyncConnection, led: dict[int, bool]
-) -> Iterable[metrics.Family]:
-    """Counts come from Redis at each scrape. Without Redis there are none: a missing number must not look like zero."""
-    shards = [shard for shard, leads in led.items() if leads]
-    horizons_ms = [seconds * 1000 for seconds in metrics.HORIZONS_SECONDS]
-    broker = setting.broker
-    try:
-        found = (
-            await connection.run([broker.counts(shard, horizons_ms) for shard in shards]) if shards else []
-        )
-    except DelayQError as error:
-        log.warning("counts_unavailable", extra={"fields": {"error": str(error)}})
-        shards, found = [], []
-    return metrics.queue_families(setting.queue.queue, led, dict(zip(shards, found, strict=True)))
 
 
 async def _reaper(setting: Setting, seconds: float | None) -> None:
@@ -163,7 +145,9 @@ async def _serve(
     seconds: float | None = None,
 ) -> None:
     async with _signals() as (stop, hurry):
-        runner, port = await Probes(process.loops, families).serve(setting.host, setting.port)
+        # No restart helps against a Redis that hangs: a step may wait for a batch before its own, and then for itself.
+        patience = max(STUCK_AFTER_SECONDS, 4 * setting.address.timeout_seconds)
+        runner, port = await Probes(process.loops, families, patience).serve(setting.host, setting.port)
         fields = {
             "process": name,
             "queue": setting.queue.queue,

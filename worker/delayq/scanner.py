@@ -30,6 +30,7 @@ LEAD_SECONDS = 10.0  # how long leadership outlives its scanner
 FOLLOW_SECONDS = 1.0  # the longest a scanner that does not lead takes to see that the leader resigned
 TICK_SECONDS = LEAD_SECONDS / 3  # the longest sleep: each look that nothing asked for renews leadership, too
 OVERDUE_SECONDS = 0.02  # the longest between two looks while due tasks wait for a worker
+HANGS_SECONDS = 5.0  # a Redis that leaves a step unanswered for longer does not serve
 # Event-loop timers are good to a millisecond or two, so the last stretch before a due time is slept off exactly.
 EXACT_SECONDS = 0.0025
 
@@ -136,6 +137,17 @@ class Scanner:
         ]
         services: list[Service] = [*self.shards, listener]
         self.loops = tuple(Loop(service, self.tally) for service in services)
+
+    @property
+    def served(self) -> bool:
+        """Whether Redis serves: it did at the last call for every shard, and no call hangs."""
+        watching = self.loops[: len(self.shards)]
+        return all(loop.served and loop.stuck_seconds < HANGS_SECONDS for loop in watching)
+
+    @property
+    def connects(self) -> int:
+        """How often it had to connect; after each time it may be another Redis, or one set differently."""
+        return self._connection.connects
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
         """Scan until `stop`, then hand leadership over."""

@@ -31,6 +31,7 @@ class AsyncConnection:
     def __init__(self, address: Address) -> None:
         """Connect on first use, and again after any failure or when the server turns out not to be the master."""
         self.address = address
+        self.connects = 0
         self._connection = address.connection()
         self._waiting: list[Waiting] = []
         self._flusher: asyncio.Task[None] | None = None
@@ -106,6 +107,7 @@ class AsyncConnection:
         connection = self._connection
         if not connection.is_connected:
             await connection.connect()
+            self.connects += 1
         everything = b"".join([request for request, _, _ in batch])
         await connection.send_packed_command(everything, check_health=False)
         elsewhere = False

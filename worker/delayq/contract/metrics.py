@@ -6,9 +6,10 @@ Not here: anything that counts (delayq/metrics.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 MetricKind = Literal["counter", "gauge", "histogram"]
+DurabilityRisk = Literal["append_only_off", "append_only_failing", "fsync_off", "evicts", "unknown"]
 
 LATENESS_BUCKETS: Final = (
     *(0.0005, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05),
@@ -27,6 +28,10 @@ STATES: Final = ("delayed", "retry", "processing", "dlq")
 
 OUTCOMES: Final = ("acked", "retried", "buried", "released", "lease_lost")
 """Values of the label `outcome`."""
+
+DURABILITY_RISKS: Final[tuple[DurabilityRisk, ...]] = get_args(DurabilityRisk)
+"""Values of the label `risk`: no append-only file; it cannot be written; it is never forced to the disk; tasks may be
+evicted; INFO or CONFIG was refused, so nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +81,13 @@ DUE_WITHIN_TASKS: Final = _gauge(
     "horizon_seconds",
 )
 SHARD_LED: Final = _gauge("shard_led", "1 where this scanner leads the shard, else 0.", "queue", "shard")
+REDIS_UP: Final = _gauge("redis_up", "1 while Redis serves this scanner, else 0.", "queue")
+DURABILITY_RISK: Final = _gauge(
+    "durability_risk",
+    "1 where Redis may lose accepted tasks in this way, else 0; no value while Redis does not serve.",
+    "queue",
+    "risk",
+)
 
 QUEUE_SCHEDULED: Final = _queue_counter("scheduled", "Tasks scheduled")
 QUEUE_CLAIMED: Final = _queue_counter("claimed", "Tasks claimed")
@@ -147,6 +159,8 @@ METRICS: Final = (
     NEXT_DUE_SECONDS,
     DUE_WITHIN_TASKS,
     SHARD_LED,
+    REDIS_UP,
+    DURABILITY_RISK,
     *QUEUE_COUNTERS,
     WORKER_SLOTS,
     WORKER_BUSY_SLOTS,

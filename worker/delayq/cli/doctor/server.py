@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from delayq import durability
 from delayq.cli.doctor.findings import Finding, failed, ok, warning
 
 if TYPE_CHECKING:
@@ -19,29 +19,16 @@ NEVER_LOST = "tasks can be lost when Redis restarts"
 
 def server(connection: SyncConnection) -> Iterator[Finding]:
     """Check everything that INFO tells."""
-    facts = info(connection)
+    told, fsync = connection.send(durability.QUESTIONS)
+    facts = durability.info(told)
     if not facts:
         yield warning("version", "Redis does not tell (INFO is refused)", "allow the user INFO")
         return
     yield version(facts)
     yield role(facts)
-    yield persistence(facts, appendfsync(connection))
+    yield persistence(facts, durability.setting(fsync))
     yield eviction(facts)
     yield memory(facts)
-
-
-def info(connection: SyncConnection) -> dict[str, str]:
-    """Return what INFO says; nothing when it may not be asked."""
-    [reply] = connection.send([("INFO",)])
-    if not isinstance(reply, bytes):
-        return {}
-    return dict(re.findall(r"^(\w+):(.*?)\r?$", reply.decode(errors="replace"), re.MULTILINE))
-
-
-def appendfsync(connection: SyncConnection) -> str:
-    """Return the setting; nothing when CONFIG may not be used, as in many a hosted Redis."""
-    [reply] = connection.send([("CONFIG", "GET", "appendfsync")])
-    return reply[1].decode() if isinstance(reply, list) and len(reply) > 1 else ""
 
 
 def version(facts: Mapping[str, str]) -> Finding:
@@ -70,11 +57,12 @@ def role(facts: Mapping[str, str]) -> Finding:
 
 def persistence(facts: Mapping[str, str], fsync: str) -> Finding:
     """Never lost takes an append-only file that reaches the disk."""
-    if facts.get("aof_enabled") != "1":
+    found = durability.risks(facts, fsync)
+    if "append_only_off" in found:
         return warning("persistence", f"append-only file off: {NEVER_LOST}", "set appendonly yes")
-    if facts.get("aof_last_write_status", "ok") != "ok":
+    if "append_only_failing" in found:
         return failed("persistence", "the append-only file could not be written", "is the disk full?")
-    if fsync == "no":
+    if "fsync_off" in found:
         return warning(
             "persistence",
             f"appendfsync no: {NEVER_LOST} with its machine",
@@ -86,9 +74,11 @@ def persistence(facts: Mapping[str, str], fsync: str) -> Finding:
 def eviction(facts: Mapping[str, str]) -> Finding:
     """Eviction forgets tasks without a word."""
     policy = facts.get("maxmemory_policy", "")
-    if policy in ("", "noeviction"):
-        return ok("eviction", f"maxmemory-policy {policy or 'unknown'}")
-    return warning("eviction", f"maxmemory-policy {policy}: Redis may evict waiting tasks", "set noeviction")
+    if "evicts" in durability.risks(facts, ""):
+        return warning(
+            "eviction", f"maxmemory-policy {policy}: Redis may evict waiting tasks", "set noeviction"
+        )
+    return ok("eviction", f"maxmemory-policy {policy or 'unknown'}")
 
 
 def memory(facts: Mapping[str, str]) -> Finding:

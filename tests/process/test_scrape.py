@@ -1,0 +1,118 @@
+"""What scanners tell of their Redis: leaders and standbys, with Redis there, gone, hanging, and differently set."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.process.fleet import status, until, url_of
+
+if TYPE_CHECKING:
+    from tests.process.fleet import NewFleet
+    from tests.processes import Process
+
+RISKS = {"append_only_off", "append_only_failing", "fsync_off", "evicts", "unknown"}
+
+
+def samples(process: Process) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """Everything one scrape brings, by name."""
+    text = process.wait_http(url_of(process, "metrics")).decode()
+    return {
+        family.name: [(sample.labels, sample.value) for sample in family.samples]
+        for family in text_string_to_metric_families(text)
+    }
+
+
+def up(process: Process) -> float:
+    [(_, value)] = samples(process)["delayq_redis_up"]
+    return value
+
+
+def risks(process: Process) -> dict[str, float]:
+    return {labels["risk"]: value for labels, value in samples(process)["delayq_durability_risk"]}
+
+
+def test_a_standby_tells_of_redis_but_not_of_tasks(new_fleet: NewFleet) -> None:
+    fleet = new_fleet()
+    scanners = fleet.start_all("scanner", "scanner")
+    told = [samples(each) for each in scanners]
+    led = [each["delayq_shard_led"][0][1] for each in told]
+    assert sorted(led) == [0, 1]
+    for leads, each in zip(led, told, strict=True):
+        assert each["delayq_redis_up"] == [({"queue": fleet.queue}, 1)]
+        assert {labels["risk"] for labels, _ in each["delayq_durability_risk"]} == RISKS
+        assert bool(each["delayq_tasks"]) == bool(each["delayq_overdue_tasks"]) == bool(leads)
+
+
+def test_without_redis_there_is_a_zero_and_no_other_number(new_fleet: NewFleet) -> None:
+    fleet = new_fleet()
+    process = fleet.start("scanner")
+    assert up(process) == 1
+    fleet.server.kill()
+    until(lambda: up(process) == 0, "it tells that Redis is away")
+    told = samples(process)
+    assert told["delayq_durability_risk"] == told["delayq_tasks"] == []
+    assert status(process, "healthz") == 200
+    until(lambda: status(process, "readyz") == 503, "it is not ready")
+    fleet.server.restart()
+    until(lambda: up(process) == 1, "it tells that Redis is back")
+
+
+def test_a_scanner_that_never_reached_redis_answers_too(new_fleet: NewFleet) -> None:
+    fleet = new_fleet()
+    fleet.server.kill()
+    process = fleet.start("scanner", ready=False)
+    assert up(process) == 0
+    assert samples(process)["delayq_durability_risk"] == []
+
+
+def test_a_scrape_ends_though_redis_hangs(new_fleet: NewFleet) -> None:
+    fleet = new_fleet()
+    scanners = fleet.start_all("scanner", "scanner")
+    fleet.server.pause()
+    try:
+        for process in scanners:
+            began = time.monotonic()
+            until(lambda process=process: up(process) == 0, "it tells that Redis is away", timeout_s=15)  # type: ignore[misc]
+            assert up(process) == 0
+            assert time.monotonic() - began < 15
+            began = time.monotonic()
+            assert samples(process)["delayq_tasks"] == []
+            assert time.monotonic() - began < 3
+            assert status(process, "healthz") == 200
+    finally:
+        fleet.server.resume()
+    until(lambda: all(up(each) == 1 for each in scanners), "they tell that Redis is back")
+
+
+def test_risks_are_read_again_after_a_connect_and_not_at_every_scrape(new_fleet: NewFleet) -> None:
+    fleet = new_fleet()
+    process = fleet.start("scanner")
+    with fleet.server.client() as redis:
+        redis.config_set("appendonly", "yes")
+        redis.config_set("appendfsync", "no")
+        until(lambda: redis.info("persistence")["aof_rewrite_in_progress"] == 0, "the file is there")
+    fleet.server.config["appendonly"], fleet.server.config["appendfsync"] = "yes", "no"
+    fleet.server.config["maxmemory-policy"] = "allkeys-lru"
+    fleet.server.restart()
+    until(lambda: up(process) == 1 and risks(process)["evicts"] == 1, "it reads the settings again")
+    found = {risk for risk, value in risks(process).items() if value}
+    assert found == {"fsync_off", "evicts"}
+    with fleet.server.client() as redis:
+        redis.config_resetstat()
+        for _ in range(10):
+            risks(process)
+        assert "cmdstat_info" not in redis.info("commandstats")
+
+
+def test_refused_questions_are_a_risk_that_nobody_knows(new_fleet: NewFleet) -> None:
+    fleet = new_fleet()
+    with fleet.server.client() as redis:
+        redis.execute_command("ACL", "SETUSER", "default", "-info", "-config")
+    process = fleet.start("scanner")
+    assert up(process) == 1
+    assert {risk for risk, value in risks(process).items() if value} == {"unknown"}
+    with fleet.server.client() as redis:
+        redis.execute_command("ACL", "SETUSER", "default", "+@all")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_INPUTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +46,5 @@ class Facts:
     """The same for ConfigMaps."""
     kinds: frozenset[str] = frozenset()
     """Optional kinds that the API serves: PodMonitor, PrometheusRule."""
+    inputs: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: _NO_INPUTS)
+    """Component → what its Deployment's annotation names.INPUTS says now: a Secret that is gone rolls nothing."""

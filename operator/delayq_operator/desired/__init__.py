@@ -1,0 +1,51 @@
+"""The children of a DelayQueue as they should be: one object in a file, each a pure function of document and facts.
+
+Not here: what there is (inventory.py), how it differs (drift.py), how many workers there should be (scaling.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delayq_operator.desired import (
+    account,
+    config,
+    disruption,
+    metrics_service,
+    monitoring,
+    network,
+    reaper,
+    scanner,
+    worker,
+)
+from delayq_operator.desired.purge import purge_job
+from delayq_operator.desired.references import referenced
+
+if TYPE_CHECKING:
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.desired.child import Object
+    from delayq_operator.desired.facts import Facts, Setting
+
+__all__ = ["desired", "purge_job", "referenced"]
+
+
+def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
+    """List what should be, in the order to apply it: what pods need comes before the pods.
+
+    SpecError when a pod template cannot be merged.
+    """
+    wanted = [
+        account.service_account(queue, facts),
+        config.config_map(queue, facts),
+        metrics_service.service(queue, facts),
+        network.policy(queue, facts),
+        disruption.scanner_budget(queue, facts),
+        disruption.worker_budget(queue, facts),
+        monitoring.pod_monitor(queue, facts),
+        monitoring.prometheus_rule(queue, facts),
+        scanner.deployment(queue, setting, facts),
+        worker.deployment(queue, setting, facts),
+        reaper.cron_job(queue, setting, facts),
+    ]
+    return [each for each in wanted if each is not None]

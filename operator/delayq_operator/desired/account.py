@@ -1,0 +1,25 @@
+"""The ServiceAccount of a queue's pods: an identity without rights, whose token nobody mounts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delayq_operator import names
+from delayq_operator.desired.child import Object, child
+
+if TYPE_CHECKING:
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.desired.facts import Facts
+
+
+def service_account(queue: DelayQueue, facts: Facts) -> Object:
+    """Of its own, so that rights somebody gives to `default` do not reach the pods."""
+    return child(
+        names.SERVICE_ACCOUNT,
+        queue,
+        facts,
+        name=names.pods(queue.metadata.name),
+        component="pods",
+        automountServiceAccountToken=False,
+    )

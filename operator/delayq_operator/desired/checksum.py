@@ -1,0 +1,142 @@
+"""What rolls pods: a hash of each thing they read when they start, and a hash of all of these in their annotations.
+
+A part of the document counts for a role only if its process reads it: what is not here rolls nothing. Image and
+template roll pods by themselves; they are among the inputs so that an event can name them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Final, cast
+
+from delayq.contract import to_document
+
+from delayq_operator import names
+from delayq_operator.desired import mounts
+from delayq_operator.desired.references import CONFIG_MAP, SECRET, of_template
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.desired.child import Object
+    from delayq_operator.desired.facts import Facts
+    from delayq_operator.desired.references import Named
+
+SCANNER_READS: Final = ("redis", "shards", "delivery")
+WORKER_READS: Final = ("redis", "shards", "delivery", "handler", "guard")
+WORKER_FIELDS: Final = ("concurrency", "drainTimeoutSeconds")
+"""Of spec.worker; the rest of it is the Deployment's own."""
+
+IMAGE: Final = "image"
+TEMPLATE: Final = "pod template"
+STOP_POLICY: Final = "spec.stopPolicy"
+MISSING: Final = "missing"
+_DIGITS: Final = 12
+_ROLL_BY_THEMSELVES: Final = (IMAGE, TEMPLATE)
+
+Inputs = dict[str, str]
+
+
+def of_scanner(queue: DelayQueue) -> Inputs:
+    """Hash the parts of the document that a scanner reads."""
+    return _sections(_spec(queue), SCANNER_READS)
+
+
+def of_worker(queue: DelayQueue, before: Mapping[str, str]) -> Inputs:
+    """Hash the parts of the document that a worker reads; `before` are the inputs last applied."""
+    spec = _spec(queue)
+    own = {field: spec["worker"][field] for field in WORKER_FIELDS}
+    return {
+        **_sections(spec, WORKER_READS),
+        "spec.worker": _hash(own),
+        STOP_POLICY: _held(queue, before),
+    }
+
+
+def _held(queue: DelayQueue, before: Mapping[str, str]) -> str:
+    """Workers learn that they hold from a new pod; to drain, they only have to go, as a scale change."""
+    if queue.spec.stop_policy == "HoldAndDrain":
+        return before.get(STOP_POLICY, "None")
+    return queue.spec.stop_policy
+
+
+def _spec(queue: DelayQueue) -> Object:
+    return cast("Object", to_document(queue)["spec"])
+
+
+def _sections(spec: Object, paths: tuple[str, ...]) -> Inputs:
+    return {f"spec.{name}": _hash(spec.get(name)) for name in paths}
+
+
+def of_pods(queue: DelayQueue, facts: Facts, template: Object, before: Mapping[str, str]) -> Inputs:
+    """Hash what a merged pod template reads from its namespace."""
+    read = of_template(template) - {(CONFIG_MAP, names.config(queue.metadata.name))}
+    return {" ".join(named): _content(facts, named, before) for named in sorted(read)}
+
+
+def _content(facts: Facts, named: Named, before: Mapping[str, str]) -> str:
+    """Salted with the queue's uid: nobody can tell from annotations that two queues share a password.
+
+    One that is gone rolls nothing: pods that run have read it, new ones would not start. When it comes back as it
+    was, nothing has changed; when it comes back different, pods are rolled once and not twice.
+    """
+    kind, name = named
+    content = (facts.secrets if kind == SECRET else facts.config_maps).get(name)
+    if content:
+        return _hash([facts.uid, kind, name, content])
+    return before.get(" ".join(named), MISSING)
+
+
+def of_template_itself(template: Object, component: str) -> Inputs:
+    """Name the image, and hash the rest of a merged pod template, without the volume that follows from the document."""
+    spec = template["spec"]
+    containers = {each["name"]: dict(each) for each in spec["containers"]}
+    image = containers[component].pop("image", "")
+    volumes = [each for each in spec["volumes"] if each["name"] != mounts.VOLUME]
+    rest = {**template, "spec": {**spec, "containers": containers, "volumes": volumes}}
+    return {IMAGE: str(image), TEMPLATE: _hash(rest)}
+
+
+def checksum(inputs: Mapping[str, str]) -> str:
+    """Hash what does not roll pods by itself."""
+    return _hash({name: value for name, value in inputs.items() if name not in _ROLL_BY_THEMSELVES})
+
+
+def annotated(template: Object, inputs: Mapping[str, str]) -> Object:
+    """Put the checksum on a pod template."""
+    metadata = template["metadata"]
+    annotations = {**metadata.get("annotations", {}), names.CHECKSUM: checksum(inputs)}
+    return {**template, "metadata": {**metadata, "annotations": annotations}}
+
+
+def remembered(inputs: Mapping[str, str]) -> dict[str, str]:
+    """Annotate the Deployment, so that the next change can be named."""
+    return {names.INPUTS: json.dumps(inputs, sort_keys=True, separators=(",", ":"))}
+
+
+def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """Say what changed: "Secret shop-db changed", "image changed from a to b". Nothing, if there was nothing before."""
+    if not old:
+        return []
+    names_of_all = [*new, *(name for name in old if name not in new)]
+    return [
+        _change(name, old.get(name), new.get(name)) for name in names_of_all if old.get(name) != new.get(name)
+    ]
+
+
+def _change(name: str, old: str | None, new: str | None) -> str:
+    if name == IMAGE:
+        return f"image changed from {old} to {new}"
+    if old is None:
+        return f"{name} added"
+    if new is None:
+        return f"{name} removed"
+    return f"{name} appeared" if old == MISSING else f"{name} changed"
+
+
+def _hash(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

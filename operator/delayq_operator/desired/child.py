@@ -1,0 +1,52 @@
+"""What all children have in common: whose they are, and the labels they are found by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from delayq_operator import names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.desired.facts import Facts
+    from delayq_operator.names import Component, Kind
+
+Object: TypeAlias = dict[str, Any]
+"""A Kubernetes object, or part of one, as JSON."""
+
+
+def child(
+    kind: Kind,
+    queue: DelayQueue,
+    facts: Facts,
+    *,
+    name: str,
+    component: Component,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **body: object,
+) -> Object:
+    """Make an object that goes when its DelayQueue goes. Ours are the labels that others cannot choose."""
+    metadata: Object = {
+        "name": name,
+        "namespace": facts.namespace,
+        "labels": {**(labels or {}), **names.labels(queue.metadata.name, component)},
+    }
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    metadata["ownerReferences"] = [_owner(queue, facts)]
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **body}
+
+
+def _owner(queue: DelayQueue, facts: Facts) -> Object:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.DELAY_QUEUE.kind,
+        "name": queue.metadata.name,
+        "uid": facts.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -1,0 +1,54 @@
+"""The ConfigMap with the document that the pods read when they start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+import yaml
+from delayq.contract import to_document
+from delayq.contract.files import CONFIG_FILE
+
+from delayq_operator import names
+from delayq_operator.desired.child import Object, child
+
+if TYPE_CHECKING:
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.desired.facts import Facts
+
+KEY: Final = PurePosixPath(CONFIG_FILE).name
+
+
+def config_map(queue: DelayQueue, facts: Facts) -> Object:
+    """Hold the document as YAML, for people read it too: every default written out, fields in the model's order."""
+    text = yaml.safe_dump(
+        to_document(for_pods(queue)), sort_keys=False, allow_unicode=True, width=1_000_000, line_break="\n"
+    )
+    return child(
+        names.CONFIG_MAP,
+        queue,
+        facts,
+        name=names.config(queue.metadata.name),
+        component="config",
+        data={KEY: text},
+    )
+
+
+def for_pods(queue: DelayQueue) -> DelayQueue:
+    """Leave out what only the operator reads.
+
+    Pod templates may be longer than a ConfigMap, and their env is nobody else's business. Without the number of
+    workers a scale change writes one object, not two.
+    """
+    spec = queue.spec
+    return replace(
+        queue,
+        spec=replace(
+            spec,
+            scanner=replace(spec.scanner, template=None),
+            worker=replace(spec.worker, template=None, replicas=None),
+            reaper=replace(spec.reaper, template=None),
+        ),
+    )

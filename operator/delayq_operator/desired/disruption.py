@@ -1,0 +1,43 @@
+"""The PodDisruptionBudgets of scanners and workers: how many a node drain may take at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delayq_operator import names
+from delayq_operator.desired.child import Object, child
+
+if TYPE_CHECKING:
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.desired.facts import Facts
+    from delayq_operator.names import Component
+
+
+def scanner_budget(queue: DelayQueue, facts: Facts) -> Object | None:
+    """Keep a standby while another scanner's node is drained."""
+    return _budget(queue, facts, name=names.scanner(queue.metadata.name), component="scanner")
+
+
+def worker_budget(queue: DelayQueue, facts: Facts) -> Object | None:
+    """Keep work going while nodes are drained one after the other."""
+    return _budget(queue, facts, name=names.worker(queue.metadata.name), component="worker")
+
+
+def _budget(queue: DelayQueue, facts: Facts, *, name: str, component: Component) -> Object | None:
+    budget = queue.spec.pod_disruption_budget
+    if not budget.enabled:
+        return None
+    return child(
+        names.DISRUPTION_BUDGET,
+        queue,
+        facts,
+        name=name,
+        component=component,
+        spec={
+            "maxUnavailable": budget.max_unavailable,
+            "selector": {"matchLabels": names.selector(queue.metadata.name, component)},
+            # While Redis is down no pod is ready, and evicting one takes nothing away: let drains go on.
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    )

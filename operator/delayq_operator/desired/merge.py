@@ -1,0 +1,90 @@
+"""How a user's pod template is laid over ours: like kubectl's strategic merge, in four rules.
+
+Mappings merge field by field. Lists whose items have a name (KEYS) merge item by item; other lists are replaced.
+Anything else is the user's when the user gives it. null deletes. What must stay ours is protected.py's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract.problems import type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from delayq.contract.problems import Place
+
+KEYS: Final[Mapping[str, str]] = {
+    "containers": "name",
+    "initContainers": "name",
+    "volumes": "name",
+    "env": "name",
+    "ports": "containerPort",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "imagePullSecrets": "name",
+    "resourceClaims": "name",
+    "hostAliases": "ip",
+}
+"""Lists that merge, and what tells their items apart."""
+
+_WHOLE: Final = frozenset({"volumes", "env"})
+# An item of these is one of several kinds: half of ours and half of the user's would be two kinds at once.
+
+_ACTIONS: Final = frozenset({"exec", "grpc", "httpGet", "sleep", "tcpSocket"})
+# A probe or a hook does one of these: naming one takes the place of ours.
+
+
+def merged(base: object, over: object, place: Place, name: str = "") -> object:
+    """Lay `over` on `base`, which stands under `name`; note what cannot be merged, and change neither."""
+    if isinstance(base, Mapping) or isinstance(over, Mapping):
+        return _mapping(base, over, place)
+    if isinstance(base, list) or isinstance(over, list):
+        return _list(base, over, place, name)
+    return over
+
+
+def _mapping(base: object, over: object, place: Place) -> object:
+    if not isinstance(over, Mapping):
+        return place.refuse(f"expected a mapping, got {type_name(over)}")
+    ours = base if isinstance(base, Mapping) else {}
+    given = {key for key, item in over.items() if item is not None}
+    dropped = {key for key, item in over.items() if item is None}
+    if given & _ACTIONS:
+        dropped |= _ACTIONS - given
+    kept = {key: item for key, item in ours.items() if key not in dropped}
+    theirs = {key: merged(kept.get(key), over[key], place.field(key), key) for key in over if key in given}
+    return {**kept, **theirs}
+
+
+def _list(base: object, over: object, place: Place, name: str) -> object:
+    if not isinstance(over, list):
+        return place.refuse(f"expected a list, got {type_name(over)}")
+    if name in KEYS:
+        return _items(base if isinstance(base, list) else [], over, place, name)
+    return [merged(None, item, place.item(index)) for index, item in enumerate(over) if item is not None]
+
+
+def _items(base: Sequence[object], over: Sequence[object], place: Place, name: str) -> object:
+    """Keep our items where they are; what is only the user's follows in the user's order."""
+    items = {_identity(item, name): item for item in base}
+    seen = set()
+    for index, item in enumerate(over):
+        here, who = place.item(index), _identity(item, name)
+        if who is None:
+            here.refuse(f"expected a mapping with its {KEYS[name]}")
+        elif who in seen:
+            here.field(KEYS[name]).refuse("given twice")
+        else:
+            items[who] = merged(None if name in _WHOLE else items.get(who), item, here)
+        seen.add(who)
+    return list(items.values())
+
+
+def _identity(item: object, name: str) -> object:
+    found = item.get(KEYS[name]) if isinstance(item, Mapping) else None
+    if not isinstance(item, Mapping) or not isinstance(found, str | int):
+        return None
+    return (found, str(item.get("protocol") or "TCP")) if name == "ports" else found

@@ -1,0 +1,89 @@
+"""The pod template that all processes share, with the user's laid over it.
+
+It satisfies the Pod Security Standard `restricted`. Sidecars of the user's have to satisfy it by themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract import Problem, SpecError
+from delayq.contract.problems import Place
+
+from delayq_operator import names
+from delayq_operator.desired import mounts, protected
+from delayq_operator.desired.merge import merged
+
+if TYPE_CHECKING:
+    from delayq_operator.desired.child import Object
+    from delayq_operator.desired.facts import Setting
+    from delayq_operator.desired.role import Role
+
+HOST: Final = "0.0.0.0"  # noqa: S104 - the kubelet's probes and Prometheus come from outside the pod
+LISTEN: Final = ("--host", HOST)
+
+SMALL: Final[Object] = {
+    # Measured: 45 to 60 MB. No limit to the CPU, for throttling is lateness; a limit to memory, for it is our code
+    # alone, and what outgrows this leaks.
+    "requests": {"cpu": "50m", "memory": "64Mi"},
+    "limits": {"memory": "256Mi"},
+}
+
+
+def template(queue_name: str, setting: Setting, role: Role) -> Object:
+    """Make the pod template, or raise SpecError with everything in the user's that cannot be."""
+    base = {
+        "metadata": {"labels": names.labels(queue_name, role.component)},
+        "spec": _spec(queue_name, setting, role),
+    }
+    if role.template is None:
+        return base
+    problems: list[Problem] = []
+    place = Place(role.path, problems)
+    protected.check(role.template, place, container=role.component, pod=role.protected)
+    found = merged(base, role.template, place)
+    if problems or not isinstance(found, dict):
+        raise SpecError(tuple(problems))
+    return found
+
+
+def _spec(queue_name: str, setting: Setting, role: Role) -> Object:
+    spec: Object = {
+        "serviceAccountName": names.pods(queue_name),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,  # a variable for every Service of the namespace; exec handlers would inherit them
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "terminationGracePeriodSeconds": role.grace_seconds,
+        **role.pod,
+        "containers": [_container(setting, role)],
+        "volumes": [mounts.volume(queue_name, role.secrets), {"name": "tmp", "emptyDir": {}}],
+    }
+    if setting.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in setting.image_pull_secrets]
+    return spec
+
+
+def _container(setting: Setting, role: Role) -> Object:
+    made: Object = {
+        "name": role.component,
+        "image": role.image,
+        "command": ["delayq", *role.arguments],
+        "resources": role.resources,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [
+            {"name": mounts.VOLUME, "mountPath": mounts.DIRECTORY, "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+        ],
+        **role.probes,
+    }
+    if role.probes:
+        made["ports"] = [
+            {"name": names.METRICS_PORT_NAME, "containerPort": names.METRICS_PORT, "protocol": "TCP"}
+        ]
+    if setting.image_pull_policy is not None:
+        made["imagePullPolicy"] = setting.image_pull_policy
+    return made

@@ -1,0 +1,100 @@
+"""What a user's pod template may not say, for it would break what the operator promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from posixpath import normpath
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract.queue import GROUP
+
+from delayq_operator import names
+from delayq_operator.desired import mounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.contract.problems import Place
+
+_OURS: Final = "is the operator's own"
+_POD: Final[Mapping[str, str]] = {
+    "restartPolicy": _OURS,
+    "serviceAccount": "is deprecated, use serviceAccountName",
+    "ephemeralContainers": "cannot stand in a template",
+}
+_CONTAINER: Final = ("command", "args")
+_LABELS: Final = frozenset(names.labels("any", "worker"))
+
+
+def check(template: Mapping[str, object], place: Place, *, container: str, pod: Mapping[str, str]) -> None:
+    """Note every problem. `container` is ours; `pod` has fields of the pod that this role protects, and why."""
+    _known(template, place, ("metadata", "spec"))
+    metadata = _mapping(template, "metadata")
+    _known(metadata, place.field("metadata"), ("labels", "annotations"))
+    _metadata(metadata, place.field("metadata"))
+    spec, here = _mapping(template, "spec"), place.field("spec")
+    for field, why in {**_POD, **pod}.items():
+        if field in spec:
+            here.field(field).refuse(why)
+    for field in ("containers", "volumes"):
+        if field in spec and spec[field] is None:
+            here.field(field).refuse(_OURS)
+    _volumes(spec, here)
+    for item, at in _items(spec, "containers", here):
+        if item.get("name") == container:
+            _our_container(item, at)
+
+
+def _known(mapping: Mapping[str, object], place: Place, known: tuple[str, ...]) -> None:
+    for field in mapping:
+        if field not in known:
+            place.key(field).refuse(f"unknown field, expected {' or '.join(known)}")
+
+
+def _metadata(metadata: Mapping[str, object], place: Place) -> None:
+    for field in ("labels", "annotations"):
+        for key in _mapping(metadata, field):
+            if key in _LABELS or key.startswith(f"{GROUP}/"):
+                place.field(field).key(key).refuse(_OURS)
+    if "labels" in metadata and metadata["labels"] is None:
+        place.field("labels").refuse(_OURS)
+
+
+def _volumes(spec: Mapping[str, object], place: Place) -> None:
+    for item, at in _items(spec, "volumes", place):
+        if item.get("name") == mounts.VOLUME:
+            at.refuse(f"the volume {mounts.VOLUME} {_OURS}")
+
+
+def _our_container(container: Mapping[str, object], place: Place) -> None:
+    for field in _CONTAINER:
+        if field in container:
+            place.field(field).refuse(_OURS)
+    for field in ("ports", "volumeMounts"):
+        if field in container and container[field] is None:
+            place.field(field).refuse(_OURS)
+    for port, at in _items(container, "ports", place):
+        if port.get("containerPort") == names.METRICS_PORT or port.get("name") == names.METRICS_PORT_NAME:
+            at.refuse(f"the port {names.METRICS_PORT_NAME} {_OURS}")
+    for mount, at in _items(container, "volumeMounts", place):
+        if _inside(mount.get("mountPath")):
+            at.field("mountPath").refuse(f"{mounts.DIRECTORY} {_OURS}")
+
+
+def _inside(path: object) -> bool:
+    return isinstance(path, str) and f"{normpath('/' + path.lstrip('/'))}/".startswith(f"{mounts.DIRECTORY}/")
+
+
+def _mapping(parent: Mapping[str, object], field: str) -> Mapping[str, object]:
+    """Return the mapping there; what is none is for the merge to complain of."""
+    found = parent.get(field)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _items(
+    parent: Mapping[str, object], field: str, place: Place
+) -> Iterator[tuple[Mapping[str, object], Place]]:
+    found = parent.get(field)
+    for index, item in enumerate(found if isinstance(found, list) else []):
+        if isinstance(item, Mapping):
+            yield item, place.field(field).item(index)

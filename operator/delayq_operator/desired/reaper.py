@@ -1,0 +1,59 @@
+"""The reaper CronJob: a short run every minute, never two at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator import names
+from delayq_operator.desired import mounts, pod, probes
+from delayq_operator.desired.child import Object, child
+from delayq_operator.desired.role import Role
+
+if TYPE_CHECKING:
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.desired.facts import Facts, Setting
+
+GRACE_SECONDS: Final = 10
+DEADLINE_SECONDS: Final = 300
+# A run takes 55 s and the time to pull an image. One that hangs would keep all others away, as no two may run at once.
+
+
+def cron_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
+    """Make the CronJob."""
+    name, spec = queue.metadata.name, queue.spec.reaper
+    cron: Object = {
+        "schedule": spec.schedule,
+        "concurrencyPolicy": "Forbid",
+        "suspend": spec.suspend,
+        "startingDeadlineSeconds": spec.starting_deadline_seconds,
+        "successfulJobsHistoryLimit": spec.successful_jobs_history_limit,
+        "failedJobsHistoryLimit": spec.failed_jobs_history_limit,
+        "jobTemplate": {
+            "metadata": {"labels": names.labels(name, "reaper")},
+            "spec": {
+                "activeDeadlineSeconds": DEADLINE_SECONDS,
+                "backoffLimit": 0,  # the next minute tries again
+                "template": pod.template(name, setting, role(queue, setting)),
+            },
+        },
+    }
+    if spec.time_zone is not None:
+        cron["timeZone"] = spec.time_zone
+    return child(names.CRON_JOB, queue, facts, name=names.reaper(name), component="reaper", spec=cron)
+
+
+def role(queue: DelayQueue, setting: Setting) -> Role:
+    """Say what a reaper pod is."""
+    return Role(
+        component="reaper",
+        image=setting.worker_image,
+        arguments=("reap", *pod.LISTEN),
+        resources=pod.SMALL,
+        grace_seconds=GRACE_SECONDS,
+        secrets=mounts.secret_keys(queue.spec.redis),
+        template=queue.spec.reaper.template,
+        path="spec.reaper.template",
+        probes=probes.of_run(queue),
+        pod={"restartPolicy": "Never"},
+    )

@@ -1,0 +1,84 @@
+"""The scanner Deployment: a few pods that stand by for each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator import names
+from delayq_operator.desired import checksum, mounts, pod, probes
+from delayq_operator.desired.child import Object, child
+from delayq_operator.desired.role import Role
+
+if TYPE_CHECKING:
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.desired.facts import Facts, Setting
+
+GRACE_SECONDS: Final = (
+    10  # time for handing leadership over, which is one round trip; 10 s later it has run out anyway
+)
+REVISIONS_KEPT: Final = 2  # for reading only: who rolls back rolls back the DelayQueue
+
+
+def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
+    """Make the Deployment."""
+    name = queue.metadata.name
+    who = role(queue, setting)
+    template = pod.template(name, setting, who)
+    before = facts.inputs.get("scanner", {})
+    inputs = {
+        **checksum.of_scanner(queue),
+        **checksum.of_pods(queue, facts, template, before),
+        **checksum.of_template_itself(template, who.component),
+    }
+    return child(
+        names.DEPLOYMENT,
+        queue,
+        facts,
+        name=names.scanner(name),
+        component="scanner",
+        annotations=checksum.remembered(inputs),
+        spec={
+            "replicas": queue.spec.scanner.replicas,
+            "revisionHistoryLimit": REVISIONS_KEPT,
+            "selector": {"matchLabels": names.selector(name, "scanner")},
+            # One more before one less: there is always one to lead.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": checksum.annotated(template, inputs),
+        },
+    )
+
+
+def role(queue: DelayQueue, setting: Setting) -> Role:
+    """Say what a scanner pod is."""
+    return Role(
+        component="scanner",
+        image=setting.worker_image,
+        arguments=("scanner", *pod.LISTEN),
+        resources=pod.SMALL,
+        grace_seconds=GRACE_SECONDS,
+        secrets=mounts.secret_keys(queue.spec.redis),
+        template=queue.spec.scanner.template,
+        path="spec.scanner.template",
+        probes=probes.of_server(queue),
+        pod={"topologySpreadConstraints": _spread(queue.metadata.name)},
+    )
+
+
+def _spread(name: str) -> list[Object]:
+    """Put scanners on different nodes and into different zones if that can be; one alone is better than none.
+
+    Anti-affinity would say the same again. Naming a constraint turns off the scheduler's own, so both are named.
+    Pods of the revision that goes are not counted, or the last new one would have to sit beside another new one.
+    """
+    selector = {"matchLabels": names.selector(name, "scanner")}
+    return [
+        {
+            "topologyKey": key,
+            "maxSkew": 1,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": selector,
+            "matchLabelKeys": ["pod-template-hash"],
+        }
+        for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+    ]

@@ -1,0 +1,69 @@
+"""The worker Deployment. How many pods it has is not said here: that is the scaler's, under its own field manager."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator import names
+from delayq_operator.desired import checksum, mounts, pod, probes
+from delayq_operator.desired.child import Object, child
+from delayq_operator.desired.role import Role
+from delayq_operator.desired.scanner import REVISIONS_KEPT
+
+if TYPE_CHECKING:
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.desired.facts import Facts, Setting
+
+RESOURCES: Final[Object] = {
+    # Requests that a handler without appetite fits in. No limits: what a handler needs is for its author to know.
+    "requests": {"cpu": "100m", "memory": "128Mi"}
+}
+
+
+def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
+    """Make the Deployment."""
+    name = queue.metadata.name
+    who = role(queue, setting)
+    template = pod.template(name, setting, who)
+    before = facts.inputs.get("worker", {})
+    inputs = {
+        **checksum.of_worker(queue, before),
+        **checksum.of_pods(queue, facts, template, before),
+        **checksum.of_template_itself(template, who.component),
+    }
+    return child(
+        names.DEPLOYMENT,
+        queue,
+        facts,
+        name=names.worker(name),
+        component="worker",
+        annotations=checksum.remembered(inputs),
+        spec={
+            "revisionHistoryLimit": REVISIONS_KEPT,
+            "selector": {"matchLabels": names.selector(name, "worker")},
+            # Old workers go when new ones are ready, and never before: a handler that cannot be imported stops the
+            # rollout, and the queue is served all the same.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 0}},
+            "template": checksum.annotated(template, inputs),
+        },
+    )
+
+
+def role(queue: DelayQueue, setting: Setting) -> Role:
+    """Say what a worker pod is."""
+    spec = queue.spec
+    return Role(
+        component="worker",
+        image=spec.worker.image or setting.worker_image,
+        arguments=("worker", *pod.LISTEN),
+        resources=RESOURCES,
+        grace_seconds=spec.worker.termination_grace_period_seconds,
+        secrets=mounts.secret_keys(spec.redis, spec.handler, spec.guard),
+        template=spec.worker.template,
+        path="spec.worker.template",
+        probes=probes.of_server(queue),
+        protected={
+            "terminationGracePeriodSeconds": "has a field of its own, spec.worker.terminationGracePeriodSeconds"
+        },
+    )

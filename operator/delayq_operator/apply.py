@@ -1,0 +1,147 @@
+"""Makes the cluster as planned: applies, scales, prunes. Says what it did and what it could not do.
+
+Every write is server-side apply with our own field manager, so fields of others stay theirs, and two operators at once
+write the same thing twice. An object that is not in our copy is looked at before it is written for the first time: one
+that belongs to somebody else is never taken over.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from delayq_operator import names
+from delayq_operator.desired.checksum import changes
+from delayq_operator.errors import Conflict, Invalid, NotFound
+
+if TYPE_CHECKING:
+    from delayq_operator.api import Api, Object
+    from delayq_operator.inventory import Child, Children
+    from delayq_operator.plan import Change, Plan
+    from delayq_operator.resource import Resource
+    from delayq_operator.scaling import Scale
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a plan."""
+
+    created: list[str] = field(default_factory=list)
+    repaired: list[str] = field(default_factory=list)
+    rolled: list[str] = field(default_factory=list)
+    """Sentences: which pods are replaced, and why."""
+    pruned: list[str] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
+    """Objects of others that have the name of a child."""
+    failures: list[str] = field(default_factory=list)
+
+
+class Applier:
+    """Writes the children of DelayQueues."""
+
+    def __init__(self, api: Api, children: Children) -> None:
+        """Answers of the API server go into `children` at once, ahead of the watch."""
+        self._api, self._children = api, children
+
+    async def apply(self, resource: Resource, plan: Plan, scale: Scale) -> Outcome:
+        """Carry the plan out. What the API server refuses is in the outcome; Unavailable when it does not answer."""
+        outcome = Outcome()
+        for change in plan.changes:
+            await self._apply(resource, change, scale, outcome)
+        for child in plan.prune:
+            await self.delete(child, resource.key.namespace)
+            outcome.pruned.append(f"{child.kind.kind} {child.name}")
+        return outcome
+
+    async def _apply(self, resource: Resource, change: Change, scale: Scale, outcome: Outcome) -> None:
+        label = f"{change.kind.kind} {change.name}"
+        if change.live is None and await self._of_others(resource, change):
+            outcome.taken.append(label)
+            return
+        try:
+            body = await self._api.apply(change.kind, _with_replicas(change, scale), manager=names.OPERATOR)
+        except (Invalid, Conflict) as error:
+            outcome.failures.append(f"{label}: {error.message}.")
+            return
+        self._children.seen(change.kind, body)
+        if change.live is None:
+            outcome.created.append(label)
+            return
+        reasons = _rolled(change)
+        if reasons:
+            outcome.rolled.append(f"{label}: {', '.join(reasons)}")
+        elif not _respecified(change):
+            outcome.repaired.append(f"{label} ({change.why})")
+
+    async def _of_others(self, resource: Resource, change: Change) -> bool:
+        """Whether an object of this name exists that does not belong to this DelayQueue."""
+        try:
+            there = await self._api.get(change.kind, resource.key.namespace, change.name)
+        except NotFound:
+            return False
+        owners = there["metadata"].get("ownerReferences") or ()
+        return all(owner["uid"] != resource.uid for owner in owners)
+
+    async def scale(self, resource: Resource, worker: Child | None, scale: Scale) -> Child | None:
+        """Have the worker Deployment ask for as many replicas; the Deployment if that took a write."""
+        if worker is None:
+            return None
+        if worker.scaled and worker.body["spec"].get("replicas") == scale.replicas:
+            return None
+        body = await self._api.apply(
+            names.DEPLOYMENT,
+            {
+                "apiVersion": names.DEPLOYMENT.api_version,
+                "kind": names.DEPLOYMENT.kind,
+                "metadata": {"name": worker.name, "namespace": resource.key.namespace, "uid": worker.uid},
+                "spec": {"replicas": scale.replicas},
+            },
+            manager=names.SCALER,
+        )
+        self._children.seen(names.DEPLOYMENT, body)
+        return self._children.of(resource.key).get(worker.reference)
+
+    async def delete(self, child: Child, namespace: str) -> None:
+        """Delete that very child; nothing happens when it is gone, or another has its name by now."""
+        with suppress(NotFound, Conflict):
+            await self._api.delete(child.kind, namespace, child.name, uid=child.uid)
+        self._children.gone(child.kind, (namespace, child.name))
+
+
+def _with_replicas(change: Change, scale: Scale) -> Object:
+    """Give a worker Deployment its replicas until the scaler owns them: otherwise it would start out with one."""
+    if change.kind is not names.DEPLOYMENT or "replicas" in change.body["spec"]:
+        return change.body
+    if change.live is not None and change.live.scaled:
+        return change.body
+    return {**change.body, "spec": {**change.body["spec"], "replicas": scale.replicas}}
+
+
+def _rolled(change: Change) -> list[str]:
+    """Why applying this replaces pods; nothing when it does not."""
+    if change.kind is not names.DEPLOYMENT or change.live is None:
+        return []
+    return changes(_inputs(change.live.body), _inputs(change.body))
+
+
+def _inputs(body: Object) -> dict[str, str]:
+    text = (body["metadata"].get("annotations") or {}).get(names.INPUTS, "{}")
+    try:
+        inputs = json.loads(text)
+    except ValueError:
+        return {}
+    return inputs if isinstance(inputs, dict) else {}  # anybody may have edited it
+
+
+def _respecified(change: Change) -> bool:
+    """Whether we want something else than what we applied before; if not, somebody changed the object."""
+    if change.live is None:
+        return True
+    return _applied(change.live.body) != _applied(change.body)
+
+
+def _applied(body: Object) -> str | None:
+    mark: str | None = (body["metadata"].get("annotations") or {}).get(names.APPLIED)
+    return mark

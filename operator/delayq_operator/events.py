@@ -1,0 +1,142 @@
+"""What people read in `kubectl describe dq`: every reason in one table, and their way to the API server.
+
+Posting never holds anything up and never fails a reconciliation: events wait in a bounded line, and what does not fit
+is logged. The same event again within an hour only counts up the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator import names
+from delayq_operator.errors import NotFound, OperatorError
+from delayq_operator.status import timestamp
+
+if TYPE_CHECKING:
+    from delayq_operator.api import Api, Object
+    from delayq_operator.resource import Resource
+
+log = logging.getLogger(__name__)
+
+NORMAL: Final = "Normal"
+WARNING: Final = "Warning"
+
+REASONS: Final = {
+    "Created": (NORMAL, "the children were made for the first time"),
+    "RolledOut": (NORMAL, "pods are being replaced, and why"),
+    "Repaired": (NORMAL, "a child was changed or deleted by somebody else, and is as it should be again"),
+    "Pruned": (NORMAL, "a child that is not wanted any more was deleted"),
+    "Scaled": (NORMAL, "the number of workers was changed, and why"),
+    "Ready": (NORMAL, "tasks run when they fall due, from now on"),
+    "Paused": (NORMAL, "children are left alone, on request"),
+    "Resumed": (NORMAL, "children follow the spec again"),
+    "Erasing": (NORMAL, "the tasks of a deleted DelayQueue are being erased"),
+    "Erased": (NORMAL, "they are erased"),
+    "NotReady": (WARNING, "tasks do not run when they fall due, and why"),
+    "InvalidSpec": (WARNING, "the spec was refused, and at which path"),
+    "ReferenceNotFound": (WARNING, "the spec refers to a Secret or ConfigMap that does not exist"),
+    "NameTaken": (WARNING, "an object of somebody else has the name of a child"),
+    "ForeignContainers": (WARNING, "somebody added containers to our pods"),
+    "ApplyFailed": (WARNING, "the API server refused a child"),
+    "Unreachable": (WARNING, "scanners cannot reach Redis"),
+    "DurabilityAtRisk": (WARNING, "Redis is set up so that tasks can be lost"),
+    "ProgressDeadlineExceeded": (WARNING, "new pods do not get ready"),
+    "EraseFailed": (WARNING, "the tasks could not be erased, and what to do"),
+}
+"""Reason → type, and when it is posted."""
+
+MOST_WAITING: Final = 1000
+MOST_REMEMBERED: Final = 4096
+REPEAT_SECONDS: Final = 30.0
+EXPIRY_SECONDS: Final = 3600.0
+
+
+@dataclass(slots=True)
+class _Series:
+    """One event and how often it was seen."""
+
+    name: str
+    first: float
+    last: float
+    count: int = 1
+
+
+class Recorder:
+    """Posts events, most of them once."""
+
+    def __init__(self, api: Api, instance: str) -> None:
+        """`instance` names this operator among its replicas."""
+        self._api, self._instance = api, instance
+        self._waiting: asyncio.Queue[Object] = asyncio.Queue(MOST_WAITING)
+        self._series: OrderedDict[str, _Series] = OrderedDict()
+
+    def post(self, resource: Resource, reason: str, message: str) -> None:
+        """Have an event posted; `reason` is one of REASONS."""
+        now = time.time()
+        identity = f"{resource.uid}/{reason}/{message}"
+        series = self._series.pop(identity, None)
+        if series is None or now - series.first > EXPIRY_SECONDS:
+            digest = hashlib.sha256(f"{identity}/{now}".encode()).hexdigest()[:16]
+            series = _Series(names.fitted(resource.key.name, 200) + "." + digest, now, now)
+        elif now - series.last < REPEAT_SECONDS:
+            series.count += 1
+            self._series[identity] = series
+            return
+        else:
+            series.count, series.last = series.count + 1, now
+        self._series[identity] = series
+        while len(self._series) > MOST_REMEMBERED:
+            self._series.popitem(last=False)
+        self._put(_event(resource, reason, message, series))
+
+    def _put(self, event: Object) -> None:
+        event["reportingInstance"] = self._instance
+        try:
+            self._waiting.put_nowait(event)
+        except asyncio.QueueFull:
+            log.warning(
+                "event_dropped", extra={"fields": {"reason": event["reason"], "message": event["message"]}}
+            )
+
+    async def run(self) -> None:
+        """Post for ever."""
+        while True:
+            event = await self._waiting.get()
+            try:
+                await self._api.apply(names.EVENT, event, manager=names.OPERATOR)
+            except NotFound:
+                pass  # the namespace is gone, and with it whoever would read it
+            except OperatorError as error:
+                log.warning(
+                    "event_not_posted", extra={"fields": {"reason": event["reason"], "error": str(error)}}
+                )
+
+
+def _event(resource: Resource, reason: str, message: str, series: _Series) -> Object:
+    kind, _ = REASONS[reason]
+    return {
+        "apiVersion": names.EVENT.api_version,
+        "kind": names.EVENT.kind,
+        "metadata": {"name": series.name, "namespace": resource.key.namespace},
+        "involvedObject": {
+            "apiVersion": names.API_VERSION,
+            "kind": names.DELAY_QUEUE.kind,
+            "namespace": resource.key.namespace,
+            "name": resource.key.name,
+            "uid": resource.uid,
+        },
+        "type": kind,
+        "reason": reason,
+        "message": message[:1024],
+        "firstTimestamp": timestamp(series.first),
+        "lastTimestamp": timestamp(series.last),
+        "count": series.count,
+        "source": {"component": names.OPERATOR},
+        "reportingComponent": names.OPERATOR,
+    }

@@ -1,0 +1,68 @@
+"""Finds out what the desired objects depend on besides the document: contents of Secrets and ConfigMaps, as digests."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from delayq_operator import names
+from delayq_operator.desired.facts import Facts
+from delayq_operator.desired.references import referenced
+from delayq_operator.errors import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.api import Api
+    from delayq_operator.inventory import Versions
+    from delayq_operator.names import Kind
+    from delayq_operator.resource import Resource
+
+
+class Referees:
+    """The Secrets and ConfigMaps that queues refer to; read only when they are new or changed."""
+
+    def __init__(self, api: Api, secrets: Versions, config_maps: Versions) -> None:
+        """Nothing is read yet."""
+        self._api, self._secrets, self._config_maps = api, secrets, config_maps
+        self.kinds: frozenset[str] = frozenset()  # optional kinds that the API serves
+
+    async def facts(self, resource: Resource, queue: DelayQueue) -> Facts:
+        """Gather the facts about one queue, and have it marked when one of them changes."""
+        references = referenced(queue)
+        return Facts(
+            uid=resource.uid,
+            namespace=resource.key.namespace,
+            secrets=await self._digests(names.SECRET, self._secrets, resource, references.secrets),
+            config_maps=await self._digests(
+                names.CONFIG_MAP, self._config_maps, resource, references.config_maps
+            ),
+            kinds=self.kinds,
+        )
+
+    async def _digests(
+        self, kind: Kind, versions: Versions, resource: Resource, wanted: Iterable[str]
+    ) -> dict[str, str]:
+        wanted = sorted(wanted)
+        versions.refer(resource.key, wanted)
+        return {name: await self._digest(kind, versions, resource, name) for name in wanted}
+
+    async def _digest(self, kind: Kind, versions: Versions, resource: Resource, name: str) -> str:
+        where = (resource.key.namespace, name)
+        if not versions.exists(where):
+            return ""
+        digest = versions.digest(where)
+        if digest is None:
+            try:
+                digest = versions.taken(await self._api.get(kind, *where))
+            except NotFound:
+                return ""
+        # With the queue's uid in it, nobody can tell from annotations that two queues share a password.
+        return hashlib.sha256(f"{resource.uid}/{digest}".encode()).hexdigest()[:16]
+
+    def forget(self, key: names.Key) -> None:
+        """Drop what a DelayQueue referred to."""
+        self._secrets.refer(key, ())
+        self._config_maps.refer(key, ())

@@ -1,0 +1,146 @@
+"""Leadership among operators: a Lease that the leader renews, so that one operator works and others stand by.
+
+Two leaders would write the same thing twice, which server-side apply makes harmless; the Lease keeps it from being the
+rule. The client's own election gives up, or dies, when the API server is away for longer than the Lease lasts; here the
+leader just stops writing, and goes on as soon as it has renewed a Lease that nobody else took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator import metrics
+from delayq_operator.errors import Conflict, Denied, LeadershipLost, NotFound, OperatorError
+from delayq_operator.names import Kind
+
+if TYPE_CHECKING:
+    from delayq_operator.api import Api, Object
+
+log = logging.getLogger(__name__)
+
+LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
+LEASE_SECONDS: Final = 15
+RENEW_SECONDS: Final = 3.0
+RETRY_SECONDS: Final = 1.0
+DENIED_SECONDS: Final = 30.0
+
+
+class Leadership:
+    """Whether this operator leads. Without a Lease it always does."""
+
+    def __init__(
+        self, api: Api | None = None, *, namespace: str = "", name: str = "", identity: str = ""
+    ) -> None:
+        """Compete for Lease `namespace`/`name` as `identity`; with no `api` for none."""
+        self._api, self._namespace, self._name, self._identity = api, namespace, name, identity
+        self._renewed = asyncio.Event()
+        self._renewed_at = float("-inf")
+        self._seen: tuple[str, float] = ("", 0.0)  # the Lease's last version, and when we first saw it
+        self._was_leader = False
+        self.alive_at = time.monotonic()
+
+    @property
+    def leads(self) -> bool:
+        """Whether nobody else can be leader now."""
+        return self._api is None or time.monotonic() - self._renewed_at < LEASE_SECONDS
+
+    async def confirmed(self) -> None:
+        """Wait until this operator surely leads: before each write."""
+        while not self.leads:
+            self._renewed.clear()
+            await self._renewed.wait()
+
+    async def run(self) -> None:
+        """Compete, then renew, for ever. LeadershipLost when another took over from us; Denied without rights."""
+        denied_since: float | None = None
+        while self._api is not None:
+            try:
+                await self._try(self._api)
+                denied_since = None
+            except Denied:
+                denied_since = denied_since or time.monotonic()
+                if time.monotonic() - denied_since > DENIED_SECONDS:
+                    raise
+            except Conflict:
+                pass  # somebody was quicker; look again
+            except LeadershipLost:
+                raise
+            except OperatorError as error:
+                log.info("lease_not_renewed", extra={"fields": {"error": str(error)}})
+            metrics.LEADER.set(self.leads)
+            pause = RENEW_SECONDS if self.leads else RETRY_SECONDS
+            await asyncio.sleep(pause * random.uniform(0.8, 1.0))
+        metrics.LEADER.set(1)
+        self._renewed.set()
+        await asyncio.Event().wait()
+
+    async def _try(self, api: Api) -> None:
+        asked_at = time.monotonic()
+        try:
+            lease = await api.get(LEASE, self._namespace, self._name)
+        except NotFound:
+            lease = await api.create(LEASE, self._lease())
+        else:
+            self.alive_at = time.monotonic()
+            if not self._may_take(lease):
+                return
+            lease = await api.replace(LEASE, self._lease(lease))
+        self._lead(asked_at, lease["metadata"]["resourceVersion"])
+
+    def _may_take(self, lease: Object) -> bool:
+        """Whether the Lease is ours, free, or was not renewed for its whole length by our own clock."""
+        holder = lease["spec"].get("holderIdentity") or ""
+        version = lease["metadata"]["resourceVersion"]
+        if version != self._seen[0]:
+            self._seen = (version, time.monotonic())
+        if holder in ("", self._identity):
+            return True
+        if self._was_leader:
+            raise LeadershipLost(f"{holder} holds the Lease {self._namespace}/{self._name}")
+        length = lease["spec"].get("leaseDurationSeconds") or LEASE_SECONDS
+        return time.monotonic() - self._seen[1] > length
+
+    def _lead(self, asked_at: float, version: str) -> None:
+        if not self._was_leader:
+            log.info(
+                "leading",
+                extra={"fields": {"lease": f"{self._namespace}/{self._name}", "as": self._identity}},
+            )
+        self._was_leader, self._renewed_at, self._seen = True, asked_at, (version, asked_at)
+        self.alive_at = time.monotonic()
+        self._renewed.set()
+
+    def _lease(self, before: Object | None = None) -> Object:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = before["spec"] if before else {}
+        ours = spec.get("holderIdentity") == self._identity
+        metadata = before["metadata"] if before else {"name": self._name, "namespace": self._namespace}
+        return {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": metadata,
+            "spec": {
+                "holderIdentity": self._identity,
+                "leaseDurationSeconds": LEASE_SECONDS,
+                "acquireTime": spec.get("acquireTime", now) if ours else now,
+                "renewTime": now,
+                "leaseTransitions": spec.get("leaseTransitions", 0) + (0 if ours or not before else 1),
+            },
+        }
+
+    async def resign(self) -> None:
+        """Hand the Lease back, so that another need not wait until it runs out."""
+        if self._api is None or not self.leads:
+            return
+        try:
+            lease = await self._api.get(LEASE, self._namespace, self._name)
+            if lease["spec"].get("holderIdentity") == self._identity:
+                lease["spec"].update(holderIdentity="", leaseDurationSeconds=1)
+                await self._api.replace(LEASE, lease)
+        except OperatorError as error:
+            log.info("lease_not_resigned", extra={"fields": {"error": str(error)}})

@@ -1,0 +1,66 @@
+"""What has to be done so that the children are as wanted: compared, not guessed. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from delayq_operator import drift, names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from delayq_operator.api import Object
+    from delayq_operator.inventory import Child
+    from delayq_operator.names import Kind
+
+_KINDS = {kind.kind: kind for kind in (*names.CHILDREN, *names.OPTIONAL_CHILDREN)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One object to apply."""
+
+    kind: Kind
+    body: Object
+    live: Child | None
+    why: str
+    """The path where the live object differs; empty for a new one."""
+
+    @property
+    def name(self) -> str:
+        """Of the object."""
+        return str(self.body["metadata"]["name"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything to do about the children of one queue."""
+
+    changes: tuple[Change, ...]
+    prune: tuple[Child, ...]
+    leaving: tuple[Child, ...]
+    """Children of an earlier DelayQueue of the same name: they have to go before ours can come."""
+    foreign: tuple[str, ...]
+    """Containers that somebody put into our pod templates, such as "container proxy of Deployment orders-worker"."""
+
+
+def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], uid: str) -> Plan:
+    """Compare what is wanted with what there is; `uid` is the DelayQueue's."""
+    changes, leaving, foreign, kept = [], [], [], set()
+    for body in wanted:
+        reference = (body["kind"], body["metadata"]["name"])
+        live = children.get(reference)
+        kept.add(reference)
+        if live is not None and live.owner_uid not in (None, uid):
+            leaving.append(live)
+            continue
+        why = "" if live is None else drift.differs(body, live.body)
+        if why is not None:
+            changes.append(Change(kind=_KINDS[body["kind"]], body=body, live=live, why=why))
+        if live is not None:
+            foreign += [f"{what} of {body['kind']} {live.name}" for what in drift.foreign(body, live.body)]
+    prune = [
+        child for reference, child in children.items() if reference not in kept and child.owner_uid == uid
+    ]
+    return Plan(changes=tuple(changes), prune=tuple(prune), leaving=tuple(leaving), foreign=tuple(foreign))

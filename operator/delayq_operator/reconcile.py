@@ -1,0 +1,168 @@
+"""One reconciliation: parse → observe → decide → desired objects → apply → report.
+
+Level-triggered: it never asks what happened, only what is.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from delayq.contract import SpecError, parse
+
+from delayq_operator import metrics, names
+from delayq_operator.desired import desired
+from delayq_operator.drift import stamped
+from delayq_operator.errors import Conflict, OperatorError, Unavailable
+from delayq_operator.plan import plan
+from delayq_operator.scaling import scale
+from delayq_operator.view import View
+from delayq_operator.workload import workload
+
+if TYPE_CHECKING:
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.apply import Applier, Outcome
+    from delayq_operator.desired.facts import Facts, Setting
+    from delayq_operator.ending import Ending
+    from delayq_operator.events import Recorder
+    from delayq_operator.facts import Referees
+    from delayq_operator.inventory import Children, Queues
+    from delayq_operator.lease import Leadership
+    from delayq_operator.names import Key
+    from delayq_operator.plan import Plan
+    from delayq_operator.report import Reporter
+    from delayq_operator.resource import Resource
+    from delayq_operator.scrape import Scraper
+
+log = logging.getLogger(__name__)
+
+
+class Reconciler:
+    """Makes the world of one DelayQueue as its document says, whatever it was before."""
+
+    def __init__(  # noqa: PLR0913 -- the parts of the pipeline, by name
+        self,
+        *,
+        queues: Queues,
+        children: Children,
+        referees: Referees,
+        applier: Applier,
+        scraper: Scraper,
+        reporter: Reporter,
+        ending: Ending,
+        recorder: Recorder,
+        leadership: Leadership,
+        setting: Setting,
+    ) -> None:
+        """Every part is shared by all queues."""
+        self._queues, self._children, self._referees = queues, children, referees
+        self._applier, self._scraper, self._reporter = applier, scraper, reporter
+        self._ending, self._recorder, self._leadership = ending, recorder, leadership
+        self._setting = setting
+
+    async def reconcile(self, key: Key) -> bool:
+        """Reconcile one DelayQueue; whether all is done that can be. Errors are logged and mean: try again."""
+        started = time.monotonic()
+        try:
+            await self._leadership.confirmed()
+            result = await self._reconcile(key)
+        except (Conflict, Unavailable) as error:
+            result = "unavailable"
+            log.info("reconcile_put_off", extra={"fields": {"queue": str(key), "error": str(error)}})
+        except OperatorError as error:
+            result = "error"
+            log.warning("reconcile_failed", extra={"fields": {"queue": str(key), "error": str(error)}})
+        except Exception:  # a bug must not stop the other queues
+            result = "bug"
+            log.exception("reconcile_broke", extra={"fields": {"queue": str(key)}})
+        metrics.RECONCILES.labels(result).inc()
+        metrics.RECONCILE_SECONDS.observe(time.monotonic() - started)
+        return result in ("done", "invalid")
+
+    async def _reconcile(self, key: Key) -> str:
+        resource = self._queues.get(key)
+        if resource is None:
+            self._forget(key)
+            return "done"
+        if resource.deleting:
+            view = await self._ending.end(resource)
+            return await self._report(view) if view else "done"
+        resource = await self._ending.prepare(resource)
+        try:
+            queue = parse(resource.document)
+            facts = await self._referees.facts(resource, queue)
+            wanted = [stamped(body) for body in desired(queue, self._setting, facts)]
+        except SpecError as error:
+            await self._report(self._seen(View(resource=resource, problems=error.problems)))
+            return "invalid"
+        return await self._realise(resource, queue, facts, wanted)
+
+    async def _realise(
+        self, resource: Resource, queue: DelayQueue, facts: Facts, wanted: list[dict[str, object]]
+    ) -> str:
+        children = self._children.of(resource.key)
+        todo = plan(wanted, children, resource.uid)
+        worker = children.get(("Deployment", names.worker(resource.key.name)))
+        decision = scale(queue, worker.body["spec"].get("replicas") if worker else None)
+        view = View(
+            resource=resource,
+            queue=queue,
+            scale=decision,
+            missing=_missing(facts),
+            foreign=todo.foreign,
+            leaving=tuple(f"{child.kind.kind} {child.name}" for child in todo.leaving),
+        )
+        if not resource.paused:
+            outcome = await self._apply(resource, todo, view)
+            view = replace(view, failures=tuple(outcome.failures), taken=tuple(outcome.taken))
+        result = await self._report(self._seen(view))
+        return "waiting" if view.leaving or view.failures or view.taken else result
+
+    async def _apply(self, resource: Resource, todo: Plan, view: View) -> Outcome:
+        assert view.scale is not None  # noqa: S101 -- set by the only caller
+        if any(change.live is None for change in todo.changes):
+            await self._ending.still_there(resource)
+        outcome = await self._applier.apply(resource, todo, view.scale)
+        worker = self._children.of(resource.key).get(("Deployment", names.worker(resource.key.name)))
+        before = worker.body["spec"].get("replicas") if worker else None
+        scaled = await self._applier.scale(resource, worker, view.scale)
+        self._reporter.tell(resource, outcome)
+        if scaled is not None and before != view.scale.replicas:
+            self._recorder.post(resource, "Scaled", f"{before} → {view.scale.message}")
+        return outcome
+
+    def _seen(self, view: View) -> View:
+        """Add what the children and the scanners look like now, after everything was applied."""
+        key = view.resource.key
+        children = self._children.of(key)
+
+        def body(kind: str, name: str) -> dict[str, Any] | None:
+            child = children.get((kind, name))
+            return child.body if child else None
+
+        reaper = body("CronJob", names.reaper(key.name)) or {}
+        return replace(
+            view,
+            scanner=workload(body("Deployment", names.scanner(key.name))),
+            worker=workload(body("Deployment", names.worker(key.name))),
+            reaper=reaper.get("status") or {},
+            backlog=self._scraper.backlog(key),
+            unread=self._scraper.complaint(key),
+        )
+
+    async def _report(self, view: View) -> str:
+        await self._reporter.report(view)
+        return "done"
+
+    def _forget(self, key: Key) -> None:
+        self._referees.forget(key)
+        self._reporter.forget(key)
+        self._scraper.forget(key)
+
+
+def _missing(facts: Facts) -> tuple[str, ...]:
+    secrets = [f"Secret {name}" for name, digest in facts.secrets.items() if not digest]
+    return (*secrets, *(f"ConfigMap {name}" for name, digest in facts.config_maps.items() if not digest))

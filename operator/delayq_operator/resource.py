@@ -1,0 +1,79 @@
+"""A DelayQueue as the API server stores it: the document, and what is around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from delayq_operator import names
+from delayq_operator.names import Key
+
+if TYPE_CHECKING:
+    from delayq_operator.api import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One DelayQueue; the spec may not fit the model."""
+
+    body: Object
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return Key(self._metadata["namespace"], self._metadata["name"])
+
+    @property
+    def uid(self) -> str:
+        """Tells it from a later one of the same name."""
+        return str(self._metadata["uid"])
+
+    @property
+    def generation(self) -> int:
+        """Counts the changes of the spec."""
+        return int(self._metadata["generation"])
+
+    @property
+    def version(self) -> str:
+        """The resourceVersion."""
+        return str(self._metadata["resourceVersion"])
+
+    @property
+    def deleting(self) -> bool:
+        """Whether it was deleted, and only finalizers keep it."""
+        return "deletionTimestamp" in self._metadata
+
+    @property
+    def finalizers(self) -> list[str]:
+        """What has to be done before it goes."""
+        return list(self._metadata.get("finalizers") or ())
+
+    @property
+    def paused(self) -> bool:
+        """Whether somebody asked the operator to keep its hands off."""
+        return (self._metadata.get("annotations") or {}).get(names.PAUSED) == "true"
+
+    @property
+    def erases(self) -> bool:
+        """Whether its tasks go with it. Read from the spec as it is, for an invalid one must be deletable too."""
+        return bool(self.body.get("spec", {}).get("deletionPolicy") == "Delete")
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What was last written there."""
+        return self.body.get("status") or {}
+
+    @property
+    def document(self) -> Object:
+        """What the model parses: without the metadata that is none of its business."""
+        return {
+            "apiVersion": names.API_VERSION,
+            "kind": names.DELAY_QUEUE.kind,
+            "metadata": {"name": self.key.name, "namespace": self.key.namespace},
+            "spec": self.body.get("spec"),
+        }
+
+    @property
+    def _metadata(self) -> dict[str, Any]:
+        metadata: dict[str, Any] = self.body["metadata"]
+        return metadata

@@ -1,0 +1,58 @@
+"""How many workers there should be. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from delayq.contract import DelayQueue, Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """A number of workers, and why."""
+
+    replicas: int
+    reason: str
+    """One CamelCase word, the reason of condition ScalingActive."""
+    message: str
+    active: bool = False
+    """Whether the number follows the work."""
+
+
+def scale(queue: DelayQueue, current: int | None) -> Scale:
+    """Decide on the number of workers; `current` is how many the Deployment asks for, None when there is none yet."""
+    spec = queue.spec
+    if spec.stop_policy == "HoldAndDrain":
+        return Scale(replicas=0, reason="Held", message="spec.stopPolicy is HoldAndDrain: no workers")
+    if spec.autoscaling is None:
+        return _fixed(spec.worker.replicas)
+    if spec.autoscaling.mode == "External":
+        return _external(spec, current)
+    kept = _clamped(spec, max(1, spec.autoscaling.min_replicas) if current is None else current)
+    message = (
+        f"{kept} workers: this version keeps to minReplicas and maxReplicas, and does not follow the work yet"
+    )
+    return Scale(replicas=kept, reason="KeptWithinBounds", message=message)
+
+
+def _fixed(replicas: int | None) -> Scale:
+    wanted = 1 if replicas is None else replicas
+    origin = "the default" if replicas is None else "spec.worker.replicas"
+    return Scale(
+        replicas=wanted, reason="Fixed", message=f"{wanted} workers: {origin}, without spec.autoscaling"
+    )
+
+
+def _external(spec: Spec, current: int | None) -> Scale:
+    asked = spec.worker.replicas
+    if asked is None:
+        asked = _clamped(spec, 1 if current is None else current)
+    message = f"{asked} workers, as written to spec.worker.replicas through the scale subresource"
+    return Scale(replicas=asked, reason="External", message=message, active=True)
+
+
+def _clamped(spec: Spec, replicas: int) -> int:
+    assert spec.autoscaling is not None  # noqa: S101 -- for the type checker; both callers asked
+    return max(spec.autoscaling.min_replicas, min(spec.autoscaling.max_replicas, replicas))

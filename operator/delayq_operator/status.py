@@ -1,0 +1,133 @@
+"""The status of a DelayQueue, made from what was seen, and whether it is worth writing. Pure.
+
+Numbers are what they were when last written; they alone are never a reason to write more often than every
+NUMBERS_SECONDS, and not for a change that a person would not call one. The metrics are exact and live.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq_operator import names
+from delayq_operator.conditions import conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delayq_operator.backlog import Backlog
+    from delayq_operator.conditions import Condition
+    from delayq_operator.view import View
+
+Status = dict[str, Any]
+
+NUMBERS_SECONDS: Final = 12.0
+EXACT_UP_TO: Final = 100  # beyond, two digits are enough to tell a change
+
+
+def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
+    """Make the status to apply; `now` in Unix seconds. What nobody knows now stays as it was, if it was ever known."""
+    made: Status = {
+        "observedGeneration": view.resource.generation,
+        "conditions": _conditions(view, previous, now),
+        **_workers(view),
+        "scanner": {"replicas": view.scanner.wanted, "readyReplicas": view.scanner.ready},
+    }
+    reaper = {
+        field: view.reaper[field]
+        for field in ("lastScheduleTime", "lastSuccessfulTime")
+        if field in view.reaper
+    }
+    if reaper:
+        made["reaper"] = reaper
+    if view.backlog is not None and view.backlog.whole:
+        made["backlog"] = _backlog(view.backlog)
+    elif "backlog" in previous:
+        made["backlog"] = previous["backlog"]
+    return made
+
+
+def _workers(view: View) -> Status:
+    made: Status = {
+        "replicas": view.worker.pods,
+        "readyReplicas": view.worker.ready,
+        "selector": ",".join(f"{k}={v}" for k, v in names.selector(view.resource.key.name, "worker").items()),
+    }
+    if view.scale is not None:
+        made["desiredReplicas"] = view.scale.replicas
+    if view.worker.inputs:
+        made["updateRevision"] = view.worker.inputs
+        if not view.worker.rolling:
+            made["currentRevision"] = view.worker.inputs
+        elif current := view.resource.status.get("currentRevision"):
+            made["currentRevision"] = current
+    return made
+
+
+def _conditions(view: View, previous: Mapping[str, Any], now: float) -> list[Status]:
+    before = {entry["type"]: entry for entry in previous.get("conditions") or ()}
+    return [_entry(condition, before, view.resource.generation, now) for condition in conditions(view)]
+
+
+def _entry(condition: Condition, before: Mapping[str, Status], generation: int, now: float) -> Status:
+    old = before.get(condition.type, {})
+    since = old["lastTransitionTime"] if old.get("status") == condition.status else timestamp(now)
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "observedGeneration": generation,
+        "lastTransitionTime": since,
+        "reason": condition.reason,
+        "message": condition.message[:32768],
+    }
+
+
+def _backlog(backlog: Backlog) -> Status:
+    made: Status = {
+        "due": backlog.due,
+        "scheduled": backlog.scheduled,
+        "inFlight": backlog.in_flight,
+        "deadLettered": backlog.dead,
+        "observedTime": timestamp(backlog.read_at),
+    }
+    if backlog.oldest_due_at is not None:
+        made["oldestDueTime"] = timestamp(backlog.oldest_due_at)
+    if backlog.next_due_at is not None:
+        made["nextDueTime"] = timestamp(backlog.next_due_at)
+    return made
+
+
+def timestamp(unix_seconds: float) -> str:
+    """Return a time as the API writes it, to the second."""
+    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def wait_seconds(made: Status, previous: Mapping[str, Any], since_write: float) -> float | None:
+    """Return how long to wait before the status is written: 0 now, None not at all."""
+    if _without(made, "backlog") != _without(previous, "backlog"):
+        return 0.0
+    if _bucketed(made.get("backlog")) == _bucketed(previous.get("backlog")):
+        return None
+    return max(0.0, NUMBERS_SECONDS - since_write)
+
+
+def _without(status: Mapping[str, Any], field: str) -> Status:
+    return {name: value for name, value in status.items() if name != field}
+
+
+def _bucketed(backlog: Mapping[str, Any] | None) -> Status:
+    made: Status = {}
+    for field, value in (backlog or {}).items():
+        if isinstance(value, int):
+            made[field] = bucket(value)
+        elif field != "observedTime":
+            made[field] = value
+    return made
+
+
+def bucket(number: int) -> int:
+    """Return the number to two digits, or all of it when it is small."""
+    if number <= EXACT_UP_TO:
+        return number
+    digits = len(str(number))
+    return round(number, 2 - digits)

@@ -1,0 +1,55 @@
+"""One DelayQueue as a reconciliation found and left it: everything that status is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from delayq_operator.workload import Workload
+
+if TYPE_CHECKING:
+    from delayq.contract import DelayQueue, Problem
+
+    from delayq_operator.backlog import Backlog
+    from delayq_operator.resource import Resource
+    from delayq_operator.scaling import Scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasing:
+    """How far the erasing of a deleted queue's tasks has come."""
+
+    done: bool = False
+    failed: bool = False
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What is known of one DelayQueue at the end of a reconciliation."""
+
+    resource: Resource
+    queue: DelayQueue | None = None
+    """None when the spec does not fit the model."""
+    problems: tuple[Problem, ...] = ()
+    missing: tuple[str, ...] = ()
+    """What the spec refers to and is not there, such as "Secret shop-db"."""
+    scanner: Workload = field(default_factory=Workload)
+    worker: Workload = field(default_factory=Workload)
+    reaper: dict[str, Any] = field(default_factory=dict)
+    """Status of the CronJob."""
+    scale: Scale | None = None
+    backlog: Backlog | None = None
+    """None when no scanner was read of late."""
+    unread: str = ""
+    """Why the scanners could not be read."""
+    failures: tuple[str, ...] = ()
+    """What could not be applied, in sentences."""
+    taken: tuple[str, ...] = ()
+    """Names of our children that objects of others hold, such as "Deployment orders-worker"."""
+    foreign: tuple[str, ...] = ()
+    """Containers that others put into our pod templates."""
+    leaving: tuple[str, ...] = ()
+    """Children of an earlier DelayQueue of this name, on their way out."""
+    erasing: Erasing | None = None
+    """Set while the DelayQueue is being deleted."""

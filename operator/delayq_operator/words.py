@@ -1,0 +1,42 @@
+"""Phrases for messages that people read in conditions and events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RISKS: Final = {
+    "append_only_off": (
+        "AppendOnlyOff",
+        "Redis has appendonly no: tasks can be lost when it restarts. Set appendonly yes.",
+    ),
+    "append_only_failing": (
+        "AppendOnlyFailing",
+        "Redis cannot write its append-only file: tasks can be lost when it restarts. Is its disk full?",
+    ),
+    "fsync_off": (
+        "FsyncOff",
+        "Redis has appendfsync no: tasks can be lost with its machine. Set appendfsync everysec, or always.",
+    ),
+    "evicts": (
+        "Evicts",
+        "Redis has a maxmemory-policy that evicts: it may forget waiting tasks. Set noeviction.",
+    ),
+}
+"""Label values of delayq_durability_risk → reason and message of DurabilityAtRisk; the gravest first."""
+
+MOST_LISTED = 5
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name a few things, and how many more there are."""
+    shown = ", ".join(names[:MOST_LISTED])
+    more = len(names) - MOST_LISTED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def pods(count: int, what: str) -> str:
+    """Count pods: "1 worker", "2 workers"."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")

@@ -1,0 +1,95 @@
+"""Which DelayQueues have to be reconciled: each at most once in line, and never by two workers at a time.
+
+A key that is marked while it is being worked on goes back into the line afterwards: whatever happened since the work
+began may not have been seen by it. Not here: what work is (reconcile.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from delayq_operator.names import Key
+
+FIRST_BACKOFF_SECONDS: Final = 0.2
+LONGEST_BACKOFF_SECONDS: Final = 3.0  # an API server that is back is noticed within this
+
+
+class Work:
+    """The keys in line, those in hand, and those to come back to."""
+
+    def __init__(self) -> None:
+        """Nothing to do yet."""
+        self._line: asyncio.Queue[Key] = asyncio.Queue()
+        self._waiting: set[Key] = set()
+        self._in_hand: set[Key] = set()
+        self._marked_again: set[Key] = set()
+        self._later: dict[Key, tuple[float, asyncio.TimerHandle]] = {}
+        self._failures: dict[Key, int] = {}
+
+    def mark(self, key: Key) -> None:
+        """Have the key worked on soon."""
+        self._forget_timer(key)
+        if key in self._in_hand:
+            self._marked_again.add(key)
+        elif key not in self._waiting:
+            self._waiting.add(key)
+            self._line.put_nowait(key)
+        metrics.QUEUE_DEPTH.set(len(self._waiting))
+
+    def mark_in(self, key: Key, seconds: float) -> None:
+        """Have the key worked on after some time at the latest."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
+        if key in self._later:
+            earlier, timer = self._later[key]
+            if earlier <= at:
+                return
+            timer.cancel()
+        self._later[key] = (at, loop.call_at(at, self.mark, key))
+
+    async def run(self, handle: Callable[[Key], Awaitable[bool]]) -> None:
+        """Work on keys one by one, for ever; `handle` says whether it succeeded, and is called again if not."""
+        while True:
+            key = await self._line.get()
+            self._waiting.discard(key)
+            metrics.QUEUE_DEPTH.set(len(self._waiting))
+            self._in_hand.add(key)
+            try:
+                succeeded = await handle(key)
+            finally:
+                self._in_hand.discard(key)
+            self._done(key, succeeded=succeeded)
+
+    def _done(self, key: Key, *, succeeded: bool) -> None:
+        if succeeded:
+            self._failures.pop(key, None)
+        else:
+            self._failures[key] = self._failures.get(key, 0) + 1
+            self.mark_in(key, backoff_seconds(self._failures[key], random.random()))
+        if key in self._marked_again:
+            self._marked_again.discard(key)
+            if succeeded:
+                self.mark(key)
+
+    def forget(self, key: Key) -> None:
+        """Come back to this key only if it is marked again."""
+        self._forget_timer(key)
+        self._failures.pop(key, None)
+
+    def _forget_timer(self, key: Key) -> None:
+        _, timer = self._later.pop(key, (0.0, None))
+        if timer is not None:
+            timer.cancel()
+
+
+def backoff_seconds(failures: int, chance: float) -> float:
+    """Return how long to wait after so many failures in a row; `chance` in [0, 1) spreads keys over half of it."""
+    longest = min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** (min(failures, 10) - 1))
+    return longest * (0.5 + chance / 2)

@@ -1,0 +1,61 @@
+"""A Deployment's status in the words that conditions need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from delayq_operator.api import Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Replicas of a Deployment; all zero when there is none."""
+
+    exists: bool = False
+    wanted: int = 0
+    pods: int = 0
+    updated: int = 0
+    ready: int = 0
+    current: bool = False
+    """Whether the Deployment's controller has seen its latest spec."""
+    stuck: str = ""
+    """Why the roll-out made no progress, when its deadline has passed."""
+    inputs: str = ""
+    """Hash of what the pods were started with."""
+
+    @property
+    def rolling(self) -> bool:
+        """Whether pods are still being replaced."""
+        return not self.current or self.updated < self.wanted or self.pods > self.updated
+
+    @property
+    def lacks(self) -> bool:
+        """Whether pods are missing to what is wanted."""
+        return self.ready < self.wanted
+
+
+def workload(body: Object | None) -> Workload:
+    """Read a Deployment as the API server returned it."""
+    if body is None:
+        return Workload()
+    spec, status = body["spec"], body.get("status", {})
+    annotations = spec["template"]["metadata"].get("annotations", {})
+    return Workload(
+        exists=True,
+        wanted=spec.get("replicas", 1),
+        pods=status.get("replicas", 0),
+        updated=status.get("updatedReplicas", 0),
+        ready=status.get("readyReplicas", 0),
+        current=status.get("observedGeneration", 0) >= body["metadata"]["generation"],
+        stuck=_stuck(status.get("conditions") or ()),
+        inputs=annotations.get("delayq.dev/checksum", ""),
+    )
+
+
+def _stuck(conditions: Any) -> str:  # noqa: ANN401 -- JSON
+    for condition in conditions:
+        if condition["type"] == "Progressing" and condition["status"] == "False":
+            return str(condition.get("message", "")) or str(condition.get("reason", ""))
+    return ""

@@ -32,7 +32,7 @@ TYPES = {
 REDIS_5 = {
     "DEL", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSCAN", "HSET", "HSETNX",
     "HSTRLEN", "LLEN", "LPUSH", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM",
-    "ZREMRANGEBYRANK", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
+    "UNLINK", "ZREMRANGEBYRANK", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
 }  # fmt: skip
 EACH: dict[str, Callable[[Broker], Call[Any]]] = {
     "schedule": lambda b: b.schedule(
@@ -57,6 +57,7 @@ EACH: dict[str, Callable[[Broker], Call[Any]]] = {
     "adopt": lambda b: b.adopt(0, [b"id"]),
     "redrive": lambda b: b.redrive(0, ["id", 1]),
     "purge": lambda b: b.purge(0, ["id"]),
+    "erase": lambda b: b.erase(0),
 }
 
 
@@ -187,6 +188,10 @@ def test_the_body_reads_as_many_arguments_as_the_header_declares(verb: str) -> N
         assert steps == [
             (str(len(script.arguments) + 1), "" if len(script.repeating) == 1 else str(len(script.repeating)))
         ]
+
+
+def test_erase_knows_every_key_there_is() -> None:
+    assert set(scripts.load("erase").keys) == KEY_NAMES
 
 
 def test_a_call_that_forgets_or_invents_an_argument_is_refused() -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BY_ALL = {m.REDIS_ERRORS, m.LOOP_ERRORS}
 BY_WORKER = {each for each in m.METRICS if each.name.startswith("delayq_worker_")} | BY_ALL
-BY_SCANNER = set(m.METRICS) - BY_WORKER | BY_ALL
+BY_SCANNER = set(m.METRICS) - BY_WORKER - {m.ERASED_SHARDS} | BY_ALL
 # What a histogram or counter adds to the labels or the name is Prometheus' own.
 SUFFIXES = ("_total", "_bucket", "_count", "_sum", "_created")
 

@@ -183,6 +183,7 @@ def test_no_verb_grows_with_a_million_pending(queue: Measured) -> None:
         queue.measure("reclaim", broker.reclaim(0, max_crashes=3))
         queue.measure("rewind", broker.rewind(0, 1000))
         queue.measure("reconcile", broker.reconcile(0, "tasks", 0))
+    queue.measure("erase", broker.erase(0))
     queue.judge()
 
 

@@ -157,6 +157,10 @@ class Broker:
         """Give tasks that are in no index, and not leased, a home again; answers with those that were."""
         return self._call("adopt", shard, replies.ids, ids)
 
+    def erase(self, shard: int) -> Call[tuple[int, int]]:
+        """Forget everything a shard holds; answers with how many keys and tasks that was."""
+        return self._call("erase", shard, replies.erased)
+
     # dead letters
 
     def redrive(self, shard: int, letters: Sequence[Argument]) -> Call[int]:

@@ -45,6 +45,12 @@ def process_families(tally: ProcessTally) -> Iterable[Family]:
     yield _family(m.LOOP_ERRORS, {(tally.queue, loop): count for loop, count in tally.loop_errors.items()})
 
 
+def eraser_families(tally: ProcessTally, shards: int) -> Iterable[Family]:
+    """Return what an eraser exports."""
+    yield _family(m.ERASED_SHARDS, {(tally.queue,): shards})
+    yield from process_families(tally)
+
+
 def worker_families(tally: WorkerTally) -> Iterable[Family]:
     """Return what a worker exports."""
     queue = tally.queue

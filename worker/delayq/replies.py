@@ -52,6 +52,12 @@ def stored(reply: list[Any]) -> Stored:
     return Stored(now_ms, clamped, outcomes)
 
 
+def erased(reply: list[int]) -> tuple[int, int]:
+    """Read erase.lua's answer: keys, tasks."""
+    keys, tasks = reply
+    return keys, tasks
+
+
 def cancelled(reply: bytes) -> Cancelled:
     """Read cancel.lua's answer."""
     return Cancelled(reply.decode())

@@ -1,4 +1,4 @@
-"""What scanner, worker and reaper processes have in common: signals, probes, exit codes."""
+"""What scanner, worker, reaper and eraser processes have in common: signals, probes, exit codes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import uvloop
 from delayq import handlers, metrics
 from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
+from delayq.eraser import Eraser
 from delayq.errors import InvalidDocument
 from delayq.loop import STUCK_AFTER_SECONDS
 from delayq.probes import Probes
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class Process(Protocol):
-    """Scanner, Worker or Reaper."""
+    """Scanner, Worker, Reaper or Eraser."""
 
     @property
     def loops(self) -> Sequence[Loop]:
@@ -77,6 +78,11 @@ def run_scanner(setting: Setting) -> None:
 def run_reaper(setting: Setting, seconds: float | None) -> None:
     """Run a reaper until SIGTERM or SIGINT, or for some seconds: a CronJob's minute."""
     uvloop.run(_reaper(setting, seconds))
+
+
+def run_eraser(setting: Setting, patience_seconds: float) -> None:
+    """Run until nothing is left of the queue; DelayQError says what kept it from that."""
+    uvloop.run(_eraser(setting, patience_seconds))
 
 
 async def _worker(setting: Setting) -> None:
@@ -134,6 +140,15 @@ async def _reaper(setting: Setting, seconds: float | None) -> None:
         return metrics.process_families(reaper.tally)
 
     await _serve("reaper", reaper, setting, families, seconds=seconds)
+
+
+async def _eraser(setting: Setting, patience_seconds: float) -> None:
+    eraser = Eraser(setting.broker, setting.address, patience_seconds=patience_seconds)
+
+    async def families() -> Iterable[metrics.Family]:
+        return metrics.eraser_families(eraser.tally, eraser.erase.shards)
+
+    await _serve("eraser", eraser, setting, families)
 
 
 async def _serve(

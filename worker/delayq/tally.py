@@ -37,7 +37,7 @@ class Buckets:
 class ProcessTally:
     """What every process counts."""
 
-    process: str  # scanner, worker or reaper
+    process: str  # scanner, worker, reaper or eraser
     queue: str
     redis_errors: int = 0
     loop_errors: Counter[str] = field(default_factory=Counter)

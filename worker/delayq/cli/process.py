@@ -1,18 +1,20 @@
-"""delayq scanner, worker and reap: what runs in the pods. Each is started from the document and nothing else."""
+"""delayq scanner, worker, reap and erase: what runs in the pods. Each is started from the document and nothing else."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from delayq import logs
-from delayq.cli.exits import errors_as_exits
+from delayq.cli.exits import FAILED, Wrong, errors_as_exits
+from delayq.cli.words import clean
 from delayq.connection import Address
 from delayq.contract.files import CONFIG_FILE
 from delayq.document import read
 from delayq.queue_client import secrets_dir
-from delayq.runtime import Setting, run_reaper, run_scanner, run_worker
+from delayq.runtime import Setting, run_eraser, run_reaper, run_scanner, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from delayq.logs import LogFormat
 
 _PORT = click.IntRange(0, 65535)
+PATIENCE_SECONDS = 60.0  # a Redis that restarts with much data to load takes that long
 REAP_SECONDS = 55.0  # a CronJob starts one every minute, and Forbid keeps two from overlapping
 
 
@@ -82,6 +85,34 @@ def reap(seconds: float, **options: Any) -> None:  # noqa: ANN401 -- as above
     """Sweep for expired leases, reconcile the indexes, purge dead letters past their retention."""
     with errors_as_exits():
         run_reaper(_setting(**options), seconds or None)
+
+
+@click.command()
+@_options
+@click.option(
+    "--patience",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=PATIENCE_SECONDS,
+    show_default=True,
+    help="How long to try while Redis cannot be reached, or while the queue is still in use.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask, which is done on a terminal only.")
+def erase(patience: float, *, yes: bool, **options: Any) -> None:  # noqa: ANN401 -- as above
+    """Delete all of a queue from Redis, dead letters too; there is no way back.
+
+    The purge Job of a DelayQueue with deletionPolicy Delete runs this. Stop workers, scanners and reapers before:
+    what they or clients write meanwhile is deleted, too. Exits with 0 when nothing is left.
+    """
+    with errors_as_exits():
+        setting = _setting(**options)
+        if not yes and sys.stdin.isatty():
+            question = (
+                f"delete every task of queue {setting.queue.queue} in Redis at {setting.address.where}?"
+            )
+            if not click.confirm(clean(question), err=True):
+                raise Wrong("nothing changed", code=FAILED)
+        run_eraser(setting, patience)
 
 
 def _setting(

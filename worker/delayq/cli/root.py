@@ -34,6 +34,7 @@ COMMANDS = {
     "scanner": "process:scanner",
     "worker": "process:worker",
     "reap": "process:reap",
+    "erase": "process:erase",
 }
 
 

@@ -147,6 +147,8 @@ WORKER_CLAIMED_TO_STARTED: Final = _seconds(
 )
 WORKER_HANDLER: Final = _seconds("handler", "How long handlers ran.", HANDLER_BUCKETS)
 
+ERASED_SHARDS: Final = _gauge("erased_shards", "Shards that `delayq erase` has emptied.", "queue")
+
 REDIS_ERRORS: Final = _counter("redis_errors", "Calls to Redis that failed.", "queue", "process")
 LOOP_ERRORS: Final = _counter(
     "loop_errors", "Steps of a loop that failed and will be tried again.", "queue", "loop"
@@ -172,6 +174,7 @@ METRICS: Final = (
     WORKER_DUE_TO_CLAIMED,
     WORKER_CLAIMED_TO_STARTED,
     WORKER_HANDLER,
+    ERASED_SHARDS,
     REDIS_ERRORS,
     LOOP_ERRORS,
 )

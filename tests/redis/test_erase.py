@@ -1,0 +1,57 @@
+"""erase: a shard is forgotten whole, and nothing else is."""
+
+from __future__ import annotations
+
+from delayq.broker import Broker
+from delayq.keys import Keys
+
+from tests.redis.state import NOW, Shard, State, seed
+
+FULL = State(
+    delayed={"a": NOW, "b": NOW + 5},
+    retry={"c": NOW + 9},
+    processing={"d:7": NOW + 100},
+    dlq={"e": NOW - 9},
+    attempts={"c": "1 0 x", "d": "0 1 "},
+    dlq_info={"e": "3 1 attempts x"},
+    wake=1,
+    alarm=1,
+    leader=f"scanner-1 {NOW + 5000}",
+    stats={"scheduled": 5, "token": 7},
+)
+
+
+def every_key(shard: Shard) -> list[str]:
+    with shard.server.client() as redis:
+        return sorted(redis.keys("*"))
+
+
+def test_every_key_of_the_shard_goes_and_is_counted(shard: Shard) -> None:
+    shard.seed(FULL)
+    with shard.server.client() as redis:
+        redis.hset(shard.keys.cursors, "tasks", 5)
+    assert shard.run(shard.broker.erase(0)) == (12, 5)
+    assert shard.whole() == State()
+    assert every_key(shard) == []
+
+
+def test_nothing_is_there_to_erase(shard: Shard) -> None:
+    assert shard.run(shard.broker.erase(0)) == (0, 0)
+
+
+def test_queues_and_shards_of_similar_names_are_left_alone(shard: Shard) -> None:
+    queue = shard.broker.queue
+    others = [
+        Keys("delayq", f"{queue}2", 0),
+        Keys("delayq", f"x{queue}", 0),
+        Keys("delayq", queue, 1),
+        Keys("delayq", queue, 10),
+        Keys("delayq2", queue, 0),
+    ]
+    with shard.server.client() as redis:
+        for keys in others:
+            seed(redis, keys, FULL)
+        before = sorted(redis.keys("*"))
+        shard.seed(FULL)
+        shard.run(Broker(queue).erase(0))
+        assert sorted(redis.keys("*")) == before

@@ -1,0 +1,109 @@
+"""The eraser: forgets all of a queue whose DelayQueue was deleted with deletionPolicy Delete, and ends.
+
+A shard goes in one atomic script, so nobody ever sees half of one. What clients schedule meanwhile is seen by the next
+pass; what they schedule after the last one stays, and is theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from delayq.alarm import Alarm
+from delayq.connection import AsyncConnection
+from delayq.errors import DelayQError, Unavailable
+from delayq.loop import Loop
+from delayq.tally import ProcessTally
+
+if TYPE_CHECKING:
+    from delayq.broker import Broker
+    from delayq.connection import Address
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 0.1  # to the second pass; each pause is twice as long as the one before
+LONGEST_SECONDS = 2.0
+
+
+class Erase:
+    """Shard after shard, in passes, until one finds nothing."""
+
+    name, blocks = "erase", False
+
+    def __init__(self, broker: Broker, connection: AsyncConnection, *, patience_seconds: float) -> None:
+        """Give up when for `patience_seconds` Redis cannot be reached, or keys are born as fast as they are erased."""
+        self.alarm, self.ended = Alarm(), asyncio.Event()
+        self.error: DelayQError | None = None
+        self.done = False
+        self.shards = 0  # that were erased at least once
+        self.tasks = 0
+        self._broker, self._connection, self._patience = broker, connection, patience_seconds
+        self._next = self._keys = self._passes = 0  # shard to erase, keys this pass found, passes that ended
+        self._answered_at = self._began_at = time.monotonic()
+
+    async def step(self) -> float:
+        """Erase one shard, or say how long to wait for the next pass."""
+        try:
+            keys, tasks = await self._connection.one(self._broker.erase(self._next))
+        except DelayQError as error:
+            waited = time.monotonic() - self._answered_at
+            if not isinstance(error, Unavailable) or waited >= self._patience:
+                self._end(error)
+            raise
+        self._answered_at = time.monotonic()
+        self._note(keys, tasks)
+        self._next = (self._next + 1) % len(self._broker.shards)
+        return 0.0 if self._next else self._pass_ended()
+
+    def _note(self, keys: int, tasks: int) -> None:
+        self._keys += keys
+        self.tasks += tasks
+        self.shards = max(self.shards, self._next + 1)
+        if keys or not self._passes:
+            fields = {"shard": self._next, "shards": len(self._broker.shards), "tasks": tasks}
+            log.info("erase_progress", extra={"fields": fields})
+
+    def _pass_ended(self) -> float:
+        found, self._keys = self._keys, 0
+        self._passes += 1
+        if not found:
+            self.done = True
+            log.info("erased", extra={"fields": {"queue": self._broker.queue, "tasks": self.tasks}})
+            self._end(None)
+        elif time.monotonic() - self._began_at >= self._patience and self._passes > 1:
+            self._end(
+                DelayQError(f"queue {self._broker.queue} is in use: what is erased is there again at once")
+            )
+        return min(AGAIN_SECONDS * float(2 ** min(self._passes, 10)), LONGEST_SECONDS)
+
+    def _end(self, error: DelayQError | None) -> None:
+        self.error = error
+        self.ended.set()
+
+
+class Eraser:
+    """The one service of an eraser process."""
+
+    def __init__(self, broker: Broker, address: Address, *, patience_seconds: float) -> None:
+        """Nothing is connected before run()."""
+        self.tally = ProcessTally("eraser", broker.queue)
+        self._connection = AsyncConnection(address)
+        self.erase = Erase(broker, self._connection, patience_seconds=patience_seconds)
+        self.loops = (Loop(self.erase, self.tally),)
+
+    async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
+        """Return when nothing is left; raise what kept us from it."""
+        self.erase.ended = stop  # whoever asks us to stop, and our own end, end the same wait
+        [loop] = self.loops
+        task = asyncio.create_task(loop.run())
+        try:
+            await stop.wait()
+        finally:
+            loop.stop()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self._connection.close()
+        if not self.erase.done:
+            raise self.erase.error or DelayQError("stopped before everything was erased")

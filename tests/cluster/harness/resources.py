@@ -42,3 +42,8 @@ def found(cluster: Cluster, path: str) -> bool:
             return False
         raise
     return True
+
+
+def delayqueues(namespace: str) -> str:
+    """The path of a namespace's DelayQueues."""
+    return f"/apis/delayq.dev/v1alpha1/namespaces/{namespace}/delayqueues"

@@ -37,6 +37,13 @@ class Refused(Exception):
         self.causes: list[Object] = status.get("details", {}).get("causes", [])
 
 
+def refused(code: int, body: bytes) -> Refused:
+    """A path that is not served gets no Status, but a line of text."""
+    if body.startswith(b"{"):
+        return Refused(json.loads(body))
+    return Refused({"code": code, "message": body.decode(errors="replace").strip()})
+
+
 class Rest:
     """Requests as whoever a kubeconfig names; threads may share one."""
 
@@ -86,10 +93,9 @@ class Rest:
             timeout=TIMEOUT_S,
             retries=False,
         )
-        document: Object = json.loads(answer.data)
         if answer.status >= 400:
-            raise Refused(document)
-        return document
+            raise refused(answer.status, answer.data)
+        return dict(json.loads(answer.data))
 
     def watch(
         self, path: str, *, since: str, timeout_s: float = 300, **query: str
@@ -106,7 +112,7 @@ class Rest:
         )
         try:
             if answer.status >= 400:
-                raise Refused(json.loads(answer.read()))
+                raise refused(answer.status, answer.read())
             for line in _lines(answer.stream(amt=None)):
                 event = json.loads(line)
                 yield event["type"], event["object"]

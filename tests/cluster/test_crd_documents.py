@@ -1,0 +1,99 @@
+"""Documents of all kinds: the API server and the model accept the same ones, and mean the same by them.
+
+Three differences are left, and are none to the operator, which reads what is stored. The API server takes 2.0 for the
+whole number 2 and stores it so, a file that says 2.0 is refused. It keeps a number beyond 64 bits, which only a
+template may hold, with 16 or 17 digits. And the model leaves alone what it does not know in metadata.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq.contract import SpecError, parse
+from hypothesis import given, settings
+
+from tests.cluster.harness.resources import delayqueues
+from tests.cluster.harness.rest import Refused
+from tests.unit.contract.documents import GARBAGE, Json, disturbed_specs, document, specs
+
+if TYPE_CHECKING:
+    from tests.cluster.harness.cluster import Cluster
+
+pytestmark = pytest.mark.usefixtures("crd")
+
+REFUSALS = {400, 422}
+"""Bad Request for what is no DelayQueue at all, or has unknown fields; Unprocessable for the rest."""
+
+
+def stored(cluster: Cluster, whole: Json) -> Json | None:
+    """What the API server would store, or nothing when it refuses."""
+    try:
+        return cluster.rest.create(delayqueues("default"), whole, dryRun="All", fieldValidation="Strict")
+    except Refused as error:
+        if error.code not in REFUSALS:
+            raise
+        return None
+
+
+def accepted(whole: Json) -> bool:
+    try:
+        parse(whole)
+    except SpecError:
+        return False
+    return True
+
+
+def as_stored(value: Json) -> Json:
+    """The document with its numbers as the API server keeps them: 2.0 is 2, and 2**63 a float."""
+    if isinstance(value, dict):
+        return {key: as_stored(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_stored(item) for item in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return int(Decimal(repr(float(value))))
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def assert_same_verdict(cluster: Cluster, whole: Json) -> None:
+    found = stored(cluster, whole)
+    assert (found is not None) == accepted(as_stored(whole))
+    if found is not None:
+        assert parse(found).spec == parse(as_stored(whole)).spec
+
+
+@settings(max_examples=250)
+@given(specs)
+def test_a_valid_spec_is_accepted_by_both_and_means_the_same_once_stored(
+    cluster: Cluster, spec: Json
+) -> None:
+    assert_same_verdict(cluster, document(spec))
+
+
+@settings(max_examples=500)
+@given(disturbed_specs())
+def test_a_disturbed_spec_is_accepted_by_both_or_refused_by_both(cluster: Cluster, spec: Json) -> None:
+    assert_same_verdict(cluster, document(spec))
+
+
+@pytest.mark.parametrize("value", GARBAGE, ids=lambda value: repr(value)[:20])
+@pytest.mark.parametrize("place", ["apiVersion", "kind", "metadata", "spec"])
+def test_garbage_at_the_top_is_refused_by_both(cluster: Cluster, place: str, value: Json) -> None:
+    whole = document() | {place: value}
+    assert stored(cluster, whole) is None or (place, value) == ("metadata", {"name": "a"})
+    unknown_metadata = place == "metadata" and isinstance(value, dict) and set(value) - {"name"}
+    assert unknown_metadata or not accepted(whole) or value == {"name": "a"}
+
+
+@pytest.mark.parametrize("name", ["a", "a.b", "a" * 63, "a" * 64, "", "A", "a_b", "-a", "a-", "a..b", "é"])
+def test_a_name_is_accepted_by_both_or_refused_by_both(cluster: Cluster, name: str) -> None:
+    assert_same_verdict(cluster, document() | {"metadata": {"name": name}})
+
+
+def test_a_whole_number_written_as_a_fraction_is_stored_as_the_number(cluster: Cluster) -> None:
+    found = stored(cluster, document(shards=2.0))
+    assert found is not None
+    assert found["spec"]["shards"] == 2
+    assert isinstance(found["spec"]["shards"], int)
+    assert not accepted(document(shards=2.0))

@@ -1,0 +1,165 @@
+"""Every rule that the CRD states in CEL is accepted when kept and refused when broken, by the API server itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.contract import SpecError, parse
+
+from tests.cluster.harness.resources import delayqueues
+from tests.cluster.harness.rest import Refused
+from tests.unit.contract.crd import ROOT
+from tests.unit.contract.documents import document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.unit.contract.crd import Schema
+
+pytestmark = pytest.mark.usefixtures("crd")
+
+Fields = dict[str, Any]
+HOST = {"host": "redis"}
+PYTHON = {"callable": "shop.orders:cancel"}
+HTTP = {"url": "https://shop/"}
+LABELS = "expected names of labels, such as release or example.com/team"
+GUARDS = "expected exactly one of none, redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic"
+REPLICAS = "worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Fields of a spec that keep a rule, and fields that break it."""
+
+    kept: Fields
+    broken: Fields
+
+
+@dataclass(frozen=True)
+class Change:
+    """A stored spec, one that may follow it, and one that may not."""
+
+    stored: Fields
+    allowed: Fields
+    refused: Fields
+
+
+CASES: dict[tuple[str, str], Case] = {
+    ("spec", REPLICAS): Case(
+        {"worker": {"replicas": 2}, "autoscaling": {"mode": "External"}},
+        {"worker": {"replicas": 2}, "autoscaling": {}},
+    ),
+    ("spec.redis", "expected exactly one of standalone, sentinel, cluster"): Case(
+        {"redis": {"sentinel": {"masterName": "main", "nodes": [HOST]}}},
+        {"redis": {"standalone": HOST, "cluster": {"nodes": [HOST]}}},
+    ),
+    ("spec.redis", "database must be 0 with cluster"): Case(
+        {"redis": {"cluster": {"nodes": [HOST]}, "database": 0}},
+        {"redis": {"cluster": {"nodes": [HOST]}, "database": 1}},
+    ),
+    ("spec.delivery.backoff", "expected exactly one of delaysSeconds, exponential"): Case(
+        {"delivery": {"backoff": {"delaysSeconds": [1, 2]}}},
+        {"delivery": {"backoff": {"delaysSeconds": [1], "exponential": {}}}},
+    ),
+    ("spec.delivery.backoff.exponential", "initialSeconds must not exceed maxSeconds"): Case(
+        {"delivery": {"backoff": {"exponential": {"initialSeconds": 60, "maxSeconds": 60}}}},
+        {"delivery": {"backoff": {"exponential": {"initialSeconds": 61, "maxSeconds": 60}}}},
+    ),
+    ("spec.handler", "expected exactly one of python, http, exec"): Case(
+        {"handler": {"exec": {"command": ["true"]}}},
+        {"handler": {"python": PYTHON, "exec": {"command": ["true"]}}},
+    ),
+    ("spec.handler.http.headers", "expected header names of letters, digits and !#$%&'*+.^_`|~-"): Case(
+        {"handler": {"http": HTTP | {"headers": {"X-Shop": "1", "!#$%&'*+.^_`|~-": "2"}}}},
+        {"handler": {"http": HTTP | {"headers": {"X Shop": "1"}}}},
+    ),
+    ("spec.handler.exec.env", "expected names of variables: letters, digits and underscores"): Case(
+        {"handler": {"exec": {"command": ["true"], "env": {"_SHOP_1": "a"}}}},
+        {"handler": {"exec": {"command": ["true"], "env": {"1SHOP": "a"}}}},
+    ),
+    ("spec.worker", "terminationGracePeriodSeconds must exceed drainTimeoutSeconds"): Case(
+        {"worker": {"drainTimeoutSeconds": 59, "terminationGracePeriodSeconds": 60}},
+        {"worker": {"drainTimeoutSeconds": 60, "terminationGracePeriodSeconds": 60}},
+    ),
+    ("spec.autoscaling", "minReplicas must not exceed maxReplicas"): Case(
+        {"autoscaling": {"minReplicas": 4, "maxReplicas": 4}},
+        {"autoscaling": {"minReplicas": 5, "maxReplicas": 4}},
+    ),
+    ("spec.guard", GUARDS): Case({"guard": {"none": {}}}, {"guard": {"none": {}, "redisLock": {}}}),
+    ("spec.monitoring.podMonitor.labels", LABELS): Case(
+        {"monitoring": {"podMonitor": {"labels": {"example.com/team": "a", "release": "b"}}}},
+        {"monitoring": {"podMonitor": {"labels": {"-release": "b"}}}},
+    ),
+    ("spec.monitoring.prometheusRule.labels", LABELS): Case(
+        {"monitoring": {"prometheusRule": {"labels": {"example.com/team": "a", "release": "b"}}}},
+        {"monitoring": {"prometheusRule": {"labels": {"release/": "b"}}}},
+    ),
+}
+
+CHANGES: dict[tuple[str, str], Change] = {
+    ("", "queueName cannot be changed"): Change({}, {"queueName": "orders"}, {"queueName": "other"}),
+    ("spec.redis.keyPrefix", "keyPrefix cannot be changed"): Change(
+        {"redis": {"standalone": HOST, "keyPrefix": "shop"}},
+        {"redis": {"standalone": {"host": "other"}, "keyPrefix": "shop"}},
+        {"redis": {"standalone": HOST}},  # the default is another prefix
+    ),
+    ("spec.shards", "shards cannot be changed"): Change({"shards": 2}, {"shards": 2}, {"shards": 3}),
+}
+
+
+def rules(schema: Schema, path: str = "") -> Iterator[tuple[str, str]]:
+    """Where the CRD states rules, and what each says when it is broken."""
+    for rule in schema.get("x-kubernetes-validations", ()):
+        yield path, rule["message"]
+    for name, inner in schema.get("properties", {}).items():
+        yield from rules(inner, f"{path}.{name}" if path else name)
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from rules(schema[key], f"{path}[]")
+
+
+def assert_refused_for(caught: pytest.ExceptionInfo[Refused], path: str, message: str) -> None:
+    """The rule is the only cause, and is found at its path."""
+    assert caught.value.code == 422
+    found = [
+        (cause["field"], cause["message"].removeprefix("Invalid value: ")) for cause in caught.value.causes
+    ]
+    assert [field.replace("<nil>", "") for field, _ in found] == [path]
+    assert found[0][1].endswith(message)
+
+
+def test_each_rule_has_a_case() -> None:
+    assert set(rules(ROOT)) == {*CASES, *CHANGES}
+
+
+@pytest.mark.parametrize(("path", "message"), CASES, ids=lambda part: part)
+def test_a_rule_is_kept_or_broken(cluster: Cluster, namespace: str, path: str, message: str) -> None:
+    case = CASES[path, message]
+    cluster.rest.create(delayqueues(namespace), document(**case.kept), dryRun="All", fieldValidation="Strict")
+    with pytest.raises(Refused) as caught:
+        cluster.rest.create(delayqueues(namespace), document(**case.broken), dryRun="All")
+    assert_refused_for(caught, path, message)
+    with pytest.raises(SpecError):
+        parse(document(**case.broken))
+
+
+@pytest.mark.parametrize(("path", "message"), CHANGES, ids=lambda part: part)
+def test_a_change_is_allowed_or_refused(cluster: Cluster, namespace: str, path: str, message: str) -> None:
+    change = CHANGES[path, message]
+    stored = cluster.rest.create(delayqueues(namespace), document(**change.stored))
+    one = f"{delayqueues(namespace)}/orders"
+    with pytest.raises(Refused) as caught:
+        cluster.rest.replace(one, stored | {"spec": document(**change.refused)["spec"]})
+    assert_refused_for(caught, path, message)
+    cluster.rest.replace(one, stored | {"spec": document(**change.allowed)["spec"]})
+
+
+def test_all_members_of_a_choice_may_be_exchanged(cluster: Cluster, namespace: str) -> None:
+    """No default of one member stands in the way of another."""
+    stored = cluster.rest.create(delayqueues(namespace), document())
+    changed = {"redis": {"cluster": {"nodes": [HOST]}}, "handler": {"http": HTTP}}
+    changed |= {"delivery": {"backoff": {"delaysSeconds": [1]}}}
+    cluster.rest.replace(f"{delayqueues(namespace)}/orders", stored | {"spec": document(**changed)["spec"]})

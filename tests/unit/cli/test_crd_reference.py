@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from delayq.cli.crd_reference import render
+
 from tests.unit.contract.crd import CRD, ROOT, Schema, every_rule
 
 PAGE = Path(__file__).parents[3] / "docs/crd.md"

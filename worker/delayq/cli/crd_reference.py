@@ -23,18 +23,18 @@ INTRODUCTION = """\
 
 <!-- Made by `python -m delayq.cli.crd_reference > docs/crd.md`; change crds/delayqueue.yaml, not this page. -->
 
-What Kubernetes knows of a DelayQueue. The fields of `spec` are those of the [document](document.md): the same file works
-with `kubectl apply`, `delayq run` and `delayq validate`. The API server checks types, bounds and the rules below before
-anything is stored, and stores the defaults; there is no webhook. On a cluster, `kubectl explain delayqueue.spec` tells the
-same, and `delayq crd` prints the CustomResourceDefinition.
+What Kubernetes knows of a DelayQueue. The fields of `spec` are those of the [document](document.md): the same file
+works with `kubectl apply`, `delayq run` and `delayq validate`. The API server checks types, bounds and the rules below
+before anything is stored, and stores the defaults; there is no webhook. On a cluster, `kubectl explain delayqueue.spec`
+tells the same, and `delayq crd` prints the CustomResourceDefinition.
 """
 STORED = """
-A default is stored where a field is left out, except inside a choice: a stored `backoff.delaysSeconds` would stand beside the
-`exponential` of a later apply. What is absent there is decided when the document is read.
+A default is stored where a field is left out, except inside a choice: a stored `backoff.delaysSeconds` would stand
+beside the `exponential` of a later apply. What is absent there is decided when the document is read.
 """
 STATUS = """
-The [operator](operator.md) writes it through the subresource `status`, and stores nothing while nothing changes. That page has
-every condition with its reasons; the live numbers are [metrics](operations.md#metrics).
+The [operator](operator.md) writes it through the subresource `status`, and stores nothing while nothing changes. That
+page has every condition with its reasons; the live numbers are [metrics](operations.md#metrics).
 """
 
 

@@ -40,8 +40,8 @@ spec:
 
 A field that is left out has its default. An unknown field is an error, and so is a value that does not fit;
 `delayq validate` lists all of them. Times are whole numbers in the unit that the name ends in. Secrets are never in the
-document: a field whose name ends in `Ref` names the Secret. What Kubernetes adds (`status`, columns, rules as CEL) is in
-[crd](crd.md).
+document: a field whose name ends in `Ref` names the Secret. What Kubernetes adds (`status`, columns, rules as CEL) is
+in [crd](crd.md).
 """
 
 

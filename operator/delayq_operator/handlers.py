@@ -59,6 +59,8 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa:
     settings.networking.connect_timeout = 5
     settings.networking.request_timeout = 30
     settings.watching.reconnect_backoff = 0.1
+    settings.queueing.idle_timeout = 1  # how long a stream is kept for an object after its last event
+    settings.queueing.exit_timeout = 0.5
     settings.process.ultimate_exiting_timeout = 20
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # "handler succeeded", for each event
 

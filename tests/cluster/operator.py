@@ -1,0 +1,90 @@
+"""The real operator as a process of its own, with the rights that the chart gives it and a bound token."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from delayq_operator.metrics import samples
+from tests.cluster.harness.waiting import eventually
+from tests.processes import Process
+
+if TYPE_CHECKING:
+    from tests.cluster.harness.cluster import Cluster
+
+COMMAND = str(Path(sys.executable).with_name("delayq-operator"))
+CHART = str(Path(__file__).parents[2] / "charts" / "delayq")
+RELEASE = "delayq"
+QUEUES = "/apis/delayq.dev/v1alpha1/namespaces/{namespace}/delayqueues"
+
+
+def install_rights(cluster: Cluster, namespace: str, *, everywhere: bool = False) -> Path:
+    """Apply the chart's ServiceAccount and roles to a namespace, or to all; a kubeconfig with just these rights."""
+    values = "" if everywhere else f"watchNamespaces={{{namespace}}}"
+    rendered = cluster.helm(
+        *("template", RELEASE, CHART, f"--namespace={namespace}", "--set", values),
+        *("--show-only=templates/rbac.yaml", "--show-only=templates/serviceaccount.yaml"),
+    ).stdout
+    cluster.kubectl("apply", f"--namespace={namespace}", "-f", "-", input=rendered)
+    accounts = [body for body in yaml.safe_load_all(rendered) if body and body["kind"] == "ServiceAccount"]
+    return cluster.kubeconfig_for(namespace, accounts[0]["metadata"]["name"])
+
+
+@dataclass
+class Operator:
+    """A running operator."""
+
+    process: Process
+    port: int
+
+    @classmethod
+    def start(cls, kubeconfig: Path, namespace: str, *args: str, everywhere: bool = False) -> Operator:
+        """Start it, serving one namespace or all; up when it answers probes, which is before it leads."""
+        scope = () if everywhere else ("--namespace", namespace)
+        process = Process.start(
+            *(COMMAND, "--worker-image=delayq-worker:test", "--port=0", "--log-format=console"),
+            *(*scope, "--lease-namespace", namespace, *args),
+            env={"KUBECONFIG": str(kubeconfig), "POD_NAME": ""},
+        )
+        line = process.wait_line(r"started .*port=\d+")
+        return cls(process, int(line.rpartition("port=")[2]))
+
+    def wait_ready(self, *, timeout_s: float = 60) -> Operator:
+        """Until it leads and has seen everything."""
+        eventually(lambda: self.metric("delayq_operator_leader") == 1, timeout_s=timeout_s, what="leads")
+        self.process.wait_http(f"http://127.0.0.1:{self.port}/readyz", timeout_s=timeout_s)
+        return self
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric over all label values but those given; 0 when it has no sample."""
+        body = self.process.wait_http(f"http://127.0.0.1:{self.port}/metrics").decode()
+        return sum(
+            value for found, has, value in samples(body) if found == name and labels.items() <= has.items()
+        )
+
+
+def queue(name: str = "orders", **spec: Any) -> dict[str, Any]:
+    """A DelayQueue with the four lines that it takes; more, or other, by keyword."""
+    least = {
+        "redis": {"standalone": {"host": "redis.invalid"}},
+        "handler": {"python": {"callable": "shop.orders:cancel_unpaid"}},
+    }
+    return {
+        "apiVersion": "delayq.dev/v1alpha1",
+        "kind": "DelayQueue",
+        "metadata": {"name": name},
+        "spec": least | spec,
+    }
+
+
+def condition(body: dict[str, Any], kind: str) -> dict[str, Any]:
+    """One condition of a DelayQueue; one without status and reason while there is none."""
+    for entry in body.get("status", {}).get("conditions", ()):
+        if entry["type"] == kind:
+            found: dict[str, Any] = entry
+            return found
+    return {"status": "", "reason": "", "message": ""}

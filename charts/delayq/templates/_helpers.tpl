@@ -114,4 +114,9 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled }}
 {{- fail "podMonitor and serviceMonitor: both would scrape the operator twice; enable one" }}
 {{- end }}
+{{- range list "appendonly" "dir" "maxmemory" "maxmemory-policy" "port" "protected-mode" "requirepass" }}
+{{- if hasKey $.Values.redis.config . }}
+{{- fail (printf "redis.config: %s is set by the chart, or queues would lose tasks or their way to Redis" .) }}
+{{- end }}
+{{- end }}
 {{- end }}

@@ -1,0 +1,89 @@
+"""The chart as Helm renders it, for the tests about it. No cluster is asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from tests.cluster.harness.binaries import ROOT, binary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CHART: Final = ROOT / "charts" / "delayq"
+RELEASE: Final = "delayq"
+NAMESPACE: Final = "delayq-system"
+
+Values = dict[str, Any]
+Object = dict[str, Any]
+
+MONITORS: Final[Values] = {
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+}
+"""What needs the Prometheus operator."""
+
+EVERYTHING: Final[Values] = {
+    **MONITORS,
+    "replicas": 2,
+    "dashboard": {"enabled": True},
+    "networkPolicy": {"enabled": True},
+    "redis": {"enabled": True, "networkPolicy": {"enabled": True}},
+}
+"""All toggles on, but for the PodMonitor: it excludes the ServiceMonitor."""
+
+
+class Rejected(Exception):
+    """Helm refused; its words are the message."""
+
+
+def helm(*args: str, values: Mapping[str, Any] | None = None) -> str:
+    """What Helm prints, with values on stdin."""
+    given = () if values is None else ("--values=-",)
+    done = subprocess.run(
+        [binary("helm"), *args, *given],
+        input=json.dumps(values),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Rejected(done.stdout + done.stderr)
+    return done.stdout
+
+
+def manifest(values: Mapping[str, Any] | None = None, *args: str) -> str:
+    """Everything that the chart makes, hooks included, as YAML."""
+    return helm("template", RELEASE, str(CHART), f"--namespace={NAMESPACE}", *args, values=values or {})
+
+
+def rendered(values: Mapping[str, Any] | None = None, *args: str) -> list[Object]:
+    """The same as objects."""
+    return [each for each in yaml.safe_load_all(manifest(values, *args)) if each]
+
+
+def find(objects: list[Object], kind: str, name: str) -> Object:
+    """The one object of that kind and name."""
+    (one,) = [each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return one
+
+
+def operator_pod(objects: list[Object]) -> Object:
+    """The spec of the operator's pod."""
+    deployment = find(objects, "Deployment", f"{RELEASE}-operator")
+    spec: Object = deployment["spec"]["template"]["spec"]
+    return spec
+
+
+def merged(*layers: Mapping[str, Any]) -> Values:
+    """Values over values, as Helm lays them."""
+    result: Values = {}
+    for layer in layers:
+        for key, value in layer.items():
+            both = isinstance(value, dict) and isinstance(result.get(key), dict)
+            result[key] = merged(result[key], value) if both else value
+    return result

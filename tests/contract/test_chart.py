@@ -1,0 +1,138 @@
+"""charts/delayq says what the rest of the project says, and says everything once."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from delayq.contract.metrics import METRICS
+from delayq_operator import metrics as operator_metrics
+from prometheus_client.metrics import MetricWrapperBase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "delayq"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+
+Schema = dict[str, Any]
+
+
+def test_the_crd_of_the_chart_is_the_crd() -> None:
+    ours, chart = ROOT / "crds" / "delayqueue.yaml", CHART / "files" / "delayqueue.yaml"
+    assert ours.read_text() == chart.read_text(), "run tools/chart-sync.py"
+
+
+@pytest.mark.parametrize("script", ["chart-sync", "chart-dashboard"])
+def test_what_is_made_from_something_else_is_up_to_date(script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / f"{script}.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"run tools/{script}.py: {done.stdout}{done.stderr}"
+
+
+def test_the_chart_has_the_versions_of_the_project() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (PROJECT["version"], PROJECT["version"])
+
+
+# --- Values.
+
+
+def sections(schema: Schema, values: Schema, path: str = "") -> Iterator[tuple[str, Schema, Schema]]:
+    """Every part of the schema that names its properties, with the values of that part."""
+    yield path or "the top", schema, values
+    for name, inner in schema["properties"].items():
+        if "properties" in inner:
+            yield from sections(inner, values[name], f"{path}{name}.")
+
+
+@pytest.mark.parametrize("section", list(sections(SCHEMA, VALUES)), ids=lambda section: str(section[0]))
+def test_the_schema_knows_exactly_the_values_there_are(section: tuple[str, Schema, Schema]) -> None:
+    _, schema, values = section
+    assert list(schema["properties"]) == [*values, *(["global"] if values is VALUES else [])]
+    assert schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("section", list(sections(SCHEMA, VALUES)), ids=lambda section: str(section[0]))
+def test_every_value_is_explained_in_a_sentence(section: tuple[str, Schema, Schema]) -> None:
+    _, schema, _ = section
+    short = [
+        name for name, inner in schema["properties"].items() if not inner["description"].endswith((".", ":"))
+    ]
+    assert short == []
+
+
+# --- Metrics.
+
+TARGET_LABELS = {"namespace", "pod", "le"}  # of Prometheus and of histograms
+
+
+def exported() -> dict[str, set[str]]:
+    """Every series that delayq exports, and its labels."""
+    ours = [(metric.name, metric.kind, metric.labels) for metric in METRICS]
+    return {
+        name: set(labels) for metric, kind, labels in [*ours, *operators()] for name in series(metric, kind)
+    }
+
+
+def operators() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for metric in vars(operator_metrics).values():
+        if isinstance(metric, MetricWrapperBase):
+            total = "_total" if metric._type == "counter" else ""
+            yield metric._name + total, str(metric._type), tuple(metric._labelnames)
+
+
+def series(name: str, kind: str) -> list[str]:
+    return [f"{name}_{part}" for part in ("bucket", "sum", "count")] if kind == "histogram" else [name]
+
+
+def queries() -> Iterator[str]:
+    """Every PromQL expression of the chart."""
+    dashboard = json.loads((CHART / "files" / "dashboard.json").read_text())
+    yield from (target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ()))
+    for variable in dashboard["templating"]["list"][1:]:
+        yield re.sub(r"^label_values\((.*), \w+\)$", r"\1", variable["query"])
+    yield from (rule["expr"] for rule in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text()))
+
+
+def labels_in(query: str) -> set[str]:
+    selected = re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", query)
+    grouped = [name for group in re.findall(r"\bby \(([^)]*)\)", query) for name in group.split(", ")]
+    return {*selected, *grouped}
+
+
+@pytest.mark.parametrize("query", sorted(set(queries())))
+def test_dashboard_and_alerts_ask_for_metrics_and_labels_that_exist(query: str) -> None:
+    known = exported()
+    asked = set(re.findall(r"delayq_\w+", query))
+    assert asked
+    assert asked <= set(known)
+    assert labels_in(query) <= TARGET_LABELS.union(*(known[name] for name in asked))
+
+
+def test_every_metric_of_the_operator_is_on_the_dashboard() -> None:
+    asked = "\n".join(queries())
+    mine = {name.removesuffix("_bucket") for name in exported() if name.startswith("delayq_operator")}
+    families = {name for name in mine if not name.endswith(("_sum", "_count"))}
+    assert [name for name in families if name not in asked] == []
+
+
+def test_every_alert_says_what_is_wrong_and_what_to_do() -> None:
+    for rule in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text()):
+        assert rule["labels"]["severity"] in {"critical", "warning"}
+        assert set(rule["annotations"]) == {"summary", "description"}
+        assert rule["for"]

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""Make the chart's Grafana dashboard: `.venv/bin/python tools/chart-dashboard.py`; with --check only compare.
+
+The panels are the two tables below. Not here: what the metrics mean (delayq.contract.metrics, docs/operations.md).
+"""
+# ruff: noqa: T201 -- a script for the shell
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).parents[1] / "charts" / "delayq" / "files" / "dashboard.json"
+COLUMNS, WIDTH, HEIGHT = 24, 8, 7
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+QUEUE = 'namespace=~"$namespace",queue=~"$queue"'
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A graph; `queries` are legend to PromQL."""
+
+    title: str
+    about: str
+    unit: str
+    queries: dict[str, str]
+
+
+def total(metric: str, by: str = "") -> str:
+    """A gauge of the chosen queues, summed over pods and shards."""
+    return f"sum{f' by ({by}) ' if by else ''}({metric}{{{QUEUE}}})"
+
+
+def rate(metric: str, by: str = "", where: str = QUEUE) -> str:
+    """A counter's rise a second."""
+    selector = f"{{{where}}}" if where else ""
+    return f"sum{f' by ({by}) ' if by else ''}(rate({metric}{selector}[$__rate_interval]))"
+
+
+def quantiles(metric: str, where: str = QUEUE) -> dict[str, str]:
+    """A histogram's middle and its slow end."""
+    buckets = rate(f"{metric}_bucket", "le", where)
+    return {f"p{round(share * 100)}": f"histogram_quantile({share}, {buckets})" for share in (0.5, 0.99)}
+
+
+QUEUES = (
+    Panel("Tasks", "By state.", "short", {"{{state}}": total("delayq_tasks", "state")}),
+    Panel(
+        "Overdue tasks",
+        "Due and not claimed. Should stay near zero.",
+        "short",
+        {"{{queue}}": total("delayq_overdue_tasks", "queue")},
+    ),
+    Panel(
+        "Most overdue task",
+        "How long it has been due.",
+        "s",
+        {"{{queue}}": f"max by (queue) (delayq_oldest_overdue_seconds{{{QUEUE}}})"},
+    ),
+    Panel(
+        "Lateness",
+        "From due to claimed.",
+        "s",
+        quantiles("delayq_worker_due_to_claimed_seconds"),
+    ),
+    Panel("Handlers", "How long they run.", "s", quantiles("delayq_worker_handler_seconds")),
+    Panel(
+        "What falls due",
+        "Within so many seconds from now.",
+        "short",
+        {"{{horizon_seconds}} s": total("delayq_due_within_tasks", "horizon_seconds")},
+    ),
+    Panel(
+        "Tasks a second",
+        "Over all processes.",
+        "ops",
+        {
+            verb: rate(f"delayq_queue_{verb}_total")
+            for verb in ("scheduled", "claimed", "acked", "retried", "buried")
+        },
+    ),
+    Panel(
+        "Outcomes",
+        "Of what workers claimed.",
+        "ops",
+        {"{{outcome}}": rate("delayq_worker_settled_total", "outcome")},
+    ),
+    Panel(
+        "Slots",
+        "Tasks that workers may run at a time, and those they run.",
+        "short",
+        {"all": total("delayq_worker_slots"), "busy": total("delayq_worker_busy_slots")},
+    ),
+    Panel(
+        "Trouble",
+        "Leases that ran out or were lost, handlers that ran too long, calls to Redis and steps of loops that failed.",
+        "ops",
+        {
+            "reclaimed": rate("delayq_queue_reclaimed_total"),
+            "leases lost": rate("delayq_worker_leases_lost_total"),
+            "handler timeouts": rate("delayq_worker_handler_timeouts_total"),
+            "Redis errors": rate("delayq_redis_errors_total"),
+            "loop errors": rate("delayq_loop_errors_total"),
+        },
+    ),
+    Panel(
+        "Shards led",
+        "Every shard needs a scanner that leads it.",
+        "short",
+        {"{{queue}}": total("delayq_shard_led", "queue")},
+    ),
+    Panel(
+        "Workers",
+        "Pods there should be, and pods there are.",
+        "short",
+        {
+            "{{name}} {{which}}": 'sum by (name, which) (delayq_operator_worker_replicas{namespace=~"$namespace"})'
+        },
+    ),
+)
+
+OPERATOR = (
+    Panel(
+        "DelayQueues",
+        "By whether they are Ready.",
+        "short",
+        {"Ready={{ready}}": "max by (ready) (delayq_operator_queues)"},
+    ),
+    Panel(
+        "Reconciles",
+        "By how they ended.",
+        "ops",
+        {"{{result}}": rate("delayq_operator_reconciles_total", "result", "")},
+    ),
+    Panel("Time to reconcile", "One queue.", "s", quantiles("delayq_operator_reconcile_seconds", "")),
+    Panel(
+        "Waiting",
+        "DelayQueues that wait to be reconciled.",
+        "short",
+        {"waiting": "sum(delayq_operator_queue_depth)"},
+    ),
+    Panel(
+        "Writes to the API server",
+        "None when nothing changes.",
+        "ops",
+        {"{{verb}} {{resource}}": rate("delayq_operator_api_writes_total", "verb, resource", "")},
+    ),
+    Panel(
+        "Age of watches",
+        "Time since the last sign of life.",
+        "s",
+        {"{{resource}}": "max by (resource) (delayq_operator_watch_age_seconds)"},
+    ),
+    Panel("Leader", "Exactly one pod works.", "short", {"{{pod}}": "max by (pod) (delayq_operator_leader)"}),
+    Panel(
+        "Readings of queues",
+        "Of scanners' metrics, by which the operator scales.",
+        "ops",
+        {
+            "worked": rate("delayq_operator_scrapes_total", where=""),
+            "failed": rate("delayq_operator_scrape_errors_total", where=""),
+        },
+    ),
+    Panel(
+        "Event loop",
+        "How late it runs timers.",
+        "s",
+        {"{{pod}}": "max by (pod) (delayq_operator_loop_lag_seconds)"},
+    ),
+)
+
+
+def graph(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
+    """A panel as Grafana has it."""
+    targets = [
+        {"refId": chr(ord("A") + at), "datasource": SOURCE, "expr": query, "legendFormat": legend}
+        for at, (legend, query) in enumerate(panel.queries.items())
+    ]
+    return {
+        "id": number,
+        "type": "timeseries",
+        "title": panel.title,
+        "description": panel.about,
+        "datasource": SOURCE,
+        "gridPos": place,
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "targets": targets,
+    }
+
+
+def rows() -> list[dict[str, Any]]:
+    """Every panel in its place, under a heading for each table."""
+    made: list[dict[str, Any]] = []
+    top = 0
+    for title, panels in (("Queues", QUEUES), ("Operator", OPERATOR)):
+        heading = {"h": 1, "w": COLUMNS, "x": 0, "y": top}
+        made.append({"id": len(made) + 1, "type": "row", "title": title, "gridPos": heading, "panels": []})
+        for at, panel in enumerate(panels):
+            row, column = divmod(at * WIDTH, COLUMNS)
+            place = {"h": HEIGHT, "w": WIDTH, "x": column, "y": top + 1 + row * HEIGHT}
+            made.append(graph(panel, len(made) + 1, place))
+        top += 1 + -(-len(panels) * WIDTH // COLUMNS) * HEIGHT
+    return made
+
+
+def variable(name: str, label: str, query: str) -> dict[str, Any]:
+    """Something to choose at the top of the page; everything is chosen at first."""
+    return {
+        "type": "query",
+        "name": name,
+        "label": label,
+        "datasource": SOURCE,
+        "query": query,
+        "refresh": 2,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+    }
+
+
+def dashboard() -> dict[str, Any]:
+    """The whole page."""
+    return {
+        "uid": "delayq",
+        "title": "delayq",
+        "tags": ["delayq"],
+        "schemaVersion": 39,
+        "editable": True,
+        "refresh": "30s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {
+            "list": [
+                {"type": "datasource", "name": "datasource", "label": "Prometheus", "query": "prometheus"},
+                variable("namespace", "Namespace", "label_values(delayq_tasks, namespace)"),
+                variable("queue", "Queue", 'label_values(delayq_tasks{namespace=~"$namespace"}, queue)'),
+            ]
+        },
+        "panels": rows(),
+    }
+
+
+def main() -> int:
+    """Write the file, or with --check compare; 1 when it differs."""
+    text = json.dumps(dashboard(), indent=1) + "\n"
+    if "--check" in sys.argv:
+        return int(not FILE.exists() or FILE.read_text() != text)
+    FILE.write_text(text)
+    print(FILE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -59,6 +59,19 @@ def test_an_unreachable_redis_is_said_as_ux_has_it(tmp_path: Path) -> None:
     )
 
 
+def test_of_many_for_a_redis_that_was_never_reached_none_may_be_stored(tmp_path: Path) -> None:
+    (tmp_path / "queue.yaml").write_text(RIGHT)
+    (tmp_path / "tasks.jsonl").write_text('{"payload": 1, "in": "1m"}\n' * 3)
+    done = delayq("schedule", "orders", "--many", "tasks.jsonl", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        4,
+        (
+            "error: cannot reach Redis at 127.0.0.1:1 (connection refused)\n"
+            "hint:  delayq doctor queue.yaml checks every step of the way\n"
+        ),
+    )
+
+
 def test_ctrl_c_ends_with_130_and_no_trace(redis_url: str, tmp_path: Path) -> None:
     argv = (DELAYQ, "counts", "orders", "--watch", "--interval", "100ms")
     with running(*argv, env={"DELAYQ_REDIS_URL": redis_url}, cwd=tmp_path) as process:

@@ -46,6 +46,8 @@ def test_a_missing_extra_is_named_by_the_command_that_needs_it(monkeypatch: pyte
     monkeypatch.delitem(sys.modules, "delayq.runtime", raising=False)
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert "install delayq[worker]" in run("worker").stderr
+    result = run("erase", "--config", "queue.yaml", "--patience", "5", "--yes")
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, "error: delayq erase needs uvloop")
     assert run("--help").exit_code == 0
 
 

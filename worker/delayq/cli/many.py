@@ -36,6 +36,7 @@ class Progress:
     name: str
     stored: int = 0
     kept: int = 0
+    reached: bool = False  # Redis answered once
     number: int = 0  # of the line read last
     count: int = 0  # of the refused
     refused: list[tuple[int, str]] = field(default_factory=list)
@@ -57,6 +58,9 @@ def schedule(client: SyncClient, file: BinaryIO, *, if_exists: IfExists, output:
     """Store the tasks of a file and say what became of them."""
     progress = Progress(getattr(file, "name", "-"))
     for numbers, batch in _batches(file, progress):
+        if not progress.reached:
+            client.counts()  # a Redis that cannot be reached is told before anything was sent
+            progress.reached = True
         try:
             _store(client, numbers, batch, if_exists=if_exists, progress=progress)
         except Unavailable:

@@ -9,6 +9,7 @@ import click
 
 from delayq.cli.exits import errors_as_exits
 from delayq.cli.target import URL_VARIABLE, resolve
+from delayq.contract.queue import MOST_SHARDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ def redis_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--key-prefix", metavar="TEXT", help="With a name and a URL: spec.redis.keyPrefix."),
         click.option(
             "--shards",
-            type=click.IntRange(1, 1024),
+            type=click.IntRange(1, MOST_SHARDS),
             metavar="N",
             help="With a name and a URL: the queue's spec.shards.",
         ),

@@ -117,7 +117,10 @@ def _unavailable(name: str, missing: str) -> click.Command:
     def complain() -> None:
         raise Wrong(f"delayq {name} needs {missing}", "install delayq[worker]", FAILED)
 
-    return click.Command(name, callback=complain, help="Needs the extra: install delayq[worker].")
+    # Whatever options come along: that they are unknown to this stand-in is not what is wrong.
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    about = "Needs the extra: install delayq[worker]."
+    return click.Command(name, callback=complain, context_settings=anything, help=about)
 
 
 def _complained(error: click.ClickException) -> int:

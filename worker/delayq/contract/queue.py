@@ -21,6 +21,7 @@ from delayq.contract.words import OBJECT_NAME, QUEUE_NAME
 GROUP: Final = "delayq.dev"
 VERSION: Final = "v1alpha1"
 KIND: Final = "DelayQueue"
+MOST_SHARDS: Final = 256
 
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 DeletionPolicy = Literal["Retain", "Delete"]
@@ -68,7 +69,7 @@ class Spec:
     )
     shards: int = whole(
         1,
-        256,
+        MOST_SHARDS,
         default=1,
         doc="Parts the queue is split into, each with its own keys. Cannot be changed later.",
     )

@@ -60,6 +60,25 @@ _POINTERS: Final = frozenset(
 )
 """Fields where absent does not mean the same as false, 0 or "": everywhere else the API server drops those."""
 
+_UNSET: Final = frozenset(
+    {
+        "apiVersion",
+        "dnsPolicy",
+        "failureThreshold",
+        "imagePullPolicy",
+        "path",
+        "periodSeconds",
+        "protocol",
+        "scheme",
+        "schedulerName",
+        "successThreshold",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "timeoutSeconds",
+    }
+)
+"""Fields that have a default where they are "" or 0: whoever writes that gets the default."""
+
 _MAPS: Final = frozenset({"annotations", "labels", "limits", "matchLabels", "nodeSelector", "requests"})
 """Mappings that the API server drops when they are empty. An empty emptyDir is something else, and stays."""
 
@@ -169,6 +188,8 @@ def _title(who: tuple[object, ...]) -> str:
 def _same(wanted: object, found: object, field: str) -> bool:
     if isinstance(wanted, bool) or isinstance(found, bool):
         return wanted is found
+    if not wanted and field in _UNSET:
+        return True
     if field in _QUANTITIES:
         return same_quantity(str(wanted), str(found))
     return wanted == found or (isinstance(wanted, int | str) and str(wanted) == str(found))

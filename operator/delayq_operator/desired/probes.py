@@ -36,7 +36,7 @@ def startup() -> Object:
 
     Asked every second, so that a worker started just in time is used just in time.
     """
-    return {**_get("/healthz"), "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 300}
+    return {**_get("/healthz"), "periodSeconds": 1, "timeoutSeconds": 2, "failureThreshold": 300}
 
 
 def liveness(queue: DelayQueue) -> Object:

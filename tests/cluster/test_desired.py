@@ -1,0 +1,234 @@
+"""A real API server takes every child as it is, adds nothing that drift.py calls a difference, and makes pods."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from delayq.contract import SpecError, parse
+from delayq_operator import names
+from delayq_operator.desired import desired, purge_job
+from delayq_operator.drift import differs, foreign, stamped
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from tests.cluster.harness.resources import delayqueues, found, make_namespace
+from tests.cluster.harness.rest import APPLY, MERGE, STRATEGIC
+from tests.cluster.harness.waiting import eventually
+from tests.unit.contract import documents
+from tests.unit.operator.queues import DOCUMENTS, SETTING, UID, Document, facts, queue
+from tests.unit.operator.templates import templates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.contract import DelayQueue
+
+    from tests.cluster.harness.cluster import Cluster
+
+Object = dict[str, Any]
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+KINDS = {kind.kind: kind for kind in (*names.CHILDREN, *names.OPTIONAL_CHILDREN)}
+
+
+def path(body: Object) -> str:
+    kind, metadata = KINDS[body["kind"]], body["metadata"]
+    root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
+    return f"{root}/namespaces/{metadata['namespace']}/{kind.plural}/{metadata['name']}"
+
+
+def apply(cluster: Cluster, body: Object, **query: str) -> Object:
+    return cluster.rest.patch(
+        path(body), body, APPLY, fieldManager=names.OPERATOR, force="true", fieldValidation="Strict", **query
+    )
+
+
+def owner(cluster: Cluster, of: DelayQueue, namespace: str) -> str:
+    """Make a DelayQueue of that name for the children to belong to: without one they are garbage. Its uid."""
+    metadata = {"name": of.metadata.name, "annotations": {names.PAUSED: "true"}}
+    body = {**documents.document(), "metadata": metadata}
+    made = cluster.rest.create(delayqueues(namespace), body)
+    return str(made["metadata"]["uid"])
+
+
+def children(of: DelayQueue, namespace: str, uid: str = UID) -> list[Object]:
+    """All of them, the Job that erases the queue too, for a queue of this namespace."""
+    here = replace(of, metadata=replace(of.metadata, namespace=namespace))
+    known = facts(here, uid=uid)
+    return [stamped(each) for each in (*desired(here, SETTING, known), purge_job(here, SETTING, known))]
+
+
+@pytest.fixture(scope="module")
+def monitoring(cluster: Cluster) -> Iterator[None]:
+    """The kinds of the Prometheus operator, if only by name."""
+    made = [crd for kind in names.OPTIONAL_CHILDREN if (crd := _open_crd(cluster, kind))]
+    yield
+    for name in made:
+        cluster.rest.delete(f"{CRDS}/{name}")
+
+
+def _open_crd(cluster: Cluster, kind: names.Kind) -> str | None:
+    name = f"{kind.plural}.{kind.group}"
+    if found(cluster, f"{CRDS}/{name}"):
+        return None
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": name},
+        "spec": {
+            "group": kind.group,
+            "scope": "Namespaced",
+            "names": {"kind": kind.kind, "plural": kind.plural, "singular": kind.kind.lower()},
+            "versions": [{"name": kind.version, "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    cluster.rest.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    served = ("get", name, "--all-namespaces")
+    eventually(lambda: cluster.kubectl(*served, check=False).returncode == 0, what=f"{kind.kind} is served")
+    return name
+
+
+@pytest.fixture
+def restricted(cluster: Cluster) -> Iterator[str]:
+    """A namespace that takes only pods that satisfy the Pod Security Standard `restricted`."""
+    name = f"test-{uuid4().hex[:8]}"
+    make_namespace(cluster, name, {"pod-security.kubernetes.io/enforce": "restricted"})
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)
+
+
+@pytest.mark.usefixtures("monitoring", "crd")
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_what_was_applied_does_not_differ(cluster: Cluster, namespace: str, name: str) -> None:
+    of = queue(DOCUMENTS[name])
+    for body in children(of, namespace, owner(cluster, of, namespace)):
+        live = apply(cluster, body)
+        assert differs(body, live) is None, body["kind"]
+        assert foreign(body, live) == []
+
+
+@pytest.mark.usefixtures("monitoring", "crd")
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_what_was_applied_is_not_written_again(cluster: Cluster, namespace: str, name: str) -> None:
+    of = queue(DOCUMENTS[name])
+    for body in children(of, namespace, owner(cluster, of, namespace)):
+        apply(cluster, body)
+
+        def unwritten(body: Object = body) -> bool:
+            """Controllers write statuses meanwhile, so a moment of quiet has to be waited for."""
+            before = cluster.rest.get(path(body))["metadata"]["resourceVersion"]
+            return bool(apply(cluster, body)["metadata"]["resourceVersion"] == before)
+
+        eventually(unwritten, what=f"{body['kind']} is left as it is")
+
+
+@pytest.mark.usefixtures("crd")
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_namespace_for_restricted_pods_takes_all_of_them(
+    cluster: Cluster, restricted: str, name: str
+) -> None:
+    of = queue(DOCUMENTS[name], monitoring={}, scanner={"replicas": 1})
+    for body in children(of, restricted, owner(cluster, of, restricted)):
+        apply(cluster, body)
+    cron_job = names.reaper(of.metadata.name)
+    cluster.kubectl("create", "job", "once", f"--from=cronjob/{cron_job}", f"--namespace={restricted}")
+
+    def components() -> set[str]:
+        pods = cluster.rest.items(f"/api/v1/namespaces/{restricted}/pods")
+        return {pod["metadata"]["labels"][names.COMPONENT_LABEL] for pod in pods}
+
+    wanted = {"scanner", "worker", "reaper", "purge"}
+    eventually(lambda: components() >= wanted, what="a pod of each component")
+
+
+def specs() -> st.SearchStrategy[Document]:
+    """Specs whose every part means something to Kubernetes; it knows time zones and schedules better than we do."""
+    return st.builds(
+        _meaningful, documents.specs, st.tuples(*map(templates, ("scanner", "worker", "reaper")))
+    )
+
+
+def _meaningful(spec: Document, given: tuple[Document, ...]) -> Document:
+    spec = deepcopy(spec)
+    for component, template in zip(("scanner", "worker", "reaper"), given, strict=True):
+        spec.setdefault(component, {})["template"] = template
+    spec["reaper"] |= {"schedule": "@hourly", "timeZone": "Asia/Kolkata"}
+    spec.get("networkPolicy", {}).pop("metricsFrom", None)
+    return spec
+
+
+@pytest.mark.usefixtures("monitoring")
+@settings(max_examples=25)
+@given(spec=specs())
+def test_whatever_a_document_says_its_children_are_taken_and_do_not_differ(
+    cluster: Cluster, namespace: str, spec: Document
+) -> None:
+    try:
+        of = parse(documents.document(spec))
+    except SpecError:
+        reject()
+    for body in children(of, namespace):
+        live = apply(cluster, body, dryRun="All")
+        assert differs(body, live) is None, body["kind"]
+
+
+EDITS: dict[str, tuple[str, Object]] = {
+    "label": ("Deployment", {"metadata": {"labels": {names.COMPONENT_LABEL: None}}}),
+    "owner": ("ConfigMap", {"metadata": {"ownerReferences": None}}),
+    "data": ("ConfigMap", {"data": {"queue.yaml": "nonsense"}}),
+    "replicas": ("Deployment", {"spec": {"replicas": 9}}),
+    "strategy": ("Deployment", {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 2}}}}),
+    "token": ("ServiceAccount", {"automountServiceAccountToken": None}),
+    "checksum": ("Deployment", {"spec": {"template": {"metadata": {"annotations": {names.CHECKSUM: "0"}}}}}),
+    "suspended": ("CronJob", {"spec": {"suspend": True}}),
+    "budget": ("PodDisruptionBudget", {"spec": {"maxUnavailable": 3}}),
+    "port": ("NetworkPolicy", {"spec": {"ingress": [{"ports": [{"port": 8080}, {"port": 22}]}]}}),
+    "service": ("Service", {"spec": {"publishNotReadyAddresses": False}}),
+}
+
+
+@pytest.mark.usefixtures("crd")
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_by_somebody_else_differs_until_it_is_applied_again(
+    cluster: Cluster, namespace: str, name: str
+) -> None:
+    kind, edit = EDITS[name]
+    of = queue(networkPolicy={"enabled": True})
+    bodies = children(of, namespace, owner(cluster, of, namespace))
+    body = next(each for each in bodies if each["kind"] == kind)
+    apply(cluster, body)
+    edited = cluster.rest.patch(path(body), edit, MERGE, fieldManager="somebody")
+    assert differs(body, edited) is not None
+    assert differs(body, apply(cluster, body)) is None
+
+
+@pytest.mark.usefixtures("crd")
+def test_a_container_that_somebody_added_is_named_and_is_no_difference(
+    cluster: Cluster, namespace: str
+) -> None:
+    of = queue()
+    bodies = children(of, namespace, owner(cluster, of, namespace))
+    body = next(each for each in bodies if each["kind"] == "CronJob")
+    apply(cluster, body)
+    extra = {"spec": {"containers": [{"name": "miner", "image": "miner"}]}}
+    edit = {"spec": {"jobTemplate": {"spec": {"template": extra}}}}
+    edited = cluster.rest.patch(path(body), edit, STRATEGIC, fieldManager="somebody")
+    assert foreign(body, edited) == ["container miner"]
+    assert differs(body, edited) is None
+
+
+@pytest.mark.usefixtures("crd")
+def test_a_field_that_is_not_wanted_any_more_differs_and_goes(cluster: Cluster, namespace: str) -> None:
+    uid = owner(cluster, queue(), namespace)
+
+    def reaper(**spec: object) -> Object:
+        bodies = children(queue(reaper=spec), namespace, uid)
+        return next(each for each in bodies if each["kind"] == "CronJob")
+
+    before = apply(cluster, reaper(timeZone="Asia/Kolkata"))
+    assert differs(reaper(), before) == f"metadata.annotations[{names.APPLIED}]"
+    assert "timeZone" not in apply(cluster, reaper())["spec"]

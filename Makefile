@@ -67,6 +67,10 @@ format: $(PYTHON_READY) ## Format the code and fix what ruff can fix
 bench: $(PYTHON_READY) $(SERVERS_READY) ## Measure speed, lateness, memory and idle cost; BENCH_ARGS="--quick --only A,C"
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
+.PHONY: bench-operator
+bench-operator: $(PYTHON_READY) $(KUBERNETES_READY) ## Measure the operator with 1,000 DelayQueues; BENCH_ARGS="--queues 100 --idle 10"
+	@$(BIN)/python -m benchmarks.operator $(BENCH_ARGS)
+
 .PHONY: build
 build: $(PYTHON_READY) ## Build the wheel into dist/
 	@$(BIN)/hatchling build -t wheel -d dist

@@ -16,6 +16,12 @@ def facts(server: RedisServer) -> dict[str, object]:
     """Return what a reader needs to compare the figures with their own."""
     with server.client() as redis:
         shown = redis.info("server")
+    found = f"{server.flavour} ({shown.get('valkey_version', shown['redis_version'])})"
+    return here("delayq", "hiredis", "redis", "uvloop") | {"redis": found, "against": f"Redis {found}"}
+
+
+def here(*packages: str) -> dict[str, object]:
+    """Return the same without the server."""
     return {
         "cpu": _line("/proc/cpuinfo", "model name"),
         "cores": len(os.sched_getaffinity(0)),
@@ -23,8 +29,7 @@ def facts(server: RedisServer) -> dict[str, object]:
         "kernel": platform.release(),
         "load_before": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
-        "redis": f"{server.flavour} ({shown.get('valkey_version', shown['redis_version'])})",
-        "packages": {name: version(name) for name in ("delayq", "hiredis", "redis", "uvloop")},
+        "packages": {name: version(name) for name in packages},
     }
 
 

@@ -45,12 +45,15 @@ class Report:
 
     def heading(self) -> str:
         facts = self.facts
-        columns = "".join(f"{f'persistence {mode}':>{MODE_WIDTH}}" for mode in self.modes)
+        columns = "".join(f"{mode:>{MODE_WIDTH}}" for mode in map(self._named, self.modes))
         return (
-            f"{facts['cores']} cores of {facts['cpu']}, Python {facts['python']}, Redis {facts['redis']}; "
+            f"{facts['cores']} cores of {facts['cpu']}, Python {facts['python']}, {facts['against']}; "
             f"load before: {facts['load_before']}\n\n"
             f"   {'':<{NAME_WIDTH}}{columns}   {'target':<20}× of the raw ceiling"
         )
+
+    def _named(self, mode: str) -> str:
+        return f"persistence {mode}" if "redis" in self.facts else mode
 
     def lines(self, benchmark: str) -> str:
         """Return the table's lines of one benchmark."""

@@ -1,0 +1,59 @@
+"""`make bench-operator`: many DelayQueues on a real API server; time, API writes, memory, restart.
+
+No kubelet: pods are made and stay Pending, so nothing but the control plane competes for the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from datetime import UTC, datetime
+
+from benchmarks.machine import here
+from benchmarks.operator import phases
+from benchmarks.operator.stage import stage
+from benchmarks.report import Report
+
+MODE = "one operator"
+
+
+def main() -> int:
+    """Measure, print, write; exit 1 when a target is missed and --strict was given."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.operator", description=__doc__)
+    parser.add_argument("--queues", type=int, default=1000, help="how many (%(default)s)")
+    parser.add_argument("--idle", type=float, default=120.0, metavar="SECONDS", help="(%(default)g)")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
+    options = parser.parse_args()
+    report = Report(facts=_facts(), modes=(MODE,), started=datetime.now(UTC).isoformat(timespec="seconds"))
+    _measure(report, options)
+    print(f"\nwritten to {report.write(keep=False)}")
+    if report.missed:
+        print("targets missed: " + "; ".join(report.missed))
+    return int(bool(report.missed) and options.strict)
+
+
+def _facts() -> dict[str, object]:
+    found = here("delayq", "kopf", "kubernetes", "aiohttp")
+    return found | {"against": "Kubernetes v1.36.3"}
+
+
+def _measure(report: Report, options: argparse.Namespace) -> None:
+    with stage(_say) as staged:
+        print(report.heading())
+        for letter, phase, amount in (
+            ("A", phases.created, options.queues),
+            ("B", phases.idle, options.idle),
+            ("C", phases.edits, options.queues),
+            ("D", phases.restarted, options.queues),
+        ):
+            report.add(MODE, phase(staged, amount, _say))
+            print(report.lines(letter), flush=True)
+
+
+def _say(what: str) -> None:
+    print(f"\033[2m· {time.strftime('%H:%M:%S')} {what}\033[0m", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""What is measured, one function a phase; each returns its lines of the table."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks.figures import Figure, at_most, percentile
+from benchmarks.operator.stage import KINDS, NAMESPACE, PER_QUEUE
+from tests.cluster.operator import QUEUES, queue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.operator.stage import Stage
+
+EDITS: Final = 100
+CREATORS: Final = 4
+LONGEST_S: Final = 1800.0
+RSS_MIB: Final = 300 * 1_000_000 / 1_048_576
+
+
+def created(stage: Stage, count: int, say: Callable[[str], None]) -> list[Figure]:
+    """Create all queues at once, and wait until every child exists."""
+    before, mark = stage.children(), stage.plane.audit_mark()
+    wanted = {kind: before[kind] + count * PER_QUEUE.get(kind, 1) for kind in KINDS}
+    began = time.monotonic()
+    with ThreadPoolExecutor(CREATORS) as creators:
+        list(creators.map(lambda number: _create(stage, number), range(count)))
+    submitted_s = time.monotonic() - began
+    while (there := stage.children()) != wanted:
+        say(f"{_more(before, there):,} of {_more(before, wanted):,} children")
+        if time.monotonic() - began > LONGEST_S:
+            raise TimeoutError(f"children after {LONGEST_S:g} s: {there}, wanted {wanted}")
+        time.sleep(1)
+    took_s = time.monotonic() - began
+    say("waiting until nothing is written any more")
+    stage.settled()
+    writes = stage.writes(mark)
+    about_children = [event for event in writes if event.resource in _PLURALS]
+    status = [event for event in writes if event.subresource == "status"]
+    return [
+        _figure("A", f"create {count:,} queues until all children exist", "s", took_s),
+        _figure("A", "  of which the API server took to accept them", "s", submitted_s),
+        _figure("A", "  writes per queue: children", "", len(about_children) / count),
+        _figure("A", "  writes per queue: status", "", len(status) / count),
+        _figure(
+            "A", "  writes per queue: events", "", (len(writes) - len(about_children) - len(status)) / count
+        ),
+        _figure("A", "operator RSS, everything settled", "MiB", stage.rss_mib, most=RSS_MIB),
+        _figure("A", "operator RSS, at most so far", "MiB", stage.peak_rss_mib, most=RSS_MIB),
+    ]
+
+
+def _more(before: dict[str, int], there: dict[str, int]) -> int:
+    return sum(there.values()) - sum(before.values())
+
+
+_PLURALS: Final = frozenset(path.rpartition("/")[2] for path in KINDS.values())
+
+
+def _create(stage: Stage, number: int) -> None:
+    stage.plane.rest.create(QUEUES.format(namespace=NAMESPACE), queue(f"queue-{number:04}"))
+
+
+def idle(stage: Stage, seconds: float, say: Callable[[str], None]) -> list[Figure]:
+    """Do nothing, and see that the operator does nothing either."""
+    say(f"idle for {seconds:.0f} s")
+    mark, cpu = stage.plane.audit_mark(), stage.cpu_seconds
+    time.sleep(seconds)
+    used = stage.cpu_seconds - cpu
+    return [
+        _figure("B", f"idle for {seconds:.0f} s: API writes", "", len(stage.writes(mark)), most=0),
+        _figure("B", "  CPU", "%", 100 * used / seconds),
+    ]
+
+
+def edits(stage: Stage, count: int, say: Callable[[str], None]) -> list[Figure]:
+    """Edit one queue after another, and wait until its Deployment says the same."""
+    say(f"{EDITS} edits, one after another")
+    took_ms = [_edit(stage, number * count // EDITS, number) for number in range(EDITS)]
+    return [
+        _figure("C", "edit until applied, p50", "ms", percentile(took_ms, 50)),
+        _figure("C", "edit until applied, p99", "ms", percentile(took_ms, 99), most=1000),
+    ]
+
+
+def _edit(stage: Stage, number: int, salt: int) -> float:
+    """Milliseconds from the answer to an edit until the child has changed; the watch is open before."""
+    name, rest = f"queue-{number:04}", stage.plane.rest
+    schedule = f"{salt % 60} * * * *"
+    path = KINDS["CronJob"]
+    version = rest.get(f"{path}/{name}-reaper")["metadata"]["resourceVersion"]
+    rest.patch(f"{QUEUES.format(namespace=NAMESPACE)}/{name}", {"spec": {"reaper": {"schedule": schedule}}})
+    began = time.monotonic()
+    for _, body in rest.watch(path, since=version):
+        if body["metadata"]["name"] == f"{name}-reaper" and body["spec"]["schedule"] == schedule:
+            break
+    return (time.monotonic() - began) * 1000
+
+
+def restarted(stage: Stage, count: int, say: Callable[[str], None]) -> list[Figure]:
+    """Restart the operator, and wait until it has looked at every queue again."""
+    stage.settled()
+    say("restarting the operator")
+    mark = stage.plane.audit_mark()
+    ready_s = stage.restart()
+    began = time.monotonic()
+    while stage.operator.metric("delayq_operator_reconciles_total") < count:
+        time.sleep(0.05)
+    looked_s = ready_s + time.monotonic() - began
+    stage.settled()
+    return [
+        _figure("D", "restart until it has seen everything", "s", ready_s),
+        _figure("D", f"restart until all {count:,} queues are looked at", "s", looked_s),
+        _figure("D", "  API writes", "", len(stage.writes(mark)), most=0),
+        _figure("D", "  operator RSS", "MiB", stage.rss_mib, most=RSS_MIB),
+    ]
+
+
+def _figure(bench: str, name: str, unit: str, value: float, *, most: float | None = None) -> Figure:
+    target: Any = None if most is None else at_most(most)
+    return Figure(bench=bench, name=name, unit=unit, runs=(value,), target=target)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.control_plane import ControlPlane
+from tests.cluster.harness.node import ProcessNode
 from tests.cluster.harness.resources import install_crd, make_namespace
 
 if TYPE_CHECKING:
@@ -70,3 +71,12 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     if isinstance(cluster, ControlPlane):
         cluster.mend()  # before anything is asked of it
     cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)
+
+
+@pytest.fixture
+def process_node(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[ProcessNode]:
+    """Runs the pods of the namespace as processes of this host: tests that need more have a kubelet to themselves."""
+    if not isinstance(cluster, ControlPlane):
+        pytest.skip(f"{FOREIGN} names the cluster: it has nodes of its own")
+    with ProcessNode(cluster, namespace, tmp_path / "pods") as node:
+        yield node

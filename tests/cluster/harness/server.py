@@ -15,7 +15,7 @@ from tests.processes import Gone, Process
 from tests.servers import PORTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 POLL_SECONDS: Final = 0.05
@@ -33,7 +33,9 @@ class LoggedProcess(Process):
     """A child that writes to a file, so that a talkative server costs us no memory."""
 
     @classmethod
-    def into(cls, log: IO[bytes], *argv: str, cwd: Path) -> LoggedProcess:
+    def into(
+        cls, log: IO[bytes], *argv: str, cwd: Path, env: Mapping[str, str] | None = None
+    ) -> LoggedProcess:
         # Like Process.start: killed by the kernel when the thread that started it dies, and deaf to Ctrl-C.
         popen = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", *argv],
@@ -42,6 +44,7 @@ class LoggedProcess(Process):
             stderr=subprocess.STDOUT,
             text=True,
             cwd=cwd,
+            env=env,
             start_new_session=True,
         )
         return cls(popen)

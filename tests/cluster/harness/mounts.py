@@ -1,0 +1,153 @@
+"""What the kubelet puts around a container: files of volumes, and variables. On this host they have other paths."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.cluster.harness.rest import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.rest import Object
+
+TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+class NotYetError(Exception):
+    """Something that the pod refers to does not exist: the pod waits for it."""
+
+
+class Mounts:
+    """Volumes of one pod as directories, read once: an edit of a ConfigMap does not reach a running pod here."""
+
+    def __init__(self, cluster: Cluster, pod: Object, directory: Path) -> None:
+        self._cluster = cluster
+        self._pod = pod
+        self._dir = directory
+        self._namespace: str = pod["metadata"]["namespace"]
+
+    def write(self) -> None:
+        for volume in self._pod["spec"].get("volumes", ()):
+            at = self._dir / volume["name"]
+            at.mkdir(parents=True, exist_ok=True)
+            for path, content in self._files(volume):
+                (at / path).parent.mkdir(parents=True, exist_ok=True)
+                (at / path).write_bytes(content)
+
+    def paths(self, container: Object) -> dict[str, str]:
+        """Path in the container → path on this host."""
+        return {
+            mount["mountPath"]: str(self._dir / mount["name"] / mount.get("subPath", ""))
+            for mount in container.get("volumeMounts", ())
+        }
+
+    def environment(self, container: Object, address: str) -> dict[str, str]:
+        """The container's variables, and those that tell programs where on this host their files are."""
+        paths = self.paths(container)
+        found = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(self._dir),
+            "PYTHONUNBUFFERED": "1",
+        }
+        if config := paths.get("/etc/delayq"):
+            found["DELAYQ_SECRETS_DIR"] = f"{config}/secrets"
+        if TOKENS in paths:
+            account = self._pod["spec"].get("serviceAccountName", "default")
+            found["KUBECONFIG"] = str(self._cluster.kubeconfig_for(self._namespace, account))
+        for source in container.get("envFrom", ()):
+            found |= {
+                source.get("prefix", "") + name: value.decode()
+                for name, value in self._source(source).items()
+            }
+        for variable in container.get("env", ()):
+            value = variable.get("value", "")
+            if "valueFrom" in variable:
+                value = self._value(variable["valueFrom"], address)
+            found[variable["name"]] = translated(expanded(value, found), paths)
+        return found
+
+    def _files(self, volume: Object) -> Iterator[tuple[str, bytes]]:
+        sources = volume["projected"]["sources"] if "projected" in volume else [volume]
+        for source in sources:
+            content = self._source(source)
+            chosen = next((part["items"] for part in source.values() if "items" in part), None)
+            if chosen is None:
+                yield from content.items()
+            elif missing := [item["key"] for item in chosen if "key" in item and item["key"] not in content]:
+                raise NotYetError(f"references non-existent keys: {missing}")
+            else:
+                yield from ((item["path"], content[item["key"]]) for item in chosen if "key" in item)
+
+    def _source(self, source: Object) -> dict[str, bytes]:
+        """The content of a ConfigMap or Secret, as volumes and envFrom refer to them; nothing for other kinds."""
+        for field, kind in (
+            ("configMap", "configmaps"),
+            ("configMapRef", "configmaps"),
+            ("secret", "secrets"),
+            ("secretRef", "secrets"),
+        ):
+            if (reference := source.get(field)) is not None:
+                name = reference.get("name") or reference["secretName"]
+                return self._content(kind, name, optional=reference.get("optional", False))
+        return {}
+
+    def _content(self, kind: str, name: str, *, optional: bool) -> dict[str, bytes]:
+        try:
+            found = self._cluster.rest.get(f"/api/v1/namespaces/{self._namespace}/{kind}/{name}")
+        except Refused as error:
+            if error.code == 404 and optional:
+                return {}
+            raise NotYetError(str(error)) from None
+        plain = found.get("data", {})
+        if kind == "secrets":
+            return {key: base64.b64decode(value) for key, value in plain.items()}
+        binary = {key: base64.b64decode(value) for key, value in found.get("binaryData", {}).items()}
+        return {key: value.encode() for key, value in plain.items()} | binary
+
+    def _value(self, source: Object, address: str) -> str:
+        if (path := source.get("fieldRef", {}).get("fieldPath")) is not None:
+            return address if path == "status.podIP" else str(_walk(self._pod, path))
+        for field, kind in (("configMapKeyRef", "configmaps"), ("secretKeyRef", "secrets")):
+            if (reference := source.get(field)) is not None:
+                optional = reference.get("optional", False)
+                content = self._content(kind, reference["name"], optional=optional)
+                if reference["key"] not in content and not optional:
+                    raise NotYetError(f"couldn't find key {reference['key']} in {kind} {reference['name']}")
+                return content.get(reference["key"], b"").decode()
+        return ""
+
+
+def command(container: Object, address: str, paths: Mapping[str, str], env: Mapping[str, str]) -> list[str]:
+    """The command line on this host: it listens on the pod's address only, and reads where its files really are."""
+    words = [*container["command"], *container.get("args", ())]
+    found = [translated(expanded(word, env), paths).replace("0.0.0.0", address) for word in words]  # noqa: S104
+    if found[0] == "delayq" and "/etc/delayq" in paths:
+        found += ["--config", f"{paths['/etc/delayq']}/queue.yaml"]
+    return found
+
+
+def expanded(text: str, env: Mapping[str, str]) -> str:
+    return re.sub(r"\$\((\w+)\)", lambda found: env.get(found[1], found[0]), text)
+
+
+def translated(text: str, paths: Mapping[str, str]) -> str:
+    for inside, here in paths.items():
+        if text == inside or text.startswith(f"{inside}/"):
+            return here + text[len(inside) :]
+    return text
+
+
+def _walk(value: Object, path: str) -> object:
+    quoted = re.fullmatch(r"(.*)\['(.*)'\]", path)
+    steps = [*quoted[1].split("."), quoted[2]] if quoted else path.split(".")
+    found: object = value
+    for step in steps:
+        found = found.get(step, "") if isinstance(found, dict) else ""
+    return found

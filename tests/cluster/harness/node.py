@@ -1,0 +1,155 @@
+"""A node without containers: pods that are bound to it run as processes of this host.
+
+What it proves: that the real processes, started with the pod's command, variables, ConfigMaps and Secrets, do their
+work, get ready, drain and end as their Deployments and Jobs expect. What it cannot: images, users, cgroups, security
+contexts, the pod's network.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Self
+
+import urllib3
+
+from tests.cluster.harness.container import stamp
+from tests.cluster.harness.pod import Pod
+from tests.cluster.harness.rest import Refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.rest import Object
+
+HEARTBEAT_SECONDS: Final = 10.0
+WATCH_SECONDS: Final = 5.0
+"""Also how long the watching thread may outlive the node."""
+
+
+class ProcessNode:
+    """A Node for the pods of one namespace; a scheduler too, that binds them all to itself."""
+
+    def __init__(self, cluster: Cluster, namespace: str, directory: Path) -> None:
+        self.name = f"node-{namespace}"
+        self.pods: dict[str, Pod] = {}
+        """By uid."""
+        self._cluster = cluster
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._dir = directory
+        self._stopping = threading.Event()
+        # A network of its own on the loopback interface, on which all of 127.0.0.0/8 can be listened on.
+        self._network = f"127.{random.randint(1, 254)}.{random.randint(0, 255)}"
+        self._last_address = 0
+
+    def __enter__(self) -> Self:
+        self._register()
+        for loop in (self._heartbeat, self._watch):
+            threading.Thread(target=loop, name=f"{self.name} {loop.__name__}", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill all processes, as a node that loses its power; its pods stay as they were last reported."""
+        self._stopping.set()
+        for pod in self.pods.values():
+            pod.gone = True
+        for pod in self.pods.values():
+            pod.join()
+        with suppress(Refused, urllib3.exceptions.HTTPError):
+            self._cluster.rest.delete(f"/api/v1/nodes/{self.name}")
+
+    def pod(self, name: str) -> Pod:
+        """The pod of this name that was seen last."""
+        return [pod for pod in self.pods.values() if pod.seen["metadata"]["name"] == name][-1]
+
+    def log(self, name: str, container: str) -> str:
+        """Everything that a container, restarted or not, has printed."""
+        return (self.pod(name).dir / f"{container}.log").read_text(errors="replace")
+
+    # --- The node.
+
+    def _register(self) -> None:
+        self._cluster.rest.create("/api/v1/nodes", {"metadata": {"name": self.name}})
+        ready = {"type": "Ready", "status": "True", "reason": "Started", "message": "Runs processes."}
+        ready |= {"lastHeartbeatTime": stamp(), "lastTransitionTime": stamp()}
+        capacity = {"cpu": "64", "memory": "64Gi", "pods": "1000"}
+        status = {"conditions": [ready], "capacity": capacity, "allocatable": capacity}
+        self._cluster.rest.patch(f"/api/v1/nodes/{self.name}/status", {"status": status})
+        self._cluster.rest.create(
+            "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", self._lease()
+        )
+
+    def _lease(self) -> Object:
+        spec = {
+            "holderIdentity": self.name,
+            "leaseDurationSeconds": 40,
+            "renewTime": stamp()[:-1] + ".000000Z",
+        }
+        return {"metadata": {"name": self.name}, "spec": spec}
+
+    def _heartbeat(self) -> None:
+        """Without it the controller manager would call the node dead after 50 s, and evict its pods."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{self.name}"
+        while not self._stopping.wait(HEARTBEAT_SECONDS):
+            with suppress(Refused, urllib3.exceptions.HTTPError):
+                self._cluster.rest.patch(path, self._lease())
+        with suppress(Refused, urllib3.exceptions.HTTPError):
+            self._cluster.rest.delete(path)
+
+    # --- Its pods.
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._list_and_follow()
+            except (Refused, urllib3.exceptions.HTTPError, OSError):
+                time.sleep(0.2)  # the API server is away; the processes go on
+
+    def _list_and_follow(self) -> None:
+        listed = self._cluster.rest.get(self._path)
+        found = {pod["metadata"]["uid"]: pod for pod in listed["items"]}
+        for uid in self.pods.keys() - found.keys():
+            self.pods[uid].gone = True
+        for pod in found.values():
+            self._seen(pod)
+        since = listed["metadata"]["resourceVersion"]
+        for kind, pod in self._cluster.rest.watch(self._path, since=since, timeout_s=WATCH_SECONDS):
+            if kind == "ERROR" or self._stopping.is_set():
+                return
+            if kind == "DELETED" and pod["metadata"]["uid"] in self.pods:
+                self.pods[pod["metadata"]["uid"]].gone = True
+            elif kind != "DELETED":
+                self._seen(pod)
+
+    def _seen(self, pod: Object) -> None:
+        metadata = pod["metadata"]
+        uid, bound_to = metadata["uid"], pod["spec"].get("nodeName")
+        if uid in self.pods:
+            self.pods[uid].seen = pod
+        elif bound_to == self.name and pod["status"]["phase"] in {"Pending", "Running"}:
+            self._start(pod)
+        elif not bound_to and "deletionTimestamp" not in metadata and not pod["spec"].get("schedulingGates"):
+            self._bind(metadata["name"])
+
+    def _bind(self, name: str) -> None:
+        target = {"apiVersion": "v1", "kind": "Node", "name": self.name}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        with suppress(Refused):  # it is gone, or bound already
+            self._cluster.rest.create(f"{self._path}/{name}/binding", body)
+
+    def _start(self, pod: Object) -> None:
+        if self._stopping.is_set():
+            return
+        uid = pod["metadata"]["uid"]
+        self._last_address += 1
+        directory = self._dir / f"{pod['metadata']['name']}.{uid[:8]}"
+        directory.mkdir(parents=True)
+        address = f"{self._network}.{self._last_address}"
+        self.pods[uid] = Pod(self._cluster, pod, directory, address)
+        self.pods[uid].start()

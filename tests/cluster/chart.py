@@ -87,3 +87,30 @@ def merged(*layers: Mapping[str, Any]) -> Values:
             both = isinstance(value, dict) and isinstance(result.get(key), dict)
             result[key] = merged(result[key], value) if both else value
     return result
+
+
+def stub_crd(group: str, kind: str) -> Object:
+    """A kind that takes anything, in place of one that we do not ship."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    plural = f"{kind.lower()}s"
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
+            "versions": [version],
+        },
+    }
+
+
+PROMETHEUS_KINDS: Final = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
+
+
+def prometheus_kinds() -> str:
+    """What the Prometheus operator would install, as far as the API server is concerned."""
+    crds = (stub_crd("monitoring.coreos.com", kind) for kind in PROMETHEUS_KINDS)
+    return "\n---\n".join(json.dumps(crd) for crd in crds)

@@ -92,13 +92,15 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- default (include "delayq.redisName" .) .Values.redis.existingSecret }}
 {{- end }}
 
-{{/* The spec.redis of the test's DelayQueue, or nothing when there is no Redis to test with. */}}
+{{/* The spec.redis of the test's DelayQueue; empty when there is no Redis to test with. */}}
 {{- define "delayq.testRedis" -}}
 {{- if .Values.test.redis }}
 {{- toJson .Values.test.redis }}
 {{- else if .Values.redis.enabled }}
 {{- $secret := include "delayq.redisSecret" . }}
 {{- toJson (dict "standalone" (dict "host" (include "delayq.redisHost" .)) "authSecretRef" (dict "name" $secret)) }}
+{{- else -}}
+{}
 {{- end }}
 {{- end }}
 

@@ -1,0 +1,281 @@
+"""The chart installed, upgraded and uninstalled on a real API server, which has a say in every object.
+
+On a control plane of its own: the CRD comes and goes here. No node, so pods are accepted but never start.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from tests.cluster.chart import (
+    CHART,
+    EVERYTHING,
+    PROMETHEUS_KINDS,
+    Values,
+    merged,
+    prometheus_kinds,
+    rendered,
+)
+from tests.cluster.harness.cluster import CommandFailed
+from tests.cluster.harness.control_plane import ControlPlane
+from tests.cluster.harness.resources import CRD, CRD_FILE, found, install_crd, make_namespace
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import QUEUES, queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.chart import Object
+
+CRD_PATH = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane on which the Prometheus operator might be installed."""
+    plane = ControlPlane.start(tmp_path_factory.mktemp("chart"))
+    plane.kubectl("apply", "-f", "-", input=prometheus_kinds())
+    for kind in PROMETHEUS_KINDS:
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{kind.lower()}s.monitoring.coreos.com")
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture
+def fresh(plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane without a trace of delayq in what belongs to the whole cluster."""
+    yield plane
+    for release in json.loads(plane.helm("list", "--all-namespaces", "--output=json").stdout):
+        plane.helm("uninstall", release["name"], f"--namespace={release['namespace']}", "--no-hooks")
+    plane.kubectl("delete", "crd", CRD, "--ignore-not-found")
+
+
+@pytest.fixture
+def room(plane: ControlPlane) -> str:
+    """A namespace that takes restricted pods only."""
+    name = f"chart-{uuid4().hex[:8]}"
+    make_namespace(plane, name, RESTRICTED)
+    return name
+
+
+def helm(
+    plane: ControlPlane,
+    verb: str,
+    namespace: str,
+    values: Values | None = None,
+    *,
+    chart: Path = CHART,
+    release: str = "delayq",
+    args: tuple[str, ...] = (),
+) -> str:
+    """Install or upgrade, and what Helm has to say."""
+    given = plane.dir / "values.json"
+    given.write_text(json.dumps(values or {}))
+    return plane.helm(
+        verb, release, str(chart), f"--namespace={namespace}", f"--values={given}", *args
+    ).stdout
+
+
+def uninstall(plane: ControlPlane, namespace: str, release: str = "delayq") -> str:
+    return plane.helm("uninstall", release, f"--namespace={namespace}", "--wait").stdout
+
+
+def dry_run(plane: ControlPlane, objects: list[Object]) -> None:
+    """All but pods, whose service account must be there for it, not only in a dry run."""
+    text = "\n---\n".join(json.dumps(each) for each in objects if each["kind"] != "Pod")
+    plane.kubectl("apply", "--dry-run=server", "-f", "-", input=text)
+
+
+# --- What the API server accepts.
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {},
+        {"serviceMonitor": {"enabled": False}, "podMonitor": {"enabled": True}},
+        {"redis": {"persistence": {"enabled": False}}, "leaderElection": {"enabled": False}, "replicas": 1},
+        {"crds": {"keep": False}, "podDisruptionBudget": {"maxUnavailable": "50%"}},
+    ],
+)
+def test_the_api_server_accepts_every_object(plane: ControlPlane, room: str, extra: Values) -> None:
+    values = merged(EVERYTHING, {"commonLabels": {"team": "shop"}}, extra)
+    dry_run(plane, rendered(values, f"--namespace={room}"))
+
+
+def test_the_api_server_accepts_every_object_in_namespaced_mode(plane: ControlPlane, room: str) -> None:
+    values = merged(EVERYTHING, {"watchNamespaces": [room, "default"]})
+    dry_run(plane, rendered(values, f"--namespace={room}"))
+
+
+def pods(objects: list[Object]) -> Iterator[tuple[str, Object]]:
+    for each in objects:
+        template = each if each["kind"] == "Pod" else each.get("spec", {}).get("template")
+        if template:
+            yield each["metadata"]["name"], template["spec"]
+
+
+def test_a_namespace_that_enforces_restricted_pods_accepts_all_of_them(
+    plane: ControlPlane, room: str
+) -> None:
+    seen = set()
+    for name, spec in pods(rendered(EVERYTHING, f"--namespace={room}")):
+        claimed = [{"name": "data", "emptyDir": {}}] if name == "delayq-redis" else []
+        spec |= {"serviceAccountName": "default", "volumes": [*spec["volumes"], *claimed]}
+        pod = {"metadata": {"name": "x"}, "spec": spec}
+        plane.rest.create(f"/api/v1/namespaces/{room}/pods", pod, dryRun="All")
+        seen.add(name)
+    assert seen == {"delayq-redis", "delayq-operator", "delayq-test"}
+
+
+# --- The life of a release.
+
+
+def test_install_upgrade_uninstall(fresh: ControlPlane, room: str) -> None:
+    """What an upgrade changes is changed, what people rely on stays, and uninstalling leaves queues and CRD."""
+    helm(fresh, "install", room, merged(EVERYTHING, {"replicas": 1}))
+    eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
+    fresh.rest.create(QUEUES.format(namespace=room), queue())
+    password = fresh.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
+    assert len(base64.b64decode(password)) == 32
+
+    helm(fresh, "upgrade", room, merged(EVERYTHING, {"replicas": 3}))
+    operator = fresh.rest.get(f"/apis/apps/v1/namespaces/{room}/deployments/delayq-operator")
+    assert operator["spec"]["replicas"] == 3
+    kept = fresh.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
+    assert kept == password
+
+    assert "kept due to the resource policy" in uninstall(fresh, room)
+    assert fresh.rest.get(f"{QUEUES.format(namespace=room)}/orders")["spec"]["handler"]
+    left = fresh.kubectl(
+        *("get", "deploy,sts,svc,sa,cm,secret,role,rolebinding,pdb,netpol", f"--namespace={room}"),
+        *("--selector=app.kubernetes.io/managed-by=Helm", "--output=name"),
+    ).stdout
+    assert left == ""
+    roles = fresh.kubectl("get", "clusterrole,clusterrolebinding", "--output=name").stdout
+    assert "delayq" not in roles
+
+
+def test_an_upgrade_of_the_chart_upgrades_the_crd(fresh: ControlPlane, room: str, tmp_path: Path) -> None:
+    """Queues stored under the older CRD stay, and may use what the newer one has."""
+    older = tmp_path / "delayq"
+    shutil.copytree(CHART, older)
+    crd = yaml.safe_load(CRD_FILE.read_text())
+    del spec_schema(crd)["properties"]["retention"]
+    text = CRD_FILE.read_text().split("spec:\n")[0]
+    (older / "files" / "delayqueue.yaml").write_text(text + yaml.safe_dump({"spec": crd["spec"]}))
+
+    helm(fresh, "install", room, chart=older)
+    eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
+    fresh.rest.create(QUEUES.format(namespace=room), queue())
+    assert "retention" not in spec_schema(fresh.rest.get(CRD_PATH))["properties"]
+
+    helm(fresh, "upgrade", room)
+    assert "retention" in spec_schema(fresh.rest.get(CRD_PATH))["properties"]
+    change = {"spec": {"retention": {"deadLetterSeconds": 60}}}
+
+    def stored() -> bool:
+        body = fresh.rest.patch(f"{QUEUES.format(namespace=room)}/orders", change)
+        return bool(body["spec"].get("retention", {}).get("deadLetterSeconds") == 60)
+
+    eventually(stored, what="the new field is served")
+
+
+def spec_schema(crd: Object) -> Object:
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    found: Object = schema["properties"]["spec"]
+    return found
+
+
+def test_a_release_of_the_same_name_takes_the_kept_crd_back(fresh: ControlPlane, room: str) -> None:
+    helm(fresh, "install", room)
+    uninstall(fresh, room)
+    helm(fresh, "install", room)
+
+
+def test_a_crd_from_elsewhere_is_refused_until_somebody_says_whose_it_is(
+    fresh: ControlPlane, room: str
+) -> None:
+    """Both ways out that docs/install.md names work."""
+    install_crd(fresh)
+    with pytest.raises(CommandFailed, match="cannot be imported into the current release"):
+        helm(fresh, "install", room)
+    helm(fresh, "install", room, {"crds": {"install": False}}, args=("--replace",))
+    uninstall(fresh, room)
+    assert fresh.rest.get(CRD_PATH)
+    helm(fresh, "install", room, args=("--take-ownership",))
+    assert fresh.rest.get(CRD_PATH)["metadata"]["annotations"]["meta.helm.sh/release-name"] == "delayq"
+
+
+def test_without_keep_the_crd_and_every_queue_go_with_the_release(fresh: ControlPlane, room: str) -> None:
+    said = helm(fresh, "install", room, {"crds": {"keep": False}})
+    assert "deletes every DelayQueue in the cluster" in said
+    eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
+    fresh.rest.create(QUEUES.format(namespace=room), queue())
+    uninstall(fresh, room)
+    eventually(lambda: not found(fresh, CRD_PATH))
+
+
+def test_two_releases_share_a_cluster_when_each_serves_its_own_namespaces(
+    fresh: ControlPlane, room: str
+) -> None:
+    other = f"{room}-b"
+    make_namespace(fresh, other)
+    helm(fresh, "install", room, {"watchNamespaces": [room]})
+    second = {"watchNamespaces": [other], "crds": {"install": False}, "rbac": {"aggregate": False}}
+    helm(fresh, "install", other, second)
+
+
+# --- What people are told, and what they may do.
+
+
+def test_notes_say_what_to_do_next(fresh: ControlPlane, room: str) -> None:
+    said = helm(fresh, "install", room, {"redis": {"enabled": True, "persistence": {"enabled": False}}})
+    assert f"kubectl -n {room} rollout status deployment/delayq-operator" in said
+    assert f"helm test delayq -n {room}" in said
+    assert "NOT highly available" in said
+    assert "every task is lost when its pod is" in said
+    document = said.partition("<<'EOF'\n")[2].partition("EOF")[0]
+    eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
+    fresh.kubectl("apply", "-f", "-", input=document)  # indented as it is shown
+    copy = said.partition("there:\n")[2].partition("\n\n")[0]
+    assert f"kubectl -n {room} get secret delayq-redis" in copy
+
+
+def test_notes_without_a_redis_do_not_promise_a_test(fresh: ControlPlane, room: str) -> None:
+    said = helm(fresh, "install", room)
+    assert "once test.redis says which Redis to use" in said
+    assert "WARNING" not in said
+
+
+@pytest.mark.parametrize(
+    ("role", "may", "may_not"),
+    [
+        ("view", "get delayqueues --subresource=status", "create delayqueues"),
+        ("edit", "create delayqueues", "patch delayqueues --subresource=status"),
+        ("edit", "update delayqueues --subresource=scale", "update delayqueues --subresource=finalizers"),
+        ("admin", "patch delayqueues --subresource=status", "create nodes"),
+    ],
+)
+def test_the_roles_of_the_cluster_work_with_delayqueues(
+    fresh: ControlPlane, room: str, *, role: str, may: str, may_not: str
+) -> None:
+    helm(fresh, "install", room)
+    eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
+    fresh.kubectl("create", "rolebinding", "x", f"--clusterrole={role}", "--user=ann", f"--namespace={room}")
+
+    def can(question: str) -> bool:
+        asked = ("auth", "can-i", *question.split(), "--as=ann", f"--namespace={room}")
+        return fresh.kubectl(*asked, check=False).stdout.strip() == "yes"
+
+    eventually(lambda: can(may), what=f"{role} may {may}")
+    assert not can(may_not)

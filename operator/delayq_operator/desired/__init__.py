@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from delayq.contract import SpecError
+
 from delayq_operator.desired import (
     account,
     config,
@@ -22,7 +24,7 @@ from delayq_operator.desired.purge import purge_job
 from delayq_operator.desired.references import referenced
 
 if TYPE_CHECKING:
-    from delayq.contract import DelayQueue
+    from delayq.contract import DelayQueue, Problem
 
     from delayq_operator.desired.child import Object
     from delayq_operator.desired.facts import Facts, Setting
@@ -33,7 +35,7 @@ __all__ = ["desired", "purge_job", "referenced"]
 def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
     """List what should be, in the order to apply it: what pods need comes before the pods.
 
-    SpecError when a pod template cannot be merged.
+    SpecError with everything in the pod templates that cannot be merged.
     """
     wanted = [
         account.service_account(queue, facts),
@@ -44,8 +46,19 @@ def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
         disruption.worker_budget(queue, facts),
         monitoring.pod_monitor(queue, facts),
         monitoring.prometheus_rule(queue, facts),
-        scanner.deployment(queue, setting, facts),
-        worker.deployment(queue, setting, facts),
-        reaper.cron_job(queue, setting, facts),
+        *_with_pods(queue, setting, facts),
     ]
     return [each for each in wanted if each is not None]
+
+
+def _with_pods(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
+    made: list[Object] = []
+    problems: list[Problem] = []
+    for make in (scanner.deployment, worker.deployment, reaper.cron_job):
+        try:
+            made.append(make(queue, setting, facts))
+        except SpecError as error:
+            problems += error.problems
+    if problems:
+        raise SpecError(tuple(problems))
+    return made

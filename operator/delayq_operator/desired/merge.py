@@ -39,10 +39,10 @@ _ACTIONS: Final = frozenset({"exec", "grpc", "httpGet", "sleep", "tcpSocket"})
 
 def merged(base: object, over: object, place: Place, name: str = "") -> object:
     """Lay `over` on `base`, which stands under `name`; note what cannot be merged, and change neither."""
+    if isinstance(base, list) or (isinstance(over, list) and not isinstance(base, Mapping)):
+        return _list(base, over, place, name)
     if isinstance(base, Mapping) or isinstance(over, Mapping):
         return _mapping(base, over, place)
-    if isinstance(base, list) or isinstance(over, list):
-        return _list(base, over, place, name)
     return over
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import Problem, SpecError
+from delayq.contract.freeform import copy
 from delayq.contract.problems import Place
 
 from delayq_operator import names
@@ -36,12 +37,12 @@ def template(queue_name: str, setting: Setting, role: Role) -> Object:
         "metadata": {"labels": names.labels(queue_name, role.component)},
         "spec": _spec(queue_name, setting, role),
     }
-    if role.template is None:
-        return base
+    # An empty `spec:` is null in YAML, and means nothing there, as in the rest of the document.
+    given = {field: value for field, value in (role.template or {}).items() if value is not None}
     problems: list[Problem] = []
     place = Place(role.path, problems)
-    protected.check(role.template, place, container=role.component, pod=role.protected)
-    found = merged(base, role.template, place)
+    protected.check(given, place, container=role.component, pod=role.protected)
+    found = merged(base, given, place)
     if problems or not isinstance(found, dict):
         raise SpecError(tuple(problems))
     return found
@@ -68,7 +69,7 @@ def _container(setting: Setting, role: Role) -> Object:
         "name": role.component,
         "image": role.image,
         "command": ["delayq", *role.arguments],
-        "resources": role.resources,
+        "resources": copy(role.resources),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},

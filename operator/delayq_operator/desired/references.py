@@ -6,7 +6,9 @@ Pull secrets are not among them: no process reads those, and a new one is used f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from delayq.contract import Problem, SpecError
 
 from delayq_operator import names
 from delayq_operator.desired import mounts
@@ -31,13 +33,23 @@ _VOLUMES = {"secret": (SECRET, "secretName"), "configMap": (CONFIG_MAP, "name")}
 _PROJECTED = {"secret": (SECRET, "name"), "configMap": (CONFIG_MAP, "name")}
 
 
+MOST: Final = 100
+"""Secrets and ConfigMaps that one queue may name: each is read, watched, and remembered in an annotation."""
+
+
 def referenced(queue: DelayQueue) -> References:
-    """Everything whose content matters to some pod. Says nothing about templates that cannot be merged."""
+    """Everything whose content matters to some pod, of which there may be too much: then SpecError.
+
+    Says nothing else about templates that cannot be merged.
+    """
     spec = queue.spec
     found = {(SECRET, name) for name in mounts.secret_keys(spec.redis, spec.handler, spec.guard)}
     for template in (spec.scanner.template, spec.worker.template, spec.reaper.template):
         found |= of_template(template or {})
     found.discard((CONFIG_MAP, names.config(queue.metadata.name)))
+    if len(found) > MOST:
+        problem = f"expected at most {MOST} Secrets and ConfigMaps in all pod templates, got {len(found):,}"
+        raise SpecError((Problem("spec", problem),))
     return References(
         secrets=frozenset(name for kind, name in found if kind == SECRET),
         config_maps=frozenset(name for kind, name in found if kind == CONFIG_MAP),

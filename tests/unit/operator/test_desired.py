@@ -1,0 +1,259 @@
+"""The children of a DelayQueue, as golden files and as sentences.
+
+After a change that is meant, `DELAYQ_WRITE_GOLDEN=1 pytest tests/unit/operator/test_desired.py` writes the golden files
+anew; `git diff` then shows what the change does to every object.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from delayq.contract import SpecError, parse
+from delayq_operator import names
+from delayq_operator.desired import desired, purge_job, referenced
+from delayq_operator.desired.config import for_pods
+from delayq_operator.desired.facts import Setting
+from delayq_operator.names import selector
+
+from tests.unit.operator.queues import DOCUMENTS, RICH, SETTING, UID, facts, queue
+
+if TYPE_CHECKING:
+    from delayq.contract import DelayQueue
+
+Object = dict[str, Any]
+GOLDEN = Path(__file__).parent / "golden"
+
+
+class _Plain(yaml.SafeDumper):
+    """No anchors: a reader of a golden file wants to see what is there."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+def everything(of: DelayQueue, **more: object) -> list[Object]:
+    known = facts(of, **more)
+    return [*desired(of, SETTING, known), purge_job(of, SETTING, known)]
+
+
+def child(kind: str, suffix: str, of: DelayQueue, **more: object) -> Object:
+    return next(
+        each
+        for each in everything(of, **more)
+        if each["kind"] == kind and each["metadata"]["name"].endswith(suffix)
+    )
+
+
+def pod(body: Object) -> Object:
+    """The pod template of an object that has one."""
+    spec = body["spec"]
+    found: Object = spec["jobTemplate"]["spec"]["template"] if body["kind"] == "CronJob" else spec["template"]
+    return found
+
+
+def pods(of: DelayQueue) -> dict[str, Object]:
+    """The pod templates by component."""
+    made = [pod(each) for each in everything(of) if each["kind"] in ("Deployment", "CronJob", "Job")]
+    return {each["metadata"]["labels"][names.COMPONENT_LABEL]: each for each in made}
+
+
+def container(template: Object) -> Object:
+    found: Object = template["spec"]["containers"][0]
+    return found
+
+
+def kinds(of: DelayQueue, **more: object) -> set[str]:
+    return {each["kind"] for each in everything(of, **more)}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_children_are_the_golden_ones(name: str) -> None:
+    file = GOLDEN / f"{name}.yaml"
+    made = yaml.dump_all(
+        everything(queue(DOCUMENTS[name])), Dumper=_Plain, sort_keys=False, allow_unicode=True, width=120
+    )
+    if os.environ.get("DELAYQ_WRITE_GOLDEN"):
+        file.write_text(made)
+    assert made == file.read_text(), "meant? DELAYQ_WRITE_GOLDEN=1 writes the file anew"
+
+
+def test_what_pods_need_comes_before_the_pods() -> None:
+    order = [each["kind"] for each in desired(queue(RICH), SETTING, facts(queue(RICH)))]
+    assert order.index("ConfigMap") < order.index("Deployment")
+    assert order.index("ServiceAccount") < order.index("Deployment")
+    assert order.index("NetworkPolicy") < order.index("Deployment")
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_child_goes_with_its_delayqueue_and_carries_our_labels(name: str) -> None:
+    of = queue(DOCUMENTS[name])
+    for body in everything(of):
+        (owner,) = body["metadata"]["ownerReferences"]
+        assert owner["uid"] == UID
+        assert owner["controller"]
+        assert body["metadata"]["labels"][names.QUEUE_LABEL] == of.metadata.name
+        assert body["metadata"]["namespace"] == of.metadata.namespace
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_document_in_the_configmap_is_the_document(name: str) -> None:
+    of = queue(DOCUMENTS[name])
+    text = child("ConfigMap", "-config", of)["data"]["queue.yaml"]
+    assert parse(yaml.safe_load(text)) == for_pods(of)
+
+
+def test_the_document_in_the_configmap_lacks_what_only_the_operator_reads() -> None:
+    """Then a scale change writes one object, and a pod template cannot make the ConfigMap too large."""
+    of = queue(RICH, autoscaling=None, worker={"replicas": 3, "template": {"spec": {"priority": 1}}})
+    found = for_pods(of).spec
+    assert (found.worker.replicas, found.worker.template, found.scanner.template) == (None, None, None)
+    assert replace(of.spec.worker, template=None, replicas=None) == found.worker
+
+
+@pytest.mark.parametrize("component", ["scanner", "worker", "reaper", "purge"])
+def test_pods_are_restricted(component: str) -> None:
+    template = pods(queue())[component]
+    assert template["spec"]["automountServiceAccountToken"] is False
+    assert template["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert template["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container(template)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def _mounted(template: Object) -> set[str]:
+    sources = template["spec"]["volumes"][0]["projected"]["sources"]
+    secrets = [source["secret"] for source in sources if "secret" in source]
+    return {f"{secret['name']}/{item['key']}" for secret in secrets for item in secret["items"]}
+
+
+def test_each_role_gets_the_keys_it_reads_and_no_other() -> None:
+    redis = {
+        *("shop-redis/user", "shop-redis/password", "sentinel-auth/password"),
+        *("redis-tls/ca.crt", "redis-tls/tls.crt", "redis-tls/tls.key"),
+    }
+    made = pods(queue(RICH))
+    assert _mounted(made["scanner"]) == _mounted(made["reaper"]) == _mounted(made["purge"]) == redis
+    assert _mounted(made["worker"]) == redis | {"signing/key", "shop-db/url"}
+
+
+def test_referenced_is_what_the_document_and_the_templates_name() -> None:
+    found = referenced(queue(RICH))
+    assert found.secrets == {"shop-redis", "sentinel-auth", "redis-tls", "signing", "shop-db"}
+    assert found.config_maps == {"app-env", "models"}
+
+
+def test_referenced_bears_with_any_template() -> None:
+    broken = {"spec": {"containers": [5, {"env": {"a": 1}, "envFrom": [None]}], "volumes": "x"}}
+    assert referenced(queue(worker={"template": broken})).secrets == frozenset()
+
+
+def test_too_many_references_are_refused() -> None:
+    volumes = [{"name": f"v{at}", "secret": {"secretName": f"s{at}"}} for at in range(101)]
+    with pytest.raises(SpecError, match="at most 100 Secrets and ConfigMaps"):
+        referenced(queue(worker={"template": {"spec": {"volumes": volumes}}}))
+
+
+def test_problems_of_all_templates_are_told_at_once() -> None:
+    broken = {"template": {"nonsense": 1}}
+    of = queue(scanner=broken, worker=broken, reaper=broken)
+    with pytest.raises(SpecError) as told:
+        desired(of, SETTING, facts(of))
+    assert [problem.path.split(".")[1] for problem in told.value.problems] == ["scanner", "worker", "reaper"]
+
+
+def test_the_number_of_workers_is_not_said() -> None:
+    assert "replicas" not in child("Deployment", "-worker", queue(worker={"replicas": 7}))["spec"]
+    assert child("Deployment", "-scanner", queue(scanner={"replicas": 7}))["spec"]["replicas"] == 7
+
+
+def test_workers_run_the_users_image_and_everybody_else_the_operators() -> None:
+    made = pods(queue(RICH))
+    assert container(made["worker"])["image"] == "registry.example/shop:7"
+    assert {container(made[each])["image"] for each in ("scanner", "reaper", "purge")} == {
+        SETTING.worker_image
+    }
+
+
+def test_the_operators_setting_reaches_the_pods() -> None:
+    setting = Setting(worker_image="a", image_pull_policy="Never", image_pull_secrets=("registry",))
+    of = queue()
+    for body in desired(of, setting, facts(of)):
+        if body["kind"] in ("Deployment", "CronJob"):
+            assert pod(body)["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+            assert container(pod(body))["imagePullPolicy"] == "Never"
+
+
+@pytest.mark.parametrize(("timeout_seconds", "patience_seconds"), [(1, 70), (5, 70), (300, 360)])
+def test_liveness_waits_longer_than_a_step_may_wait_for_redis(
+    timeout_seconds: int, patience_seconds: int
+) -> None:
+    redis = {"standalone": {"host": "redis"}, "connection": {"timeoutSeconds": timeout_seconds}}
+    probe = container(pods(queue(redis=redis))["worker"])["livenessProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == patience_seconds
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_selectors_select_the_pods_they_mean(name: str) -> None:
+    of = queue(DOCUMENTS[name])
+    labels = {component: template["metadata"]["labels"] for component, template in pods(of).items()}
+    for body in everything(of):
+        spec = body.get("spec", {})
+        wanted = (spec.get("selector") or spec.get("podSelector") or {}).get("matchLabels", {})
+        component = body["metadata"]["labels"][names.COMPONENT_LABEL]
+        meant = [component] if component in labels else ["scanner", "worker"]
+        assert all(wanted.items() <= labels[each].items() for each in meant)
+
+
+def test_a_deployments_selector_is_the_one_it_will_have_for_ever() -> None:
+    assert selector("orders", "worker") == {"delayq.dev/queue": "orders", names.COMPONENT_LABEL: "worker"}
+
+
+def test_what_is_not_wanted_is_not_there() -> None:
+    bare = queue(podDisruptionBudget={"enabled": False})
+    assert kinds(bare).isdisjoint({"PodDisruptionBudget", "NetworkPolicy", "PodMonitor", "PrometheusRule"})
+
+
+def test_monitoring_takes_kinds_that_the_api_serves() -> None:
+    assert kinds(queue(RICH)) >= {"PodMonitor", "PrometheusRule"}
+    assert kinds(queue(RICH), kinds=frozenset()).isdisjoint({"PodMonitor", "PrometheusRule"})
+
+
+def test_labels_of_monitoring_cannot_take_the_place_of_ours() -> None:
+    monitor = {"enabled": True, "labels": {names.QUEUE_LABEL: "other", "release": "prometheus"}}
+    labels = child("PodMonitor", "-delayq", queue(monitoring={"podMonitor": monitor}))["metadata"]["labels"]
+    assert labels[names.QUEUE_LABEL] == "orders"
+    assert labels["release"] == "prometheus"
+
+
+def test_the_job_that_erases_has_nothing_of_a_server() -> None:
+    """Not even what the reaper's template adds: it listens nowhere, and a probe would only kill it."""
+    probes = {"livenessProbe": {"periodSeconds": 7}, "ports": [{"containerPort": 1}]}
+    template = {"spec": {"containers": [{"name": "reaper", **probes, "env": [{"name": "A", "value": "b"}]}]}}
+    found = container(pods(queue(reaper={"template": template}))["purge"])
+    assert found["command"] == ["delayq", "erase"]
+    assert found["env"] == [{"name": "A", "value": "b"}]
+    assert found.keys().isdisjoint({"livenessProbe", "startupProbe", "readinessProbe", "ports"})
+
+
+def test_a_reapers_run_ends_and_is_not_tried_again() -> None:
+    spec = child("CronJob", "-reaper", queue())["spec"]
+    job = spec["jobTemplate"]["spec"]
+    assert spec["concurrencyPolicy"] == "Forbid"
+    assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
+    assert job["activeDeadlineSeconds"] == 300
+
+
+@pytest.mark.parametrize("component", ["scanner", "worker", "reaper"])
+def test_nothing_is_shared_between_two_calls(component: str) -> None:
+    """Whoever changes an object they were given changes it for nobody else."""
+    first = container(pods(queue())[component])
+    first["resources"]["requests"]["cpu"] = "9"
+    assert container(pods(queue())[component])["resources"]["requests"]["cpu"] != "9"

@@ -1,0 +1,169 @@
+"""What counts as a difference between an object as it is wanted and as the API server has it."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from delayq_operator import names
+from delayq_operator.desired import desired
+from delayq_operator.drift import differs, fingerprint, foreign, stamped
+from delayq_operator.quantity import same_quantity
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.operator.queues import DOCUMENTS, RICH, SETTING, facts, queue
+
+Object = dict[str, Any]
+
+
+def wanted(**spec: object) -> Object:
+    return {"kind": "Deployment", "metadata": {"name": "a"}, "spec": spec}
+
+
+SAME: list[tuple[object, object]] = [
+    ({"a": 1}, {"a": 1, "b": 2}),
+    ({"hostNetwork": False}, {}),
+    ({"value": ""}, {}),
+    ({"initialDelaySeconds": 0}, {}),
+    ({"periodSeconds": 0}, {"periodSeconds": 10}),
+    ({"path": ""}, {"path": "/"}),
+    ({"tolerations": []}, {}),
+    ({"env": []}, {}),
+    ({"nodeSelector": {}}, {}),
+    ({"limits": {"cpu": "1000m", "memory": 67108864}}, {"limits": {"cpu": "1", "memory": "64Mi"}}),
+    ({"sizeLimit": "0.5Gi"}, {"sizeLimit": "512Mi"}),
+    ({"divisor": 0}, {"divisor": "0"}),
+    ({"port": "8080"}, {"port": 8080}),
+    ({"containers": [{"name": "a"}]}, {"containers": [{"name": "b"}, {"name": "a", "image": "x"}]}),
+    ({"ports": [{"containerPort": 1}]}, {"ports": [{"containerPort": 1, "protocol": "TCP"}]}),
+    (
+        {"tolerations": [{"key": "a"}, {"key": "b"}]},
+        {"tolerations": [{"key": "a", "operator": "Equal"}, {"key": "b"}]},
+    ),
+]
+
+DIFFERENT: list[tuple[object, object, str]] = [
+    ({"a": 1}, {}, "spec.a"),
+    ({"a": {"b": 1}}, {"a": {"b": 2}}, "spec.a.b"),
+    ({"a": {"b/c": "1"}}, {"a": {}}, "spec.a[b/c]"),
+    ({"emptyDir": {}}, {}, "spec.emptyDir"),
+    ({"hostNetwork": False}, {"hostNetwork": True}, "spec.hostNetwork"),
+    ({"replicas": 0}, {"replicas": 3}, "spec.replicas"),
+    ({"replicas": 1}, {"replicas": True}, "spec.replicas"),
+    ({"value": ""}, {"value": "x"}, "spec.value"),
+    ({"value": "1000m"}, {"value": "1"}, "spec.value"),
+    ({"labels": {"a": ""}}, {"labels": {}}, "spec.labels.a"),
+    ({"labels": {"priority": "x"}}, {}, "spec.labels"),
+    ({"runAsUser": 0}, {}, "spec.runAsUser"),
+    ({"automountServiceAccountToken": False}, {}, "spec.automountServiceAccountToken"),
+    ({"limits": {"cpu": "1"}}, {"limits": {"cpu": "2"}}, "spec.limits.cpu"),
+    ({"limits": {"cpu": "0"}}, {"limits": {}}, "spec.limits.cpu"),
+    ({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "a"}, {"key": "b"}]}, "spec.tolerations"),
+    ({"tolerations": []}, {"tolerations": [{"key": "b"}]}, "spec.tolerations"),
+    ({"command": ["a", "b"]}, {"command": ["b", "a"]}, "spec.command[0]"),
+    ({"containers": [{"name": "a"}]}, {"containers": [{"name": "b"}]}, "spec.containers[a]"),
+    (
+        {"ports": [{"port": 1, "protocol": "UDP"}]},
+        {"ports": [{"port": 1, "protocol": "TCP"}]},
+        "spec.ports[1/UDP]",
+    ),
+    (
+        {"ingress": [{"ports": [{"port": 1}]}]},
+        {"ingress": [{"ports": [{"port": 1}, {"port": 2}]}]},
+        "spec.ingress[0].ports",
+    ),
+    ({"a": {"b": 1}}, {"a": [1]}, "spec.a"),
+    ({"a": [1]}, {"a": {"b": 1}}, "spec.a"),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), SAME, ids=str)
+def test_what_the_api_server_makes_of_it_is_no_difference(ours: Object, theirs: Object) -> None:
+    assert differs(wanted(**ours), wanted(**theirs)) is None
+
+
+@pytest.mark.parametrize(("ours", "theirs", "path"), DIFFERENT, ids=str)
+def test_a_difference_is_named_by_its_path(ours: Object, theirs: Object, path: str) -> None:
+    assert differs(wanted(**ours), wanted(**theirs)) == path
+
+
+def test_a_live_object_may_lack_what_lists_leave_out() -> None:
+    assert (
+        differs({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}}, {"metadata": {"name": "a"}})
+        is None
+    )
+
+
+def test_a_field_that_is_gone_from_what_is_wanted_is_noticed_by_the_fingerprint() -> None:
+    live = stamped(wanted(a=1, b=2))
+    assert differs(stamped(wanted(a=1)), live) == f"metadata.annotations[{names.APPLIED}]"
+    assert differs(wanted(a=1), live) is None, "without a fingerprint nobody can know"
+
+
+def test_a_fingerprint_does_not_depend_on_itself() -> None:
+    body = wanted(a=1)
+    assert stamped(stamped(body)) == stamped(body)
+    assert fingerprint(stamped(body)) == fingerprint(body)
+    assert names.APPLIED not in body["metadata"].get("annotations", {})
+
+
+def test_other_annotations_stay() -> None:
+    body = {"metadata": {"name": "a", "annotations": {"b": "c"}}}
+    assert stamped(body)["metadata"]["annotations"].keys() == {"b", names.APPLIED}
+    assert fingerprint(body) != fingerprint({"metadata": {"name": "a"}})
+
+
+def children() -> list[Object]:
+    queues = [queue(text) for text in DOCUMENTS.values()]
+    return [stamped(each) for of in queues for each in desired(of, SETTING, facts(of))]
+
+
+def _leaves(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = [leaf for key, item in inner for leaf in _leaves(item, (*path, key))]
+    return found or [path]
+
+
+@given(
+    st.sampled_from(children()).flatmap(lambda body: st.tuples(st.just(body), st.sampled_from(_leaves(body))))
+)
+def test_whatever_leaf_somebody_changes_it_is_a_difference(drawn: tuple[Object, tuple[Any, ...]]) -> None:
+    body, (*path, last) = drawn
+    live = deepcopy(body)
+    at: Any = live
+    for key in path:
+        at = at[key]
+    at[last] = "changed" if at[last] != "changed" else "again"
+    kinds = (["apiVersion"], ["kind"])
+    assert (differs(body, live) is None) == ([*path, last] in kinds)
+    assert differs(body, deepcopy(body)) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        *(("1", "1000m", True), ("0.1", "100m", True), ("1Gi", "1024Mi", True), ("1e3", "1k", True)),
+        *(("1E", "1e18", True), ("128Mi", "134217728", True), ("5n", "0.005u", True), (".5", "500m", True)),
+        *(("1G", "1Gi", False), ("1", "2", False), ("1m", "1M", False), ("x", "y", False), ("x", "x", True)),
+        *(("", "0", False), ("NaN", "1", False), ("-1", "-1000m", True)),
+    ],
+)
+def test_quantities_are_compared_by_amount(one: str, other: str, same: bool) -> None:  # noqa: FBT001
+    assert same_quantity(one, other) is same
+    assert same_quantity(other, one) is same
+
+
+def test_containers_that_nobody_wanted_are_named() -> None:
+    of = queue(RICH)
+    for body in desired(of, SETTING, facts(of)):
+        live = deepcopy(body)
+        assert foreign(body, live) == []
+        spec = live.get("spec", {})
+        template = spec.get("jobTemplate", {}).get("spec", spec).get("template")
+        if template is None:
+            continue
+        template["spec"]["containers"].append({"name": "miner"})
+        template["spec"].setdefault("initContainers", []).append({"name": "setup"})
+        assert foreign(body, live) == ["container miner", "init container setup"]

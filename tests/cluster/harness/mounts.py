@@ -42,10 +42,15 @@ class Mounts:
                 (at / path).write_bytes(content)
 
     def paths(self, container: Object) -> dict[str, str]:
-        """Path in the container → path on this host."""
+        """Path in the container → path on this host, of volumes that are written for it.
+
+        Not of empty directories: a test's own files are below /tmp too, and are named in variables as they are.
+        """
+        empty = {each["name"] for each in self._pod["spec"].get("volumes", ()) if "emptyDir" in each}
         return {
             mount["mountPath"]: str(self._dir / mount["name"] / mount.get("subPath", ""))
             for mount in container.get("volumeMounts", ())
+            if mount["name"] not in empty
         }
 
     def environment(self, container: Object, address: str) -> dict[str, str]:
@@ -54,6 +59,7 @@ class Mounts:
         found = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(self._dir),
+            "TMPDIR": str(self._dir),
             "PYTHONUNBUFFERED": "1",
         }
         if config := paths.get("/etc/delayq"):

@@ -51,7 +51,8 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa:
         True  # an object named "default" could freeze us; our Lease elects the leader
     )
     settings.scanning.disabled = True  # else it would need to watch CRDs and namespaces
-    settings.persistence.finalizer = names.PURGE_FINALIZER
+    # Never set, for no handler needs one. It must not be ours: kopf takes away a finalizer that it finds unneeded.
+    settings.persistence.finalizer = f"{names.OPERATOR}/kopf"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.OPERATOR)
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=names.OPERATOR)
     settings.posting.enabled = False  # events.py posts

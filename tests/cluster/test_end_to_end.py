@@ -1,0 +1,161 @@
+"""A DelayQueue is applied, and tasks run: real scanners, workers and reapers, started from the pods that came of it.
+
+The pods are processes of this host (harness/node.py): what is proved is that the operator's Deployments, CronJobs, Jobs
+and ConfigMaps hold together with the processes; not images or security contexts.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq import SyncClient
+from delayq.contract import parse
+
+from tests.cluster.harness.resources import found
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import QUEUES, Operator, condition, install_rights, queue
+from tests.servers import PREFERRED, RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.node import ProcessNode
+
+HANDLER = """
+import os
+from redis.asyncio import Redis
+ledger = Redis.from_url(os.environ["LEDGER"])
+async def handle(task):
+    await ledger.rpush("ledger", task.id)
+"""
+TASKS = 300
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis that keeps what it is given."""
+    server = RedisServer.start(PREFERRED, dir=tmp_path / "redis", appendonly=True)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def operator(cluster: Cluster, crd: str, namespace: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
+    operator = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
+    yield operator
+    operator.process.stop()
+
+
+class Shop:
+    """One DelayQueue on a real Redis, whose handler writes a ledger."""
+
+    def __init__(self, cluster: Cluster, namespace: str, redis: RedisServer) -> None:
+        self.cluster, self.path = cluster, f"{QUEUES.format(namespace=namespace)}/orders"
+        code = {"metadata": {"name": "shop-code"}, "data": {"shop.py": HANDLER}}
+        cluster.rest.create(f"/api/v1/namespaces/{namespace}/configmaps", code)
+        container = {
+            "name": "worker",
+            "env": [{"name": "PYTHONPATH", "value": "/code"}, {"name": "LEDGER", "value": redis.url}],
+            "volumeMounts": [{"name": "code", "mountPath": "/code"}],
+        }
+        volume = {"name": "code", "configMap": {"name": "shop-code"}}
+        self.document = queue(
+            redis={"standalone": {"host": "127.0.0.1", "port": redis.port}},
+            handler={"python": {"callable": "shop:handle"}},
+            worker={
+                "replicas": 2,
+                "template": {"spec": {"containers": [container], "volumes": [volume]}},
+            },
+        )
+
+    def apply(self, **spec: Any) -> None:  # noqa: ANN401  parts of a document
+        body = {**self.document, "spec": self.document["spec"] | spec}
+        self.cluster.rest.create(self.path.rpartition("/")[0], body)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return self.cluster.rest.get(self.path)
+
+    def until(self, kind: str, status: str, *, timeout_s: float = 40) -> dict[str, Any]:
+        def there() -> dict[str, Any]:
+            body = self.body
+            assert condition(body, kind)["status"] == status, condition(body, kind)
+            return body
+
+        return eventually(there, timeout_s=timeout_s, what=f"{kind} is {status}")
+
+    def client(self, redis: RedisServer) -> SyncClient:
+        return SyncClient(redis.url, queue=parse(self.document).queue)
+
+
+@pytest.fixture
+def shop(cluster: Cluster, namespace: str, redis: RedisServer) -> Shop:
+    return Shop(cluster, namespace, redis)
+
+
+def test_tasks_run_when_they_fall_due(
+    operator: Operator,  # noqa: ARG001  it does the work
+    process_node: ProcessNode,
+    shop: Shop,
+    redis: RedisServer,
+) -> None:
+    """kubectl apply, wait for Ready, schedule: every task is handled once, also when pods are killed meanwhile."""
+    shop.apply()
+    shop.until("Ready", "True")
+    with shop.client(redis) as client:
+        ids = {
+            client.schedule({"n": number}, delay_ms=number * 10, task_id=f"t{number}").id
+            for number in range(TASKS)
+        }
+        workers = [pod for pod in process_node.pods.values() if "-worker-" in pod.seen["metadata"]["name"]]
+        victim = workers[0].containers[0].process
+        assert victim is not None
+        os.kill(victim.pid, signal.SIGKILL)
+        with redis.client() as ledger:
+            eventually(
+                lambda: ids <= set(ledger.lrange("ledger", 0, -1)), timeout_s=60, what="all tasks are handled"
+            )
+    assert shop.until("BackendAvailable", "True")
+    assert condition(shop.until("DurabilityAtRisk", "False"), "Accepted")["status"] == "True"
+    eventually(lambda: shop.body["status"]["backlog"]["due"] == 0)
+
+
+def test_deleted_with_its_tasks(
+    operator: Operator,  # noqa: ARG001  it does the work
+    process_node: ProcessNode,  # noqa: ARG001  it runs the pods
+    shop: Shop,
+    redis: RedisServer,
+) -> None:
+    """With deletionPolicy Delete the DelayQueue goes when its keys are gone from Redis, and nothing else's are."""
+    shop.apply(deletionPolicy="Delete")
+    shop.until("Ready", "True")
+    with shop.client(redis) as client:
+        for number in range(50):
+            client.schedule({"n": number}, delay_ms=3_600_000)
+    with redis.client() as connection:
+        connection.set("somebody:else", "1")
+        assert connection.dbsize() > 1
+        shop.cluster.rest.delete(shop.path)
+        eventually(lambda: not found(shop.cluster, shop.path), timeout_s=60, what="the DelayQueue is gone")
+        assert connection.keys() == ["somebody:else"]
+
+
+def test_redis_goes_away(
+    operator: Operator,  # noqa: ARG001  it does the work
+    process_node: ProcessNode,  # noqa: ARG001  it runs the pods
+    shop: Shop,
+    redis: RedisServer,
+) -> None:
+    """Without Redis the DelayQueue says so, and restarts no pod; with Redis back it is ready again."""
+    shop.apply()
+    shop.until("Ready", "True")
+    redis.kill()
+    shop.until("BackendAvailable", "False")
+    assert condition(shop.body, "Ready")["status"] == "False"
+    redis.restart()
+    shop.until("Ready", "True")

@@ -12,7 +12,7 @@ import os
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 from kubernetes.aio import client as kubernetes_client
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from delayq_operator.names import Kind
-
-Object: TypeAlias = dict[str, Any]
-"""An object of the API, as JSON."""
+    from delayq_operator.objects import Object
 
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"

@@ -7,7 +7,6 @@ that belongs to somebody else is never taken over.
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,10 +14,12 @@ from typing import TYPE_CHECKING
 from delayq_operator import names
 from delayq_operator.desired.checksum import changes
 from delayq_operator.errors import Conflict, Invalid, NotFound
+from delayq_operator.plan import inputs_of
 
 if TYPE_CHECKING:
-    from delayq_operator.api import Api, Object
+    from delayq_operator.api import Api
     from delayq_operator.inventory import Child, Children
+    from delayq_operator.objects import Object
     from delayq_operator.plan import Change, Plan
     from delayq_operator.resource import Resource
     from delayq_operator.scaling import Scale
@@ -123,16 +124,7 @@ def _rolled(change: Change) -> list[str]:
     """Why applying this replaces pods; nothing when it does not."""
     if change.kind is not names.DEPLOYMENT or change.live is None:
         return []
-    return changes(_inputs(change.live.body), _inputs(change.body))
-
-
-def _inputs(body: Object) -> dict[str, str]:
-    text = (body["metadata"].get("annotations") or {}).get(names.INPUTS, "{}")
-    try:
-        inputs = json.loads(text)
-    except ValueError:
-        return {}
-    return inputs if isinstance(inputs, dict) else {}  # anybody may have edited it
+    return changes(inputs_of(change.live.body), inputs_of(change.body))
 
 
 def _respecified(change: Change) -> bool:

@@ -12,7 +12,7 @@ from delayq.contract import metrics as table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from delayq_operator.metrics import Sample
+    from delayq_operator.objects import Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
 from delayq_operator.quantity import same_quantity
@@ -18,7 +18,7 @@ from delayq_operator.quantity import same_quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-Object: TypeAlias = dict[str, Any]
+    from delayq_operator.objects import Object
 
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "containers": ("name",),

@@ -21,12 +21,13 @@ from delayq_operator.view import Erasing, View
 from delayq_operator.words import listed
 
 if TYPE_CHECKING:
-    from delayq_operator.api import Api, Object
+    from delayq_operator.api import Api
     from delayq_operator.apply import Applier
     from delayq_operator.desired.facts import Setting
     from delayq_operator.events import Recorder
     from delayq_operator.facts import Referees
     from delayq_operator.inventory import Child, Children, Pods, Queues
+    from delayq_operator.objects import Object
     from delayq_operator.resource import Resource
 
 USERS: Final = ("scanner", "worker", "reaper")
@@ -98,7 +99,7 @@ class Ending:
         stopping = [pod.name for pod in self._pods.of(resource.key) if pod.component in USERS]
         if stopping:  # a worker that stops hands its tasks back, and must not do so after the erasing
             return Erasing(message=f"Waiting until {listed(stopping)} stopped.")
-        facts = await self._referees.facts(resource, queue)
+        facts = await self._referees.facts(resource, queue, children)
         job = children.get(("Job", names.purge(resource.key.name)))
         if job is not None:
             return _progress(resource, job)

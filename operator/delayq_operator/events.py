@@ -19,7 +19,8 @@ from delayq_operator.errors import NotFound, OperatorError
 from delayq_operator.status import timestamp
 
 if TYPE_CHECKING:
-    from delayq_operator.api import Api, Object
+    from delayq_operator.api import Api
+    from delayq_operator.objects import Object
     from delayq_operator.resource import Resource
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,7 @@ from delayq_operator.resource import Resource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from delayq_operator.api import Object
-    from delayq_operator.reflector import Name
+    from delayq_operator.objects import Name, Object
 
 _NOISE = ("managedFields", "selfLink")
 

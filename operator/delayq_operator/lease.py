@@ -19,7 +19,8 @@ from delayq_operator.errors import Conflict, Denied, LeadershipLost, NotFound, O
 from delayq_operator.names import Kind
 
 if TYPE_CHECKING:
-    from delayq_operator.api import Api, Object
+    from delayq_operator.api import Api
+    from delayq_operator.objects import Object
 
 log = logging.getLogger(__name__)
 

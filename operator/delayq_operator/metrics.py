@@ -10,7 +10,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, His
 from prometheus_client.parser import text_string_to_metric_families
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
+
+    from delayq_operator.objects import Sample
 
 RECONCILES: Final = Counter(
     "delayq_operator_reconciles",
@@ -41,9 +43,6 @@ WORKER_REPLICAS: Final = Gauge(
     ["namespace", "name", "which"],
 )
 LOOP_LAG: Final = Gauge("delayq_operator_loop_lag_seconds", "How late the event loop last ran a timer.")
-
-Sample = tuple[str, "Mapping[str, str]", float]
-"""Name, labels, value."""
 
 
 def exposition() -> tuple[bytes, str]:

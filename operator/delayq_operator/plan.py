@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,9 @@ from delayq_operator import drift, names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from delayq_operator.api import Object
     from delayq_operator.inventory import Child
     from delayq_operator.names import Kind
+    from delayq_operator.objects import Object
 
 _KINDS = {kind.kind: kind for kind in (*names.CHILDREN, *names.OPTIONAL_CHILDREN)}
 
@@ -64,3 +65,12 @@ def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], ui
         child for reference, child in children.items() if reference not in kept and child.owner_uid == uid
     ]
     return Plan(changes=tuple(changes), prune=tuple(prune), leaving=tuple(leaving), foreign=tuple(foreign))
+
+
+def inputs_of(deployment: Object) -> dict[str, str]:
+    """Read what a Deployment's pods were started with, by name; anybody may have edited the annotation."""
+    try:
+        found = json.loads((deployment["metadata"].get("annotations") or {}).get(names.INPUTS, "{}"))
+    except ValueError:
+        return {}
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}

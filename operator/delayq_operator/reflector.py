@@ -16,8 +16,9 @@ from delayq_operator import metrics
 from delayq_operator.errors import ApiError, Denied, Gone, Unavailable
 
 if TYPE_CHECKING:
-    from delayq_operator.api import Api, Event, Object
+    from delayq_operator.api import Api, Event
     from delayq_operator.names import Kind
+    from delayq_operator.objects import Name, Object
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +28,6 @@ PAUSE_SECONDS: Final = 0.05  # between two watches, should a server end each at 
 RETRY_SECONDS: Final = 0.25
 LONGEST_RETRY_SECONDS: Final = 2.0
 DENIED_SECONDS: Final = 20.0  # an API server that just started denies until it has read its own roles
-
-Name = tuple[str, str]
-"""Namespace and name."""
 
 
 class Listener(Protocol):

@@ -9,7 +9,7 @@ from delayq_operator import names
 from delayq_operator.names import Key
 
 if TYPE_CHECKING:
-    from delayq_operator.api import Object
+    from delayq_operator.objects import Object
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from delayq_operator.backlog import Reading, backlog
 if TYPE_CHECKING:
     from delayq_operator.backlog import Backlog
     from delayq_operator.inventory import Pod, Pods, Queues
-    from delayq_operator.metrics import Sample
     from delayq_operator.names import Key
+    from delayq_operator.objects import Sample
     from delayq_operator.work import Work
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from delayq_operator.names import Key
 
 if TYPE_CHECKING:
-    from delayq_operator.api import Object
     from delayq_operator.inventory import Queues
     from delayq_operator.names import Kind
-    from delayq_operator.reflector import Name
+    from delayq_operator.objects import Name, Object
 
 
 class Witness:

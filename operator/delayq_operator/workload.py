@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from delayq_operator.api import Object
+    from delayq_operator.objects import Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

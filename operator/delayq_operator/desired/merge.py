@@ -1,7 +1,8 @@
 """How a user's pod template is laid over ours: like kubectl's strategic merge, in four rules.
 
 Mappings merge field by field. Lists whose items have a name (KEYS) merge item by item; other lists are replaced.
-Anything else is the user's when the user gives it. null deletes. What must stay ours is protected.py's business.
+Anything else is the user's when the user gives it. null deletes, and so does a mapping with `$patch: delete`, because
+`kubectl apply` swallows nulls. What must stay ours is protected.py's business.
 """
 
 from __future__ import annotations
@@ -37,6 +38,14 @@ _ACTIONS: Final = frozenset({"exec", "grpc", "httpGet", "sleep", "tcpSocket"})
 # A probe or a hook does one of these: naming one takes the place of ours.
 
 
+_DIRECTIVE: Final = "$patch"
+
+
+def deletes(value: object) -> bool:
+    """Tell whether this, where it stands, asks to delete."""
+    return value is None or (isinstance(value, Mapping) and value.get(_DIRECTIVE) == "delete")
+
+
 def merged(base: object, over: object, place: Place, name: str = "") -> object:
     """Lay `over` on `base`, which stands under `name`; note what cannot be merged, and change neither."""
     if isinstance(base, list) or (isinstance(over, list) and not isinstance(base, Mapping)):
@@ -50,8 +59,10 @@ def _mapping(base: object, over: object, place: Place) -> object:
     if not isinstance(over, Mapping):
         return place.refuse(f"expected a mapping, got {type_name(over)}")
     ours = base if isinstance(base, Mapping) else {}
-    given = {key for key, item in over.items() if item is not None}
-    dropped = {key for key, item in over.items() if item is None}
+    if _DIRECTIVE in over:
+        return place.field(_DIRECTIVE).refuse("expected delete, in a mapping that may be deleted")
+    dropped = {key for key, item in over.items() if deletes(item)}
+    given = over.keys() - dropped
     if given & _ACTIONS:
         dropped |= _ACTIONS - given
     kept = {key: item for key, item in ours.items() if key not in dropped}
@@ -64,7 +75,7 @@ def _list(base: object, over: object, place: Place, name: str) -> object:
         return place.refuse(f"expected a list, got {type_name(over)}")
     if name in KEYS:
         return _items(base if isinstance(base, list) else [], over, place, name)
-    return [merged(None, item, place.item(index)) for index, item in enumerate(over) if item is not None]
+    return [merged(None, item, place.item(index)) for index, item in enumerate(over) if not deletes(item)]
 
 
 def _items(base: Sequence[object], over: Sequence[object], place: Place, name: str) -> object:
@@ -77,6 +88,8 @@ def _items(base: Sequence[object], over: Sequence[object], place: Place, name: s
             here.refuse(f"expected a mapping with its {KEYS[name]}")
         elif who in seen:
             here.field(KEYS[name]).refuse("given twice")
+        elif deletes(item):
+            items.pop(who, None)
         else:
             items[who] = merged(None if name in _WHOLE else items.get(who), item, here)
         seen.add(who)

@@ -81,7 +81,7 @@ def _alerts(queue: DelayQueue, facts: Facts) -> Iterator[Object]:
         return {
             "alert": f"DelayQueue{name}",
             "expr": expr,
-            "for": f"{seconds}s",
+            **({"for": f"{seconds}s"} if seconds else {}),
             "labels": {
                 "severity": severity,
                 "namespace": facts.namespace,

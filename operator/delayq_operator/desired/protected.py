@@ -10,6 +10,7 @@ from delayq.contract.queue import GROUP
 
 from delayq_operator import names
 from delayq_operator.desired import mounts
+from delayq_operator.desired.merge import deletes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,9 +37,8 @@ def check(template: Mapping[str, object], place: Place, *, container: str, pod: 
     for field, why in {**_POD, **pod}.items():
         if field in spec:
             here.field(field).refuse(why)
-    for field in ("containers", "volumes"):
-        if field in spec and spec[field] is None:
-            here.field(field).refuse(_OURS)
+    _kept(template, place, ("metadata", "spec"))
+    _kept(spec, here, ("containers", "volumes"))
     _volumes(spec, here)
     for item, at in _items(spec, "containers", here):
         if item.get("name") == container:
@@ -56,8 +56,13 @@ def _metadata(metadata: Mapping[str, object], place: Place) -> None:
         for key in _mapping(metadata, field):
             if key in _LABELS or key.startswith(f"{GROUP}/"):
                 place.field(field).key(key).refuse(_OURS)
-    if "labels" in metadata and metadata["labels"] is None:
-        place.field("labels").refuse(_OURS)
+    _kept(metadata, place, ("labels",))
+
+
+def _kept(mapping: Mapping[str, object], place: Place, fields: tuple[str, ...]) -> None:
+    for field in fields:
+        if field in mapping and deletes(mapping[field]):
+            place.field(field).refuse(_OURS)
 
 
 def _volumes(spec: Mapping[str, object], place: Place) -> None:
@@ -70,9 +75,9 @@ def _our_container(container: Mapping[str, object], place: Place) -> None:
     for field in _CONTAINER:
         if field in container:
             place.field(field).refuse(_OURS)
-    for field in ("ports", "volumeMounts"):
-        if field in container and container[field] is None:
-            place.field(field).refuse(_OURS)
+    _kept(container, place, ("ports", "volumeMounts"))
+    if deletes(container):
+        place.refuse(f"the container {container['name']} {_OURS}")
     for port, at in _items(container, "ports", place):
         if port.get("containerPort") == names.METRICS_PORT or port.get("name") == names.METRICS_PORT_NAME:
             at.refuse(f"the port {names.METRICS_PORT_NAME} {_OURS}")

@@ -15,15 +15,18 @@ if TYPE_CHECKING:
     from delayq_operator.desired.facts import Facts, Setting
     from delayq_operator.desired.role import Role
 
-TRIES: Final = 1000
-# The kubelet's pauses between tries grow to five minutes, so this is more than three days of an unreachable Redis. The
-# Job has no time to live: that it has succeeded is what lets the DelayQueue go.
+TRIES: Final = 100
+# Each try waits a minute for Redis, and the pauses between them grow to six minutes: eleven hours, a night and more,
+# until somebody has to look. Each leaves a pod that failed, whose last words say why; the Job counts them.
 
-_SERVER_ONLY: Final = ("livenessProbe", "ports", "readinessProbe", "startupProbe")
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def purge_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
-    """Make the Job. Its pod is the reaper's, whose template is one for pods that come to an end."""
+    """Make the Job. Its pod is the reaper's, whose template is one for pods that come to an end.
+
+    It has no time to live: that it has succeeded is what lets the DelayQueue go.
+    """
     name = queue.metadata.name
     template = pod.template(name, setting, _role(queue, setting))
     return child(
@@ -37,9 +40,7 @@ def purge_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
 
 
 def _role(queue: DelayQueue, setting: Setting) -> Role:
-    # OnFailure: one pod that tries again, not a failed pod for each try.
-    restarted = {"restartPolicy": "OnFailure"}
-    return replace(reaper.role(queue, setting), arguments=("erase",), probes={}, pod=restarted)
+    return replace(reaper.role(queue, setting), arguments=("erase", *pod.LISTEN), probes={})
 
 
 def _renamed(template: Object, name: str) -> Object:
@@ -55,5 +56,5 @@ def _renamed(template: Object, name: str) -> Object:
 def _container(container: Object) -> Object:
     if container["name"] != "reaper":
         return container
-    kept = {field: value for field, value in container.items() if field not in _SERVER_ONLY}
+    kept = {field: value for field, value in container.items() if field not in _PROBES}
     return {**kept, "name": "purge"}

@@ -52,6 +52,14 @@ def test_null_deletes() -> None:
     assert laid({"a": {"b": 1, "c": 2}}, {"a": {"b": None}, "never": None}) == {"a": {"c": 2}}
 
 
+def test_a_mapping_with_the_directive_deletes_for_kubectl_apply_swallows_nulls() -> None:
+    gone = {"$patch": "delete"}
+    assert laid({"a": {"b": 1}, "c": 2}, {"a": gone}) == {"c": 2}
+    base = {"env": [{"name": "A"}, {"name": "B"}], "tolerations": [1]}
+    over = {"env": [{"name": "A", **gone}, {"name": "C", **gone}], "tolerations": [gone, 2]}
+    assert laid(base, over) == {"env": [{"name": "B"}], "tolerations": [2]}
+
+
 def test_items_with_a_name_merge_and_new_ones_follow() -> None:
     base = {"containers": [{"name": "worker", "image": "ours", "command": ["delayq"]}]}
     over = {"containers": [{"name": "proxy", "image": "p"}, {"name": "worker", "image": "mine"}]}
@@ -146,7 +154,11 @@ WORDS = st.sampled_from(
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(8079, 8081) | WORDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    lambda inner: (
+        st.just({"$patch": "delete"})
+        | st.lists(inner, max_size=3)
+        | st.dictionaries(WORDS, inner, max_size=4)
+    ),
     max_leaves=25,
 )
 NEARLY = st.fixed_dictionaries(
@@ -204,6 +216,15 @@ REFUSALS: list[tuple[Object, str]] = [
     ({"spec": {"volumes": [{"name": "delayq"}]}}, f"spec.volumes[0]: the volume delayq {OWN}"),
     ({"spec": {"volumes": None}}, f"spec.volumes: {OWN}"),
     ({"spec": {"containers": None}}, f"spec.containers: {OWN}"),
+    ({"spec": {"$patch": "delete"}}, f"spec: {OWN}"),
+    ({"metadata": {"labels": {"$patch": "delete"}}}, f"metadata.labels: {OWN}"),
+    ({"spec": {"volumes": {"$patch": "delete"}}}, f"spec.volumes: {OWN}"),
+    (ours(**{"$patch": "delete"}), f"spec.containers[0]: the container worker {OWN}"),
+    (ours(ports={"$patch": "delete"}), f"spec.containers[0].ports: {OWN}"),
+    (
+        {"spec": {"affinity": {"$patch": "replace"}}},
+        "spec.affinity.$patch: expected delete, in a mapping that may be deleted",
+    ),
     ({"spec": {"serviceAccount": "x"}}, "spec.serviceAccount: is deprecated, use serviceAccountName"),
     (
         {"spec": {"terminationGracePeriodSeconds": 5}},

@@ -1,0 +1,59 @@
+"""What rolls pods is what their processes read: a part that is read and not counted would never arrive."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from delayq.contract.processes import Worker
+from delayq.contract.queue import Spec
+from delayq.contract.record import camel, declared
+from delayq_operator.desired.checksum import SCANNER_READS, WORKER_FIELDS, WORKER_READS
+
+WORKER = Path(__file__).parents[2] / "worker" / "delayq"
+COMMON = ("runtime.py", "connection/address.py", "exchange.py", "listener.py", "watchdog.py", "broker.py")
+MODULES = {
+    "scanner": (*COMMON, "scanner.py", "reclaim.py", "scrape.py"),
+    "worker": (
+        *COMMON,
+        "worker.py",
+        "inflight.py",
+        "intake.py",
+        "running.py",
+        *(str(path.relative_to(WORKER)) for path in sorted((WORKER / "handlers").glob("*.py"))),
+    ),
+}
+SECTIONS = {field.attribute: field.name for field in declared(Spec)}
+FIELDS = {field.attribute: field.name for field in declared(Worker)}
+
+
+def code(role: str) -> str:
+    found = (WORKER / module for module in MODULES[role])
+    text = "\n".join(path.read_text() for path in found if path.exists())
+    return re.sub(r'""".*?"""|#[^\n]*', "", text, flags=re.DOTALL)
+
+
+def read(role: str) -> set[str]:
+    """Sections of the spec that the role's modules name."""
+    return {SECTIONS[name] for name in re.findall(r"\bspec\.([a-z_]+)", code(role)) if name in SECTIONS}
+
+
+def test_a_scanner_reads_only_what_rolls_it() -> None:
+    # Guards are the worker's, in a module that both share.
+    assert read("scanner") - {"guard"} <= set(SCANNER_READS)
+
+
+def test_a_worker_reads_only_what_rolls_it() -> None:
+    assert read("worker") <= {*WORKER_READS, "worker", "stopPolicy"}
+
+
+def test_of_its_own_section_a_worker_reads_only_what_rolls_it() -> None:
+    named = re.findall(r"\bspec\.worker\.([a-z_]+)", code("worker"))
+    assert {camel(name) for name in named} == set(WORKER_FIELDS)
+    assert set(WORKER_FIELDS) <= set(FIELDS.values())
+
+
+@pytest.mark.parametrize("names", [SCANNER_READS, WORKER_READS])
+def test_what_rolls_pods_is_part_of_the_document(names: tuple[str, ...]) -> None:
+    assert set(names) <= set(SECTIONS.values())

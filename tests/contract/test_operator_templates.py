@@ -1,0 +1,43 @@
+"""docs/templates.md says what there is: its example merges, its children and alerts are those that are made."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+from delayq_operator.desired import desired, purge_job
+from delayq_operator.desired.monitoring import prometheus_rule
+from delayq_operator.desired.worker import deployment
+
+from tests.unit.operator.queues import RICH, SETTING, facts, queue
+
+PAGE = (Path(__file__).parents[2] / "docs" / "templates.md").read_text()
+
+
+def test_the_example_merges() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    of = queue(**yaml.safe_load(example)["spec"])
+    pod = deployment(of, SETTING, facts(of))["spec"]["template"]["spec"]
+    assert [container["name"] for container in pod["containers"]] == ["worker", "proxy"]
+    assert pod["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "128Mi"}
+
+
+def test_the_children_are_those_that_are_made() -> None:
+    rows = re.findall(r"^\| ([A-Z][^|]+?) \| (`orders-[^|]+?) \|", PAGE, re.MULTILINE)
+    told = {
+        (kind.split(",")[0] if kind.startswith("Service,") else kind, name)
+        for kinds, cell in rows
+        for kind in ([kinds] if kinds.startswith("Service,") else kinds.split(", "))
+        for name in re.findall(r"`([^`]+)`", cell)
+    }
+    of = queue(RICH)
+    made = [*desired(of, SETTING, facts(of)), purge_job(of, SETTING, facts(of))]
+    assert told == {(each["kind"], each["metadata"]["name"]) for each in made}
+
+
+def test_the_alerts_are_those_of_the_rule() -> None:
+    rule = prometheus_rule(queue(RICH), facts(queue(RICH)))
+    assert rule is not None
+    (group,) = rule["spec"]["groups"]
+    assert set(re.findall(r"`(DelayQueue[A-Z]\w+)`", PAGE)) == {each["alert"] for each in group["rules"]}

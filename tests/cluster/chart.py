@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from tests.cluster.harness.binaries import ROOT, binary
+from tests.cluster.harness.resources import found
+from tests.cluster.harness.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tests.cluster.harness.cluster import Cluster
 
 CHART: Final = ROOT / "charts" / "delayq"
 RELEASE: Final = "delayq"
@@ -110,7 +114,10 @@ def stub_crd(group: str, kind: str) -> Object:
 PROMETHEUS_KINDS: Final = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
 
 
-def prometheus_kinds() -> str:
-    """What the Prometheus operator would install, as far as the API server is concerned."""
-    crds = (stub_crd("monitoring.coreos.com", kind) for kind in PROMETHEUS_KINDS)
-    return "\n---\n".join(json.dumps(crd) for crd in crds)
+def serve_prometheus_kinds(cluster: Cluster) -> None:
+    """Install what the Prometheus operator would, as far as the API server is concerned; return when it is served."""
+    group = "monitoring.coreos.com"
+    crds = "\n---\n".join(json.dumps(stub_crd(group, kind)) for kind in PROMETHEUS_KINDS)
+    cluster.kubectl("apply", "-f", "-", input=crds)
+    paths = [f"/apis/{group}/v1/{kind.lower()}s" for kind in PROMETHEUS_KINDS]
+    eventually(lambda: all(found(cluster, path) for path in paths), what=group)

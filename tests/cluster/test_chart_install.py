@@ -17,11 +17,10 @@ import yaml
 from tests.cluster.chart import (
     CHART,
     EVERYTHING,
-    PROMETHEUS_KINDS,
     Values,
     merged,
-    prometheus_kinds,
     rendered,
+    serve_prometheus_kinds,
 )
 from tests.cluster.harness.cluster import CommandFailed
 from tests.cluster.harness.control_plane import ControlPlane
@@ -43,9 +42,7 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane on which the Prometheus operator might be installed."""
     plane = ControlPlane.start(tmp_path_factory.mktemp("chart"))
-    plane.kubectl("apply", "-f", "-", input=prometheus_kinds())
-    for kind in PROMETHEUS_KINDS:
-        plane.kubectl("wait", "--for=condition=Established", f"crd/{kind.lower()}s.monitoring.coreos.com")
+    serve_prometheus_kinds(plane)
     yield plane
     plane.stop()
 

@@ -33,6 +33,8 @@ class Outcome:
     repaired: list[str] = field(default_factory=list)
     rolled: list[str] = field(default_factory=list)
     """Sentences: which pods are replaced, and why."""
+    scaled: str = ""
+    """A sentence: how many workers there were, are wanted now, and why."""
     pruned: list[str] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
     """Objects of others that have the name of a child."""
@@ -85,12 +87,11 @@ class Applier:
         owners = there["metadata"].get("ownerReferences") or ()
         return all(owner["uid"] != resource.uid for owner in owners)
 
-    async def scale(self, resource: Resource, worker: Child | None, scale: Scale) -> Child | None:
-        """Have the worker Deployment ask for as many replicas; the Deployment if that took a write."""
-        if worker is None:
-            return None
-        if worker.scaled and worker.body["spec"].get("replicas") == scale.replicas:
-            return None
+    async def scale(self, resource: Resource, worker: Child, scale: Scale, outcome: Outcome) -> None:
+        """Have the worker Deployment ask for as many replicas, as the one who owns that field."""
+        asked = worker.body["spec"].get("replicas")
+        if worker.scaled and asked == scale.replicas:
+            return
         body = await self._api.apply(
             names.DEPLOYMENT,
             {
@@ -102,7 +103,8 @@ class Applier:
             manager=names.SCALER,
         )
         self._children.seen(names.DEPLOYMENT, body)
-        return self._children.of(resource.key).get(worker.reference)
+        if asked != scale.replicas:
+            outcome.scaled = f"{asked} → {scale.message}"
 
     async def delete(self, child: Child, namespace: str) -> None:
         """Delete that very child; nothing happens when it is gone, or another has its name by now."""

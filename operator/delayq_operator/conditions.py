@@ -1,6 +1,7 @@
 """Every condition and every reason, decided from what was seen. Pure; docs/operator.md lists them, a test compares.
 
-Each function answers one question. Unknown means that nobody could tell, never that nobody asked.
+Each function answers one question. Unknown means that nobody could tell, never that nobody asked. A reason stands for
+one status only, so that people can look for either.
 """
 
 from __future__ import annotations
@@ -8,14 +9,69 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from delayq_operator import scaling
 from delayq_operator.words import RISKS, listed, pods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from delayq_operator.view import View
 
 Status = Literal["True", "False", "Unknown"]
+_TRUE: Final = "True"
+_FALSE: Final = "False"
+_UNKNOWN: Final = "Unknown"
+
+REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
+    "Ready": {
+        "AsExpected": _TRUE,
+        "Deleting": _FALSE,
+        "InvalidSpec": _FALSE,
+        "ReferenceNotFound": _FALSE,
+        "Unreachable": _FALSE,
+        "ScannersNotReady": _FALSE,
+        "Held": _FALSE,
+        "WorkersNotReady": _FALSE,
+    },
+    "Accepted": {"Valid": _TRUE, "InvalidSpec": _FALSE, "ReferenceNotFound": _FALSE},
+    "BackendAvailable": {
+        "Connected": _TRUE,
+        "ScannersReady": _TRUE,
+        "Unreachable": _FALSE,
+        "NoScanners": _UNKNOWN,
+        "NotMeasured": _UNKNOWN,
+    },
+    "DurabilityAtRisk": {
+        **{reason: _TRUE for reason, _ in RISKS.values()},
+        "Durable": _FALSE,
+        "NotTold": _UNKNOWN,
+        "NotMeasured": _UNKNOWN,
+    },
+    "Progressing": {
+        "NewReplicaSetAvailable": _TRUE,
+        "ReplicaSetUpdated": _TRUE,
+        "WaitingForDeletion": _TRUE,
+        "Erasing": _TRUE,
+        "ProgressDeadlineExceeded": _FALSE,
+        "NotStarted": _FALSE,
+    },
+    "Degraded": {
+        "NameTaken": _TRUE,
+        "ApplyFailed": _TRUE,
+        "ForeignContainers": _TRUE,
+        "EraseFailed": _TRUE,
+        "AsExpected": _FALSE,
+    },
+    "ScalingActive": {
+        **{reason: _TRUE if active else _FALSE for reason, active in scaling.REASONS.items()},
+        "NotDecided": _UNKNOWN,
+    },
+    "ScalingLimited": {"WithinBounds": _FALSE},
+    "FallbackActive": {"NotNeeded": _FALSE},
+    "ObjectiveMet": {"OnTime": _TRUE, "Late": _FALSE, "NotMeasured": _UNKNOWN},
+    "Paused": {"PausedByAnnotation": _TRUE, "Reconciling": _FALSE},
+}
+"""Condition → reason → the status it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,119 +84,119 @@ class Condition:
     message: str
 
 
+def _told(kind: str, reason: str, message: str) -> Condition:
+    return Condition(kind, REASONS[kind][reason], reason, message)
+
+
 def accepted(view: View) -> Condition:
     """Whether the document makes sense and what it refers to is there."""
+    kind = "Accepted"
     if view.problems:
         found = "; ".join(f"{problem.path}: {problem.message}" for problem in view.problems)
-        return Condition(
-            "Accepted", "False", "InvalidSpec", f"{found}. Nothing was changed; correct the spec."
-        )
+        return _told(kind, "InvalidSpec", f"{found}. Nothing was changed; correct the spec.")
     if view.missing:
-        return Condition(
-            "Accepted",
-            "False",
-            "ReferenceNotFound",
-            f"{listed(view.missing)} not found in namespace {view.resource.key.namespace}. Pods start once created.",
-        )
-    return Condition("Accepted", "True", "Valid", "The spec is valid and what it refers to exists.")
+        namespace = view.resource.key.namespace
+        message = f"{listed(view.missing)} not found in namespace {namespace}. Pods start once created."
+        return _told(kind, "ReferenceNotFound", message)
+    return _told(kind, "Valid", "The spec is valid and what it refers to exists.")
 
 
 def backend_available(view: View) -> Condition:
     """Whether the scanners reach Redis."""
     kind = "BackendAvailable"
     if view.backlog is not None and view.backlog.redis_up:
-        return Condition(kind, "True", "Connected", "Scanners reach Redis.")
+        return _told(kind, "Connected", "Scanners reach Redis.")
     if view.backlog is not None:
         message = "Scanners run but cannot reach Redis: check spec.redis, its Secret, network policies and their logs."
-        return Condition(kind, "False", "Unreachable", message)
+        return _told(kind, "Unreachable", message)
     if view.scanner.ready:
         message = f"Scanners are ready, which takes Redis; their metrics could not be read: {view.unread or 'not yet'}."
-        return Condition(kind, "True", "ScannersReady", message)
-    if view.scanner.wanted == 0:
-        return Condition(kind, "Unknown", "NoScanners", "spec.scanner.replicas is 0: nobody measures.")
-    return Condition(kind, "Unknown", "NotMeasured", "No scanner has answered yet.")
+        return _told(kind, "ScannersReady", message)
+    if view.scanner.exists and view.scanner.wanted == 0:
+        return _told(kind, "NoScanners", "spec.scanner.replicas is 0: nobody measures.")
+    return _told(kind, "NotMeasured", "No scanner has answered yet.")
 
 
 def durability_at_risk(view: View) -> Condition:
     """Whether Redis is set up to keep what it is given."""
     kind = "DurabilityAtRisk"
     if view.backlog is None or not view.backlog.redis_up:
-        return Condition(kind, "Unknown", "NotMeasured", "No scanner has told yet how Redis is set up.")
-    known = [risk for risk in view.backlog.risks if risk in RISKS]
+        return _told(kind, "NotMeasured", "No scanner has told yet how Redis is set up.")
+    known = [risk for risk in RISKS if risk in view.backlog.risks]
     if known:
-        return Condition(kind, "True", RISKS[known[0]][0], " ".join(RISKS[risk][1] for risk in known))
+        return _told(kind, RISKS[known[0]][0], " ".join(RISKS[risk][1] for risk in known))
     if view.backlog.risks:
-        message = "Redis does not tell how it is set up (INFO or CONFIG is refused)."
-        return Condition(kind, "Unknown", "NotTold", message)
-    return Condition(kind, "False", "Durable", "Redis keeps an append-only file and evicts nothing.")
+        return _told(kind, "NotTold", "Redis does not tell how it is set up (INFO or CONFIG is refused).")
+    return _told(kind, "Durable", "Redis keeps an append-only file and evicts nothing.")
 
 
 def progressing(view: View) -> Condition:
     """Whether pods are being replaced, in the words of Deployments."""
     kind = "Progressing"
+    loads = (("scanner", view.scanner), ("worker", view.worker))
     if view.erasing is not None:
-        return Condition(kind, "True", "Erasing", view.erasing.message or "The tasks are being erased.")
-    for what, load in (("scanner", view.scanner), ("worker", view.worker)):
+        return _told(kind, "Erasing", view.erasing.message or "The tasks are being erased.")
+    for what, load in loads:
         if load.stuck:
-            return Condition(kind, "False", "ProgressDeadlineExceeded", f"{what}: {load.stuck}")
-    for what, load in (("scanner", view.scanner), ("worker", view.worker)):
-        if load.exists and load.rolling:
-            message = f"{load.updated} of {pods(load.wanted, what)} run what the spec asks for."
-            return Condition(kind, "True", "ReplicaSetUpdated", message)
+            return _told(kind, "ProgressDeadlineExceeded", f"{what}: {load.stuck}")
     if view.leaving:
         message = f"Waiting until {listed(view.leaving)} of an earlier DelayQueue of this name is gone."
-        return Condition(kind, "True", "WaitingForDeletion", message)
-    return Condition(kind, "True", "NewReplicaSetAvailable", "All pods run what the spec asks for.")
+        return _told(kind, "WaitingForDeletion", message)
+    for what, load in loads:
+        if load.exists and load.rolling:
+            message = f"{load.updated} of {pods(load.wanted, what)} run what the spec asks for."
+            return _told(kind, "ReplicaSetUpdated", message)
+    missing = [f"{what}s" for what, load in loads if not load.exists]
+    if missing:
+        return _told(kind, "NotStarted", f"There is no Deployment of {' and '.join(missing)}.")
+    return _told(kind, "NewReplicaSetAvailable", "All pods run what the spec asks for.")
 
 
 def degraded(view: View) -> Condition:
     """Whether something needs a person."""
     kind = "Degraded"
     if view.erasing is not None and view.erasing.failed:
-        return Condition(kind, "True", "EraseFailed", view.erasing.message)
+        return _told(kind, "EraseFailed", view.erasing.message)
     if view.taken:
         message = (
             f"{listed(view.taken)} exists and is not ours: rename or delete it, or rename this DelayQueue."
         )
-        return Condition(kind, "True", "NameTaken", message)
+        return _told(kind, "NameTaken", message)
     if view.failures:
-        return Condition(kind, "True", "ApplyFailed", " ".join(view.failures))
+        return _told(kind, "ApplyFailed", " ".join(view.failures))
     if view.foreign:
         message = f"Somebody added {listed(view.foreign)}: remove it, or add it to the template in the spec."
-        return Condition(kind, "True", "ForeignContainers", message)
-    return Condition(kind, "False", "AsExpected", "Nothing needs attention.")
+        return _told(kind, "ForeignContainers", message)
+    return _told(kind, "AsExpected", "Nothing needs attention.")
 
 
 def scaling_active(view: View) -> Condition:
     """Whether the number of workers follows the work."""
     if view.scale is None:
-        return Condition("ScalingActive", "Unknown", "NotDecided", "No decision was made.")
-    status: Status = "True" if view.scale.active else "False"
-    return Condition("ScalingActive", status, view.scale.reason, f"{view.scale.message}.")
+        return _told("ScalingActive", "NotDecided", "No decision was made.")
+    return _told("ScalingActive", view.scale.reason, f"{view.scale.message}.")
 
 
 def scaling_limited(_view: View) -> Condition:
     """Whether a bound kept the number of workers from what the work asks for."""
-    return Condition(
-        "ScalingLimited", "False", "WithinBounds", "No bound keeps the number of workers from demand."
-    )
+    return _told("ScalingLimited", "WithinBounds", "No bound keeps the number of workers from demand.")
 
 
 def fallback_active(_view: View) -> Condition:
     """Whether the number of workers is a substitute for one that could not be decided."""
-    return Condition("FallbackActive", "False", "NotNeeded", "No fallback is in use.")
+    return _told("FallbackActive", "NotNeeded", "No fallback is in use.")
 
 
 def objective_met(view: View) -> Condition:
     """Whether tasks start in time."""
     kind = "ObjectiveMet"
     if view.backlog is None or not view.backlog.whole or view.queue is None:
-        return Condition(kind, "Unknown", "NotMeasured", "No scanner has told yet what is due.")
+        return _told(kind, "NotMeasured", "No scanner has told yet what is due.")
     late, allowed = _late_seconds(view), view.queue.spec.objective.lateness_seconds
     if late > allowed:
         message = f"The most overdue of {view.backlog.due:,} due tasks waits for {late:.0f} s; objective: {allowed} s."
-        return Condition(kind, "False", "Late", message)
-    return Condition(kind, "True", "OnTime", f"No task has been due for more than {allowed} s.")
+        return _told(kind, "Late", message)
+    return _told(kind, "OnTime", f"No task has been due for more than {allowed} s.")
 
 
 def _late_seconds(view: View) -> float:
@@ -154,8 +210,8 @@ def paused(view: View) -> Condition:
     """Whether the operator was told to leave the children alone."""
     if view.resource.paused:
         message = "The annotation delayq.dev/paused is true: children are left alone, whatever the spec says."
-        return Condition("Paused", "True", "PausedByAnnotation", message)
-    return Condition("Paused", "False", "Reconciling", "Children follow the spec.")
+        return _told("Paused", "PausedByAnnotation", message)
+    return _told("Paused", "Reconciling", "Children follow the spec.")
 
 
 def ready(view: View) -> Condition:
@@ -163,8 +219,8 @@ def ready(view: View) -> Condition:
     for refuse in (_deleting, _rejected, _no_backend, _no_scanner, _held, _no_worker):
         reason, message = refuse(view)
         if reason:
-            return Condition("Ready", "False", reason, message)
-    return Condition("Ready", "True", "AsExpected", "Tasks run when they fall due.")
+            return _told("Ready", reason, message)
+    return _told("Ready", "AsExpected", "Tasks run when they fall due.")
 
 
 Refusal = tuple[str, str]
@@ -190,7 +246,7 @@ def _no_backend(view: View) -> Refusal:
 def _no_scanner(view: View) -> Refusal:
     if view.scanner.ready or (view.scanner.exists and view.scanner.wanted == 0):
         return _FINE
-    return "ScannersNotReady", f"No scanner is ready, of {view.scanner.wanted}. See kubectl describe pod."
+    return "ScannersNotReady", f"No scanner is ready, of {view.scanner.wanted}. {_why(view, 'scanner')}"
 
 
 def _held(view: View) -> Refusal:
@@ -201,7 +257,11 @@ def _held(view: View) -> Refusal:
 def _no_worker(view: View) -> Refusal:
     if view.worker.ready or (view.worker.exists and view.worker.wanted == 0):
         return _FINE
-    return "WorkersNotReady", f"No worker is ready, of {view.worker.wanted}. See kubectl describe pod."
+    return "WorkersNotReady", f"No worker is ready, of {view.worker.wanted}. {_why(view, 'worker')}"
+
+
+def _why(view: View, component: str) -> str:
+    return view.troubles.get(component) or "They have not started yet; see kubectl describe pod."
 
 
 CONDITIONS: Final[tuple[Callable[[View], Condition], ...]] = (

@@ -9,6 +9,7 @@ the condition says so.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import SpecError, parse
@@ -21,14 +22,17 @@ from delayq_operator.view import Erasing, View
 from delayq_operator.words import listed
 
 if TYPE_CHECKING:
+    from delayq.contract import DelayQueue
+
     from delayq_operator.api import Api
     from delayq_operator.apply import Applier
     from delayq_operator.desired.facts import Setting
     from delayq_operator.events import Recorder
     from delayq_operator.facts import Referees
-    from delayq_operator.inventory import Child, Children, Pods, Queues
+    from delayq_operator.inventory import Child, Inventory
     from delayq_operator.objects import Object
     from delayq_operator.resource import Resource
+    from delayq_operator.scrape import Scraper
 
 USERS: Final = ("scanner", "worker", "reaper")
 WAY_OUT: Final = "To let it go without: kubectl patch dq {name} -n {namespace} --type merge -p '{patch}'"
@@ -42,18 +46,18 @@ class Ending:
         self,
         api: Api,
         *,
-        queues: Queues,
-        children: Children,
-        pods: Pods,
+        inventory: Inventory,
+        scraper: Scraper,
         applier: Applier,
         referees: Referees,
         recorder: Recorder,
         setting: Setting,
     ) -> None:
         """Every part is shared with reconciliation."""
-        self._api, self._queues, self._children, self._pods = api, queues, children, pods
+        self._api, self._setting = api, setting
+        self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
         self._applier, self._referees, self._recorder = applier, referees, recorder
-        self._setting = setting
+        self._scraper = scraper
 
     async def prepare(self, resource: Resource) -> Resource:
         """Have the finalizer exactly while deletionPolicy is Delete; the DelayQueue as it is then."""
@@ -96,13 +100,14 @@ class Ending:
         users = [child for child in children.values() if child.kind in (names.DEPLOYMENT, names.CRON_JOB)]
         for child in users:
             await self._applier.delete(child, resource.key.namespace)
-        stopping = [pod.name for pod in self._pods.of(resource.key) if pod.component in USERS]
+        pods = self._pods.of(resource.key)
+        stopping = [pod.name for pod in pods if pod.component in USERS and not pod.failed]
         if stopping:  # a worker that stops hands its tasks back, and must not do so after the erasing
             return Erasing(message=f"Waiting until {listed(stopping)} stopped.")
         facts = await self._referees.facts(resource, queue, children)
         job = children.get(("Job", names.purge(resource.key.name)))
         if job is not None:
-            return _progress(resource, job)
+            return self._progress(resource, queue, job)
         return await self._start(resource, stamped(purge_job(queue, self._setting, facts)))
 
     async def _start(self, resource: Resource, job: Object) -> Erasing:
@@ -113,6 +118,26 @@ class Ending:
         self._children.seen(names.JOB, made)
         self._recorder.post(resource, "Erasing", f"Job {job['metadata']['name']} erases all tasks")
         return Erasing(message=f"Job {job['metadata']['name']} erases the tasks.")
+
+    def _progress(self, resource: Resource, queue: DelayQueue, job: Child) -> Erasing:
+        erased, shards = self._scraper.erased_shards(resource.key), queue.spec.shards
+        state, words = _outcome(job), self._last_words(resource)
+        if state == "Complete":
+            return Erasing(done=True)
+        if state == "Failed":
+            what = f"Job {job.name} could not erase the tasks. {words} Delete the Job to try again."
+            return replace(_failed(resource, what), erased_shards=erased, shards=shards)
+        if tries := job.body.get("status", {}).get("failed", 0):
+            what = f"Job {job.name} failed {tries} times and tries again. {words}"
+            return replace(_failed(resource, what), erased_shards=erased, shards=shards)
+        message = f"Job {job.name} erases the tasks: {erased} of {shards} shards done."
+        return Erasing(message=message, erased_shards=erased, shards=shards)
+
+    def _last_words(self, resource: Resource) -> str:
+        words = [
+            pod.trouble for pod in self._pods.of(resource.key) if pod.component == "purge" and pod.trouble
+        ]
+        return f"{words[-1]}." if words else ""
 
     async def _set(self, resource: Resource, *, present: bool) -> Resource:
         others = [name for name in resource.finalizers if name != names.PURGE_FINALIZER]
@@ -127,22 +152,12 @@ class Ending:
         return self._queues.get(resource.key) or resource
 
 
-def _progress(resource: Resource, job: Child) -> Erasing:
-    status, name = job.body.get("status", {}), job.name
-    for condition in status.get("conditions") or ():
-        if condition["status"] == "True" and condition["type"] == "Complete":
-            return Erasing(done=True)
-        if condition["status"] == "True" and condition["type"] == "Failed":
-            why = condition.get("message") or condition.get("reason", "")
-            return _failed(
-                resource, f"Job {name} could not erase the tasks: {why}. Delete the Job to try again."
-            )
-    tries = status.get("failed", 0)
-    if tries:
-        return _failed(
-            resource, f"Job {name} failed {tries} times and tries again; see kubectl logs job/{name}."
-        )
-    return Erasing(message=f"Job {name} erases the tasks.")
+def _outcome(job: Child) -> str:
+    """Complete, Failed, or nothing yet."""
+    for condition in job.body.get("status", {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
+            return str(condition["type"])
+    return ""
 
 
 def _failed(resource: Resource, what: str) -> Erasing:

@@ -9,14 +9,15 @@ from delayq_operator import names
 from delayq_operator.desired.facts import Facts
 from delayq_operator.desired.references import referenced
 from delayq_operator.errors import NotFound
+from delayq_operator.plan import inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from delayq.contract import DelayQueue
 
     from delayq_operator.api import Api
-    from delayq_operator.inventory import Versions
+    from delayq_operator.inventory import Child, Versions
     from delayq_operator.names import Kind
     from delayq_operator.resource import Resource
 
@@ -29,7 +30,9 @@ class Referees:
         self._api, self._secrets, self._config_maps = api, secrets, config_maps
         self.kinds: frozenset[str] = frozenset()  # optional kinds that the API serves
 
-    async def facts(self, resource: Resource, queue: DelayQueue) -> Facts:
+    async def facts(
+        self, resource: Resource, queue: DelayQueue, children: Mapping[tuple[str, str], Child]
+    ) -> Facts:
         """Gather the facts about one queue, and have it marked when one of them changes."""
         references = referenced(queue)
         return Facts(
@@ -40,6 +43,7 @@ class Referees:
                 names.CONFIG_MAP, self._config_maps, resource, references.config_maps
             ),
             kinds=self.kinds,
+            inputs=_inputs(resource.key.name, children),
         )
 
     async def _digests(
@@ -66,3 +70,13 @@ class Referees:
         """Drop what a DelayQueue referred to."""
         self._secrets.refer(key, ())
         self._config_maps.refer(key, ())
+
+
+def _inputs(queue_name: str, children: Mapping[tuple[str, str], Child]) -> dict[str, dict[str, str]]:
+    """Say what the pods of each component were last started with."""
+    found = {}
+    for component, name in (("scanner", names.scanner(queue_name)), ("worker", names.worker(queue_name))):
+        child = children.get((names.DEPLOYMENT.kind, name))
+        if child is not None:
+            found[component] = inputs_of(child.body)
+    return found

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from delayq_operator import names
 from delayq_operator.names import Key, Kind
+from delayq_operator.pod import Pod
+from delayq_operator.pod import read as read_pod
 from delayq_operator.resource import Resource
 
 if TYPE_CHECKING:
@@ -181,23 +183,11 @@ def _compact(body: Mapping[str, Any]) -> bytes:
     return json.dumps(trimmed, separators=(",", ":"), default=dict).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
-    """What matters of a pod."""
-
-    name: str
-    component: str
-    address: str
-    ready: bool
-    leaving: bool
-    """Whether it was deleted and has not stopped yet."""
-
-
 class Pods:
     """The pods of all queues; a Listener."""
 
     def __init__(self, queues: Queues, mark: Callable[[Key], None]) -> None:
-        """Tell `mark` of the queue one of whose pods is gone, or is ready, or is not ready any more."""
+        """Tell `mark` of the queue whose pods come or go, get ready, or get into trouble."""
         self._of: dict[tuple[str, str], dict[str, Pod]] = defaultdict(dict)
         self._label: dict[Name, str] = {}
         self._queues, self._mark = queues, mark
@@ -210,13 +200,13 @@ class Pods:
         """Take note of a pod as it is now."""
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         label = body["metadata"]["labels"].get(names.QUEUE_LABEL)
-        if label is None or body.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        if label is None or body.get("status", {}).get("phase") == "Succeeded":
             self.gone(kind, (namespace, name))
             return
-        pod, known = _pod(body), self._of[namespace, label].get(name)
+        pod, known = read_pod(body), self._of[namespace, label].get(name)
         self._label[namespace, name] = label
         self._of[namespace, label][name] = pod
-        if known is None or known.ready != pod.ready:
+        if known is None or (known.ready, known.trouble) != (pod.ready, pod.trouble):
             self._changed(namespace, label)
 
     def gone(self, _kind: Kind, name: Name) -> None:
@@ -234,17 +224,6 @@ class Pods:
         key = self._queues.labelled(namespace, label)
         if key is not None:
             self._mark(key)
-
-
-def _pod(body: Object) -> Pod:
-    metadata, status = body["metadata"], body.get("status", {})
-    return Pod(
-        name=metadata["name"],
-        component=metadata["labels"].get(names.COMPONENT_LABEL, ""),
-        address=status.get("podIP", ""),
-        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()),
-        leaving="deletionTimestamp" in metadata,
-    )
 
 
 class Versions:
@@ -309,3 +288,12 @@ class Versions:
         self._digests.pop(name, None)
         for key in list(self._referrers.get(name, ())):
             self._mark(key)
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All of it that a reconciliation looks at."""
+
+    queues: Queues
+    children: Children
+    pods: Pods

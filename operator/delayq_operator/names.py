@@ -110,8 +110,11 @@ def fitted(text: str, longest: int) -> str:
     """Return the text, or as much of it as fits with a hash of all of it, so that two never fit to the same."""
     if len(text) <= longest:
         return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return f"{text[: longest - 9].rstrip('-.')}-{digest}"
+    return f"{text[: longest - 9].rstrip('-.')}-{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def label_value(queue_name: str) -> str:
@@ -163,7 +166,10 @@ def config(queue_name: str) -> str:
 
 def metrics_service(queue_name: str) -> str:
     """Name of the headless Service in front of the metrics."""
-    return _child(queue_name.replace(".", "-"), "metrics", LONGEST_LABEL)
+    dashed = queue_name.replace(".", "-")  # a Service's name is a DNS label
+    if dashed != queue_name:
+        dashed = f"{dashed}-{_digest(queue_name)}"
+    return _child(dashed, "metrics", LONGEST_LABEL)
 
 
 def pods(queue_name: str) -> str:

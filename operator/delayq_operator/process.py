@@ -26,7 +26,7 @@ from delayq_operator.errors import Denied, LeadershipLost, OperatorError
 from delayq_operator.events import Recorder
 from delayq_operator.facts import Referees
 from delayq_operator.health import Health
-from delayq_operator.inventory import Children, Pods, Queues, Versions
+from delayq_operator.inventory import Children, Inventory, Pods, Queues, Versions
 from delayq_operator.lease import Leadership
 from delayq_operator.reconcile import Reconciler
 from delayq_operator.reflector import Reflector
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from delayq_operator.desired.facts import Setting
-    from delayq_operator.names import Kind
+    from delayq_operator.names import Key, Kind
     from delayq_operator.reflector import Listener
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,8 @@ class Operator:
         self.secrets, self.config_maps = Versions(self.work.mark), Versions(self.work.mark)
         self.recorder = Recorder(api, identity)
         self.referees = Referees(api, self.secrets, self.config_maps)
-        self.scraper = Scraper(self.queues, self.pods, self.work)
+        self.inventory = Inventory(self.queues, self.children, self.pods)
+        self.scraper = Scraper(self.inventory, self.work)
         self.reconciler = self._reconciler()
         self._tasks: set[asyncio.Task[None]] = set()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -95,24 +96,20 @@ class Operator:
         applier = Applier(self.api, self.children)
         ending = Ending(
             self.api,
-            queues=self.queues,
-            children=self.children,
-            pods=self.pods,
+            inventory=self.inventory,
+            scraper=self.scraper,
             applier=applier,
             referees=self.referees,
             recorder=self.recorder,
             setting=self.options.setting,
         )
         return Reconciler(
-            queues=self.queues,
-            children=self.children,
+            self.inventory,
             referees=self.referees,
             applier=applier,
             scraper=self.scraper,
             reporter=Reporter(self.api, self.queues, self.work, self.recorder),
             ending=ending,
-            recorder=self.recorder,
-            leadership=self.leadership,
             setting=self.options.setting,
         )
 
@@ -142,9 +139,13 @@ class Operator:
         await listed.wait()
         self.health.synced = True
         for number in range(self.options.workers):
-            self._start(f"worker-{number}", self.work.run(self.reconciler.reconcile))
+            self._start(f"worker-{number}", self.work.run(self._reconcile))
         self._start("scraper", self.scraper.run())
         self._start("resync", self._resync())
+
+    async def _reconcile(self, key: Key) -> bool:
+        await self.leadership.confirmed()
+        return await self.reconciler.reconcile(key)
 
     def _reflectors(self) -> list[Reflector]:
         found = []

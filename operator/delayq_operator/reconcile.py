@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     from delayq_operator.apply import Applier, Outcome
     from delayq_operator.desired.facts import Facts, Setting
     from delayq_operator.ending import Ending
-    from delayq_operator.events import Recorder
     from delayq_operator.facts import Referees
-    from delayq_operator.inventory import Children, Queues
-    from delayq_operator.lease import Leadership
+    from delayq_operator.inventory import Inventory
     from delayq_operator.names import Key
     from delayq_operator.plan import Plan
     from delayq_operator.report import Reporter
     from delayq_operator.resource import Resource
+    from delayq_operator.scaling import Scale
     from delayq_operator.scrape import Scraper
 
 log = logging.getLogger(__name__)
@@ -43,31 +42,26 @@ log = logging.getLogger(__name__)
 class Reconciler:
     """Makes the world of one DelayQueue as its document says, whatever it was before."""
 
-    def __init__(  # noqa: PLR0913 -- the parts of the pipeline, by name
+    def __init__(
         self,
+        inventory: Inventory,
         *,
-        queues: Queues,
-        children: Children,
         referees: Referees,
         applier: Applier,
         scraper: Scraper,
         reporter: Reporter,
         ending: Ending,
-        recorder: Recorder,
-        leadership: Leadership,
         setting: Setting,
     ) -> None:
         """Every part is shared by all queues."""
-        self._queues, self._children, self._referees = queues, children, referees
-        self._applier, self._scraper, self._reporter = applier, scraper, reporter
-        self._ending, self._recorder, self._leadership = ending, recorder, leadership
-        self._setting = setting
+        self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
+        self._referees, self._applier, self._scraper = referees, applier, scraper
+        self._reporter, self._ending, self._setting = reporter, ending, setting
 
     async def reconcile(self, key: Key) -> bool:
         """Reconcile one DelayQueue; whether all is done that can be. Errors are logged and mean: try again."""
         started = time.monotonic()
         try:
-            await self._leadership.confirmed()
             result = await self._reconcile(key)
         except (Conflict, Unavailable) as error:
             result = "unavailable"
@@ -93,7 +87,7 @@ class Reconciler:
         resource = await self._ending.prepare(resource)
         try:
             queue = parse(resource.document)
-            facts = await self._referees.facts(resource, queue)
+            facts = await self._referees.facts(resource, queue, self._children.of(key))
             wanted = [stamped(body) for body in desired(queue, self._setting, facts)]
         except SpecError as error:
             await self._report(self._seen(View(resource=resource, problems=error.problems)))
@@ -116,22 +110,19 @@ class Reconciler:
             leaving=tuple(f"{child.kind.kind} {child.name}" for child in todo.leaving),
         )
         if not resource.paused:
-            outcome = await self._apply(resource, todo, view)
+            outcome = await self._apply(resource, todo, decision)
             view = replace(view, failures=tuple(outcome.failures), taken=tuple(outcome.taken))
         result = await self._report(self._seen(view))
         return "waiting" if view.leaving or view.failures or view.taken else result
 
-    async def _apply(self, resource: Resource, todo: Plan, view: View) -> Outcome:
-        assert view.scale is not None  # noqa: S101 -- set by the only caller
+    async def _apply(self, resource: Resource, todo: Plan, decision: Scale) -> Outcome:
         if any(change.live is None for change in todo.changes):
             await self._ending.still_there(resource)
-        outcome = await self._applier.apply(resource, todo, view.scale)
-        worker = self._children.of(resource.key).get(("Deployment", names.worker(resource.key.name)))
-        before = worker.body["spec"].get("replicas") if worker else None
-        scaled = await self._applier.scale(resource, worker, view.scale)
+        outcome = await self._applier.apply(resource, todo, decision)
+        worker = self._children.of(resource.key).get((names.DEPLOYMENT.kind, names.worker(resource.key.name)))
+        if worker is not None:
+            await self._applier.scale(resource, worker, decision, outcome)
         self._reporter.tell(resource, outcome)
-        if scaled is not None and before != view.scale.replicas:
-            self._recorder.post(resource, "Scaled", f"{before} → {view.scale.message}")
         return outcome
 
     def _seen(self, view: View) -> View:
@@ -148,6 +139,7 @@ class Reconciler:
             view,
             scanner=workload(body("Deployment", names.scanner(key.name))),
             worker=workload(body("Deployment", names.worker(key.name))),
+            troubles={pod.component: pod.trouble for pod in self._pods.of(key) if pod.trouble},
             reaper=reaper.get("status") or {},
             backlog=self._scraper.backlog(key),
             unread=self._scraper.complaint(key),

@@ -83,6 +83,8 @@ class Reporter:
             self._recorder.post(resource, "Created", f"made {', '.join(outcome.created)}")
         for sentence in outcome.rolled:
             self._recorder.post(resource, "RolledOut", f"pods are replaced: {sentence}")
+        if outcome.scaled:
+            self._recorder.post(resource, "Scaled", outcome.scaled)
         if outcome.repaired:
             self._recorder.post(resource, "Repaired", f"put right {', '.join(outcome.repaired)}")
         if outcome.pruned:

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator.words import pods
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from delayq.contract import DelayQueue, Spec
+
+REASONS: Final[Mapping[str, bool]] = {
+    "External": True,
+    "Fixed": False,
+    "Held": False,
+    "KeptWithinBounds": False,
+}
+"""Reasons of condition ScalingActive → whether the number of workers follows the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,10 +27,8 @@ class Scale:
 
     replicas: int
     reason: str
-    """One CamelCase word, the reason of condition ScalingActive."""
+    """One of REASONS."""
     message: str
-    active: bool = False
-    """Whether the number follows the work."""
 
 
 def scale(queue: DelayQueue, current: int | None) -> Scale:
@@ -31,26 +41,23 @@ def scale(queue: DelayQueue, current: int | None) -> Scale:
     if spec.autoscaling.mode == "External":
         return _external(spec, current)
     kept = _clamped(spec, max(1, spec.autoscaling.min_replicas) if current is None else current)
-    message = (
-        f"{kept} workers: this version keeps to minReplicas and maxReplicas, and does not follow the work yet"
-    )
+    message = f"{pods(kept, 'worker')}: this version keeps to minReplicas and maxReplicas, and does not follow the work yet"
     return Scale(replicas=kept, reason="KeptWithinBounds", message=message)
 
 
 def _fixed(replicas: int | None) -> Scale:
     wanted = 1 if replicas is None else replicas
     origin = "the default" if replicas is None else "spec.worker.replicas"
-    return Scale(
-        replicas=wanted, reason="Fixed", message=f"{wanted} workers: {origin}, without spec.autoscaling"
-    )
+    message = f"{pods(wanted, 'worker')}: {origin}, without spec.autoscaling"
+    return Scale(replicas=wanted, reason="Fixed", message=message)
 
 
 def _external(spec: Spec, current: int | None) -> Scale:
     asked = spec.worker.replicas
     if asked is None:
         asked = _clamped(spec, 1 if current is None else current)
-    message = f"{asked} workers, as written to spec.worker.replicas through the scale subresource"
-    return Scale(replicas=asked, reason="External", message=message, active=True)
+    message = f"{pods(asked, 'worker')}, as written to spec.worker.replicas through the scale subresource"
+    return Scale(replicas=asked, reason="External", message=message)
 
 
 def _clamped(spec: Spec, replicas: int) -> int:

@@ -12,15 +12,17 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
+from delayq.contract import metrics as table
 
 from delayq_operator import metrics, names
 from delayq_operator.backlog import Reading, backlog
 
 if TYPE_CHECKING:
     from delayq_operator.backlog import Backlog
-    from delayq_operator.inventory import Pod, Pods, Queues
+    from delayq_operator.inventory import Inventory
     from delayq_operator.names import Key
     from delayq_operator.objects import Sample
+    from delayq_operator.pod import Pod
     from delayq_operator.work import Work
 
 log = logging.getLogger(__name__)
@@ -29,17 +31,19 @@ PERIOD_SECONDS: Final = 5.0
 TIMEOUT_SECONDS: Final = 2.0
 FRESH_SECONDS: Final = 20.0
 AT_ONCE: Final = 64
+SPEAKERS: Final = ("scanner", "purge")
 LARGEST_BYTES: Final = 4 << 20  # 256 shards need about 1 MiB
 
 
 class Scraper:
     """The last reading of each queue."""
 
-    def __init__(self, queues: Queues, pods: Pods, work: Work) -> None:
+    def __init__(self, inventory: Inventory, work: Work) -> None:
         """Mark a queue in `work` after each reading of it; whether that is worth a write is decided there."""
-        self._queues, self._pods, self._work = queues, pods, work
+        self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
         self._last: dict[Key, Backlog] = {}
         self._complaints: dict[Key, str] = {}
+        self._erased: dict[Key, int] = {}
         self._places = asyncio.Semaphore(AT_ONCE)
 
     def backlog(self, key: Key) -> Backlog | None:
@@ -51,10 +55,15 @@ class Scraper:
         """Why the last reading failed; empty when it worked."""
         return self._complaints.get(key, "")
 
+    def erased_shards(self, key: Key) -> int:
+        """How many shards the purge Job of a deleted queue said it has erased."""
+        return self._erased.get(key, 0)
+
     def forget(self, key: Key) -> None:
         """Drop what was read of a queue."""
         self._last.pop(key, None)
         self._complaints.pop(key, None)
+        self._erased.pop(key, None)
 
     async def run(self) -> None:
         """Read for ever, each queue once a period, spread over all of it."""
@@ -69,7 +78,9 @@ class Scraper:
 
     def _scanners(self, key: Key) -> list[Pod]:
         pods = self._pods.of(key)
-        return [pod for pod in pods if pod.component == "scanner" and pod.address and not pod.leaving]
+        return [
+            pod for pod in pods if pod.component in SPEAKERS and pod.address and not pod.leaving | pod.failed
+        ]
 
     async def _read(self, session: aiohttp.ClientSession, key: Key, scanners: list[Pod]) -> None:
         await asyncio.sleep(random.uniform(0, PERIOD_SECONDS / 2))
@@ -77,7 +88,9 @@ class Scraper:
         read = [answer for answer in answers if not isinstance(answer, str)]
         complaints = [answer for answer in answers if isinstance(answer, str)]
         if read:
-            self._last[key] = backlog(Reading(read), time.time())
+            reading = Reading(read)
+            self._last[key] = backlog(reading, time.time())
+            self._erased[key] = max(self.erased_shards(key), reading.total(table.ERASED_SHARDS))
             self._complaints.pop(key, None)
         else:
             self._complaints[key] = complaints[0]

@@ -40,6 +40,10 @@ def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
     }
     if reaper:
         made["reaper"] = reaper
+    if view.erasing is not None and view.erasing.shards:
+        made["purge"] = {"erasedShards": view.erasing.erased_shards, "shards": view.erasing.shards}
+        if view.erasing.failed:
+            made["purge"]["message"] = view.erasing.message[:1024]
     if view.backlog is not None and view.backlog.whole:
         made["backlog"] = _backlog(view.backlog)
     elif "backlog" in previous:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from delayq_operator.workload import Workload
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from delayq.contract import DelayQueue, Problem
 
     from delayq_operator.backlog import Backlog
@@ -22,6 +24,8 @@ class Erasing:
     done: bool = False
     failed: bool = False
     message: str = ""
+    erased_shards: int = 0
+    shards: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,8 @@ class View:
     """What the spec refers to and is not there, such as "Secret shop-db"."""
     scanner: Workload = field(default_factory=Workload)
     worker: Workload = field(default_factory=Workload)
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    """Component → what is wrong with one of its pods."""
     reaper: dict[str, Any] = field(default_factory=dict)
     """Status of the CronJob."""
     scale: Scale | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from delayq_operator import names
+
 if TYPE_CHECKING:
     from delayq_operator.objects import Object
 
@@ -50,7 +52,7 @@ def workload(body: Object | None) -> Workload:
         ready=status.get("readyReplicas", 0),
         current=status.get("observedGeneration", 0) >= body["metadata"]["generation"],
         stuck=_stuck(status.get("conditions") or ()),
-        inputs=annotations.get("delayq.dev/checksum", ""),
+        inputs=annotations.get(names.CHECKSUM, ""),
     )
 
 

@@ -1,0 +1,75 @@
+"""What matters of a pod: where it is reached, whether it works, and if not, why. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq_operator import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq_operator.objects import Object
+
+PASSING: Final = frozenset({"", "ContainerCreating", "PodInitializing", "Completed"})
+"""Reasons of a container that waits or has ended, and that nobody has to do anything about."""
+
+LONGEST_WORDS: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod of a queue."""
+
+    name: str
+    component: str
+    address: str
+    ready: bool
+    leaving: bool
+    """Whether it was deleted and has not stopped yet."""
+    failed: bool
+    """Whether it came to a bad end and stays only to be looked at."""
+    trouble: str
+    """Why it does not work, in the words of Kubernetes and its own last ones; empty while there is no reason known."""
+
+
+def read(body: Object) -> Pod:
+    """Read a pod as the API server returned it."""
+    metadata, status = body["metadata"], body.get("status", {})
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
+    return Pod(
+        name=metadata["name"],
+        component=metadata["labels"].get(names.COMPONENT_LABEL, ""),
+        address=status.get("podIP", ""),
+        ready=ready,
+        leaving="deletionTimestamp" in metadata,
+        failed=status.get("phase") == "Failed",
+        trouble="" if ready else _trouble(metadata["name"], status),
+    )
+
+
+def _trouble(name: str, status: Object) -> str:
+    words = next((words for words in _complaints(status) if words), "")
+    return f"{name}: {words}"[:LONGEST_WORDS] if words else ""
+
+
+def _complaints(status: Object) -> Iterator[str]:
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            yield f"{condition.get('reason', '')}: {condition.get('message', '')}"
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        yield _container_trouble(container)
+
+
+def _container_trouble(container: dict[str, Any]) -> str:
+    """Say why a container waits or has ended, and its last words, which come from its log."""
+    waiting = container.get("state", {}).get("waiting", {})
+    ended = (
+        container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated") or {}
+    )
+    last_words = " ".join((ended.get("message") or "").split())
+    reason = waiting.get("reason") or ended.get("reason") or ""
+    if reason in PASSING and not last_words:
+        return ""
+    return ": ".join(part for part in (reason, last_words or waiting.get("message", "")) if part)

@@ -2,72 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
-import click
-from delayq import logs
 
-from delayq_operator import names
-from delayq_operator.desired.facts import Setting
-from delayq_operator.process import Options, run
-
-
-@click.command(context_settings={"auto_envvar_prefix": "DELAYQ_OPERATOR", "show_default": True})
-@click.option(
-    "--worker-image", required=True, help="Image of scanners and reapers, and of workers by default."
-)
-@click.option("--image-pull-policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), help="Of these.")
-@click.option(
-    "--image-pull-secret", "pull_secrets", multiple=True, help="Secret to pull them with; repeatable."
-)
-@click.option("--namespace", "namespaces", multiple=True, help="Namespace to serve; repeatable. None: all.")
-@click.option("--leader-election/--no-leader-election", default=True, help="Whether to compete for a Lease.")
-@click.option("--lease-name", default=names.OPERATOR, help="Name of the Lease.")
-@click.option("--lease-namespace", help="Its namespace. Absent: the operator's own.")
-@click.option("--host", default="127.0.0.1", help="Where probes and metrics listen.")
-@click.option("--port", default=8080, type=click.IntRange(0, 65535), help="Their port; 0 takes a free one.")
-@click.option("--workers", default=8, type=click.IntRange(1, 256), help="DelayQueues to reconcile at a time.")
-@click.option(
-    "--resync-seconds", default=300.0, type=click.FloatRange(1), help="Look at each again after this."
-)
-@click.option("--log-format", default="json", type=click.Choice(["json", "console"]))
-@click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
-def main(  # noqa: PLR0913 -- click's options, by name
-    *,
-    worker_image: str,
-    image_pull_policy: str | None,
-    pull_secrets: tuple[str, ...],
-    namespaces: tuple[str, ...],
-    leader_election: bool,
-    lease_name: str,
-    lease_namespace: str | None,
-    host: str,
-    port: int,
-    workers: int,
-    resync_seconds: float,
-    log_format: logs.LogFormat,
-    log_level: str,
-) -> None:
-    """Turn DelayQueues into running workers, scanners and reapers.
-
-    Exits with 0 when stopped by a signal, 1 when a watch died or on a bug, 4 when its rights do not suffice, 5 when
-    another operator took over.
-    """
-    logs.configure(log_format, log_level)
-    options = Options(
-        setting=Setting(
-            worker_image=worker_image, image_pull_policy=image_pull_policy, image_pull_secrets=pull_secrets
-        ),
-        namespaces=namespaces,
-        lease_name=lease_name if leader_election else None,
-        lease_namespace=lease_namespace,
-        host=host,
-        port=port,
-        workers=workers,
-        resync_seconds=resync_seconds,
-    )
-    sys.exit(asyncio.run(run(options)))
+def main() -> None:
+    """Start the operator; the extra it needs may be missing."""
+    try:
+        from delayq_operator.cli import delayq_operator  # noqa: PLC0415 -- kopf and the rest are an extra
+    except ModuleNotFoundError as error:
+        sys.exit(f"delayq-operator: {error.name} is not installed; install delayq[operator]")
+    delayq_operator()
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def scale(queue: DelayQueue, current: int | None) -> Scale:
     if spec.autoscaling.mode == "External":
         return _external(spec, current)
     kept = _clamped(spec, max(1, spec.autoscaling.min_replicas) if current is None else current)
-    message = f"{pods(kept, 'worker')}: this version keeps to minReplicas and maxReplicas, and does not follow the work yet"
+    message = f"{pods(kept, 'worker')}: this version keeps to minReplicas and maxReplicas, and does not follow work yet"
     return Scale(replicas=kept, reason="KeptWithinBounds", message=message)
 
 

@@ -232,3 +232,25 @@ def test_a_field_that_is_not_wanted_any_more_differs_and_goes(cluster: Cluster, 
     before = apply(cluster, reaper(timeZone="Asia/Kolkata"))
     assert differs(reaper(), before) == f"metadata.annotations[{names.APPLIED}]"
     assert "timeZone" not in apply(cluster, reaper())["spec"]
+
+
+@pytest.mark.usefixtures("crd")
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_a_template_said_before_leaves_nothing_behind(
+    cluster: Cluster, namespace: str, data: st.DataObject
+) -> None:
+    """Not even where one kind of volume, probe or variable took the place of another."""
+    given_templates = data.draw(st.lists(templates("scanner"), min_size=2, max_size=3))
+    bodies = [_scanner(template, namespace) for template in given_templates]
+    lived = [apply(cluster, body) for body in bodies][-1]
+    cluster.rest.delete(path(bodies[-1]))
+    assert differs(bodies[-1], lived) is None
+    assert lived["spec"] == apply(cluster, bodies[-1], dryRun="All")["spec"]
+
+
+def _scanner(template: Object, namespace: str) -> Object:
+    """A scanner Deployment that belongs to nobody, so that nobody collects it as garbage."""
+    bodies = children(queue(scanner={"template": template, "replicas": 0}), namespace)
+    body = next(each for each in bodies if each["metadata"]["name"] == names.scanner("orders"))
+    return {**body, "metadata": {**body["metadata"], "ownerReferences": []}}

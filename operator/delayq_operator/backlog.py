@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from delayq_operator.objects import Sample
+
+
+SAME_SECONDS: Final = 5.0  # a due time is read as so many seconds from now, each time a little differently
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,14 @@ class Backlog:
     redis_up: bool = False
     risks: tuple[str, ...] = ()
     """Of contract.metrics.DURABILITY_RISKS, those that hold."""
+
+    def is_news(self, before: Backlog | None) -> bool:
+        """Whether anything but the clock went on since `before`. Where tasks are due, lateness grows by itself."""
+        if before is None or self.due:
+            return True
+        if abs((self.next_due_at or 0) - (before.next_due_at or 0)) > SAME_SECONDS:
+            return True
+        return replace(before, read_at=self.read_at, oldest_due_at=None, next_due_at=self.next_due_at) != self
 
 
 class Reading:

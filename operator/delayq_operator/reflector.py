@@ -90,6 +90,7 @@ class Reflector:
                 log.warning("watch_denied", extra=self._fields(error))
             except Gone:
                 self._version = ""
+                await asyncio.sleep(PAUSE_SECONDS)
                 continue
             except (ApiError, Unavailable) as error:
                 denied_since = None
@@ -115,6 +116,7 @@ class Reflector:
 
     async def _list(self) -> None:
         listed: set[Name] = set()
+        version = ""
         async for page in self._api.pages(
             self.kind,
             self.namespace,
@@ -123,11 +125,12 @@ class Reflector:
         ):
             for body in page["items"] or ():  # null, when metadata only is asked for and there is none
                 listed.add(name_of(body))
+                self._known.add(name_of(body))
                 self._listener.seen(self.kind, body)
-            self._version = page["metadata"]["resourceVersion"]
+            version = page["metadata"]["resourceVersion"]
         for name in self._known - listed:
             self._listener.gone(self.kind, name)
-        self._known = listed
+        self._known, self._version = listed, version  # only now: half a list is nothing to go on from
         self._alive()
         self.synced.set()
 

@@ -39,7 +39,7 @@ class Scraper:
     """The last reading of each queue."""
 
     def __init__(self, inventory: Inventory, work: Work) -> None:
-        """Mark a queue in `work` after each reading of it; whether that is worth a write is decided there."""
+        """Mark a queue in `work` whenever a reading of it says something new."""
         self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
         self._last: dict[Key, Backlog] = {}
         self._complaints: dict[Key, str] = {}
@@ -74,7 +74,16 @@ class Scraper:
                     for key in self._queues.keys():  # noqa: SIM118 -- a method, and a copy
                         if scanners := self._scanners(key):
                             group.create_task(self._read(session, key, scanners))
+                        else:
+                            self._expire(key)
                 await pause
+
+    def _expire(self, key: Key) -> None:
+        """Tell that nobody knows any more, once the last reading of a queue without scanners is old."""
+        if key in self._last and self.backlog(key) is None:
+            del self._last[key]
+            self._complaints.pop(key, None)
+            self._work.mark(key)
 
     def _scanners(self, key: Key) -> list[Pod]:
         pods = self._pods.of(key)
@@ -87,14 +96,24 @@ class Scraper:
         answers = await asyncio.gather(*(self._exposition(session, pod) for pod in scanners))
         read = [answer for answer in answers if not isinstance(answer, str)]
         complaints = [answer for answer in answers if isinstance(answer, str)]
-        if read:
-            reading = Reading(read)
-            self._last[key] = backlog(reading, time.time())
-            self._erased[key] = max(self.erased_shards(key), reading.total(table.ERASED_SHARDS))
-            self._complaints.pop(key, None)
-        else:
-            self._complaints[key] = complaints[0]
-        self._work.mark(key)
+        if self._take(key, Reading(read)) if read else self._complain(key, complaints[0]):
+            self._work.mark(key)
+
+    def _take(self, key: Key, reading: Reading) -> bool:
+        """Keep a reading; whether it says something new."""
+        now, before, erased_before = backlog(reading, time.time()), self.backlog(key), self.erased_shards(key)
+        self._last[key] = now
+        self._erased[key] = max(erased_before, reading.total(table.ERASED_SHARDS))
+        complained = self._complaints.pop(key, None) is not None
+        return complained or now.is_news(before) or self._erased[key] != erased_before
+
+    def _complain(self, key: Key, why: str) -> bool:
+        """Keep a complaint; whether it is a new one, or the last reading is too old to be believed without it."""
+        new = self._complaints.get(key) != why or (key in self._last and self.backlog(key) is None)
+        self._complaints[key] = why
+        if self.backlog(key) is None:
+            self._last.pop(key, None)
+        return new
 
     async def _exposition(self, session: aiohttp.ClientSession, pod: Pod) -> list[Sample] | str:
         """Return what one scanner exports, or what is wrong."""
@@ -103,8 +122,7 @@ class Scraper:
         try:
             async with self._places, session.get(url) as response:
                 response.raise_for_status()
-                text = (await response.content.read(LARGEST_BYTES)).decode()
-            found = list(metrics.samples(text))
+                found = list(metrics.samples(await _text(response)))
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             metrics.SCRAPE_ERRORS.inc()
             why = f"{pod.name}: {str(error) or type(error).__name__}"
@@ -112,3 +130,13 @@ class Scraper:
             return why
         metrics.SCRAPES.inc()
         return found
+
+
+async def _text(response: aiohttp.ClientResponse) -> str:
+    """Read the whole answer; read(n) of the client would be content with what has arrived."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > LARGEST_BYTES:
+            raise ValueError(f"more than {LARGEST_BYTES} bytes of metrics")
+    return body.decode()

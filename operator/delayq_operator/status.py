@@ -23,6 +23,7 @@ Status = dict[str, Any]
 
 NUMBERS_SECONDS: Final = 12.0
 EXACT_UP_TO: Final = 100  # beyond, two digits are enough to tell a change
+SAME_SECONDS: Final = 5.0  # a time is read anew each time, and lands a second earlier or later
 
 
 def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
@@ -31,7 +32,7 @@ def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
         "observedGeneration": view.resource.generation,
         "conditions": _conditions(view, previous, now),
         **_workers(view),
-        "scanner": {"replicas": view.scanner.wanted, "readyReplicas": view.scanner.ready},
+        "scanner": {"replicas": view.scanner.pods, "readyReplicas": view.scanner.ready},
     }
     reaper = {
         field: view.reaper[field]
@@ -108,25 +109,43 @@ def timestamp(unix_seconds: float) -> str:
 
 def wait_seconds(made: Status, previous: Mapping[str, Any], since_write: float) -> float | None:
     """Return how long to wait before the status is written: 0 now, None not at all."""
-    if _without(made, "backlog") != _without(previous, "backlog"):
+    if _facts(made) != _facts(previous):
         return 0.0
-    if _bucketed(made.get("backlog")) == _bucketed(previous.get("backlog")):
+    if _messages(made) == _messages(previous) and _alike(made, previous):
         return None
     return max(0.0, NUMBERS_SECONDS - since_write)
 
 
-def _without(status: Mapping[str, Any], field: str) -> Status:
-    return {name: value for name, value in status.items() if name != field}
+def _facts(status: Mapping[str, Any]) -> Status:
+    """All but what moves by itself: numbers of tasks, and messages, which have numbers in them."""
+    facts = {name: value for name, value in status.items() if name not in ("backlog", "conditions")}
+    facts["conditions"] = [
+        {name: value for name, value in entry.items() if name != "message"}
+        for entry in status.get("conditions") or ()
+    ]
+    return facts
 
 
-def _bucketed(backlog: Mapping[str, Any] | None) -> Status:
-    made: Status = {}
-    for field, value in (backlog or {}).items():
-        if isinstance(value, int):
-            made[field] = bucket(value)
-        elif field != "observedTime":
-            made[field] = value
-    return made
+def _messages(status: Mapping[str, Any]) -> list[str]:
+    return [entry["message"] for entry in status.get("conditions") or ()]
+
+
+def _alike(made: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
+    """Whether a person would say that the two backlogs are the same."""
+    one, other = (_without_time_of_reading(each.get("backlog") or {}) for each in (made, previous))
+    return one.keys() == other.keys() and all(_same(value, other[field]) for field, value in one.items())
+
+
+def _without_time_of_reading(backlog: Mapping[str, Any]) -> Status:
+    return {field: value for field, value in backlog.items() if field != "observedTime"}
+
+
+def _same(value: Any, before: Any) -> bool:  # noqa: ANN401 -- JSON
+    if isinstance(value, int):
+        return bucket(value) == bucket(before)
+    return (
+        abs((datetime.fromisoformat(value) - datetime.fromisoformat(before)).total_seconds()) < SAME_SECONDS
+    )
 
 
 def bucket(number: int) -> int:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from delayq.contract.metrics import METRICS
-from delayq_operator.desired.monitoring import prometheus_rule
+from delayq_operator.desired.prometheus_rule import prometheus_rule
 
 from tests.unit.operator.queues import RICH, facts, queue
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 from delayq_operator.desired import desired, purge_job
-from delayq_operator.desired.monitoring import prometheus_rule
+from delayq_operator.desired.prometheus_rule import prometheus_rule
 from delayq_operator.desired.worker import deployment
 
 from tests.unit.operator.queues import RICH, SETTING, facts, queue

@@ -14,8 +14,9 @@ from delayq_operator.desired import (
     config,
     disruption,
     metrics_service,
-    monitoring,
     network,
+    pod_monitor,
+    prometheus_rule,
     reaper,
     scanner,
     worker,
@@ -44,8 +45,8 @@ def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
         network.policy(queue, facts),
         disruption.scanner_budget(queue, facts),
         disruption.worker_budget(queue, facts),
-        monitoring.pod_monitor(queue, facts),
-        monitoring.prometheus_rule(queue, facts),
+        pod_monitor.pod_monitor(queue, facts),
+        prometheus_rule.prometheus_rule(queue, facts),
         *_with_pods(queue, setting, facts),
     ]
     return [each for each in wanted if each is not None]

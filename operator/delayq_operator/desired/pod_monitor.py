@@ -1,0 +1,44 @@
+"""The PodMonitor of a queue, where the Prometheus operator is installed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delayq_operator import names
+from delayq_operator.desired.child import Object, child
+
+if TYPE_CHECKING:
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.desired.facts import Facts
+
+
+def pod_monitor(queue: DelayQueue, facts: Facts) -> Object | None:
+    """Have scanners and workers scraped. Reapers come and go between two scrapes."""
+    monitor = queue.spec.monitoring.pod_monitor
+    if not monitor.enabled or names.POD_MONITOR.kind not in facts.kinds:
+        return None
+    name = queue.metadata.name
+    return child(
+        names.POD_MONITOR,
+        queue,
+        facts,
+        name=names.pods(name),
+        component="monitoring",
+        labels=monitor.labels,
+        spec={
+            "selector": {
+                "matchLabels": {names.QUEUE_LABEL: names.label_value(name)},
+                "matchExpressions": [
+                    {"key": names.COMPONENT_LABEL, "operator": "In", "values": ["scanner", "worker"]}
+                ],
+            },
+            "podMetricsEndpoints": [
+                {
+                    "port": names.METRICS_PORT_NAME,
+                    "path": "/metrics",
+                    "interval": f"{monitor.interval_seconds}s",
+                }
+            ],
+        },
+    )

@@ -1,0 +1,128 @@
+"""The PrometheusRule of a queue, where the Prometheus operator is installed: who is told of a broken promise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract import metrics
+
+from delayq_operator import names
+from delayq_operator.desired.child import Object, child
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.contract import DelayQueue
+    from delayq.contract.metrics import Metric
+
+    from delayq_operator.desired.facts import Facts
+
+RUNBOOK: Final = "See docs/operations.md, “When something is wrong”."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One alert."""
+
+    name: str
+    """What follows DelayQueue in its name."""
+    expr: str
+    seconds: int
+    """How long it must be so."""
+    severity: str
+    summary: str
+
+
+def prometheus_rule(queue: DelayQueue, facts: Facts) -> Object | None:
+    """Make the rule, if it is wanted."""
+    rule = queue.spec.monitoring.prometheus_rule
+    if not rule.enabled or names.PROMETHEUS_RULE.kind not in facts.kinds:
+        return None
+    name = queue.metadata.name
+    rules = [_rule(alert, facts.namespace, name) for alert in _alerts(queue, facts)]
+    return child(
+        names.PROMETHEUS_RULE,
+        queue,
+        facts,
+        name=names.pods(name),
+        component="monitoring",
+        labels=rule.labels,
+        spec={"groups": [{"name": f"delayq.{facts.namespace}.{name}", "rules": rules}]},
+    )
+
+
+def _rule(alert: Alert, namespace: str, name: str) -> Object:
+    return {
+        "alert": f"DelayQueue{alert.name}",
+        "expr": alert.expr,
+        **({"for": f"{alert.seconds}s"} if alert.seconds else {}),
+        "labels": {"severity": alert.severity, "namespace": namespace, "delayqueue": name},
+        "annotations": {
+            "summary": f"DelayQueue {namespace}/{name}: {alert.summary}",
+            "description": RUNBOOK,
+        },
+    }
+
+
+def _alerts(queue: DelayQueue, facts: Facts) -> Iterator[Alert]:
+    def of(metric: Metric) -> str:
+        return f'{metric.name}{{namespace="{facts.namespace}",queue="{queue.queue}"}}'
+
+    yield _late(of(metrics.OLDEST_OVERDUE_SECONDS), queue.spec.objective.lateness_seconds)
+    yield _dead_letters(of(metrics.QUEUE_BURIED))
+    yield _redis_down(of(metrics.REDIS_UP))
+    yield _at_risk(of(metrics.DURABILITY_RISK))
+    if queue.spec.scanner.replicas:
+        yield _leaderless(of(metrics.SHARD_LED), queue.spec.shards)
+
+
+def _late(oldest: str, seconds: int) -> Alert:
+    return Alert(
+        name="Late",
+        expr=f"max({oldest}) > {seconds}",
+        seconds=120,
+        severity="warning",
+        summary=f"a task has been due for longer than its objective of {seconds} s.",
+    )
+
+
+def _dead_letters(buried: str) -> Alert:
+    return Alert(
+        name="DeadLetters",
+        expr=f"sum(increase({buried}[15m])) > 0",
+        seconds=0,
+        severity="warning",
+        summary="tasks became dead letters within the last 15 minutes.",
+    )
+
+
+def _redis_down(up: str) -> Alert:
+    return Alert(
+        name="RedisDown",
+        expr=f"max({up}) == 0",
+        seconds=60,
+        severity="critical",
+        summary="no scanner reaches Redis: no task is started.",
+    )
+
+
+def _at_risk(risk: str) -> Alert:
+    return Alert(
+        name="DurabilityAtRisk",
+        expr=f"max by (risk) ({risk}) == 1",
+        seconds=300,
+        severity="warning",
+        summary="Redis may lose tasks: {{ $labels.risk }}.",
+    )
+
+
+def _leaderless(led: str, shards: int) -> Alert:
+    # Leadership runs out after 10 s; a rollout of all scanners takes less than a minute.
+    return Alert(
+        name="Leaderless",
+        expr=f"(sum(max by (shard) ({led})) or vector(0)) < {shards}",
+        seconds=60,
+        severity="critical",
+        summary="no scanner leads some shard: tasks start late by up to maxBlockMilliseconds.",
+    )

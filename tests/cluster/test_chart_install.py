@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -29,6 +30,7 @@ from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import QUEUES, queue
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -276,3 +278,46 @@ def test_the_roles_of_the_cluster_work_with_delayqueues(
 
     eventually(lambda: can(may), what=f"{role} may {may}")
     assert not can(may_not)
+
+
+# --- helm test. The pod does not run here: what it would come to is written into its status.
+
+
+def helm_test(plane: ControlPlane, namespace: str, phase: str) -> subprocess.CompletedProcess[str]:
+    path = f"/api/v1/namespaces/{namespace}/pods/delayq-test"
+
+    def end_pod() -> None:
+        eventually(
+            lambda: found(plane, path) and plane.rest.get(path)["status"]["phase"] == "Pending",
+            what="helm test makes a new pod",
+        )
+        plane.rest.patch(f"{path}/status", {"status": {"phase": phase}})
+
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(end_pod)
+        done = plane.helm("test", "delayq", f"--namespace={namespace}", "--timeout=30s", check=False)
+        ended.result()
+    return done
+
+
+def parts_of_the_test(plane: ControlPlane, namespace: str) -> str:
+    return plane.kubectl(
+        *("get", "pod,sa,cm,role,rolebinding", f"--namespace={namespace}", "--output=name"),
+        "--selector=app.kubernetes.io/component=test",
+    ).stdout
+
+
+def test_a_test_that_passed_leaves_nothing(fresh: ControlPlane, room: str) -> None:
+    helm(fresh, "install", room, {"redis": {"enabled": True}})
+    assert helm_test(fresh, room, "Succeeded").returncode == 0
+    assert parts_of_the_test(fresh, room) == ""
+
+
+def test_a_test_that_failed_leaves_its_pod_to_look_at_until_the_next(fresh: ControlPlane, room: str) -> None:
+    helm(fresh, "install", room, {"redis": {"enabled": True}})
+    failed = helm_test(fresh, room, "Failed")
+    assert failed.returncode == 1
+    assert "pod delayq-test failed" in failed.stderr
+    assert "pod/delayq-test" in parts_of_the_test(fresh, room)
+    assert helm_test(fresh, room, "Succeeded").returncode == 0
+    assert parts_of_the_test(fresh, room) == ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from delayq_operator import names
-from delayq_operator.__main__ import main as operator
+from delayq_operator.cli import delayq_operator as operator
 
 from tests.cluster.chart import (
     CHART,
@@ -385,17 +385,24 @@ def test_a_secret_of_ones_own_is_used_and_none_made() -> None:
 def test_the_test_reads_the_secrets_that_its_redis_refers_to() -> None:
     redis = {
         "standalone": {"host": "redis.shop.svc"},
-        "authSecretRef": {"name": "login"},
+        "authSecretRef": {"name": "login", "usernameKey": "user"},
         "tls": {"caSecretRef": {"name": "authority"}, "clientCertSecretRef": {"name": "login"}},
     }
     objects = rendered({"test": {"redis": redis}})
     assert json.loads(find(objects, "ConfigMap", "delayq-test")["data"]["redis.json"]) == redis
-    spec = find(objects, "Pod", "delayq-test")["spec"]
-    mounted = [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]]
-    assert [path for path in mounted if "secrets" in path] == [
-        "/etc/delayq/secrets/login",
-        "/etc/delayq/secrets/authority",
+    (volume, _) = find(objects, "Pod", "delayq-test")["spec"]["volumes"]
+    sources = [source["secret"] for source in volume["projected"]["sources"] if "secret" in source]
+    assert [item["path"] for source in sources for item in source["items"]] == [
+        "secrets/login/user",
+        "secrets/login/password",
+        "secrets/authority/ca.crt",
+        "secrets/login/tls.crt",
+        "secrets/login/tls.key",
     ]
+
+
+def test_the_test_knows_when_there_is_no_redis() -> None:
+    assert find(rendered(), "ConfigMap", "delayq-test")["data"]["redis.json"] == "{}"
 
 
 def test_every_part_of_the_test_is_gone_when_it_has_passed() -> None:

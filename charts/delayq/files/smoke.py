@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+REDIS = Path("/etc/delayq/redis.json")
 DELAY_MS = 2000
 LOOK_SECONDS = 0.02  # how exactly the time of handling is seen
 CALL_SECONDS = 10
@@ -103,7 +104,7 @@ def arguments() -> argparse.Namespace:
     """Where things are, in a pod unless said otherwise."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--name", required=True, help="name of the DelayQueue")
-    parser.add_argument("--redis", type=Path, required=True, help="a spec.redis, as JSON")
+    parser.add_argument("--redis", type=Path, default=REDIS, help="a spec.redis, as JSON")
     parser.add_argument("--served", action="append", help="a namespace the operator serves; none: all")
     parser.add_argument("--timeout-seconds", type=float, default=180, help="how long all of it may take")
     parser.add_argument("--account", type=Path, default=ACCOUNT, help="where token, ca.crt and namespace are")

@@ -1,0 +1,56 @@
+"""The chart's Redis, started with the very configuration and command line of its pod."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from redis import Redis
+
+from tests.cluster.chart import find, rendered
+from tests.cluster.harness.server import free_port
+from tests.processes import Process
+from tests.servers import binary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PASSWORD = "kept-to-itself"  # noqa: S105  of a Redis that lives as long as the test
+
+
+@pytest.fixture
+def redis(flavour: str, tmp_path: Path) -> Iterator[tuple[Redis, Process]]:
+    """A Redis as the chart starts it; only directory and port are the test's."""
+    objects = rendered({"redis": {"enabled": True, "maxMemory": "5mb", "config": {"timeout": 7}}})
+    config = find(objects, "ConfigMap", "delayq-redis")["data"]["redis.conf"]
+    port = free_port()
+    file = tmp_path / "redis.conf"
+    file.write_text(config.replace("dir /data", f"dir {tmp_path}").replace("port 6379", f"port {port}"))
+    (container,) = find(objects, "StatefulSet", "delayq-redis")["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["redis-server"]
+    given = {"/etc/redis/redis.conf": str(file), "$(REDISCLI_AUTH)": PASSWORD}
+    process = Process.start(str(binary(flavour)), *(given.get(word, word) for word in container["args"]))
+    process.wait_line("Ready to accept connections")
+    with Redis(port=port, password=PASSWORD, decode_responses=True) as client:
+        yield client, process
+    process.stop()
+
+
+@pytest.mark.every_redis
+def test_every_redis_takes_the_configuration_and_hides_the_password(redis: tuple[Redis, Process]) -> None:
+    client, process = redis
+    settings = client.config_get("*")
+    assert {
+        name: settings[name]
+        for name in ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy", "save", "timeout")
+    } == {
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "maxmemory": str(5 * 1024 * 1024),
+        "maxmemory-policy": "noeviction",
+        "save": "",
+        "timeout": "7",
+    }
+    assert settings["protected-mode"] == "no"
+    assert PASSWORD not in Path(f"/proc/{process.pid}/cmdline").read_text()

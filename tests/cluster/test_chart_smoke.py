@@ -1,0 +1,180 @@
+"""The chart at work: its operator runs as the Deployment says, and what `helm test` runs sees a task handled.
+
+The pods are processes of this host (harness/node.py). The test's own pod is not among them: a ProcessNode has no token
+for it, so its script is started here, with the account and the arguments that the pod would have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from redis import Redis
+
+from tests.cluster.chart import CHART, find, rendered
+from tests.cluster.harness.resources import delayqueues, found
+from tests.cluster.harness.waiting import eventually
+from tests.servers import PREFERRED, RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.chart import Values
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.node import ProcessNode
+
+pytestmark = pytest.mark.usefixtures("crd")
+
+SCRIPT = CHART / "files" / "smoke.py"
+PASSWORD = "pass/word"  # noqa: S105  of a Redis that lives as long as the test
+QUEUE = "delayq-test"
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer.start(
+        PREFERRED, dir=tmp_path / "redis", appendonly=True, config={"requirepass": PASSWORD}
+    )
+    yield server
+    server.stop()
+
+
+@dataclass
+class Release:
+    """The chart, installed for one namespace, and the files that the test's pod would have."""
+
+    cluster: Cluster
+    namespace: str
+    dir: Path
+    values: Values
+
+    def install(self) -> None:
+        given = self.dir / "values.json"
+        given.write_text(json.dumps(self.values))
+        self.cluster.helm(
+            "install", "delayq", str(CHART), f"--namespace={self.namespace}", f"--values={given}"
+        )
+
+    def prepare_test(self) -> None:
+        """Make the hook's account and rights, as Helm does, and its files."""
+        hooks = rendered(self.values, f"--namespace={self.namespace}", "--show-only=templates/test.yaml")
+        rights = [each for each in hooks if each["kind"] in {"ServiceAccount", "Role", "RoleBinding"}]
+        text = "\n---\n".join(json.dumps(each) for each in rights)
+        self.cluster.kubectl("apply", "-f", "-", input=text)
+        config = find(hooks, "ConfigMap", QUEUE)["data"]
+        assert config["smoke.py"].strip() == SCRIPT.read_text().strip()
+        (self.dir / "redis.json").write_text(config["redis.json"])
+        self._write_account()
+
+    def _write_account(self) -> None:
+        token = self.cluster.kubectl("create", "token", QUEUE, f"--namespace={self.namespace}").stdout
+        root = self.cluster.rest.get(f"/api/v1/namespaces/{self.namespace}/configmaps/kube-root-ca.crt")
+        account = {"token": token, "namespace": self.namespace, "ca.crt": root["data"]["ca.crt"]}
+        (self.dir / "account").mkdir()
+        for name, content in account.items():
+            (self.dir / "account" / name).write_text(content)
+        secret = self.dir / "secrets" / "redis"
+        secret.mkdir(parents=True)
+        (secret / "password").write_text(PASSWORD)
+
+    def test(self, *args: str, timeout_s: int = 90) -> subprocess.CompletedProcess[str]:
+        """Run the script with the pod's arguments, and more."""
+        pod = find(rendered(self.values, f"--namespace={self.namespace}"), "Pod", QUEUE)["spec"]
+        url = urlsplit(self.cluster.url)
+        return subprocess.run(
+            [
+                *(sys.executable, SCRIPT, *pod["containers"][0]["args"]),
+                *(f"--redis={self.dir}/redis.json", f"--account={self.dir}/account"),
+                *(f"--timeout-seconds={timeout_s}", *args),
+            ],
+            env=os.environ
+            | {
+                "KUBERNETES_SERVICE_HOST": str(url.hostname),
+                "KUBERNETES_SERVICE_PORT": str(url.port),
+                "DELAYQ_SECRETS_DIR": str(self.dir / "secrets"),
+            },
+            capture_output=True,
+            text=True,
+            timeout=timeout_s + 30,
+            check=False,
+        )
+
+
+@pytest.fixture
+def release(cluster: Cluster, namespace: str, redis: RedisServer, tmp_path: Path) -> Release:
+    secret = {"metadata": {"name": "redis"}, "stringData": {"password": PASSWORD}}
+    cluster.rest.create(f"/api/v1/namespaces/{namespace}/secrets", secret)
+    where: dict[str, Any] = {"standalone": {"host": "127.0.0.1", "port": redis.port}}
+    values = {
+        "watchNamespaces": [namespace],
+        "crds": {"install": False},
+        "rbac": {"aggregate": False},
+        "test": {"redis": {**where, "authSecretRef": {"name": "redis"}}},
+    }
+    directory = tmp_path / "release"
+    directory.mkdir()
+    release = Release(cluster, namespace, directory, values)
+    release.prepare_test()
+    return release
+
+
+def test_the_chart_as_installed_handles_a_task(
+    release: Release, process_node: ProcessNode, redis: RedisServer
+) -> None:
+    """The operator's own pod gets ready; the test sees a task handled on time, and leaves nothing behind."""
+    release.install()
+    deployment = f"/apis/apps/v1/namespaces/{release.namespace}/deployments/delayq-operator"
+    eventually(lambda: release.cluster.rest.get(deployment)["status"].get("readyReplicas") == 1, timeout_s=40)
+    done = release.test()
+    assert done.returncode == 0, done.stdout + done.stderr + logs(process_node)
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"created DelayQueue {release.namespace}/{QUEUE}"
+    assert lines[-2:] == ["deleted it; nothing of it is left", "passed"]
+    assert not found(release.cluster, f"{delayqueues(release.namespace)}/{QUEUE}")
+    with Redis(port=redis.port, password=PASSWORD) as client:
+        assert client.keys() == []
+
+
+def logs(node: ProcessNode) -> str:
+    names = [pod.seen["metadata"]["name"] for pod in node.pods.values()]
+    return "\n".join(node.log(name, "operator")[-3000:] for name in names if "operator" in name)
+
+
+def test_without_an_operator_it_fails_in_time_and_says_where_to_look(release: Release) -> None:
+    done = release.test(timeout_s=2)
+    assert done.returncode == 1
+    assert "No operator has looked at it." in done.stdout
+    assert f"kubectl -n {release.namespace} describe delayqueue {QUEUE}" in done.stdout
+    kept = f"{delayqueues(release.namespace)}/{QUEUE}"
+    before = release.cluster.rest.get(kept)["metadata"]["uid"]
+    release.test(timeout_s=2)
+    assert release.cluster.rest.get(kept)["metadata"]["uid"] != before  # the next run replaces it
+
+
+def test_what_the_operator_refuses_is_told_at_once(release: Release) -> None:
+    """Nobody waits for a queue that will never be ready."""
+    (release.dir / "redis.json").write_text('{"standalone": {"host": "two words"}}')
+    done = release.test(timeout_s=60)
+    assert done.returncode == 1
+    assert "spec.redis.standalone.host" in done.stdout
+
+
+def test_a_namespace_that_is_not_served_is_told_at_once(release: Release) -> None:
+    release.values["watchNamespaces"] = ["elsewhere"]
+    done = release.test(timeout_s=60)
+    assert done.returncode == 1
+    assert f"the test makes its DelayQueue in {release.namespace}" in done.stdout
+
+
+def test_without_a_redis_it_says_which_values_to_set(release: Release) -> None:
+    (release.dir / "redis.json").write_text("{}")
+    done = release.test(timeout_s=60)
+    assert done.returncode == 1
+    assert "--set test.redis.standalone.host=" in done.stderr

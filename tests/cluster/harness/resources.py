@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tests.cluster.harness.binaries import ROOT
@@ -18,11 +19,11 @@ CRD: Final = "delayqueues.delayq.dev"
 
 
 def install_crd(cluster: Cluster, file: Path = CRD_FILE) -> str:
-    """Apply the CRD, and return when DelayQueues can be listed."""
+    """Apply the CRD, and return when DelayQueues can be listed and explained."""
     cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={file}")
-    cluster.kubectl("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=60s")
-    # Established comes a moment before the API server serves the path.
-    eventually(lambda: found(cluster, "/apis/delayq.dev/v1alpha1/delayqueues"), what="DelayQueues are served")
+    # Not `kubectl wait`, which fails on a CRD without any condition yet. And Established is a moment before served.
+    for path in ("/apis/delayq.dev/v1alpha1/delayqueues", "/openapi/v3/apis/delayq.dev/v1alpha1"):
+        eventually(partial(found, cluster, path), what=f"{path} is served")
     return CRD
 
 

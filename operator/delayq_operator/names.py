@@ -166,9 +166,11 @@ def config(queue_name: str) -> str:
 
 def metrics_service(queue_name: str) -> str:
     """Name of the headless Service in front of the metrics."""
-    dashed = queue_name.replace(".", "-")  # a Service's name is a DNS label
-    if dashed != queue_name:
-        dashed = f"{dashed}-{_digest(queue_name)}"
+    dashed = queue_name.replace(".", "-")
+    if (
+        dashed != queue_name or not dashed[0].isalpha()
+    ):  # a Service's name is a DNS label and begins with a letter
+        dashed = f"q{dashed}-{_digest(queue_name)}"
     return _child(dashed, "metrics", LONGEST_LABEL)
 
 

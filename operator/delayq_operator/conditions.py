@@ -188,14 +188,14 @@ def fallback_active(_view: View) -> Condition:
 
 
 def objective_met(view: View) -> Condition:
-    """Whether tasks start in time."""
+    """Whether tasks start in time. How late is in status.backlog: here it would be another message each time."""
     kind = "ObjectiveMet"
     if view.backlog is None or not view.backlog.whole or view.queue is None:
         return _told(kind, "NotMeasured", "No scanner has told yet what is due.")
     late, allowed = _late_seconds(view), view.queue.spec.objective.lateness_seconds
     if late > allowed:
-        message = f"The most overdue of {view.backlog.due:,} due tasks waits for {late:.0f} s; objective: {allowed} s."
-        return _told(kind, "Late", message)
+        cure = "More workers or concurrency help, unless workers claim nothing: see their /readyz and logs."
+        return _told(kind, "Late", f"Tasks have been due for more than {allowed} s (DUE, LATENESS). {cure}")
     return _told(kind, "OnTime", f"No task has been due for more than {allowed} s.")
 
 

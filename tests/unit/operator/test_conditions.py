@@ -1,0 +1,189 @@
+"""Each condition takes each of its reasons when it should, and stands for one status with each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq.contract import Problem
+from delayq.contract.metrics import DURABILITY_RISKS
+from delayq_operator import conditions, scaling
+from delayq_operator.scaling import Scale
+from delayq_operator.view import Erasing
+from delayq_operator.words import RISKS
+from delayq_operator.workload import Workload
+
+from tests.unit.operator.queues import queue
+from tests.unit.operator.views import HEALTHY, NOW, RUNNING, resource, view
+
+if TYPE_CHECKING:
+    from delayq_operator.view import View
+
+PROBLEM = (Problem("spec.worker.concurrency", "expected a whole number from 1 to 10000"),)
+NOTHING = Workload()
+ASLEEP = Workload(exists=True, current=True)
+STARTING = Workload(exists=True, wanted=2, pods=2, updated=2, current=True)
+ROLLING = Workload(exists=True, wanted=2, pods=3, updated=1, ready=2, current=True)
+STUCK = replace(ROLLING, stuck='ReplicaSet "orders-worker-1" has timed out progressing.')
+PAUSED = resource(annotations={"delayq.dev/paused": "true"})
+UNREACHED = replace(HEALTHY, redis_up=False, whole=False)
+HALF = replace(HEALTHY, whole=False)
+LATE = replace(HEALTHY, due=2_000, oldest_due_at=NOW - 9)
+ERASING = Erasing(message="Job orders-purge erases the tasks.")
+
+CASES: list[tuple[str, str, View]] = [
+    ("Ready", "AsExpected", view()),
+    ("Ready", "AsExpected", view(worker=ASLEEP)),  # legitimately none
+    ("Ready", "AsExpected", view(worker=ROLLING)),  # the old ones still work
+    (
+        "Ready",
+        "AsExpected",
+        view(backlog=None),
+    ),  # nobody could tell, but scanners are ready, which takes Redis
+    ("Ready", "Deleting", view(erasing=ERASING)),
+    ("Ready", "InvalidSpec", view(problems=PROBLEM)),
+    ("Ready", "ReferenceNotFound", view(missing=("Secret shop-db",))),
+    ("Ready", "Unreachable", view(backlog=UNREACHED)),
+    ("Ready", "ScannersNotReady", view(scanner=STARTING)),
+    ("Ready", "ScannersNotReady", view(scanner=NOTHING)),
+    ("Ready", "Held", view(queue=queue(stopPolicy="Hold"))),
+    ("Ready", "Held", view(queue=queue(stopPolicy="HoldAndDrain"), worker=ASLEEP)),
+    ("Ready", "WorkersNotReady", view(worker=STARTING)),
+    ("Ready", "WorkersNotReady", view(worker=NOTHING)),
+    ("Accepted", "Valid", view()),
+    ("Accepted", "InvalidSpec", view(problems=PROBLEM, missing=("Secret shop-db",))),
+    ("Accepted", "ReferenceNotFound", view(missing=("Secret shop-db",))),
+    ("BackendAvailable", "Connected", view()),
+    ("BackendAvailable", "Connected", view(backlog=HALF)),  # a shard without a leader is not Redis' fault
+    ("BackendAvailable", "Unreachable", view(backlog=UNREACHED)),
+    ("BackendAvailable", "ScannersReady", view(backlog=None, unread="no route")),
+    ("BackendAvailable", "NoScanners", view(backlog=None, scanner=ASLEEP)),
+    ("BackendAvailable", "NotMeasured", view(backlog=None, scanner=STARTING)),
+    ("BackendAvailable", "NotMeasured", view(backlog=None, scanner=NOTHING)),
+    *[
+        ("DurabilityAtRisk", reason, view(backlog=replace(HEALTHY, risks=(risk,))))
+        for risk, (reason, _) in RISKS.items()
+    ],
+    (
+        "DurabilityAtRisk",
+        "AppendOnlyOff",
+        view(backlog=replace(HEALTHY, risks=("evicts", "append_only_off"))),
+    ),
+    ("DurabilityAtRisk", "Evicts", view(backlog=replace(HEALTHY, risks=("evicts", "unknown")))),
+    ("DurabilityAtRisk", "Durable", view()),
+    ("DurabilityAtRisk", "NotTold", view(backlog=replace(HEALTHY, risks=("unknown",)))),
+    ("DurabilityAtRisk", "NotMeasured", view(backlog=None)),
+    ("DurabilityAtRisk", "NotMeasured", view(backlog=UNREACHED)),  # no sample is not the same as no risk
+    ("Progressing", "NewReplicaSetAvailable", view()),
+    ("Progressing", "NewReplicaSetAvailable", view(worker=ASLEEP)),
+    ("Progressing", "ReplicaSetUpdated", view(worker=ROLLING)),
+    ("Progressing", "ReplicaSetUpdated", view(scanner=replace(RUNNING, current=False))),
+    ("Progressing", "WaitingForDeletion", view(leaving=("Deployment orders-worker",))),
+    ("Progressing", "Erasing", view(erasing=ERASING)),
+    ("Progressing", "ProgressDeadlineExceeded", view(scanner=ROLLING, worker=STUCK)),
+    ("Progressing", "NotStarted", view(scanner=NOTHING, worker=NOTHING, problems=PROBLEM)),
+    ("Degraded", "AsExpected", view()),
+    ("Degraded", "AsExpected", view(erasing=ERASING)),
+    ("Degraded", "EraseFailed", view(erasing=replace(ERASING, failed=True))),
+    ("Degraded", "NameTaken", view(taken=("Deployment orders-worker",), foreign=("container a",))),
+    ("Degraded", "ApplyFailed", view(failures=("CronJob orders-reaper: no.",), foreign=("container a",))),
+    ("Degraded", "ForeignContainers", view(foreign=("container proxy of Deployment orders-worker",))),
+    *[
+        ("ScalingActive", reason, view(scale=Scale(replicas=1, reason=reason, message="why")))
+        for reason in scaling.REASONS
+    ],
+    ("ScalingActive", "NotDecided", view(scale=None, problems=PROBLEM)),
+    ("ScalingLimited", "WithinBounds", view()),
+    ("FallbackActive", "NotNeeded", view()),
+    ("ObjectiveMet", "OnTime", view()),
+    ("ObjectiveMet", "OnTime", view(backlog=LATE, queue=queue(objective={"latenessSeconds": 10}))),
+    ("ObjectiveMet", "Late", view(backlog=LATE, queue=queue(objective={"latenessSeconds": 8}))),
+    ("ObjectiveMet", "NotMeasured", view(backlog=None)),
+    ("ObjectiveMet", "NotMeasured", view(backlog=replace(LATE, whole=False))),
+    ("ObjectiveMet", "NotMeasured", view(queue=None, problems=PROBLEM)),
+    ("Paused", "PausedByAnnotation", view(resource=PAUSED)),
+    ("Paused", "Reconciling", view()),
+]
+
+
+def told(seen: View, kind: str) -> conditions.Condition:
+    return next(each for each in conditions.conditions(seen) if each.type == kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "seen"), CASES, ids=[f"{kind}-{reason}" for kind, reason, _ in CASES]
+)
+def test_a_condition_has_the_reason_that_the_view_calls_for(kind: str, reason: str, seen: View) -> None:
+    found = told(seen, kind)
+    assert (found.reason, found.status) == (reason, conditions.REASONS[kind][reason])
+
+
+def test_every_reason_can_be_reached() -> None:
+    """A reason that nothing leads to would be documented for nobody."""
+    every = {(kind, reason) for kind, reasons in conditions.REASONS.items() for reason in reasons}
+    assert {(kind, reason) for kind, reason, _ in CASES} == every
+
+
+def test_every_condition_is_there_on_every_visit_in_the_same_order() -> None:
+    for seen in (view(), view(problems=PROBLEM, scale=None, backlog=None), view(erasing=ERASING, scale=None)):
+        assert [each.type for each in conditions.conditions(seen)] == list(conditions.REASONS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "seen"), CASES, ids=[f"{kind}-{reason}" for kind, reason, _ in CASES]
+)
+def test_a_message_is_a_sentence(kind: str, reason: str, seen: View) -> None:
+    message = told(seen, kind).message
+    assert message.strip() == message
+    assert message.endswith((".", "?"))
+    assert "None" not in message, reason
+
+
+READY_ASKS_IN_THIS_ORDER = (
+    ("Deleting", {"erasing": ERASING}),
+    ("InvalidSpec", {"problems": PROBLEM}),
+    ("ReferenceNotFound", {"missing": ("Secret shop-db",)}),
+    ("Unreachable", {"backlog": UNREACHED}),
+    ("ScannersNotReady", {"scanner": STARTING}),
+    ("Held", {"queue": queue(stopPolicy="Hold")}),
+    ("WorkersNotReady", {"worker": STARTING}),
+)
+
+
+def test_ready_names_the_first_cause_and_not_what_follows_from_it() -> None:
+    """Without Redis neither scanners nor workers are ready: saying so would send people to the wrong place."""
+    for first in range(len(READY_ASKS_IN_THIS_ORDER)):
+        everything_after = {
+            name: value for _, seen in READY_ASKS_IN_THIS_ORDER[first:] for name, value in seen.items()
+        }
+        assert told(view(**everything_after), "Ready").reason == READY_ASKS_IN_THIS_ORDER[first][0]
+
+
+def test_ready_repeats_the_words_of_the_condition_it_sums_up() -> None:
+    for kind, seen in (("Accepted", view(problems=PROBLEM)), ("BackendAvailable", view(backlog=UNREACHED))):
+        assert told(seen, "Ready").message == told(seen, kind).message
+
+
+def test_what_keeps_pods_from_starting_is_in_ready() -> None:
+    trouble = "orders-worker-1: ImagePullBackOff: no such image"
+    assert trouble in told(view(worker=STARTING, troubles={"worker": trouble}), "Ready").message
+
+
+def test_every_problem_of_a_spec_is_named_with_its_path() -> None:
+    two = (*PROBLEM, Problem("spec.redis", "required"))
+    assert told(view(problems=two), "Accepted").message == (
+        "spec.worker.concurrency: expected a whole number from 1 to 10000; spec.redis: required."
+        " Nothing was changed; correct the spec."
+    )
+
+
+def test_all_known_risks_are_explained_and_the_gravest_is_the_reason() -> None:
+    found = told(view(backlog=replace(HEALTHY, risks=("append_only_off", "evicts"))), "DurabilityAtRisk")
+    assert found.reason == "AppendOnlyOff"
+    assert "appendonly yes" in found.message
+    assert "noeviction" in found.message
+
+
+def test_every_risk_that_scanners_tell_of_has_words() -> None:
+    assert {*RISKS, "unknown"} == set(DURABILITY_RISKS)

@@ -1,0 +1,180 @@
+"""The status says when a condition turned, keeps what nobody knows now, and is written when it says something new."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq_operator.status import NUMBERS_SECONDS, bucket, status, timestamp, wait_seconds
+from delayq_operator.view import Erasing
+from delayq_operator.workload import Workload
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.operator.views import HEALTHY, NOW, RUNNING, resource, view
+
+if TYPE_CHECKING:
+    from delayq_operator.backlog import Backlog
+
+ROLLING = Workload(exists=True, wanted=2, pods=3, updated=1, ready=2, current=True, inputs="new")
+BUSY = replace(
+    HEALTHY, due=12, scheduled=48_210, in_flight=31, dead=2, oldest_due_at=NOW - 3, next_due_at=NOW + 60
+)
+
+
+def entry(made: dict[str, Any], kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(each for each in made["conditions"] if each["type"] == kind)
+    return found
+
+
+def test_a_status_says_all_there_is_to_say() -> None:
+    seen = view(backlog=BUSY, reaper={"lastScheduleTime": "2026-01-01T00:00:00Z", "active": []})
+    made = status(seen, {}, NOW)
+    conditions = made.pop("conditions")
+    assert made == {
+        "observedGeneration": 3,
+        "replicas": 1,
+        "readyReplicas": 1,
+        "desiredReplicas": 1,
+        "selector": "delayq.dev/queue=orders,app.kubernetes.io/component=worker",
+        "currentRevision": "abc",
+        "updateRevision": "abc",
+        "scanner": {"replicas": 1, "readyReplicas": 1},
+        "reaper": {"lastScheduleTime": "2026-01-01T00:00:00Z"},
+        "backlog": {
+            "due": 12,
+            "scheduled": 48_210,
+            "inFlight": 31,
+            "deadLettered": 2,
+            "oldestDueTime": timestamp(NOW - 3),
+            "nextDueTime": timestamp(NOW + 60),
+            "observedTime": timestamp(NOW),
+        },
+    }
+    assert conditions[0] == {
+        "type": "Ready",
+        "status": "True",
+        "observedGeneration": 3,
+        "lastTransitionTime": timestamp(NOW),
+        "reason": "AsExpected",
+        "message": "Tasks run when they fall due.",
+    }
+
+
+def test_the_time_of_a_condition_is_that_of_its_last_turn() -> None:
+    """Another reason or message is not a turn; another status is."""
+    first = status(view(), {}, NOW)
+    same = status(view(worker=ROLLING), first, NOW + 60)
+    assert entry(same, "Progressing")["reason"] == "ReplicaSetUpdated"
+    assert entry(same, "Progressing")["lastTransitionTime"] == timestamp(NOW)
+    turned = status(view(worker=replace(ROLLING, ready=0)), same, NOW + 120)
+    assert entry(turned, "Ready")["lastTransitionTime"] == timestamp(NOW + 120)
+    assert entry(turned, "Accepted")["lastTransitionTime"] == timestamp(NOW)
+
+
+def test_scanners_that_there_are_is_not_what_is_wanted() -> None:
+    """The CRD calls status.scanner.replicas the pods there are."""
+    seen = view(scanner=Workload(exists=True, wanted=3, pods=1, current=True))
+    assert status(seen, {}, NOW)["scanner"] == {"replicas": 1, "readyReplicas": 0}
+
+
+def test_the_revision_is_the_old_one_until_the_rollout_is_done() -> None:
+    seen = view(worker=ROLLING, resource=resource(status={"currentRevision": "old"}))
+    made = status(seen, {}, NOW)
+    assert (made["currentRevision"], made["updateRevision"]) == ("old", "new")
+    done = status(view(worker=replace(RUNNING, inputs="new")), made, NOW)
+    assert (done["currentRevision"], done["updateRevision"]) == ("new", "new")
+
+
+@pytest.mark.parametrize("unknown", [None, replace(HEALTHY, whole=False, due=1)])
+def test_a_backlog_that_nobody_knows_now_stays_with_the_time_it_was_measured(unknown: Backlog | None) -> None:
+    before = status(view(backlog=BUSY), {}, NOW)
+    assert status(view(backlog=unknown), before, NOW + 60)["backlog"] == before["backlog"]
+    assert "backlog" not in status(view(backlog=unknown), {}, NOW)
+
+
+def test_the_erasing_tells_how_far_it_is() -> None:
+    erasing = Erasing(message="Job orders-purge failed.", failed=True, erased_shards=3, shards=8)
+    made = status(view(erasing=erasing), {}, NOW)
+    assert made["purge"] == {"erasedShards": 3, "shards": 8, "message": "Job orders-purge failed."}
+
+
+# --- Whether to write.
+
+
+def test_the_same_again_is_never_written() -> None:
+    made = status(view(backlog=BUSY), {}, NOW)
+    again = status(view(backlog=replace(BUSY, read_at=NOW + 5)), made, NOW + 5)
+    assert again != made  # it was measured later
+    assert wait_seconds(again, made, since_write=1000) is None
+
+
+def test_times_that_land_in_another_second_are_the_same() -> None:
+    """A due time is read as so many seconds from now: what is left of a second would write every few seconds."""
+    made = status(view(backlog=BUSY), {}, NOW)
+    for off in (-1.5, 0.9, 1.5):
+        moved = replace(BUSY, oldest_due_at=NOW - 3 + off, next_due_at=NOW + 60 + off)
+        assert wait_seconds(status(view(backlog=moved), made, NOW), made, since_write=1000) is None
+    later = status(view(backlog=replace(BUSY, next_due_at=NOW + 90)), made, NOW)
+    assert wait_seconds(later, made, since_write=1000) == 0
+
+
+@pytest.mark.parametrize(
+    "turned",
+    [
+        {"worker": replace(RUNNING, ready=0)},
+        {"worker": replace(RUNNING, pods=2)},
+        {"resource": resource(generation=4)},
+        {"missing": ("Secret shop-db",)},
+    ],
+)
+def test_a_fact_is_written_at_once(turned: dict[str, Any]) -> None:
+    made = status(view(), {}, NOW)
+    assert wait_seconds(status(view(**turned), made, NOW + 1), made, since_write=1) == 0
+
+
+def test_numbers_wait_until_the_last_write_is_old_enough() -> None:
+    made = status(view(backlog=BUSY), {}, NOW)
+    more = status(view(backlog=replace(BUSY, due=13)), made, NOW + 1)
+    assert wait_seconds(more, made, since_write=2) == NUMBERS_SECONDS - 2
+    assert wait_seconds(more, made, since_write=NUMBERS_SECONDS) == 0
+
+
+def test_a_change_that_nobody_would_call_one_is_not_written() -> None:
+    made = status(view(backlog=BUSY), {}, NOW)
+    hardly = status(view(backlog=replace(BUSY, scheduled=48_211)), made, NOW + 1)
+    assert wait_seconds(hardly, made, since_write=1000) is None
+
+
+def test_a_message_with_a_number_in_it_waits_like_a_number() -> None:
+    """Why a scanner could not be read may be another sentence each time."""
+    made = status(view(backlog=None, unread="orders-scanner-1: no route"), {}, NOW)
+    later = status(view(backlog=None, unread="orders-scanner-2: timed out"), made, NOW + 5)
+    assert entry(later, "BackendAvailable")["message"] != entry(made, "BackendAvailable")["message"]
+    assert wait_seconds(later, made, since_write=5) == NUMBERS_SECONDS - 5
+
+
+def test_lateness_that_only_grows_is_not_written() -> None:
+    """Where nobody claims, the oldest task gets later for ever: the column LATENESS shows it without a write."""
+    made = status(view(backlog=BUSY), {}, NOW)
+    assert entry(made, "ObjectiveMet")["reason"] == "Late"
+    hours_later = status(view(backlog=replace(BUSY, read_at=NOW + 7200)), made, NOW + 7200)
+    assert wait_seconds(hours_later, made, since_write=7200) is None
+
+
+def test_a_first_status_is_written_at_once() -> None:
+    assert wait_seconds(status(view(), {}, NOW), {}, since_write=0) == 0
+
+
+def test_a_backlog_that_appears_is_news() -> None:
+    before = status(view(backlog=None), {}, NOW)
+    after = deepcopy(before) | {"backlog": status(view(backlog=BUSY), {}, NOW)["backlog"]}
+    assert wait_seconds(after, before, since_write=1000) == 0
+
+
+@given(st.integers(0, 10**15))
+def test_a_bucket_is_within_five_percent_and_exact_for_small_numbers(number: int) -> None:
+    assert bucket(number) == number if number <= 100 else abs(bucket(number) - number) <= number * 0.05
+    assert bucket(bucket(number)) == bucket(number)

@@ -1,0 +1,41 @@
+"""A DelayQueue as the API server would return it, and views of it: healthy unless a test says otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from delayq_operator.backlog import Backlog
+from delayq_operator.resource import Resource
+from delayq_operator.scaling import Scale
+from delayq_operator.view import View
+from delayq_operator.workload import Workload
+
+from tests.unit.operator.queues import UID, document, queue
+
+NOW = 1_800_000_000.0
+RUNNING = Workload(exists=True, wanted=1, pods=1, updated=1, ready=1, current=True, inputs="abc")
+HEALTHY = Backlog(read_at=NOW, whole=True, redis_up=True)
+
+
+def body(*, annotations: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
+    found = document()
+    found["metadata"] |= {"uid": UID, "generation": 3, "resourceVersion": "100"} | metadata
+    if annotations:
+        found["metadata"]["annotations"] = annotations
+    return found
+
+
+def resource(status: dict[str, Any] | None = None, **metadata: Any) -> Resource:  # noqa: ANN401 -- JSON
+    return Resource(body(**metadata) | ({"status": status} if status else {}))
+
+
+def view(**seen: Any) -> View:  # noqa: ANN401 -- the fields of View
+    healthy: dict[str, Any] = {
+        "resource": resource(),
+        "queue": queue(),
+        "scanner": RUNNING,
+        "worker": RUNNING,
+        "scale": Scale(replicas=1, reason="Fixed", message="1 worker: the default"),
+        "backlog": HEALTHY,
+    }
+    return View(**{**healthy, **seen})

@@ -7,8 +7,11 @@ work.py does both.
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import logging
 import random
+import signal
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -19,13 +22,16 @@ from delayq_operator import names
 from delayq_operator.names import Key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from delayq_operator.inventory import Queues
+    from delayq_operator.witness import Witness
+
+log = logging.getLogger(__name__)
 
 TOKEN_MINUTES: Final = 5  # kubelet renews a bound token at four fifths of its life, which is an hour or more
 LONGEST_BACKOFF_SECONDS: Final = 2.0
-ATTEMPTS: Final = 4
+BEGIN_ANEW_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +39,19 @@ class Memo:
     """What handlers are given; kopf copies it for each object, so it only points."""
 
     queues: Queues
+    witness: Witness
 
 
 class Backoffs:
-    """Short and spread pauses between attempts: an API server that is back is noticed within two seconds."""
+    """Short and spread pauses between attempts: an API server that is back is noticed within two seconds.
+
+    They never run out: kopf would give up for good after the last one, and all it asks for is a list and a watch.
+    """
 
     def __iter__(self) -> Iterator[float]:
         """Begin anew for each request; kopf iterates over the same object every time."""
-        for attempt in range(ATTEMPTS):
-            yield min(LONGEST_BACKOFF_SECONDS, 0.25 * 2**attempt) * random.uniform(0.5, 1)
+        for attempt in itertools.count():
+            yield min(LONGEST_BACKOFF_SECONDS, 0.25 * 2 ** min(attempt, 8)) * random.uniform(0.5, 1)
 
 
 @kopf.on.startup()
@@ -62,7 +72,9 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa:
     settings.watching.reconnect_backoff = 0.1
     settings.queueing.idle_timeout = 1  # how long a stream is kept for an object after its last event
     settings.queueing.exit_timeout = 0.5
-    settings.process.ultimate_exiting_timeout = 20
+    settings.process.ultimate_exiting_timeout = (
+        None  # else a SIGKILL comes after each time that it began anew
+    )
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # "handler succeeded", for each event
 
 
@@ -76,9 +88,42 @@ async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401 --
 @kopf.on.event(names.DELAY_QUEUE.group, names.DELAY_QUEUE.version, names.DELAY_QUEUE.plural)
 async def delay_queue(event: kopf.RawEvent, memo: Memo, **_: Any) -> None:  # noqa: ANN401 -- kopf's
     """Take note of a DelayQueue."""
-    body = event["object"]
+    metadata = event["object"]["metadata"]
+    key = Key(metadata["namespace"], metadata["name"])
     if event["type"] == "DELETED":
-        metadata = body["metadata"]
-        memo.queues.gone(Key(metadata["namespace"], metadata["name"]), metadata["uid"])
+        memo.queues.gone(key, metadata["uid"])
     else:
-        memo.queues.seen(body)
+        memo.queues.seen(event["object"])
+    memo.witness.brought(key, int(metadata["resourceVersion"]))
+
+
+async def follow(memo: Memo, namespaces: Collection[str], stop: asyncio.Event) -> None:
+    """Have kopf bring DelayQueues, for ever. It gives up at the first odd answer; then it begins anew.
+
+    Not kopf.operator(): when that ends, it cancels every task of the process that is younger than itself.
+    """
+    while True:
+        tasks = await kopf.spawn_tasks(
+            memo=memo, standalone=True, clusterwide=not namespaces, namespaces=namespaces
+        )
+        stop_on_signals(stop)  # kopf has just taken them
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            log.info("kopf_ended", extra={"fields": {"errors": await _ended(tasks)}})
+        await asyncio.sleep(BEGIN_ANEW_SECONDS * random.uniform(0.5, 1))
+
+
+async def _ended(tasks: Collection[asyncio.Task[None]]) -> list[str]:
+    """End kopf's tasks; what went wrong in them."""
+    for task in tasks:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    return [repr(result) for result in results if isinstance(result, Exception)]
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set `stop` when a signal asks the process to end."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)

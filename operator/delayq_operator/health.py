@@ -54,7 +54,7 @@ class Health:
             for reflector in self.reflectors
             if reflector.idle_seconds > WATCH_DEAD_SECONDS
         ]
-        behind = self.witness.behind_seconds()
+        behind = self.witness.behind_seconds
         if behind > STUCK_SECONDS:
             found.append(f"kopf has missed a change of a DelayQueue for {behind:.0f} s")
         if self.lag_seconds > STUCK_SECONDS:

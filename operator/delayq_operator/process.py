@@ -11,12 +11,9 @@ import contextlib
 import logging
 import os
 import random
-import signal
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-
-import kopf
 
 from delayq_operator import handlers, names
 from delayq_operator.api import Api, own_namespace
@@ -49,6 +46,7 @@ FAILED: Final = 1
 DENIED: Final = 4
 LEADERSHIP_LOST: Final = 5
 
+END_SECONDS: Final = 1.5
 LABELLED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
 
 
@@ -79,7 +77,7 @@ class Operator:
         self.leadership = _leadership(api, options, identity)
         self.work = Work()
         self.queues = Queues(self.work.mark)
-        self.witness = Witness(self.queues)
+        self.witness = Witness(api, self.queues)
         self.health = Health(self.leadership, self.witness)
         self.children = Children(self.queues, self.work.mark)
         self.pods = Pods(self.queues, self.work.mark)
@@ -120,7 +118,6 @@ class Operator:
         try:
             await self._unless(stop, self._work(stop))
         finally:
-            stop.set()
             await self._end()
 
     async def _work(self, stop: asyncio.Event) -> None:
@@ -134,16 +131,17 @@ class Operator:
         self._start("events", self.recorder.run())
         for reflector in self.health.reflectors:
             await reflector.synced.wait()
-        listed = asyncio.Event()
-        self._start("kopf", self._kopf(stop, listed))
-        await listed.wait()
-        self.health.synced = True
+        memo = handlers.Memo(self.queues, self.witness)
+        self._start("kopf", handlers.follow(memo, self.options.namespaces, stop))
+        self._start("witness", self.witness.run())
         for number in range(self.options.workers):
             self._start(f"worker-{number}", self.work.run(self._reconcile))
         self._start("scraper", self.scraper.run())
         self._start("resync", self._resync())
+        await self.witness.listed.wait()
+        self.health.synced = True
 
-    async def _reconcile(self, key: Key) -> bool:
+    async def _reconcile(self, key: Key) -> float | None:
         await self.leadership.confirmed()
         return await self.reconciler.reconcile(key)
 
@@ -167,16 +165,6 @@ class Operator:
     def _follow(self, reflector: Reflector) -> None:
         self.health.reflectors.append(reflector)
         self._start(f"watch {reflector.kind.plural}", reflector.run())
-
-    async def _kopf(self, stop: asyncio.Event, listed: asyncio.Event) -> None:
-        await kopf.operator(
-            memo=handlers.Memo(self.queues),
-            standalone=True,
-            clusterwide=not self.options.namespaces,
-            namespaces=self.options.namespaces,
-            stop_flag=stop,
-            ready_flag=listed,
-        )
 
     async def _resync(self) -> None:
         """Look at every queue again now and then, and whether the API serves more kinds by now."""
@@ -209,7 +197,7 @@ class Operator:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Take note of the first part that ended; kopf does when a signal came, the others only for a reason."""
+        """Take note of the first part that ended; none does without a reason."""
         self._tasks.discard(task)
         if task.cancelled() or self._over.done():
             return
@@ -231,11 +219,11 @@ class Operator:
             stopped.cancel()
 
     async def _end(self) -> None:
-        for task in self._tasks:
-            if task.get_name() != "kopf":  # it stops by the flag, and complains when it is cancelled
-                task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait_for(asyncio.gather(*self._tasks, return_exceptions=True), 10.0)
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=END_SECONDS)
         await self.leadership.resign()
 
 
@@ -249,9 +237,7 @@ def _leadership(api: Api, options: Options, identity: str) -> Leadership:
 async def run(options: Options) -> int:
     """Run an operator until SIGTERM or SIGINT; its exit code."""
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signal_number, stop.set)
+    handlers.stop_on_signals(stop)
     api = await Api.connect()
     operator = Operator(api, options)
     runner, port = await operator.health.serve(options.host, options.port)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delayq.contract import SpecError, parse
 
@@ -19,6 +19,7 @@ from delayq_operator.errors import Conflict, OperatorError, Unavailable
 from delayq_operator.plan import plan
 from delayq_operator.scaling import scale
 from delayq_operator.view import View
+from delayq_operator.work import LATER_SECONDS, SOON_SECONDS
 from delayq_operator.workload import workload
 
 if TYPE_CHECKING:
@@ -37,6 +38,16 @@ if TYPE_CHECKING:
     from delayq_operator.scrape import Scraper
 
 log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final[dict[str, float | None]] = {
+    "done": None,
+    "invalid": None,  # until the spec is edited
+    "unavailable": SOON_SECONDS,
+    "waiting": LATER_SECONDS,
+    "error": LATER_SECONDS,
+    "bug": LATER_SECONDS,
+}
+"""How a reconciliation can end → the longest pause before it is tried again."""
 
 
 class Reconciler:
@@ -58,8 +69,8 @@ class Reconciler:
         self._referees, self._applier, self._scraper = referees, applier, scraper
         self._reporter, self._ending, self._setting = reporter, ending, setting
 
-    async def reconcile(self, key: Key) -> bool:
-        """Reconcile one DelayQueue; whether all is done that can be. Errors are logged and mean: try again."""
+    async def reconcile(self, key: Key) -> float | None:
+        """Reconcile one DelayQueue; how long to wait at most before it is tried again, None when all is done."""
         started = time.monotonic()
         try:
             result = await self._reconcile(key)
@@ -74,7 +85,7 @@ class Reconciler:
             log.exception("reconcile_broke", extra={"fields": {"queue": str(key)}})
         metrics.RECONCILES.labels(result).inc()
         metrics.RECONCILE_SECONDS.observe(time.monotonic() - started)
-        return result in ("done", "invalid")
+        return RETRY_SECONDS[result]
 
     async def _reconcile(self, key: Key) -> str:
         resource = self._queues.get(key)

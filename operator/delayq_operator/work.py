@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from delayq_operator.names import Key
 
 FIRST_BACKOFF_SECONDS: Final = 0.2
-LONGEST_BACKOFF_SECONDS: Final = 3.0  # an API server that is back is noticed within this
+SOON_SECONDS: Final = (
+    3.0  # longest pause while the API server is away: that it is back is noticed within this
+)
+LATER_SECONDS: Final = 60.0  # longest pause while something is refused that a person has to put right
 
 
 class Work:
@@ -54,28 +57,28 @@ class Work:
             timer.cancel()
         self._later[key] = (at, loop.call_at(at, self.mark, key))
 
-    async def run(self, handle: Callable[[Key], Awaitable[bool]]) -> None:
-        """Work on keys one by one, for ever; `handle` says whether it succeeded, and is called again if not."""
+    async def run(self, handle: Callable[[Key], Awaitable[float | None]]) -> None:
+        """Work on keys one by one, for ever; `handle` says how long to wait at most before it is tried again, if it is."""
         while True:
             key = await self._line.get()
             self._waiting.discard(key)
             metrics.QUEUE_DEPTH.set(len(self._waiting))
             self._in_hand.add(key)
             try:
-                succeeded = await handle(key)
+                longest = await handle(key)
             finally:
                 self._in_hand.discard(key)
-            self._done(key, succeeded=succeeded)
+            self._done(key, longest)
 
-    def _done(self, key: Key, *, succeeded: bool) -> None:
-        if succeeded:
+    def _done(self, key: Key, longest: float | None) -> None:
+        if longest is None:
             self._failures.pop(key, None)
         else:
             self._failures[key] = self._failures.get(key, 0) + 1
-            self.mark_in(key, backoff_seconds(self._failures[key], random.random()))
+            self.mark_in(key, backoff_seconds(self._failures[key], longest, random.random()))
         if key in self._marked_again:
             self._marked_again.discard(key)
-            if succeeded:
+            if longest is None:
                 self.mark(key)
 
     def forget(self, key: Key) -> None:
@@ -89,7 +92,7 @@ class Work:
             timer.cancel()
 
 
-def backoff_seconds(failures: int, chance: float) -> float:
+def backoff_seconds(failures: int, longest: float, chance: float) -> float:
     """Return how long to wait after so many failures in a row; `chance` in [0, 1) spreads keys over half of it."""
-    longest = min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** (min(failures, 10) - 1))
-    return longest * (0.5 + chance / 2)
+    pause = min(longest, FIRST_BACKOFF_SECONDS * 2.0 ** (min(failures, 20) - 1))
+    return pause * (0.5 + chance / 2)

@@ -58,7 +58,7 @@ class Work:
         self._later[key] = (at, loop.call_at(at, self.mark, key))
 
     async def run(self, handle: Callable[[Key], Awaitable[float | None]]) -> None:
-        """Work on keys one by one, for ever; `handle` says how long to wait at most before it is tried again, if it is."""
+        """Work on keys one by one, for ever; `handle` returns the longest pause before the next try, None if done."""
         while True:
             key = await self._line.get()
             self._waiting.discard(key)

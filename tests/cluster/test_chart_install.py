@@ -284,14 +284,12 @@ def test_the_roles_of_the_cluster_work_with_delayqueues(
 
 
 def helm_test(plane: ControlPlane, namespace: str, phase: str) -> subprocess.CompletedProcess[str]:
-    path = f"/api/v1/namespaces/{namespace}/pods/delayq-test"
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    waiting = "metadata.name=delayq-test,status.phase=Pending"
 
     def end_pod() -> None:
-        eventually(
-            lambda: found(plane, path) and plane.rest.get(path)["status"]["phase"] == "Pending",
-            what="helm test makes a new pod",
-        )
-        plane.rest.patch(f"{path}/status", {"status": {"phase": phase}})
+        eventually(lambda: plane.rest.items(pods, fieldSelector=waiting), what="helm test makes a new pod")
+        plane.rest.patch(f"{pods}/delayq-test/status", {"status": {"phase": phase}})
 
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(end_pod)

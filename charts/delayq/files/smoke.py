@@ -33,7 +33,7 @@ DELAY_MS = 2000
 LOOK_SECONDS = 0.02  # how exactly the time of handling is seen
 CALL_SECONDS = 10
 NO_REDIS = """there is no Redis to test with. Name one, as in spec.redis of a DelayQueue:
-  helm upgrade … --reuse-values --set test.redis.standalone.host=redis.shop.svc
+  helm upgrade … --reset-then-reuse-values --set test.redis.standalone.host=redis.shop.svc
 or let the chart bring one that is good enough to try: --set redis.enabled=true"""
 
 

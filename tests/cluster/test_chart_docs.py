@@ -1,0 +1,89 @@
+"""docs/install.md, run as it stands: every `sh` block, in order, as a user would type it.
+
+On a control plane of its own, without nodes: what waits for pods is in `console` blocks, and has its test elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.harness.binaries import KUBERNETES, ROOT
+from tests.cluster.harness.control_plane import ControlPlane
+from tests.cluster.harness.resources import delayqueues, found, install_crd
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = (ROOT / "docs" / "install.md").read_text()
+STUCK = "## When a DelayQueue does not go"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    plane = ControlPlane.start(tmp_path_factory.mktemp("install"))
+    yield plane
+    plane.stop()
+
+
+def blocks(text: str) -> list[str]:
+    """The sh blocks, also those inside a list."""
+    found = re.findall(r"^( *)```sh\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(block) for _, block in found]
+
+
+def run(plane: ControlPlane, block: str) -> str:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block],
+        cwd=ROOT,
+        env=os.environ
+        | {
+            "PATH": f"{KUBERNETES}:{os.environ['PATH']}",
+            "KUBECONFIG": str(plane.kubeconfig),
+            "HOME": str(plane.dir),
+        },
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, f"{block}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_every_command_of_the_page_works_in_its_order(plane: ControlPlane) -> None:
+    page, _, stuck = PAGE.partition(STUCK)
+    said = [run(plane, block) for block in blocks(page)]
+    assert len(said) > 10
+    assert "orders" in said[1]
+    assert re.search(r"^no$", said[3], re.MULTILINE)  # in namespaced mode it may not read other Secrets
+    assert "delayq-0.1.0" in said[5]
+    assert "RETAIN" in said[8].upper()
+    assert not found(plane, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/delayqueues.delayq.dev")
+    with_operator, by_hand = blocks(stuck)
+    delete_in_vain(plane)
+    run(plane, with_operator)
+    assert found(plane, f"{delayqueues('shop')}/stuck")  # there is no operator to let it go
+    run(plane, by_hand)
+    eventually(lambda: not found(plane, f"{delayqueues('shop')}/stuck"))
+
+
+def delete_in_vain(plane: ControlPlane) -> None:
+    """A DelayQueue as it is when its operator was uninstalled too early."""
+    install_crd(plane)
+    body = queue("stuck", deletionPolicy="Delete")
+    body["metadata"]["finalizers"] = ["delayq.dev/purge"]
+    plane.rest.create(delayqueues("shop"), body)
+    plane.rest.delete(f"{delayqueues('shop')}/stuck")
+
+
+def test_links_and_files_of_the_page_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)", PAGE):
+        assert (ROOT / "docs" / target).exists(), target

@@ -71,15 +71,17 @@ class Work:
             self._done(key, longest)
 
     def _done(self, key: Key, longest: float | None) -> None:
-        if longest is None:
-            self._failures.pop(key, None)
-        else:
+        again = key in self._marked_again
+        self._marked_again.discard(key)
+        if longest is not None:
             self._failures[key] = self._failures.get(key, 0) + 1
+            if again:  # what was refused may have been put right meanwhile
+                longest = min(longest, SOON_SECONDS)
             self.mark_in(key, backoff_seconds(self._failures[key], longest, random.random()))
-        if key in self._marked_again:
-            self._marked_again.discard(key)
-            if longest is None:
-                self.mark(key)
+            return
+        self._failures.pop(key, None)
+        if again:
+            self.mark(key)
 
     def forget(self, key: Key) -> None:
         """Come back to this key only if it is marked again."""

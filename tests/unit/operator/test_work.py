@@ -1,0 +1,247 @@
+"""A key is never in two hands and never lost, whatever is marked when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from delayq_operator import work as module
+from delayq_operator.names import Key
+from delayq_operator.work import LATER_SECONDS, SOON_SECONDS, Work, backoff_seconds
+from hypothesis import given
+from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import pytest
+
+KEYS = [Key("shop", name) for name in "abc"]
+A, B, C = KEYS
+
+
+async def settle(turns: int = 50) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+class Running:
+    """Workers on a Work, stopped at the end."""
+
+    def __init__(
+        self, work: Work, handle: Callable[[Key], Awaitable[float | None]], workers: int = 2
+    ) -> None:
+        self._tasks = [asyncio.create_task(work.run(handle)) for _ in range(workers)]
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+step = st.one_of(
+    st.tuples(st.just("mark"), st.sampled_from(KEYS)),
+    st.tuples(st.just("mark soon"), st.sampled_from(KEYS)),
+    st.tuples(st.just("wait"), st.integers(1, 5)),
+)
+
+
+@given(
+    steps=st.lists(step, max_size=30),
+    durations=st.lists(st.integers(0, 6), min_size=1, max_size=10),
+    failures=st.lists(st.booleans(), max_size=10),
+    workers=st.integers(1, 4),
+)
+def test_what_was_marked_is_seen_and_by_one_worker_at_a_time(
+    steps: list[tuple[str, Key | int]], durations: list[int], failures: list[bool], workers: int
+) -> None:
+    """The world changes with each mark; in the end, work has begun after the last change of each key."""
+    now: Counter[Key] = Counter()
+    seen: Counter[Key] = Counter()
+    in_hand: set[Key] = set()
+    runs: list[Key] = []
+
+    async def handle(key: Key) -> float | None:
+        assert key not in in_hand
+        in_hand.add(key)
+        seen[key] = now[key]
+        runs.append(key)
+        for _ in range(durations[len(runs) % len(durations)]):
+            await asyncio.sleep(0)
+        in_hand.discard(key)
+        return 3.0 if failures and failures.pop() else None
+
+    async def play() -> None:
+        work = Work()
+        async with Running(work, handle, workers):
+            for what, argument in steps:
+                if isinstance(argument, int):
+                    await settle(argument)
+                    continue
+                now[argument] += 1
+                if what == "mark":
+                    work.mark(argument)
+                else:
+                    work.mark_in(argument, 0)
+            for _ in range(200):
+                await asyncio.sleep(0)
+
+    failures_possible = len(failures)
+    with patch.object(module, "FIRST_BACKOFF_SECONDS", 0.0):
+        asyncio.run(play())
+    assert seen == now
+    assert len(runs) <= sum(now.values()) + failures_possible
+
+
+async def test_many_marks_are_one_run() -> None:
+    runs: list[Key] = []
+
+    async def handle(key: Key) -> float | None:
+        runs.append(key)
+        return None
+
+    work = Work()
+    for _ in range(10):
+        work.mark(A)
+    work.mark(B)
+    async with Running(work, handle):
+        await settle()
+    assert runs == [A, B]
+
+
+async def test_marks_during_the_work_are_one_more_run() -> None:
+    runs, go = 0, asyncio.Event()
+
+    async def handle(_key: Key) -> float | None:
+        nonlocal runs
+        runs += 1
+        await go.wait()
+        return None
+
+    work = Work()
+    async with Running(work, handle):
+        work.mark(A)
+        await settle()
+        for _ in range(3):
+            work.mark(A)
+        await settle()
+        assert runs == 1
+        go.set()
+        await settle()
+        assert runs == 2
+
+
+async def test_a_slow_key_holds_up_no_other() -> None:
+    runs: list[Key] = []
+
+    async def handle(key: Key) -> float | None:
+        runs.append(key)
+        if key == A:
+            await asyncio.Event().wait()
+        return None
+
+    work = Work()
+    async with Running(work, handle):
+        for key in KEYS:
+            work.mark(key)
+        await settle()
+        assert runs == [A, B, C]
+
+
+async def test_failed_work_is_tried_again_later_and_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(Work, "mark_in", lambda _self, _key, seconds: pauses.append(seconds))
+
+    async def handle(_key: Key) -> float | None:
+        return SOON_SECONDS
+
+    work = Work()
+    async with Running(work, handle, workers=1):
+        for _ in range(8):
+            work.mark(A)
+            await settle()
+    bounds = [0.2, 0.4, 0.8, 1.6, 3.0, 3.0, 3.0, 3.0]
+    assert [bound / 2 <= pause <= bound for pause, bound in zip(pauses, bounds, strict=True)] == [True] * 8
+
+
+async def test_success_forgets_the_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(Work, "mark_in", lambda _self, _key, seconds: pauses.append(seconds))
+    results = [3.0, 3.0, None, 3.0]
+
+    async def handle(_key: Key) -> float | None:
+        return results.pop(0)
+
+    work = Work()
+    async with Running(work, handle, workers=1):
+        for _ in range(4):
+            work.mark(A)
+            await settle()
+    assert [pause <= bound for pause, bound in zip(pauses, [0.2, 0.4, 0.2], strict=True)] == [True] * 3
+
+
+async def test_the_earliest_of_several_timers_counts() -> None:
+    work, marked = Work(), asyncio.Event()
+
+    async def handle(_key: Key) -> float | None:
+        marked.set()
+        return None
+
+    async with Running(work, handle):
+        work.mark_in(A, 60)
+        work.mark_in(A, 0.01)
+        work.mark_in(A, 30)
+        await asyncio.wait_for(marked.wait(), 5)
+        assert not work._later
+
+
+async def test_a_forgotten_key_is_not_come_back_to() -> None:
+    runs: list[Key] = []
+
+    async def handle(key: Key) -> float | None:
+        runs.append(key)
+        return None
+
+    work = Work()
+    work.mark_in(A, 0)
+    work.forget(A)
+    async with Running(work, handle):
+        await settle()
+        assert runs == []
+
+
+async def test_what_was_refused_and_changed_meanwhile_is_looked_at_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(Work, "mark_in", lambda _self, _key, seconds: pauses.append(seconds))
+    work = Work()
+
+    async def handle(key: Key) -> float | None:
+        if len(pauses) == 9:
+            work.mark(key)  # somebody edits the DelayQueue
+        return LATER_SECONDS
+
+    async with Running(work, handle, workers=1):
+        for _ in range(10):
+            work.mark(A)
+            await settle()
+    assert pauses[8] >= 0.2 * 2**8 / 2
+    assert pauses[9] <= SOON_SECONDS
+
+
+@given(
+    tries=st.integers(1, 100_000),
+    longest=st.sampled_from([SOON_SECONDS, LATER_SECONDS]),
+    chance=st.floats(0, 1, exclude_max=True),
+)
+def test_a_backoff_grows_up_to_the_longest(tries: int, longest: float, chance: float) -> None:
+    assert 0.1 <= backoff_seconds(tries, longest, chance) <= longest
+    assert backoff_seconds(tries, longest, chance) <= backoff_seconds(tries + 1, longest, chance)

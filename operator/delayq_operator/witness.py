@@ -65,7 +65,7 @@ class Witness:
             await asyncio.sleep(PERIOD_SECONDS)
 
     async def step(self) -> None:
-        """Fetch what kopf has owed us for long. Time counts only while we get answers: an outage is not kopf's fault."""
+        """Fetch what kopf has owed us for long. Only time in which we get answers counts: not an outage."""
         late = [key for key, periods in self._owed.items() if periods >= PATIENCE]
         for key in late[1:]:
             if not self._has(key):

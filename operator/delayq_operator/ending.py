@@ -81,15 +81,20 @@ class Ending:
         """Bring the end of a deleted DelayQueue forward; what there is to report, None when it may go."""
         if names.PURGE_FINALIZER not in resource.finalizers:
             return None
-        if not resource.erases:
-            await self._set(resource, present=False)
-            return None
-        erasing = await self._erase(resource)
-        if erasing.done:
+        erasing = await self._erase(resource) if resource.erases else Erasing(done=True)
+        if not erasing.done:
+            return View(resource=resource, erasing=erasing)
+        if resource.erases:
             self._recorder.post(resource, "Erased", "all tasks are erased")
-            await self._set(resource, present=False)
-            return None
-        return View(resource=resource, erasing=erasing)
+        await self._let_go(resource)
+        return None
+
+    async def _let_go(self, resource: Resource) -> None:
+        """Delete the Job, which is nobody's child, and then the finalizer."""
+        job = self._children.of(resource.key).get((names.JOB.kind, names.purge(resource.key.name)))
+        if job is not None:
+            await self._applier.delete(job, resource.key.namespace)
+        await self._set(resource, present=False)
 
     async def _erase(self, resource: Resource) -> Erasing:
         try:
@@ -105,9 +110,12 @@ class Ending:
         if stopping:  # a worker that stops hands its tasks back, and must not do so after the erasing
             return Erasing(message=f"Waiting until {listed(stopping)} stopped.")
         facts = await self._referees.facts(resource, queue, children)
-        job = children.get(("Job", names.purge(resource.key.name)))
-        if job is not None:
+        job = children.get((names.JOB.kind, names.purge(resource.key.name)))
+        if job is not None and _is_for(job, resource):
             return self._progress(resource, queue, job)
+        if job is not None:  # it erased the tasks of an earlier DelayQueue of this name, not of this one
+            await self._applier.delete(job, resource.key.namespace)
+            return Erasing(message=f"Waiting until an earlier Job {job.name} is gone.")
         return await self._start(resource, stamped(purge_job(queue, self._setting, facts)))
 
     async def _start(self, resource: Resource, job: Object) -> Erasing:
@@ -146,10 +154,19 @@ class Ending:
         try:
             body = await self._api.merge(names.DELAY_QUEUE, resource.key.namespace, resource.key.name, patch)
         except NotFound:
+            self._queues.gone(resource.key, resource.uid)
             return resource
-        if not resource.deleting:
-            self._queues.seen(body, ours=True)
+        self._queues.seen(body, ours=True)
+        if (
+            resource.deleting and not wanted
+        ):  # it is gone, and must not be ended a second time until kopf tells
+            self._queues.gone(resource.key, resource.uid)
         return self._queues.get(resource.key) or resource
+
+
+def _is_for(job: Child, resource: Resource) -> bool:
+    annotations = job.body["metadata"].get("annotations") or {}
+    return bool(annotations.get(names.OWNER_UID) == resource.uid)
 
 
 def _outcome(job: Child) -> str:

@@ -30,6 +30,12 @@ INPUTS: Final = f"{GROUP}/inputs"
 APPLIED: Final = f"{GROUP}/applied"
 """Annotation of every child: a hash of what was applied, so that what is wanted can be compared without asking."""
 
+OWNER_UID: Final = f"{GROUP}/uid"
+"""Annotation of the purge Job: the uid of the DelayQueue whose tasks it erases."""
+
+DOCUMENT: Final = f"{GROUP}/document"
+"""Annotation of the purge Job's pod: the document, for its ConfigMap may go before it."""
+
 QUEUE_LABEL: Final = f"{GROUP}/queue"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"

@@ -98,12 +98,8 @@ def shop(cluster: Cluster, namespace: str, redis: RedisServer) -> Shop:
     return Shop(cluster, namespace, redis)
 
 
-def test_tasks_run_when_they_fall_due(
-    operator: Operator,  # noqa: ARG001  it does the work
-    process_node: ProcessNode,
-    shop: Shop,
-    redis: RedisServer,
-) -> None:
+@pytest.mark.usefixtures("operator")
+def test_tasks_run_when_they_fall_due(process_node: ProcessNode, shop: Shop, redis: RedisServer) -> None:
     """kubectl apply, wait for Ready, schedule: every task is handled once, also when pods are killed meanwhile."""
     shop.apply()
     shop.until("Ready", "True")
@@ -125,13 +121,13 @@ def test_tasks_run_when_they_fall_due(
     eventually(lambda: shop.body["status"]["backlog"]["due"] == 0)
 
 
-def test_deleted_with_its_tasks(
-    operator: Operator,  # noqa: ARG001  it does the work
-    process_node: ProcessNode,  # noqa: ARG001  it runs the pods
-    shop: Shop,
-    redis: RedisServer,
-) -> None:
-    """With deletionPolicy Delete the DelayQueue goes when its keys are gone from Redis, and nothing else's are."""
+@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
+@pytest.mark.usefixtures("operator", "process_node")
+def test_deleted_with_its_tasks(shop: Shop, redis: RedisServer, propagation: str) -> None:
+    """With deletionPolicy Delete the DelayQueue goes when its keys are gone from Redis, and nothing else's are.
+
+    Deleted in the foreground, it goes after its children; the Job that erases the tasks is none.
+    """
     shop.apply(deletionPolicy="Delete")
     shop.until("Ready", "True")
     with shop.client(redis) as client:
@@ -140,17 +136,15 @@ def test_deleted_with_its_tasks(
     with redis.client() as connection:
         connection.set("somebody:else", "1")
         assert connection.dbsize() > 1
-        shop.cluster.rest.delete(shop.path)
+        shop.cluster.rest.delete(shop.path, {"propagationPolicy": propagation})
         eventually(lambda: not found(shop.cluster, shop.path), timeout_s=60, what="the DelayQueue is gone")
         assert connection.keys() == ["somebody:else"]
+    jobs = shop.path.partition("/delayqueues")[0].replace("delayq.dev/v1alpha1", "batch/v1") + "/jobs"
+    eventually(lambda: not shop.cluster.rest.items(jobs, labelSelector="app.kubernetes.io/component=purge"))
 
 
-def test_redis_goes_away(
-    operator: Operator,  # noqa: ARG001  it does the work
-    process_node: ProcessNode,  # noqa: ARG001  it runs the pods
-    shop: Shop,
-    redis: RedisServer,
-) -> None:
+@pytest.mark.usefixtures("operator", "process_node")
+def test_redis_goes_away(shop: Shop, redis: RedisServer) -> None:
     """Without Redis the DelayQueue says so, and restarts no pod; with Redis back it is ready again."""
     shop.apply()
     shop.until("Ready", "True")

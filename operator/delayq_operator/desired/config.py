@@ -24,17 +24,22 @@ DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # written at each
 
 def config_map(queue: DelayQueue, facts: Facts) -> Object:
     """Hold the document as YAML, for people read it too: every default written out, fields in the model's order."""
-    text = yaml.dump(
-        to_document(for_pods(queue)), Dumper=DUMPER, sort_keys=False, allow_unicode=True, width=1_000_000
-    )
     return child(
         names.CONFIG_MAP,
         queue,
         facts,
         name=names.config(queue.metadata.name),
         component="config",
-        data={KEY: text},
+        data={KEY: text(queue)},
     )
+
+
+def text(queue: DelayQueue) -> str:
+    """Write the document out for pods."""
+    found: str = yaml.dump(
+        to_document(for_pods(queue)), Dumper=DUMPER, sort_keys=False, allow_unicode=True, width=1_000_000
+    )
+    return found
 
 
 def for_pods(queue: DelayQueue) -> DelayQueue:

@@ -65,6 +65,16 @@ def volume(queue_name: str, secrets: Mapping[str, list[str]]) -> Object:
     return {"name": VOLUME, "projected": {"defaultMode": _MODE, "sources": sources}}
 
 
+def with_document(volume: Object, annotation: str) -> Object:
+    """Take the document from an annotation of the pod, if this is our volume, and not from the ConfigMap."""
+    if volume["name"] != VOLUME:
+        return volume
+    field = {"path": KEY, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
+    sources = [each for each in volume["projected"]["sources"] if "configMap" not in each]
+    projected = {**volume["projected"], "sources": [{"downwardAPI": {"items": [field]}}, *sources]}
+    return {**volume, "projected": projected}
+
+
 def _secret(name: str, keys: list[str]) -> Object:
     return {
         "secret": {

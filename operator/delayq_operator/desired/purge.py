@@ -1,4 +1,8 @@
-"""The Job that erases a queue's keys before its DelayQueue goes. Not in desired(): only deletion asks for it."""
+"""The Job that erases a queue's keys before its DelayQueue goes. Not in desired(): only deletion asks for it.
+
+It needs nothing that goes with the DelayQueue, and does not go with it either: `kubectl delete --cascade=foreground`
+deletes all children first, and would the Job too. ending.py deletes it when it is done.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
-from delayq_operator.desired import pod, reaper
+from delayq_operator.desired import config, mounts, pod, reaper
 from delayq_operator.desired.child import Object, child
 
 if TYPE_CHECKING:
@@ -29,27 +33,40 @@ def purge_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
     """
     name = queue.metadata.name
     template = pod.template(name, setting, _role(queue, setting))
-    return child(
+    job = child(
         names.JOB,
         queue,
         facts,
         name=names.purge(name),
         component="purge",
-        spec={"backoffLimit": TRIES, "template": _renamed(template, name)},
+        annotations={names.OWNER_UID: facts.uid},
+        spec={"backoffLimit": TRIES, "template": _on_its_own(template, queue)},
     )
+    del job["metadata"]["ownerReferences"]
+    return job
 
 
 def _role(queue: DelayQueue, setting: Setting) -> Role:
     return replace(reaper.role(queue, setting), arguments=("erase", *pod.LISTEN), probes={})
 
 
-def _renamed(template: Object, name: str) -> Object:
-    labels = {**template["metadata"]["labels"], **names.labels(name, "purge")}
-    containers = [_container(each) for each in template["spec"]["containers"]]
+def _on_its_own(template: Object, queue: DelayQueue) -> Object:
+    """Turn the reaper's pod into one that carries the document itself, and needs no ServiceAccount of ours."""
+    name, metadata, spec = queue.metadata.name, template["metadata"], dict(template["spec"])
+    if spec["serviceAccountName"] == names.pods(name):
+        del spec["serviceAccountName"]
     return {
         **template,
-        "metadata": {**template["metadata"], "labels": labels},
-        "spec": {**template["spec"], "containers": containers},
+        "metadata": {
+            **metadata,
+            "labels": {**metadata["labels"], **names.labels(name, "purge")},
+            "annotations": {**metadata.get("annotations", {}), names.DOCUMENT: config.text(queue)},
+        },
+        "spec": {
+            **spec,
+            "containers": [_container(each) for each in spec["containers"]],
+            "volumes": [mounts.with_document(each, names.DOCUMENT) for each in spec["volumes"]],
+        },
     }
 
 

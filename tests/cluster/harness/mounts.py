@@ -82,6 +82,8 @@ class Mounts:
     def _files(self, volume: Object) -> Iterator[tuple[str, bytes]]:
         sources = volume["projected"]["sources"] if "projected" in volume else [volume]
         for source in sources:
+            for item in source.get("downwardAPI", {}).get("items", ()):
+                yield item["path"], str(_walk(self._pod, item["fieldRef"]["fieldPath"])).encode()
             content = self._source(source)
             chosen = next((part["items"] for part in source.values() if "items" in part), None)
             if chosen is None:

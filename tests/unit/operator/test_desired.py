@@ -96,12 +96,26 @@ def test_what_pods_need_comes_before_the_pods() -> None:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_child_goes_with_its_delayqueue_and_carries_our_labels(name: str) -> None:
     of = queue(DOCUMENTS[name])
-    for body in everything(of):
+    for body in desired(of, SETTING, facts(of)):
         (owner,) = body["metadata"]["ownerReferences"]
         assert owner["uid"] == UID
         assert owner["controller"]
         assert body["metadata"]["labels"][names.QUEUE_LABEL] == of.metadata.name
         assert body["metadata"]["namespace"] == of.metadata.namespace
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_purge_job_needs_nothing_that_goes_with_the_delayqueue(name: str) -> None:
+    """Deleted in the foreground, a DelayQueue goes after its children: the Job is none, and carries the document."""
+    of = queue(DOCUMENTS[name])
+    job = purge_job(of, SETTING, facts(of))
+    assert "ownerReferences" not in job["metadata"]
+    assert job["metadata"]["annotations"][names.OWNER_UID] == UID
+    template = job["spec"]["template"]
+    assert template["spec"].get("serviceAccountName") != names.pods(of.metadata.name)
+    assert names.config(of.metadata.name) not in str(template["spec"])
+    document = yaml.safe_load(template["metadata"]["annotations"][names.DOCUMENT])
+    assert parse(document) == for_pods(of)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from tests.cluster.chart import Object
 
+pytestmark = pytest.mark.xdist_group("chart-install")  # one control plane, not one for each pytest worker
+
 CRD_PATH = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 

@@ -87,7 +87,7 @@ def test_without_values_there_is_an_operator_for_the_whole_cluster_and_nothing_o
     ]
 
 
-TOGGLES = ("crds.install", "rbac.create", "leaderElection.enabled", "redis.enabled", "test.enabled")
+TOGGLES = ("crds.install", "rbac.create", "leaderElection.enabled", "redis.enabled")
 
 
 @pytest.mark.parametrize("switches", list(product([True, False], repeat=len(TOGGLES))))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.cluster.harness.audit import AuditEvent
 
+pytestmark = pytest.mark.xdist_group("rbac")  # one control plane, not one for each pytest worker
+
 ACCOUNT: Final = "delayq-operator"
 CREATED: Final = 201
 

@@ -136,3 +136,9 @@ def test_every_alert_says_what_is_wrong_and_what_to_do() -> None:
         assert rule["labels"]["severity"] in {"critical", "warning"}
         assert set(rule["annotations"]) == {"summary", "description"}
         assert rule["for"]
+
+
+def test_every_alert_is_in_the_readme_with_its_severity() -> None:
+    rules = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+    listed = re.findall(r"^\| `(DelayQ\w+)` \| (\w+) \|", (CHART / "README.md").read_text(), re.MULTILINE)
+    assert listed == [(rule["alert"], rule["labels"]["severity"]) for rule in rules]

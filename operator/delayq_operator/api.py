@@ -24,7 +24,7 @@ from delayq_operator import metrics
 from delayq_operator.errors import NotFound, OperatorError, Unavailable, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from delayq_operator.names import Kind
     from delayq_operator.objects import Object
@@ -52,9 +52,14 @@ class Event:
 class Api:
     """A connection to the API server."""
 
-    def __init__(self, client: DynamicClient) -> None:
+    def __init__(self, client: DynamicClient, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         """Use connect()."""
-        self._dynamic = client
+        self._dynamic, self._timeout_seconds = client, timeout_seconds
+        self.may_write: Callable[[], bool] = lambda: True
+
+    def hasty(self, timeout_seconds: float) -> Api:
+        """Return the same connection for one who has little time, and asks nobody before it writes."""
+        return Api(self._dynamic, timeout_seconds=timeout_seconds)
 
     @classmethod
     async def connect(cls) -> Api:
@@ -167,8 +172,10 @@ class Api:
                 response.close()
 
     async def _call(self, verb: str, where: str, **arguments: Any) -> Object:  # noqa: ANN401 -- the client's own
-        arguments.setdefault("_request_timeout", TIMEOUT_SECONDS)
-        async with _told_apart(), asyncio.timeout(TIMEOUT_SECONDS):
+        if verb != "get" and not self.may_write():
+            raise Unavailable("another operator may lead by now")
+        arguments.setdefault("_request_timeout", self._timeout_seconds)
+        async with _told_apart(), asyncio.timeout(self._timeout_seconds):
             response = await self._dynamic.request(verb, where, serialize=False, **arguments)
             result: Object = json.loads(await response.read())
         if verb != "get":

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
 from delayq_operator.desired.checksum import changes
-from delayq_operator.errors import Conflict, Invalid, NotFound
+from delayq_operator.errors import Conflict, Denied, Invalid, NotFound
 from delayq_operator.plan import inputs_of
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from delayq_operator.plan import Change, Plan
     from delayq_operator.resource import Resource
     from delayq_operator.scaling import Scale
+
+REFUSED: Final = (Invalid, Conflict, Denied)
+"""Answers that concern one child and not the others: they are told, and tried again."""
 
 
 @dataclass(slots=True)
@@ -54,18 +57,23 @@ class Applier:
         for change in plan.changes:
             await self._apply(resource, change, scale, outcome)
         for child in plan.prune:
-            await self.delete(child, resource.key.namespace)
-            outcome.pruned.append(f"{child.kind.kind} {child.name}")
+            label = f"{child.kind.kind} {child.name}"
+            try:
+                await self.delete(child, resource.key.namespace)
+            except REFUSED as error:
+                outcome.failures.append(f"{label}: {error.message}.")
+            else:
+                outcome.pruned.append(label)
         return outcome
 
     async def _apply(self, resource: Resource, change: Change, scale: Scale, outcome: Outcome) -> None:
         label = f"{change.kind.kind} {change.name}"
-        if change.live is None and await self._of_others(resource, change):
-            outcome.taken.append(label)
-            return
         try:
+            if change.live is None and await self._of_others(resource, change):
+                outcome.taken.append(label)
+                return
             body = await self._api.apply(change.kind, _with_replicas(change, scale), manager=names.OPERATOR)
-        except (Invalid, Conflict) as error:
+        except REFUSED as error:
             outcome.failures.append(f"{label}: {error.message}.")
             return
         self._children.seen(change.kind, body)
@@ -92,16 +100,17 @@ class Applier:
         asked = worker.body["spec"].get("replicas")
         if worker.scaled and asked == scale.replicas:
             return
-        body = await self._api.apply(
-            names.DEPLOYMENT,
-            {
-                "apiVersion": names.DEPLOYMENT.api_version,
-                "kind": names.DEPLOYMENT.kind,
-                "metadata": {"name": worker.name, "namespace": resource.key.namespace, "uid": worker.uid},
-                "spec": {"replicas": scale.replicas},
-            },
-            manager=names.SCALER,
-        )
+        wanted = {
+            "apiVersion": names.DEPLOYMENT.api_version,
+            "kind": names.DEPLOYMENT.kind,
+            "metadata": {"name": worker.name, "namespace": resource.key.namespace, "uid": worker.uid},
+            "spec": {"replicas": scale.replicas},
+        }
+        try:
+            body = await self._api.apply(names.DEPLOYMENT, wanted, manager=names.SCALER)
+        except REFUSED as error:
+            outcome.failures.append(f"replicas of Deployment {worker.name}: {error.message}.")
+            return
         self._children.seen(names.DEPLOYMENT, body)
         if asked != scale.replicas:
             outcome.scaled = f"{asked} → {scale.message}"

@@ -28,7 +28,10 @@ LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 LEASE_SECONDS: Final = 15
 RENEW_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 4.0  # a lost request must leave time for two more before the Lease runs out
+MARGIN_SECONDS: Final = 2.0  # a write begun at the last moment is over before another leads
 DENIED_SECONDS: Final = 30.0
+RESIGN_SECONDS: Final = 1.0
 
 
 class Leadership:
@@ -38,6 +41,7 @@ class Leadership:
         self, api: Api | None = None, *, namespace: str = "", name: str = "", identity: str = ""
     ) -> None:
         """Compete for Lease `namespace`/`name` as `identity`; with no `api` for none."""
+        api = api and api.hasty(ANSWER_SECONDS)
         self._api, self._namespace, self._name, self._identity = api, namespace, name, identity
         self._renewed = asyncio.Event()
         self._renewed_at = float("-inf")
@@ -48,7 +52,7 @@ class Leadership:
     @property
     def leads(self) -> bool:
         """Whether nobody else can be leader now."""
-        return self._api is None or time.monotonic() - self._renewed_at < LEASE_SECONDS
+        return self._api is None or time.monotonic() - self._renewed_at < LEASE_SECONDS - MARGIN_SECONDS
 
     async def confirmed(self) -> None:
         """Wait until this operator surely leads: before each write."""
@@ -139,9 +143,10 @@ class Leadership:
         if self._api is None or not self.leads:
             return
         try:
-            lease = await self._api.get(LEASE, self._namespace, self._name)
-            if lease["spec"].get("holderIdentity") == self._identity:
-                lease["spec"].update(holderIdentity="", leaseDurationSeconds=1)
-                await self._api.replace(LEASE, lease)
-        except OperatorError as error:
+            async with asyncio.timeout(RESIGN_SECONDS):
+                lease = await self._api.get(LEASE, self._namespace, self._name)
+                if lease["spec"].get("holderIdentity") == self._identity:
+                    lease["spec"].update(holderIdentity="", leaseDurationSeconds=1)
+                    await self._api.replace(LEASE, lease)
+        except (OperatorError, TimeoutError) as error:
             log.info("lease_not_resigned", extra={"fields": {"error": str(error)}})

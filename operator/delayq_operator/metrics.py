@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 RECONCILES: Final = Counter(
     "delayq_operator_reconciles",
-    "Reconciliations, by how they ended: done, waiting, invalid, error.",
+    "Reconciliations, by how they ended: done, waiting, invalid, unavailable, refused, error, bug.",
     ["result"],
 )
 RECONCILE_SECONDS: Final = Histogram(

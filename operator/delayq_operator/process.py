@@ -75,6 +75,7 @@ class Operator:
         self.api, self.options = api, options
         identity = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
         self.leadership = _leadership(api, options, identity)
+        api.may_write = lambda: self.leadership.leads
         self.work = Work()
         self.queues = Queues(self.work.mark)
         self.witness = Witness(api, self.queues)

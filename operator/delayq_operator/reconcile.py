@@ -44,6 +44,7 @@ RETRY_SECONDS: Final[dict[str, float | None]] = {
     "invalid": None,  # until the spec is edited
     "unavailable": SOON_SECONDS,
     "waiting": LATER_SECONDS,
+    "refused": LATER_SECONDS,
     "error": LATER_SECONDS,
     "bug": LATER_SECONDS,
 }
@@ -124,7 +125,9 @@ class Reconciler:
             outcome = await self._apply(resource, todo, decision)
             view = replace(view, failures=tuple(outcome.failures), taken=tuple(outcome.taken))
         result = await self._report(self._seen(view))
-        return "waiting" if view.leaving or view.failures or view.taken else result
+        if view.failures or view.taken:
+            return "refused"
+        return "waiting" if view.leaving else result
 
     async def _apply(self, resource: Resource, todo: Plan, decision: Scale) -> Outcome:
         if any(change.live is None for change in todo.changes):

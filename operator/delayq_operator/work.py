@@ -34,7 +34,7 @@ class Work:
         self._in_hand: set[Key] = set()
         self._marked_again: set[Key] = set()
         self._later: dict[Key, tuple[float, asyncio.TimerHandle]] = {}
-        self._failures: dict[Key, int] = {}
+        self._failures: dict[Key, tuple[float, int]] = {}  # longest pause, and how often in a row it was that
 
     def mark(self, key: Key) -> None:
         """Have the key worked on soon."""
@@ -74,10 +74,14 @@ class Work:
         again = key in self._marked_again
         self._marked_again.discard(key)
         if longest is not None:
-            self._failures[key] = self._failures.get(key, 0) + 1
+            before, failures = self._failures.get(key, (longest, 0))
+            failures = (
+                failures + 1 if before == longest else 1
+            )  # an outage does not count for what is refused after it
+            self._failures[key] = (longest, failures)
             if again:  # what was refused may have been put right meanwhile
                 longest = min(longest, SOON_SECONDS)
-            self.mark_in(key, backoff_seconds(self._failures[key], longest, random.random()))
+            self.mark_in(key, backoff_seconds(failures, longest, random.random()))
             return
         self._failures.pop(key, None)
         if again:

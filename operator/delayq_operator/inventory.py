@@ -119,6 +119,8 @@ class Children:
         key = self._key(body) or self._owner.get(where)
         if key is None:
             return
+        if self._owner.get(where, key) != key:
+            self.gone(kind, where[1])  # it changed hands
         child = _child(kind, body)
         known = self._of[key].get(child.reference)
         if known is not None and known.version >= child.version:
@@ -203,6 +205,8 @@ class Pods:
         if label is None or body.get("status", {}).get("phase") == "Succeeded":
             self.gone(kind, (namespace, name))
             return
+        if self._label.get((namespace, name), label) != label:
+            self.gone(kind, (namespace, name))  # it changed hands
         pod, known = read_pod(body), self._of[namespace, label].get(name)
         self._label[namespace, name] = label
         self._of[namespace, label][name] = pod

@@ -42,6 +42,9 @@ class Objects:
     _objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
     _version: int = 0
 
+    def hasty(self, _seconds: float) -> Objects:
+        return self
+
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         self._answer()
         try:

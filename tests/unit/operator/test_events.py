@@ -1,0 +1,155 @@
+"""Events: the same again counts up the first, nothing waits for them, and there are never too many."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from delayq_operator import events
+from delayq_operator.errors import NotFound, OperatorError, Unavailable
+from delayq_operator.events import (
+    EXPIRY_SECONDS,
+    MOST_REMEMBERED,
+    MOST_WAITING,
+    REASONS,
+    REPEAT_SECONDS,
+    Recorder,
+)
+
+from tests.unit.operator.fakes import Clock
+from tests.unit.operator.queues import UID
+from tests.unit.operator.views import resource
+
+ORDERS = resource()
+
+
+class Posted:
+    """An API server that takes events, or refuses the first few."""
+
+    def __init__(self, *errors: OperatorError) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._errors = list(errors)
+
+    async def apply(self, _kind: object, body: dict[str, Any], **_: object) -> dict[str, Any]:
+        if self._errors:
+            raise self._errors.pop(0)
+        self.events.append(body)
+        return body
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(events, "time", clock)
+    return clock
+
+
+def waiting(recorder: Recorder) -> list[dict[str, Any]]:
+    found = []
+    while not recorder._waiting.empty():
+        found.append(recorder._waiting.get_nowait())
+    return found
+
+
+def recorder(api: Posted | None = None) -> Recorder:
+    return Recorder(api or Posted(), "operator-1")  # type: ignore[arg-type]
+
+
+def test_an_event_says_who_what_and_about_which(clock: Clock) -> None:
+    clock.now = 1_800_000_000
+    one = recorder()
+    one.post(ORDERS, "RolledOut", "pods are replaced: Secret shop-db changed")
+    (event,) = waiting(one)
+    name = event["metadata"].pop("name")
+    assert name.startswith("orders.")
+    assert event == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": "shop"},
+        "involvedObject": {
+            "apiVersion": "delayq.dev/v1alpha1",
+            "kind": "DelayQueue",
+            "namespace": "shop",
+            "name": "orders",
+            "uid": UID,
+        },
+        "type": "Normal",
+        "reason": "RolledOut",
+        "message": "pods are replaced: Secret shop-db changed",
+        "firstTimestamp": "2027-01-15T08:00:00Z",
+        "lastTimestamp": "2027-01-15T08:00:00Z",
+        "count": 1,
+        "source": {"component": "delayq-operator"},
+        "reportingComponent": "delayq-operator",
+        "reportingInstance": "operator-1",
+    }
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_reason_is_one_word_in_camel_case_and_explained(reason: str) -> None:
+    kind, when = REASONS[reason]
+    assert reason.isalpha()
+    assert reason[0].isupper()
+    assert kind in ("Normal", "Warning")
+    assert when
+
+
+def test_the_same_again_counts_up_the_first_every_half_minute(clock: Clock) -> None:
+    one = recorder()
+    for _ in range(100):
+        one.post(ORDERS, "Unreachable", "no route")
+        clock.now += 1
+    posted = waiting(one)
+    assert [event["count"] for event in posted] == [1, 31, 61, 91]
+    assert len({event["metadata"]["name"] for event in posted}) == 1
+
+
+def test_after_an_hour_it_is_another_event(clock: Clock) -> None:
+    """The API server forgets events after an hour, too."""
+    one = recorder()
+    one.post(ORDERS, "Unreachable", "no route")
+    clock.now += EXPIRY_SECONDS + 1
+    one.post(ORDERS, "Unreachable", "no route")
+    first, second = waiting(one)
+    assert first["metadata"]["name"] != second["metadata"]["name"]
+    assert second["count"] == 1
+
+
+@pytest.mark.usefixtures("clock")
+def test_another_message_or_another_queue_is_another_event() -> None:
+    one = recorder()
+    one.post(ORDERS, "Repaired", "put right a")
+    one.post(ORDERS, "Repaired", "put right b")
+    one.post(resource(uid="another"), "Repaired", "put right a")
+    assert len({event["metadata"]["name"] for event in waiting(one)}) == 3
+
+
+def test_what_is_remembered_and_what_waits_is_bounded(clock: Clock) -> None:
+    one = recorder()
+    for number in range(MOST_REMEMBERED + 10):
+        one.post(ORDERS, "Repaired", f"put right {number}")
+    assert len(one._series) == MOST_REMEMBERED
+    assert len(waiting(one)) == MOST_WAITING
+    clock.now += REPEAT_SECONDS
+
+
+@pytest.mark.usefixtures("clock")
+def test_long_names_and_messages_are_cut() -> None:
+    one = recorder()
+    one.post(resource(name="o" * 253), "InvalidSpec", "x" * 10_000)
+    (event,) = waiting(one)
+    assert len(event["metadata"]["name"]) <= 253
+    assert len(event["message"]) == 1024
+
+
+@pytest.mark.usefixtures("clock")
+async def test_an_event_that_cannot_be_posted_is_lost_and_the_next_is_not() -> None:
+    api = Posted(Unavailable("away"), NotFound(404, "NotFound", "namespace"))
+    one = recorder(api)
+    for number in range(3):
+        one.post(ORDERS, "Repaired", f"put right {number}")
+    task = asyncio.create_task(one.run())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    assert [event["message"] for event in api.events] == ["put right 2"]

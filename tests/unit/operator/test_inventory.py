@@ -1,0 +1,359 @@
+"""Copies of the cluster: an older version never replaces a newer one, and everything finds its DelayQueue."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from delayq_operator import names
+from delayq_operator.inventory import Children, Pods, Queues, Versions
+from delayq_operator.names import Key
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.operator.views import body
+
+ORDERS, BILLS = Key("shop", "orders"), Key("shop", "bills")
+
+
+class Marks:
+    """Counts who was marked."""
+
+    def __init__(self) -> None:
+        self.of: Counter[Key] = Counter()
+
+    def __call__(self, key: Key) -> None:
+        self.of[key] += 1
+
+    def taken(self) -> dict[Key, int]:
+        taken, self.of = dict(self.of), Counter()
+        return taken
+
+
+@pytest.fixture
+def marks() -> Marks:
+    return Marks()
+
+
+def queue(name: str = "orders", version: int = 1, uid: str = "u1", **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    return body(name=name, resourceVersion=str(version), uid=uid, **more)
+
+
+# --- DelayQueues.
+
+
+def test_a_delayqueue_is_kept_and_marked_when_it_changes(marks: Marks) -> None:
+    queues = Queues(marks)
+    queues.seen(queue(version=1))
+    queues.seen(queue(version=2))
+    found = queues.get(ORDERS)
+    assert found is not None
+    assert (found.version, queues.version(ORDERS), queues.keys()) == ("2", 2, [ORDERS])
+    assert marks.taken() == {ORDERS: 2}
+
+
+def test_what_we_wrote_ourselves_is_known_before_the_watch_tells_and_marks_nothing(marks: Marks) -> None:
+    queues = Queues(marks)
+    queues.seen(queue(version=1))
+    marks.taken()
+    queues.seen(queue(version=2), ours=True)
+    queues.seen(queue(version=2))  # the watch
+    assert marks.taken() == {}
+    assert queues.version(ORDERS) == 2
+
+
+@given(st.permutations([3, 9, 10, 100]))
+def test_versions_compare_as_numbers_in_whatever_order_they_come(versions: list[int]) -> None:
+    queues = Queues(Marks())
+    for version in versions:
+        queues.seen(queue(version=version))
+    assert queues.version(ORDERS) == 100
+
+
+def test_a_delayqueue_that_went_is_forgotten_and_marked(marks: Marks) -> None:
+    queues = Queues(marks)
+    queues.seen(queue())
+    marks.taken()
+    queues.gone(ORDERS, "u1")
+    queues.gone(ORDERS, "u1")  # kopf and the witness both tell
+    assert (queues.get(ORDERS), queues.keys(), queues.labelled("shop", "orders")) == (None, [], None)
+    assert marks.taken() == {ORDERS: 1}
+
+
+def test_the_end_of_an_earlier_one_is_not_the_end_of_this_one(marks: Marks) -> None:
+    queues = Queues(marks)
+    queues.seen(queue(version=9, uid="u2"))
+    queues.gone(ORDERS, "u1")
+    assert queues.keys() == [ORDERS]
+
+
+def test_noise_is_not_kept(marks: Marks) -> None:
+    queues = Queues(marks)
+    queues.seen(queue(managedFields=[{"manager": "kubectl"}]))
+    found = queues.get(ORDERS)
+    assert found is not None
+    assert "managedFields" not in found.body["metadata"]
+
+
+def test_a_long_name_is_found_by_its_label(marks: Marks) -> None:
+    queues, long = Queues(marks), "o" * 100
+    queues.seen(queue(long))
+    assert queues.labelled("shop", names.label_value(long)) == Key("shop", long)
+
+
+# --- Children.
+
+
+def child(
+    name: str = "orders-worker",
+    version: int = 1,
+    owner: str | None = "orders",
+    label: str = "orders",
+    **metadata: Any,  # noqa: ANN401 -- JSON
+) -> dict[str, Any]:
+    owners = [{"kind": "DelayQueue", "name": owner, "uid": f"uid of {owner}", "controller": True}]
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": "c",
+            "resourceVersion": str(version),
+            "labels": {names.QUEUE_LABEL: label},
+            "ownerReferences": owners if owner else [],
+            **metadata,
+        },
+        "spec": {"replicas": 2},
+    }
+
+
+@pytest.fixture
+def children(marks: Marks) -> Children:
+    queues = Queues(marks)
+    queues.seen(queue("orders"))
+    queues.seen(queue("bills"))
+    marks.taken()
+    return Children(queues, marks)
+
+
+REFERENCE = ("Deployment", "orders-worker")
+
+
+def test_a_child_is_found_under_its_owner(children: Children, marks: Marks) -> None:
+    children.seen(names.DEPLOYMENT, child())
+    found = children.of(ORDERS)[REFERENCE]
+    assert (found.reference, found.owner_uid, found.version, found.scaled) == (
+        REFERENCE,
+        "uid of orders",
+        1,
+        False,
+    )
+    assert found.body["spec"] == {"replicas": 2}
+    assert marks.taken() == {ORDERS: 1}
+
+
+def test_an_older_version_of_a_child_replaces_nothing_and_marks_nothing(
+    children: Children, marks: Marks
+) -> None:
+    """The answer to our write may come after the watch has told of somebody else's."""
+    children.seen(names.DEPLOYMENT, child(version=10))
+    marks.taken()
+    for version in (9, 10):
+        children.seen(names.DEPLOYMENT, child(version=version))
+    assert children.of(ORDERS)[REFERENCE].version == 10
+    assert marks.taken() == {}
+
+
+def test_a_child_that_went_is_forgotten(children: Children, marks: Marks) -> None:
+    children.seen(names.DEPLOYMENT, child())
+    marks.taken()
+    children.gone(names.DEPLOYMENT, ("shop", "orders-worker"))
+    children.gone(names.DEPLOYMENT, ("shop", "orders-worker"))
+    assert children.of(ORDERS) == {}
+    assert marks.taken() == {ORDERS: 1}
+
+
+def test_a_child_without_an_owner_is_found_by_its_label(children: Children, marks: Marks) -> None:
+    """Somebody removed its owner reference: it is still a child, and has to be put right."""
+    children.seen(names.DEPLOYMENT, child(owner=None))
+    assert children.of(ORDERS)[REFERENCE].owner_uid is None
+    assert marks.taken() == {ORDERS: 1}
+
+
+def test_a_known_child_without_owner_and_label_is_still_the_same(children: Children, marks: Marks) -> None:
+    children.seen(names.DEPLOYMENT, child())
+    children.seen(names.DEPLOYMENT, child(version=2, owner=None, label=""))
+    assert children.of(ORDERS)[REFERENCE].version == 2
+    assert marks.taken() == {ORDERS: 2}
+
+
+def test_a_child_that_changes_hands_is_not_left_with_the_first(children: Children, marks: Marks) -> None:
+    children.seen(names.DEPLOYMENT, child())
+    marks.taken()
+    children.seen(names.DEPLOYMENT, child(version=2, owner="bills"))
+    assert children.of(ORDERS) == {}
+    assert list(children.of(BILLS)) == [REFERENCE]
+    assert marks.taken() == {ORDERS: 1, BILLS: 1}
+
+
+def test_what_belongs_to_a_child_of_ours_is_not_a_child(children: Children, marks: Marks) -> None:
+    """The reaper's CronJob makes Jobs that carry our labels."""
+    job = child(
+        "orders-reaper-28123",
+        ownerReferences=[{"kind": "CronJob", "name": "orders-reaper", "controller": True}],
+    )
+    children.seen(names.JOB, job)
+    assert children.of(ORDERS) == {}
+    assert marks.taken() == {}
+
+
+def test_what_nobody_owns_is_not_kept(children: Children, marks: Marks) -> None:
+    children.seen(names.DEPLOYMENT, child(owner=None, label="unknown"))
+    assert marks.taken() == {}
+
+
+def test_objects_of_one_name_and_two_kinds_are_two(children: Children) -> None:
+    children.seen(names.DEPLOYMENT, child())
+    children.seen(names.DISRUPTION_BUDGET, child())
+    children.gone(names.DISRUPTION_BUDGET, ("shop", "orders-worker"))
+    assert list(children.of(ORDERS)) == [REFERENCE]
+
+
+@pytest.mark.parametrize(
+    ("manager", "fields", "scaled"),
+    [
+        (names.SCALER, {"f:spec": {"f:replicas": {}}}, True),
+        (names.OPERATOR, {"f:spec": {"f:replicas": {}}}, False),
+        ("kubectl", {"f:spec": {"f:replicas": {}}}, False),
+        (names.SCALER, {"f:spec": {}}, False),
+        (names.SCALER, {}, False),
+    ],
+)
+def test_whether_our_scaler_owns_the_replicas(
+    children: Children, manager: str, fields: dict[str, Any], *, scaled: bool
+) -> None:
+    children.seen(names.DEPLOYMENT, child(managedFields=[{"manager": manager, "fieldsV1": fields}]))
+    assert children.of(ORDERS)[REFERENCE].scaled is scaled
+
+
+# --- Pods.
+
+
+def pod(
+    name: str = "orders-worker-1", label: str | None = "orders", phase: str = "Running", *, ready: bool = True
+) -> dict[str, Any]:
+    labels = {names.COMPONENT_LABEL: "worker"} | ({names.QUEUE_LABEL: label} if label else {})
+    return {
+        "metadata": {"name": name, "namespace": "shop", "labels": labels},
+        "status": {
+            "phase": phase,
+            "podIP": "10.0.0.1",
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+        },
+    }
+
+
+@pytest.fixture
+def pods(marks: Marks) -> Pods:
+    queues = Queues(marks)
+    queues.seen(queue("orders"))
+    queues.seen(queue("bills"))
+    marks.taken()
+    return Pods(queues, marks)
+
+
+def test_a_pod_marks_its_queue_when_it_comes_gets_ready_and_goes(pods: Pods, marks: Marks) -> None:
+    for seen in (pod(ready=False), pod(ready=False), pod(ready=True), pod(ready=True)):
+        pods.seen(names.POD, seen)
+    assert marks.taken() == {ORDERS: 2}
+    assert [(each.name, each.component, each.address) for each in pods.of(ORDERS)] == [
+        ("orders-worker-1", "worker", "10.0.0.1")
+    ]
+    pods.gone(names.POD, ("shop", "orders-worker-1"))
+    assert marks.taken() == {ORDERS: 1}
+    assert pods.of(ORDERS) == []
+
+
+def test_a_pod_that_is_done_is_as_good_as_gone(pods: Pods, marks: Marks) -> None:
+    pods.seen(names.POD, pod())
+    pods.seen(names.POD, pod(phase="Succeeded"))
+    assert pods.of(ORDERS) == []
+    assert marks.taken() == {ORDERS: 2}
+
+
+def test_a_pod_that_lost_its_label_is_nobodys(pods: Pods) -> None:
+    pods.seen(names.POD, pod())
+    pods.seen(names.POD, pod(label=None))
+    assert pods.of(ORDERS) == []
+
+
+def test_a_pod_that_changes_hands_is_not_left_with_the_first(pods: Pods, marks: Marks) -> None:
+    pods.seen(names.POD, pod())
+    marks.taken()
+    pods.seen(names.POD, pod(label="bills"))
+    assert pods.of(ORDERS) == []
+    assert len(pods.of(BILLS)) == 1
+    assert marks.taken() == {ORDERS: 1, BILLS: 1}
+
+
+# --- Secrets and ConfigMaps.
+
+SECRET = ("shop", "redis")
+
+
+def secret(version: str = "1", **data: str) -> dict[str, Any]:
+    return {"metadata": {"namespace": "shop", "name": "redis", "resourceVersion": version}, "data": data}
+
+
+@pytest.fixture
+def versions(marks: Marks) -> Versions:
+    return Versions(marks)
+
+
+def test_a_secret_marks_who_refers_to_it_and_nobody_else(versions: Versions, marks: Marks) -> None:
+    versions.refer(ORDERS, ["redis", "tls"])
+    versions.refer(BILLS, ["other"])
+    versions.seen(names.SECRET, secret("1"))
+    versions.seen(names.SECRET, secret("1"))  # a list says it again
+    versions.seen(names.SECRET, secret("2"))
+    assert marks.taken() == {ORDERS: 2}
+    versions.gone(names.SECRET, SECRET)
+    versions.gone(names.SECRET, SECRET)
+    assert marks.taken() == {ORDERS: 1}
+    assert not versions.exists(SECRET)
+
+
+def test_a_digest_counts_until_the_secret_changes(versions: Versions) -> None:
+    versions.refer(ORDERS, ["redis"])
+    versions.seen(names.SECRET, secret("1"))
+    assert versions.digest(SECRET) is None
+    one = versions.taken(secret("1", key="a"))
+    assert versions.digest(SECRET) == one
+    versions.seen(names.SECRET, secret("2"))
+    assert versions.digest(SECRET) is None
+    assert versions.taken(secret("2", key="b")) != one
+
+
+def test_a_digest_of_a_version_that_the_watch_has_not_told_of_is_not_kept(versions: Versions) -> None:
+    """Else the event that follows would change nothing."""
+    versions.seen(names.SECRET, secret("1"))
+    versions.taken(secret("2", key="b"))
+    assert versions.digest(SECRET) is None
+
+
+def test_a_digest_is_of_the_content_only(versions: Versions) -> None:
+    assert versions.taken(secret("1", key="a")) == versions.taken(secret("9", key="a"))
+
+
+def test_who_refers_to_nothing_any_more_leaves_nothing_behind(versions: Versions, marks: Marks) -> None:
+    for key in (ORDERS, BILLS):
+        versions.refer(key, ["redis"])
+    versions.seen(names.SECRET, secret("1"))
+    versions.taken(secret("1"))
+    marks.taken()
+    versions.refer(ORDERS, [])
+    assert versions.digest(SECRET) is not None  # bills still needs it
+    versions.refer(BILLS, ["other"])
+    assert versions.digest(SECRET) is None
+    versions.refer(BILLS, [])
+    assert (versions._referrers, versions._referred, versions._digests) == ({}, {}, {})

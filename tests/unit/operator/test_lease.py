@@ -1,0 +1,270 @@
+"""One operator leads: by its own clock, never by comparing clocks, and an API server that is away deposes nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq_operator import lease
+from delayq_operator.errors import Conflict, Denied, LeadershipLost, Unavailable
+from delayq_operator.lease import LEASE, LEASE_SECONDS, MARGIN_SECONDS, Leadership
+
+from tests.unit.operator.fakes import Clock, Objects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AWAY = Unavailable("connection refused")
+DENIED = Denied(403, "Forbidden", "no")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(lease, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def api() -> Objects:
+    return Objects()
+
+
+@pytest.fixture
+def candidate(api: Objects, clock: Clock) -> Callable[[str], Leadership]:  # noqa: ARG001 -- the clock first
+    def make(identity: str) -> Leadership:
+        return Leadership(api, namespace="delayq", name="delayq-operator", identity=identity)  # type: ignore[arg-type]
+
+    return make
+
+
+async def attempt(candidate: Leadership) -> bool:
+    assert candidate._api is not None
+    with suppress(Conflict, Unavailable):
+        await candidate._try(candidate._api)
+    return candidate.leads
+
+
+async def spec(api: Objects) -> dict[str, object]:
+    found: dict[str, object] = (await api.get(LEASE, "delayq", "delayq-operator"))["spec"]
+    return found
+
+
+async def test_the_first_leads_and_the_second_stands_by(
+    candidate: Callable[[str], Leadership], api: Objects
+) -> None:
+    a, b = candidate("a"), candidate("b")
+    assert await attempt(a)
+    assert not await attempt(b)
+    found = await spec(api)
+    assert (found["holderIdentity"], found["leaseDurationSeconds"], found["leaseTransitions"]) == ("a", 15, 0)
+    assert datetime.strptime(str(found["renewTime"]), "%Y-%m-%dT%H:%M:%S.%f%z").microsecond >= 0
+
+
+async def test_a_lease_that_is_renewed_is_never_taken(
+    candidate: Callable[[str], Leadership], clock: Clock
+) -> None:
+    a, b = candidate("a"), candidate("b")
+    for _ in range(50):
+        assert await attempt(a)
+        assert not await attempt(b)
+        clock.now += 5
+
+
+async def test_a_lease_is_taken_after_its_full_length_of_silence(
+    candidate: Callable[[str], Leadership], clock: Clock, api: Objects
+) -> None:
+    a, b = candidate("a"), candidate("b")
+    await attempt(a)
+    assert not await attempt(b)
+    clock.now += LEASE_SECONDS - MARGIN_SECONDS
+    assert not a.leads  # a write that it has begun ends before b leads
+    clock.now += MARGIN_SECONDS
+    assert not await attempt(b)
+    clock.now += 0.1
+    assert await attempt(b)
+    found = await spec(api)
+    assert (found["holderIdentity"], found["leaseTransitions"]) == ("b", 1)
+
+
+async def test_what_counts_is_how_long_we_have_seen_it_unchanged(
+    candidate: Callable[[str], Leadership], clock: Clock
+) -> None:
+    """Whatever the clock of the holder says: one that is new to us gets its full length from now."""
+    await attempt(candidate("a"))
+    clock.now += 1000
+    b = candidate("b")
+    assert not await attempt(b)
+    clock.now += LEASE_SECONDS + 0.1
+    assert await attempt(b)
+
+
+async def test_leadership_counts_from_before_the_question(
+    candidate: Callable[[str], Leadership], clock: Clock, api: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow answer must not make us believe for longer than others do that we lead."""
+    a = candidate("a")
+    replace = api.create
+
+    async def slow(*args: object) -> dict[str, object]:
+        clock.now += 10
+        return await replace(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(api, "create", slow)
+    assert await attempt(a)
+    clock.now += LEASE_SECONDS - MARGIN_SECONDS - 10
+    assert not a.leads
+
+
+async def test_of_two_who_take_it_at_once_one_does(
+    candidate: Callable[[str], Leadership], clock: Clock, api: Objects
+) -> None:
+    await attempt(candidate("a"))
+    b, c = candidate("b"), candidate("c")
+    await attempt(b)
+    await attempt(c)
+    clock.now += LEASE_SECONDS + 1
+    there = await api.get(LEASE, "delayq", "delayq-operator")
+    assert b._may_take(there)
+    assert c._may_take(there)
+    assert await attempt(b)
+    with pytest.raises(Conflict):
+        await api.replace(LEASE, c._lease(there))
+    assert not await attempt(c)
+
+
+async def test_an_outage_longer_than_the_lease_deposes_nobody(
+    candidate: Callable[[str], Leadership], clock: Clock, api: Objects
+) -> None:
+    """It does not lead meanwhile, so it writes nothing; then it goes on, without starting anew."""
+    a = candidate("a")
+    await attempt(a)
+    api.broken = AWAY
+    clock.now += 90
+    assert not await attempt(a)
+    api.broken = None
+    assert await attempt(a)
+
+
+async def test_after_an_outage_whoever_renews_first_leads_and_the_other_ends(
+    candidate: Callable[[str], Leadership], clock: Clock, api: Objects
+) -> None:
+    a, b = candidate("a"), candidate("b")
+    await attempt(a)
+    await attempt(b)
+    api.broken = AWAY
+    clock.now += 90
+    await attempt(b)
+    api.broken = None
+    assert await attempt(b)
+    with pytest.raises(LeadershipLost, match="b holds the Lease delayq/delayq-operator"):
+        await attempt(a)
+
+
+async def test_a_lease_that_somebody_deleted_is_made_again(
+    candidate: Callable[[str], Leadership], api: Objects
+) -> None:
+    a = candidate("a")
+    await attempt(a)
+    api._objects.clear()
+    assert await attempt(a)
+    assert (await spec(api))["holderIdentity"] == "a"
+
+
+async def test_a_lease_without_a_holder_is_free(candidate: Callable[[str], Leadership], api: Objects) -> None:
+    await api.create(LEASE, {"metadata": {"namespace": "delayq", "name": "delayq-operator"}, "spec": {}})
+    assert await attempt(candidate("a"))
+
+
+async def test_who_resigns_leaves_it_to_the_next_at_once(
+    candidate: Callable[[str], Leadership], clock: Clock, api: Objects
+) -> None:
+    a, b = candidate("a"), candidate("b")
+    await attempt(a)
+    await attempt(b)
+    await a.resign()
+    clock.now += 0.1
+    assert await attempt(b)
+    assert (await spec(api))["leaseTransitions"] == 1
+
+
+async def test_who_does_not_lead_resigns_nothing(
+    candidate: Callable[[str], Leadership], api: Objects
+) -> None:
+    a, b = candidate("a"), candidate("b")
+    await attempt(a)
+    await b.resign()
+    assert (await spec(api))["holderIdentity"] == "a"
+
+
+async def test_an_api_server_that_is_away_keeps_nobody_from_stopping(
+    candidate: Callable[[str], Leadership], api: Objects
+) -> None:
+    a = candidate("a")
+    await attempt(a)
+    api.broken = AWAY
+    await a.resign()
+
+
+# --- The loop.
+
+
+@pytest.fixture
+def sleepless(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Clock:
+    """Sleeping takes no time but moves the clock."""
+    turn = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        clock.now += seconds
+        await turn(0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return clock
+
+
+async def test_rights_may_be_missing_for_a_while_and_then_end_it(
+    candidate: Callable[[str], Leadership], api: Objects, sleepless: Clock
+) -> None:
+    began, api.broken = sleepless.now, DENIED
+    with pytest.raises(Denied):
+        await candidate("a").run()
+    assert lease.DENIED_SECONDS < sleepless.now - began < lease.DENIED_SECONDS + 2
+
+
+async def test_who_was_overtaken_ends(
+    candidate: Callable[[str], Leadership], api: Objects, sleepless: Clock
+) -> None:
+    a, b = candidate("a"), candidate("b")
+    task = asyncio.create_task(a.run())
+    await a.confirmed()
+    sleepless.now += 100
+    there = await api.get(LEASE, "delayq", "delayq-operator")
+    await api.replace(LEASE, b._lease(there))
+    with pytest.raises(LeadershipLost):
+        await task
+
+
+async def test_work_waits_until_leadership_is_sure_again(
+    candidate: Callable[[str], Leadership], api: Objects, sleepless: Clock
+) -> None:
+    a = candidate("a")
+    task = asyncio.create_task(a.run())
+    await a.confirmed()
+    api.broken = AWAY
+    sleepless.now += 20
+    waiting = asyncio.create_task(a.confirmed())
+    done, _ = await asyncio.wait({waiting}, timeout=0.02)
+    assert not done
+    api.broken = None
+    await asyncio.wait_for(waiting, 5)
+    task.cancel()
+
+
+async def test_without_election_one_always_leads() -> None:
+    alone = Leadership()
+    assert alone.leads
+    await alone.confirmed()
+    await alone.resign()

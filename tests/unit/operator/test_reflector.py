@@ -1,0 +1,201 @@
+"""A reflector's copy is exact, also about what vanished while nobody watched; only missing rights end it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq_operator import names, reflector
+from delayq_operator.api import Event
+from delayq_operator.errors import Denied, Gone, Unavailable
+from delayq_operator.reflector import Reflector
+
+from tests.unit.operator.fakes import Clock, Finished, Script
+
+if TYPE_CHECKING:
+    from delayq_operator.names import Kind
+    from delayq_operator.objects import Name, Object
+
+GONE = Gone(410, "Expired", "too old")
+DENIED = Denied(403, "Forbidden", "no")
+AWAY = Unavailable("connection refused")
+
+
+def secret(name: str, version: int = 1) -> dict[str, Any]:
+    return {"metadata": {"namespace": "shop", "name": name, "resourceVersion": str(version)}}
+
+
+def page(version: int, *items: str) -> dict[str, Any]:
+    return {"items": [secret(name) for name in items], "metadata": {"resourceVersion": str(version)}}
+
+
+def event(what: str, name: str, version: int) -> Event:
+    return Event(type=what, object=secret(name, version))
+
+
+class Copy:
+    """A listener that keeps names and what happened."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.story: list[str] = []
+
+    def seen(self, _kind: Kind, body: Object) -> None:
+        name = body["metadata"]["name"]
+        self.names.add(name)
+        self.story.append(f"+{name}")
+
+    def gone(self, _kind: Kind, name: Name) -> None:
+        self.names.discard(name[1])
+        self.story.append(f"-{name[1]}")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Sleeping takes no time but moves the clock."""
+    clock = Clock()
+
+    async def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr(reflector, "time", clock)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return clock
+
+
+async def play(*answers: Any) -> tuple[Copy, Script, Reflector]:  # noqa: ANN401 -- see Script
+    copy, script = Copy(), Script(*answers)
+    followed = Reflector(script, names.SECRET, copy)  # type: ignore[arg-type]
+    with pytest.raises(Finished):
+        await followed.run()
+    return copy, script, followed
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_list_and_what_came_after_it() -> None:
+    copy, script, _ = await play([page(7, "a", "b")], [event("ADDED", "c", 8), event("DELETED", "a", 9)])
+    assert copy.story == ["+a", "+b", "+c", "-a"]
+    assert script.asked == ["list", "watch from 7", "watch from 9"]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_watch_that_ended_goes_on_where_it_ended() -> None:
+    _, script, _ = await play([page(7)], [event("BOOKMARK", "", 12)], [], AWAY, [event("ADDED", "c", 20)])
+    assert script.asked == [
+        "list",
+        *["watch from 7", "watch from 12", "watch from 12", "watch from 12"],
+        "watch from 20",
+    ]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_what_vanished_while_no_watch_was_open_is_noticed_by_the_next_list() -> None:
+    copy, script, _ = await play([page(7, "a", "b")], GONE, [page(90, "b", "c")])
+    assert copy.names == {"b", "c"}
+    assert script.asked == ["list", "watch from 7", "list", "watch from 90"]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_what_only_a_watch_told_of_can_vanish_too() -> None:
+    copy, _, _ = await play([page(7)], [event("ADDED", "a", 8), GONE], [page(90)])
+    assert copy.story == ["+a", "-a"]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_half_a_list_is_no_list() -> None:
+    """The second page fails: nothing is taken for gone, and nothing is watched before all was listed."""
+    copy, script, followed = await play(
+        [page(7, "a"), page(7, "b")], GONE, [page(9, "a"), AWAY], [page(9, "a")]
+    )
+    assert script.asked == ["list", "watch from 7", "list", "list", "watch from 9"]
+    assert copy.names == {"a"}
+    assert followed.synced.is_set()
+
+
+@pytest.mark.usefixtures("clock")
+async def test_what_half_a_list_told_of_can_vanish_too() -> None:
+    copy, _, _ = await play([page(7, "a"), AWAY], [page(9)])
+    assert copy.story == ["+a", "-a"]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_list_that_expires_between_pages_begins_anew() -> None:
+    copy, script, _ = await play([page(7, "a"), GONE], [page(9, "b")])
+    assert (copy.names, script.asked) == ({"b"}, ["list", "list", "watch from 9"])
+
+
+@pytest.mark.usefixtures("clock")
+async def test_an_empty_list_of_metadata_only_has_null_for_items() -> None:
+    copy, _, followed = await play([{"items": None, "metadata": {"resourceVersion": "7"}}])
+    assert copy.names == set()
+    assert followed.synced.is_set()
+
+
+async def test_nothing_is_synced_before_the_first_list() -> None:
+    copy = Copy()
+    followed = Reflector(Script(AWAY), names.SECRET, copy)  # type: ignore[arg-type]
+    task = asyncio.create_task(followed.run())
+    await asyncio.sleep(0.01)
+    assert not followed.synced.is_set()
+    task.cancel()
+
+
+async def test_an_api_server_that_is_away_is_asked_again_within_two_seconds(clock: Clock) -> None:
+    began = clock.now
+    _, script, _ = await play(*[AWAY] * 100)
+    assert len(script.asked) == 101
+    assert 100 * 1 <= clock.now - began + 5 <= 100 * 2 + 5
+
+
+async def test_rights_may_be_missing_for_a_while(clock: Clock) -> None:
+    """An API server that has just started denies until it has read its own roles; then everything is listed anew."""
+    began = clock.now
+    copy, script, _ = await play([page(7, "a")], DENIED, DENIED, [page(9, "b")])
+    assert copy.names == {"b"}
+    assert script.asked == ["list", "watch from 7", "list", "list", "watch from 9"]
+    assert clock.now - began < reflector.DENIED_SECONDS
+
+
+async def test_rights_that_stay_missing_end_it(clock: Clock) -> None:
+    began = clock.now
+    followed = Reflector(Script(*[DENIED] * 1000), names.SECRET, Copy())  # type: ignore[arg-type]
+    with pytest.raises(Denied):
+        await followed.run()
+    assert reflector.DENIED_SECONDS < clock.now - began < reflector.DENIED_SECONDS + 3
+
+
+async def test_an_outage_in_between_is_not_a_lack_of_rights(clock: Clock) -> None:
+    answers = [*[DENIED] * 8, AWAY] * 5
+    began = clock.now
+    _, script, _ = await play(*answers)
+    assert len(script.asked) == len(answers) + 1
+    assert clock.now - began > reflector.DENIED_SECONDS
+
+
+async def test_the_age_is_the_time_since_the_api_server_answered(clock: Clock) -> None:
+    _, _, followed = await play([page(7)], [event("BOOKMARK", "", 8)], AWAY, AWAY)
+    clock.now += 100
+    assert followed.age_seconds >= 100
+    assert followed.idle_seconds <= followed.age_seconds
+
+
+async def test_a_reflector_that_tries_in_vain_is_not_idle(clock: Clock) -> None:
+    """Liveness must not restart an operator because the API server is away."""
+    _, _, followed = await play([page(7)], *[AWAY] * 300)
+    assert followed.age_seconds > 300
+    assert followed.idle_seconds < 1
+    assert clock.now > 0
+
+
+@pytest.mark.usefixtures("clock")
+async def test_an_error_nobody_expects_ends_it() -> None:
+    """A bug in a listener must end the process, not make its copy wrong."""
+
+    class Broken(Copy):
+        def seen(self, _kind: Kind, body: Object) -> None:
+            raise KeyError(body["metadata"]["name"])
+
+    followed = Reflector(Script([page(7, "a")]), names.SECRET, Broken())  # type: ignore[arg-type]
+    with pytest.raises(KeyError):
+        await followed.run()

@@ -17,6 +17,7 @@ from tests.cluster.chart import (
     CHART,
     EVERYTHING,
     NAMESPACE,
+    RELEASE,
     Rejected,
     Values,
     find,
@@ -29,6 +30,7 @@ from tests.cluster.chart import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.cluster.chart import Object
 
@@ -117,6 +119,12 @@ def test_pods_are_not_replaced_for_a_new_version_of_the_chart_alone() -> None:
     for kind, name in (("Deployment", "delayq-operator"), ("StatefulSet", "delayq-redis")):
         template = find(rendered(EVERYTHING), kind, name)["spec"]["template"]
         assert not {"helm.sh/chart", "app.kubernetes.io/version"} & set(template["metadata"]["labels"])
+
+
+def test_a_packaged_chart_makes_the_same(tmp_path: Path) -> None:
+    helm("package", str(CHART), f"--destination={tmp_path}")
+    (package,) = tmp_path.glob("delayq-*.tgz")
+    assert helm("template", RELEASE, str(package), f"--namespace={NAMESPACE}") == manifest()
 
 
 def test_a_long_release_name_is_cut_to_what_names_may_be() -> None:

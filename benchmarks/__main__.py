@@ -29,7 +29,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--persistence", choices=MODES, help="one mode only (default: off and everysec; off with --quick)"
     )
-    parser.add_argument("--keep", action="store_true", help="write results/latest.json, which is committed")
+    parser.add_argument("--keep", action="store_true", help="write results/queue.json, which is committed")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
     options = parser.parse_args()
     options.letters = tuple(options.only.upper().split(","))

@@ -11,11 +11,8 @@ if TYPE_CHECKING:
     from benchmarks.figures import Figure
 
 RESULTS = Path(__file__).parent / "results"
-LATEST = RESULTS / "latest.json"  # the one that is committed
-PAGE = (
-    Path(__file__).parent.parent / "docs" / "benchmarks.md"
-)  # shows the same figures, between these two lines
-FIRST, LAST = "<!-- figures: written by --keep -->", "<!-- end of figures -->"
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"  # shows the kept figures, between two lines
+FIRST, LAST = "<!-- {name} figures: written by --keep -->", "<!-- end of {name} figures -->"
 NAME_WIDTH, MODE_WIDTH = 50, 23
 Key = tuple[str, str]  # benchmark and name: a line of the table
 
@@ -27,6 +24,7 @@ class Report:
     facts: dict[str, object]
     modes: tuple[str, ...]
     started: str
+    name: str = "queue"  # of the file that is committed, and of the place in the documentation
     figures: dict[Key, dict[str, Figure]] = field(default_factory=dict)
 
     def add(self, mode: str, figures: list[Figure]) -> None:
@@ -72,15 +70,16 @@ class Report:
         )
 
     def write(self, *, keep: bool) -> Path:
-        """Write the JSON: under its date, and as latest.json and into the documentation when it is to be kept."""
+        """Write the JSON: under its date, and under its name and into the documentation when it is to be kept."""
         RESULTS.mkdir(exist_ok=True)
         text = json.dumps(self._document(), indent=2, ensure_ascii=False) + "\n"
-        path = RESULTS / f"{self.started.replace(':', '')}.json"
+        path = RESULTS / f"{self.name}-{self.started.replace(':', '')}.json"
         path.write_text(text)
         if keep:
-            LATEST.write_text(text)
-            before, _, rest = PAGE.read_text().partition(FIRST)
-            PAGE.write_text(before + FIRST + "\n" + self._markdown() + LAST + rest.partition(LAST)[2])
+            (RESULTS / f"{self.name}.json").write_text(text)
+            first, last = FIRST.format(name=self.name), LAST.format(name=self.name)
+            before, _, rest = PAGE.read_text().partition(first)
+            PAGE.write_text(before + first + "\n" + self._markdown() + last + rest.partition(last)[2])
         return path
 
     def _markdown(self) -> str:

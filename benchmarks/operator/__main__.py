@@ -23,11 +23,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operator", description=__doc__)
     parser.add_argument("--queues", type=int, default=1000, help="how many (%(default)s)")
     parser.add_argument("--idle", type=float, default=120.0, metavar="SECONDS", help="(%(default)g)")
+    parser.add_argument("--keep", action="store_true", help="write results/operator.json, which is committed")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
     options = parser.parse_args()
-    report = Report(facts=_facts(), modes=(MODE,), started=datetime.now(UTC).isoformat(timespec="seconds"))
+    report = Report(
+        facts=_facts(),
+        modes=(MODE,),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        name="operator",
+    )
     _measure(report, options)
-    print(f"\nwritten to {report.write(keep=False)}")
+    print(f"\nwritten to {report.write(keep=options.keep)}")
     if report.missed:
         print("targets missed: " + "; ".join(report.missed))
     return int(bool(report.missed) and options.strict)

@@ -83,6 +83,18 @@ def operator_pod(objects: list[Object]) -> Object:
     return spec
 
 
+def kinds(objects: list[Object]) -> set[str]:
+    return {each["kind"] for each in objects}
+
+
+def nested(path: str, value: object) -> Values:
+    """{"a": {"b": value}} for a.b."""
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    assert isinstance(value, dict)
+    return value
+
+
 def merged(*layers: Mapping[str, Any]) -> Values:
     """Values over values, as Helm lays them."""
     result: Values = {}

@@ -11,6 +11,9 @@ from delayq import logs
 from delayq_operator import names
 from delayq_operator.desired.facts import Setting
 from delayq_operator.process import Options, run
+from delayq_operator.reflector import Limits
+
+LIMITS = Limits()
 
 
 @click.command(
@@ -33,6 +36,8 @@ from delayq_operator.process import Options, run
 @click.option(
     "--resync-seconds", default=300.0, type=click.FloatRange(1), help="Look at each again after this."
 )
+@click.option("--watch-seconds", default=LIMITS.watch_seconds, hidden=True)
+@click.option("--silence-seconds", default=LIMITS.silence_seconds, hidden=True)
 @click.option("--log-format", default="json", type=click.Choice(["json", "console"]))
 @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
 def delayq_operator(  # noqa: PLR0913 -- click's options, by name
@@ -48,6 +53,8 @@ def delayq_operator(  # noqa: PLR0913 -- click's options, by name
     port: int,
     workers: int,
     resync_seconds: float,
+    watch_seconds: int,
+    silence_seconds: float,
     log_format: logs.LogFormat,
     log_level: str,
 ) -> None:
@@ -68,5 +75,6 @@ def delayq_operator(  # noqa: PLR0913 -- click's options, by name
         port=port,
         workers=workers,
         resync_seconds=resync_seconds,
+        limits=Limits(watch_seconds=watch_seconds, silence_seconds=silence_seconds),
     )
     sys.exit(asyncio.run(run(options)))

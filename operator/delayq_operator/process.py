@@ -12,7 +12,7 @@ import logging
 import os
 import random
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator import handlers, names
@@ -26,7 +26,7 @@ from delayq_operator.health import Health
 from delayq_operator.inventory import Children, Inventory, Pods, Queues, Versions
 from delayq_operator.lease import Leadership
 from delayq_operator.reconcile import Reconciler
-from delayq_operator.reflector import Reflector
+from delayq_operator.reflector import Limits, Reflector
 from delayq_operator.report import Reporter
 from delayq_operator.scrape import Scraper
 from delayq_operator.witness import Witness
@@ -65,6 +65,7 @@ class Options:
     port: int = 8080
     workers: int = 8
     resync_seconds: float = 300.0
+    limits: Limits = field(default_factory=Limits)
 
 
 class Operator:
@@ -157,11 +158,22 @@ class Operator:
                 (names.DELAY_QUEUE, self.witness),
             )
             for kind, versions in by_metadata:
-                found.append(Reflector(self.api, kind, versions, namespace=namespace, metadata_only=True))
+                found.append(self._reflector(kind, versions, namespace, metadata_only=True))
         return found
 
-    def _reflector(self, kind: Kind, listener: Listener, namespace: str | None) -> Reflector:
-        return Reflector(self.api, kind, listener, namespace=namespace, label_selector=LABELLED)
+    def _reflector(
+        self, kind: Kind, listener: Listener, namespace: str | None, *, metadata_only: bool = False
+    ) -> Reflector:
+        """Objects of ours are wanted whole; of all others, only that they are there, and at which version."""
+        return Reflector(
+            self.api,
+            kind,
+            listener,
+            namespace=namespace,
+            label_selector=None if metadata_only else LABELLED,
+            metadata_only=metadata_only,
+            limits=self.options.limits,
+        )
 
     def _follow(self, reflector: Reflector) -> None:
         self.health.reflectors.append(reflector)

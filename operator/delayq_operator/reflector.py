@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from delayq_operator import metrics
@@ -22,12 +23,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS: Final = 300
-SILENCE_SECONDS: Final = 90.0  # bookmarks come every minute; a stream that shows none is dead
 PAUSE_SECONDS: Final = 0.05  # between two watches, should a server end each at once
 RETRY_SECONDS: Final = 0.25
 LONGEST_RETRY_SECONDS: Final = 2.0
 DENIED_SECONDS: Final = 20.0  # an API server that just started denies until it has read its own roles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a watch may last."""
+
+    watch_seconds: int = 300
+    """All in all. Rights are only checked when a watch begins: this bounds how long withdrawn ones go unnoticed."""
+    silence_seconds: float = 90.0
+    """Without a line. Bookmarks come every minute; a stream that shows none is dead."""
 
 
 class Listener(Protocol):
@@ -52,11 +61,13 @@ class Reflector:
         namespace: str | None = None,
         label_selector: str | None = None,
         metadata_only: bool = False,
+        limits: Limits = Limits(),
     ) -> None:
         """Nothing is asked before run()."""
         self.kind, self.namespace = kind, namespace
         self._api, self._listener = api, listener
         self._label_selector, self._metadata_only = label_selector, metadata_only
+        self._limits = limits
         self._known: set[Name] = set()
         self._version = ""
         self._seen_at = self._tried_at = time.monotonic()
@@ -109,8 +120,8 @@ class Reflector:
             resource_version=self._version,
             label_selector=self._label_selector,
             metadata_only=self._metadata_only,
-            timeout_seconds=WATCH_SECONDS,
-            silence_seconds=SILENCE_SECONDS,
+            timeout_seconds=self._limits.watch_seconds,
+            silence_seconds=self._limits.silence_seconds,
         ):
             self._take(event)
 

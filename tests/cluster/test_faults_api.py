@@ -1,0 +1,103 @@
+"""The API server goes away, comes back, hangs, or has too much to do: the operator stays, and catches up."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import Operator, install_rights
+from tests.cluster.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.harness.control_plane import ControlPlane
+
+CATCH_UP_SECONDS = 5.0
+
+
+def healthy(operator: Operator) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/healthz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def kubeconfig(control_plane: ControlPlane, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
+    return install_rights(control_plane, namespace)
+
+
+@pytest.fixture
+def world(control_plane: ControlPlane, kubeconfig: Path, namespace: str) -> Iterator[World]:
+    operator = Operator.start(kubeconfig, namespace).wait_ready()
+    yield World(control_plane, operator, namespace)
+    operator.process.stop()
+
+
+@pytest.mark.parametrize(
+    ("fault", "seconds"),
+    [("killed", 5), ("paused", 5), ("killed", 30), ("paused", 30), ("killed", 90)],
+)
+def test_the_operator_outlives_an_outage_and_catches_up(
+    control_plane: ControlPlane, world: World, fault: str, seconds: float
+) -> None:
+    """It stays alive all the while, and what changes as soon as the API server is back is applied within 5 s."""
+    for name in ("edited", "robbed"):
+        world.start(name)
+    pid = world.operator.process.pid
+    down(control_plane, fault)
+    watched(world.operator, seconds)
+    back_at = up(control_plane, fault)
+    world.delete("deployments", "robbed-worker")
+    world.edit("edited", worker={"replicas": 3})
+    world.create("new")
+    eventually(lambda: caught_up(world), what="caught up", timeout_s=40)
+    took = time.monotonic() - back_at
+    print(f"{fault} for {seconds} s: caught up {took:.2f} s after the API server was ready")
+    assert (world.operator.process.alive, world.operator.process.pid) == (True, pid)
+    assert healthy(world.operator)
+    assert took < CATCH_UP_SECONDS, world.operator.process.output
+
+
+def down(plane: ControlPlane, fault: str) -> None:
+    if fault == "killed":
+        plane.api_server.kill()
+    else:
+        plane.api_server.pause()
+
+
+def up(plane: ControlPlane, fault: str) -> float:
+    """When it was ready."""
+    if fault == "killed":
+        plane.api_server.start()
+    else:
+        plane.api_server.resume()
+        plane.api_server.wait_ready()
+    return time.monotonic()
+
+
+def watched(operator: Operator, seconds: float) -> None:
+    """Time passes, and the liveness probe is content with all of it."""
+    over = time.monotonic() + seconds
+    while time.monotonic() < over:
+        assert healthy(operator), operator.process.output
+        time.sleep(0.5)
+
+
+def caught_up(world: World) -> bool:
+    assert world.there("deployments", "robbed-worker"), "deleted and not back"
+    assert replicas(world, "edited-worker") == 3, "not scaled"
+    assert world.there("deployments", "new-worker"), "new, and without workers"
+    assert world.there("cronjobs", "new-reaper"), "new, and without a reaper"
+    return True
+
+
+def replicas(world: World, name: str) -> int:
+    return int(world.get("deployments", name)["spec"]["replicas"])

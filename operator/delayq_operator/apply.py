@@ -78,7 +78,8 @@ class Applier:
             return
         self._children.seen(change.kind, body)
         if change.live is None:
-            outcome.created.append(label)
+            again = self._children.found_again(resource.key, (change.kind.kind, change.name))
+            (outcome.repaired if again else outcome.created).append(label)
             return
         reasons = _rolled(change)
         if reasons:
@@ -119,7 +120,7 @@ class Applier:
         """Delete that very child; nothing happens when it is gone, or another has its name by now."""
         with suppress(NotFound, Conflict):
             await self._api.delete(child.kind, namespace, child.name, uid=child.uid)
-        self._children.gone(child.kind, (namespace, child.name))
+        self._children.gone(child.kind, (namespace, child.name), ours=True)
 
 
 def _with_replicas(change: Change, scale: Scale) -> Object:
@@ -142,7 +143,7 @@ def _respecified(change: Change) -> bool:
     """Whether we want something else than what we applied before; if not, somebody changed the object."""
     if change.live is None:
         return True
-    return _applied(change.live.body) != _applied(change.body)
+    return _applied(change.live.body) not in (None, _applied(change.body))
 
 
 def _applied(body: Object) -> str | None:

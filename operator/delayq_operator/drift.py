@@ -82,6 +82,9 @@ _UNSET: Final = frozenset(
 _MAPS: Final = frozenset({"annotations", "labels", "limits", "matchLabels", "nodeSelector", "requests"})
 """Mappings that the API server drops when they are empty. An empty emptyDir is something else, and stays."""
 
+_WHOLE: Final = frozenset({"matchLabels", "nodeSelector", "podSelector", "selector"})
+"""Mappings that have one owner, in which one entry more selects something else."""
+
 _QUANTITIES: Final = frozenset({"quantity", "divisor", "sizeLimit"})
 _ENTRIES: Final = dict.fromkeys((*_MAPS, "data"), "entry") | {
     "limits": "quantity",
@@ -141,7 +144,7 @@ def _differs(wanted: object, found: object, path: str, field: str) -> str | None
 def _mapping_differs(wanted: Mapping[str, object], found: object, path: str, field: str) -> str | None:
     if found is None and not wanted and field in _MAPS:
         return None
-    if not isinstance(found, Mapping):
+    if not isinstance(found, Mapping) or (field in _WHOLE and found.keys() - wanted.keys()):
         return path
     for key, value in wanted.items():
         below = _ENTRIES.get(field, key)

@@ -37,15 +37,17 @@ class Queues:
         self._mark = mark
 
     def seen(self, body: Mapping[str, Any], *, ours: bool = False) -> None:
-        """Take note of a DelayQueue as it is now; what we wrote ourselves (`ours`) is nothing to react to."""
-        resource = Resource(dict(body))
+        """Take note of a DelayQueue as it is now; what we wrote ourselves (`ours`) is nothing to react to.
+
+        But the answer to our own write can be the first that we see of an edit which came just before it.
+        """
+        resource, before = Resource(dict(body)), self.get(key_of(body))
         key, version = resource.key, int(resource.version)
-        known, _ = self._bodies.get(key, (0, b""))
-        if version > known:
+        if before is None or version > int(before.version):
             self._bodies[key] = (version, _compact(resource.body))
             self._uids[key] = resource.uid
             self._by_label[key.namespace, names.label_value(key.name)] = key
-            if not ours:
+            if not ours or before is None or before.asked != resource.asked:
                 self._mark(key)
 
     def gone(self, key: Key, uid: str) -> None:
@@ -59,6 +61,10 @@ class Queues:
         """Return the DelayQueue, or None if there is none."""
         _, body = self._bodies.get(key, (0, b""))
         return Resource(json.loads(body)) if body else None
+
+    def uid(self, key: Key) -> str:
+        """Return the uid of the DelayQueue; empty if there is none."""
+        return self._uids.get(key, "")
 
     def version(self, key: Key) -> int:
         """Return the resourceVersion we have; 0 without one."""
@@ -106,6 +112,7 @@ class Children:
         """Tell `mark` of the queue whose child changes."""
         self._of: dict[Key, dict[tuple[str, str], Child]] = defaultdict(dict)
         self._owner: dict[tuple[str, Name], Key] = {}
+        self._lost: dict[Key, set[tuple[str, str]]] = defaultdict(set)
         self._queues, self._mark = queues, mark
 
     def of(self, key: Key) -> dict[tuple[str, str], Child]:
@@ -129,16 +136,29 @@ class Children:
         self._owner[where] = key
         self._mark(key)
 
-    def gone(self, kind: Kind, name: Name) -> None:
-        """Forget a child, or one that does not carry our labels any more."""
+    def gone(self, kind: Kind, name: Name, *, ours: bool = False) -> None:
+        """Forget a child, or one that does not carry our labels any more; `ours` if we deleted it."""
         key = self._owner.pop((kind.kind, name), None)
         if key is None:
             return
         children = self._of[key]
-        children.pop((kind.kind, name[1]), None)
+        child = children.pop((kind.kind, name[1]), None)
         if not children:
             del self._of[key]
+        if child is not None and not ours and child.owner_uid == self._queues.uid(key):
+            self._lost[key].add(child.reference)
         self._mark(key)
+
+    def found_again(self, key: Key, reference: tuple[str, str]) -> bool:
+        """Whether this child was there before, and somebody took it away; asked once, when it is there again."""
+        lost = self._lost.get(key, set())
+        found = reference in lost
+        lost.discard(reference)
+        return found
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered of a DelayQueue that is gone."""
+        self._lost.pop(key, None)
 
     def _key(self, body: Object) -> Key | None:
         metadata = body["metadata"]
@@ -149,6 +169,11 @@ class Children:
             return None  # a Job of the reaper's CronJob: that one's business
         label = (metadata.get("labels") or {}).get(names.QUEUE_LABEL, "")
         return self._queues.labelled(metadata["namespace"], label)
+
+
+def key_of(body: Mapping[str, Any]) -> Key:
+    """Namespace and name of an object."""
+    return Key(body["metadata"]["namespace"], body["metadata"]["name"])
 
 
 def _child(kind: Kind, body: Object) -> Child:

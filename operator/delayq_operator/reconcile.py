@@ -134,7 +134,7 @@ class Reconciler:
             await self._ending.still_there(resource)
         outcome = await self._applier.apply(resource, todo, decision)
         worker = self._children.of(resource.key).get((names.DEPLOYMENT.kind, names.worker(resource.key.name)))
-        if worker is not None:
+        if worker is not None and worker.owner_uid in (None, resource.uid):
             await self._applier.scale(resource, worker, decision, outcome)
         self._reporter.tell(resource, outcome)
         return outcome
@@ -167,6 +167,7 @@ class Reconciler:
         self._referees.forget(key)
         self._reporter.forget(key)
         self._scraper.forget(key)
+        self._children.forget(key)
 
 
 def _missing(facts: Facts) -> tuple[str, ...]:

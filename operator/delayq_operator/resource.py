@@ -59,6 +59,11 @@ class Resource:
         return bool(self.body.get("spec", {}).get("deletionPolicy") == "Delete")
 
     @property
+    def asked(self) -> tuple[str, int, bool, bool]:
+        """Everything about it that others write and the operator acts on."""
+        return self.uid, self.generation, self.paused, self.deleting
+
+    @property
     def status(self) -> dict[str, Any]:
         """What was last written there."""
         return self.body.get("status") or {}

@@ -1,58 +1,279 @@
-"""A DelayQueue is applied: its children come, stay as they should be, change with it, and go with it."""
+"""A DelayQueue is applied: exactly its children come, ours are ours, and what is not wanted any more goes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from delayq_operator import names
 
+from tests.cluster.harness.cluster import CommandFailed
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import QUEUES, Operator, condition, install_rights, queue
+from tests.cluster.world import World, managers, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.rest import Object
+    from tests.cluster.operator import Operator
+
+pytestmark = pytest.mark.xdist_group("reconcile")
+
+MINIMAL: Final = {
+    ("configmaps", "orders-config"),
+    ("cronjobs", "orders-reaper"),
+    ("deployments", "orders-scanner"),
+    ("deployments", "orders-worker"),
+    ("poddisruptionbudgets", "orders-scanner"),
+    ("poddisruptionbudgets", "orders-worker"),
+    ("serviceaccounts", "orders-delayq"),
+    ("services", "orders-metrics"),
+}
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
+    with serving(cluster) as operator:
+        yield operator
 
 
 @pytest.fixture
-def operator(cluster: Cluster, crd: str, namespace: str) -> Iterator[Operator]:
-    operator = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
-    yield operator
-    operator.process.stop()
+def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
+    return World(cluster, operator, namespace)
 
 
-def test_children_come(cluster: Cluster, operator: Operator, namespace: str) -> None:
-    """Applying a DelayQueue makes every child, and status says what is missing."""
-    queues = QUEUES.format(namespace=namespace)
-    cluster.rest.create(queues, queue())
+def stranger(**more: Any) -> Object:  # noqa: ANN401
+    """A Deployment that has the name of a child, and nothing to do with us."""
+    pod = {"metadata": {"labels": {"app": "shop"}}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "shop"}}, "template": pod}
+    return {"metadata": {"name": "orders-worker", **more}, "spec": spec}
 
-    def there() -> dict[str, Any]:
-        body = cluster.rest.get(f"{queues}/orders")
-        assert condition(body, "Accepted")["status"] == "True"
-        assert condition(body, "Ready")["reason"] == "ScannersNotReady"
-        return body
 
-    eventually(there)
-    apps = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-    assert {item["metadata"]["name"] for item in cluster.rest.items(apps)} == {
-        "orders-scanner",
-        "orders-worker",
+def test_a_minimal_document_makes_exactly_these_children(world: World) -> None:
+    """Four lines of spec make eight children, and the first event names them."""
+    world.start()
+    assert world.children() == MINIMAL
+    told = world.event("Created")
+    assert all(name in told for _, name in MINIMAL)
+
+
+def test_children_belong_to_their_delayqueue(world: World) -> None:
+    """Every child is controlled by the DelayQueue, carries its labels, and is ours by server-side apply."""
+    world.start()
+    uid = world.queue()["metadata"]["uid"]
+    for plural, name in world.children():
+        metadata = world.get(plural, name)["metadata"]
+        (owner,) = metadata["ownerReferences"]
+        assert (owner["uid"], owner["controller"], owner["kind"]) == (uid, True, "DelayQueue")
+        assert (
+            metadata["labels"].items()
+            >= {
+                "app.kubernetes.io/name": "delayq",
+                "app.kubernetes.io/managed-by": "delayq-operator",
+                "app.kubernetes.io/instance": "orders",
+                "delayq.dev/queue": "orders",
+            }.items()
+        )
+        ours = [entry for entry in metadata["managedFields"] if entry["manager"] == "delayq-operator"]
+        assert [entry["operation"] for entry in ours] == ["Apply"]
+
+
+def test_a_rich_document_makes_more(world: World) -> None:
+    """Switches add and leave out children; the worker's template, image and numbers are in its Deployment."""
+    container = {"name": "worker", "env": [{"name": "SHOP", "value": "eu"}]}
+    world.start(
+        networkPolicy={"enabled": True},
+        podDisruptionBudget={"enabled": False},
+        scanner={"replicas": 3},
+        reaper={"schedule": "*/5 * * * *"},
+        worker={
+            "replicas": 4,
+            "image": "shop/worker:7",
+            "template": {"metadata": {"labels": {"team": "shop"}}, "spec": {"containers": [container]}},
+        },
+    )
+    budgets = {child for child in MINIMAL if child[0] == "poddisruptionbudgets"}
+    assert world.children() == MINIMAL - budgets | {("networkpolicies", "orders-delayq")}
+    worker = world.get("deployments", "orders-worker")["spec"]
+    assert worker["replicas"] == 4
+    assert worker["template"]["metadata"]["labels"]["team"] == "shop"
+    (made,) = worker["template"]["spec"]["containers"]
+    assert (made["image"], made["env"]) == ("shop/worker:7", container["env"])
+    assert world.get("deployments", "orders-scanner")["spec"]["replicas"] == 3
+    assert world.get("cronjobs", "orders-reaper")["spec"]["schedule"] == "*/5 * * * *"
+
+
+def test_fields_are_ours_and_replicas_the_scalers(world: World) -> None:
+    """The operator owns what it asks for; the number of workers is the scaler's once it was ever changed."""
+    world.start(worker={"replicas": 2})
+    world.edit(worker={"replicas": 3})
+    eventually(lambda: world.get("deployments", "orders-worker")["spec"]["replicas"] == 3)
+    worker = world.get("deployments", "orders-worker")
+    container = ("spec", "template", "spec", "containers", 'k:{"name":"worker"}')
+    assert managers(worker, *container, "image") == {names.OPERATOR}
+    assert managers(worker, "spec", "replicas") == {names.SCALER}
+    (scaler,) = [e for e in worker["metadata"]["managedFields"] if e["manager"] == names.SCALER]
+    assert scaler["fieldsV1"] == {"f:spec": {"f:replicas": {}}}
+    assert managers(world.get("deployments", "orders-scanner"), "spec", "replicas") == {names.OPERATOR}
+    assert managers(world.queue(), "status", "conditions") == {names.OPERATOR}
+
+
+def test_who_applies_a_field_of_ours_is_told_whose_it_is(world: World) -> None:
+    """kubectl apply --server-side of a field that we own is a conflict that names our manager."""
+    world.start()
+    theirs = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "orders-scanner"},
+        "spec": {"replicas": 7},
     }
+    with pytest.raises(CommandFailed, match='conflict with "delayq-operator"'):
+        world.kubectl("apply", "--server-side", "-f", "-", text=json.dumps(theirs))
 
 
-def test_deleted_child_comes_back(cluster: Cluster, operator: Operator, namespace: str) -> None:
-    """A child that somebody deletes is made again."""
-    cluster.rest.create(QUEUES.format(namespace=namespace), queue())
-    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/orders-worker"
-    first = eventually(lambda: _uid(cluster, path))
-    cluster.rest.delete(path)
-    eventually(lambda: _uid(cluster, path) not in ("", first), timeout_s=5)
+def test_an_object_of_somebody_else_is_never_touched(world: World) -> None:
+    """Where a stranger's Deployment has the name of a child, status says so; it is made when the stranger goes."""
+    before = world.make("deployments", stranger())
+    world.create()
+    told = world.until("Degraded", "True", "NameTaken")["message"]
+    assert "Deployment orders-worker exists and is not ours" in told
+    world.event("NameTaken", "orders-worker")
+    assert world.children() == MINIMAL - {("deployments", "orders-worker")}
+    world.nudge()
+    now = world.get("deployments", "orders-worker")
+    assert now["metadata"]["uid"] == before["metadata"]["uid"]
+    assert now["spec"] == before["spec"]
+    world.delete("deployments", "orders-worker")
+    world.until("Degraded", "False", "AsExpected")
+    assert world.children() == MINIMAL
 
 
-def _uid(cluster: Cluster, path: str) -> str:
-    try:
-        return str(cluster.rest.get(path)["metadata"]["uid"])
-    except Refused:
-        return ""
+def test_labels_alone_do_not_make_an_object_ours(world: World) -> None:
+    """Nor is a Deployment touched that carries our labels and belongs to another controller."""
+    owner = world.make("configmaps", {"metadata": {"name": "somebody"}})
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "somebody",
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    labels = names.labels("orders", "worker")
+    before = world.make("deployments", stranger(labels=labels, ownerReferences=[reference]))
+    world.create()
+    world.until("Degraded", "True", "NameTaken")
+    world.nudge()
+    assert world.get("deployments", "orders-worker")["spec"] == before["spec"]
+
+
+def test_what_is_not_wanted_any_more_goes(world: World) -> None:
+    """Switching things off deletes just these children; other objects, labelled like ours or not, stay."""
+    world.start(networkPolicy={"enabled": True})
+    assert world.there("networkpolicies", "orders-delayq")
+    labels = names.labels("orders", "config")
+    world.make("configmaps", {"metadata": {"name": "labelled", "labels": labels}})
+    world.make("configmaps", {"metadata": {"name": "unlabelled"}})
+    world.edit(networkPolicy={"enabled": False}, podDisruptionBudget={"enabled": False})
+    gone = {
+        ("networkpolicies", "orders-delayq"),
+        ("poddisruptionbudgets", "orders-scanner"),
+        ("poddisruptionbudgets", "orders-worker"),
+    }
+    eventually(lambda: not gone & world.children())
+    world.event("Pruned", "NetworkPolicy orders-delayq", "PodDisruptionBudget orders-worker")
+    assert world.children() == MINIMAL - gone | {("configmaps", "labelled")}
+    assert world.there("configmaps", "unlabelled")
+    world.edit(podDisruptionBudget={"enabled": True})
+    eventually(lambda: gone & world.children() == gone - {("networkpolicies", "orders-delayq")})
+    assert world.events("Repaired") == []
+
+
+def test_no_edit_is_lost(world: World) -> None:
+    """However edits fall between the operator's own writes to the DelayQueue, the last one is done."""
+    world.start()
+    for number in range(1, 61):
+        world.edit(scanner={"replicas": number}, worker={"replicas": 61 - number})
+
+    def done() -> bool:
+        scanner, worker = (
+            world.get("deployments", f"orders-{name}")["spec"]["replicas"] for name in ("scanner", "worker")
+        )
+        return (scanner, worker) == (60, 1)
+
+    eventually(done, timeout_s=5, what="the last edit is done")
+    world.until("Progressing", timeout_s=5)
+
+
+def test_what_the_cluster_refuses_is_told_and_tried_again(cluster: Cluster, world: World) -> None:
+    """A child that an admission policy forbids is in Degraded, others are made; allowed again, it comes by itself."""
+    with _forbidden(cluster, world.namespace, "networking.k8s.io", "networkpolicies"):
+        _until_forbidden(world)
+        world.create(networkPolicy={"enabled": True})
+        told = world.until("Degraded", "True", "ApplyFailed")["message"]
+        assert "NetworkPolicy orders-delayq" in told
+        assert "no policies here" in told
+        assert world.children() == MINIMAL
+    world.until("Degraded", "False", "AsExpected", timeout_s=30)
+    assert world.there("networkpolicies", "orders-delayq")
+
+
+class _forbidden:  # noqa: N801  used like a function
+    """A ValidatingAdmissionPolicy against one resource in one namespace, for the length of a `with` block."""
+
+    def __init__(self, cluster: Cluster, namespace: str, group: str, resource: str) -> None:
+        self._cluster, self._name = cluster, f"forbid-{namespace}"
+        rule = {
+            "apiGroups": [group],
+            "apiVersions": ["*"],
+            "operations": ["CREATE"],
+            "resources": [resource],
+        }
+        match = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+        self._policy = {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule], "namespaceSelector": match},
+            "validations": [{"expression": "false", "message": "no policies here", "reason": "Forbidden"}],
+        }
+
+    def __enter__(self) -> None:
+        policy, binding = self._paths()
+        self._cluster.rest.create(policy, {"metadata": {"name": self._name}, "spec": self._policy})
+        spec = {"policyName": self._name, "validationActions": ["Deny"]}
+        self._cluster.rest.create(binding, {"metadata": {"name": self._name}, "spec": spec})
+
+    def __exit__(self, *_: object) -> None:
+        for path in self._paths():
+            self._cluster.rest.delete(f"{path}/{self._name}")
+
+    def _paths(self) -> tuple[str, str]:
+        prefix = "/apis/admissionregistration.k8s.io/v1"
+        return (
+            f"{prefix}/validatingadmissionpolicies",
+            f"{prefix}/validatingadmissionpolicybindings",
+        )
+
+
+def _until_forbidden(world: World) -> None:
+    body = {"metadata": {"generateName": "probe-"}, "spec": {"podSelector": {}}}
+    path = world.path("networkpolicies")
+
+    def forbidden() -> bool:
+        try:
+            world.cluster.rest.create(path, body, dryRun="All")
+        except Refused as error:
+            return "no policies here" in str(error)
+        return False
+
+    eventually(forbidden, what="the admission policy is in force")
+
+
+def test_two_delayqueues_do_not_mix(world: World) -> None:
+    """Names that begin alike, or contain the other's, keep their children apart."""
+    for name in ("orders", "orders-worker", "orders.eu"):
+        world.start(name)
+    assert len(world.children()) == 3 * len(MINIMAL)
+    for name in ("orders", "orders-worker", "orders.eu"):
+        assert world.until("Degraded", "False", name=name)

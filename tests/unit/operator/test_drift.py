@@ -74,6 +74,7 @@ DIFFERENT: list[tuple[object, object, str]] = [
         {"ingress": [{"ports": [{"port": 1}, {"port": 2}]}]},
         "spec.ingress[0].ports",
     ),
+    ({"selector": {"a": "b"}}, {"selector": {"a": "b", "c": "d"}}, "spec.selector"),
     ({"a": {"b": 1}}, {"a": [1]}, "spec.a"),
     ({"a": [1]}, {"a": {"b": 1}}, "spec.a"),
 ]

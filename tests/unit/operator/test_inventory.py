@@ -63,6 +63,20 @@ def test_what_we_wrote_ourselves_is_known_before_the_watch_tells_and_marks_nothi
     assert queues.version(ORDERS) == 2
 
 
+@pytest.mark.parametrize(
+    "edit", [{"generation": 8}, {"annotations": {names.PAUSED: "true"}}, {"deletionTimestamp": "now"}]
+)
+def test_an_edit_that_came_just_before_what_we_wrote_is_not_lost(marks: Marks, edit: dict[str, Any]) -> None:
+    """The answer to our own write has it, and the watch will bring nothing newer."""
+    queues = Queues(marks)
+    queues.seen(queue(version=1))
+    marks.taken()
+    queues.seen(queue(version=3, **edit), ours=True)
+    queues.seen(queue(version=2, **edit))  # the watch, late
+    queues.seen(queue(version=3, **edit))
+    assert marks.taken() == {ORDERS: 1}
+
+
 @given(st.permutations([3, 9, 10, 100]))
 def test_versions_compare_as_numbers_in_whatever_order_they_come(versions: list[int]) -> None:
     queues = Queues(Marks())
@@ -234,6 +248,21 @@ def test_whether_our_scaler_owns_the_replicas(
 ) -> None:
     children.seen(names.DEPLOYMENT, child(managedFields=[{"manager": manager, "fieldsV1": fields}]))
     assert children.of(ORDERS)[REFERENCE].scaled is scaled
+
+
+def test_a_child_that_somebody_took_away_is_known_when_it_is_there_again(marks: Marks) -> None:
+    """Once, and not if we deleted it, or if it was a child of an earlier DelayQueue."""
+    queues = Queues(marks)
+    queues.seen(queue("orders", uid="uid of orders"))
+    children = Children(queues, marks)
+    for version, (ours, again) in enumerate([(False, True), (True, False)], start=1):
+        children.seen(names.DEPLOYMENT, child(version=version))
+        children.gone(names.DEPLOYMENT, ("shop", "orders-worker"), ours=ours)
+        assert children.found_again(ORDERS, REFERENCE) == again
+        assert not children.found_again(ORDERS, REFERENCE)
+    children.seen(names.DEPLOYMENT, child(version=9, owner="bills"))
+    children.gone(names.DEPLOYMENT, ("shop", "orders-worker"))
+    assert not children.found_again(Key("shop", "bills"), REFERENCE)
 
 
 # --- Pods.

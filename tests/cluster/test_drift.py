@@ -1,0 +1,227 @@
+"""Somebody changes a child: what is ours is put right at once and told, what is theirs stays."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from delayq_operator import names
+
+from tests.cluster.harness.rest import APPLY, STRATEGIC
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.world import World, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.rest import Object
+    from tests.cluster.operator import Operator
+
+pytestmark = pytest.mark.xdist_group("drift")
+
+WITHIN_S: Final = 5
+ENV: Final = {"name": "worker", "env": [{"name": "SHOP", "value": "eu"}]}
+SPEC: Final[dict[str, Any]] = {
+    "networkPolicy": {"enabled": True},
+    "worker": {"replicas": 2, "template": {"spec": {"containers": [ENV]}}},
+}
+
+CHILDREN: Final = [
+    ("configmaps", "orders-config"),
+    ("cronjobs", "orders-reaper"),
+    ("deployments", "orders-scanner"),
+    ("deployments", "orders-worker"),
+    ("networkpolicies", "orders-delayq"),
+    ("poddisruptionbudgets", "orders-worker"),
+    ("serviceaccounts", "orders-delayq"),
+    ("services", "orders-metrics"),
+]
+WORKER: Final = ("deployments", "orders-worker")
+
+
+def pod(**container: Any) -> Object:  # noqa: ANN401  parts of a container
+    """A patch of the worker's container."""
+    return {"spec": {"template": {"spec": {"containers": [{"name": "worker", **container}]}}}}
+
+
+def template(**metadata: Any) -> Object:  # noqa: ANN401  parts of metadata
+    return {"spec": {"template": {"metadata": metadata}}}
+
+
+EDITS: Final[dict[str, tuple[tuple[str, str], Object]]] = {
+    "image": (WORKER, pod(image="evil/worker:1")),
+    "environment": (WORKER, pod(env=[{"name": "SHOP", "value": "us"}])),
+    "probe": (WORKER, pod(livenessProbe={"periodSeconds": 99})),
+    "environment removed": (WORKER, pod(env=[{"name": "SHOP", "$patch": "delete"}])),
+    "checksum": (WORKER, template(annotations={"delayq.dev/checksum": None})),
+    "security": (WORKER, {"spec": {"template": {"spec": {"securityContext": {"runAsNonRoot": False}}}}}),
+    "scanner replicas": (("deployments", "orders-scanner"), {"spec": {"replicas": 9}}),
+    "strategy": (
+        ("deployments", "orders-scanner"),
+        {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 2}}}},
+    ),
+    "document": (("configmaps", "orders-config"), {"data": {"queue.yaml": "spec: {}"}}),
+    "document removed": (("configmaps", "orders-config"), {"data": None}),
+    "schedule": (("cronjobs", "orders-reaper"), {"spec": {"schedule": "0 0 1 1 *"}}),
+    "suspended": (("cronjobs", "orders-reaper"), {"spec": {"suspend": True}}),
+    "service selector": (("services", "orders-metrics"), {"spec": {"selector": {"delayq.dev/queue": "x"}}}),
+    "service selector narrowed": (("services", "orders-metrics"), {"spec": {"selector": {"app": "x"}}}),
+    "budget": (("poddisruptionbudgets", "orders-worker"), {"spec": {"maxUnavailable": 0}}),
+    "budget selector narrowed": (
+        ("poddisruptionbudgets", "orders-worker"),
+        {"spec": {"selector": {"matchLabels": {"app": "x"}}}},
+    ),
+    "policy opened": (("networkpolicies", "orders-delayq"), {"spec": {"ingress": [{}]}}),
+    "policy selector narrowed": (
+        ("networkpolicies", "orders-delayq"),
+        {"spec": {"podSelector": {"matchLabels": {"app": "x"}}}},
+    ),
+    "account": (("serviceaccounts", "orders-delayq"), {"automountServiceAccountToken": True}),
+    "label": (WORKER, {"metadata": {"labels": {"delayq.dev/queue": "x"}}}),
+    "all labels": (WORKER, {"metadata": {"labels": None}}),
+    "owner": (WORKER, {"metadata": {"ownerReferences": None}}),
+    "annotations": (WORKER, {"metadata": {"annotations": None}}),
+    "our mark": (("services", "orders-metrics"), {"metadata": {"annotations": {"delayq.dev/applied": None}}}),
+}
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
+    with serving(cluster) as operator:
+        yield operator
+
+
+@pytest.fixture
+def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
+    world = World(cluster, operator, namespace)
+    world.start(**SPEC)
+    return world
+
+
+def wanted(body: Object) -> Object:
+    """What the operator says of an object: without what the API server and Kubernetes' controllers add."""
+    metadata = {
+        field: body["metadata"].get(field) or {} for field in ("labels", "annotations", "ownerReferences")
+    }
+    metadata["annotations"].pop("deployment.kubernetes.io/revision", None)
+    rest = {field: value for field, value in body.items() if field not in ("metadata", "status")}
+    return {"metadata": metadata, **rest}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_child_is_put_right(world: World, edit: str) -> None:
+    """Whatever somebody changes in a child is as before within seconds, by one write, and an event says what it was."""
+    (plural, name), body = EDITS[edit]
+    before = wanted(world.get(plural, name))
+    mark = world.mark()
+    kind = STRATEGIC if edit != "document removed" else "application/merge-patch+json"
+    changed = world.cluster.rest.patch(world.path(plural, name), body, kind)
+    assert wanted(changed) != before
+    eventually(
+        lambda: wanted(world.get(plural, name)) == before, timeout_s=WITHIN_S, what=f"{name} is put right"
+    )
+    world.event("Repaired", name)
+    world.settle()
+    assert [words for words in world.written(mark) if "delayqueues" not in words] == [
+        f"patch {plural}/{name}"
+    ]
+
+
+@pytest.mark.parametrize(("plural", "name"), CHILDREN)
+def test_a_deleted_child_comes_back(world: World, plural: str, name: str) -> None:
+    """A child that somebody deletes is made again within seconds, once, and an event says so."""
+    first = world.get(plural, name)
+    mark = world.mark()
+    world.delete(plural, name)
+    eventually(
+        lambda: world.uid(plural, name) not in ("", first["metadata"]["uid"]), timeout_s=WITHIN_S, what=name
+    )
+    world.event("Repaired", name)
+    world.settle()
+    again = world.get(plural, name)
+    assert again.get("spec", {}).get("replicas") == first.get("spec", {}).get("replicas")
+    scaled = [f"patch {plural}/{name}"] if name == "orders-worker" and plural == "deployments" else []
+    writes = [words for words in world.written(mark) if "delayqueues" not in words]
+    assert writes == [f"patch {plural}/{name}", *scaled]
+    assert len(world.events("Created")) == 1
+
+
+def test_what_others_add_stays(world: World) -> None:
+    """Labels, annotations and variables of another field manager are left alone, also when the spec changes."""
+    theirs = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": "orders-worker",
+            "labels": {"team": "shop"},
+            "annotations": {"shop/owner": "ann"},
+        },
+        **pod(env=[{"name": "TRACE", "value": "1"}]),
+    }
+    mark = world.mark()
+    path = world.path(*WORKER)
+    world.cluster.rest.patch(path, theirs, APPLY, fieldManager="tracer")
+    world.settle()
+    assert [words for words in world.written(mark) if "delayqueues" not in words] == []
+    world.edit(worker={"concurrency": 3})
+    world.event("RolledOut", "orders-worker", "spec.worker changed")
+    now = world.get(*WORKER)
+    assert now["metadata"]["labels"]["team"] == "shop"
+    assert now["metadata"]["annotations"]["shop/owner"] == "ann"
+    (container,) = now["spec"]["template"]["spec"]["containers"]
+    assert container["env"] == [*ENV["env"], {"name": "TRACE", "value": "1"}]
+
+
+def test_kubectl_rollout_restart_works(world: World) -> None:
+    """A restart that somebody asks for happens, and is not taken for drift."""
+    mark = world.mark()
+    world.kubectl("rollout", "restart", "deployment/orders-worker")
+    world.settle()
+    annotations = world.get(*WORKER)["spec"]["template"]["metadata"]["annotations"]
+    assert "kubectl.kubernetes.io/restartedAt" in annotations
+    sets = world.items("replicasets", labelSelector=f"{names.COMPONENT_LABEL}=worker")
+    assert len(sets) == 2
+    assert [words for words in world.written(mark) if "delayqueues" not in words] == []
+    assert world.events("Repaired") == []
+
+
+def test_a_foreign_container_is_told(world: World) -> None:
+    """A container that somebody injects stays, and Degraded names it until it is gone."""
+    path = world.path(*WORKER)
+    body = {"spec": {"template": {"spec": {"containers": [{"name": "proxy", "image": "mesh/proxy"}]}}}}
+    world.cluster.rest.patch(path, body, STRATEGIC, fieldManager="mesh")
+    told = world.until("Degraded", "True", "ForeignContainers", timeout_s=WITHIN_S)
+    assert "container proxy of Deployment orders-worker" in told["message"]
+    world.event("ForeignContainers", "proxy")
+    names_of = [c["name"] for c in world.get(*WORKER)["spec"]["template"]["spec"]["containers"]]
+    assert set(names_of) == {"worker", "proxy"}
+    removal = {"spec": {"template": {"spec": {"containers": [{"name": "proxy", "$patch": "delete"}]}}}}
+    world.cluster.rest.patch(path, removal, STRATEGIC, fieldManager="mesh")
+    world.until("Degraded", "False", "AsExpected", timeout_s=WITHIN_S)
+
+
+def test_drift_is_repaired_although_the_mark_says_otherwise(world: World) -> None:
+    """Who edits an object and keeps our mark on it, or replaces all of it, is noticed as well."""
+    path = world.path(*WORKER)
+    body = world.get(*WORKER)
+    body["spec"]["template"]["spec"]["containers"][0]["image"] = "evil/worker:1"
+    body["spec"]["replicas"] = 5
+    body["metadata"]["annotations"]["delayq.dev/inputs"] = "not JSON"
+    body["metadata"].pop("resourceVersion")
+    world.cluster.rest.replace(path, body)
+
+    def right() -> bool:
+        now = world.get(*WORKER)
+        json.loads(now["metadata"]["annotations"]["delayq.dev/inputs"])
+        image = now["spec"]["template"]["spec"]["containers"][0]["image"]
+        return bool(image == "delayq-worker:test" and now["spec"]["replicas"] == 2)
+
+    def look() -> bool:
+        try:
+            return right()
+        except ValueError:
+            return False
+
+    eventually(look, timeout_s=WITHIN_S, what="it is as before")

@@ -1,0 +1,71 @@
+"""PodMonitors and PrometheusRules: where the Prometheus operator is installed, whenever that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.cluster.chart import PROMETHEUS_KINDS, serve_prometheus_kinds
+from tests.cluster.harness.resources import found
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.world import World, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.harness.cluster import Cluster
+
+pytestmark = pytest.mark.xdist_group("reconcile")
+
+MONITORS: Final = {("podmonitors", "orders-delayq"), ("prometheusrules", "orders-delayq")}
+MONITORING: Final = {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
+
+
+@pytest.fixture(autouse=True)
+def no_monitors(cluster: Cluster) -> Iterator[None]:
+    """A cluster without the Prometheus operator, before and after."""
+    _serve_no_prometheus_kinds(cluster)
+    yield
+    _serve_no_prometheus_kinds(cluster)
+
+
+def test_monitors_come_when_their_kinds_do(cluster: Cluster, crd: str, namespace: str) -> None:  # noqa: ARG001
+    """Without the Prometheus operator monitors are no error; once it is installed they appear, without a restart."""
+    with serving(cluster, "--resync-seconds=2") as operator:
+        world = World(cluster, operator, namespace)
+        world.start(monitoring=MONITORING)
+        assert not world.children() & MONITORS
+        assert world.until("Degraded", "False", "AsExpected")
+        serve_prometheus_kinds(cluster)
+        eventually(lambda: world.children() >= MONITORS, what="monitors")
+        world.delete("podmonitors", "orders-delayq")
+        eventually(lambda: world.there("podmonitors", "orders-delayq"), timeout_s=5, what="it is repaired")
+        world.edit(monitoring=None)
+        eventually(lambda: not world.children() & MONITORS, what="monitors go when they are not wanted")
+
+
+def test_a_restart_writes_nothing(cluster: Cluster, crd: str, namespace: str) -> None:  # noqa: ARG001
+    """An operator that starts and finds everything as it should be, monitors too, leaves it alone."""
+    serve_prometheus_kinds(cluster)
+    with serving(cluster) as operator:
+        world = World(cluster, operator, namespace)
+        world.start(monitoring=MONITORING)
+        eventually(lambda: world.children() >= MONITORS, what="monitors")
+    mark = world.mark()
+    with serving(cluster) as operator:
+        world.operator = operator
+        world.create("barrier", monitoring=MONITORING)
+        eventually(lambda: world.there("prometheusrules", "barrier-delayq"))
+        world.settle("barrier")
+        world.nudge()
+    assert [words for words in world.written(mark) if "orders" in words] == []
+    assert len(world.events("Created")) == 1
+
+
+def _serve_no_prometheus_kinds(cluster: Cluster) -> None:
+    group = "monitoring.coreos.com"
+    plurals = [f"{kind.lower()}s" for kind in PROMETHEUS_KINDS]
+    cluster.kubectl("delete", "crd", "--ignore-not-found", *(f"{plural}.{group}" for plural in plurals))
+    paths = [f"/apis/{group}/v1/{plural}" for plural in plurals]
+    eventually(lambda: not any(found(cluster, path) for path in paths), what="they are not served")

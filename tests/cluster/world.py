@@ -1,0 +1,237 @@
+"""One namespace as the tests of reconciliation see it: DelayQueues, what came of them, who wrote what, and events."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from delayq_operator import names
+
+from tests.cluster.harness.control_plane import ControlPlane
+from tests.cluster.harness.resources import delayqueues, found, make_namespace
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import Operator, condition, install_rights, queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.harness.audit import AuditEvent
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.rest import Object
+
+ACCOUNT: Final = "delayq-operator"
+KINDS: Final = {kind.plural: kind for kind in (*names.CHILDREN, *names.OPTIONAL_CHILDREN)}
+CORE: Final = {"pods": "v1", "secrets": "v1", "events": "v1", "replicasets": "apps/v1"}
+RECONCILES: Final = "delayq_operator_reconciles_total"
+
+
+@contextmanager
+def serving(cluster: Cluster, *args: str) -> Iterator[Operator]:
+    """An operator for all namespaces, with a namespace of its own. One at a time: the ClusterRoleBinding is its own."""
+    home = f"operator-{uuid4().hex[:8]}"
+    make_namespace(cluster, home)
+    kubeconfig = install_rights(cluster, home, everywhere=True)
+    operator = Operator.start(kubeconfig, home, *args, everywhere=True)
+    try:
+        yield operator.wait_ready()
+    finally:
+        operator.process.stop()
+        cluster.kubectl("delete", "namespace", home, "--wait=false", check=False)
+
+
+@dataclass
+class World:
+    """A namespace that an operator serves."""
+
+    cluster: Cluster
+    operator: Operator
+    namespace: str
+
+    # --- Paths and objects.
+
+    def path(self, plural: str, name: str = "") -> str:
+        """Of an object, or of all of a kind."""
+        if plural == names.PLURAL:
+            found = delayqueues(self.namespace)
+        else:
+            version = CORE.get(plural) or KINDS[plural].api_version
+            prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
+            found = f"{prefix}/namespaces/{self.namespace}/{plural}"
+        return f"{found}/{name}" if name else found
+
+    def get(self, plural: str, name: str, **query: str) -> Object:
+        return self.cluster.rest.get(self.path(plural, name), **query)
+
+    def there(self, plural: str, name: str) -> bool:
+        return found(self.cluster, self.path(plural, name))
+
+    def uid(self, plural: str, name: str) -> str:
+        """Empty when it is not there."""
+        return str(self.get(plural, name)["metadata"]["uid"]) if self.there(plural, name) else ""
+
+    def items(self, plural: str, **query: str) -> list[Object]:
+        return self.cluster.rest.items(self.path(plural), **query)
+
+    def make(self, plural: str, body: Object) -> Object:
+        return self.cluster.rest.create(self.path(plural), body)
+
+    def patch(self, plural: str, name: str, body: Object) -> Object:
+        return self.cluster.rest.patch(self.path(plural, name), body)
+
+    def delete(self, plural: str, name: str) -> None:
+        self.cluster.rest.delete(self.path(plural, name))
+
+    def kubectl(self, *args: str, text: str | None = None) -> str:
+        return self.cluster.kubectl(f"--namespace={self.namespace}", *args, input=text).stdout
+
+    # --- DelayQueues.
+
+    def create(self, name: str = "orders", **spec: Any) -> Object:  # noqa: ANN401  parts of a document
+        return self.make(names.PLURAL, queue(name, **spec))
+
+    def edit(self, name: str = "orders", /, **spec: Any) -> Object:  # noqa: ANN401
+        return self.patch(names.PLURAL, name, {"spec": spec})
+
+    def annotate(self, name: str = "orders", /, **annotations: str | None) -> None:
+        """Underlines in a name stand for dashes; ours begin with delayq.dev/."""
+        body = {
+            "metadata": {
+                "annotations": {
+                    f"delayq.dev/{key.replace('_', '-')}": text for key, text in annotations.items()
+                }
+            }
+        }
+        self.patch(names.PLURAL, name, body)
+
+    def queue(self, name: str = "orders") -> Object:
+        return self.get(names.PLURAL, name)
+
+    def until(
+        self, kind: str, status: str = "", reason: str = "", *, name: str = "orders", timeout_s: float = 20
+    ) -> dict[str, Any]:
+        """The condition, once it is like that and of the spec's generation."""
+
+        def look() -> dict[str, Any]:
+            body = self.queue(name)
+            is_now = condition(body, kind)
+            assert is_now["status"] == (status or is_now["status"]) != "", is_now
+            assert is_now["reason"] == (reason or is_now["reason"]), is_now
+            assert is_now["observedGeneration"] == body["metadata"]["generation"], is_now
+            return is_now
+
+        return eventually(look, timeout_s=timeout_s, what=f"{kind} is {status} {reason}")
+
+    def start(self, name: str = "orders", **spec: Any) -> None:  # noqa: ANN401
+        """Create a DelayQueue, and return when all that follows from it is there and nothing moves."""
+        self.create(name, **spec)
+        self.settle(name)
+
+    def settle(self, name: str = "orders") -> None:
+        """Until the operator has done the spec, and Kubernetes' controllers have seen the Deployments."""
+        self.until("Progressing", name=name)
+
+        def seen() -> bool:
+            loads = self.items("deployments", labelSelector=f"{names.QUEUE_LABEL}={name}")
+            return len(loads) == 2 and all(_observed(load) for load in loads)
+
+        eventually(seen, what="Deployments are observed")
+        self.nudge(name)
+
+    def nudge(self, name: str = "orders") -> None:
+        """Return when the DelayQueue was reconciled once more, whatever it is like."""
+        before = self.operator.metric(RECONCILES)
+        self.annotate(name, nudged=uuid4().hex[:8])
+        eventually(lambda: self.operator.metric(RECONCILES) > before, what="another reconciliation")
+
+    # --- What came of it.
+
+    def children(self) -> set[tuple[str, str]]:
+        """(plural, name) of everything that carries the operator's labels, but for pods, and Jobs of the reaper."""
+        label = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
+        return {
+            (plural, item["metadata"]["name"])
+            for plural in KINDS
+            if found(self.cluster, self.path(plural))
+            for item in self.items(plural, labelSelector=label)
+            if "CronJob" not in {owner["kind"] for owner in item["metadata"].get("ownerReferences", ())}
+        }
+
+    def events(self, reason: str, name: str = "orders") -> list[str]:
+        """Messages of the events of a DelayQueue."""
+        selector = f"involvedObject.name={name},involvedObject.kind=DelayQueue,reason={reason}"
+        return [event["message"] for event in self.items("events", fieldSelector=selector)]
+
+    def event(self, reason: str, *words: str, name: str = "orders") -> str:
+        """The event with these words in its message, once it is there."""
+
+        def look() -> str:
+            told = self.events(reason, name)
+            fitting = [message for message in told if all(word in message for word in words)]
+            assert fitting, told
+            return fitting[-1]
+
+        return eventually(look, what=f"event {reason} {words}")
+
+    def mark(self) -> int:
+        """A place in the audit log."""
+        assert isinstance(self.cluster, ControlPlane)
+        return self.cluster.audit_mark()
+
+    def writes(self, since: int) -> list[AuditEvent]:
+        """What operators wrote in this namespace, events left out."""
+        assert isinstance(self.cluster, ControlPlane)
+        return [
+            event
+            for event in self.cluster.audit_events(since)
+            if event.user.endswith(f":{ACCOUNT}")
+            and event.namespace == self.namespace
+            and event.verb not in {"get", "list", "watch"}
+            and event.resource != "events"
+        ]
+
+    def written(self, since: int) -> list[str]:
+        """The same in words: verb, resource/name."""
+        return [_words(event) for event in self.writes(since)]
+
+    # --- Pods, which nothing runs here.
+
+    def pods(self, component: str, name: str = "orders") -> list[Object]:
+        selector = f"{names.QUEUE_LABEL}={name},{names.COMPONENT_LABEL}={component}"
+        return self.items("pods", labelSelector=selector)
+
+    def pretend_ready(self, component: str, address: str = "127.0.0.1", name: str = "orders") -> None:
+        """Report all pods of a component as running, as the kubelet would."""
+        for pod in eventually(lambda: self.pods(component, name), what=f"pods of {component}"):
+            status = {
+                "phase": "Running",
+                "podIP": address,
+                "podIPs": [{"ip": address}],
+                "conditions": [{"type": "Ready", "status": "True"}],
+            }
+            self.cluster.rest.patch(
+                f"{self.path('pods', pod['metadata']['name'])}/status", {"status": status}
+            )
+
+
+def _observed(load: Object) -> bool:
+    seen = load.get("status", {}).get("observedGeneration", 0)
+    return bool(seen >= load["metadata"]["generation"])
+
+
+def _words(event: AuditEvent) -> str:
+    sub = f"/{event.subresource}" if event.subresource else ""
+    return f"{event.verb} {event.resource}{sub}/{event.name}"
+
+
+def managers(body: Object, *path: str) -> set[str]:
+    """Who owns a field, by managedFields; the path without the `f:` of each step."""
+    owners = set()
+    for entry in body["metadata"].get("managedFields", ()):
+        at: Any = entry.get("fieldsV1", {})
+        for step in path:
+            at = at.get(step if step.startswith("k:") else f"f:{step}") if isinstance(at, dict) else None
+        if at is not None:
+            owners.add(entry["manager"])
+    return owners

@@ -78,7 +78,7 @@ class Applier:
             return
         self._children.seen(change.kind, body)
         if change.live is None:
-            again = self._children.found_again(resource.key, (change.kind.kind, change.name))
+            again = self._children.found_again(change.kind, (resource.key.namespace, change.name))
             (outcome.repaired if again else outcome.created).append(label)
             return
         reasons = _rolled(change)

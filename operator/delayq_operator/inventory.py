@@ -112,7 +112,7 @@ class Children:
         """Tell `mark` of the queue whose child changes."""
         self._of: dict[Key, dict[tuple[str, str], Child]] = defaultdict(dict)
         self._owner: dict[tuple[str, Name], Key] = {}
-        self._lost: dict[Key, set[tuple[str, str]]] = defaultdict(set)
+        self._lost: dict[tuple[str, Name], Key] = {}
         self._queues, self._mark = queues, mark
 
     def of(self, key: Key) -> dict[tuple[str, str], Child]:
@@ -138,7 +138,10 @@ class Children:
 
     def gone(self, kind: Kind, name: Name, *, ours: bool = False) -> None:
         """Forget a child, or one that does not carry our labels any more; `ours` if we deleted it."""
-        key = self._owner.pop((kind.kind, name), None)
+        where = (kind.kind, name)
+        if ours:
+            self._lost.pop(where, None)  # the watch may have been quicker than the answer to our request
+        key = self._owner.pop(where, None)
         if key is None:
             return
         children = self._of[key]
@@ -146,19 +149,17 @@ class Children:
         if not children:
             del self._of[key]
         if child is not None and not ours and child.owner_uid == self._queues.uid(key):
-            self._lost[key].add(child.reference)
+            self._lost[where] = key
         self._mark(key)
 
-    def found_again(self, key: Key, reference: tuple[str, str]) -> bool:
+    def found_again(self, kind: Kind, name: Name) -> bool:
         """Whether this child was there before, and somebody took it away; asked once, when it is there again."""
-        lost = self._lost.get(key, set())
-        found = reference in lost
-        lost.discard(reference)
-        return found
+        return self._lost.pop((kind.kind, name), None) is not None
 
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a DelayQueue that is gone."""
-        self._lost.pop(key, None)
+        for where in [where for where, owner in self._lost.items() if owner == key]:
+            del self._lost[where]
 
     def _key(self, body: Object) -> Key | None:
         metadata = body["metadata"]

@@ -251,18 +251,30 @@ def test_whether_our_scaler_owns_the_replicas(
 
 
 def test_a_child_that_somebody_took_away_is_known_when_it_is_there_again(marks: Marks) -> None:
-    """Once, and not if we deleted it, or if it was a child of an earlier DelayQueue."""
+    """Once, and not if it was we who deleted it, even if the watch told first."""
     queues = Queues(marks)
     queues.seen(queue("orders", uid="uid of orders"))
-    children = Children(queues, marks)
-    for version, (ours, again) in enumerate([(False, True), (True, False)], start=1):
-        children.seen(names.DEPLOYMENT, child(version=version))
-        children.gone(names.DEPLOYMENT, ("shop", "orders-worker"), ours=ours)
-        assert children.found_again(ORDERS, REFERENCE) == again
-        assert not children.found_again(ORDERS, REFERENCE)
-    children.seen(names.DEPLOYMENT, child(version=9, owner="bills"))
-    children.gone(names.DEPLOYMENT, ("shop", "orders-worker"))
-    assert not children.found_again(Key("shop", "bills"), REFERENCE)
+    children, name = Children(queues, marks), ("shop", "orders-worker")
+    for version, (tellers, again) in enumerate([([False], True), ([True], False), ([False, True], False)]):
+        children.seen(names.DEPLOYMENT, child(version=version + 1))
+        for ours in tellers:
+            children.gone(names.DEPLOYMENT, name, ours=ours)
+        assert children.found_again(names.DEPLOYMENT, name) == again
+        assert not children.found_again(names.DEPLOYMENT, name)
+
+
+def test_a_child_that_went_with_its_delayqueue_is_not_missed(marks: Marks) -> None:
+    queues = Queues(marks)
+    queues.seen(queue("orders", uid="uid of orders"))
+    children, name = Children(queues, marks), ("shop", "orders-worker")
+    children.seen(names.DEPLOYMENT, child())
+    children.gone(names.DEPLOYMENT, name)
+    children.forget(ORDERS)
+    assert not children.found_again(names.DEPLOYMENT, name)
+    children.seen(names.DEPLOYMENT, child(version=2))
+    queues.gone(ORDERS, "uid of orders")
+    children.gone(names.DEPLOYMENT, name)
+    assert not children.found_again(names.DEPLOYMENT, name)
 
 
 # --- Pods.

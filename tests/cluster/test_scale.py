@@ -1,0 +1,138 @@
+"""How many workers there are: what the document, the scale subresource and holding say, and nobody else."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.world import World, managers, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.operator import Operator
+
+pytestmark = pytest.mark.xdist_group("scale")
+
+EXTERNAL: Final = {"mode": "External", "minReplicas": 1, "maxReplicas": 20}
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
+    with serving(cluster) as operator:
+        yield operator
+
+
+@pytest.fixture
+def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
+    return World(cluster, operator, namespace)
+
+
+def asked(world: World) -> int:
+    return int(world.get("deployments", "orders-worker")["spec"]["replicas"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "number"),
+    [
+        ({}, 1),
+        ({"worker": {"replicas": 3}}, 3),
+        ({"worker": {"replicas": 0}}, 0),
+        ({"autoscaling": {"minReplicas": 4, "maxReplicas": 9}}, 4),
+        ({"autoscaling": EXTERNAL, "worker": {"replicas": 6}}, 6),
+        ({"worker": {"replicas": 3}, "stopPolicy": "HoldAndDrain"}, 0),
+        ({"worker": {"replicas": 3}, "stopPolicy": "Hold"}, 3),
+    ],
+)
+def test_workers_start_in_the_wanted_number(world: World, spec: dict[str, Any], number: int) -> None:
+    """The Deployment never asks for another number than the wanted one, not even for a moment."""
+    since = world.cluster.rest.get(world.path("deployments"))["metadata"]["resourceVersion"]
+    seen: list[int] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        for _, body in world.cluster.rest.watch(world.path("deployments"), since=since, timeout_s=15):
+            if body["metadata"]["name"] == "orders-worker":
+                seen.append(body["spec"]["replicas"])
+                if "last" in body["metadata"].get("labels", {}):
+                    break
+        done.set()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    world.start(**spec)
+    world.patch("deployments", "orders-worker", {"metadata": {"labels": {"last": "one"}}})
+    assert done.wait(15)
+    assert set(seen) == {number}
+    assert world.queue()["status"]["desiredReplicas"] == number
+
+
+def test_kubectl_scale_sets_the_number_of_workers(world: World) -> None:
+    """In mode External the scale subresource is how workers are scaled, as by an HPA."""
+    world.start(autoscaling=EXTERNAL)
+    assert world.until("ScalingActive", "True", "External")
+    world.kubectl("scale", "delayqueue/orders", "--replicas=5")
+    eventually(lambda: asked(world) == 5, timeout_s=5)
+    world.event("Scaled", "5 workers")
+    scale = world.cluster.rest.get(f"{world.path('delayqueues', 'orders')}/scale")
+    assert scale["spec"]["replicas"] == 5
+    assert "app.kubernetes.io/component=worker" in scale["status"]["selector"]
+    pods = world.items("pods", labelSelector=scale["status"]["selector"])
+    eventually(lambda: len(world.items("pods", labelSelector=scale["status"]["selector"])) == 5)
+    assert {pod["metadata"]["labels"]["delayq.dev/queue"] for pod in pods} <= {"orders"}
+    eventually(lambda: world.queue()["status"]["replicas"] == 5, what="status.replicas")
+
+
+def test_the_number_is_not_for_others_to_change(world: World) -> None:
+    """kubectl scale of the Deployment is put back, and the scaler owns the number again."""
+    world.start(worker={"replicas": 2})
+    mark = world.mark()
+    world.kubectl("scale", "deployment/orders-worker", "--replicas=7")
+    eventually(lambda: asked(world) == 2, timeout_s=5)
+    world.event("Scaled", "7 → 2 workers")
+    world.settle()
+    worker = world.get("deployments", "orders-worker")
+    assert managers(worker, "spec", "replicas") == {"delayq-scaler"}
+    assert [w for w in world.written(mark) if "deployments" in w] == ["patch deployments/orders-worker"]
+
+
+def test_within_its_bounds_a_number_is_kept(world: World) -> None:
+    """With autoscaling the number stays between the bounds, however they move."""
+    world.start(autoscaling={"minReplicas": 2, "maxReplicas": 6})
+    for minimum, maximum, number in ((5, 6, 5), (1, 3, 3), (1, 9, 3)):
+        world.edit(autoscaling={"minReplicas": minimum, "maxReplicas": maximum})
+        world.settle()
+        assert asked(world) == number
+        assert world.queue()["status"]["desiredReplicas"] == number
+
+
+def test_draining_takes_all_workers_away_and_gives_them_back(world: World) -> None:
+    """HoldAndDrain scales to zero and says so in Ready; None brings back as many as were asked for."""
+    world.start(worker={"replicas": 3})
+    world.pretend_ready("scanner")
+    world.pretend_ready("worker")
+    world.until("Ready", "True")
+    world.edit(stopPolicy="HoldAndDrain")
+    eventually(lambda: asked(world) == 0, timeout_s=5)
+    assert "HoldAndDrain" in world.until("Ready", "False", "Held")["message"]
+    world.until("ScalingActive", "False", "Held")
+    world.edit(stopPolicy="None")
+    eventually(lambda: asked(world) == 3, timeout_s=5)
+    world.until("ScalingActive", "False", "Fixed")
+
+
+def test_holding_keeps_workers(world: World) -> None:
+    """Hold keeps as many workers as before, which claim nothing, and Ready says so."""
+    world.start(worker={"replicas": 3})
+    world.pretend_ready("scanner")
+    world.pretend_ready("worker")
+    world.until("Ready", "True")
+    world.edit(stopPolicy="Hold")
+    world.settle()
+    assert asked(world) == 3
+    world.until("Ready", "False")
+    assert world.queue()["status"]["desiredReplicas"] == 3

@@ -1,0 +1,148 @@
+"""docs/operator.md lists what the operator says, no more and no less."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import delayq_operator
+import pytest
+import yaml
+from delayq_operator import conditions, events, metrics, process, report
+from delayq_operator.cli import delayq_operator as command
+from delayq_operator.desired.prometheus_rule import prometheus_rule
+from delayq_operator.reconcile import RETRY_SECONDS
+from prometheus_client.metrics import MetricWrapperBase
+
+from tests.unit.operator.queues import RICH, facts, queue
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "operator.md").read_text()
+SOURCES = sorted(Path(delayq_operator.__file__).parent.rglob("*.py"))
+CODE = "\n".join(path.read_text() for path in SOURCES)
+
+
+def section(title: str) -> str:
+    return re.split(r"\n#{2,3} ", PAGE.split(f"# {title}\n")[1])[0]
+
+
+def rows(title: str) -> list[list[str]]:
+    """Cells of each row of a section's table, without its head."""
+    lines = [line for line in section(title).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in lines[2:]]
+
+
+def words(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_every_condition_is_there_with_every_reason_and_its_status_in_the_order_people_read_them() -> None:
+    told = [(words(row[0])[0], words(row[1])[0], row[2]) for row in rows("Conditions")]
+    known = [
+        (kind, reason, each)
+        for kind, reasons in conditions.REASONS.items()
+        for reason, each in reasons.items()
+    ]
+    assert sorted(told) == sorted(known)
+    assert list(dict.fromkeys(kind for kind, _, _ in told)) == list(conditions.REASONS)
+
+
+def test_what_is_wrong_comes_with_something_to_do() -> None:
+    """Only what is as it should be needs no advice."""
+    fine = {
+        "True": "Ready Accepted BackendAvailable ObjectiveMet",
+        "False": "DurabilityAtRisk Degraded Paused",
+    }
+    asks = [row for row in rows("Conditions") if words(row[0])[0] not in fine.get(row[2], "")]
+    silent = [words(row[1])[0] for row in asks if not row[4]]
+    assert set(silent) <= {
+        *conditions.REASONS["ScalingActive"],
+        "NewReplicaSetAvailable",
+        "WithinBounds",
+        "NotNeeded",
+    }
+
+
+def test_every_event_is_there_with_its_type_and_when() -> None:
+    told = {words(row[0])[0]: (row[1], row[2]) for row in rows("Events")}
+    assert told == dict(events.REASONS)
+
+
+def test_every_event_that_is_posted_has_a_reason_of_the_table() -> None:
+    posted = set(re.findall(r"\.post\(\s*\w+, \"(\w+)\"", CODE))
+    turned = {
+        *report.TURNED_TRUE.values(),
+        *report.TURNED_FALSE.values(),
+        *sum(report.BY_REASON.values(), ()),
+    }
+    assert posted | turned == set(events.REASONS)
+
+
+def test_every_reason_that_becomes_an_event_is_a_reason_of_its_condition() -> None:
+    for kind, reasons in report.BY_REASON.items():
+        assert set(reasons) <= set(conditions.REASONS[kind])
+    assert {*report.TURNED_TRUE, *report.TURNED_FALSE} <= set(conditions.REASONS)
+
+
+def test_every_metric_is_there_with_its_kind_labels_and_help() -> None:
+    known = [
+        [
+            f"`{metric._name}{'_total' if metric._type == 'counter' else ''}`",
+            metric._type,
+            ", ".join(metric._labelnames),
+            metric._documentation,
+        ]
+        for metric in vars(metrics).values()
+        if isinstance(metric, MetricWrapperBase)
+    ]
+    assert rows("Metrics") == known
+
+
+def test_every_end_of_a_reconciliation_is_explained() -> None:
+    assert set(RETRY_SECONDS) <= set(words(section("Metrics")))
+    named = metrics.RECONCILES._documentation.partition(": ")[2].rstrip(".").split(", ")
+    assert set(named) == set(RETRY_SECONDS)
+
+
+def test_every_exit_code_is_there() -> None:
+    codes = {process.STOPPED, process.FAILED, process.DENIED, process.LEADERSHIP_LOST}
+    wrong_options = 2  # click's
+    assert {int(row[0]) for row in rows("Exit codes")} == {*codes, wrong_options}
+
+
+def test_every_option_is_there_with_its_default() -> None:
+    told = {words(row[0])[0]: row[1].strip("`") for row in rows("Options")}
+    shown = [each for each in command.params if not getattr(each, "hidden", False)]
+    known = {"/".join((*each.opts, *each.secondary_opts)): each for each in shown}
+    assert set(told) == set(known)
+    for name, option in known.items():
+        if option.default not in (None, True, ()) and not option.required:
+            assert (
+                told[name] == f"{option.default:g}"
+                if isinstance(option.default, float)
+                else str(option.default)
+            )
+        assert (told[name] == "required") is option.required
+
+
+def test_every_log_event_is_there_and_every_one_that_is_there_is_logged() -> None:
+    logged = set(
+        re.findall(r"\blog\.(?:debug|info|warning|error|critical|exception)\(\s*\"([a-z_]+)\"", CODE)
+    )
+    assert {name for row in rows("Log events") for name in words(row[0])} == logged
+
+
+def test_every_alert_is_in_operations_with_its_severity() -> None:
+    """Those of the chart, and those that come with a queue."""
+    table = (ROOT / "docs" / "operations.md").read_text().split("## Alerts")[1].split("\n## ")[0]
+    told = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", table, re.MULTILINE))
+    rule = prometheus_rule(queue(RICH), facts(queue(RICH)))
+    assert rule is not None
+    known = yaml.safe_load((ROOT / "charts" / "delayq" / "files" / "alerts.yaml").read_text())
+    known += rule["spec"]["groups"][0]["rules"]
+    assert told == {alert["alert"]: alert["labels"]["severity"] for alert in known}
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", PAGE))))
+def test_every_page_that_is_linked_exists(target: str) -> None:
+    assert (ROOT / "docs" / target).exists()

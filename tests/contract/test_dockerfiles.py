@@ -1,0 +1,129 @@
+"""The Dockerfiles copy what is there, install what pyproject.toml names, and make images that run as nobody."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT: dict[str, Any] = PYPROJECT["project"]
+NOTES = (ROOT / "docs" / "images.md").read_text()
+BASE = "docker.io/library/python:3.12-slim"
+USER = "65532:65532"
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image: the folder of its Dockerfile, the command it starts with, the extra it has."""
+
+    folder: str
+    command: str
+    extra: str
+
+    @property
+    def text(self) -> str:
+        """The Dockerfile, without comments, an instruction a line."""
+        text = (ROOT / self.folder / "Dockerfile").read_text()
+        return re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
+
+    def values(self, instruction: str) -> list[str]:
+        return re.findall(rf"^{instruction} (.+)$", self.text, re.MULTILINE)
+
+    @property
+    def sources(self) -> list[str]:
+        """What is copied out of the checkout."""
+        copies = [copy.split() for copy in self.values("COPY") if not copy.startswith("--from=")]
+        return [source for *sources, _ in copies for source in sources]
+
+
+IMAGES = [Image("operator", "delayq-operator", "operator"), Image("worker", "delayq", "worker")]
+each = pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.folder)
+
+
+def ignored(source: str) -> bool:
+    """Whether .dockerignore, which lists what is *not* ignored, keeps this out of the build."""
+    rules = (ROOT / ".dockerignore").read_text().splitlines()
+    assert "*" in rules
+    return not any(source.startswith(rule.removeprefix("!")) for rule in rules if rule.startswith("!"))
+
+
+@each
+def test_both_stages_stand_on_a_base_that_the_builder_may_choose(image: Image) -> None:
+    assert image.values("ARG") == [f"BASE={BASE}"]
+    assert image.values("FROM") == ["${BASE} AS build", "${BASE}"]
+
+
+@each
+def test_an_image_runs_as_a_user_that_kubernetes_knows_is_not_root(image: Image) -> None:
+    final = image.text.rpartition("\nFROM ")[2]
+    assert re.findall(r"^USER (.+)$", final, re.MULTILINE) == [USER]
+    assert not re.search(r"^(RUN|COPY|ADD) ", final.partition("\nUSER ")[2], re.MULTILINE)
+
+
+@each
+def test_what_is_copied_is_there_and_gets_into_the_build(image: Image) -> None:
+    assert [source for source in image.sources if not (ROOT / source).exists() or ignored(source)] == []
+
+
+@each
+def test_all_that_is_in_the_wheel_is_copied(image: Image) -> None:
+    wheel = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
+    assert {*wheel, *PROJECT["license-files"]} <= {source.rstrip("/") for source in image.sources}
+
+
+@each
+def test_the_final_image_gets_the_virtual_environment_and_nothing_else(image: Image) -> None:
+    final = image.text.rpartition("\nFROM ")[2]
+    assert re.findall(r"^(?:COPY|ADD) (.+)$", final, re.MULTILINE) == ["--from=build /opt/delayq /opt/delayq"]
+
+
+@each
+def test_the_extra_is_installed_by_the_hashes_of_the_lock(image: Image) -> None:
+    assert image.extra in PROJECT["optional-dependencies"]
+    assert re.findall(r"--extra (\S+) -o (\S+);", image.text) == [(image.extra, "run.txt")]
+    assert re.search(r"--require-hashes -r run\.txt$", image.text, re.MULTILINE)
+
+
+@each
+def test_an_image_starts_without_a_shell(image: Image) -> None:
+    assert image.command in PROJECT["scripts"]
+    assert [json.loads(words) for words in image.values("ENTRYPOINT")] == [[image.command]]
+    assert [json.loads(words) for words in image.values("CMD")] == [["--help"]]
+    assert image.values("ENV")[0].startswith("PATH=/opt/delayq/bin:")
+    assert "PYTHONUNBUFFERED=1" in image.values("ENV")[0]
+
+
+@each
+def test_no_address_no_certificate_no_moving_tag(image: Image) -> None:
+    assert not re.search(r"://|BEGIN |:latest\b|index-url", (ROOT / image.folder / "Dockerfile").read_text())
+
+
+def test_handlers_are_looked_for_where_the_guide_copies_them() -> None:
+    worker = next(image for image in IMAGES if image.folder == "worker")
+    assert worker.values("WORKDIR")[-1] == "/app"
+    assert "`/app` is the working directory" in NOTES
+
+
+def test_the_guide_builds_the_images_that_the_chart_asks_for() -> None:
+    values = yaml.safe_load((ROOT / "charts" / "delayq" / "values.yaml").read_text())
+    asked = {values["image"]["repository"], values["worker"]["image"]["repository"]}
+    built = re.findall(r"^\$ docker build -f (\S+)/Dockerfile -t ([\w-]+):(\S+)", NOTES, re.MULTILINE)
+    assert {folder for folder, _, _ in built} == {image.folder for image in IMAGES}
+    assert {(name, tag) for _, name, tag in built} == {(name, PROJECT["version"]) for name in asked}
+
+
+def test_the_guides_name_the_user_and_the_version() -> None:
+    assert set(re.findall(r"`USER (\d+:\d+)`|^USER (\d+:\d+)$", NOTES, re.MULTILINE)) == {
+        (USER, ""),
+        ("", USER),
+    }
+    assert set(re.findall(r"^FROM delayq-worker:(\S+)$", NOTES, re.MULTILINE)) == {PROJECT["version"]}
+    assert f"USER {USER.partition(':')[0]}" in (ROOT / "docs" / "templates.md").read_text()

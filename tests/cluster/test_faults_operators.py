@@ -1,0 +1,219 @@
+"""Two operators at once, with a Lease and without; leaders that are killed, stopped for a while, or told to go."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from delayq_operator.lease import LEASE_SECONDS
+
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import Operator, install_rights
+from tests.cluster.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.control_plane import ControlPlane
+
+ACCOUNT: Final = "delayq-operator"
+OTHER: Final = "other"
+RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings"
+LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/delayq-operator"
+LEADER: Final = "delayq_operator_leader"
+WRITES: Final = "delayq_operator_api_writes_total"
+WRITING: Final = {"create", "update", "patch", "delete"}
+LEADERSHIP_LOST: Final = 5
+STOP_SECONDS: Final = 3.0
+FEW_SECONDS: Final = 4.0  # a standby asks every second, and lists everything before it says that it leads
+
+
+@pytest.fixture
+def kubeconfig(cluster: Cluster, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
+    return install_rights(cluster, namespace)
+
+
+@pytest.fixture
+def others(cluster: Cluster, kubeconfig: Path, namespace: str) -> Path:  # noqa: ARG001  the roles are there
+    """A kubeconfig with the same rights and another name, to tell two operators apart in the audit log."""
+    cluster.rest.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": OTHER}})
+    for binding in cluster.rest.items(RBAC.format(namespace)):
+        name = binding["metadata"]["name"]
+        subjects = [{"kind": "ServiceAccount", "name": OTHER, "namespace": namespace}]
+        copy = {"metadata": {"name": f"{OTHER}-{name}"}, "roleRef": binding["roleRef"], "subjects": subjects}
+        cluster.rest.create(RBAC.format(namespace), copy)
+    return cluster.kubeconfig_for(namespace, OTHER)
+
+
+@pytest.fixture
+def leader(kubeconfig: Path, namespace: str) -> Iterator[Operator]:
+    operator = Operator.start(kubeconfig, namespace).wait_ready()
+    yield operator
+    operator.process.stop()
+
+
+@pytest.fixture
+def standby(leader: Operator, others: Path, namespace: str) -> Iterator[Operator]:  # noqa: ARG001  it came first
+    operator = Operator.start(others, namespace)
+    operator.process.wait_http(f"http://127.0.0.1:{operator.port}/readyz")
+    yield operator
+    operator.process.stop()
+
+
+@pytest.fixture
+def world(cluster: Cluster, leader: Operator, namespace: str) -> World:
+    return World(cluster, leader, namespace)
+
+
+def leads(operator: Operator) -> bool:
+    return operator.metric(LEADER) == 1
+
+
+def written(plane: ControlPlane, namespace: str, account: str, mark: int = 0) -> list[Any]:
+    """What an account wrote since then."""
+    user = f"system:serviceaccount:{namespace}:{account}"
+    return [event for event in plane.audit_events(mark, user=user) if event.verb in WRITING]
+
+
+def applied(world: World, count: int) -> bool:
+    return bool(world.get("deployments", "orders-worker")["spec"]["replicas"] == count)
+
+
+def test_only_the_leader_writes_and_a_standby_takes_over_when_it_is_killed(
+    control_plane: ControlPlane, world: World, leader: Operator, standby: Operator
+) -> None:
+    """The standby is ready all the while, writes nothing, and leads when the Lease has run out."""
+    world.start()
+    world.edit(worker={"replicas": 2})
+    eventually(lambda: applied(world, 2))
+    assert (leads(leader), leads(standby)) == (True, False)
+    assert written(control_plane, world.namespace, OTHER) == []
+
+    killed_at = time.monotonic()
+    leader.process.kill()
+    world.edit(worker={"replicas": 3})
+    eventually(lambda: applied(world, 3), what="the standby works", timeout_s=LEASE_SECONDS + FEW_SECONDS)
+    print(f"the standby worked {time.monotonic() - killed_at:.1f} s after the leader was killed")
+    assert leads(standby)
+
+
+def test_a_leader_that_slept_past_its_lease_writes_nothing_when_it_wakes(
+    control_plane: ControlPlane, world: World, leader: Operator, standby: Operator
+) -> None:
+    """It ends with 5, and is started again as a standby."""
+    world.start()
+    leader.process.pause()
+    world.delete("deployments", "orders-scanner")
+    world.edit(worker={"replicas": 3})
+    eventually(lambda: applied(world, 3), what="the standby works", timeout_s=LEASE_SECONDS + FEW_SECONDS)
+    mark = control_plane.audit_mark()
+    world.delete("cronjobs", "orders-reaper")  # so that the one that wakes has something to repair, too
+    leader.process.resume()
+    assert leader.process.wait(timeout_s=10) == LEADERSHIP_LOST
+    assert written(control_plane, world.namespace, ACCOUNT, mark) == []
+    eventually(lambda: world.there("cronjobs", "orders-reaper"))
+    assert leads(standby)
+
+
+def test_a_leader_that_is_told_to_go_hands_the_lease_over(
+    world: World, leader: Operator, standby: Operator
+) -> None:
+    """It ends with 0 and the standby leads, both within 3 s."""
+    world.start()
+    told_at = time.monotonic()
+    leader.process.send(signal.SIGTERM)
+    world.edit(worker={"replicas": 3})
+    eventually(lambda: leads(standby), timeout_s=STOP_SECONDS)
+    led_after = time.monotonic() - told_at
+    assert leader.process.wait(timeout_s=STOP_SECONDS) == 0
+    eventually(lambda: applied(world, 3))
+    worked_after = time.monotonic() - told_at
+    print(f"told to go; the standby led after {led_after:.2f} s, worked after {worked_after:.2f} s")
+
+
+def test_two_operators_without_a_lease_agree(
+    control_plane: ControlPlane, kubeconfig: Path, others: Path, namespace: str
+) -> None:
+    """Both do all of the work: children are right, and writing stops."""
+    both = [Operator.start(who, namespace, "--no-leader-election") for who in (kubeconfig, others)]
+    try:
+        world = World(control_plane, both[0].wait_ready(), namespace)
+        both[1].wait_ready()
+        names = [f"queue-{number}" for number in range(5)]
+        for name in names:
+            world.create(name)
+        for name in names:
+            world.edit(name, worker={"replicas": 2, "concurrency": 7})
+            world.settle(name)
+        world.delete("deployments", "queue-0-worker")
+        eventually(lambda: world.there("deployments", "queue-0-worker"))
+        eventually(lambda: quiet(control_plane, namespace), what="both are quiet", every_s=0.5)
+        for name in names:
+            worker = world.get("deployments", f"{name}-worker")
+            assert worker["spec"]["replicas"] == 2
+            assert worker["metadata"]["generation"] <= 4
+        assert all(
+            operator.metric("delayq_operator_reconciles_total", result="bug") == 0 for operator in both
+        )
+    finally:
+        for operator in both:
+            operator.process.stop()
+
+
+def quiet(plane: ControlPlane, namespace: str) -> bool:
+    """Whether nobody of us writes for three seconds."""
+    mark = plane.audit_mark()
+    time.sleep(3)
+    found = [*written(plane, namespace, ACCOUNT, mark), *written(plane, namespace, OTHER, mark)]
+    assert found == []
+    return True
+
+
+def test_it_ends_soon_whenever_it_is_told_to(
+    control_plane: ControlPlane, kubeconfig: Path, namespace: str
+) -> None:
+    """Exit code 0 within 3 s and the Lease given back, at its start, in the middle of work, and when all is done."""
+    draw, longest = random.Random(4), 0.0
+    for number in range(6):
+        operator = Operator.start(kubeconfig, namespace)
+        try:
+            if number >= 3:
+                operator.wait_ready()
+            world = World(control_plane, operator, namespace)
+            for more in range(8):
+                world.create(f"queue-{number}-{more}")
+            time.sleep(draw.uniform(0, 1.0))  # any moment will do
+            longest = max(longest, told_to_go(operator))
+        finally:
+            operator.process.stop()
+        holder = control_plane.rest.get(LEASE.format(namespace))["spec"].get("holderIdentity", "")
+        assert holder == "", operator.process.output
+    print(f"it took at most {longest:.2f} s to end")
+
+
+def told_to_go(operator: Operator) -> float:
+    """How long it took to end, with 0."""
+    told_at = time.monotonic()
+    operator.process.send(signal.SIGTERM)
+    try:
+        code = operator.process.wait(timeout_s=STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"not within {STOP_SECONDS} s:\n{operator.process.output}") from None
+    assert code == 0, operator.process.output
+    return time.monotonic() - told_at
+
+
+def test_it_ends_soon_while_the_api_server_hangs(
+    control_plane: ControlPlane, leader: Operator, world: World
+) -> None:
+    world.start()
+    control_plane.api_server.pause()
+    world_hangs_at = time.monotonic()
+    print(f"it took {told_to_go(leader):.2f} s to end")
+    assert time.monotonic() - world_hangs_at < STOP_SECONDS

@@ -1,0 +1,152 @@
+"""Rights are missing, from the start or suddenly, all or one: the operator says which, and ends where it must."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import pytest
+
+from tests.cluster.harness.resources import make_namespace
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import Operator, install_rights
+from tests.cluster.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+
+RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}"
+ACCOUNT: Final = "delayq-operator"
+DENIED: Final = 4
+PATIENCE_SECONDS: Final = (
+    30.0  # a start-up, and the 20 s for which an API server that just started denies everything
+)
+WATCH_SECONDS: Final = 5  # of 300: rights are only checked when a watch begins
+
+
+@pytest.fixture
+def kubeconfig(cluster: Cluster, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
+    return install_rights(cluster, namespace)
+
+
+def start(kubeconfig: Path, namespace: str) -> Operator:
+    return Operator.start(kubeconfig, namespace, f"--watch-seconds={WATCH_SECONDS}")
+
+
+@pytest.fixture
+def world(cluster: Cluster, kubeconfig: Path, namespace: str) -> Iterator[World]:
+    operator = start(kubeconfig, namespace).wait_ready()
+    yield World(cluster, operator, namespace)
+    operator.process.stop()
+
+
+def withdraw(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    """Take the binding of the operator's Role away; what it was."""
+    path = f"{RBAC.format(namespace)}/rolebindings/{ACCOUNT}"
+    binding = cluster.rest.get(path)
+    cluster.rest.delete(path)
+    return {
+        "metadata": {"name": ACCOUNT},
+        "roleRef": binding["roleRef"],
+        "subjects": binding["subjects"],
+    }
+
+
+def restrict(cluster: Cluster, namespace: str, resource: str, verb: str) -> None:
+    """Take one verb on one resource out of the operator's Role."""
+    path = f"{RBAC.format(namespace)}/roles/{ACCOUNT}"
+    rules = cluster.rest.get(path)["rules"]
+    split = [
+        {**rule, "resources": [one], "verbs": [v for v in rule["verbs"] if (one, v) != (resource, verb)]}
+        for rule in rules
+        for one in rule["resources"]
+    ]
+    cluster.rest.patch(path, {"rules": split})
+
+
+def test_rights_withdrawn_end_the_operator_which_says_so_and_rights_given_back_let_the_next_one_work(
+    cluster: Cluster, world: World, kubeconfig: Path, namespace: str
+) -> None:
+    world.start()
+    binding = withdraw(cluster, namespace)
+    withdrawn = time.monotonic()
+    assert world.operator.process.wait(timeout_s=PATIENCE_SECONDS + WATCH_SECONDS) == DENIED
+    print(f"ended {time.monotonic() - withdrawn:.1f} s after its rights were gone")
+    last = next(line for line in world.operator.process.lines if "rights_missing" in line)
+    assert "forbidden" in last
+    assert f'in the namespace "{namespace}"' in last
+    assert "compare the chart's Role" in last
+
+    cluster.rest.create(f"{RBAC.format(namespace)}/rolebindings", binding)
+    world.edit(worker={"replicas": 3})
+    following = start(kubeconfig, namespace).wait_ready()
+    try:
+        eventually(lambda: world.get("deployments", "orders-worker")["spec"]["replicas"] == 3)
+    finally:
+        following.process.stop()
+
+
+def test_without_the_rights_to_watch_or_to_lead_it_ends_and_says_which_it_needs(
+    cluster: Cluster,
+    crd: str,  # noqa: ARG001  the CRD is installed
+) -> None:
+    """It could not see what happens; going on with what it last saw would be worse than a restart."""
+    lacking = {
+        'cannot list resource "': "",
+        'cannot watch resource "delayqueues"': "delayqueues",
+        'cannot watch resource "deployments"': "deployments",
+        'cannot watch resource "secrets"': "secrets",
+        'cannot get resource "leases"': "leases",
+    }
+    operators = {words: without(cluster, resource) for words, resource in lacking.items()}
+    try:
+        for words, operator in operators.items():
+            assert operator.process.wait(timeout_s=2 * PATIENCE_SECONDS) == DENIED
+            assert words in next(line for line in operator.process.lines if "rights_missing" in line)
+    finally:
+        for operator in operators.values():
+            operator.process.stop()
+
+
+def without(cluster: Cluster, resource: str) -> Operator:
+    """An operator in a namespace of its own, that may not watch this resource; with none, that may do nothing."""
+    namespace = f"test-{uuid4().hex[:8]}"
+    make_namespace(cluster, namespace)
+    kubeconfig = install_rights(cluster, namespace)
+    if resource == "leases":
+        cluster.rest.delete(f"{RBAC.format(namespace)}/rolebindings/{ACCOUNT}-leader")
+    elif resource:
+        restrict(cluster, namespace, resource, "watch")
+    else:
+        withdraw(cluster, namespace)
+    return start(kubeconfig, namespace)
+
+
+def test_one_missing_verb_on_a_child_is_a_condition_and_all_else_goes_on(
+    cluster: Cluster, world: World, namespace: str
+) -> None:
+    """Degraded says it in the API server's words, the metric counts it; given back, it is put right without an edit."""
+    world.start("before")
+    restrict(cluster, namespace, "deployments", "patch")
+    eventually(lambda: _refused(cluster, world), what="the API server knows")
+    world.create()
+    told = world.until("Degraded", "True", "ApplyFailed")["message"]
+    assert "Deployment orders-worker" in told
+    assert 'cannot patch resource "deployments" in API group "apps"' in told
+    assert world.there("cronjobs", "orders-reaper")
+    assert not world.there("deployments", "orders-worker")
+    assert world.operator.metric("delayq_operator_reconciles_total", result="refused") > 0
+    install_rights(cluster, namespace)
+    eventually(lambda: world.there("deployments", "orders-worker"), what="put right", timeout_s=65)
+    world.until("Degraded", "False")
+    assert world.operator.process.alive
+
+
+def _refused(cluster: Cluster, world: World) -> bool:
+    who = f"--as=system:serviceaccount:{world.namespace}:{ACCOUNT}"
+    asked = ("auth", "can-i", "patch", "deployments.apps", f"--namespace={world.namespace}", who)
+    return cluster.kubectl(*asked, check=False).stdout.strip() == "no"

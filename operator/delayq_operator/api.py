@@ -21,7 +21,7 @@ from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.dynamic import DynamicClient
 
 from delayq_operator import metrics
-from delayq_operator.errors import NotFound, OperatorError, Unavailable, refusal
+from delayq_operator.errors import NoCluster, NotFound, OperatorError, Unavailable, refusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -63,13 +63,16 @@ class Api:
 
     @classmethod
     async def connect(cls) -> Api:
-        """Connect with the pod's service account, or else with $KUBECONFIG. Nothing is asked yet."""
+        """Connect with the pod's service account, or else with $KUBECONFIG; NoCluster. Nothing is asked yet."""
         configuration = kubernetes_client.Configuration()
         configuration.retries = None  # whoever calls decides what to try again
-        if os.environ.get("KUBERNETES_SERVICE_HOST"):
-            kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        else:
-            await kubernetes_config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        try:
+            if os.environ.get("KUBERNETES_SERVICE_HOST"):
+                kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            else:
+                await kubernetes_config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        except (kubernetes_config.ConfigException, OSError) as error:
+            raise NoCluster(str(error)) from error
         return cls(DynamicClient(kubernetes_client.ApiClient(configuration)))  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ OperatorError
 │   ├── Denied             401, 403: the operator's rights do not suffice
 │   └── Invalid            400, 422: the object is not acceptable, and will not be next time either
 ├── Unavailable            no answer, 429 or 5xx: try again
+├── NoCluster              there is no cluster to connect to
 └── LeadershipLost         another operator leads
 """
 
@@ -52,6 +53,10 @@ class Unavailable(OperatorError):
     def __init__(self, why: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(why)
         self.retry_after_seconds = retry_after_seconds
+
+
+class NoCluster(OperatorError):
+    """There is no API server to connect to: not in a pod, and no kubeconfig."""
 
 
 class LeadershipLost(OperatorError):

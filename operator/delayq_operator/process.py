@@ -19,7 +19,7 @@ from delayq_operator import handlers, names
 from delayq_operator.api import Api, own_namespace
 from delayq_operator.apply import Applier
 from delayq_operator.ending import Ending
-from delayq_operator.errors import Denied, LeadershipLost, OperatorError
+from delayq_operator.errors import Denied, LeadershipLost, NoCluster, OperatorError
 from delayq_operator.events import Recorder
 from delayq_operator.facts import Referees
 from delayq_operator.health import Health
@@ -251,7 +251,12 @@ async def run(options: Options) -> int:
     """Run an operator until SIGTERM or SIGINT; its exit code."""
     stop = asyncio.Event()
     handlers.stop_on_signals(stop)
-    api = await Api.connect()
+    try:
+        api = await Api.connect()
+    except NoCluster as error:
+        hint = "run it in a pod, or set KUBECONFIG"
+        log.critical("no_cluster", extra={"fields": {"error": str(error), "hint": hint}})
+        return FAILED
     operator = Operator(api, options)
     runner, port = await operator.health.serve(options.host, options.port)
     log.info("started", extra={"fields": {"namespaces": list(options.namespaces) or "all", "port": port}})

@@ -1,0 +1,81 @@
+"""Why a pod does not work, in the words of Kubernetes and in its own last ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from delayq_operator import names
+from delayq_operator.pod import LONGEST_WORDS, read
+
+IMAGE = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+CREATING = {"state": {"waiting": {"reason": "ContainerCreating"}}}
+RUNNING: dict[str, Any] = {"state": {"running": {}}}
+CRASHED = {
+    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting"}},
+    "lastState": {"terminated": {"reason": "Error", "message": "error: cannot import\n  shop.orders\n"}},
+}
+RESTARTED = RUNNING | {"lastState": {"terminated": {"reason": "OOMKilled"}}}
+DONE = {"state": {"terminated": {"reason": "Completed"}}}
+UNSCHEDULED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/3 nodes have cpu",
+}
+
+
+def pod(*containers: dict[str, Any], ready: bool = False, **status: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
+    conditions = [{"type": "Ready", "status": str(ready)}, *status.pop("conditions", ())]
+    return {
+        "metadata": {"name": "w-1", "namespace": "shop", "labels": {names.COMPONENT_LABEL: "worker"}},
+        "status": {"conditions": conditions, "containerStatuses": list(containers), **status},
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "trouble"),
+    [
+        (pod(RUNNING, ready=True), ""),
+        (pod(RESTARTED, ready=True), ""),
+        (pod(RUNNING), ""),
+        (pod(CREATING), ""),
+        (pod(DONE), ""),
+        (pod(IMAGE), "w-1: ImagePullBackOff: no such image"),
+        (pod(RUNNING, IMAGE), "w-1: ImagePullBackOff: no such image"),
+        (pod(CRASHED), "w-1: CrashLoopBackOff: error: cannot import shop.orders"),
+        (pod(RESTARTED), "w-1: OOMKilled"),
+        (pod(conditions=[UNSCHEDULED]), "w-1: Unschedulable: 0/3 nodes have cpu"),
+        (
+            pod(CREATING, initContainerStatuses=[CRASHED]),
+            "w-1: CrashLoopBackOff: error: cannot import shop.orders",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_pod(body: dict[str, Any], trouble: str) -> None:
+    assert read(body).trouble == trouble
+
+
+def test_a_pod_that_was_just_made_has_nothing_to_say() -> None:
+    bare = pod()
+    bare["status"] = {}
+    found = read(bare)
+    assert (found.address, found.ready, found.failed, found.leaving, found.trouble) == (
+        "",
+        False,
+        False,
+        False,
+        "",
+    )
+
+
+def test_long_last_words_are_cut() -> None:
+    talkative = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "x" * 5000}}}
+    assert len(read(pod(talkative)).trouble) == LONGEST_WORDS
+
+
+def test_how_a_pod_leaves() -> None:
+    leaving = pod(RUNNING, ready=True, podIP="10.0.0.1")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert (read(leaving).leaving, read(leaving).address) == (True, "10.0.0.1")
+    assert read(pod(phase="Failed")).failed

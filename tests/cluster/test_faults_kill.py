@@ -1,0 +1,228 @@
+"""The operator is killed, again and again, or is just not there: what is wanted comes true in the end, and once."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from delayq.contract import parse
+from delayq_operator import names
+from delayq_operator.desired import desired
+from delayq_operator.desired.facts import Facts, Setting
+from delayq_operator.drift import stamped
+from delayq_operator.inventory import Children, Queues
+from delayq_operator.plan import plan
+from delayq_operator.resource import Resource
+
+from tests.cluster.harness.rest import Refused
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import Operator, install_rights
+from tests.cluster.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.control_plane import ControlPlane
+
+SEED: Final = 4
+QUEUES: Final = 200
+KILLS: Final = 6
+STEPS: Final = 500
+SETTING: Final = Setting(worker_image="delayq-worker:test")
+MANAGED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
+
+
+@pytest.fixture
+def kubeconfig(cluster: Cluster, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
+    return install_rights(cluster, namespace)
+
+
+def start(kubeconfig: Path, namespace: str) -> Operator:
+    """Without a Lease, for which each new one would wait 15 s."""
+    return Operator.start(kubeconfig, namespace, "--no-leader-election")
+
+
+@pytest.fixture
+def world(cluster: Cluster, kubeconfig: Path, namespace: str) -> Iterator[World]:
+    world = World(cluster, start(kubeconfig, namespace).wait_ready(), namespace)
+    yield world
+    world.operator.process.stop()
+
+
+@dataclass
+class Users:
+    """People who create, edit and delete DelayQueues, and people who delete what is not theirs."""
+
+    world: World
+    draw: random.Random
+    live: set[str] = field(default_factory=set)
+    edits: Counter[str] = field(default_factory=Counter)
+    made: int = 0
+
+    def step(self) -> None:
+        moves = [self.create] * (3 if self.made < QUEUES else 0)
+        moves += [self.edit, self.edit, self.rob, self.delete] if self.live else []
+        self.draw.choice(moves)()
+
+    def create(self) -> None:
+        name = f"queue-{self.made}"
+        self.made += 1
+        policy = self.draw.choice(["Retain", "Delete"])
+        self.world.create(name, deletionPolicy=policy)
+        self.live.add(name)
+
+    def edit(self) -> None:
+        name = self.any()
+        self.edits[name] += 1
+        self.world.edit(
+            name,
+            worker={"replicas": self.draw.randint(0, 4), "concurrency": self.draw.randint(1, 9)},
+            networkPolicy={"enabled": self.draw.random() < 0.5},
+            deletionPolicy=self.draw.choice(["Retain", "Delete"]),
+        )
+
+    def rob(self) -> None:
+        """Delete a child, if it is there yet."""
+        plural, suffix = self.draw.choice(
+            [("deployments", "worker"), ("configmaps", "config"), ("cronjobs", "reaper")]
+        )
+        with suppress(Refused):
+            self.world.delete(plural, f"{self.any()}-{suffix}")
+
+    def delete(self) -> None:
+        name = self.any()
+        self.live.discard(name)
+        self.world.delete(names.PLURAL, name)
+
+    def any(self) -> str:
+        return self.draw.choice(sorted(self.live))
+
+
+def test_whatever_happens_while_it_is_killed_again_and_again_all_is_right_in_the_end(
+    control_plane: ControlPlane, world: World, kubeconfig: Path
+) -> None:
+    """Each DelayQueue has exactly its children, a deleted one none; nothing was rolled out twice; nobody writes."""
+    users = Users(world, random.Random(SEED))
+    kills = set(users.draw.sample(range(50, STEPS), KILLS))
+    for step in range(STEPS):
+        users.step()
+        if step in kills:
+            world.operator.process.kill()
+            world.operator = start(kubeconfig, world.namespace)  # while users go on
+    worked_from = time.monotonic()
+    world.operator.wait_ready()
+    eventually(
+        lambda: only_these(world, users.live), what="deleted ones are gone", timeout_s=120, every_s=0.5
+    )
+    eventually(lambda: settled(world), what="nothing to do", timeout_s=60, every_s=0.5)
+    print(
+        f"{users.made} made, {len(users.live)} left; all right {time.monotonic() - worked_from:.1f} s after the last"
+    )
+    for name in users.live:
+        finalizers = Resource(world.queue(name)).finalizers
+        assert finalizers == ([names.PURGE_FINALIZER] if Resource(world.queue(name)).erases else [])
+    for load in world.items("deployments", labelSelector=MANAGED):
+        name = load["metadata"]["labels"][names.QUEUE_LABEL]
+        assert load["metadata"]["generation"] <= 1 + 2 * users.edits[name], load["metadata"]["name"]
+    eventually(lambda: idle(control_plane, world), what="it is idle", every_s=0.1, timeout_s=30)
+    assert world.operator.metric("delayq_operator_reconciles_total", result="bug") == 0
+
+
+def idle(plane: ControlPlane, world: World) -> bool:
+    """Whether it writes nothing for three seconds, not even events."""
+    mark = plane.audit_mark()
+    time.sleep(3)
+    user = f"system:serviceaccount:{world.namespace}:delayq-operator"
+    written = [e for e in plane.audit_events(mark, user=user) if e.verb not in {"get", "list", "watch"}]
+    assert written == []
+    return True
+
+
+def only_these(world: World, live: set[str]) -> bool:
+    """Whether there are no DelayQueues but these, and no children of others; ends purges, for nothing runs pods."""
+    finish_purges(world)
+    bodies = world.items(names.PLURAL)
+    there = {body["metadata"]["name"] for body in bodies}
+    assert there == live
+    owners = {body["metadata"]["uid"] for body in bodies}
+    for kind in names.CHILDREN:
+        for item in world.items(kind.plural, labelSelector=MANAGED):
+            of = {
+                owner["uid"]
+                for owner in item["metadata"].get("ownerReferences", ())
+                if owner["kind"] == "DelayQueue"
+            }
+            assert of <= owners, f"{kind.kind} {item['metadata']['name']}"
+    return True
+
+
+def finish_purges(world: World) -> None:
+    """Report each pod of a purge Job as ended well, as the kubelet would."""
+    selector = f"{names.COMPONENT_LABEL}=purge"
+    for pod in world.items("pods", labelSelector=selector, fieldSelector="status.phase=Pending"):
+        path = f"{world.path('pods', pod['metadata']['name'])}/status"
+        with suppress(Refused):  # it may be gone by now
+            world.cluster.rest.patch(path, {"status": {"phase": "Succeeded"}})
+
+
+def settled(world: World) -> bool:
+    """Whether the operator would do nothing now: reckoned from live objects alone."""
+    queues = Queues(lambda _: None)
+    for body in world.items(names.PLURAL):
+        queues.seen(body)
+    children = Children(queues, lambda _: None)
+    for kind in names.CHILDREN:
+        for body in world.items(kind.plural, labelSelector=MANAGED):
+            children.seen(kind, body)
+    found = {}
+    for key in queues.keys():  # noqa: SIM118  a method
+        resource = queues.get(key)
+        assert resource is not None
+        live = children.of(key)
+        facts = Facts(uid=resource.uid, namespace=key.namespace)
+        todo = plan(
+            [stamped(body) for body in desired(parse(resource.document), SETTING, facts)], live, resource.uid
+        )
+        what = [
+            *(f"{change.kind.kind} {change.name}: {change.why or 'missing'}" for change in todo.changes),
+            *(f"{child.kind.kind} {child.name}: not wanted" for child in (*todo.prune, *todo.leaving)),
+            *_replicas(resource, live),
+        ]
+        if what:
+            found[key.name] = what
+    assert found == {}
+    return True
+
+
+def _replicas(resource: Resource, live: Any) -> list[str]:  # noqa: ANN401  what of() returns
+    asked = resource.body["spec"].get("worker", {}).get("replicas", 1)
+    worker = live[("Deployment", names.worker(resource.key.name))].body["spec"]["replicas"]
+    return [] if asked == worker else [f"{worker} workers instead of {asked}"]
+
+
+def test_what_happened_while_no_operator_was_there_is_made_up_for(world: World, kubeconfig: Path) -> None:
+    """With deletionPolicy Retain a DelayQueue just goes, with Delete it waits; edits are done and losses made good."""
+    world.start("retained")
+    world.start("erased", deletionPolicy="Delete")
+    world.start("robbed")
+    world.operator.process.stop()
+    for name in ("retained", "erased"):
+        world.delete(names.PLURAL, name)
+    world.delete("deployments", "robbed-scanner")
+    world.edit("robbed", worker={"concurrency": 7}, networkPolicy={"enabled": True})
+    eventually(lambda: not world.there(names.PLURAL, "retained"), what="Retain does not need the operator")
+    assert Resource(world.queue("erased")).deleting
+
+    world.operator = start(kubeconfig, world.namespace).wait_ready()
+    eventually(lambda: world.there("jobs", "erased-purge"))
+    assert not world.there("deployments", "erased-worker")
+    eventually(lambda: only_these(world, {"robbed"}), what="both are gone, with all they had")
+    eventually(lambda: settled(world), what="the third is as it should be")
+    assert world.there("networkpolicies", "robbed-delayq")

@@ -94,7 +94,7 @@ async def delay_queue(event: kopf.RawEvent, memo: Memo, **_: Any) -> None:  # no
         memo.queues.gone(key, metadata["uid"])
     else:
         memo.queues.seen(event["object"])
-    memo.witness.brought(key, int(metadata["resourceVersion"]))
+    memo.witness.brought(key, int(metadata["resourceVersion"]), last=event["type"] == "DELETED")
 
 
 async def follow(memo: Memo, namespaces: Collection[str], stop: asyncio.Event) -> None:

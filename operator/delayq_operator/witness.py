@@ -33,6 +33,7 @@ class Witness:
         self._api, self._queues = api, queues
         self._versions: dict[Key, int] = {}
         self._uids: dict[Key, str] = {}
+        self._brought: dict[Key, int] = {}  # by kopf, whose watch may be quicker than ours
         self._owed: dict[Key, int] = {}  # for how many periods kopf has owed us a version
         self.behind_seconds = 0.0
         self.listed = asyncio.Event()  # set as soon as every DelayQueue was brought or fetched, once
@@ -40,19 +41,24 @@ class Witness:
     def seen(self, _kind: Kind, body: Object) -> None:
         """Expect kopf to bring this version."""
         metadata = body["metadata"]
-        key = Key(metadata["namespace"], metadata["name"])
-        self._versions[key], self._uids[key] = int(metadata["resourceVersion"]), metadata["uid"]
-        self._owed.setdefault(key, 0)
+        key, version = Key(metadata["namespace"], metadata["name"]), int(metadata["resourceVersion"])
+        self._versions[key], self._uids[key] = version, metadata["uid"]
+        if version > self._brought.get(key, 0):
+            self._owed.setdefault(key, 0)
 
     def gone(self, _kind: Kind, name: Name) -> None:
         """Forget a DelayQueue, whether or not kopf noticed."""
         key = Key(*name)
         self._owed.pop(key, None)
         self._versions.pop(key, None)
+        self._brought.pop(key, None)
         self._queues.gone(key, self._uids.pop(key, ""))
 
-    def brought(self, key: Key, version: int) -> None:
-        """Take note that kopf brought a version."""
+    def brought(self, key: Key, version: int, *, last: bool = False) -> None:
+        """Take note that kopf brought a version, or the news that the DelayQueue is gone."""
+        self._brought[key] = version
+        if last:
+            del self._brought[key]
         if version >= self._versions.get(key, 0):
             self._owed.pop(key, None)
         if not self._owed:

@@ -7,7 +7,6 @@ away is no reason to restart: a restart would not bring it back.
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -63,7 +62,7 @@ class Health:
 
     def unready(self) -> list[str]:
         """Why the operator is not ready; a standby is ready when it knows who leads."""
-        if time.monotonic() - self.leadership.alive_at > STUCK_SECONDS:
+        if self.leadership.unanswered_seconds > STUCK_SECONDS:
             return ["the Lease could not be read"]
         if self.leadership.leads and not self.synced:
             return ["not everything was listed yet"]

@@ -47,12 +47,17 @@ class Leadership:
         self._renewed_at = float("-inf")
         self._seen: tuple[str, float] = ("", 0.0)  # the Lease's last version, and when we first saw it
         self._was_leader = False
-        self.alive_at = time.monotonic()
+        self._answered_at = time.monotonic()
 
     @property
     def leads(self) -> bool:
         """Whether nobody else can be leader now."""
         return self._api is None or time.monotonic() - self._renewed_at < LEASE_SECONDS - MARGIN_SECONDS
+
+    @property
+    def unanswered_seconds(self) -> float:
+        """For how long nothing could be learnt of the Lease; without one there is nothing to learn."""
+        return 0.0 if self._api is None else time.monotonic() - self._answered_at
 
     async def confirmed(self) -> None:
         """Wait until this operator surely leads: before each write."""
@@ -91,7 +96,7 @@ class Leadership:
         except NotFound:
             lease = await api.create(LEASE, self._lease())
         else:
-            self.alive_at = time.monotonic()
+            self._answered_at = time.monotonic()
             if not self._may_take(lease):
                 return
             lease = await api.replace(LEASE, self._lease(lease))
@@ -117,7 +122,7 @@ class Leadership:
                 extra={"fields": {"lease": f"{self._namespace}/{self._name}", "as": self._identity}},
             )
         self._was_leader, self._renewed_at, self._seen = True, asked_at, (version, asked_at)
-        self.alive_at = time.monotonic()
+        self._answered_at = time.monotonic()
         self._renewed.set()
 
     def _lease(self, before: Object | None = None) -> Object:

@@ -263,8 +263,24 @@ async def test_work_waits_until_leadership_is_sure_again(
     task.cancel()
 
 
-async def test_without_election_one_always_leads() -> None:
+async def test_how_long_nothing_could_be_learnt_of_the_lease(
+    candidate: Callable[[str], Leadership], api: Objects, clock: Clock
+) -> None:
+    """A standby that reads whose it is has learnt enough to be ready."""
+    a, b = candidate("a"), candidate("b")
+    await attempt(a)
+    clock.now += 100
+    await attempt(b)
+    assert (a.unanswered_seconds, b.unanswered_seconds) == (100, 0)
+    api.broken = AWAY
+    clock.now += 5
+    await attempt(b)
+    assert b.unanswered_seconds == 5
+
+
+async def test_without_election_one_always_leads_and_misses_nothing(clock: Clock) -> None:
     alone = Leadership()
-    assert alone.leads
+    clock.now += 1000
+    assert (alone.leads, alone.unanswered_seconds) == (True, 0)
     await alone.confirmed()
     await alone.resign()

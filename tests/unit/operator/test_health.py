@@ -1,0 +1,63 @@
+"""Alive as long as a restart would not help; ready when this operator works or stands by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from delayq_operator import names
+from delayq_operator.health import STUCK_SECONDS, WATCH_DEAD_SECONDS, Health
+
+
+class Part:
+    """A part of the operator, as far as probes look at it."""
+
+    def __init__(self, **seen: Any) -> None:  # noqa: ANN401 -- any attribute
+        self.__dict__.update(seen)
+
+
+def probe(**seen: Any) -> Health:  # noqa: ANN401 -- any attribute
+    """A healthy leader, but for what is given."""
+    leadership = Part(unanswered_seconds=seen.get("unanswered_seconds", 0.0), leads=seen.get("leads", True))
+    reflector = Part(kind=names.SECRET, idle_seconds=seen.get("idle_seconds", 0.0))
+    witness = Part(behind_seconds=seen.get("behind_seconds", 0.0))
+    return Health(
+        leadership,  # type: ignore[arg-type]
+        witness,  # type: ignore[arg-type]
+        reflectors=[reflector],  # type: ignore[list-item]
+        synced=seen.get("synced", True),
+        lag_seconds=seen.get("lag_seconds", 0.0),
+    )
+
+
+def test_a_leader_that_works_is_alive_and_ready() -> None:
+    found = probe()
+    assert (found.complaints(), found.unready()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("seen", "complaint"),
+    [
+        ({"idle_seconds": WATCH_DEAD_SECONDS + 1}, "the watch of secrets has done nothing for 241 s"),
+        ({"behind_seconds": STUCK_SECONDS + 1}, "kopf has missed a change of a DelayQueue for 61 s"),
+        ({"lag_seconds": STUCK_SECONDS + 1}, "the event loop was 61 s late"),
+    ],
+)
+def test_what_a_restart_would_mend_ends_it(seen: dict[str, float], complaint: str) -> None:
+    assert probe(**seen).complaints() == [complaint]
+
+
+def test_an_api_server_that_is_away_is_no_reason_to_restart() -> None:
+    """Its Lease cannot be read, and it does not lead: it is not ready, and it is alive."""
+    found = probe(unanswered_seconds=300, leads=False)
+    assert found.complaints() == []
+    assert found.unready() == ["the Lease could not be read"]
+
+
+def test_a_standby_is_ready() -> None:
+    assert probe(leads=False, synced=False).unready() == []
+
+
+def test_a_leader_that_has_not_seen_everything_is_not_ready() -> None:
+    found = probe(synced=False)
+    assert (found.complaints(), found.unready()) == ([], ["not everything was listed yet"])

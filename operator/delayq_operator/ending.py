@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Final
 from delayq.contract import SpecError, parse
 
 from delayq_operator import names
+from delayq_operator.apply import REFUSED
 from delayq_operator.desired.purge import purge_job
 from delayq_operator.drift import stamped
-from delayq_operator.errors import Invalid, NotFound, Unavailable
+from delayq_operator.errors import NotFound, Unavailable
+from delayq_operator.facts import missing
 from delayq_operator.view import Erasing, View
 from delayq_operator.words import listed
 
@@ -81,10 +83,10 @@ class Ending:
         """Bring the end of a deleted DelayQueue forward; what there is to report, None when it may go."""
         if names.PURGE_FINALIZER not in resource.finalizers:
             return None
-        erasing = await self._erase(resource) if resource.erases else Erasing(done=True)
-        if not erasing.done:
-            return View(resource=resource, erasing=erasing)
         if resource.erases:
+            view = await self._erase(resource)
+            if view.erasing is None or not view.erasing.done:
+                return view
             self._recorder.post(resource, "Erased", "all tasks are erased")
         await self._let_go(resource)
         return None
@@ -96,11 +98,18 @@ class Ending:
             await self._applier.delete(job, resource.key.namespace)
         await self._set(resource, present=False)
 
-    async def _erase(self, resource: Resource) -> Erasing:
+    async def _erase(self, resource: Resource) -> View:
         try:
             queue = parse(resource.document)
-        except SpecError:
-            return _failed(resource, "The spec is invalid, so nobody knows which tasks to erase.")
+            facts = await self._referees.facts(resource, queue, self._children.of(resource.key))
+            job = stamped(purge_job(queue, self._setting, facts))
+        except SpecError as error:
+            erasing = _failed(resource, "The spec is invalid, so the tasks cannot be erased: correct it.")
+            return View(resource=resource, erasing=erasing, problems=error.problems)
+        erasing = await self._advance(resource, queue, job)
+        return View(resource=resource, erasing=erasing, missing=missing(facts))
+
+    async def _advance(self, resource: Resource, queue: DelayQueue, wanted: Object) -> Erasing:
         children = self._children.of(resource.key)
         users = [child for child in children.values() if child.kind in (names.DEPLOYMENT, names.CRON_JOB)]
         for child in users:
@@ -109,19 +118,18 @@ class Ending:
         stopping = [pod.name for pod in pods if pod.component in USERS and not pod.failed]
         if stopping:  # a worker that stops hands its tasks back, and must not do so after the erasing
             return Erasing(message=f"Waiting until {listed(stopping)} stopped.")
-        facts = await self._referees.facts(resource, queue, children)
         job = children.get((names.JOB.kind, names.purge(resource.key.name)))
         if job is not None and _is_for(job, resource):
             return self._progress(resource, queue, job)
         if job is not None:  # it erased the tasks of an earlier DelayQueue of this name, not of this one
             await self._applier.delete(job, resource.key.namespace)
             return Erasing(message=f"Waiting until an earlier Job {job.name} is gone.")
-        return await self._start(resource, stamped(purge_job(queue, self._setting, facts)))
+        return await self._start(resource, wanted)
 
     async def _start(self, resource: Resource, job: Object) -> Erasing:
         try:
             made = await self._api.apply(names.JOB, job, manager=names.OPERATOR)
-        except Invalid as error:
+        except REFUSED as error:
             return _failed(resource, f"The Job that erases the tasks was refused: {error.message}.")
         self._children.seen(names.JOB, made)
         self._recorder.post(resource, "Erasing", f"Job {job['metadata']['name']} erases all tasks")

@@ -72,6 +72,12 @@ class Referees:
         self._config_maps.refer(key, ())
 
 
+def missing(facts: Facts) -> tuple[str, ...]:
+    """Name what a queue refers to and is not there, such as "Secret shop-db"."""
+    secrets = [f"Secret {name}" for name, digest in facts.secrets.items() if not digest]
+    return (*secrets, *(f"ConfigMap {name}" for name, digest in facts.config_maps.items() if not digest))
+
+
 def _inputs(queue_name: str, children: Mapping[tuple[str, str], Child]) -> dict[str, dict[str, str]]:
     """Say what the pods of each component were last started with."""
     found = {}

@@ -16,6 +16,7 @@ from delayq_operator import metrics, names
 from delayq_operator.desired import desired
 from delayq_operator.drift import stamped
 from delayq_operator.errors import Conflict, OperatorError, Unavailable
+from delayq_operator.facts import missing
 from delayq_operator.plan import plan
 from delayq_operator.scaling import scale
 from delayq_operator.view import View
@@ -95,7 +96,10 @@ class Reconciler:
             return "done"
         if resource.deleting:
             view = await self._ending.end(resource)
-            return await self._report(view) if view else "done"
+            if view is None:
+                return "done"
+            result = await self._report(view)
+            return "refused" if view.erasing is not None and view.erasing.failed else result
         resource = await self._ending.prepare(resource)
         try:
             queue = parse(resource.document)
@@ -117,7 +121,7 @@ class Reconciler:
             resource=resource,
             queue=queue,
             scale=decision,
-            missing=_missing(facts),
+            missing=missing(facts),
             foreign=todo.foreign,
             leaving=tuple(f"{child.kind.kind} {child.name}" for child in todo.leaving),
         )
@@ -168,8 +172,3 @@ class Reconciler:
         self._reporter.forget(key)
         self._scraper.forget(key)
         self._children.forget(key)
-
-
-def _missing(facts: Facts) -> tuple[str, ...]:
-    secrets = [f"Secret {name}" for name, digest in facts.secrets.items() if not digest]
-    return (*secrets, *(f"ConfigMap {name}" for name, digest in facts.config_maps.items() if not digest))

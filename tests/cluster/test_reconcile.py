@@ -9,9 +9,8 @@ import pytest
 from delayq_operator import names
 
 from tests.cluster.harness.cluster import CommandFailed
-from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.world import World, managers, serving
+from tests.cluster.world import World, forbidden, managers, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -209,65 +208,14 @@ def test_no_edit_is_lost(world: World) -> None:
 
 def test_what_the_cluster_refuses_is_told_and_tried_again(cluster: Cluster, world: World) -> None:
     """A child that an admission policy forbids is in Degraded, others are made; allowed again, it comes by itself."""
-    with _forbidden(cluster, world.namespace, "networking.k8s.io", "networkpolicies"):
-        _until_forbidden(world)
+    with forbidden(cluster, world, "networking.k8s.io", "networkpolicies"):
         world.create(networkPolicy={"enabled": True})
         told = world.until("Degraded", "True", "ApplyFailed")["message"]
         assert "NetworkPolicy orders-delayq" in told
-        assert "no policies here" in told
+        assert "not here" in told
         assert world.children() == MINIMAL
     world.until("Degraded", "False", "AsExpected", timeout_s=30)
     assert world.there("networkpolicies", "orders-delayq")
-
-
-class _forbidden:  # noqa: N801  used like a function
-    """A ValidatingAdmissionPolicy against one resource in one namespace, for the length of a `with` block."""
-
-    def __init__(self, cluster: Cluster, namespace: str, group: str, resource: str) -> None:
-        self._cluster, self._name = cluster, f"forbid-{namespace}"
-        rule = {
-            "apiGroups": [group],
-            "apiVersions": ["*"],
-            "operations": ["CREATE"],
-            "resources": [resource],
-        }
-        match = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
-        self._policy = {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [rule], "namespaceSelector": match},
-            "validations": [{"expression": "false", "message": "no policies here", "reason": "Forbidden"}],
-        }
-
-    def __enter__(self) -> None:
-        policy, binding = self._paths()
-        self._cluster.rest.create(policy, {"metadata": {"name": self._name}, "spec": self._policy})
-        spec = {"policyName": self._name, "validationActions": ["Deny"]}
-        self._cluster.rest.create(binding, {"metadata": {"name": self._name}, "spec": spec})
-
-    def __exit__(self, *_: object) -> None:
-        for path in self._paths():
-            self._cluster.rest.delete(f"{path}/{self._name}")
-
-    def _paths(self) -> tuple[str, str]:
-        prefix = "/apis/admissionregistration.k8s.io/v1"
-        return (
-            f"{prefix}/validatingadmissionpolicies",
-            f"{prefix}/validatingadmissionpolicybindings",
-        )
-
-
-def _until_forbidden(world: World) -> None:
-    body = {"metadata": {"generateName": "probe-"}, "spec": {"podSelector": {}}}
-    path = world.path("networkpolicies")
-
-    def forbidden() -> bool:
-        try:
-            world.cluster.rest.create(path, body, dryRun="All")
-        except Refused as error:
-            return "no policies here" in str(error)
-        return False
-
-    eventually(forbidden, what="the admission policy is in force")
 
 
 def test_two_delayqueues_do_not_mix(world: World) -> None:

@@ -11,6 +11,7 @@ from delayq_operator import names
 
 from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.resources import delayqueues, found, make_namespace
+from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, condition, install_rights, queue
 
@@ -235,3 +236,48 @@ def managers(body: Object, *path: str) -> set[str]:
         if at is not None:
             owners.add(entry["manager"])
     return owners
+
+
+ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+
+
+@contextmanager
+def forbidden(cluster: Cluster, world: World, group: str, plural: str) -> Iterator[None]:
+    """Have an admission policy forbid the making of one kind in the namespace."""
+    name = f"forbid-{world.namespace}"
+    rule = {"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE"], "resources": [plural]}
+    match = {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}
+    policy = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": match},
+        "validations": [{"expression": "false", "message": "not here", "reason": "Forbidden"}],
+    }
+    specs = {
+        "validatingadmissionpolicies": policy,
+        "validatingadmissionpolicybindings": {"policyName": name, "validationActions": ["Deny"]},
+    }
+    for path, spec in specs.items():
+        cluster.rest.create(f"{ADMISSION}/{path}", {"metadata": {"name": name}, "spec": spec})
+    try:
+        eventually(lambda: _is_forbidden(world, plural), what="the admission policy is in force")
+        yield
+    finally:
+        for path in specs:
+            cluster.rest.delete(f"{ADMISSION}/{path}/{name}")
+
+
+PROBES: Final[dict[str, dict[str, Any]]] = {
+    "networkpolicies": {"podSelector": {}},
+    "jobs": {
+        "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "x", "image": "x"}]}},
+    },
+}
+
+
+def _is_forbidden(world: World, plural: str) -> bool:
+    body = {"metadata": {"generateName": "probe-"}, "spec": PROBES[plural]}
+    try:
+        world.cluster.rest.create(world.path(plural), body, dryRun="All")
+    except Refused as error:
+        return "not here" in str(error)
+    return False

@@ -72,11 +72,12 @@ class Applier:
             if change.live is None and await self._of_others(resource, change):
                 outcome.taken.append(label)
                 return
-            body = await self._api.apply(change.kind, _with_replicas(change, scale), manager=names.OPERATOR)
+            with self._children.written(change.kind, (resource.key.namespace, change.name)) as take:
+                wanted = _with_replicas(change, scale)
+                take(await self._api.apply(change.kind, wanted, manager=names.OPERATOR))
         except REFUSED as error:
             outcome.failures.append(f"{label}: {error.message}.")
             return
-        self._children.seen(change.kind, body)
         if change.live is None:
             again = self._children.found_again(change.kind, (resource.key.namespace, change.name))
             (outcome.repaired if again else outcome.created).append(label)
@@ -108,11 +109,11 @@ class Applier:
             "spec": {"replicas": scale.replicas},
         }
         try:
-            body = await self._api.apply(names.DEPLOYMENT, wanted, manager=names.SCALER)
+            with self._children.written(names.DEPLOYMENT, (resource.key.namespace, worker.name)) as take:
+                take(await self._api.apply(names.DEPLOYMENT, wanted, manager=names.SCALER))
         except REFUSED as error:
             outcome.failures.append(f"replicas of Deployment {worker.name}: {error.message}.")
             return
-        self._children.seen(names.DEPLOYMENT, body)
         if asked != scale.replicas:
             outcome.scaled = f"{asked} → {scale.message}"
 

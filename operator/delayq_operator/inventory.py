@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from delayq_operator.pod import read as read_pod
 from delayq_operator.resource import Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from delayq_operator.objects import Name, Object
 
@@ -113,6 +114,7 @@ class Children:
         self._of: dict[Key, dict[tuple[str, str], Child]] = defaultdict(dict)
         self._owner: dict[tuple[str, Name], Key] = {}
         self._lost: dict[tuple[str, Name], Key] = {}
+        self._writing: dict[tuple[str, Name], bool] = {}  # whether the child went while we wrote it
         self._queues, self._mark = queues, mark
 
     def of(self, key: Key) -> dict[tuple[str, str], Child]:
@@ -139,6 +141,8 @@ class Children:
     def gone(self, kind: Kind, name: Name, *, ours: bool = False) -> None:
         """Forget a child, or one that does not carry our labels any more; `ours` if we deleted it."""
         where = (kind.kind, name)
+        if where in self._writing:
+            self._writing[where] = True
         if ours:
             self._lost.pop(where, None)  # the watch may have been quicker than the answer to our request
         key = self._owner.pop(where, None)
@@ -151,6 +155,28 @@ class Children:
         if child is not None and not ours and child.owner_uid == self._queues.uid(key):
             self._lost[where] = key
         self._mark(key)
+
+    @contextmanager
+    def written(self, kind: Kind, name: Name) -> Iterator[Callable[[Object], None]]:
+        """Take note of the answer to a write, unless the watch has told meanwhile that the child is gone.
+
+        The answer may have been under way for longer than the news: it would bring back what is not there any more, and
+        nobody would ever say so again.
+        """
+        where = (kind.kind, name)
+        self._writing[where] = False
+
+        def take(body: Object) -> None:
+            key = self._key(body) if self._writing[where] else None
+            if key is None:
+                self.seen(kind, body)
+            else:
+                self._mark(key)  # to look again; if the write made it anew, the watch brings it
+
+        try:
+            yield take
+        finally:
+            del self._writing[where]
 
     def found_again(self, kind: Kind, name: Name) -> bool:
         """Whether this child was there before, and somebody took it away; asked once, when it is there again."""

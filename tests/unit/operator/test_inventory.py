@@ -226,6 +226,29 @@ def test_what_nobody_owns_is_not_kept(children: Children, marks: Marks) -> None:
     assert marks.taken() == {}
 
 
+def test_the_answer_to_a_write_is_known_before_the_watch_tells(children: Children) -> None:
+    with children.written(names.DEPLOYMENT, ("shop", "orders-worker")) as take:
+        take(child(version=5))
+    assert children.of(ORDERS)[REFERENCE].version == 5
+
+
+def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(
+    children: Children, marks: Marks
+) -> None:
+    """The watch may be quicker than the answer; afterwards nobody would say again that it is gone."""
+    children.seen(names.DEPLOYMENT, child(version=4))
+    with children.written(names.DEPLOYMENT, ("shop", "orders-worker")) as take:
+        children.seen(names.DEPLOYMENT, child(version=5))
+        children.gone(names.DEPLOYMENT, ("shop", "orders-worker"))
+        marks.taken()
+        take(child(version=5))
+    assert children.of(ORDERS) == {}
+    assert marks.taken() == {ORDERS: 1}  # to look again
+    children.seen(names.DEPLOYMENT, child(version=9))  # the write, or somebody, made it anew
+    assert children.of(ORDERS)[REFERENCE].version == 9
+    assert children._writing == {}
+
+
 def test_objects_of_one_name_and_two_kinds_are_two(children: Children) -> None:
     children.seen(names.DEPLOYMENT, child())
     children.seen(names.DISRUPTION_BUDGET, child())

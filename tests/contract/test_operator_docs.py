@@ -132,6 +132,20 @@ def test_every_log_event_is_there_and_every_one_that_is_there_is_logged() -> Non
     assert {name for row in rows("Log events") for name in words(row[0])} == logged
 
 
+def test_every_right_that_the_chart_gives_is_there_with_its_verbs() -> None:
+    """Whether the operator needs just these is asked of an audit log, in tests/cluster/test_rbac.py."""
+    chart = (ROOT / "charts" / "delayq" / "templates" / "rbac.yaml").read_text()
+    rules = yaml.safe_load(chart.split('define "delayq.rules" -}}')[1].split("{{- end }}")[0])
+    given = {resource: rule["verbs"] for rule in rules for resource in rule["resources"]}
+    told = {
+        resource.strip("`").lower(): row[1].split(", ")
+        for row in rows("Rights")
+        for resource in row[0].split(", ")
+        if resource != "the Lease"
+    }
+    assert told == given
+
+
 def test_every_alert_is_in_operations_with_its_severity() -> None:
     """Those of the chart, and those that come with a queue."""
     table = (ROOT / "docs" / "operations.md").read_text().split("## Alerts")[1].split("\n## ")[0]

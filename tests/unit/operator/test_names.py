@@ -1,0 +1,94 @@
+"""Every child has a name that the API server takes, and no two DelayQueues share one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq_operator import names
+from hypothesis import given
+from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+label = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True)
+queue_name = st.lists(label, min_size=1, max_size=8).map(".".join).map(lambda name: name[:253].strip("-."))
+
+DNS_LABEL = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+SUBDOMAIN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
+
+CHILDREN: dict[Callable[[str], str], int] = {
+    names.scanner: 63,
+    names.worker: 63,
+    names.purge: 63,
+    names.metrics_service: 63,
+    names.reaper: 52,  # a Job adds eleven characters
+    names.config: 253,
+    names.pods: 253,
+}
+
+
+@given(queue_name)
+def test_every_child_has_a_name_that_is_short_enough_and_well_formed(queue: str) -> None:
+    for child, longest in CHILDREN.items():
+        assert len(child(queue)) <= longest
+        assert re.fullmatch(SUBDOMAIN, child(queue))
+    assert re.fullmatch(DNS_LABEL, names.metrics_service(queue))
+
+
+@given(queue_name, queue_name)
+def test_two_delayqueues_never_share_a_child(one: str, other: str) -> None:
+    if one != other:
+        for child in CHILDREN:
+            assert child(one) != child(other)
+        assert names.label_value(one) != names.label_value(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a.b", "a-b"),
+        ("o" * 60, "o" * 61),
+        ("o" * 252 + "1", "o" * 252 + "2"),
+        ("a." * 40 + "b", "a-" * 40 + "b"),
+    ],
+)
+def test_names_that_differ_in_little(one: str, other: str) -> None:
+    assert [child.__name__ for child in CHILDREN if child(one) == child(other)] == []
+
+
+@given(queue_name)
+def test_a_label_value_is_one(queue: str) -> None:
+    assert re.fullmatch(r"[a-z0-9A-Z]([a-z0-9A-Z._-]{0,61}[a-z0-9A-Z])?", names.label_value(queue))
+
+
+def test_short_names_are_kept_as_they_are() -> None:
+    assert [child("orders") for child in CHILDREN] == [
+        "orders-scanner",
+        "orders-worker",
+        "orders-purge",
+        "orders-metrics",
+        "orders-reaper",
+        "orders-config",
+        "orders-delayq",
+    ]
+
+
+def test_the_selector_is_part_of_the_labels() -> None:
+    """It can never change, and pods that it does not select would be made for ever."""
+    assert names.selector("orders", "worker").items() <= names.labels("orders", "worker").items()
+
+
+@pytest.mark.parametrize(
+    ("kind", "group", "version"),
+    [
+        (names.SECRET, "", "v1"),
+        (names.DEPLOYMENT, "apps", "v1"),
+        (names.POD_MONITOR, "monitoring.coreos.com", "v1"),
+        (names.DELAY_QUEUE, "delayq.dev", "v1alpha1"),
+    ],
+)
+def test_group_and_version_of_a_kind(kind: names.Kind, group: str, version: str) -> None:
+    assert (kind.group, kind.version) == (group, version)

@@ -12,7 +12,7 @@ import itertools
 import logging
 import random
 import signal
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,12 +34,27 @@ LONGEST_BACKOFF_SECONDS: Final = 2.0
 BEGIN_ANEW_SECONDS: Final = 2.0
 
 
+class Pace:
+    """One a second: an API server that answers 401 for a while would else be asked without a pause."""
+
+    def __init__(self) -> None:
+        """The first need not wait."""
+        self._next = 0.0
+
+    async def keep(self) -> None:
+        """Wait until it is time for another."""
+        now = asyncio.get_running_loop().time()
+        pause, self._next = max(0.0, self._next - now), max(now, self._next) + 1.0
+        await asyncio.sleep(pause)
+
+
 @dataclass(frozen=True, slots=True)
 class Memo:
     """What handlers are given; kopf copies it for each object, so it only points."""
 
     queues: Queues
     witness: Witness
+    logins: Pace = field(default_factory=Pace)
 
 
 class Backoffs:
@@ -79,8 +94,9 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa:
 
 
 @kopf.on.login()
-async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401 -- kopf's
+async def login(memo: Memo, **kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401 -- kopf's
     """Log in as the pod's service account, or else with $KUBECONFIG; again every few minutes, for tokens expire."""
+    await memo.logins.keep()
     info = kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
     return info and replace(info, expiration=datetime.now(UTC) + timedelta(minutes=TOKEN_MINUTES))
 

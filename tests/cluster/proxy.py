@@ -48,6 +48,7 @@ class Proxy:
     refuses: int = 0
     """The status that everything is answered with; 0 for none."""
     _connections: list[Connection] = field(default_factory=list)
+    _thread: threading.Thread | None = None
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     @classmethod
@@ -55,7 +56,8 @@ class Proxy:
         """A proxy before the cluster of a kubeconfig."""
         cluster = kubeconfig.cluster_of(kubeconfig_path)
         proxy = cls(cluster["server"], cluster["certificate-authority"])
-        threading.Thread(target=proxy._loop.run_forever, daemon=True).start()
+        proxy._thread = threading.Thread(target=proxy._loop.run_forever, daemon=True)
+        proxy._thread.start()
         asyncio.run_coroutine_threadsafe(proxy._listen(), proxy._loop).result(10)
         return proxy
 
@@ -76,6 +78,9 @@ class Proxy:
 
         asyncio.run_coroutine_threadsafe(end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
+        assert self._thread is not None
+        self._thread.join(10)
+        self._loop.close()
 
     def freeze(self, what: Callable[[str], bool] = lambda _: True) -> int:
         """Let nothing through open connections any more, for ever; how many. New ones work."""

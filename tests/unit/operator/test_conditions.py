@@ -170,6 +170,12 @@ def test_what_keeps_pods_from_starting_is_in_ready() -> None:
     assert trouble in told(view(worker=STARTING, troubles={"worker": trouble}), "Ready").message
 
 
+def test_why_scanners_could_not_be_read_is_in_the_message() -> None:
+    unread = view(backlog=None, unread="orders-scanner-1: no route")
+    assert "could not be read: orders-scanner-1: no route." in told(unread, "BackendAvailable").message
+    assert "could not be read: not yet." in told(view(backlog=None), "BackendAvailable").message
+
+
 def test_every_problem_of_a_spec_is_named_with_its_path() -> None:
     two = (*PROBLEM, Problem("spec.redis", "required"))
     assert told(view(problems=two), "Accepted").message == (

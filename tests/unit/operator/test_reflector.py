@@ -103,6 +103,27 @@ async def test_what_only_a_watch_told_of_can_vanish_too() -> None:
 
 
 @pytest.mark.usefixtures("clock")
+async def test_what_a_watch_told_to_be_gone_is_not_told_again_by_the_next_list() -> None:
+    copy, _, _ = await play([page(7, "a")], [event("DELETED", "a", 8), GONE], [page(90)])
+    assert copy.story == ["+a", "-a"]
+
+
+async def test_every_event_and_every_list_is_a_sign_of_life(clock: Clock) -> None:
+    class Slow(Copy):
+        """Time passes with each event, before it is told."""
+
+        def seen(self, kind: Kind, body: Object) -> None:
+            super().seen(kind, body)
+            clock.now += 100
+
+    script = Script([page(7)], [event("ADDED", "a", 8), event("ADDED", "b", 9)])
+    followed = Reflector(script, names.SECRET, Slow())  # type: ignore[arg-type]
+    with pytest.raises(Finished):
+        await followed.run()
+    assert 100 <= followed.age_seconds < 101
+
+
+@pytest.mark.usefixtures("clock")
 async def test_half_a_list_is_no_list() -> None:
     """The second page fails: nothing is taken for gone, and nothing is watched before all was listed."""
     copy, script, followed = await play(

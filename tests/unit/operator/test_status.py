@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq_operator.status import NUMBERS_SECONDS, bucket, status, timestamp, wait_seconds
+from delayq_operator.status import NUMBERS_SECONDS, SAME_SECONDS, bucket, status, timestamp, wait_seconds
 from delayq_operator.view import Erasing
 from delayq_operator.workload import Workload
 from hypothesis import given
@@ -114,6 +114,7 @@ def test_the_same_again_is_never_written() -> None:
 def test_times_that_land_in_another_second_are_the_same() -> None:
     """A due time is read as so many seconds from now: what is left of a second would write every few seconds."""
     made = status(view(backlog=BUSY), {}, NOW)
+    assert SAME_SECONDS > 2  # one second of rounding at either end
     for off in (-1.5, 0.9, 1.5):
         moved = replace(BUSY, oldest_due_at=NOW - 3 + off, next_due_at=NOW + 60 + off)
         assert wait_seconds(status(view(backlog=moved), made, NOW), made, since_write=1000) is None

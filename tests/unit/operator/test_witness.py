@@ -151,7 +151,7 @@ async def test_without_any_delayqueue_everything_is_listed_at_once(world: World)
 
 async def test_a_delayqueue_that_is_gone_leaves_nothing_behind(world: World) -> None:
     """Whoever is first to tell."""
-    for order in ("kopf first", "we first"):
+    for order in ("kopf first", "we first", "we alone"):
         one = world.change(1)
         world.kopf(one)
         world.watch(one)

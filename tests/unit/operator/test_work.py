@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+from delayq_operator import metrics
 from delayq_operator import work as module
 from delayq_operator.names import Key
 from delayq_operator.work import LATER_SECONDS, SOON_SECONDS, Work, backoff_seconds
@@ -136,6 +137,23 @@ async def test_marks_during_the_work_are_one_more_run() -> None:
         go.set()
         await settle()
         assert runs == 2
+
+
+async def test_the_depth_of_the_line_is_exported() -> None:
+    def depth() -> float:
+        (family,) = metrics.QUEUE_DEPTH.collect()
+        return family.samples[0].value
+
+    async def handle(_key: Key) -> float | None:
+        return None
+
+    work = Work()
+    for key in KEYS:
+        work.mark(key)
+    assert depth() == 3
+    async with Running(work, handle):
+        await settle()
+    assert depth() == 0
 
 
 async def test_a_slow_key_holds_up_no_other() -> None:

@@ -87,11 +87,6 @@ class Work:
         if again:
             self.mark(key)
 
-    def forget(self, key: Key) -> None:
-        """Come back to this key only if it is marked again."""
-        self._forget_timer(key)
-        self._failures.pop(key, None)
-
     def _forget_timer(self, key: Key) -> None:
         _, timer = self._later.pop(key, (0.0, None))
         if timer is not None:

@@ -32,11 +32,6 @@ class Workload:
         """Whether pods are still being replaced."""
         return not self.current or self.updated < self.wanted or self.pods > self.updated
 
-    @property
-    def lacks(self) -> bool:
-        """Whether pods are missing to what is wanted."""
-        return self.ready < self.wanted
-
 
 def workload(body: Object | None) -> Workload:
     """Read a Deployment as the API server returned it."""

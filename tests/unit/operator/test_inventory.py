@@ -249,6 +249,13 @@ def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(
     assert children._writing == {}
 
 
+def test_the_last_child_that_goes_leaves_nothing_behind(children: Children) -> None:
+    children.seen(names.DEPLOYMENT, child())
+    children.gone(names.DEPLOYMENT, ("shop", "orders-worker"))
+    children.forget(ORDERS)
+    assert (children._of, children._owner, children._lost, children._writing) == ({}, {}, {}, {})
+
+
 def test_objects_of_one_name_and_two_kinds_are_two(children: Children) -> None:
     children.seen(names.DEPLOYMENT, child())
     children.seen(names.DISRUPTION_BUDGET, child())
@@ -336,6 +343,15 @@ def test_a_pod_marks_its_queue_when_it_comes_gets_ready_and_goes(pods: Pods, mar
     pods.gone(names.POD, ("shop", "orders-worker-1"))
     assert marks.taken() == {ORDERS: 1}
     assert pods.of(ORDERS) == []
+
+
+def test_one_pod_of_two_goes_and_the_last_leaves_nothing_behind(pods: Pods) -> None:
+    for name in ("a", "b"):
+        pods.seen(names.POD, pod(name))
+    pods.gone(names.POD, ("shop", "a"))
+    assert [each.name for each in pods.of(ORDERS)] == ["b"]
+    pods.gone(names.POD, ("shop", "b"))
+    assert (pods._of, pods._label) == ({}, {})
 
 
 def test_a_pod_that_is_done_is_as_good_as_gone(pods: Pods, marks: Marks) -> None:

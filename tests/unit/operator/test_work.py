@@ -220,19 +220,22 @@ async def test_the_earliest_of_several_timers_counts() -> None:
         assert not work._later
 
 
-async def test_a_forgotten_key_is_not_come_back_to() -> None:
-    runs: list[Key] = []
-
-    async def handle(key: Key) -> float | None:
-        runs.append(key)
+async def test_a_key_that_is_done_leaves_nothing_behind() -> None:
+    async def handle(_key: Key) -> float | None:
         return None
 
     work = Work()
     work.mark_in(A, 0)
-    work.forget(A)
+    work.mark(B)
     async with Running(work, handle):
         await settle()
-        assert runs == []
+    assert (work._waiting, work._in_hand, work._marked_again, work._later, work._failures) == (
+        set(),
+        set(),
+        set(),
+        {},
+        {},
+    )
 
 
 async def test_what_was_refused_and_changed_meanwhile_is_looked_at_soon(

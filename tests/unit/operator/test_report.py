@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from delayq.contract import Problem
-from delayq_operator.report import turned
-from delayq_operator.status import status
+from delayq_operator import metrics, report
+from delayq_operator.errors import NotFound
+from delayq_operator.inventory import Queues
+from delayq_operator.report import Reporter, turned
+from delayq_operator.status import NUMBERS_SECONDS, status
 from delayq_operator.workload import Workload
 
+from tests.unit.operator.fakes import Clock
 from tests.unit.operator.views import HEALTHY, NOW, RUNNING, resource, view
 
 if TYPE_CHECKING:
@@ -91,3 +96,96 @@ def test_a_message_says_why() -> None:
     previous = status(view(), {}, NOW)
     told = dict(turned(previous, status(view(backlog=DOWN), previous, NOW)))
     assert told["NotReady"].startswith("Unreachable: Scanners run but cannot reach Redis")
+
+
+# --- What is written.
+
+
+class World:
+    """A reporter, with an API server that takes status, and what it is told."""
+
+    def __init__(self) -> None:
+        self.written: list[dict[str, Any]] = []
+        self.posted: list[str] = []
+        self.later: list[float] = []
+        self.gone = False
+        self.queues = Queues(lambda _key: None)
+        self.queues.seen(resource().body)
+        self.reporter = Reporter(self, self.queues, self, self)  # type: ignore[arg-type]
+
+    async def apply(
+        self, _kind: object, body: dict[str, Any], *, manager: str, subresource: str
+    ) -> dict[str, Any]:
+        assert (manager, subresource) == ("delayq-operator", "status")
+        if self.gone:
+            raise NotFound(404, "NotFound", "orders")
+        self.written.append(body["status"])
+        found = resource(status=body["status"], resourceVersion=str(100 + len(self.written)))
+        return found.body
+
+    def mark_in(self, _key: object, seconds: float) -> None:
+        self.later.append(seconds)
+
+    def post(self, _resource: object, reason: str, _message: str) -> None:
+        self.posted.append(reason)
+
+    async def report(self, seen: View) -> None:
+        known = self.queues.get(seen.resource.key)
+        assert known is not None
+        await self.reporter.report(replace(seen, resource=known))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock(NOW)
+    monkeypatch.setattr(report, "time", clock)
+    return clock
+
+
+def exported(which: str) -> dict[str, float]:
+    (family,) = getattr(metrics, which).collect()
+    return {"/".join(sample.labels.values()): sample.value for sample in family.samples}
+
+
+async def test_a_status_is_written_once_and_then_when_it_says_something_new(clock: Clock) -> None:
+    world = World()
+    for _ in range(3):
+        await world.report(view())
+        clock.now += 60
+    assert (len(world.written), world.posted, world.later) == (1, ["Ready"], [])
+    await world.report(view(missing=("Secret shop-db",)))
+    assert (len(world.written), world.posted[1:]) == (2, ["NotReady", "ReferenceNotFound"])
+
+
+async def test_numbers_are_come_back_to(clock: Clock) -> None:
+    world = World()
+    await world.report(view())
+    clock.now += 2
+    more = view(backlog=replace(HEALTHY, read_at=clock.now, scheduled=5))
+    await world.report(more)
+    assert (len(world.written), world.later) == (1, [NUMBERS_SECONDS - 2])
+    clock.now += NUMBERS_SECONDS
+    await world.report(more)
+    assert world.written[-1]["backlog"]["scheduled"] == 5
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_delayqueue_that_went_meanwhile_is_nothing_to_complain_of() -> None:
+    world = World()
+    world.gone = True
+    await world.report(view())
+    assert world.written == []
+
+
+@pytest.mark.usefixtures("clock")
+async def test_gauges_follow_and_forget() -> None:
+    world = World()
+    await world.report(view())
+    assert exported("WORKER_REPLICAS") == {"shop/orders/actual": 1, "shop/orders/desired": 1}
+    assert exported("QUEUES") == {"True": 1, "False": 0, "Unknown": 0}
+    await world.report(view(missing=("Secret shop-db",)))
+    assert exported("QUEUES") == {"True": 0, "False": 1, "Unknown": 0}
+    world.reporter.forget(resource().key)
+    assert exported("WORKER_REPLICAS") == {}
+    assert exported("QUEUES") == {"True": 0, "False": 0, "Unknown": 0}
+    assert (world.reporter._written_at, world.reporter._ready) == ({}, {})

@@ -98,6 +98,16 @@ async def test_a_kopf_that_brings_nothing_is_behind_for_as_long_as_that_lasts(wo
     assert world.witness.behind_seconds == 0
 
 
+async def test_of_what_we_have_already_only_one_is_asked_for_as_a_sign_of_life(world: World) -> None:
+    """A thousand DelayQueues that kopf owes are fetched once, not twice a second."""
+    for number in range(5):
+        world.watch(world.change(number + 1, f"queue-{number}"))
+    await world.steps(PATIENCE + 1)
+    fetched = world.api.asked
+    await world.steps()
+    assert (fetched, world.api.asked) == (5, 5 + STORY)
+
+
 async def test_an_outage_is_not_kopfs_fault(world: World) -> None:
     world.watch(world.change(5))
     world.api.error = Unavailable("connection refused")

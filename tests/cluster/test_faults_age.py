@@ -1,0 +1,171 @@
+"""The operator runs for long: it forgets what is gone, and its tokens are renewed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from delayq_operator import names
+from delayq_operator.api import Api
+from delayq_operator.errors import Denied
+from kubernetes.aio.config import incluster_config
+
+from tests.cluster.harness import kubeconfig as kubeconfigs
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import Operator, install_rights
+from tests.cluster.world import World
+from tests.processes import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.harness.cluster import Cluster
+
+QUEUES: Final = 40
+ROUNDS: Final = 3
+MOST_GROWTH_MIB: Final = 3.0
+FORGETS_LATER: Final = {"Recorder._series"}
+"""Kept on purpose, and bounded."""
+
+WATCHED: Final = """
+import gc, json, signal
+import kopf
+from delayq_operator import cli, handlers
+
+def sizes(*_):
+    found = {}
+    for part in gc.get_objects():
+        if str(type(part).__module__).startswith("delayq_operator.") and hasattr(part, "__dict__"):
+            for name, value in vars(part).items():
+                if isinstance(value, (dict, set, list)):
+                    where = f"{type(part).__name__}.{name}"
+                    found[where] = found.get(where, 0) + len(value)
+    print("sizes " + json.dumps(found), flush=True)
+
+signal.signal(signal.SIGUSR1, sizes)
+@kopf.on.startup()
+async def hurry(settings, **_):
+    settings.watching.server_timeout = 1
+
+handlers.TOKEN_MINUTES = 0.02
+cli.delayq_operator()
+"""
+"""The operator, but it counts what it keeps when it gets SIGUSR1, and kopf logs in every second or so."""
+
+
+@pytest.fixture
+def world(cluster: Cluster, crd: str, namespace: str) -> Iterator[World]:  # noqa: ARG001  the CRD is installed
+    kubeconfig = install_rights(cluster, namespace)
+    process = Process.start(
+        *(sys.executable, "-c", WATCHED, "--worker-image=delayq-worker:test", "--port=0"),
+        *("--log-format=console", "--namespace", namespace, "--lease-namespace", namespace),
+        env={"KUBECONFIG": str(kubeconfig), "POD_NAME": ""},
+    )
+    port = int(process.wait_line(r"started .*port=\d+").rpartition("port=")[2])
+    yield World(cluster, Operator(process, port).wait_ready(), namespace)
+    process.stop()
+
+
+def rss_mib(process: Process) -> float:
+    return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) / 256
+
+
+def kept(process: Process) -> dict[str, int]:
+    """How much the operator keeps, by class and attribute."""
+    said = len(process.lines)
+    process.send(signal.SIGUSR1)
+    line = process.wait_line("^sizes ", after=said)
+    found: dict[str, int] = json.loads(line.removeprefix("sizes "))
+    return {where: count for where, count in found.items() if where not in FORGETS_LATER}
+
+
+def test_what_is_gone_is_forgotten(world: World) -> None:
+    """After every round of DelayQueues that come and go, it keeps as much as before the first."""
+    process, before = world.operator.process, kept(world.operator.process)
+    sizes = []
+    for number in range(ROUNDS):
+        come_and_go(world, number)
+        eventually(lambda: kept(process) == before, what=f"as before: {before}", every_s=0.5)
+        sizes.append(rss_mib(process))
+    print("RSS after each round, MiB:", ", ".join(f"{size:.1f}" for size in sizes))
+    assert world.operator.metric("delayq_operator_worker_replicas") == 0
+    assert sizes[-1] - sizes[0] < MOST_GROWTH_MIB * (ROUNDS - 1)
+
+
+def come_and_go(world: World, number: int) -> None:
+    wanted = {f"queue-{number}-{more}" for more in range(QUEUES)}
+    for name in wanted:
+        world.create(name, worker={"replicas": 0}, scanner={"replicas": 1})
+    reapers = {f"{name}-reaper" for name in wanted}  # the last child to be made
+    eventually(
+        lambda: reapers <= {item["metadata"]["name"] for item in world.items("cronjobs")}, timeout_s=60
+    )
+    for name in wanted:
+        world.delete(names.PLURAL, name)
+    eventually(lambda: not world.children(), what="children are gone", timeout_s=60, every_s=0.5)
+
+
+def test_kopf_logs_in_again_while_it_works(world: World) -> None:
+    """Nothing is missed meanwhile, and it need not begin anew."""
+    world.start()
+    said = len(world.operator.process.lines)
+    for number in range(2, 8):
+        world.edit(worker={"replicas": number})
+        eventually(partial(scaled, world, number), timeout_s=5)
+        world.operator.process.wait_line("Re-authentication has finished", after=said)
+        said = len(world.operator.process.lines)
+    assert "kopf_ended" not in world.operator.process.output
+
+
+def scaled(world: World, replicas: int) -> bool:
+    return bool(world.get("deployments", "orders-worker")["spec"]["replicas"] == replicas)
+
+
+@pytest.fixture
+def mounted(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The token file of a pod, as far as the client can tell."""
+    there = kubeconfigs.cluster_of(cluster.kubeconfig)
+    host, port = there["server"].removeprefix("https://").split(":")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", there["certificate-authority"])
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    return tmp_path / "token"
+
+
+async def test_a_token_that_kubelet_renews_is_read_again(
+    cluster: Cluster, namespace: str, mounted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within a minute; here that minute passes at once."""
+    grant(mounted, cluster, namespace, "first")
+    api = await Api.connect()
+    try:
+        assert await who(api, namespace) == "first"
+        grant(mounted, cluster, namespace, "second")
+        later = SimpleNamespace(now=lambda: datetime.now() + timedelta(seconds=61))  # noqa: DTZ005  as the client does
+        monkeypatch.setattr(
+            incluster_config, "datetime", SimpleNamespace(datetime=later, timedelta=timedelta)
+        )
+        assert await who(api, namespace) == "second"
+    finally:
+        await api.close()
+
+
+def grant(file: Path, cluster: Cluster, namespace: str, account: str) -> None:
+    """Have the file hold a token of a new account."""
+    cluster.kubectl("create", "serviceaccount", account, f"--namespace={namespace}")
+    file.write_text(cluster.kubectl("create", "token", account, f"--namespace={namespace}").stdout.strip())
+
+
+async def who(api: Api, namespace: str) -> str:
+    """Whom the API server takes us for: it says so when it denies something."""
+    with pytest.raises(Denied) as denied:
+        await api.get(names.SECRET, namespace, "any")
+    return str(denied.value).partition(f"{namespace}:")[2].partition('"')[0]

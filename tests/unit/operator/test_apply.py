@@ -9,7 +9,7 @@ import pytest
 from delayq_operator import names
 from delayq_operator.apply import Applier, Outcome
 from delayq_operator.drift import stamped
-from delayq_operator.errors import Conflict, Invalid, NotFound, Unavailable
+from delayq_operator.errors import Conflict, Denied, Invalid, NotFound, Unavailable
 from delayq_operator.inventory import Child, Children, Queues
 from delayq_operator.plan import plan
 from delayq_operator.scaling import Scale
@@ -182,6 +182,20 @@ async def test_what_is_not_wanted_any_more_is_deleted_by_its_uid(
     assert await world.make(config()) == Outcome(pruned=["ConfigMap orders-old"])
     assert world.api.deleted == [("orders-old", "u")]
     assert list(world.children.of(ORDERS.key)) == [("ConfigMap", "orders-config")]
+
+
+async def test_what_may_not_be_deleted_is_told(world: World) -> None:
+    await world.make(config(), config("orders-old"))
+    world.api.refuse["orders-old"] = Denied(403, "Forbidden", "cannot delete")
+    assert await world.make(config()) == Outcome(failures=["ConfigMap orders-old: cannot delete."])
+
+
+async def test_a_number_that_may_not_be_written_is_told(world: World) -> None:
+    await world.make(worker(image="1"))
+    world.api.refuse["orders-worker"] = Denied(403, "Forbidden", "cannot patch")
+    outcome = Outcome()
+    await world.applier.scale(ORDERS, world.child("Deployment", "orders-worker"), TWO, outcome)
+    assert outcome == Outcome(failures=["replicas of Deployment orders-worker: cannot patch."])
 
 
 async def test_a_rollout_is_told_with_its_reason(world: World) -> None:

@@ -65,7 +65,9 @@ class Reading:
 
     def _take(self, samples: Sequence[Sample]) -> None:
         leads = {labels["shard"]: value for name, labels, value in samples if name == table.SHARD_LED.name}
-        ours = {shard for shard, value in leads.items() if value == 1} - self._counted
+        # A leader that Redis does not serve has no numbers, which is not the same as zero.
+        told = {labels["shard"] for name, labels, _ in samples if name == table.TASKS.name}
+        ours = {shard for shard, value in leads.items() if value == 1 and shard in told} - self._counted
         self._shards |= leads.keys()
         self._counted |= ours
         for name, labels, value in samples:

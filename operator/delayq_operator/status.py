@@ -23,6 +23,7 @@ Status = dict[str, Any]
 
 NUMBERS_SECONDS: Final = 12.0
 EXACT_UP_TO: Final = 100  # beyond, two digits are enough to tell a change
+RUNS_SECONDS: Final = 600.0  # the reaper runs every minute: when exactly it last did is in the CronJob
 SAME_SECONDS: Final = 5.0  # a time is read anew each time, and lands a second earlier or later
 
 
@@ -118,7 +119,8 @@ def wait_seconds(made: Status, previous: Mapping[str, Any], since_write: float) 
 
 def _facts(status: Mapping[str, Any]) -> Status:
     """All but what moves by itself: numbers of tasks, and messages, which have numbers in them."""
-    facts = {name: value for name, value in status.items() if name not in ("backlog", "conditions")}
+    facts = {name: value for name, value in status.items() if name not in ("backlog", "conditions", "reaper")}
+    facts["reaper"] = sorted(status.get("reaper") or ())
     facts["conditions"] = [
         {name: value for name, value in entry.items() if name != "message"}
         for entry in status.get("conditions") or ()
@@ -131,7 +133,10 @@ def _messages(status: Mapping[str, Any]) -> list[str]:
 
 
 def _alike(made: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
-    """Whether a person would say that the two backlogs are the same."""
+    """Whether a person would say that the two backlogs, and the two reapers, are the same."""
+    runs, runs_before = made.get("reaper") or {}, previous.get("reaper") or {}
+    if any(_apart(time, runs_before[field]) >= RUNS_SECONDS for field, time in runs.items()):
+        return False
     one, other = (_without_time_of_reading(each.get("backlog") or {}) for each in (made, previous))
     return one.keys() == other.keys() and all(_same(value, other[field]) for field, value in one.items())
 
@@ -143,9 +148,12 @@ def _without_time_of_reading(backlog: Mapping[str, Any]) -> Status:
 def _same(value: Any, before: Any) -> bool:  # noqa: ANN401 -- JSON
     if isinstance(value, int):
         return bucket(value) == bucket(before)
-    return (
-        abs((datetime.fromisoformat(value) - datetime.fromisoformat(before)).total_seconds()) < SAME_SECONDS
-    )
+    return _apart(value, before) < SAME_SECONDS
+
+
+def _apart(one: str, other: str) -> float:
+    """Seconds between two times."""
+    return abs((datetime.fromisoformat(one) - datetime.fromisoformat(other)).total_seconds())
 
 
 def bucket(number: int) -> int:

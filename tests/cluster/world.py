@@ -217,8 +217,11 @@ class World:
 
 
 def _observed(load: Object) -> bool:
-    seen = load.get("status", {}).get("observedGeneration", 0)
-    return bool(seen >= load["metadata"]["generation"])
+    """Whether its controller has seen the spec, and made or removed the pods."""
+    status = load.get("status", {})
+    pods = [status.get(field, 0) for field in ("replicas", "updatedReplicas")]
+    seen = status.get("observedGeneration", 0) >= load["metadata"]["generation"]
+    return bool(seen and pods == [load["spec"]["replicas"]] * 2)
 
 
 def _words(event: AuditEvent) -> str:

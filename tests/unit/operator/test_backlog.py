@@ -105,7 +105,7 @@ def test_one_of_two_shards_waits() -> None:
 
 def test_a_scanner_without_redis_says_nothing_but_that() -> None:
     found = read(scanner({0: True}, risks=None, **BUSY))
-    assert found == Backlog(read_at=NOW, whole=True, redis_up=False)
+    assert found == Backlog(read_at=NOW, whole=False, redis_up=False)
 
 
 def test_one_scanner_that_reaches_redis_is_enough() -> None:

@@ -149,6 +149,19 @@ def test_a_change_that_nobody_would_call_one_is_not_written() -> None:
     assert wait_seconds(hardly, made, since_write=1000) is None
 
 
+def test_a_reaper_that_runs_every_minute_is_written_every_ten() -> None:
+    """A thousand queues that do nothing would be a thousand writes a minute; that it ran at all is news."""
+
+    def ran(minute: int) -> dict[str, Any]:
+        return {"lastScheduleTime": f"2026-01-01T00:{minute:02}:00Z"}
+
+    made = status(view(reaper=ran(0)), {}, NOW)
+    assert wait_seconds(status(view(reaper=ran(9)), made, NOW), made, since_write=540) is None
+    assert wait_seconds(status(view(reaper=ran(10)), made, NOW), made, since_write=600) == 0
+    done = ran(1) | {"lastSuccessfulTime": "2026-01-01T00:01:55Z"}
+    assert wait_seconds(status(view(reaper=done), made, NOW), made, since_write=1) == 0
+
+
 def test_a_message_with_a_number_in_it_waits_like_a_number() -> None:
     """Why a scanner could not be read may be another sentence each time."""
     made = status(view(backlog=None, unread="orders-scanner-1: no route"), {}, NOW)

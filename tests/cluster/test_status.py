@@ -1,0 +1,311 @@
+"""Status says what is: every condition from the first visit on, scanners' numbers, and no write without news."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from delayq import SyncClient
+from delayq.contract import parse
+from delayq_operator import names
+from delayq_operator.conditions import REASONS
+
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import condition, queue
+from tests.cluster.world import RECONCILES, World, managers, serving
+from tests.processes import Process, delayq
+from tests.servers import PREFERRED, RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.operator import Operator
+
+pytestmark = pytest.mark.xdist_group("status")
+
+TEMPLATE: Final = {"spec": {"restartPolicy": "Always"}}
+INVALID: Final = {"reaper": {"template": TEMPLATE}}
+"""Fits the schema, which knows nothing of what is in a template, and cannot be realised."""
+
+SECOND_S: Final = 1.0
+NUMBERS_S: Final = 12.0
+HOUR_MS: Final = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
+    with serving(cluster) as operator:
+        yield operator
+
+
+@pytest.fixture
+def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
+    return World(cluster, operator, namespace)
+
+
+# --- Conditions.
+
+
+def test_every_condition_is_there_from_the_start(world: World) -> None:
+    """The first status has every condition, also those that nobody can tell yet, with all that Kubernetes asks for."""
+    world.create()
+    eventually(lambda: "status" in world.queue())
+    body = world.queue()
+    assert [entry["type"] for entry in body["status"]["conditions"]] == list(REASONS)
+    for entry in body["status"]["conditions"]:
+        assert entry["observedGeneration"] == 1
+        assert REASONS[entry["type"]][entry["reason"]] == entry["status"]
+        assert entry["message"]
+        assert _seconds_since(entry) >= 0
+    assert body["status"]["observedGeneration"] == 1
+    assert condition(body, "BackendAvailable")["status"] == "Unknown"
+    assert managers(body, "status") == {names.OPERATOR}
+
+
+def test_a_transition_has_its_own_time(world: World) -> None:
+    """lastTransitionTime moves when the status of the condition does; the generation moves with each edit."""
+    world.start()
+    first = world.until("Accepted", "True")
+    eventually(lambda: _seconds_since(first) > SECOND_S, what="a later second")
+    world.edit(worker={"replicas": 2})
+    second = world.until("Accepted", "True")
+    assert second == first | {"observedGeneration": 2}
+    world.edit(**INVALID)
+    third = world.until("Accepted", "False")
+    assert third["lastTransitionTime"] > first["lastTransitionTime"]
+    assert (
+        world.until("Paused")["lastTransitionTime"]
+        == condition(world.queue(), "Paused")["lastTransitionTime"]
+    )
+    assert world.until("Paused")["lastTransitionTime"] <= first["lastTransitionTime"]
+
+
+def _seconds_since(entry: dict[str, Any]) -> float:
+    return time.time() - datetime.fromisoformat(entry["lastTransitionTime"]).timestamp()
+
+
+def test_a_spec_that_cannot_be_realised_is_refused_by_path(world: World) -> None:
+    """Accepted names the field; children stay as they are; nothing is tried again until an edit, which cures it."""
+    world.start(reaper={"suspend": True})  # its runs are events
+    before = {child: world.get(*child)["metadata"]["resourceVersion"] for child in world.children()}
+    world.edit(**INVALID, scanner={"replicas": 5})
+    told = world.until("Accepted", "False", "InvalidSpec")["message"]
+    assert "spec.reaper.template.spec.restartPolicy: is the operator's own" in told
+    assert world.until("Ready", "False", "InvalidSpec")
+    world.event("InvalidSpec", "spec.reaper.template")
+    refused = world.operator.metric(RECONCILES, result="invalid")
+    _busy(world, "others", edits=10)
+    assert world.operator.metric(RECONCILES, result="invalid") == refused
+    assert _versions(world, before) == before
+    world.edit(reaper=None)
+    world.until("Accepted", "True", "Valid")
+    eventually(lambda: world.get("deployments", "orders-scanner")["spec"]["replicas"] == 5)
+
+
+def _versions(world: World, children: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:
+    return {child: world.get(*child)["metadata"]["resourceVersion"] for child in children}
+
+
+def _busy(world: World, name: str, *, edits: int) -> None:
+    """Have the operator work on another DelayQueue."""
+    world.start(name)
+    for number in range(edits):
+        world.edit(name, scanner={"replicas": number})
+        eventually(
+            lambda number=number: world.get("deployments", f"{name}-scanner")["spec"]["replicas"] == number  # type: ignore[misc]
+        )
+
+
+def _until_scanners(world: World, name: str, number: int) -> None:
+    eventually(lambda: world.get("deployments", f"{name}-scanner")["spec"]["replicas"] == number)
+
+
+def test_nothing_new_is_no_write(world: World) -> None:
+    """While one DelayQueue is edited ten times, nothing is written of another that is as it should be."""
+    world.start(reaper={"suspend": True})  # its runs are news
+    mark = world.mark()
+    _busy(world, "others", edits=10)
+    world.nudge()
+    ours = [event for event in world.writes(mark) if event.name.startswith("orders")]
+    assert ours == []
+
+
+# --- What scanners say.
+
+
+@dataclass
+class Shop:
+    """A DelayQueue on a real Redis, and a real scanner in the place of its pod."""
+
+    world: World
+    redis: RedisServer
+    dir: Path
+    address: str = field(
+        default_factory=lambda: (
+            f"127.{random.randint(1, 254)}.{random.randint(1, 254)}.{random.randint(2, 254)}"
+        )
+    )
+    processes: list[Process] = field(default_factory=list)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        return {
+            "redis": {"standalone": {"host": "127.0.0.1", "port": self.redis.port}},
+            "handler": {"python": {"callable": "shop:handle"}},
+            "delivery": {"maxAttempts": 1, "leaseSeconds": 600, "handlerTimeoutSeconds": 600},
+            "worker": {"drainTimeoutSeconds": 1},
+            "scanner": {"replicas": 1},
+            "reaper": {"suspend": True},  # its first run is news
+        }
+
+    def open(self) -> None:
+        self.world.start(**self.spec)
+        document = self.world.get("configmaps", "orders-config")["data"]["queue.yaml"]
+        (self.dir / "queue.yaml").write_text(document)
+        self.scan()
+        self.world.pretend_ready("scanner", self.address)
+
+    def scan(self) -> Process:
+        """Start the scanner, or start it again."""
+        for process in self.processes:
+            process.stop()
+        options = ("--host", self.address, "--port", "8080", "--config", str(self.dir / "queue.yaml"))
+        self.processes.append(delayq("scanner", *options))
+        self.processes[-1].wait_http(f"http://{self.address}:8080/readyz")
+        return self.processes[-1]
+
+    def client(self) -> SyncClient:
+        return SyncClient(self.redis.url, queue=parse(queue(**self.spec)).queue)
+
+    def work(self, tasks: int) -> None:
+        """Run a worker until it has done what it can, and kill it: what hangs stays in flight."""
+        (self.dir / "shop.py").write_text(HANDLER)
+        worker = delayq(
+            *("worker", "--port", "0", "--config", str(self.dir / "queue.yaml")),
+            env={"PYTHONPATH": str(self.dir)},
+        )
+        try:
+            for _ in range(tasks):
+                worker.wait_line("handling")
+            eventually(lambda: worker.output.count("handling") == tasks)
+            eventually(lambda: worker.output.count("failing on purpose") >= 1)
+        finally:
+            worker.kill()
+
+    @property
+    def backlog(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.world.queue().get("status", {}).get("backlog", {})
+        return found
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.stop()
+        self.redis.stop()
+
+
+HANDLER: Final = """
+import asyncio
+async def handle(task):
+    print("handling", flush=True)
+    if task.payload["do"] == "fail":
+        raise ValueError("failing on purpose")
+    await asyncio.sleep(600)
+"""
+
+
+@pytest.fixture
+def shop(world: World, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(world, RedisServer.start(PREFERRED, dir=tmp_path / "redis"), tmp_path)
+    yield shop
+    shop.close()
+
+
+def test_numbers_are_what_scanners_count(shop: Shop) -> None:
+    """status.backlog has what is due, scheduled, in flight and dead, and is written every 12 s at most."""
+    shop.open()
+    world = shop.world
+    with shop.client() as client:
+        for number in range(5):
+            client.schedule({"do": "hang" if number < 2 else "fail"}, delay_ms=0)
+        shop.work(5)
+        for _ in range(4):
+            client.schedule({"do": "hang"}, delay_ms=0)
+        next_due = time.time() + 3600
+        for _ in range(6):
+            client.schedule({"do": "hang"}, delay_ms=HOUR_MS)
+        expected = {"due": 4, "scheduled": 6, "inFlight": 2, "deadLettered": 3}
+        eventually(lambda: _told(shop, expected), timeout_s=30)
+        assert abs(datetime.fromisoformat(shop.backlog["nextDueTime"]).timestamp() - next_due) < 30
+        assert datetime.fromisoformat(shop.backlog["oldestDueTime"]).timestamp() < time.time()
+        assert world.until("BackendAvailable", "True", "Connected")
+        _written_seldom(shop, client)
+
+
+def _told(shop: Shop, expected: dict[str, int]) -> bool:
+    found = {field: shop.backlog.get(field) for field in expected}
+    assert found == expected
+    return True
+
+
+def _written_seldom(shop: Shop, client: SyncClient) -> None:
+    """Numbers move all the time; two more writes are at least twelve seconds apart."""
+    mark = shop.world.mark()
+
+    def writes() -> list[datetime]:
+        client.schedule({"do": "hang"}, delay_ms=HOUR_MS)
+        return [
+            datetime.fromisoformat(event.at)
+            for event in shop.world.writes(mark)
+            if event.subresource == "status"
+        ]
+
+    eventually(lambda: len(writes()) >= 2, timeout_s=40, every_s=0.2, what="two writes of numbers")
+    first, second = writes()[:2]
+    assert (second - first).total_seconds() > NUMBERS_S - 0.5
+
+
+def test_how_safe_redis_is(shop: Shop) -> None:
+    """DurabilityAtRisk names what is wrong with Redis' settings, and clears when they are right."""
+    shop.open()
+    world = shop.world
+    told = world.until("DurabilityAtRisk", "True", "AppendOnlyOff", timeout_s=30)
+    assert "Set appendonly yes" in told["message"]
+    world.event("DurabilityAtRisk", "appendonly")
+    with shop.redis.client() as redis:
+        redis.config_set("appendonly", "yes")
+        redis.config_set("maxmemory-policy", "allkeys-lru")
+        shop.scan()  # else it looks once a minute
+        assert "noeviction" in world.until("DurabilityAtRisk", "True", "Evicts", timeout_s=30)["message"]
+        redis.config_set("maxmemory-policy", "noeviction")
+    shop.scan()
+    world.until("DurabilityAtRisk", "False", "Durable", timeout_s=30)
+
+
+def test_redis_goes_and_then_the_scanner(shop: Shop) -> None:
+    """Without Redis BackendAvailable is False; without a scanner nobody knows, and the last numbers keep their time."""
+    shop.open()
+    world = shop.world
+    with shop.client() as client:
+        client.schedule({"do": "hang"}, delay_ms=HOUR_MS)
+    eventually(lambda: shop.backlog.get("scheduled") == 1, timeout_s=30)
+    shop.redis.kill()
+    world.until("BackendAvailable", "False", "Unreachable", timeout_s=30)
+    world.until("DurabilityAtRisk", "Unknown")
+    world.until("Ready", "False", "Unreachable")
+    world.event("Unreachable")
+    assert shop.backlog["scheduled"] == 1
+    observed = shop.backlog["observedTime"]
+    shop.processes[-1].stop()
+    (pod,) = world.pods("scanner")
+    unready = {"conditions": [{"type": "Ready", "status": "False"}]}
+    world.cluster.rest.patch(f"{world.path('pods', pod['metadata']['name'])}/status", {"status": unready})
+    world.until("BackendAvailable", "Unknown", "NotMeasured", timeout_s=40)
+    world.until("ObjectiveMet", "Unknown")
+    assert shop.backlog["scheduled"] == 1
+    assert shop.backlog["observedTime"] == observed

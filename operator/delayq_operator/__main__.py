@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
 def main() -> None:
     """Start the operator; the extra it needs may be missing."""
+    # Importing takes a second, and process 1 of a container is deaf to signals that it has no handler for.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         from delayq_operator.cli import delayq_operator  # noqa: PLC0415 -- kopf and the rest are an extra
     except ModuleNotFoundError as error:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.harness.control_plane import ControlPlane
+from tests.cluster.harness.resources import CRD, install_crd, make_namespace
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, install_rights
 from tests.cluster.world import World
@@ -15,8 +17,6 @@ from tests.cluster.world import World
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from tests.cluster.harness.control_plane import ControlPlane
 
 CATCH_UP_SECONDS = 5.0
 
@@ -101,3 +101,24 @@ def caught_up(world: World) -> bool:
 
 def replicas(world: World, name: str) -> int:
     return int(world.get("deployments", name)["spec"]["replicas"])
+
+
+def test_a_crd_that_was_deleted_and_made_again_is_served_again(tmp_path: Path) -> None:
+    """kopf gives up when DelayQueues are not served any more; the operator does not."""
+    plane = ControlPlane.start(tmp_path)
+    try:
+        install_crd(plane)
+        make_namespace(plane, "shop")
+        operator = Operator.start(install_rights(plane, "shop"), "shop").wait_ready()
+        world = World(plane, operator, "shop")
+        world.start("before")
+        plane.kubectl("delete", "crd", CRD, "--timeout=30s")
+        operator.process.wait_line("kopf_ended")
+        install_crd(plane)
+        world.create("after")
+        eventually(lambda: world.there("deployments", "after-worker"), what="served again")
+        eventually(lambda: not world.there("deployments", "before-worker"), what="the rest is collected")
+        assert healthy(operator)
+        assert operator.process.stop() == 0
+    finally:
+        plane.stop()

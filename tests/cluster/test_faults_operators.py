@@ -6,18 +6,20 @@ import random
 import signal
 import subprocess
 import time
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from delayq_operator.lease import LEASE_SECONDS
 
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import Operator, install_rights
+from tests.cluster.operator import COMMAND, Operator, install_rights
 from tests.cluster.world import World
+from tests.processes import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.cluster.harness.cluster import Cluster
     from tests.cluster.harness.control_plane import ControlPlane
@@ -195,6 +197,30 @@ def test_it_ends_soon_whenever_it_is_told_to(
         holder = control_plane.rest.get(LEASE.format(namespace))["spec"].get("holderIdentity", "")
         assert holder == "", operator.process.output
     print(f"it took at most {longest:.2f} s to end")
+
+
+def test_it_ends_when_it_is_told_to_before_it_has_begun(kubeconfig: Path, namespace: str) -> None:
+    """As soon as it hears signals at all, which is long before it has imported everything."""
+    for pause in (0.0, 0.1, 0.3, 0.6):
+        process = Process.start(
+            *(COMMAND, "--worker-image=delayq-worker:test", "--port=0"),
+            *("--namespace", namespace, "--lease-namespace", namespace),
+            env={"KUBECONFIG": str(kubeconfig), "POD_NAME": ""},
+        )
+        try:
+            eventually(partial(hears, process, signal.SIGTERM), every_s=0.005)
+            time.sleep(pause)
+            process.send(signal.SIGTERM)
+            assert process.wait(timeout_s=STOP_SECONDS) == 0, process.output
+        finally:
+            process.stop()
+
+
+def hears(process: Process, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 def told_to_go(operator: Operator) -> float:

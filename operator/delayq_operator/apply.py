@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
 from delayq_operator.desired.checksum import changes
-from delayq_operator.errors import Conflict, Denied, Invalid, NotFound
+from delayq_operator.errors import Conflict, Denied, Failed, Invalid, NotFound
 from delayq_operator.plan import inputs_of
 
 if TYPE_CHECKING:
     from delayq_operator.api import Api
-    from delayq_operator.inventory import Child, Children
+    from delayq_operator.children import Child, Children
     from delayq_operator.objects import Object
     from delayq_operator.plan import Change, Plan
     from delayq_operator.resource import Resource
     from delayq_operator.scaling import Scale
 
-REFUSED: Final = (Invalid, Conflict, Denied)
-"""Answers that concern one child and not the others: they are told, and tried again."""
+REFUSED: Final = (Invalid, Denied, NotFound, Failed)
+"""Answers that concern one child and not the others: they are told, and tried again.
+
+Not Conflict: it says that our copy is old, which the next look mends.
+"""
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
         "Unreachable": _FALSE,
         "ScannersNotReady": _FALSE,
         "Held": _FALSE,
+        "NoWorkers": _FALSE,
         "WorkersNotReady": _FALSE,
     },
     "Accepted": {"Valid": _TRUE, "InvalidSpec": _FALSE, "ReferenceNotFound": _FALSE},
@@ -60,6 +61,7 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
         "ApplyFailed": _TRUE,
         "ForeignContainers": _TRUE,
         "EraseFailed": _TRUE,
+        "PodsFailing": _TRUE,
         "AsExpected": _FALSE,
     },
     "ScalingActive": {
@@ -144,7 +146,8 @@ def progressing(view: View) -> Condition:
         return _told(kind, "WaitingForDeletion", message)
     for what, load in loads:
         if load.exists and load.rolling:
-            message = f"{load.updated} of {pods(load.wanted, what)} run what the spec asks for."
+            running = min(load.updated, load.available)
+            message = f"{running} of {pods(load.wanted, what)} run what the spec asks for."
             return _told(kind, "ReplicaSetUpdated", message)
     missing = [f"{what}s" for what, load in loads if not load.exists]
     if missing:
@@ -153,21 +156,27 @@ def progressing(view: View) -> Condition:
 
 
 def degraded(view: View) -> Condition:
-    """Whether something needs a person."""
-    kind = "Degraded"
-    if view.erasing is not None and view.erasing.failed:
-        return _told(kind, "EraseFailed", view.erasing.message)
-    if view.taken:
-        message = (
-            f"{listed(view.taken)} exists and is not ours: rename or delete it, or rename this DelayQueue."
-        )
-        return _told(kind, "NameTaken", message)
-    if view.failures:
-        return _told(kind, "ApplyFailed", " ".join(view.failures))
-    if view.foreign:
-        message = f"Somebody added {listed(view.foreign)}: remove it, or add it to the template in the spec."
-        return _told(kind, "ForeignContainers", message)
-    return _told(kind, "AsExpected", "Nothing needs attention.")
+    """Whether something needs a person; the worst of it."""
+    for reason, what in (
+        ("EraseFailed", view.erasing.message if view.erasing is not None and view.erasing.failed else ""),
+        ("NameTaken", _taken(view)),
+        ("ApplyFailed", " ".join(view.failures)),
+        ("ForeignContainers", _foreign(view)),
+        ("PodsFailing", f"{listed(list(view.troubles.values()))}." if view.troubles else ""),
+    ):
+        if what:
+            return _told("Degraded", reason, what)
+    return _told("Degraded", "AsExpected", "Nothing needs attention.")
+
+
+def _taken(view: View) -> str:
+    cure = "exists and is not ours: rename or delete it, or rename this DelayQueue."
+    return f"{listed(view.taken)} {cure}" if view.taken else ""
+
+
+def _foreign(view: View) -> str:
+    cure = "remove it, or add it to the template in the spec."
+    return f"Somebody added {listed(view.foreign)}: {cure}" if view.foreign else ""
 
 
 def scaling_active(view: View) -> Condition:
@@ -255,8 +264,12 @@ def _held(view: View) -> Refusal:
 
 
 def _no_worker(view: View) -> Refusal:
-    if view.worker.ready or (view.worker.exists and view.worker.wanted == 0):
+    if view.worker.ready:
         return _FINE
+    if view.worker.exists and view.worker.wanted == 0:
+        # With an HPA, none is what the work asks for; a fixed number is what somebody asked for.
+        external = view.scale is not None and scaling.REASONS[view.scale.reason]
+        return _FINE if external else ("NoWorkers", "There is no worker, because spec.worker.replicas is 0.")
     return "WorkersNotReady", f"No worker is ready, of {view.worker.wanted}. {_why(view, 'worker')}"
 
 

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
     from delayq_operator.api import Api
     from delayq_operator.apply import Applier
+    from delayq_operator.children import Child
     from delayq_operator.desired.facts import Setting
     from delayq_operator.events import Recorder
     from delayq_operator.facts import Referees
-    from delayq_operator.inventory import Child, Inventory
+    from delayq_operator.inventory import Inventory
+    from delayq_operator.names import Key
     from delayq_operator.objects import Object
     from delayq_operator.resource import Resource
     from delayq_operator.scrape import Scraper
@@ -68,6 +70,18 @@ class Ending:
             return resource
         return await self._set(resource, present=resource.erases)
 
+    async def undo(self, resource: Resource) -> list[str]:
+        """Stop an erasing that nobody wants any more: of an earlier DelayQueue of this name. What has to stop first."""
+        await self.abandon(resource.key)
+        pods = [pod for pod in self._pods.of(resource.key) if pod.component == "purge" and not pod.failed]
+        return [f"Pod {pod.name}" for pod in pods]
+
+    async def abandon(self, key: Key) -> None:
+        """Delete the Job that erases a queue, if there is one."""
+        job = self._children.of(key).get((names.JOB.kind, names.purge(key.name)))
+        if job is not None:
+            await self._applier.delete(job, key.namespace)
+
     async def still_there(self, resource: Resource) -> None:
         """Make sure of the DelayQueue before children are made for it: a watch may have missed that it went."""
         try:
@@ -93,9 +107,7 @@ class Ending:
 
     async def _let_go(self, resource: Resource) -> None:
         """Delete the Job, which is nobody's child, and then the finalizer."""
-        job = self._children.of(resource.key).get((names.JOB.kind, names.purge(resource.key.name)))
-        if job is not None:
-            await self._applier.delete(job, resource.key.namespace)
+        await self.abandon(resource.key)
         await self._set(resource, present=False)
 
     async def _erase(self, resource: Resource) -> View:
@@ -117,7 +129,8 @@ class Ending:
         pods = self._pods.of(resource.key)
         stopping = [pod.name for pod in pods if pod.component in USERS and not pod.failed]
         if stopping:  # a worker that stops hands its tasks back, and must not do so after the erasing
-            return Erasing(message=f"Waiting until {listed(stopping)} stopped.")
+            message = f"Waiting until {listed(stopping)} stopped. On a node that is lost: kubectl delete pod --force."
+            return Erasing(message=message)
         job = children.get((names.JOB.kind, names.purge(resource.key.name)))
         if job is not None and _is_for(job, resource):
             return self._progress(resource, queue, job)
@@ -128,10 +141,10 @@ class Ending:
 
     async def _start(self, resource: Resource, job: Object) -> Erasing:
         try:
-            made = await self._api.apply(names.JOB, job, manager=names.OPERATOR)
+            with self._children.written(names.JOB, (resource.key.namespace, job["metadata"]["name"])) as take:
+                take(await self._api.apply(names.JOB, job, manager=names.OPERATOR))
         except REFUSED as error:
             return _failed(resource, f"The Job that erases the tasks was refused: {error.message}.")
-        self._children.seen(names.JOB, made)
         self._recorder.post(resource, "Erasing", f"Job {job['metadata']['name']} erases all tasks")
         return Erasing(message=f"Job {job['metadata']['name']} erases the tasks.")
 
@@ -145,6 +158,9 @@ class Ending:
             return replace(_failed(resource, what), erased_shards=erased, shards=shards)
         if tries := job.body.get("status", {}).get("failed", 0):
             what = f"Job {job.name} failed {tries} times and tries again. {words}"
+            return replace(_failed(resource, what), erased_shards=erased, shards=shards)
+        if words:
+            what = f"The pod of Job {job.name} does not run. {words}"
             return replace(_failed(resource, what), erased_shards=erased, shards=shards)
         message = f"Job {job.name} erases the tasks: {erased} of {shards} shards done."
         return Erasing(message=message, erased_shards=erased, shards=shards)

@@ -48,6 +48,7 @@ REASONS: Final = {
     "Unreachable": (WARNING, "scanners cannot reach Redis"),
     "DurabilityAtRisk": (WARNING, "Redis is set up so that tasks can be lost"),
     "ProgressDeadlineExceeded": (WARNING, "new pods do not get ready"),
+    "PodsFailing": (WARNING, "a pod does not start, or does not get ready, and its last words"),
     "EraseFailed": (WARNING, "the tasks could not be erased, and what to do"),
 }
 """Reason → type, and when it is posted."""

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
     from delayq_operator.api import Api
-    from delayq_operator.inventory import Child, Versions
+    from delayq_operator.children import Child
     from delayq_operator.names import Kind
     from delayq_operator.resource import Resource
+    from delayq_operator.versions import Versions
 
 
 class Referees:

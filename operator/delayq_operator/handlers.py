@@ -24,7 +24,7 @@ from delayq_operator.names import Key
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from delayq_operator.inventory import Queues
+    from delayq_operator.queues import Queues
     from delayq_operator.witness import Witness
 
 log = logging.getLogger(__name__)

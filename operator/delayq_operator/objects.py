@@ -1,9 +1,10 @@
-"""Types that everybody speaks of, in one place so that parts which only decide need not know those that do I/O."""
+"""What everybody speaks of, in one place so that parts which only decide need not know those that do I/O."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
 """An object of the API, as JSON."""
@@ -13,3 +14,12 @@ Name: TypeAlias = tuple[str, str]
 
 Sample: TypeAlias = tuple[str, Mapping[str, str], float]
 """Name, labels and value of a metric, as another process exports it."""
+
+_NOISE: Final = ("managedFields", "selfLink")
+
+
+def compact(body: Mapping[str, Any]) -> bytes:
+    """Return an object as JSON, without what only the API server reads."""
+    trimmed = dict(body)
+    trimmed["metadata"] = {field: value for field, value in body["metadata"].items() if field not in _NOISE}
+    return json.dumps(trimmed, separators=(",", ":"), default=dict).encode()

@@ -11,7 +11,7 @@ from delayq_operator import drift, names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from delayq_operator.inventory import Child
+    from delayq_operator.children import Child
     from delayq_operator.names import Kind
     from delayq_operator.objects import Object
 
@@ -51,7 +51,7 @@ def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], ui
     changes, leaving, foreign, kept = [], [], [], set()
     for body in wanted:
         reference = (body["kind"], body["metadata"]["name"])
-        live = children.get(reference)
+        live = _not_a_strangers(children.get(reference))
         kept.add(reference)
         if live is not None and live.owner_uid not in (None, uid):
             leaving.append(live)
@@ -65,6 +65,11 @@ def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], ui
         child for reference, child in children.items() if reference not in kept and child.owner_uid == uid
     ]
     return Plan(changes=tuple(changes), prune=tuple(prune), leaving=tuple(leaving), foreign=tuple(foreign))
+
+
+def _not_a_strangers(child: Child | None) -> Child | None:
+    """Labels alone make nothing ours: somebody else's object is looked at as if we had no copy of it."""
+    return child if child is None or child.owner_uid is not None or child.ours else None
 
 
 def inputs_of(deployment: Object) -> dict[str, str]:

@@ -28,6 +28,8 @@ class Pod:
     ready: bool
     leaving: bool
     """Whether it was deleted and has not stopped yet."""
+    created: str
+    """When, as the API writes times: later ones compare greater."""
     failed: bool
     """Whether it came to a bad end and stays only to be looked at."""
     trouble: str
@@ -44,6 +46,7 @@ def read(body: Object) -> Pod:
         address=status.get("podIP", ""),
         ready=ready,
         leaving="deletionTimestamp" in metadata,
+        created=metadata.get("creationTimestamp", ""),
         failed=status.get("phase") == "Failed",
         trouble="" if ready else _trouble(metadata["name"], status),
     )

@@ -24,6 +24,8 @@ from delayq_operator.work import LATER_SECONDS, SOON_SECONDS
 from delayq_operator.workload import workload
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from delayq.contract import DelayQueue
 
     from delayq_operator.apply import Applier, Outcome
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from delayq_operator.inventory import Inventory
     from delayq_operator.names import Key
     from delayq_operator.plan import Plan
+    from delayq_operator.pod import Pod
     from delayq_operator.report import Reporter
     from delayq_operator.resource import Resource
     from delayq_operator.scaling import Scale
@@ -92,15 +95,19 @@ class Reconciler:
     async def _reconcile(self, key: Key) -> str:
         resource = self._queues.get(key)
         if resource is None:
+            await self._ending.abandon(key)
             self._forget(key)
             return "done"
         if resource.deleting:
             view = await self._ending.end(resource)
             if view is None:
                 return "done"
-            result = await self._report(view)
-            return "refused" if view.erasing is not None and view.erasing.failed else result
+            await self._report(view)
+            return "refused" if view.erasing is not None and view.erasing.failed else "waiting"
         resource = await self._ending.prepare(resource)
+        if leaving := await self._ending.undo(resource):
+            await self._report(self._seen(View(resource=resource, leaving=tuple(leaving))))
+            return "waiting"
         try:
             queue = parse(resource.document)
             facts = await self._referees.facts(resource, queue, self._children.of(key))
@@ -157,7 +164,7 @@ class Reconciler:
             view,
             scanner=workload(body("Deployment", names.scanner(key.name))),
             worker=workload(body("Deployment", names.worker(key.name))),
-            troubles={pod.component: pod.trouble for pod in self._pods.of(key) if pod.trouble},
+            troubles=_troubles(self._pods.of(key), reaper.get("status") or {}),
             reaper=reaper.get("status") or {},
             backlog=self._scraper.backlog(key),
             unread=self._scraper.complaint(key),
@@ -172,3 +179,14 @@ class Reconciler:
         self._reporter.forget(key)
         self._scraper.forget(key)
         self._children.forget(key)
+
+
+def _troubles(pods: Iterable[Pod], reaper: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong now: a run of the reaper that failed counts until one has ended well after it."""
+    good = reaper.get("lastSuccessfulTime", "")
+    found = {}
+    for pod in pods:
+        past = pod.failed and (pod.component != "reaper" or pod.created <= good)
+        if pod.trouble and not past:
+            found[pod.component] = pod.trouble
+    return found

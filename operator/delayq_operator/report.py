@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from delayq_operator.api import Api
     from delayq_operator.apply import Outcome
     from delayq_operator.events import Recorder
-    from delayq_operator.inventory import Queues
     from delayq_operator.names import Key
+    from delayq_operator.queues import Queues
     from delayq_operator.resource import Resource
     from delayq_operator.view import View
     from delayq_operator.work import Work
@@ -29,7 +29,13 @@ TURNED_FALSE: Final = {"Ready": "NotReady", "Paused": "Resumed", "BackendAvailab
 
 BY_REASON: Final = {
     "Accepted": ("InvalidSpec", "ReferenceNotFound"),
-    "Degraded": ("NameTaken", "ForeignContainers", "ApplyFailed", "EraseFailed"),
+    "Degraded": (
+        "NameTaken",
+        "ForeignContainers",
+        "ApplyFailed",
+        "EraseFailed",
+        "PodsFailing",
+    ),
     "Progressing": ("ProgressDeadlineExceeded",),
 }
 """Condition → reasons that are events of the same name when the condition gets them."""
@@ -73,7 +79,8 @@ class Reporter:
                 names.DELAY_QUEUE, body, manager=names.OPERATOR, subresource="status"
             )
         except NotFound:
-            return  # deleted meanwhile
+            self._queues.gone(resource.key, resource.uid)
+            return
         self._written_at[resource.key] = time.time()
         self._queues.seen(written, ours=True)
 

@@ -40,7 +40,9 @@ def scale(queue: DelayQueue, current: int | None) -> Scale:
         return _fixed(spec.worker.replicas)
     if spec.autoscaling.mode == "External":
         return _external(spec, current)
-    kept = _clamped(spec, max(1, spec.autoscaling.min_replicas) if current is None else current)
+    kept = _clamped(
+        spec, current or 1
+    )  # none, after a hold, is nothing to keep to: nobody would scale from there
     message = f"{pods(kept, 'worker')}: this version keeps to minReplicas and maxReplicas, and does not follow work yet"
     return Scale(replicas=kept, reason="KeptWithinBounds", message=message)
 
@@ -55,7 +57,7 @@ def _fixed(replicas: int | None) -> Scale:
 def _external(spec: Spec, current: int | None) -> Scale:
     asked = spec.worker.replicas
     if asked is None:
-        asked = _clamped(spec, 1 if current is None else current)
+        asked = _clamped(spec, current or 1)
     message = f"{pods(asked, 'worker')}, as written to spec.worker.replicas through the scale subresource"
     return Scale(replicas=asked, reason="External", message=message)
 

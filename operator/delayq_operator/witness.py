@@ -17,9 +17,9 @@ from delayq_operator.names import Key
 
 if TYPE_CHECKING:
     from delayq_operator.api import Api
-    from delayq_operator.inventory import Queues
     from delayq_operator.names import Kind
     from delayq_operator.objects import Name, Object
+    from delayq_operator.queues import Queues
 
 PERIOD_SECONDS: Final = 0.5
 PATIENCE: Final = 2  # periods; kopf brings a version within milliseconds, or within seconds after an outage

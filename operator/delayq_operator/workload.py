@@ -1,4 +1,4 @@
-"""A Deployment's status in the words that conditions need."""
+"""A Deployment's status in the words that conditions need. Pure."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ class Workload:
     pods: int = 0
     updated: int = 0
     ready: int = 0
+    available: int = 0
+    complete: bool = True
+    """Whether the roll-out of the latest spec has once come to its end; what fails later is no roll-out."""
     current: bool = False
     """Whether the Deployment's controller has seen its latest spec."""
     stuck: str = ""
@@ -29,8 +32,9 @@ class Workload:
 
     @property
     def rolling(self) -> bool:
-        """Whether pods are still being replaced."""
-        return not self.current or self.updated < self.wanted or self.pods > self.updated
+        """Whether pods are still being started or replaced."""
+        behind = self.updated < self.wanted or (self.available < self.wanted and not self.complete)
+        return not self.current or behind or self.pods > self.updated
 
 
 def workload(body: Object | None) -> Workload:
@@ -45,10 +49,17 @@ def workload(body: Object | None) -> Workload:
         pods=status.get("replicas", 0),
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),
+        available=status.get("availableReplicas", 0),
         current=status.get("observedGeneration", 0) >= body["metadata"]["generation"],
+        complete=_complete(status.get("conditions") or ()),
         stuck=_stuck(status.get("conditions") or ()),
         inputs=annotations.get(names.CHECKSUM, ""),
     )
+
+
+def _complete(conditions: Any) -> bool:  # noqa: ANN401 -- JSON
+    reasons = [condition.get("reason") for condition in conditions if condition["type"] == "Progressing"]
+    return reasons in ([], ["NewReplicaSetAvailable"])
 
 
 def _stuck(conditions: Any) -> str:  # noqa: ANN401 -- JSON

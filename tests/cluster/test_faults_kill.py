@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from delayq.contract import parse
 from delayq_operator import names
+from delayq_operator.children import Children
 from delayq_operator.desired import desired
 from delayq_operator.desired.facts import Facts, Setting
 from delayq_operator.drift import stamped
-from delayq_operator.inventory import Children, Queues
 from delayq_operator.plan import plan
+from delayq_operator.queues import Queues
 from delayq_operator.resource import Resource
 
 from tests.cluster.harness.rest import Refused

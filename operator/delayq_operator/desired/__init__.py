@@ -1,6 +1,6 @@
 """The children of a DelayQueue as they should be: one object in a file, each a pure function of document and facts.
 
-Not here: what there is (inventory.py), how it differs (drift.py), how many workers there should be (scaling.py).
+Not here: what there is (children.py), how it differs (drift.py), how many workers there should be (scaling.py).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
         account.service_account(queue, facts),
         config.config_map(queue, facts),
         metrics_service.service(queue, facts),
-        network.policy(queue, facts),
+        network.policy(queue, setting, facts),
         disruption.scanner_budget(queue, facts),
         disruption.worker_budget(queue, facts),
         pod_monitor.pod_monitor(queue, facts),

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from delayq_operator import names
 from delayq_operator.apply import Applier, Outcome
+from delayq_operator.children import Child, Children
 from delayq_operator.drift import stamped
 from delayq_operator.errors import Conflict, Denied, Invalid, NotFound, Unavailable
-from delayq_operator.inventory import Child, Children, Queues
 from delayq_operator.plan import plan
+from delayq_operator.queues import Queues
 from delayq_operator.scaling import Scale
 
 from tests.unit.operator.queues import UID

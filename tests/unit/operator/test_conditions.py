@@ -23,18 +23,20 @@ if TYPE_CHECKING:
 PROBLEM = (Problem("spec.worker.concurrency", "expected a whole number from 1 to 10000"),)
 NOTHING = Workload()
 ASLEEP = Workload(exists=True, current=True)
-STARTING = Workload(exists=True, wanted=2, pods=2, updated=2, current=True)
+STARTING = Workload(exists=True, wanted=2, pods=2, updated=2, current=True, complete=False)
 ROLLING = Workload(exists=True, wanted=2, pods=3, updated=1, ready=2, current=True)
 STUCK = replace(ROLLING, stuck='ReplicaSet "orders-worker-1" has timed out progressing.')
 PAUSED = resource(annotations={"delayq.dev/paused": "true"})
 UNREACHED = replace(HEALTHY, redis_up=False, whole=False)
 HALF = replace(HEALTHY, whole=False)
 LATE = replace(HEALTHY, due=2_000, oldest_due_at=NOW - 9)
+BY_OTHERS = Scale(replicas=0, reason="External", message="0 workers")
 ERASING = Erasing(message="Job orders-purge erases the tasks.")
 
 CASES: list[tuple[str, str, View]] = [
     ("Ready", "AsExpected", view()),
-    ("Ready", "AsExpected", view(worker=ASLEEP)),  # legitimately none
+    ("Ready", "AsExpected", view(worker=ASLEEP, scale=BY_OTHERS)),  # an HPA may want none
+    ("Ready", "NoWorkers", view(worker=ASLEEP)),  # nobody would scale from there
     ("Ready", "AsExpected", view(worker=ROLLING)),  # the old ones still work
     (
         "Ready",
@@ -84,6 +86,8 @@ CASES: list[tuple[str, str, View]] = [
     ("Progressing", "ProgressDeadlineExceeded", view(scanner=ROLLING, worker=STUCK)),
     ("Progressing", "NotStarted", view(scanner=NOTHING, worker=NOTHING, problems=PROBLEM)),
     ("Degraded", "AsExpected", view()),
+    ("Degraded", "PodsFailing", view(troubles={"worker": "orders-worker-1: CrashLoopBackOff: no module"})),
+    ("Progressing", "ReplicaSetUpdated", view(worker=STARTING)),
     ("Degraded", "AsExpected", view(erasing=ERASING)),
     ("Degraded", "EraseFailed", view(erasing=replace(ERASING, failed=True))),
     ("Degraded", "NameTaken", view(taken=("Deployment orders-worker",), foreign=("container a",))),

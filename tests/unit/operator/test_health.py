@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from delayq_operator import names
-from delayq_operator.health import STUCK_SECONDS, WATCH_DEAD_SECONDS, Health
+from delayq_operator.health import HUNG_SECONDS, STUCK_SECONDS, WATCH_DEAD_SECONDS, Health
 
 
 class Part:
@@ -21,9 +21,11 @@ def probe(**seen: Any) -> Health:  # noqa: ANN401 -- any attribute
     leadership = Part(unanswered_seconds=seen.get("unanswered_seconds", 0.0), leads=seen.get("leads", True))
     reflector = Part(kind=names.SECRET, idle_seconds=seen.get("idle_seconds", 0.0))
     witness = Part(behind_seconds=seen.get("behind_seconds", 0.0))
+    work = Part(longest_seconds=seen.get("longest_seconds", 0.0))
     return Health(
         leadership,  # type: ignore[arg-type]
         witness,  # type: ignore[arg-type]
+        work,  # type: ignore[arg-type]
         reflectors=[reflector],  # type: ignore[list-item]
         synced=seen.get("synced", True),
         lag_seconds=seen.get("lag_seconds", 0.0),
@@ -41,6 +43,7 @@ def test_a_leader_that_works_is_alive_and_ready() -> None:
         ({"idle_seconds": WATCH_DEAD_SECONDS + 1}, "the watch of secrets has done nothing for 241 s"),
         ({"behind_seconds": STUCK_SECONDS + 1}, "kopf has missed a change of a DelayQueue for 61 s"),
         ({"lag_seconds": STUCK_SECONDS + 1}, "the event loop was 61 s late"),
+        ({"longest_seconds": HUNG_SECONDS + 1}, "a reconciliation has gone on for 601 s"),
     ],
 )
 def test_what_a_restart_would_mend_ends_it(seen: dict[str, float], complaint: str) -> None:

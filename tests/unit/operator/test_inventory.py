@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 from delayq_operator import names
-from delayq_operator.inventory import Children, Pods, Queues, Versions
+from delayq_operator.children import Children
 from delayq_operator.names import Key
+from delayq_operator.pods import Pods
+from delayq_operator.queues import Queues
+from delayq_operator.versions import Versions
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from delayq_operator import names
+from delayq_operator.children import Child, _child
 from delayq_operator.drift import stamped
-from delayq_operator.inventory import Child, _child
 from delayq_operator.plan import plan
 
 from tests.unit.operator.queues import UID
@@ -25,8 +25,16 @@ def config(name: str = "orders-config", *, text: str = "a") -> dict[str, Any]:
     )
 
 
-def live(body: dict[str, Any], owner: str | None = UID, kind: names.Kind = names.CONFIG_MAP) -> Child:
+def live(
+    body: dict[str, Any],
+    owner: str | None = UID,
+    kind: names.Kind = names.CONFIG_MAP,
+    *,
+    applied: bool = True,
+) -> Child:
     metadata = body["metadata"] | {"uid": "u", "resourceVersion": "7"}
+    if applied:
+        metadata["managedFields"] = [{"manager": names.OPERATOR, "operation": "Apply", "fieldsV1": {}}]
     if owner is not None:
         reference = {"kind": "DelayQueue", "name": "orders", "uid": owner, "controller": True}
         metadata["ownerReferences"] = [reference]
@@ -78,6 +86,12 @@ def test_a_child_that_lost_its_owner_reference_is_taken_back() -> None:
     stripped = {**wanted, "metadata": {**wanted["metadata"], "ownerReferences": []}}
     (change,) = plan([wanted], there(live(stripped, owner=None)), UID).changes
     assert change.why == f"metadata.ownerReferences[{UID}]"
+
+
+def test_labels_alone_make_nothing_ours() -> None:
+    """Somebody else's object with our labels is looked at before it is applied, and then left alone."""
+    (change,) = plan([config()], there(live(config(text="theirs"), owner=None, applied=False)), UID).changes
+    assert change.live is None
 
 
 def test_a_child_of_an_earlier_delayqueue_of_this_name_has_to_go_first() -> None:

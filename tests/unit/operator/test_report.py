@@ -9,7 +9,7 @@ import pytest
 from delayq.contract import Problem
 from delayq_operator import metrics, report
 from delayq_operator.errors import NotFound
-from delayq_operator.inventory import Queues
+from delayq_operator.queues import Queues
 from delayq_operator.report import Reporter, turned
 from delayq_operator.status import NUMBERS_SECONDS, status
 from delayq_operator.workload import Workload

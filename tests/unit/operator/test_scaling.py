@@ -22,7 +22,7 @@ CASES: list[tuple[dict[str, Any], int | None, int, str]] = [
     ({"autoscaling": BOUNDS}, 4, 4, "KeptWithinBounds"),
     ({"autoscaling": BOUNDS}, 9, 5, "KeptWithinBounds"),
     ({"autoscaling": {"minReplicas": 0, "maxReplicas": 5}}, None, 1, "KeptWithinBounds"),
-    ({"autoscaling": {"minReplicas": 0, "maxReplicas": 5}}, 0, 0, "KeptWithinBounds"),
+    ({"autoscaling": {"minReplicas": 0, "maxReplicas": 5}}, 0, 1, "KeptWithinBounds"),  # after a hold
     ({"autoscaling": EXTERNAL, "worker": {"replicas": 4}}, 9, 4, "External"),
     ({"autoscaling": EXTERNAL}, 3, 3, "External"),
     ({"autoscaling": EXTERNAL}, None, 2, "External"),

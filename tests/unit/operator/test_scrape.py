@@ -10,8 +10,9 @@ import pytest
 from aiohttp import ClientSession, web
 from delayq_operator import scrape
 from delayq_operator.backlog import Reading
-from delayq_operator.inventory import Inventory, Queues
+from delayq_operator.inventory import Inventory
 from delayq_operator.names import Key
+from delayq_operator.queues import Queues
 from delayq_operator.scrape import FRESH_SECONDS, Scraper
 
 from tests.unit.operator.fakes import Clock

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from delayq_operator import names
 from delayq_operator.errors import NotFound, OperatorError, Unavailable
-from delayq_operator.inventory import Queues
 from delayq_operator.names import Key
+from delayq_operator.queues import Queues
 from delayq_operator.witness import PATIENCE, PERIOD_SECONDS, Witness
 
 from tests.unit.operator.views import body

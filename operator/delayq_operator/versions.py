@@ -1,0 +1,78 @@
+"""Secrets and ConfigMaps: which there are, at which version, and who refers to them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from delayq_operator.names import Key, Kind
+    from delayq_operator.objects import Name, Object
+
+
+class Versions:
+    """Which version each Secret or ConfigMap is at, and who refers to it; a Listener of metadata only.
+
+    Contents are never kept: only the digest of those that a queue refers to, until they change.
+    """
+
+    def __init__(self, mark: Callable[[Key], None]) -> None:
+        """Tell `mark` of each queue that refers to what changes."""
+        self._versions: dict[Name, str] = {}
+        self._digests: dict[Name, str] = {}
+        self._referrers: dict[Name, set[Key]] = defaultdict(set)
+        self._referred: dict[Key, set[Name]] = {}
+        self._mark = mark
+
+    def refer(self, key: Key, wanted: Iterable[str]) -> None:
+        """Remember what a queue refers to, and nothing else it referred to before."""
+        now = {(key.namespace, name) for name in wanted}
+        for name in self._referred.pop(key, set()) - now:
+            self._referrers[name].discard(key)
+            if not self._referrers[name]:
+                del self._referrers[name]
+                self._digests.pop(name, None)
+        for name in now:
+            self._referrers[name].add(key)
+        if now:
+            self._referred[key] = now
+
+    def exists(self, name: Name) -> bool:
+        """Whether there is such an object."""
+        return name in self._versions
+
+    def digest(self, name: Name) -> str | None:
+        """Return the digest of the content, if it was taken since the last change."""
+        return self._digests.get(name)
+
+    def taken(self, body: Object) -> str:
+        """Take the digest of an object's content, and keep it while the object stays at this version."""
+        metadata = body["metadata"]
+        name = (metadata["namespace"], metadata["name"])
+        content = [body.get("data"), body.get("binaryData")]
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        if self._versions.get(name) == metadata["resourceVersion"]:
+            self._digests[name] = digest
+        return digest
+
+    def seen(self, _kind: Kind, body: Object) -> None:
+        """Take note of a version."""
+        metadata = body["metadata"]
+        name = (metadata["namespace"], metadata["name"])
+        if self._versions.get(name) != metadata["resourceVersion"]:
+            self._versions[name] = metadata["resourceVersion"]
+            self._changed(name)
+
+    def gone(self, _kind: Kind, name: Name) -> None:
+        """Forget an object."""
+        if self._versions.pop(name, None):
+            self._changed(name)
+
+    def _changed(self, name: Name) -> None:
+        self._digests.pop(name, None)
+        for key in list(self._referrers.get(name, ())):
+            self._mark(key)

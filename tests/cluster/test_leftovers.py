@@ -1,0 +1,117 @@
+"""What an earlier DelayQueue of the same name left behind, and what only looks as if it had."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq_operator import names
+
+from tests.cluster.harness.resources import found
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import QUEUES, Operator, condition, install_rights, queue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+
+
+@pytest.fixture
+def rights(cluster: Cluster, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
+    return install_rights(cluster, namespace)
+
+
+class Shop:
+    """Paths and objects of one namespace."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.rest = cluster.rest
+        self.cluster = cluster
+        self.queues = QUEUES.format(namespace=namespace)
+        self.path = f"{self.queues}/orders"
+        self.core = f"/api/v1/namespaces/{namespace}"
+        self.worker = f"/apis/apps/v1/namespaces/{namespace}/deployments/orders-worker"
+        self.job = f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-purge"
+
+    def create(self, **spec: Any) -> str:  # noqa: ANN401  parts of a spec
+        return str(self.rest.create(self.queues, queue(**spec))["metadata"]["uid"])
+
+    def until(self, path: str, *, there: bool = True) -> None:
+        eventually(
+            lambda: found(self.cluster, path) is there, what=f"{path} is {'there' if there else 'gone'}"
+        )
+
+    def owner(self, path: str) -> str:
+        references = self.rest.get(path)["metadata"].get("ownerReferences") or [{"uid": ""}]
+        return str(references[0]["uid"])
+
+
+@pytest.fixture
+def shop(cluster: Cluster, namespace: str) -> Shop:
+    return Shop(cluster, namespace)
+
+
+def test_an_erasing_whose_delayqueue_is_there_again_is_stopped(
+    rights: Path, namespace: str, shop: Shop
+) -> None:
+    """A finalizer taken away by hand leaves the Job that erases: it must not erase the tasks of the next DelayQueue."""
+    operator = Operator.start(rights, namespace).wait_ready()
+    shop.create(deletionPolicy="Delete")
+    eventually(lambda: names.PURGE_FINALIZER in shop.rest.get(shop.path)["metadata"].get("finalizers", ()))
+    shop.rest.delete(shop.path)
+    shop.until(shop.job)
+    operator.process.kill()
+    shop.rest.patch(shop.path, {"metadata": {"finalizers": None}})
+    shop.until(shop.path, there=False)
+    shop.create()
+    operator = Operator.start(rights, namespace).wait_ready()
+    shop.until(shop.job, there=False)
+    shop.until(shop.worker)
+    operator.process.stop()
+
+
+def test_an_erasing_that_somebody_breaks_off_is_stopped(rights: Path, namespace: str, shop: Shop) -> None:
+    """With an operator there, taking the finalizer away takes the Job away too."""
+    operator = Operator.start(rights, namespace).wait_ready()
+    shop.create(deletionPolicy="Delete")
+    eventually(lambda: names.PURGE_FINALIZER in shop.rest.get(shop.path)["metadata"].get("finalizers", ()))
+    shop.rest.delete(shop.path)
+    shop.until(shop.job)
+    shop.rest.patch(shop.path, {"metadata": {"finalizers": None}})
+    shop.until(shop.job, there=False)
+    operator.process.stop()
+
+
+def test_orphans_are_taken_back(rights: Path, namespace: str, shop: Shop) -> None:
+    """Children left by `kubectl delete --cascade=orphan` belong to the next DelayQueue of that name."""
+    operator = Operator.start(rights, namespace).wait_ready()
+    first = shop.create()
+    eventually(lambda: found(shop.cluster, shop.worker) and shop.owner(shop.worker) == first)
+    operator.process.stop()
+    shop.rest.delete(shop.path, {"propagationPolicy": "Orphan"})
+    shop.until(shop.path, there=False)
+    assert not shop.owner(shop.worker)
+    second = shop.create()
+    operator = Operator.start(rights, namespace).wait_ready()
+    eventually(lambda: shop.owner(shop.worker) == second, what="the worker has a new owner")
+    assert condition(shop.rest.get(shop.path), "Degraded")["reason"] != "NameTaken"
+    operator.process.stop()
+
+
+def test_labels_alone_make_nothing_ours(rights: Path, namespace: str, shop: Shop) -> None:
+    """Somebody's ConfigMap of that name, with our labels on it, is not touched."""
+    metadata = {"name": "orders-config", "labels": names.labels("orders", "config")}
+    shop.rest.create(f"{shop.core}/configmaps", {"metadata": metadata, "data": {"theirs": "1"}})
+    operator = Operator.start(rights, namespace).wait_ready()
+    shop.create()
+
+    def told() -> bool:
+        assert condition(shop.rest.get(shop.path), "Degraded")["reason"] == "NameTaken"
+        return True
+
+    eventually(told)
+    there = shop.rest.get(f"{shop.core}/configmaps/orders-config")
+    assert there["data"] == {"theirs": "1"}
+    assert "ownerReferences" not in there["metadata"]
+    operator.process.stop()

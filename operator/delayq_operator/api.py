@@ -21,11 +21,12 @@ from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.dynamic import DynamicClient
 
 from delayq_operator import metrics
-from delayq_operator.errors import NoCluster, NotFound, OperatorError, Unavailable, refusal
+from delayq_operator.errors import NoCluster, NotFound, Unavailable, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable
 
+    from delayq_operator.errors import ApiError
     from delayq_operator.names import Kind
     from delayq_operator.objects import Object
 
@@ -34,8 +35,8 @@ MERGE: Final = "application/merge-patch+json"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 TIMEOUT_SECONDS: Final = 15.0
+UNLIMITED: Final = 0  # connections: a watch keeps one, and every namespace that is served has a dozen of them
 PAGE: Final = 500
-TOO_MANY_REQUESTS: Final = 429
 SERVER_ERROR: Final = 500
 LONGEST_LINE: Final = 16 << 20  # an object is at most 1.5 MiB in etcd; JSON escapes can multiply that
 
@@ -50,22 +51,29 @@ class Event:
 
 
 class Api:
-    """A connection to the API server."""
+    """The API server, by connections of its own."""
 
-    def __init__(self, client: DynamicClient, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, configuration: kubernetes_client.Configuration, *, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
         """Use connect()."""
-        self._dynamic, self._timeout_seconds = client, timeout_seconds
+        self._configuration, self._timeout_seconds = configuration, timeout_seconds
+        self._dynamic = DynamicClient(kubernetes_client.ApiClient(configuration))  # type: ignore[no-untyped-call]
+        self._others: list[Api] = []
         self.may_write: Callable[[], bool] = lambda: True
 
     def hasty(self, timeout_seconds: float) -> Api:
-        """Return the same connection for one who has little time, and asks nobody before it writes."""
-        return Api(self._dynamic, timeout_seconds=timeout_seconds)
+        """Return another, for one who has little time: it waits for nobody's connection, and asks nobody to write."""
+        other = Api(self._configuration, timeout_seconds=timeout_seconds)
+        self._others.append(other)
+        return other
 
     @classmethod
     async def connect(cls) -> Api:
         """Connect with the pod's service account, or else with $KUBECONFIG; NoCluster. Nothing is asked yet."""
         configuration = kubernetes_client.Configuration()
         configuration.retries = None  # whoever calls decides what to try again
+        configuration.connection_pool_maxsize = UNLIMITED
         try:
             if os.environ.get("KUBERNETES_SERVICE_HOST"):
                 kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
@@ -73,10 +81,12 @@ class Api:
                 await kubernetes_config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except (kubernetes_config.ConfigException, OSError) as error:
             raise NoCluster(str(error)) from error
-        return cls(DynamicClient(kubernetes_client.ApiClient(configuration)))  # type: ignore[no-untyped-call]
+        return cls(configuration)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Hang up, for the hasty too."""
+        for other in self._others:
+            await other.close()
         await self._dynamic.client.close()
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
@@ -211,7 +221,7 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 def _event(line: Object) -> Event:
     if line["type"] == "ERROR":
         status = line["object"]
-        raise _error(status.get("code", SERVER_ERROR), status.get("reason", ""), status.get("message", ""))
+        raise refusal(status.get("code", SERVER_ERROR), status.get("reason", ""), status.get("message", ""))
     return Event(type=line["type"], object=line["object"])
 
 
@@ -226,25 +236,21 @@ async def _told_apart() -> AsyncIterator[None]:
         raise Unavailable(str(error) or type(error).__name__) from error
 
 
-def _answered(error: ApiException) -> OperatorError:
-    headers: Mapping[str, str] = error.headers or {}
+def _answered(error: ApiException) -> ApiError | Unavailable:
+    code = error.status or SERVER_ERROR
+    status = _status(error.body)
+    if not status and code < SERVER_ERROR:
+        return refusal(code, error.reason or "", error.reason or "")
+    return refusal(code, status.get("reason") or error.reason or "", status.get("message") or "")
+
+
+def _status(body: str | bytes | None) -> Object:
+    """Read the Status; an answer that has none is not the API server's, but that of something before it."""
     try:
-        status = json.loads(error.body or "")
+        found = json.loads(body or "")
     except ValueError:
-        status = {}
-    retry_after = headers.get("Retry-After", "")
-    return _error(
-        error.status or SERVER_ERROR,
-        status.get("reason") or error.reason or "",
-        status.get("message") or error.reason or "",
-        float(retry_after) if retry_after.isdecimal() else None,
-    )
-
-
-def _error(code: int, reason: str, message: str, retry_after_seconds: float | None = None) -> OperatorError:
-    if code == TOO_MANY_REQUESTS or code >= SERVER_ERROR:
-        return Unavailable(f"{message} ({code} {reason})", retry_after_seconds)
-    return refusal(code, reason, message)
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def own_namespace() -> str | None:

@@ -1,7 +1,7 @@
 """/healthz, /readyz and /metrics of the operator, leader or not.
 
-Alive: every watch showed a sign of life, the event loop keeps time, and no reconciliation hangs. An API server that is
-away is no reason to restart: a restart would not bring it back.
+Alive: every watch showed a sign of life, the event loop keeps time, kopf keeps up, and no reconciliation hangs. An API
+server that is away is no reason to restart: a restart would not bring it back.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from delayq_operator.lease import Leadership
     from delayq_operator.reflector import Reflector
     from delayq_operator.witness import Witness
+    from delayq_operator.work import Work
 
 TICK_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 60.0
 WATCH_DEAD_SECONDS: Final = 240.0  # beyond any silence that the reflectors themselves put up with
+HUNG_SECONDS: Final = 600.0
+"""Forty requests that each take the 15 s after which one is given up. A reconciliation makes about thirty, and is over
+with the first that is given up: what it still waits for then will never come."""
 
 
 @dataclass
@@ -31,6 +35,7 @@ class Health:
 
     leadership: Leadership
     witness: Witness
+    work: Work
     reflectors: list[Reflector] = field(default_factory=list)
     synced: bool = False
     """Whether the operator has seen everything there is, once."""
@@ -58,6 +63,8 @@ class Health:
             found.append(f"kopf has missed a change of a DelayQueue for {behind:.0f} s")
         if self.lag_seconds > STUCK_SECONDS:
             found.append(f"the event loop was {self.lag_seconds:.0f} s late")
+        if self.work.longest_seconds > HUNG_SECONDS:
+            found.append(f"a reconciliation has gone on for {self.work.longest_seconds:.0f} s")
         return found
 
     def unready(self) -> list[str]:

@@ -29,7 +29,9 @@ LEASE_SECONDS: Final = 15
 RENEW_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 4.0  # a lost request must leave time for two more before the Lease runs out
-MARGIN_SECONDS: Final = 2.0  # a write begun at the last moment is over before another leads
+MARGIN_SECONDS: Final = (
+    2.0  # no write is begun so shortly before another may lead; one under way may end after it
+)
 DENIED_SECONDS: Final = 30.0
 RESIGN_SECONDS: Final = 1.0
 
@@ -41,7 +43,7 @@ class Leadership:
         self, api: Api | None = None, *, namespace: str = "", name: str = "", identity: str = ""
     ) -> None:
         """Compete for Lease `namespace`/`name` as `identity`; with no `api` for none."""
-        api = api and api.hasty(ANSWER_SECONDS)
+        api = api and api.hasty(ANSWER_SECONDS)  # whatever else is slow or stuck, the Lease is renewed
         self._api, self._namespace, self._name, self._identity = api, namespace, name, identity
         self._renewed = asyncio.Event()
         self._renewed_at = float("-inf")

@@ -1,43 +1,41 @@
-"""The operator's process: puts the parts together, stands by, leads, stops.
-
-Everything that runs for ever runs side by side; the first of them that ends, ends the process, for a watch that died or
-rights that were withdrawn are nothing to carry on without.
-"""
+"""The operator's process: puts the parts together, stands by, leads, stops. supervision.py keeps them running."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import random
 import socket
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from delayq_operator import handlers, names
 from delayq_operator.api import Api, own_namespace
 from delayq_operator.apply import Applier
+from delayq_operator.children import Children
 from delayq_operator.ending import Ending
-from delayq_operator.errors import Denied, LeadershipLost, NoCluster, OperatorError
+from delayq_operator.errors import Denied, LeadershipLost, NoCluster
 from delayq_operator.events import Recorder
 from delayq_operator.facts import Referees
 from delayq_operator.health import Health
-from delayq_operator.inventory import Children, Inventory, Pods, Queues, Versions
+from delayq_operator.inventory import Inventory
 from delayq_operator.lease import Leadership
+from delayq_operator.optional import OptionalKinds
+from delayq_operator.pods import Pods
+from delayq_operator.queues import Queues
 from delayq_operator.reconcile import Reconciler
-from delayq_operator.reflector import Limits, Reflector
+from delayq_operator.reflector import Limits
 from delayq_operator.report import Reporter
 from delayq_operator.scrape import Scraper
+from delayq_operator.supervision import Parts
+from delayq_operator.versions import Versions
+from delayq_operator.watches import Scope, Watches
 from delayq_operator.witness import Witness
 from delayq_operator.work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from delayq_operator.desired.facts import Setting
-    from delayq_operator.names import Key, Kind
-    from delayq_operator.reflector import Listener
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +43,6 @@ STOPPED: Final = 0
 FAILED: Final = 1
 DENIED: Final = 4
 LEADERSHIP_LOST: Final = 5
-
-END_SECONDS: Final = 1.5
-LABELLED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,20 +72,27 @@ class Operator:
         identity = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
         self.leadership = _leadership(api, options, identity)
         api.may_write = lambda: self.leadership.leads
+        self.parts = Parts()
+        self.watches = Watches(api, self.parts, Scope(namespaces=options.namespaces, limits=options.limits))
         self.work = Work()
         self.queues = Queues(self.work.mark)
         self.witness = Witness(api, self.queues)
-        self.health = Health(self.leadership, self.witness)
+        self.health = Health(self.leadership, self.witness, self.work, self.watches.reflectors)
         self.children = Children(self.queues, self.work.mark)
         self.pods = Pods(self.queues, self.work.mark)
         self.secrets, self.config_maps = Versions(self.work.mark), Versions(self.work.mark)
         self.recorder = Recorder(api, identity)
         self.referees = Referees(api, self.secrets, self.config_maps)
+        self.optional = OptionalKinds(
+            api,
+            watches=self.watches,
+            children=self.children,
+            referees=self.referees,
+            mark_all=self._mark_all,
+        )
         self.inventory = Inventory(self.queues, self.children, self.pods)
         self.scraper = Scraper(self.inventory, self.work)
         self.reconciler = self._reconciler()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def _reconciler(self) -> Reconciler:
         applier = Applier(self.api, self.children)
@@ -115,12 +117,13 @@ class Operator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Stand by, then lead, until `stop`. Raises what ended it, if something did."""
-        self._start("leadership", self.leadership.run())
-        self._start("health", self.health.run())
+        self.parts.start("leadership", self.leadership.run())
+        self.parts.start("health", self.health.run())
         try:
-            await self._unless(stop, self._work(stop))
+            await self.parts.unless(stop, self._work(stop))
         finally:
-            await self._end()
+            await self.parts.end()
+            await self.leadership.resign()
 
     async def _work(self, stop: asyncio.Event) -> None:
         await self.leadership.confirmed()
@@ -128,116 +131,42 @@ class Operator:
         await stop.wait()
 
     async def _lead(self, stop: asyncio.Event) -> None:
-        for reflector in self._reflectors():
-            self._follow(reflector)
-        self._start("events", self.recorder.run())
-        for reflector in self.health.reflectors:
-            await reflector.synced.wait()
+        self._watch()
+        self.parts.start("events", self.recorder.run())
+        await self.watches.synced()
         memo = handlers.Memo(self.queues, self.witness)
-        self._start("kopf", handlers.follow(memo, self.options.namespaces, stop))
-        self._start("witness", self.witness.run())
+        self.parts.start("kopf", handlers.follow(memo, self.options.namespaces, stop))
+        self.parts.start("witness", self.witness.run())
         for number in range(self.options.workers):
-            self._start(f"worker-{number}", self.work.run(self._reconcile))
-        self._start("scraper", self.scraper.run())
-        self._start("resync", self._resync())
+            self.parts.start(
+                f"worker-{number}",
+                self.work.run(self.reconciler.reconcile, allowed=self.leadership.confirmed),
+            )
+        self.parts.start("scraper", self.scraper.run())
+        self.parts.start("resync", self._resync())
         await self.witness.listed.wait()
         self.health.synced = True
 
-    async def _reconcile(self, key: Key) -> float | None:
-        await self.leadership.confirmed()
-        return await self.reconciler.reconcile(key)
-
-    def _reflectors(self) -> list[Reflector]:
-        found = []
-        for namespace in self.options.namespaces or (None,):
-            found += [self._reflector(kind, self.children, namespace) for kind in names.CHILDREN]
-            found.append(self._reflector(names.POD, self.pods, namespace))
-            by_metadata: tuple[tuple[Kind, Listener], ...] = (
-                (names.SECRET, self.secrets),
-                (names.CONFIG_MAP, self.config_maps),
-                (names.DELAY_QUEUE, self.witness),
-            )
-            for kind, versions in by_metadata:
-                found.append(self._reflector(kind, versions, namespace, metadata_only=True))
-        return found
-
-    def _reflector(
-        self, kind: Kind, listener: Listener, namespace: str | None, *, metadata_only: bool = False
-    ) -> Reflector:
-        """Objects of ours are wanted whole; of all others, only that they are there, and at which version."""
-        return Reflector(
-            self.api,
-            kind,
-            listener,
-            namespace=namespace,
-            label_selector=None if metadata_only else LABELLED,
-            metadata_only=metadata_only,
-            limits=self.options.limits,
-        )
-
-    def _follow(self, reflector: Reflector) -> None:
-        self.health.reflectors.append(reflector)
-        self._start(f"watch {reflector.kind.plural}", reflector.run())
+    def _watch(self) -> None:
+        for kind in names.CHILDREN:
+            self.watches.follow(kind, self.children)
+        self.watches.follow(names.POD, self.pods)
+        self.watches.follow(names.SECRET, self.secrets, metadata_only=True)
+        self.watches.follow(names.CONFIG_MAP, self.config_maps, metadata_only=True)
+        self.watches.follow(names.DELAY_QUEUE, self.witness, metadata_only=True)
 
     async def _resync(self) -> None:
-        """Look at every queue again now and then, and whether the API serves more kinds by now."""
+        """Look at every queue again now and then, and whether the API serves more kinds by now, or fewer."""
+        period = self.options.resync_seconds
         while True:
-            await self._look_for_optional_kinds()
-            keys = self.queues.keys()
-            period = self.options.resync_seconds
-            for key in keys:
+            await self.optional.look()
+            for key in self.queues.keys():  # noqa: SIM118 -- a method, and a copy
                 self.work.mark_in(key, random.uniform(0, period))
             await asyncio.sleep(period)
 
-    async def _look_for_optional_kinds(self) -> None:
-        for kind in names.OPTIONAL_CHILDREN:
-            if kind.kind in self.referees.kinds:
-                continue
-            with contextlib.suppress(OperatorError):
-                if await self.api.serves(kind):
-                    self._serve(kind)
-
-    def _serve(self, kind: Kind) -> None:
-        for namespace in self.options.namespaces or (None,):
-            self._follow(self._reflector(kind, self.children, namespace))
-        self.referees.kinds |= {kind.kind}
+    def _mark_all(self) -> None:
         for key in self.queues.keys():  # noqa: SIM118 -- a method, and a copy
             self.work.mark(key)
-
-    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Take note of the first part that ended; none does without a reason."""
-        self._tasks.discard(task)
-        if task.cancelled() or self._over.done():
-            return
-        error = task.exception()
-        if error is not None:
-            self._over.set_exception(error)
-        else:
-            self._over.set_result(None)
-
-    async def _unless(self, stop: asyncio.Event, work: Coroutine[Any, Any, Any]) -> None:
-        """Do `work` until `stop`, or until a part ends: then raise what ended it."""
-        mine, stopped = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
-        try:
-            done, _ = await asyncio.wait({mine, stopped, self._over}, return_when=asyncio.FIRST_COMPLETED)
-            for future in done - {stopped}:
-                future.result()
-        finally:
-            mine.cancel()
-            stopped.cancel()
-
-    async def _end(self) -> None:
-        tasks = set(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=END_SECONDS)
-        await self.leadership.resign()
 
 
 def _leadership(api: Api, options: Options, identity: str) -> Leadership:

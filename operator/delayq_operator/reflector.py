@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from delayq_operator import metrics
-from delayq_operator.errors import ApiError, Denied, Gone, Unavailable
+from delayq_operator.errors import ApiError, Denied, Gone, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from delayq_operator.api import Api, Event
@@ -61,17 +61,23 @@ class Reflector:
         namespace: str | None = None,
         label_selector: str | None = None,
         metadata_only: bool = False,
+        optional: bool = False,
         limits: Limits = Limits(),
     ) -> None:
-        """Nothing is asked before run()."""
+        """Nothing is asked before run(), which an `optional` kind ends when it is not served any more."""
         self.kind, self.namespace = kind, namespace
         self._api, self._listener = api, listener
         self._label_selector, self._metadata_only = label_selector, metadata_only
-        self._limits = limits
+        self._optional, self._limits = optional, limits
         self._known: set[Name] = set()
         self._version = ""
         self._seen_at = self._tried_at = time.monotonic()
         self.synced = asyncio.Event()
+
+    @property
+    def known(self) -> frozenset[Name]:
+        """What there is, as far as the listener was told."""
+        return frozenset(self._known)
 
     @property
     def age_seconds(self) -> float:
@@ -84,7 +90,7 @@ class Reflector:
         return time.monotonic() - max(self._seen_at, self._tried_at)
 
     async def run(self) -> None:
-        """Follow for ever. Denied when the operator's rights do not suffice, and did not for a while."""
+        """Follow for ever. Denied when the operator's rights do not suffice, and did not for a while; NotFound."""
         failures, denied_since = 0, None
         while True:
             self._tried_at = time.monotonic()
@@ -104,6 +110,8 @@ class Reflector:
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             except (ApiError, Unavailable) as error:
+                if self._optional and isinstance(error, NotFound):
+                    raise
                 denied_since = None
                 log.info("watch_interrupted", extra=self._fields(error))
             failures += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import metrics
@@ -32,6 +33,7 @@ class Work:
         self._line: asyncio.Queue[Key] = asyncio.Queue()
         self._waiting: set[Key] = set()
         self._in_hand: set[Key] = set()
+        self._begun: dict[Key, float] = {}
         self._marked_again: set[Key] = set()
         self._later: dict[Key, tuple[float, asyncio.TimerHandle]] = {}
         self._failures: dict[Key, tuple[float, int]] = {}  # longest pause, and how often in a row it was that
@@ -57,17 +59,30 @@ class Work:
             timer.cancel()
         self._later[key] = (at, loop.call_at(at, self.mark, key))
 
-    async def run(self, handle: Callable[[Key], Awaitable[float | None]]) -> None:
-        """Work on keys one by one, for ever; `handle` returns the longest pause before the next try, None if done."""
+    @property
+    def longest_seconds(self) -> float:
+        """For how long the oldest key in hand has been worked on."""
+        return max((time.monotonic() - begun for begun in self._begun.values()), default=0.0)
+
+    async def run(
+        self, handle: Callable[[Key], Awaitable[float | None]], *, allowed: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Work on keys one by one, for ever; `handle` returns the longest pause before the next try, None if done.
+
+        Each key waits until work is `allowed`; that is not yet work.
+        """
         while True:
             key = await self._line.get()
             self._waiting.discard(key)
             metrics.QUEUE_DEPTH.set(len(self._waiting))
             self._in_hand.add(key)
             try:
+                await allowed()
+                self._begun[key] = time.monotonic()
                 longest = await handle(key)
             finally:
                 self._in_hand.discard(key)
+                self._begun.pop(key, None)
             self._done(key, longest)
 
     def _done(self, key: Key, longest: float | None) -> None:

@@ -15,6 +15,8 @@ from delayq_operator.work import LATER_SECONDS, SOON_SECONDS, Work, backoff_seco
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.operator.fakes import Clock
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -29,13 +31,23 @@ async def settle(turns: int = 50) -> None:
         await asyncio.sleep(0)
 
 
+async def at_once() -> None:
+    """Work is always allowed."""
+
+
 class Running:
     """Workers on a Work, stopped at the end."""
 
     def __init__(
-        self, work: Work, handle: Callable[[Key], Awaitable[float | None]], workers: int = 2
+        self,
+        work: Work,
+        handle: Callable[[Key], Awaitable[float | None]],
+        workers: int = 2,
+        allowed: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        self._tasks = [asyncio.create_task(work.run(handle)) for _ in range(workers)]
+        self._tasks = [
+            asyncio.create_task(work.run(handle, allowed=allowed or at_once)) for _ in range(workers)
+        ]
 
     async def __aenter__(self) -> None:
         pass
@@ -229,10 +241,11 @@ async def test_a_key_that_is_done_leaves_nothing_behind() -> None:
     work.mark(B)
     async with Running(work, handle):
         await settle()
-    assert (work._waiting, work._in_hand, work._marked_again, work._later, work._failures) == (
+    assert (work._waiting, work._in_hand, work._marked_again, work._begun, work._later, work._failures) == (
         set(),
         set(),
         set(),
+        {},
         {},
         {},
     )
@@ -256,6 +269,40 @@ async def test_what_was_refused_and_changed_meanwhile_is_looked_at_soon(
             await settle()
     assert pauses[8] >= 0.2 * 2**8 / 2
     assert pauses[9] <= SOON_SECONDS
+
+
+async def test_how_long_the_oldest_work_has_gone_on_counts_from_when_it_was_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A standby, or a leader whose Lease is in doubt, waits with a key in hand: nothing hangs there."""
+    clock, lead, go = Clock(), asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr(module, "time", clock)
+
+    async def handle(_key: Key) -> float | None:
+        await go.wait()
+        return None
+
+    work = Work()
+    seen = []
+    work.mark(A)
+    async with Running(work, handle, workers=2, allowed=lead.wait):
+        for step in (lambda: None, lead.set, lambda: work.mark(B), go.set):
+            step()
+            await settle()
+            clock.now += 100
+            seen.append(work.longest_seconds)
+    assert seen == [0, 100, 200, 0]
+
+
+async def test_work_that_broke_does_not_go_on() -> None:
+    async def handle(_key: Key) -> float | None:
+        raise ZeroDivisionError
+
+    work = Work()
+    work.mark(A)
+    with suppress(ZeroDivisionError):
+        await work.run(handle, allowed=at_once)
+    assert (work.longest_seconds, work._begun) == (0, {})
 
 
 @given(

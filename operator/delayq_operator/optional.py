@@ -1,0 +1,95 @@
+"""The optional kinds, which come and go with what is installed in the cluster, and with our rights.
+
+Without one of them nothing is amiss: a cluster may have no Prometheus operator, and an administrator may not want us to
+touch monitors. What is not served, or not to us, is not wanted either, and its objects are left as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from delayq_operator import names
+from delayq_operator.errors import Denied, NotFound, OperatorError
+from delayq_operator.watches import LABELLED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from delayq_operator.api import Api
+    from delayq_operator.children import Children
+    from delayq_operator.facts import Referees
+    from delayq_operator.names import Kind
+    from delayq_operator.watches import Watches
+
+log = logging.getLogger(__name__)
+
+
+class OptionalKinds:
+    """Keeps Referees.kinds as it is in the cluster."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        watches: Watches,
+        children: Children,
+        referees: Referees,
+        mark_all: Callable[[], None],
+    ) -> None:
+        """`mark_all` has every queue looked at, for each may want such objects."""
+        self._api, self._watches, self._children = api, watches, children
+        self._referees, self._mark_all = referees, mark_all
+        self._denied: set[Kind] = set()  # about which we have complained
+
+    async def look(self) -> None:
+        """Begin with what is served by now, and stop with what is not."""
+        for kind in names.OPTIONAL_CHILDREN:
+            with suppress(OperatorError):  # the next look will tell
+                await self._look(kind)
+
+    async def _look(self, kind: Kind) -> None:
+        served = await self._api.serves(kind)
+        wanted = kind.kind in self._referees.kinds
+        if served and not wanted and await self._allowed(kind):
+            self._begin(kind)
+        elif wanted and not served:
+            self._stop(kind)
+
+    async def _allowed(self, kind: Kind) -> bool:
+        """Whether we may list it. Asked before anything is wanted of it, for a reflector takes its time to be sure."""
+        try:
+            for namespace in self._watches.scope.lists:
+                async for _ in self._api.pages(kind, namespace, label_selector=LABELLED, metadata_only=True):
+                    break
+        except Denied as error:
+            self._complain(kind, error)
+            return False
+        return True
+
+    def _begin(self, kind: Kind) -> None:
+        """In one go: a child that is seen before its kind is wanted would be deleted."""
+        self._denied.discard(kind)
+        self._watches.follow_optional(kind, self._children, self._over)
+        self._referees.kinds |= {kind.kind}
+        log.info("kind_followed", extra={"fields": {"kind": kind.kind}})
+        self._mark_all()
+
+    def _over(self, kind: Kind, error: Denied | NotFound) -> None:
+        if isinstance(error, Denied):
+            self._complain(kind, error)
+        self._stop(kind)
+
+    def _stop(self, kind: Kind) -> None:
+        """In one go too, the other way round."""
+        self._referees.kinds -= {kind.kind}
+        for name in self._watches.drop(kind):
+            self._children.gone(kind, name, ours=True)
+        log.info("kind_dropped", extra={"fields": {"kind": kind.kind}})
+        self._mark_all()
+
+    def _complain(self, kind: Kind, error: Denied) -> None:
+        if kind not in self._denied:
+            log.warning("kind_denied", extra={"fields": {"kind": kind.kind, "error": str(error)}})
+        self._denied.add(kind)

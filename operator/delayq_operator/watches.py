@@ -1,0 +1,107 @@
+"""Which kinds are watched, in which namespaces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator import names
+from delayq_operator.errors import Denied, NotFound
+from delayq_operator.reflector import Limits, Reflector
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from delayq_operator.api import Api
+    from delayq_operator.names import Kind
+    from delayq_operator.objects import Name
+    from delayq_operator.reflector import Listener
+    from delayq_operator.supervision import Parts
+
+LABELLED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What is watched of each kind."""
+
+    namespaces: tuple[str, ...] = ()
+    """None: all."""
+    limits: Limits
+
+    @property
+    def lists(self) -> tuple[str | None, ...]:
+        """What to list and watch: each namespace, or once all of them."""
+        return self.namespaces or (None,)
+
+
+class Watches:
+    """The reflectors of all kinds."""
+
+    def __init__(self, api: Api, parts: Parts, scope: Scope) -> None:
+        """Nothing is watched yet."""
+        self._api, self._parts, self.scope = api, parts, scope
+        self.reflectors: list[Reflector] = []
+        self._optional: dict[Kind, list[tuple[Reflector, asyncio.Task[None]]]] = {}
+
+    def follow(self, kind: Kind, listener: Listener, *, metadata_only: bool = False) -> None:
+        """Watch a kind from now on. Objects of ours are wanted whole; of others, only name and version."""
+        for namespace in self.scope.lists:
+            reflector = self._reflector(kind, listener, namespace, metadata_only=metadata_only)
+            self._parts.start(f"watch {kind.plural}", reflector.run())
+
+    def follow_optional(
+        self, kind: Kind, listener: Listener, over: Callable[[Kind, Denied | NotFound], None]
+    ) -> None:
+        """Watch a kind until it is dropped; `over` is told when it is not served any more, or not to us."""
+
+        async def run(reflector: Reflector) -> None:
+            try:
+                await reflector.run()
+            except (Denied, NotFound) as error:
+                over(kind, error)
+
+        followed = [
+            self._reflector(kind, listener, namespace, optional=True) for namespace in self.scope.lists
+        ]
+        self._optional[kind] = [
+            (reflector, self._parts.start(f"watch {kind.plural}", run(reflector), may_end=True))
+            for reflector in followed
+        ]
+
+    def drop(self, kind: Kind) -> set[Name]:
+        """Watch an optional kind no longer; the objects that were known of it."""
+        known: set[Name] = set()
+        for reflector, task in self._optional.pop(kind, ()):
+            task.cancel()
+            self.reflectors.remove(reflector)
+            known |= reflector.known
+        return known
+
+    def _reflector(
+        self,
+        kind: Kind,
+        listener: Listener,
+        namespace: str | None,
+        *,
+        metadata_only: bool = False,
+        optional: bool = False,
+    ) -> Reflector:
+        reflector = Reflector(
+            self._api,
+            kind,
+            listener,
+            namespace=namespace,
+            label_selector=None if metadata_only else LABELLED,
+            metadata_only=metadata_only,
+            optional=optional,
+            limits=self.scope.limits,
+        )
+        self.reflectors.append(reflector)
+        return reflector
+
+    async def synced(self) -> None:
+        """Wait until everything was listed once."""
+        for reflector in tuple(self.reflectors):
+            await reflector.synced.wait()

@@ -217,11 +217,11 @@ class World:
 
 
 def _observed(load: Object) -> bool:
-    """Whether its controller has seen the spec, and made or removed the pods."""
-    status = load.get("status", {})
-    pods = [status.get(field, 0) for field in ("replicas", "updatedReplicas")]
+    """Whether its controller has seen the spec, and made pods. Old ones stay here: new ones never get ready."""
+    status, wanted = load.get("status", {}), load["spec"]["replicas"]
     seen = status.get("observedGeneration", 0) >= load["metadata"]["generation"]
-    return bool(seen and pods == [load["spec"]["replicas"]] * 2)
+    made = status.get("replicas", 0) >= wanted and status.get("updatedReplicas", 0) >= min(1, wanted)
+    return bool(seen and made)
 
 
 def _words(event: AuditEvent) -> str:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 
 import click
 from delayq import logs
+from delayq.contract.words import LABEL_NAME, LABEL_VALUE
 
-from delayq_operator import names
+from delayq_operator import api, names
 from delayq_operator.desired.facts import Setting
 from delayq_operator.process import Options, run
 from delayq_operator.reflector import Limits
 
 LIMITS = Limits()
+
+
+def labels(_context: click.Context, _option: click.Parameter, text: str | None) -> dict[str, str]:
+    """Take key=value,… apart; what is no label would be refused by the API server, later and for every queue."""
+    found = dict(part.partition("=")[::2] for part in (text or "").split(",") if part)
+    for key, value in found.items():
+        if not (re.match(f"{LABEL_NAME.pattern}", key) and re.match(f"{LABEL_VALUE.pattern}", value)):
+            raise click.BadParameter(f"{key}={value} is no label")
+    return found
 
 
 @click.command(
@@ -30,6 +41,15 @@ LIMITS = Limits()
 @click.option("--leader-election/--no-leader-election", default=True, help="Whether to compete for a Lease.")
 @click.option("--lease-name", default=names.OPERATOR, help="Name of the Lease.")
 @click.option("--lease-namespace", help="Its namespace. Absent: the operator's own.")
+@click.option(
+    "--own-namespace", help="Namespace of the operator's own pods. Absent: $POD_NAMESPACE, or the pod's."
+)
+@click.option(
+    "--own-labels",
+    callback=labels,
+    metavar="KEY=VALUE,…",
+    help="What selects them there, so that NetworkPolicies of queues let them in. None: every pod there.",
+)
 @click.option("--host", default="127.0.0.1", help="Where probes and metrics listen.")
 @click.option("--port", default=8080, type=click.IntRange(0, 65535), help="Their port; 0 takes a free one.")
 @click.option("--workers", default=8, type=click.IntRange(1, 256), help="DelayQueues to reconcile at a time.")
@@ -49,6 +69,8 @@ def delayq_operator(  # noqa: PLR0913 -- click's options, by name
     leader_election: bool,
     lease_name: str,
     lease_namespace: str | None,
+    own_namespace: str | None,
+    own_labels: dict[str, str],
     host: str,
     port: int,
     workers: int,
@@ -66,7 +88,11 @@ def delayq_operator(  # noqa: PLR0913 -- click's options, by name
     logs.configure(log_format, log_level)
     options = Options(
         setting=Setting(
-            worker_image=worker_image, image_pull_policy=image_pull_policy, image_pull_secrets=pull_secrets
+            worker_image=worker_image,
+            image_pull_policy=image_pull_policy,
+            image_pull_secrets=pull_secrets,
+            own_namespace=own_namespace or api.own_namespace(),
+            own_labels=own_labels,
         ),
         namespaces=namespaces,
         lease_name=lease_name if leader_election else None,

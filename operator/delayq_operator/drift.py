@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator import names
+from delayq_operator import names, privileges
 from delayq_operator.quantity import same_quantity
 
 if TYPE_CHECKING:
@@ -199,14 +199,15 @@ def _same(wanted: object, found: object, field: str) -> bool:
 
 
 def foreign(desired: Object, live: Object) -> list[str]:
-    """Name the containers of the live pod template that nobody wanted, as "container proxy"."""
+    """Name what nobody wanted in the live pod template and should be told: "container proxy", "hostNetwork"."""
     ours, theirs = _pod(desired), _pod(live)
-    return [
+    containers = [
         f"{what} {name}"
-        for field, what in (("containers", "container"), ("initContainers", "init container"))
+        for field, what in privileges.CONTAINERS
         for name in _names(theirs, field)
         if name not in set(_names(ours, field))
     ]
+    return containers + privileges.added(ours, theirs)
 
 
 def _pod(body: Object) -> Object:

@@ -23,6 +23,10 @@ class Setting:
     """Absent: Kubernetes' own rule."""
     image_pull_secrets: tuple[str, ...] = ()
     """Names of Secrets in the queue's namespace."""
+    own_namespace: str | None = None
+    """Where the operator's own pods are, which read the metrics of queues; absent outside of a cluster."""
+    own_labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    """What selects them there; none: every pod there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

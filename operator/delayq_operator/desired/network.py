@@ -1,4 +1,4 @@
-"""The NetworkPolicy of a queue's pods: nothing may connect to them but to read metrics.
+"""The NetworkPolicy of a queue's pods: nothing may connect to them but to read metrics, and the operator always may.
 
 What they may connect to is not limited: Redis may be anywhere, a handler calls whatever its author likes, and a policy
 that is one address short of the truth fails at night. Whoever wants it limited writes a second policy; policies add up.
@@ -17,17 +17,17 @@ from delayq_operator.desired.child import Object, child
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
-    from delayq_operator.desired.facts import Facts
+    from delayq_operator.desired.facts import Facts, Setting
 
 
-def policy(queue: DelayQueue, facts: Facts) -> Object | None:
+def policy(queue: DelayQueue, setting: Setting, facts: Facts) -> Object | None:
     """Make the policy, if it is wanted."""
     wanted = queue.spec.network_policy
     if not wanted.enabled:
         return None
     metrics: Object = {"ports": [{"port": names.METRICS_PORT, "protocol": "TCP"}]}
     if wanted.metrics_from is not None:
-        metrics["from"] = [copy(peer) for peer in wanted.metrics_from]
+        metrics["from"] = [*_operator(setting), *(copy(peer) for peer in wanted.metrics_from)]
     return child(
         names.NETWORK_POLICY,
         queue,
@@ -40,3 +40,14 @@ def policy(queue: DelayQueue, facts: Facts) -> Object | None:
             "ingress": [metrics],
         },
     )
+
+
+def _operator(setting: Setting) -> list[Object]:
+    """Make the peer that is the operator itself: without the scanners' metrics it knows nothing of the queue."""
+    if setting.own_namespace is None:
+        return []
+    namespace = {"kubernetes.io/metadata.name": setting.own_namespace}
+    peer: Object = {"namespaceSelector": {"matchLabels": namespace}}
+    if setting.own_labels:
+        peer["podSelector"] = {"matchLabels": dict(setting.own_labels)}
+    return [peer]

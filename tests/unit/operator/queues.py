@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 UID = "5f8c1d2e-0000-4000-8000-000000000001"
-SETTING = Setting(worker_image="registry.example/delayq-worker:1.2.3")
+SETTING = Setting(
+    worker_image="registry.example/delayq-worker:1.2.3",
+    own_namespace="delayq-system",
+    own_labels={"app.kubernetes.io/name": "delayq", "app.kubernetes.io/component": "operator"},
+)
 KINDS = frozenset({"PodMonitor", "PrometheusRule"})
 
 MINIMAL = """

@@ -249,6 +249,34 @@ def test_what_is_not_wanted_is_not_there() -> None:
     assert kinds(bare).isdisjoint({"PodDisruptionBudget", "NetworkPolicy", "PodMonitor", "PrometheusRule"})
 
 
+def readers(setting: Setting, **policy: object) -> object:
+    """Who may read the metrics of a queue's pods."""
+    of = queue(networkPolicy={"enabled": True, **policy})
+    made = desired(of, setting, facts(of))
+    (rule,) = next(each for each in made if each["kind"] == "NetworkPolicy")["spec"]["ingress"]
+    return rule.get("from", "anybody")
+
+
+HERE = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "delayq-system"}}}
+PROMETHEUS: Object = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
+
+
+def test_the_operator_may_always_read_the_metrics_it_decides_by() -> None:
+    """Its pods and no others there, where their labels are known."""
+    operator = {**HERE, "podSelector": {"matchLabels": dict(SETTING.own_labels)}}
+    assert readers(SETTING, metricsFrom=[PROMETHEUS]) == [operator, PROMETHEUS]
+    assert readers(replace(SETTING, own_labels={}), metricsFrom=[PROMETHEUS]) == [HERE, PROMETHEUS]
+
+
+def test_where_anybody_may_read_metrics_the_operator_is_not_named() -> None:
+    """One peer would shut out all others."""
+    assert readers(SETTING) == "anybody"
+
+
+def test_an_operator_outside_of_a_cluster_is_nobodys_peer() -> None:
+    assert readers(replace(SETTING, own_namespace=None), metricsFrom=[PROMETHEUS]) == [PROMETHEUS]
+
+
 def test_monitoring_takes_kinds_that_the_api_serves() -> None:
     assert kinds(queue(RICH)) >= {"PodMonitor", "PrometheusRule"}
     assert kinds(queue(RICH), kinds=frozenset()).isdisjoint({"PodMonitor", "PrometheusRule"})

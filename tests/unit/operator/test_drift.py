@@ -168,3 +168,103 @@ def test_containers_that_nobody_wanted_are_named() -> None:
         template["spec"]["containers"].append({"name": "miner"})
         template["spec"].setdefault("initContainers", []).append({"name": "setup"})
         assert foreign(body, live) == ["container miner", "init container setup"]
+
+
+PRIVILEGES: list[tuple[Object, str]] = [
+    ({"hostNetwork": True}, "hostNetwork"),
+    ({"hostPID": True}, "hostPID"),
+    ({"hostIPC": True}, "hostIPC"),
+    ({"shareProcessNamespace": True}, "shareProcessNamespace"),
+    ({"securityContext": {"runAsUser": 0}}, "runAsUser: 0"),
+    ({"securityContext": {"sysctls": [{"name": "kernel.shm_rmid_forced", "value": "1"}]}}, "sysctls"),
+    ({"securityContext": {"windowsOptions": {"hostProcess": True}}}, "windowsOptions.hostProcess"),
+    ({"volumes": [{"name": "node", "hostPath": {"path": "/"}}]}, "hostPath volume node"),
+    ({"volumes": [{"name": "share", "nfs": {"server": "a", "path": "/"}}]}, "nfs volume share"),
+]
+
+OF_A_CONTAINER: list[tuple[Object, str]] = [
+    ({"args": ["--config", "/mine"]}, "args"),
+    ({"lifecycle": {"postStart": {"exec": {"command": ["mine"]}}}}, "lifecycle"),
+    ({"securityContext": {"privileged": True}}, "privileged"),
+    ({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, "capabilities.add"),
+    ({"securityContext": {"procMount": "Unmasked"}}, 'procMount: "Unmasked"'),
+    ({"securityContext": {"runAsUser": 0}}, "runAsUser: 0"),
+    ({"securityContext": {"runAsNonRoot": False}}, "runAsNonRoot: false"),
+    ({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, 'seccompProfile.type: "Unconfined"'),
+    ({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}, 'appArmorProfile.type: "Unconfined"'),
+    ({"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}, "seLinuxOptions"),
+    ({"ports": [{"containerPort": 9, "hostPort": 80}]}, "hostPort 80"),
+]
+
+HARMLESS: list[Object] = [
+    {"hostNetwork": False, "nodeSelector": {"disk": "ssd"}, "dnsPolicy": "ClusterFirst"},
+    {"securityContext": {"runAsUser": 1000, "runAsNonRoot": True, "fsGroup": 0}},
+    {"volumes": [{"name": "more", "secret": {"secretName": "a"}}, {"name": "cache", "emptyDir": {}}]},
+    {"containers": [{"env": [{"name": "A", "value": "b"}], "args": [], "ports": [{"containerPort": 9}]}]},
+    {"containers": [{"securityContext": {"privileged": False, "allowPrivilegeEscalation": False}}]},
+]
+
+
+def worker_with(extra: Object, wanted: Object | None = None) -> tuple[Object, Object]:
+    """A worker Deployment whose template asks for `wanted`, and as it is with `extra` that somebody added."""
+    of = queue(worker={"template": {"spec": wanted or {}}})
+    name = names.worker("orders")
+    body = next(
+        each
+        for each in desired(of, SETTING, facts(of))
+        if (each["kind"], each["metadata"]["name"]) == ("Deployment", name)
+    )
+    live = deepcopy(body)
+    add(live["spec"]["template"]["spec"], extra)
+    return body, live
+
+
+def add(to: Object, extra: Object) -> None:
+    """Containers are met one by one, other lists grow."""
+    for key, value in extra.items():
+        if key == "containers":
+            for theirs, more in zip(to[key], value, strict=False):
+                add(theirs, more)
+        elif isinstance(value, dict) and isinstance(to.get(key), dict):
+            add(to[key], value)
+        else:
+            to[key] = [*to.get(key, ()), *value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(("extra", "told"), PRIVILEGES)
+def test_what_somebody_lets_our_pods_do_is_told(extra: Object, told: str) -> None:
+    body, live = worker_with(extra)
+    assert foreign(body, live) == [told]
+    assert differs(body, live) is None
+
+
+@pytest.mark.parametrize(("extra", "told"), OF_A_CONTAINER)
+def test_what_somebody_lets_our_containers_do_or_run_is_told(extra: Object, told: str) -> None:
+    body, live = worker_with({"containers": [extra]})
+    assert foreign(body, live) == [f"{told} of container worker"]
+    assert differs(body, live) is None
+
+
+@pytest.mark.parametrize("extra", HARMLESS)
+def test_what_else_somebody_adds_is_nobodys_business(extra: Object) -> None:
+    assert foreign(*worker_with(extra)) == []
+
+
+def test_what_the_template_asks_for_is_not_foreign() -> None:
+    port = {"name": "debug", "containerPort": 9000, "hostPort": 9000}
+    sidecar = {"name": "proxy", "image": "proxy", "securityContext": {"privileged": True}, "args": ["x"]}
+    host = [{"name": "node", "hostPath": {"path": "/"}}]
+    wanted = {"containers": [{"name": "worker", "ports": [port]}, sidecar], "volumes": host}
+    assert foreign(*worker_with({}, wanted)) == []
+
+
+def test_on_the_hosts_network_the_api_servers_host_ports_are_not_foreign() -> None:
+    host_port = {"containers": [{"ports": [{"containerPort": 8080, "hostPort": 8080}]}]}
+    assert foreign(*worker_with(host_port, {"hostNetwork": True})) == []
+
+
+def test_a_sidecar_of_the_template_is_watched_too() -> None:
+    wanted = {"containers": [{"name": "worker"}, {"name": "proxy", "image": "proxy"}]}
+    escalating = {"securityContext": {"allowPrivilegeEscalation": True}}
+    told = foreign(*worker_with({"containers": [{}, escalating]}, wanted))
+    assert told == ["allowPrivilegeEscalation of container proxy"]

@@ -152,10 +152,10 @@ def test_two_operators_without_a_lease_agree(
             world.create(name)
         for name in names:
             world.edit(name, worker={"replicas": 2, "concurrency": 7})
-            world.settle(name)
+        eventually(lambda: quiet(control_plane, namespace), what="both are quiet", timeout_s=60)
         world.delete("deployments", "queue-0-worker")
         eventually(lambda: world.there("deployments", "queue-0-worker"))
-        eventually(lambda: quiet(control_plane, namespace), what="both are quiet", every_s=0.5)
+        eventually(lambda: quiet(control_plane, namespace), what="both are quiet again", timeout_s=60)
         for name in names:
             worker = world.get("deployments", f"{name}-worker")
             assert worker["spec"]["replicas"] == 2

@@ -1,10 +1,14 @@
-"""What the scanners of a queue say of it: one reading of their metrics, summed over shards. Pure."""
+"""What the scanners of a queue say of it: one reading of their metrics, summed over shards. Pure.
+
+Scanners run an image that a tenant chose: whatever they say is taken for what it may be, and never for more. Not here:
+when a reading is worth a reconciliation (news.py).
+"""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
@@ -14,8 +18,29 @@ if TYPE_CHECKING:
 
     from delayq_operator.objects import Sample
 
+MOST: Final = 2**53  # beyond, JSON's numbers are not exact; status has int64
+LONGEST_SECONDS: Final = 100 * 366 * 86_400.0  # a time has to stay within what the API can write
+EXACT_UP_TO: Final = 100  # beyond, two digits are enough to tell a change
+SAME_SECONDS: Final = 5.0  # a time is read anew each time, and lands a second earlier or later
 
-SAME_SECONDS: Final = 5.0  # a due time is read as so many seconds from now, each time a little differently
+NEEDED: Final = frozenset(
+    metric.name
+    for metric in (
+        table.TASKS,
+        table.OVERDUE_TASKS,
+        table.OLDEST_OVERDUE_SECONDS,
+        table.NEXT_DUE_SECONDS,
+        table.SHARD_LED,
+        table.REDIS_UP,
+        table.DURABILITY_RISK,
+        table.ERASED_SHARDS,
+    )
+)
+"""Names of the metrics that are looked at here; scanners export six times as much."""
+
+_OF_ALL_SHARDS: Final = frozenset(
+    metric.name for metric in (table.REDIS_UP, table.DURABILITY_RISK, table.ERASED_SHARDS)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,57 +63,98 @@ class Backlog:
     risks: tuple[str, ...] = ()
     """Of contract.metrics.DURABILITY_RISKS, those that hold."""
 
-    def is_news(self, before: Backlog | None) -> bool:
-        """Whether anything but the clock went on since `before`. Where tasks are due, lateness grows by itself."""
-        if before is None or self.due:
-            return True
-        if abs((self.next_due_at or 0) - (before.next_due_at or 0)) > SAME_SECONDS:
-            return True
-        return replace(before, read_at=self.read_at, oldest_due_at=None, next_due_at=self.next_due_at) != self
+    @property
+    def late_seconds(self) -> float:
+        """How long the most overdue task has been due."""
+        return 0.0 if self.oldest_due_at is None else self.read_at - self.oldest_due_at
+
+    def turned(self, before: Backlog, allowed_seconds: float) -> bool:
+        """Whether what people are told in words became another; `allowed_seconds` is how late tasks may start."""
+        return self._words(allowed_seconds) != before._words(allowed_seconds)
+
+    def _words(self, allowed_seconds: float) -> tuple[object, ...]:
+        late = self.whole and self.late_seconds > allowed_seconds
+        return self.redis_up, self.risks, self.whole, self.whole and self.due > 0, late
+
+    def moved(self, before: Backlog) -> bool:
+        """Whether a person would say that numbers or times became others."""
+        numbers = ((made.due, made.scheduled, made.in_flight, made.dead) for made in (self, before))
+        one, other = ([bucket(number) for number in each] for each in numbers)
+        return one != other or not (
+            _same_time(self.oldest_due_at, before.oldest_due_at)
+            and _same_time(self.next_due_at, before.next_due_at)
+        )
+
+
+def bucket(number: int) -> int:
+    """Return the number to two digits, or all of it when it is small."""
+    if number <= EXACT_UP_TO:
+        return number
+    digits = len(str(number))
+    return round(number, 2 - digits)
+
+
+def _same_time(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) < SAME_SECONDS
 
 
 class Reading:
     """Samples of the scanners of one queue, each shard's from one scanner only."""
 
-    def __init__(self, expositions: Iterable[Sequence[Sample]]) -> None:
+    def __init__(self, expositions: Iterable[Sequence[Sample]] = ()) -> None:
         """Take what leaders say of their shards: a standby has no numbers, and for an instant two may lead."""
         self._values: dict[str, list[tuple[Mapping[str, str], float]]] = defaultdict(list)
         self._shards: set[str] = set()
         self._counted: set[str] = set()
         for samples in expositions:
-            self._take(samples)
+            self.take(samples)
 
     @property
     def whole(self) -> bool:
         """Whether each shard has a leader among the scanners."""
         return bool(self._shards) and self._counted == self._shards
 
-    def _take(self, samples: Sequence[Sample]) -> None:
-        leads = {labels["shard"]: value for name, labels, value in samples if name == table.SHARD_LED.name}
+    def take(self, samples: Iterable[Sample]) -> bool:
+        """Add what one scanner says; whether it leads a shard that no other did."""
+        sane = [
+            (name, labels, number) for name, labels, value in samples if (number := _sane(value)) is not None
+        ]
+        leads = {
+            has["shard"]: value
+            for name, has, value in sane
+            if name == table.SHARD_LED.name and "shard" in has
+        }
         # A leader that Redis does not serve has no numbers, which is not the same as zero.
-        told = {labels["shard"] for name, labels, _ in samples if name == table.TASKS.name}
+        told = {has.get("shard") for name, has, _ in sane if name == table.TASKS.name}
         ours = {shard for shard, value in leads.items() if value == 1 and shard in told} - self._counted
         self._shards |= leads.keys()
         self._counted |= ours
-        for name, labels, value in samples:
-            if "shard" not in labels or labels["shard"] in ours:
+        for name, labels, value in sane:
+            if name in _OF_ALL_SHARDS or labels.get("shard") in ours:
                 self._values[name].append((labels, value))
+        return bool(ours)
 
     def total(self, metric: table.Metric, **labels: str) -> int:
         """Sum over shards."""
-        return int(sum(self.values(metric, **labels)))
+        return min(MOST, int(sum(self.values(metric, **labels))))
 
     def values(self, metric: table.Metric, **labels: str) -> list[float]:
-        """Every value of a metric with these labels; NaN stands for none."""
-        return [
-            value
-            for has, value in self._values[metric.name]
-            if not math.isnan(value) and labels.items() <= has.items()
-        ]
+        """Every value of a metric with these labels."""
+        return [value for has, value in self._values[metric.name] if labels.items() <= has.items()]
 
-    def holding(self, metric: table.Metric, label: str) -> tuple[str, ...]:
-        """Values of a label for which the metric is 1."""
-        return tuple(sorted({has[label] for has, value in self._values[metric.name] if value == 1}))
+    def risks(self) -> tuple[str, ...]:
+        """Those that hold."""
+        held = {has.get("risk", "") for has, value in self._values[table.DURABILITY_RISK.name] if value == 1}
+        return tuple(sorted(held.intersection(table.DURABILITY_RISKS)))
+
+
+def _sane(value: float) -> float | None:
+    """Return what can be counted with: NaN stands for none, and nothing is fewer than none."""
+    if value != value or abs(value) == math.inf:  # noqa: PLR0124 -- isnan() fails for an int of 400 digits
+        return None
+    return float(min(max(value, 0), MOST))
 
 
 def backlog(reading: Reading, now: float) -> Backlog:
@@ -100,12 +166,12 @@ def backlog(reading: Reading, now: float) -> Backlog:
     return Backlog(
         read_at=now,
         due=due,
-        scheduled=max(0, waiting - due),
+        scheduled=min(MOST, max(0, waiting - due)),
         in_flight=reading.total(table.TASKS, state="processing"),
         dead=reading.total(table.TASKS, state="dlq"),
-        oldest_due_at=now - overdue if due and overdue > 0 else None,
-        next_due_at=None if next_due is None else now + max(0.0, next_due),
+        oldest_due_at=max(0.0, now - overdue) if due and overdue > 0 else None,
+        next_due_at=None if next_due is None else now + min(next_due, LONGEST_SECONDS),
         whole=reading.whole,
         redis_up=any(reading.values(table.REDIS_UP)),
-        risks=reading.holding(table.DURABILITY_RISK, "risk"),
+        risks=reading.risks(),
     )

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator import names
+from delayq_operator.backlog import SAME_SECONDS, bucket
 from delayq_operator.conditions import conditions
 
 if TYPE_CHECKING:
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 Status = dict[str, Any]
 
 NUMBERS_SECONDS: Final = 12.0
-EXACT_UP_TO: Final = 100  # beyond, two digits are enough to tell a change
 RUNS_SECONDS: Final = 600.0  # the reaper runs every minute: when exactly it last did is in the CronJob
-SAME_SECONDS: Final = 5.0  # a time is read anew each time, and lands a second earlier or later
 
 
 def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
@@ -154,11 +153,3 @@ def _same(value: Any, before: Any) -> bool:  # noqa: ANN401 -- JSON
 def _apart(one: str, other: str) -> float:
     """Seconds between two times."""
     return abs((datetime.fromisoformat(one) - datetime.fromisoformat(other)).total_seconds())
-
-
-def bucket(number: int) -> int:
-    """Return the number to two digits, or all of it when it is small."""
-    if number <= EXACT_UP_TO:
-        return number
-    digits = len(str(number))
-    return round(number, 2 - digits)

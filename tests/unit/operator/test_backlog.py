@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import metrics as scanner_metrics
 from delayq.values import Counts
-from delayq_operator.backlog import Backlog, Reading, backlog
+from delayq_operator.backlog import NEEDED, Backlog, Reading, backlog
 from delayq_operator.metrics import samples
+from delayq_operator.status import status
+
+from tests.unit.operator.views import view
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -25,20 +30,28 @@ def counts(**tasks: Any) -> Counts:  # noqa: ANN401 -- the fields of Counts
     return Counts(**{**none, "now_ms": NOW_MS, "oldest_due_ms": None, "next_due_ms": None, **tasks})
 
 
-def scanner(
+def scanner_text(
     led: Mapping[int, bool],
     risks: Collection[DurabilityRisk] | None = (),
     **tasks: Any,  # noqa: ANN401
-) -> list[Sample]:
+) -> bytes:
     """What a scanner exports; the same counts for each shard it leads."""
     known = {shard: counts(**tasks) for shard, leads in led.items() if leads and risks is not None}
-    text = scanner_metrics.render(
+    return scanner_metrics.render(
         lambda: [
             *scanner_metrics.queue_families("orders", led, known),
             *scanner_metrics.backend_families("orders", risks),
         ]
     )
-    return list(samples(text.decode()))
+
+
+def scanner(
+    led: Mapping[int, bool],
+    risks: Collection[DurabilityRisk] | None = (),
+    **tasks: Any,  # noqa: ANN401
+) -> list[Sample]:
+    """The same, read."""
+    return list(samples(scanner_text(led, risks, **tasks).decode()))
 
 
 def read(*scanners: list[Sample]) -> Backlog:
@@ -128,36 +141,107 @@ def test_no_answer_at_all() -> None:
     assert read() == Backlog(read_at=NOW)
 
 
-# --- What is worth a reconciliation.
+# --- What no scanner of ours says.
 
+
+def test_lines_without_the_labels_they_should_have_count_for_nothing() -> None:
+    bare: list[Sample] = [(name, {}, 1.0) for name in NEEDED]
+    assert read([*bare, *scanner({0: True}, **BUSY)]) == replace(
+        read(scanner({0: True}, **BUSY)), redis_up=True
+    )
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), -1.0, -1e300, -(10**400)])
+def test_what_is_no_number_of_anything_counts_as_nothing(value: float) -> None:
+    odd = [(name, labels, value) for name, labels, _ in scanner({0: True}, **BUSY) if "led" not in name]
+    led = scanner({0: True})
+    found = read([*led, *odd])
+    assert (found.due, found.scheduled, found.in_flight, found.dead) == (0, 0, 0, 0)
+    assert (found.oldest_due_at, found.redis_up, found.risks) == (None, True, ())
+
+
+@pytest.mark.parametrize("value", [1e300, 2.0**63, 10**400])
+def test_whatever_a_scanner_says_status_can_be_written(value: float) -> None:
+    """Its numbers are int64, its times have four digits for the year."""
+    many = dict.fromkeys(range(3), True)
+    huge = [
+        (name, labels, 1.0 if "led" in name or "up" in name else value)
+        for name, labels, _ in scanner(many, ["evicts"], **BUSY)
+    ]
+    made = status(view(backlog=read(huge)), {}, NOW)["backlog"]
+    assert all(made[field] < 2**63 for field in ("due", "scheduled", "inFlight", "deadLettered"))
+    assert made["oldestDueTime"] == "1970-01-01T00:00:00Z"
+    assert made["nextDueTime"].startswith("21")
+    json.dumps(made, allow_nan=False)
+
+
+def test_a_risk_that_nobody_knows_is_none() -> None:
+    made_up = [("delayq_durability_risk", {"queue": "orders", "risk": "x" * 10_000}, 1.0)]
+    assert read([*scanner({0: True}, ["evicts"]), *made_up]).risks == ("evicts",)
+
+
+def test_what_is_needed_is_everything_that_is_looked_at() -> None:
+    """Lines of other names are not even parsed."""
+    said = scanner({0: True, 1: False}, ["evicts"], **BUSY)
+    assert read([sample for sample in said if sample[0] in NEEDED]) == read(said)
+
+
+# --- What became another.
+
+ALLOWED = 10.0
 QUIET = read(scanner({0: True}, delayed=3, next_due_ms=NOW_MS + 60_000))
+LOADED = read(scanner({0: True}, **{**BUSY, "delayed": 5_000, "overdue": 2_000}))
 
 
 @pytest.mark.parametrize("off", [-2.0, 0.0, 2.0])
-def test_the_same_again_is_no_news(off: float) -> None:
+def test_the_same_again_is_the_same(off: float) -> None:
     later = backlog(Reading([scanner({0: True}, delayed=3, next_due_ms=NOW_MS + 60_000)]), NOW + off)
-    assert not later.is_news(QUIET)
+    assert not later.moved(QUIET)
+    assert not later.turned(QUIET, ALLOWED)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        scanner({0: True}, delayed=4, next_due_ms=NOW_MS + 60_000),
-        scanner({0: True}, delayed=3, next_due_ms=NOW_MS + 90_000),
         scanner({0: True}, ["evicts"], delayed=3, next_due_ms=NOW_MS + 60_000),
         scanner({0: True}, None),
         scanner({0: False}),
+        scanner({0: True}, delayed=3, overdue=1, next_due_ms=NOW_MS + 60_000),
     ],
 )
-def test_anything_else_is_news(other: list[Sample]) -> None:
-    assert read(other).is_news(QUIET)
+def test_redis_risks_leaders_and_the_first_or_last_due_task_turn_it(other: list[Sample]) -> None:
+    assert read(other).turned(QUIET, ALLOWED)
+    assert QUIET.turned(read(other), ALLOWED)
 
 
-def test_what_is_due_is_news_every_time_for_it_gets_later() -> None:
-    busy = read(scanner({0: True}, **BUSY))
-    assert busy.is_news(busy)
-    assert QUIET.is_news(busy)
+def test_lateness_turns_it_when_it_crosses_what_is_allowed() -> None:
+    later = replace(LOADED, read_at=NOW + 2)
+    assert (LOADED.late_seconds, later.late_seconds) == (9, 11)
+    assert later.turned(LOADED, ALLOWED)
+    assert not later.turned(LOADED, ALLOWED * 2)
+    assert not later.turned(LOADED, ALLOWED / 2)
+    assert not later.moved(LOADED)
 
 
-def test_the_first_reading_is_news() -> None:
-    assert QUIET.is_news(None)
+@pytest.mark.parametrize(
+    ("change", "moves"),
+    [
+        ({"due": 2_010}, False),
+        ({"due": 2_900}, True),
+        ({"scheduled": 3_050}, False),
+        ({"in_flight": 4}, True),
+        ({"dead": 3}, True),
+        ({"next_due_at": NOW + 63}, False),
+        ({"next_due_at": NOW + 90}, True),
+        ({"next_due_at": None}, True),
+        ({"oldest_due_at": NOW - 6}, False),
+        ({"oldest_due_at": NOW - 1}, True),
+    ],
+)
+def test_what_a_person_would_call_a_change_moves_it_and_never_turns_it(
+    change: dict[str, Any],
+    moves: bool,  # noqa: FBT001
+) -> None:
+    other = replace(LOADED, **change)
+    assert (other.moved(LOADED), LOADED.moved(other)) == (moves, moves)
+    assert not other.turned(LOADED, ALLOWED)

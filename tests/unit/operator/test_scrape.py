@@ -1,29 +1,38 @@
-"""Readings of scanners over HTTP: whole or not at all, and a queue is woken only when one says something new."""
+"""Readings of scanners: from as few of them as will do, and none of them ends those of the others."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, cast
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pytest
-from aiohttp import ClientSession, web
 from delayq_operator import scrape
-from delayq_operator.backlog import Reading
-from delayq_operator.inventory import Inventory
+from delayq_operator.exposition import Client
 from delayq_operator.names import Key
+from delayq_operator.news import FRESH_SECONDS, News
 from delayq_operator.queues import Queues
-from delayq_operator.scrape import FRESH_SECONDS, Scraper
+from delayq_operator.scrape import Scraper
 
 from tests.unit.operator.fakes import Clock
+from tests.unit.operator.test_backlog import BUSY, scanner, scanner_text
+from tests.unit.operator.test_scrape_exposition import POD, body, listening
+from tests.unit.operator.views import body as queue_body
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
+    from delayq_operator.inventory import Inventory
+    from delayq_operator.objects import Sample
+    from delayq_operator.pod import Pod
     from delayq_operator.work import Work
 
-ORDERS = Key("shop", "orders")
-LINE = 'delayq_tasks{queue="orders",shard="0",state="delayed"} 3\n'
+ORDERS, MAILS = Key("shop", "orders"), Key("shop", "mails")
+LEADS, STANDS_BY = scanner({0: True, 1: True}, delayed=3), scanner({0: False, 1: False})
+HALF, OTHER_HALF = scanner({0: True, 1: False}, delayed=3), scanner({0: False, 1: True}, delayed=3)
+NO_REDIS = scanner({0: True, 1: True}, None)
+ERASED: list[Sample] = [("delayq_erased_shards", {"queue": "orders"}, 2.0)]
 
 
 class Marks:
@@ -34,6 +43,31 @@ class Marks:
 
     def mark(self, key: Key) -> None:
         self.of[key] += 1
+
+    def mark_in(self, key: Key, seconds: float) -> None:
+        assert seconds > 0
+        self.of[key] += 1
+
+
+class Answers:
+    """In the place of Client: what each pod says."""
+
+    def __init__(self, **said: list[Sample] | str) -> None:
+        self.said, self.asked = said, list[str]()
+
+    async def ask(self, pod: Pod) -> list[Sample] | str:
+        self.asked.append(pod.name)
+        return self.said[pod.name]
+
+
+class Pods:
+    """In the place of the copy of the pods."""
+
+    def __init__(self) -> None:
+        self.there: dict[Key, list[Pod]] = {}
+
+    def of(self, key: Key) -> list[Pod]:
+        return self.there.get(key, [])
 
 
 @pytest.fixture
@@ -49,125 +83,216 @@ def marks() -> Marks:
 
 
 @pytest.fixture
-def scraper(clock: Clock, marks: Marks) -> Scraper:  # noqa: ARG001 -- the clock first
-    inventory = Inventory(queues=Queues(marks.mark), children=None, pods=None)  # type: ignore[arg-type]
-    return Scraper(inventory, cast("Work", marks))
+def pods() -> Pods:
+    pods = Pods()
+    pods.there[ORDERS] = [replace(POD, name=name) for name in ("a", "b", "c")]
+    return pods
 
 
-def reading(delayed: int = 3, *, up: bool = True) -> Reading:
-    labels = {"queue": "orders", "shard": "0"}
-    samples = [
-        ("delayq_shard_led", labels, 1.0),
-        ("delayq_tasks", labels | {"state": "delayed"}, float(delayed)),
-        ("delayq_redis_up", {"queue": "orders"}, float(up)),
-    ]
-    return Reading([samples])
+def known(key: Key, lateness_seconds: int) -> dict[str, Any]:
+    made = queue_body(name=key.name, namespace=key.namespace, uid=key.name)
+    made["spec"]["objective"] = {"latenessSeconds": lateness_seconds}
+    return made
 
 
-def test_a_reading_counts_while_it_is_fresh(scraper: Scraper, clock: Clock) -> None:
-    assert scraper.backlog(ORDERS) is None
-    assert scraper._take(ORDERS, reading())
+@pytest.fixture
+def scraper(clock: Clock, marks: Marks, pods: Pods) -> Scraper:  # noqa: ARG001 -- the clock first
+    queues = Queues(lambda _: None)
+    for key in (ORDERS, MAILS):
+        queues.seen(known(key, 10))
+    inventory = SimpleNamespace(queues=queues, pods=pods)
+    return Scraper(cast("Inventory", inventory), cast("Work", marks))
+
+
+async def read(scraper: Scraper, answers: Answers) -> list[str]:
+    """Read ORDERS once; who was asked, one after the other."""
+    answers.asked.clear()
+    await scraper._read(cast("Client", answers), ORDERS)
+    return answers.asked
+
+
+async def test_one_that_leads_every_shard_is_enough_and_is_asked_first_from_then_on(scraper: Scraper) -> None:
+    answers = Answers(a=STANDS_BY, b=LEADS, c=STANDS_BY)
+    assert await read(scraper, answers) == ["a", "b"]
+    assert await read(scraper, answers) == ["b"]
     found = scraper.backlog(ORDERS)
     assert found is not None
-    assert found.scheduled == 3
+    assert (found.scheduled, found.whole) == (6, True)
+
+
+async def test_others_are_asked_until_every_shard_was_told_of(scraper: Scraper) -> None:
+    answers = Answers(a=HALF, b=STANDS_BY, c=OTHER_HALF)
+    assert await read(scraper, answers) == ["a", "b", "c"]
+    found = scraper.backlog(ORDERS)
+    assert found is not None
+    assert (found.scheduled, found.whole) == (6, True)
+
+
+async def test_when_the_leader_is_gone_the_next_one_is_found(scraper: Scraper) -> None:
+    await read(scraper, Answers(a=STANDS_BY, b=LEADS, c=STANDS_BY))
+    assert await read(scraper, Answers(a=STANDS_BY, b="b refused", c=LEADS)) == ["b", "a", "c"]
+    assert await read(scraper, Answers(a=STANDS_BY, b="b refused", c=LEADS)) == ["c"]
+
+
+async def test_a_leader_without_redis_is_not_the_last_word(scraper: Scraper) -> None:
+    await read(scraper, Answers(a=NO_REDIS, b=STANDS_BY, c=NO_REDIS))
+    found = scraper.backlog(ORDERS)
+    assert found is not None
+    assert (found.redis_up, found.whole) == (True, False)
+
+
+async def test_the_purge_job_is_asked_though_a_scanner_tells_everything(scraper: Scraper, pods: Pods) -> None:
+    pods.there[ORDERS].append(replace(POD, name="purge", component="purge"))
+    assert await read(scraper, Answers(a=LEADS, purge=ERASED)) == ["purge", "a"]
+    assert scraper.erased_shards(ORDERS) == 2
+
+
+async def test_who_is_ready_is_asked_before_who_is_not(scraper: Scraper, pods: Pods) -> None:
+    pods.there[ORDERS][1] = replace(POD, name="b", ready=True)
+    assert await read(scraper, Answers(b=LEADS)) == ["b"]
+
+
+async def test_many_pods_that_do_not_answer_take_a_bounded_time(
+    scraper: Scraper, pods: Pods, clock: Clock
+) -> None:
+    """Whoever may create pods may give them our labels."""
+    pods.there[ORDERS] = [replace(POD, name=f"p{n:03}") for n in range(500)]
+
+    class Slow(Answers):
+        async def ask(self, pod: Pod) -> list[Sample] | str:
+            clock.now += 2
+            self.asked.append(pod.name)
+            return f"{pod.name} does not answer"
+
+    assert len(await read(scraper, Slow())) == 3
+    assert scraper.complaint(ORDERS) == "p000 does not answer"
+
+
+async def test_a_reading_counts_while_it_is_fresh(scraper: Scraper, clock: Clock, marks: Marks) -> None:
+    assert scraper.backlog(ORDERS) is None
+    await read(scraper, Answers(a=LEADS))
+    assert scraper.backlog(ORDERS) is not None
     clock.now += FRESH_SECONDS + 1
     assert scraper.backlog(ORDERS) is None
+    await read(scraper, Answers(a=LEADS))
+    assert marks.of == {ORDERS: 2}
 
 
-def test_the_same_again_is_no_news(scraper: Scraper, clock: Clock) -> None:
-    scraper._take(ORDERS, reading())
-    clock.now += 5
-    assert not scraper._take(ORDERS, reading())
-    assert scraper._take(ORDERS, reading(4))
-    assert scraper._take(ORDERS, reading(4, up=False))
-
-
-def test_a_reading_after_a_long_silence_is_news(scraper: Scraper, clock: Clock) -> None:
-    scraper._take(ORDERS, reading())
-    clock.now += FRESH_SECONDS + 1
-    assert scraper._take(ORDERS, reading())
-
-
-def test_a_complaint_is_news_once_and_once_more_when_the_last_reading_is_too_old(
-    scraper: Scraper, clock: Clock
-) -> None:
-    scraper._take(ORDERS, reading())
-    assert scraper._complain(ORDERS, "no route")
-    clock.now += 5
-    assert not scraper._complain(ORDERS, "no route")
-    assert scraper.backlog(ORDERS) is not None
-    clock.now += FRESH_SECONDS
-    assert scraper._complain(ORDERS, "no route")
-    assert not scraper._complain(ORDERS, "no route")
-    assert scraper.complaint(ORDERS) == "no route"
-    assert scraper._take(ORDERS, reading())
-    assert scraper.complaint(ORDERS) == ""
-
-
-def test_scanners_that_are_gone_are_told_of_when_their_last_reading_is_too_old(
-    scraper: Scraper, clock: Clock, marks: Marks
-) -> None:
-    """Nobody else would say: what was Connected would stay so until the next look that nothing asked for."""
-    scraper._take(ORDERS, reading())
-    scraper._expire(ORDERS)
-    assert not marks.of
-    clock.now += FRESH_SECONDS + 1
-    for _ in range(3):
-        scraper._expire(ORDERS)
+async def test_the_same_again_wakes_nobody(scraper: Scraper, clock: Clock, marks: Marks) -> None:
+    for _ in range(4):
+        await read(scraper, Answers(a=LEADS))
+        clock.now += 5
     assert marks.of == {ORDERS: 1}
 
 
-def test_a_forgotten_queue_leaves_nothing_behind(scraper: Scraper) -> None:
-    scraper._take(ORDERS, reading())
-    scraper._complain(ORDERS, "no route")
+async def test_lateness_beyond_the_objective_wakes_at_once(
+    scraper: Scraper, clock: Clock, marks: Marks
+) -> None:
+    """BUSY has been due for 9 seconds; 10 are allowed."""
+    await read(scraper, Answers(a=scanner({0: True}, **BUSY)))
+    clock.now += 2
+    later = scanner({0: True}, **{**BUSY, "oldest_due_ms": BUSY["oldest_due_ms"] - 2_000})
+    await read(scraper, Answers(a=later))
+    await read(scraper, Answers(a=later))
+    assert marks.of == {ORDERS: 2}
+
+
+async def test_a_spec_that_nobody_can_read_allows_any_lateness(scraper: Scraper) -> None:
+    broken = known(ORDERS, 10)
+    broken["metadata"]["resourceVersion"] = "101"
+    scraper._queues.seen({**broken, "spec": 7})
+    await read(scraper, Answers(a=scanner({0: True}, **BUSY)))
+    assert scraper.backlog(ORDERS) is not None
+
+
+async def test_complaints_are_told_when_the_last_reading_is_too_old(
+    scraper: Scraper, clock: Clock, marks: Marks
+) -> None:
+    refused = Answers(a="a refused", b="b refused", c="c refused")
+    await read(scraper, Answers(a=LEADS))
+    await read(scraper, refused)
+    assert (scraper.complaint(ORDERS), marks.of[ORDERS]) == ("a refused", 1)
+    assert scraper.backlog(ORDERS) is not None
+    clock.now += FRESH_SECONDS + 1
+    for _ in range(3):
+        await read(scraper, refused)
+    assert (scraper.complaint(ORDERS), marks.of[ORDERS]) == ("a refused", 2)
+
+
+async def test_scanners_that_are_gone_are_told_of_when_their_last_reading_is_too_old(
+    scraper: Scraper, clock: Clock, marks: Marks, pods: Pods
+) -> None:
+    """Nobody else would say: what was Connected would stay so until the next look that nothing asked for."""
+    await read(scraper, Answers(a=LEADS))
+    pods.there.clear()
+    await read(scraper, Answers())
+    assert marks.of == {ORDERS: 1}
+    clock.now += FRESH_SECONDS + 1
+    for _ in range(3):
+        await read(scraper, Answers())
+    assert marks.of == {ORDERS: 2}
+
+
+async def test_a_forgotten_queue_leaves_nothing_behind(scraper: Scraper) -> None:
+    """Not even by a reading that was under way."""
+    await read(scraper, Answers(a=LEADS))
+    scraper._queues.gone(ORDERS, ORDERS.name)
     scraper.forget(ORDERS)
-    assert (scraper._last, scraper._complaints, scraper._erased) == ({}, {}, {})
+    await read(scraper, Answers(a=LEADS))
+    assert (scraper._news, scraper._busy) == ({}, set())
 
 
 # --- Over HTTP.
 
 
-@pytest.fixture
-async def fetch() -> AsyncIterator[Callable[[list[bytes]], Awaitable[str]]]:
-    """Fetch an answer that comes in these pieces."""
-    pieces: list[bytes] = []
+async def test_no_answer_and_no_bug_ends_the_readings_of_others(
+    scraper: Scraper, pods: Pods, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A tenant's pod answers anything; here even the code that keeps it breaks."""
+    answers = [b'delayq_shard_led{x="1"} 1\n', b'delayq_tasks{shard="0"} 1e999\n', b"\xff\n", b""]
+    good, turn = scanner_text({0: True}, (), delayed=3), iter(range(10**9))
+    scraper._news[ORDERS] = cast("News", SimpleNamespace(leader=""))  # has no take()
+    monkeypatch.setattr(scrape, "PERIOD_SECONDS", 0.02)
 
-    async def metrics(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for piece in pieces:
-            await response.write(piece)
+    async def serve(writer: asyncio.StreamWriter) -> None:
+        n = next(turn)
+        writer.write(body(good if n % 2 else answers[n // 2 % len(answers)]))
+
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(listening(serve))
+        monkeypatch.setattr(scrape, "Client", lambda: Client(port))
+        pods.there = {ORDERS: [POD], MAILS: [POD]}
+        running = asyncio.create_task(scraper.run())
+        async with asyncio.timeout(10):
+            while next(turn) < 60 or scraper.backlog(MAILS) is None:  # noqa: ASYNC110 -- nobody tells
+                await asyncio.sleep(0.02)
+        assert not running.done()
+        running.cancel()
+    assert "scrape_broke" in caplog.messages
+
+
+async def test_a_queue_that_takes_its_time_holds_up_no_other(
+    scraper: Scraper, pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrape, "PERIOD_SECONDS", 0.02)
+    pods.there = {ORDERS: [POD], MAILS: [replace(POD, name="fast")]}
+    asked: Counter[str] = Counter()
+
+    class Stuck:
+        async def __aenter__(self) -> Self:
+            return self
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+        async def ask(self, pod: Pod) -> list[Sample]:
+            asked[pod.name] += 1
+            await asyncio.sleep(0 if pod.name == "fast" else 60)
+            return LEADS
+
+    monkeypatch.setattr(scrape, "Client", Stuck)
+    running = asyncio.create_task(scraper.run())
+    async with asyncio.timeout(10):
+        while asked["fast"] < 5:  # noqa: ASYNC110 -- nobody tells
             await asyncio.sleep(0.01)
-        return response
-
-    app = web.Application()
-    app.router.add_get("/metrics", metrics)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-
-    async def text(served: list[bytes]) -> str:
-        pieces[:] = served
-        async with (
-            ClientSession() as session,
-            session.get(f"http://127.0.0.1:{runner.addresses[0][1]}/metrics") as got,
-        ):
-            return await scrape._text(got)
-
-    yield text
-    await runner.cleanup()
-
-
-async def test_an_answer_that_comes_in_pieces_is_read_to_its_end(
-    fetch: Callable[[list[bytes]], Awaitable[str]],
-) -> None:
-    """256 shards are a mebibyte: it never comes in one piece, and half of it would be half of the tasks."""
-    assert await fetch([LINE.encode()] * 5) == LINE * 5
-
-
-async def test_an_answer_without_end_is_refused(
-    fetch: Callable[[list[bytes]], Awaitable[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scrape, "LARGEST_BYTES", 100)
-    with pytest.raises(ValueError, match="more than 100 bytes"):
-        await fetch([b"x" * 60] * 100)
+    running.cancel()
+    assert asked[POD.name] == 1

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq_operator.status import NUMBERS_SECONDS, SAME_SECONDS, bucket, status, timestamp, wait_seconds
+from delayq_operator.backlog import SAME_SECONDS, bucket
+from delayq_operator.status import NUMBERS_SECONDS, status, timestamp, wait_seconds
 from delayq_operator.view import Erasing
 from delayq_operator.workload import Workload
 from hypothesis import given

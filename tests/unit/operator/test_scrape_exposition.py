@@ -1,0 +1,261 @@
+"""What a pod may answer, for the image is its tenant's: nothing of it is believed, followed, or repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+import tracemalloc
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq_operator import exposition, metrics
+from delayq_operator.backlog import NEEDED
+from delayq_operator.exposition import Client
+from delayq_operator.pod import read
+
+from tests.unit.operator.test_backlog import BUSY, scanner_text
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from delayq_operator.objects import Sample
+
+    Serve = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+POD = read(
+    {
+        "metadata": {
+            "name": "orders-scanner-1",
+            "labels": {"app.kubernetes.io/component": "scanner"},
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "status": {"podIP": "127.0.0.1"},
+    }
+)
+WORDS = "root:hunter2"
+OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+LINE = b'delayq_tasks{queue="orders",shard="0",state="delayed"} 3\n'
+NO_METRICS = "orders-scanner-1 answers something that is no metrics exposition"
+TOO_MUCH = "orders-scanner-1 answers more than a scanner has to say"
+
+
+@asynccontextmanager
+async def listening(serve: Serve) -> AsyncIterator[int]:
+    """A pod that answers any request like this, on a port of its own."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            await serve(writer)
+            await writer.drain()
+        except ConnectionError:
+            pass  # they had enough of it
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def asked(serve: Serve | bytes) -> list[Sample] | str:
+    async def send(writer: asyncio.StreamWriter) -> None:
+        if isinstance(serve, bytes):
+            writer.write(serve)
+        else:
+            await serve(writer)
+
+    async with listening(send) as port, Client(port) as client:
+        return await client.ask(POD)
+
+
+def body(content: bytes, *headers: bytes) -> bytes:
+    return b"".join([OK, *(header + b"\r\n" for header in headers), b"\r\n", content])
+
+
+async def test_only_the_lines_that_count_are_read() -> None:
+    text = scanner_text({0: True, 1: False}, ["evicts"], **BUSY)
+    found = await asked(body(text))
+    assert isinstance(found, list)
+    assert len(found) == sum(line.startswith(exposition._STARTS) for line in text.splitlines())
+    assert {name for name, _, _ in found} == NEEDED - {"delayq_erased_shards"}
+
+
+async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
+    """256 shards are half a mebibyte: it never comes in one piece, and half of it would be half of the tasks."""
+
+    async def slowly(writer: asyncio.StreamWriter) -> None:
+        writer.write(body(b""))
+        for start in range(0, len(LINE) * 3, 20):
+            writer.write((LINE * 3)[start : start + 20])
+            await writer.drain()
+            await asyncio.sleep(0.005)
+
+    found = await asked(slowly)
+    assert found == [("delayq_tasks", {"queue": "orders", "shard": "0", "state": "delayed"}, 3)] * 3
+
+
+async def test_a_queue_of_all_shards_fits() -> None:
+    found = await asked(body(scanner_text(dict.fromkeys(range(256), True), (), **BUSY)))
+    assert isinstance(found, list)
+    assert len(found) == 256 * 8 + 6
+
+
+# --- Answers that no scanner gives.
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        WORDS.encode(),
+        b"<html>" + WORDS.encode(),
+        b"delayq_shard_led 1\n",
+        b'delayq_tasks{shard="' + WORDS.encode() + b"} 1\n",
+        b'delayq_tasks{shard="0"} ' + WORDS.encode() + b"\n",
+        b'delayq_tasks{shard="\xff\xfe"} 1\n',
+        LINE.decode().encode("utf-16"),
+        b'delayq_tasks{} 1 2 3 # {} {} {\ndelayq_tasks{{{{"\n',
+        b'delayq_tasks{shard="' + b"x" * 2_000 + b'"} 1\n',
+        b"delayq_tasks{" + b"\\" * 1_500 + b"\n",
+        bytes(range(256)) * 40,
+    ],
+)
+async def test_what_is_no_exposition_is_called_so_and_not_repeated(content: bytes) -> None:
+    assert await asked(body(content)) == NO_METRICS
+
+
+@pytest.mark.parametrize("status", [b"301 Moved", b"302 " + WORDS.encode(), b"307 X", b"404 X", b"500 X"])
+async def test_a_status_is_told_by_its_number(status: bytes) -> None:
+    found = await asked(
+        b"HTTP/1.1 " + status + b"\r\nLocation: http://169.254.169.254/\r\n\r\n" + WORDS.encode()
+    )
+    assert found == f"orders-scanner-1 answers with HTTP {status[:3].decode()}"
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """It could lead to what only the operator can reach, such as the node's or the cloud's own addresses."""
+    asked_there = []
+
+    async def there(writer: asyncio.StreamWriter) -> None:
+        asked_there.append(True)
+        writer.write(body(LINE))
+
+    async with listening(there) as port:
+        location = f"Location: http://127.0.0.1:{port}/metrics\r\n\r\n".encode()
+        assert await asked(b"HTTP/1.1 302 Found\r\n" + location) == "orders-scanner-1 answers with HTTP 302"
+    assert not asked_there
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-" + WORDS.encode() + b"\r\n",
+        OK + b"X: " + b"x" * 100_000 + b"\r\n\r\n",
+        OK + b"".join(b"X-%d: y\r\n" % n for n in range(10_000)) + b"\r\n",
+        OK + b"Content-Length: " + WORDS.encode() + b"\r\n\r\n",
+        OK + b"Set-Cookie: " + b"\xff" * 50 + b"\r\n\r\n\x00",
+    ],
+)
+async def test_what_is_no_http_is_no_exposition(answer: bytes) -> None:
+    assert await asked(answer) == NO_METRICS
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", OK, body(LINE, b"Content-Length: 9999"), body(b"4\r\n" + LINE, b"Transfer-Encoding: chunked")],
+)
+async def test_what_breaks_off_is_no_reading(answer: bytes) -> None:
+    found = await asked(answer)
+    assert isinstance(found, str)
+    assert found.endswith(("broke off its answer", "no metrics exposition"))
+
+
+async def test_nobody_there() -> None:
+    async with listening(lambda _: asyncio.sleep(0)) as port:
+        pass
+    async with Client(port) as client:
+        assert await client.ask(POD) == "orders-scanner-1 refused the connection"
+
+
+async def test_a_pod_that_takes_its_time_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then is no sign of life."""
+    monkeypatch.setattr(exposition, "TIMEOUT_SECONDS", 0.3)
+
+    async def drip(writer: asyncio.StreamWriter) -> None:
+        writer.write(body(b""))
+        while True:
+            writer.write(b"#")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    began = time.monotonic()
+    assert await asked(drip) == "orders-scanner-1 does not answer within 0.3 s"
+    assert time.monotonic() - began < 1.5
+
+
+# --- Answers without end.
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"x" * 65_536, b"\n" * 65_536, b"# " + b"y" * 100 + b"\n", LINE * 1_000],
+    ids=["one line", "empty lines", "comments", "samples"],
+)
+async def test_an_answer_without_end_is_given_up_and_not_kept(piece: bytes) -> None:
+    async def endlessly(writer: asyncio.StreamWriter) -> None:
+        writer.write(body(b""))
+        while True:
+            writer.write(piece * (65_536 // len(piece) or 1))
+            await writer.drain()
+
+    tracemalloc.start()
+    try:
+        assert await asked(endlessly) == TOO_MUCH
+        assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    finally:
+        tracemalloc.stop()
+
+
+async def test_100_000_shards_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr(metrics, "samples", parsed.append)
+    many = b"".join(b'delayq_shard_led{queue="q",shard="%d"} 1\n' % shard for shard in range(100_000))
+    assert await asked(body(many)) == TOO_MUCH
+    assert not parsed
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"deflate", b"br", b"gzip, gzip"])
+async def test_a_bomb_is_not_unpacked(coding: bytes) -> None:
+    bomb = gzip.compress(LINE * 400_000)
+    assert len(bomb) < 1 << 20
+    tracemalloc.start()
+    try:
+        found = await asked(body(bomb, b"Content-Encoding: " + coding))
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    assert found == NO_METRICS
+
+
+async def test_others_get_their_turn_while_the_worst_answer_that_is_allowed_is_parsed() -> None:
+    worst = b"".join(
+        b'delayq_shard_led{shard="%d",x="%s"} 1\n' % (n, b"\\" * 200) for n in range(exposition.MOST_NEEDED)
+    )
+    gaps: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0)
+            gaps.append(time.perf_counter() - before)
+
+    ticking = asyncio.create_task(tick())
+    found = await asked(body(worst))
+    ticking.cancel()
+    assert isinstance(found, list)
+    assert max(gaps) < 0.5

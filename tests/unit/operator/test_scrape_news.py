@@ -1,0 +1,100 @@
+"""When a queue is reconciled for what its scanners say: at once for words, seldom for numbers, never for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from delayq_operator.backlog import Backlog
+from delayq_operator.news import FRESH_SECONDS, News
+from delayq_operator.status import NUMBERS_SECONDS
+
+NOW = 1_800_000_000.0
+ALLOWED = 60.0
+BUSY = Backlog(
+    read_at=NOW, due=500, scheduled=900, in_flight=8, oldest_due_at=NOW - 1, whole=True, redis_up=True
+)
+
+
+def heard(news: News, at: float, erased: int = 0, **change: Any) -> float | None:  # noqa: ANN401 -- fields of Backlog
+    return news.take(replace(BUSY, read_at=NOW + at, **change), erased, ALLOWED)
+
+
+@pytest.fixture
+def news() -> News:
+    """Of a queue that was heard of for the first time."""
+    news = News()
+    assert heard(news, 0) == 0
+    return news
+
+
+def test_a_busy_queue_whose_numbers_hardly_move_wakes_nobody(news: News) -> None:
+    assert [heard(news, 5.0 * n, due=500 + n % 3) for n in range(1, 4)] == [None] * 3
+
+
+def test_numbers_alone_wake_once_in_a_while(news: News) -> None:
+    waits = [heard(news, at, due=500 + 100 * int(at)) for at in (5, 10, 15, 20)]
+    assert waits == [
+        NUMBERS_SECONDS - 5,
+        NUMBERS_SECONDS - 10,
+        2 * NUMBERS_SECONDS - 15,
+        2 * NUMBERS_SECONDS - 20,
+    ]
+
+
+def test_numbers_that_move_after_a_quiet_time_wake_at_once(news: News) -> None:
+    assert heard(news, 60, due=900) == 0
+
+
+def test_a_number_that_moved_and_came_back_is_told_too(news: News) -> None:
+    """Somebody else's reconciliation may have written it meanwhile."""
+    assert heard(news, 5, due=900) == NUMBERS_SECONDS - 5
+    assert heard(news, 10) == NUMBERS_SECONDS - 10
+
+
+def test_a_slow_drift_is_told_in_the_end(news: News) -> None:
+    waits = [heard(news, 5.0 * n, oldest_due_at=NOW - 1 + 2 * n) for n in range(1, 5)]
+    assert waits == [None, None, 0.0, None]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"redis_up": False},
+        {"risks": ("evicts",)},
+        {"whole": False},
+        {"due": 0, "oldest_due_at": None},
+        {"oldest_due_at": NOW - 90},
+    ],
+)
+def test_what_people_are_told_in_words_wakes_at_once_and_once(news: News, change: dict[str, Any]) -> None:
+    assert heard(news, 2, **change) == 0
+    assert heard(news, 4, **change) is None
+    assert heard(news, 6) == 0
+
+
+def test_each_shard_that_was_erased_wakes_at_once_and_none_is_lost(news: News) -> None:
+    assert (heard(news, 1, 3), heard(news, 2, 3), heard(news, 3, 0)) == (0, None, None)
+    assert news.erased == 3
+
+
+def test_a_failure_wakes_nobody_before_the_last_reading_is_too_old(news: News) -> None:
+    assert news.complain("refused", NOW + 5) is None
+    assert news.fresh(NOW + 5) is not None
+    assert news.complain("refused", NOW + FRESH_SECONDS + 1) == 0
+    assert news.fresh(NOW + FRESH_SECONDS + 1) is None
+    assert news.complain("refused", NOW + 60) is None
+    assert heard(news, 65) == 0
+    assert news.complaint == ""
+
+
+def test_failures_that_take_turns_wake_as_seldom_as_numbers() -> None:
+    """Whoever chose the image chooses what to answer."""
+    news = News()
+    waits = [news.complain(f"HTTP {302 + n % 2}", NOW + 5 * n) for n in range(4)]
+    assert waits == [0, NUMBERS_SECONDS - 5, NUMBERS_SECONDS - 10, 2 * NUMBERS_SECONDS - 15]
+
+
+def test_a_clock_that_is_put_back_makes_no_long_wait(news: News) -> None:
+    assert heard(news, -3600, due=900) == NUMBERS_SECONDS

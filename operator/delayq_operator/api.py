@@ -244,7 +244,7 @@ def _answered(error: ApiException) -> ApiError | Unavailable:
     return refusal(code, status.get("reason") or error.reason or "", status.get("message") or "")
 
 
-def _status(body: str | bytes | None) -> Object:
+def _status(body: str | None) -> Object:
     """Read the Status; an answer that has none is not the API server's, but that of something before it."""
     try:
         found = json.loads(body or "")

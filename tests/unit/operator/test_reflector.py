@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq_operator import names, reflector
 from delayq_operator.api import Event
-from delayq_operator.errors import Denied, Gone, Unavailable
+from delayq_operator.errors import Denied, Gone, NotFound, Unavailable
 from delayq_operator.reflector import Reflector
 
 from tests.unit.operator.fakes import Clock, Finished, Script
@@ -184,6 +184,18 @@ async def test_rights_that_stay_missing_end_it(clock: Clock) -> None:
     with pytest.raises(Denied):
         await followed.run()
     assert reflector.DENIED_SECONDS < clock.now - began < reflector.DENIED_SECONDS + 3
+
+
+async def test_only_of_an_optional_kind_it_is_news_that_it_is_not_served(clock: Clock) -> None:
+    """The CRD of DelayQueues may be away while it is replaced; that of PodMonitors may be gone for good."""
+    missing = NotFound(404, "NotFound", "no such kind")
+    copy, _, _ = await play([page(7, "a")], missing, missing, [event("ADDED", "b", 9)])
+    assert copy.names == {"a", "b"}
+    began = clock.now
+    optional = Reflector(Script([page(7)], missing), names.POD_MONITOR, Copy(), optional=True)  # type: ignore[arg-type]
+    with pytest.raises(NotFound):
+        await optional.run()
+    assert clock.now == began
 
 
 async def test_an_outage_in_between_is_not_a_lack_of_rights(clock: Clock) -> None:

@@ -1,0 +1,159 @@
+"""The operator's client against a real API server: what its answers mean, and that connections do not run out."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from delayq_operator import names
+from delayq_operator.api import Api
+from delayq_operator.errors import Failed, Invalid, OperatorError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.control_plane import ControlPlane
+
+HOOKS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+MANY: Final = 150
+
+
+@pytest.fixture
+async def api(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
+    where = "kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"  # read when it is imported
+    monkeypatch.setattr(where, str(cluster.kubeconfig))
+    api = await Api.connect()
+    yield api
+    await api.close()
+
+
+def deployment(namespace: str, name: str = "some", **container: Any) -> dict[str, Any]:  # noqa: ANN401  parts of it
+    spec = {"containers": [{"name": "main", "image": "image", **container}]}
+    template = {"metadata": {"labels": {"app": name}}, "spec": spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "replicas": 0, "template": template},
+    }
+
+
+def config_map(namespace: str, name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+    }
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"unheard": "of"},
+        {"env": [{"name": "A", "value": 1}]},
+        {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]},
+        {"env": {"A": "B"}},
+        {"stdin": "yes"},
+        {"resources": {"requests": {"cpu": "lots"}}},
+        {"ports": [{"containerPort": 1.5}]},
+        {"imagePullPolicy": "Sometimes"},
+    ],
+)
+async def test_what_the_api_server_does_not_take_is_invalid(
+    api: Api, namespace: str, container: dict[str, Any]
+) -> None:
+    """Server-side apply answers 500 to most of it."""
+    with pytest.raises(Invalid):
+        await api.apply(names.DEPLOYMENT, deployment(namespace, **container), manager="test")
+
+
+@contextmanager
+def a_webhook_that_is_away(cluster: Cluster, namespace: str) -> Iterator[None]:
+    """Refuse all Deployments of a namespace because nobody is there to ask."""
+    rule = {"apiGroups": ["apps"], "apiVersions": ["*"], "operations": ["*"], "resources": ["deployments"]}
+    hook = {
+        "name": "away.delayq.dev",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [rule],
+    }
+    cluster.rest.create(HOOKS, {"metadata": {"name": namespace}, "webhooks": [hook]})
+    try:
+        yield
+    finally:
+        cluster.rest.delete(f"{HOOKS}/{namespace}")
+
+
+async def until_refused(api: Api, body: dict[str, Any]) -> OperatorError:
+    """A webhook is not in force at once."""
+    for _ in range(100):
+        try:
+            await api.apply(names.DEPLOYMENT, body, manager="test")
+        except OperatorError as error:
+            return error
+        await asyncio.sleep(0.1)
+    raise AssertionError
+
+
+async def test_a_webhook_that_is_away_fails_one_request_and_not_the_api_server(
+    cluster: Cluster, api: Api, namespace: str
+) -> None:
+    with a_webhook_that_is_away(cluster, namespace):
+        error = await until_refused(api, deployment(namespace))
+        assert isinstance(error, Failed)
+        assert "failed calling webhook" in error.message
+        assert (await api.get(names.CONFIG_MAP, namespace, "kube-root-ca.crt"))["kind"] == "ConfigMap"
+
+
+async def test_an_api_server_whose_store_is_away_is_unavailable(
+    control_plane: ControlPlane, api: Api, namespace: str
+) -> None:
+    """However it says so: it times out, or answers 500 with words of its store's."""
+    control_plane.etcd.pause()
+    with pytest.raises(Unavailable):
+        await api.apply(names.CONFIG_MAP, config_map(namespace, "some"), manager="test")
+    with pytest.raises(Unavailable):
+        await api.create(names.CONFIG_MAP, config_map(namespace, "some"))
+
+
+async def test_watches_leave_connections_for_everybody_else(api: Api, namespace: str) -> None:
+    opened = asyncio.Semaphore(0)
+    first = await api.create(names.CONFIG_MAP, config_map(namespace, "first"))
+    await api.create(names.CONFIG_MAP, config_map(namespace, "second"))  # what each watch brings at once
+    version = first["metadata"]["resourceVersion"]
+
+    async def watch() -> None:
+        async for _ in api.watch(
+            names.CONFIG_MAP,
+            namespace,
+            resource_version=version,
+            label_selector=None,
+            metadata_only=True,
+            timeout_seconds=60,
+            silence_seconds=60,
+        ):
+            opened.release()
+            await asyncio.Event().wait()
+
+    watches = [asyncio.create_task(watch()) for _ in range(MANY)]
+    try:
+        async with asyncio.timeout(30):
+            for _ in range(MANY):
+                await opened.acquire()
+            await api.get(names.CONFIG_MAP, namespace, "first")
+            await api.hasty(4).get(names.CONFIG_MAP, namespace, "first")
+    finally:
+        for task in watches:
+            task.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+
+
+async def test_who_has_little_time_has_connections_of_its_own(api: Api) -> None:
+    """Idle ones that died in silence would each cost the Lease a time limit, one after the other."""
+    hasty = api.hasty(4)
+    assert hasty._dynamic.client is not api._dynamic.client

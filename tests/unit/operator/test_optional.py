@@ -1,0 +1,193 @@
+"""Optional kinds are wanted while they are served and allowed, and never for longer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from delayq_operator import names
+from delayq_operator.errors import Denied, NotFound, Unavailable
+from delayq_operator.optional import OptionalKinds
+from delayq_operator.reflector import DENIED_SECONDS, Limits
+from delayq_operator.supervision import Parts
+from delayq_operator.watches import Scope, Watches
+
+from tests.unit.operator.fakes import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pytest
+    from delayq_operator.api import Event
+    from delayq_operator.errors import OperatorError
+    from delayq_operator.names import Kind
+    from delayq_operator.objects import Name, Object
+
+BOTH = {"PodMonitor", "PrometheusRule"}
+DENIED = Denied(403, "Forbidden", "no")
+MONITOR: dict[str, Any] = {"metadata": {"namespace": "shop", "name": "orders", "resourceVersion": "1"}}
+
+
+@dataclass
+class Served:
+    """An API server as far as kinds are concerned: what it serves, and what goes wrong with lists."""
+
+    plurals: set[str] = field(default_factory=lambda: {"podmonitors", "prometheusrules"})
+    broken: OperatorError | None = None
+    lists: OperatorError | None = None
+    listed: int = 0
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def serves(self, kind: Kind) -> bool:
+        if self.broken:
+            raise self.broken
+        return kind.plural in self.plurals
+
+    async def pages(self, *_: object, **__: object) -> AsyncIterator[Object]:
+        self.listed += 1
+        if self.lists:
+            raise self.lists
+        yield {"items": [MONITOR], "metadata": {"resourceVersion": "7"}}
+
+    async def watch(self, *_: object, **__: object) -> AsyncIterator[Event]:
+        await self.ended.wait()
+        raise self.lists or Unavailable("over")
+        yield
+
+
+@dataclass
+class Referees:
+    kinds: frozenset[str] = frozenset()
+
+
+@dataclass
+class Copy:
+    """Children: what there is, and which kinds were wanted when it was told."""
+
+    referees: Referees
+    known: set[tuple[str, Name]] = field(default_factory=set)
+
+    def seen(self, kind: Kind, body: Object) -> None:
+        assert kind.kind in self.referees.kinds  # else the child would be deleted
+        self.known.add((kind.kind, (body["metadata"]["namespace"], body["metadata"]["name"])))
+
+    def gone(self, kind: Kind, name: Name, *, ours: bool = False) -> None:
+        assert ours  # nobody took it away
+        assert kind.kind not in self.referees.kinds  # else it would be made again
+        self.known.discard((kind.kind, name))
+
+
+class Cluster:
+    """The optional kinds of a cluster, as the operator sees them."""
+
+    def __init__(self, namespaces: tuple[str, ...] = ()) -> None:
+        self.api, self.referees, self.marked = Served(), Referees(), 0
+        self.parts, self.copy = Parts(), Copy(self.referees)
+        self.watches = Watches(
+            self.api,  # type: ignore[arg-type]
+            self.parts,
+            Scope(namespaces=namespaces, limits=Limits()),
+        )
+        self.optional = OptionalKinds(
+            self.api,  # type: ignore[arg-type]
+            watches=self.watches,
+            children=self.copy,  # type: ignore[arg-type]
+            referees=self.referees,  # type: ignore[arg-type]
+            mark_all=self.mark,
+        )
+
+    def mark(self) -> None:
+        self.marked += 1
+
+    async def look(self) -> set[str]:
+        """Look, and let what follows happen; which kinds are wanted then."""
+        await self.optional.look()
+        await turns()
+        return set(self.referees.kinds)
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_what_is_served_is_followed_once() -> None:
+    cluster = Cluster(("shop", "test"))
+    assert await cluster.look() == BOTH
+    assert await cluster.look() == BOTH
+    assert len(cluster.watches.reflectors) == 4
+    assert (len(cluster.copy.known), cluster.marked) == (2, 2)
+    await cluster.parts.end()
+
+
+async def test_what_is_not_served_any_more_is_dropped_and_what_is_back_is_followed_again() -> None:
+    cluster = Cluster()
+    await cluster.look()
+    cluster.api.plurals.discard("podmonitors")
+    assert await cluster.look() == {"PrometheusRule"}
+    assert [reflector.kind for reflector in cluster.watches.reflectors] == [names.PROMETHEUS_RULE]
+    assert cluster.copy.known == {("PrometheusRule", ("shop", "orders"))}
+    assert cluster.marked == 3
+    cluster.api.plurals.add("podmonitors")
+    assert await cluster.look() == BOTH
+    await cluster.parts.end()
+
+
+async def test_an_api_server_that_is_away_tells_nothing() -> None:
+    cluster = Cluster()
+    await cluster.look()
+    cluster.api.broken = Unavailable("connection refused")
+    assert await cluster.look() == BOTH
+    await cluster.parts.end()
+
+
+async def test_a_reflector_that_finds_its_kind_gone_drops_it_and_ends_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("delayq_operator.reflector.LONGEST_RETRY_SECONDS", 0.0)
+    cluster = Cluster(("shop", "test"))
+    await cluster.look()
+    cluster.api.lists = NotFound(404, "NotFound", "no such kind")
+    cluster.api.ended.set()
+    await asyncio.sleep(0.05)
+    assert cluster.referees.kinds == frozenset()
+    assert (cluster.watches.reflectors, cluster.copy.known) == ([], set())
+    assert not cluster.parts._over.done()
+
+
+async def test_what_is_denied_is_not_wanted_complained_about_once_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    cluster = Cluster()
+    cluster.api.lists = DENIED
+    assert await cluster.look() == set()
+    assert await cluster.look() == set()
+    assert [record.message for record in caplog.records] == ["kind_denied"] * 2  # one for each kind
+    assert cluster.watches.reflectors == []
+    cluster.api.lists = None
+    assert await cluster.look() == BOTH
+    await cluster.parts.end()
+
+
+async def test_rights_that_are_withdrawn_drop_the_kind_and_end_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("delayq_operator.reflector.time", clock)
+    monkeypatch.setattr("delayq_operator.reflector.LONGEST_RETRY_SECONDS", 0.0)
+    cluster = Cluster()
+    await cluster.look()
+    cluster.api.lists = DENIED
+    cluster.api.ended.set()
+    await asyncio.sleep(0.01)
+    assert cluster.referees.kinds == BOTH  # an API server that just started denies everything for a while
+    clock.now += DENIED_SECONDS + 1
+    await asyncio.sleep(0.05)
+    assert (cluster.referees.kinds, cluster.watches.reflectors) == (frozenset(), [])
+    assert [record.message for record in caplog.records if record.message == "kind_denied"] == [
+        "kind_denied"
+    ] * 2
+    assert not cluster.parts._over.done()

@@ -1,0 +1,80 @@
+"""The first part that ends, ends all; but for what may end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from delayq_operator import supervision
+from delayq_operator.supervision import Parts
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def fails() -> None:
+    raise ZeroDivisionError
+
+
+async def ends() -> None:
+    pass
+
+
+async def test_an_error_of_a_part_ends_all() -> None:
+    parts = Parts()
+    others = parts.start("others", forever())
+    parts.start("one", fails())
+    with pytest.raises(ZeroDivisionError):
+        await parts.unless(asyncio.Event(), forever())
+    await parts.end()
+    assert others.cancelled()
+
+
+async def test_a_part_that_ends_without_an_error_ends_all_too() -> None:
+    parts = Parts()
+    parts.start("one", ends())
+    await asyncio.wait_for(parts.unless(asyncio.Event(), forever()), 5)
+
+
+async def test_what_may_end_ends_nothing_but_for_an_error() -> None:
+    parts = Parts()
+    parts.start("one", ends(), may_end=True)
+    parts.start("dropped", forever(), may_end=True).cancel()
+    stop = asyncio.Event()
+    running = asyncio.create_task(parts.unless(stop, forever()))
+    await asyncio.sleep(0.01)
+    assert not running.done()
+    parts.start("two", fails(), may_end=True)
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(running, 5)
+    await parts.end()
+    assert not parts._tasks
+
+
+async def test_stop_ends_it_without_an_error() -> None:
+    parts, stop = Parts(), asyncio.Event()
+    part = parts.start("one", forever())
+    stop.set()
+    await asyncio.wait_for(parts.unless(stop, forever()), 5)
+    await parts.end()
+    assert part.cancelled()
+
+
+async def test_a_part_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "END_SECONDS", 0.01)
+
+    async def stubborn() -> None:
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    parts, go = Parts(), asyncio.Event()
+    part = parts.start("stubborn", stubborn())
+    await asyncio.sleep(0)
+    await asyncio.wait_for(parts.end(), 5)
+    assert not part.done()
+    go.set()
+    await part

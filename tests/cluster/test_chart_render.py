@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -118,6 +119,36 @@ def test_a_long_release_name_is_cut_to_what_names_may_be() -> None:
         assert len(each["metadata"]["name"]) <= 63
 
 
+NAMED: Values = merged(
+    EVERYTHING,
+    {
+        "serviceAccount": {"name": "PLAIN"},
+        "imagePullSecrets": ["PLAIN"],
+        "worker": {"imagePullSecrets": ["PLAIN"]},
+        "leaderElection": {"leaseName": "PLAIN"},
+        "priorityClassName": "PLAIN",
+        "watchNamespaces": ["PLAIN"],
+        "dashboard": {"namespace": "PLAIN"},
+        "redis": {"existingSecret": "PLAIN", "persistence": {"storageClassName": "PLAIN"}},
+        "fullnameOverride": "PLAIN",
+        "nameOverride": "PLAIN",
+    },
+)
+"""A name wherever one can be given."""
+
+
+@pytest.mark.parametrize("word", ["on", "123", "1e3", "null"])
+@pytest.mark.parametrize("values", [EVERYTHING | {"redis": {"enabled": False}}, NAMED])
+def test_a_name_that_yaml_takes_for_something_else_stays_a_name(word: str, values: Values) -> None:
+    def made(name: str) -> list[Object]:
+        given = json.loads(json.dumps(values).replace("PLAIN", name))
+        text = helm("template", name, str(CHART), f"--namespace={name}", values=given)
+        return [each for each in yaml.safe_load_all(text) if each]
+
+    plain = json.dumps(made("qqzzqq")).replace("qqzzqq", word)
+    assert made(word) == json.loads(plain)
+
+
 # --- The operator.
 
 
@@ -137,6 +168,17 @@ def test_the_operator_understands_the_arguments_it_is_given(values: Values) -> N
     assert list(context.params["namespaces"]) == values.get("watchNamespaces", [])
     assert context.params["leader_election"] is values.get("leaderElection", {}).get("enabled", True)
     assert context.params["worker_image"] == "delayq-worker:0.1.0"
+
+
+@pytest.mark.parametrize("release", [RELEASE, "123"])
+def test_the_operator_knows_by_what_labels_its_own_pods_are_found(release: str) -> None:
+    """By those that never change: the NetworkPolicy of every queue names them."""
+    made = yaml.safe_load_all(helm("template", release, str(CHART), values={"commonLabels": {"a": "b"}}))
+    (deployment,) = [each for each in made if each and each["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    context = operator.make_context("delayq-operator", list(container["args"]))
+    assert context.params["own_labels"] == deployment["spec"]["selector"]["matchLabels"]
+    assert "POD_NAMESPACE" in {each["name"] for each in container["env"]}
 
 
 def test_images_take_registry_tag_and_digest() -> None:

@@ -174,6 +174,7 @@ def test_whatever_a_document_says_its_children_are_taken_and_do_not_differ(
     for body in children(of, namespace):
         live = apply(cluster, body, dryRun="All")
         assert differs(body, live) is None, body["kind"]
+        assert foreign(body, live) == []
 
 
 EDITS: dict[str, tuple[str, Object]] = {
@@ -218,6 +219,26 @@ def test_a_container_that_somebody_added_is_named_and_is_no_difference(
     edit = {"spec": {"jobTemplate": {"spec": {"template": extra}}}}
     edited = cluster.rest.patch(path(body), edit, STRATEGIC, fieldManager="somebody")
     assert foreign(body, edited) == ["container miner"]
+    assert differs(body, edited) is None
+
+
+@pytest.mark.usefixtures("crd")
+def test_a_privilege_that_somebody_added_is_named_and_is_no_difference(
+    cluster: Cluster, namespace: str
+) -> None:
+    of = queue()
+    bodies = children(of, namespace, owner(cluster, of, namespace))
+    body = next(each for each in bodies if each["kind"] == "Deployment")
+    apply(cluster, body)
+    scanner = {"name": "scanner", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}, "runAsUser": 0}}
+    extra = {"hostPID": True, "containers": [scanner]}
+    edit = {"spec": {"template": {"spec": extra}}}
+    edited = cluster.rest.patch(path(body), edit, STRATEGIC, fieldManager="somebody")
+    assert foreign(body, edited) == [
+        "hostPID",
+        "capabilities.add of container scanner",
+        "runAsUser: 0 of container scanner",
+    ]
     assert differs(body, edited) is None
 
 

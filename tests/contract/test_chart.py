@@ -14,6 +14,7 @@ import pytest
 import yaml
 from delayq.contract.metrics import METRICS
 from delayq_operator import metrics as operator_metrics
+from delayq_operator.reconcile import RETRY_SECONDS
 from prometheus_client.metrics import MetricWrapperBase
 
 if TYPE_CHECKING:
@@ -106,7 +107,11 @@ def queries() -> Iterator[str]:
     yield from (target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ()))
     for variable in dashboard["templating"]["list"][1:]:
         yield re.sub(r"^label_values\((.*), \w+\)$", r"\1", variable["query"])
-    yield from (rule["expr"] for rule in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text()))
+    yield from alerts()
+
+
+def alerts() -> list[str]:
+    return [rule["expr"] for rule in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())]
 
 
 def labels_in(query: str) -> set[str]:
@@ -136,6 +141,15 @@ def test_every_alert_says_what_is_wrong_and_what_to_do() -> None:
         assert rule["labels"]["severity"] in {"critical", "warning"}
         assert set(rule["annotations"]) == {"summary", "description"}
         assert rule["for"]
+
+
+def test_every_way_of_failing_that_is_nobodys_choice_has_an_alert() -> None:
+    """What the spec asks for in vain (invalid, refused) is the DelayQueue's to tell, in its conditions."""
+    matchers = [re.findall(r'result=~?"([^"]+)"', query) for query in alerts()]
+    watched = [result for found in matchers for each in found for result in each.split("|")]
+    assert sorted(watched) == ["bug", "error", "unavailable"]
+    assert set(watched) <= set(RETRY_SECONDS)
+    assert not [query for query in alerts() if re.search(r'result="[^"]*\|', query)]
 
 
 def test_every_alert_is_in_the_readme_with_its_severity() -> None:

@@ -30,9 +30,18 @@
 {{/* Call with (list $ component). These select pods, so they never change. */}}
 {{- define "delayq.selector" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ include "delayq.name" $root }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/name: {{ include "delayq.name" $root | quote }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{/* The operator's selector as an argument. */}}
+{{- define "delayq.ownLabels" -}}
+{{- $pairs := list }}
+{{- range $key, $value := include "delayq.selector" (list . "operator") | fromYaml }}
+{{- $pairs = append $pairs (printf "%s=%s" $key $value) }}
+{{- end }}
+{{- join "," $pairs }}
 {{- end }}
 
 {{/* Labels of pods, without versions: an upgrade that changes nothing else must not replace them. */}}
@@ -49,7 +58,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{ include "delayq.selector" . }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | quote }}
 {{- with $root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
@@ -67,7 +76,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
 {{- range . }}
-- name: {{ . }}
+- name: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -75,7 +84,7 @@ imagePullSecrets:
 {{/* Where a pod may run: call with the values that say so. */}}
 {{- define "delayq.placement" }}
 {{- with .priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}

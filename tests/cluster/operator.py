@@ -67,7 +67,7 @@ class Operator:
         )
 
 
-def queue(name: str = "orders", **spec: Any) -> dict[str, Any]:
+def queue(name: str = "orders", **spec: object) -> dict[str, Any]:
     """A DelayQueue with the four lines that it takes; more, or other, by keyword."""
     least = {
         "redis": {"standalone": {"host": "redis.invalid"}},

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
 from delayq_operator.desired.checksum import changes
+from delayq_operator.drift import differs
 from delayq_operator.errors import Conflict, Denied, Failed, Invalid, NotFound
 from delayq_operator.plan import inputs_of
 
@@ -72,9 +73,12 @@ class Applier:
     async def _apply(self, resource: Resource, change: Change, scale: Scale, outcome: Outcome) -> None:
         label = f"{change.kind.kind} {change.name}"
         try:
-            if change.live is None and await self._of_others(resource, change):
+            there = None if change.live is not None else await self._there(resource, change)
+            if there is not None and _of_others(there, resource):
                 outcome.taken.append(label)
                 return
+            if there is not None and differs(change.body, there) is None:
+                return  # its watch has not told of it yet
             with self._children.written(change.kind, (resource.key.namespace, change.name)) as take:
                 wanted = _with_replicas(change, scale)
                 take(await self._api.apply(change.kind, wanted, manager=names.OPERATOR))
@@ -91,14 +95,12 @@ class Applier:
         elif not _respecified(change):
             outcome.repaired.append(f"{label} ({change.why})")
 
-    async def _of_others(self, resource: Resource, change: Change) -> bool:
-        """Whether an object of this name exists that does not belong to this DelayQueue."""
+    async def _there(self, resource: Resource, change: Change) -> Object | None:
+        """Look for an object that is not in our copy."""
         try:
-            there = await self._api.get(change.kind, resource.key.namespace, change.name)
+            return await self._api.get(change.kind, resource.key.namespace, change.name)
         except NotFound:
-            return False
-        owners = there["metadata"].get("ownerReferences") or ()
-        return all(owner["uid"] != resource.uid for owner in owners)
+            return None
 
     async def scale(self, resource: Resource, worker: Child, scale: Scale, outcome: Outcome) -> None:
         """Have the worker Deployment ask for as many replicas, as the one who owns that field."""
@@ -125,6 +127,12 @@ class Applier:
         with suppress(NotFound, Conflict):
             await self._api.delete(child.kind, namespace, child.name, uid=child.uid)
         self._children.gone(child.kind, (namespace, child.name), ours=True)
+
+
+def _of_others(there: Object, resource: Resource) -> bool:
+    """Whether an object does not belong to this DelayQueue."""
+    owners = there["metadata"].get("ownerReferences") or ()
+    return all(owner["uid"] != resource.uid for owner in owners)
 
 
 def _with_replicas(change: Change, scale: Scale) -> Object:

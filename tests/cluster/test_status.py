@@ -84,6 +84,8 @@ def test_a_transition_has_its_own_time(world: World) -> None:
         == condition(world.queue(), "Paused")["lastTransitionTime"]
     )
     assert world.until("Paused")["lastTransitionTime"] <= first["lastTransitionTime"]
+    world.edit(reaper=None)
+    world.until("Accepted", "True")  # another test counts how often an invalid one is looked at
 
 
 def _seconds_since(entry: dict[str, Any]) -> float:

@@ -150,12 +150,15 @@ async def test_an_object_of_somebody_else_is_not_touched(world: World) -> None:
     assert world.api.applied == []
 
 
-async def test_our_own_object_that_the_watch_has_not_told_of_is_applied(world: World) -> None:
+async def test_our_own_object_that_the_watch_has_not_told_of_is_written_only_if_it_differs(
+    world: World,
+) -> None:
     await world.make(config())
     world.children = Children(Queues(lambda _key: None), lambda _key: None)  # as after a restart
     world.applier = Applier(world.api, world.children)  # type: ignore[arg-type]
     outcome = await world.make(config())
-    assert outcome.taken == []
+    assert (outcome.taken, outcome.created, len(world.api.applied)) == ([], [], 1)
+    await world.make(config(text="b"))
     assert len(world.api.applied) == 2
 
 

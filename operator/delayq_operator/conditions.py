@@ -59,7 +59,7 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     "Degraded": {
         "NameTaken": _TRUE,
         "ApplyFailed": _TRUE,
-        "ForeignContainers": _TRUE,
+        "ForeignFields": _TRUE,
         "EraseFailed": _TRUE,
         "PodsFailing": _TRUE,
         "AsExpected": _FALSE,
@@ -161,7 +161,7 @@ def degraded(view: View) -> Condition:
         ("EraseFailed", view.erasing.message if view.erasing is not None and view.erasing.failed else ""),
         ("NameTaken", _taken(view)),
         ("ApplyFailed", " ".join(view.failures)),
-        ("ForeignContainers", _foreign(view)),
+        ("ForeignFields", _foreign(view)),
         ("PodsFailing", f"{listed(list(view.troubles.values()))}." if view.troubles else ""),
     ):
         if what:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from delayq_operator import names
 from delayq_operator.errors import Denied, NotFound, OperatorError
+from delayq_operator.reflector import name_of
 from delayq_operator.watches import LABELLED
 
 if TYPE_CHECKING:
@@ -21,13 +22,18 @@ if TYPE_CHECKING:
     from delayq_operator.children import Children
     from delayq_operator.facts import Referees
     from delayq_operator.names import Kind
+    from delayq_operator.objects import Name, Object
     from delayq_operator.watches import Watches
 
 log = logging.getLogger(__name__)
 
 
 class OptionalKinds:
-    """Keeps Referees.kinds as it is in the cluster."""
+    """Keeps Referees.kinds as it is in the cluster; a Listener.
+
+    A kind is wanted from the moment all of it was listed, in one go: a child that is seen before its kind is wanted would
+    be deleted, and one that is wanted before it is seen would be written without need.
+    """
 
     def __init__(
         self,
@@ -42,6 +48,7 @@ class OptionalKinds:
         self._api, self._watches, self._children = api, watches, children
         self._referees, self._mark_all = referees, mark_all
         self._denied: set[Kind] = set()  # about which we have complained
+        self._early: dict[Kind, dict[Name, Object]] = {}  # seen before all was listed
 
     async def look(self) -> None:
         """Begin with what is served by now, and stop with what is not."""
@@ -51,14 +58,16 @@ class OptionalKinds:
 
     async def _look(self, kind: Kind) -> None:
         served = await self._api.serves(kind)
-        wanted = kind.kind in self._referees.kinds
-        if served and not wanted and await self._allowed(kind):
-            self._begin(kind)
-        elif wanted and not served:
+        followed = self._watches.follows(kind)
+        if served and not followed and await self._allowed(kind):
+            self._denied.discard(kind)
+            self._early[kind] = {}
+            self._watches.follow_optional(kind, self, listed=self._begin, over=self._over)
+        elif followed and not served:
             self._stop(kind)
 
     async def _allowed(self, kind: Kind) -> bool:
-        """Whether we may list it. Asked before anything is wanted of it, for a reflector takes its time to be sure."""
+        """Whether we may list it. Asked before it is followed, for a reflector takes its time to be sure."""
         try:
             for namespace in self._watches.scope.lists:
                 async for _ in self._api.pages(kind, namespace, label_selector=LABELLED, metadata_only=True):
@@ -69,12 +78,25 @@ class OptionalKinds:
         return True
 
     def _begin(self, kind: Kind) -> None:
-        """In one go: a child that is seen before its kind is wanted would be deleted."""
-        self._denied.discard(kind)
-        self._watches.follow_optional(kind, self._children, self._over)
         self._referees.kinds |= {kind.kind}
+        for body in self._early.pop(kind).values():
+            self._children.seen(kind, body)
         log.info("kind_followed", extra={"fields": {"kind": kind.kind}})
         self._mark_all()
+
+    def seen(self, kind: Kind, body: Object) -> None:
+        """Pass it on, when the time has come."""
+        if kind in self._early:
+            self._early[kind][name_of(body)] = body
+        else:
+            self._children.seen(kind, body)
+
+    def gone(self, kind: Kind, name: Name) -> None:
+        """Pass it on."""
+        if kind in self._early:
+            self._early[kind].pop(name, None)
+        else:
+            self._children.gone(kind, name)
 
     def _over(self, kind: Kind, error: Denied | NotFound) -> None:
         if isinstance(error, Denied):
@@ -82,8 +104,8 @@ class OptionalKinds:
         self._stop(kind)
 
     def _stop(self, kind: Kind) -> None:
-        """In one go too, the other way round."""
         self._referees.kinds -= {kind.kind}
+        self._early.pop(kind, None)
         for name in self._watches.drop(kind):
             self._children.gone(kind, name, ours=True)
         log.info("kind_dropped", extra={"fields": {"kind": kind.kind}})

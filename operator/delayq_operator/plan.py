@@ -43,7 +43,7 @@ class Plan:
     leaving: tuple[Child, ...]
     """Children of an earlier DelayQueue of the same name: they have to go before ours can come."""
     foreign: tuple[str, ...]
-    """Containers that somebody put into our pod templates, such as "container proxy of Deployment orders-worker"."""
+    """What somebody put into our pod templates, such as "container proxy of Deployment orders-worker"."""
 
 
 def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], uid: str) -> Plan:

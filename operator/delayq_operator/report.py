@@ -31,7 +31,7 @@ BY_REASON: Final = {
     "Accepted": ("InvalidSpec", "ReferenceNotFound"),
     "Degraded": (
         "NameTaken",
-        "ForeignContainers",
+        "ForeignFields",
         "ApplyFailed",
         "EraseFailed",
         "PodsFailing",

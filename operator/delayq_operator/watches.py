@@ -43,7 +43,7 @@ class Watches:
         """Nothing is watched yet."""
         self._api, self._parts, self.scope = api, parts, scope
         self.reflectors: list[Reflector] = []
-        self._optional: dict[Kind, list[tuple[Reflector, asyncio.Task[None]]]] = {}
+        self._optional: dict[Kind, tuple[list[Reflector], list[asyncio.Task[None]]]] = {}
 
     def follow(self, kind: Kind, listener: Listener, *, metadata_only: bool = False) -> None:
         """Watch a kind from now on. Objects of ours are wanted whole; of others, only name and version."""
@@ -52,9 +52,14 @@ class Watches:
             self._parts.start(f"watch {kind.plural}", reflector.run())
 
     def follow_optional(
-        self, kind: Kind, listener: Listener, over: Callable[[Kind, Denied | NotFound], None]
+        self,
+        kind: Kind,
+        listener: Listener,
+        *,
+        listed: Callable[[Kind], None],
+        over: Callable[[Kind, Denied | NotFound], None],
     ) -> None:
-        """Watch a kind until it is dropped; `over` is told when it is not served any more, or not to us."""
+        """Watch a kind until it is dropped: `listed` is called once, `over` when it is not served to us any more."""
 
         async def run(reflector: Reflector) -> None:
             try:
@@ -62,22 +67,30 @@ class Watches:
             except (Denied, NotFound) as error:
                 over(kind, error)
 
+        async def wait(reflectors: list[Reflector]) -> None:
+            for reflector in reflectors:
+                await reflector.synced.wait()
+            listed(kind)
+
         followed = [
             self._reflector(kind, listener, namespace, optional=True) for namespace in self.scope.lists
         ]
-        self._optional[kind] = [
-            (reflector, self._parts.start(f"watch {kind.plural}", run(reflector), may_end=True))
-            for reflector in followed
-        ]
+        parts = [*map(run, followed), wait(followed)]
+        tasks = [self._parts.start(f"watch {kind.plural}", part, may_end=True) for part in parts]
+        self._optional[kind] = (followed, tasks)
+
+    def follows(self, kind: Kind) -> bool:
+        """Whether an optional kind is watched."""
+        return kind in self._optional
 
     def drop(self, kind: Kind) -> set[Name]:
         """Watch an optional kind no longer; the objects that were known of it."""
-        known: set[Name] = set()
-        for reflector, task in self._optional.pop(kind, ()):
+        reflectors, tasks = self._optional.pop(kind, ([], []))
+        for task in tasks:
             task.cancel()
+        for reflector in reflectors:
             self.reflectors.remove(reflector)
-            known |= reflector.known
-        return known
+        return {name for reflector in reflectors for name in reflector.known}
 
     def _reflector(
         self,

@@ -46,7 +46,11 @@ def with_name(name: str, fields: st.SearchStrategy[Object]) -> st.SearchStrategy
     return fields.map(lambda found: {"name": name, **found})
 
 
-AMOUNTS = some(cpu=QUANTITIES, memory=QUANTITIES)
+# Limits have to reach what we request: at most 100m and 128Mi.
+AMOUNTS = some(
+    cpu=st.sampled_from(["100m", "0.1", "1", 1, "1.5", "2000m", "1e3"]),
+    memory=st.sampled_from(["134217728", "128Mi", "0.25Gi", "1.5Gi", "500M", "1e9", "12E"]),
+)
 RESOURCES = maybe(st.sampled_from([{}, {"limits": None}]) | some(requests=st.just({}), limits=maybe(AMOUNTS)))
 
 PROBES = st.sampled_from(

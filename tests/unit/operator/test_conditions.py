@@ -92,7 +92,7 @@ CASES: list[tuple[str, str, View]] = [
     ("Degraded", "EraseFailed", view(erasing=replace(ERASING, failed=True))),
     ("Degraded", "NameTaken", view(taken=("Deployment orders-worker",), foreign=("container a",))),
     ("Degraded", "ApplyFailed", view(failures=("CronJob orders-reaper: no.",), foreign=("container a",))),
-    ("Degraded", "ForeignContainers", view(foreign=("container proxy of Deployment orders-worker",))),
+    ("Degraded", "ForeignFields", view(foreign=("container proxy of Deployment orders-worker",))),
     *[
         ("ScalingActive", reason, view(scale=Scale(replicas=1, reason=reason, message="why")))
         for reason in scaling.REASONS

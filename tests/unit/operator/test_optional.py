@@ -37,16 +37,20 @@ class Served:
     plurals: set[str] = field(default_factory=lambda: {"podmonitors", "prometheusrules"})
     broken: OperatorError | None = None
     lists: OperatorError | None = None
-    listed: int = 0
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    slow: dict[str, asyncio.Event] = field(default_factory=dict)
+    """Lists of these namespaces take until the event."""
 
     async def serves(self, kind: Kind) -> bool:
         if self.broken:
             raise self.broken
         return kind.plural in self.plurals
 
-    async def pages(self, *_: object, **__: object) -> AsyncIterator[Object]:
-        self.listed += 1
+    async def pages(
+        self, _kind: Kind, namespace: str, *, metadata_only: bool, **_: object
+    ) -> AsyncIterator[Object]:
+        if namespace in self.slow and not metadata_only:
+            await self.slow[namespace].wait()
         if self.lists:
             raise self.lists
         yield {"items": [MONITOR], "metadata": {"resourceVersion": "7"}}
@@ -120,6 +124,33 @@ async def test_what_is_served_is_followed_once() -> None:
     assert len(cluster.watches.reflectors) == 4
     assert (len(cluster.copy.known), cluster.marked) == (2, 2)
     await cluster.parts.end()
+
+
+async def test_nothing_is_wanted_before_all_of_it_was_listed() -> None:
+    """Not in one namespace of two: what is in the other would be written without need, as it is not known yet."""
+    cluster = Cluster(("shop", "test"))
+    cluster.api.slow["test"] = asyncio.Event()
+    assert await cluster.look() == set()
+    assert (cluster.copy.known, cluster.marked) == (set(), 0)
+    assert await cluster.look() == set()
+    assert len(cluster.watches.reflectors) == 4
+    cluster.api.slow["test"].set()
+    await turns()
+    assert cluster.referees.kinds == BOTH
+    assert len(cluster.copy.known) == 2
+    await cluster.parts.end()
+
+
+async def test_what_is_dropped_before_all_was_listed_leaves_nothing_behind() -> None:
+    cluster = Cluster(("shop", "test"))
+    cluster.api.slow["test"] = asyncio.Event()
+    await cluster.look()
+    cluster.api.plurals.clear()
+    assert await cluster.look() == set()
+    cluster.api.slow["test"].set()
+    await turns()
+    assert (cluster.referees.kinds, cluster.copy.known) == (frozenset(), set())
+    assert (cluster.watches.reflectors, cluster.optional._early, cluster.parts._tasks) == ([], {}, set())
 
 
 async def test_what_is_not_served_any_more_is_dropped_and_what_is_back_is_followed_again() -> None:

@@ -80,7 +80,7 @@ def test_one_reason_after_another_is_told_each_time() -> None:
         view(failures=("CronJob orders-reaper: no.",)),
         view(foreign=("container proxy",)),
         view(),
-    ) == [["Ready", "NameTaken"], ["ApplyFailed"], ["ForeignContainers"], []]
+    ) == [["Ready", "NameTaken"], ["ApplyFailed"], ["ForeignFields"], []]
 
 
 def test_risks_and_rollouts_that_hang() -> None:

@@ -286,7 +286,8 @@ async def test_how_long_the_oldest_work_has_gone_on_counts_from_when_it_was_allo
     seen = []
     work.mark(A)
     async with Running(work, handle, workers=2, allowed=lead.wait):
-        for step in (lambda: None, lead.set, lambda: work.mark(B), go.set):
+        steps: tuple[Callable[[], None], ...] = (lambda: None, lead.set, lambda: work.mark(B), go.set)
+        for step in steps:
             step()
             await settle()
             clock.now += 100

@@ -44,7 +44,7 @@ class NetworkPolicy:
         least=1,
         most=32,
         default=None,
-        doc="NetworkPolicyPeers that may read metrics. Absent: any pod of any namespace. The operator has to be one.",
+        doc="NetworkPolicyPeers that may read metrics. Absent: any pod of any namespace. The operator always may.",
     )
 
 

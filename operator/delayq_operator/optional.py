@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 class OptionalKinds:
     """Keeps Referees.kinds as it is in the cluster; a Listener.
 
-    A kind is wanted from the moment all of it was listed, in one go: a child that is seen before its kind is wanted would
-    be deleted, and one that is wanted before it is seen would be written without need.
+    A kind is wanted from the moment all of it was listed, in one go: a child that is seen before its kind is wanted
+    would be deleted, and one that is wanted before it is seen would be written without need.
     """
 
     def __init__(

@@ -133,6 +133,7 @@ class Operator:
     async def _lead(self, stop: asyncio.Event) -> None:
         self._watch()
         self.parts.start("events", self.recorder.run())
+        await self.optional.look()  # so that a new DelayQueue gets all of its children in one go
         await self.watches.synced()
         memo = handlers.Memo(self.queues, self.witness)
         self.parts.start("kopf", handlers.follow(memo, self.options.namespaces, stop))

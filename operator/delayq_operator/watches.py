@@ -90,6 +90,7 @@ class Watches:
             task.cancel()
         for reflector in reflectors:
             self.reflectors.remove(reflector)
+            reflector.synced.set()  # nobody need wait for it any more
         return {name for reflector in reflectors for name in reflector.known}
 
     def _reflector(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -13,6 +14,10 @@ from tests.servers import FLAVOURS, PREFERRED, RedisServer, ServerMissingError, 
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# A shell that starts us in the background has us ignore Ctrl-C, and so would every process that a test starts. A handler
+# is not inherited; what is ignored, is.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REDIS_TESTS = Path(__file__).parent / "redis"
 

@@ -15,7 +15,7 @@ from tests.servers import FLAVOURS, PREFERRED, RedisServer, ServerMissingError, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A shell that starts us in the background has us ignore Ctrl-C, and so would every process that a test starts. A handler
+# A shell that starts us in the background has us ignore Ctrl-C, and so would each process that a test starts. A handler
 # is not inherited; what is ignored, is.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

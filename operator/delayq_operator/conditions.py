@@ -59,6 +59,7 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     "Degraded": {
         "NameTaken": _TRUE,
         "ApplyFailed": _TRUE,
+        "QueueShared": _TRUE,
         "ForeignFields": _TRUE,
         "EraseFailed": _TRUE,
         "PodsFailing": _TRUE,
@@ -161,6 +162,7 @@ def degraded(view: View) -> Condition:
         ("EraseFailed", view.erasing.message if view.erasing is not None and view.erasing.failed else ""),
         ("NameTaken", _taken(view)),
         ("ApplyFailed", " ".join(view.failures)),
+        ("QueueShared", _shared(view)),
         ("ForeignFields", _foreign(view)),
         ("PodsFailing", f"{listed(list(view.troubles.values()))}." if view.troubles else ""),
     ):
@@ -172,6 +174,11 @@ def degraded(view: View) -> Condition:
 def _taken(view: View) -> str:
     cure = "exists and is not ours: rename or delete it, or rename this DelayQueue."
     return f"{listed(view.taken)} {cure}" if view.taken else ""
+
+
+def _shared(view: View) -> str:
+    cure = "give each a spec.queueName, keyPrefix or database of its own, unless one code is to handle both's tasks."
+    return f"{listed(view.sharing)} has the same queue in the same Redis: {cure}" if view.sharing else ""
 
 
 def _foreign(view: View) -> str:
@@ -255,6 +262,8 @@ def _no_backend(view: View) -> Refusal:
 def _no_scanner(view: View) -> Refusal:
     if view.scanner.ready or (view.scanner.exists and view.scanner.wanted == 0):
         return _FINE
+    if not view.scanner.exists:
+        return "ScannersNotReady", f"There is no Deployment of scanners. {_obstacle(view)}"
     return "ScannersNotReady", f"No scanner is ready, of {view.scanner.wanted}. {_why(view, 'scanner')}"
 
 
@@ -270,7 +279,15 @@ def _no_worker(view: View) -> Refusal:
         # With an HPA, none is what the work asks for; a fixed number is what somebody asked for.
         external = view.scale is not None and scaling.REASONS[view.scale.reason]
         return _FINE if external else ("NoWorkers", "There is no worker, because spec.worker.replicas is 0.")
+    if not view.worker.exists:
+        return "WorkersNotReady", f"There is no Deployment of workers. {_obstacle(view)}"
     return "WorkersNotReady", f"No worker is ready, of {view.worker.wanted}. {_why(view, 'worker')}"
+
+
+def _obstacle(view: View) -> str:
+    if view.resource.paused:
+        return paused(view).message
+    return _taken(view) or " ".join(view.failures) or "It is being made."
 
 
 def _why(view: View, component: str) -> str:

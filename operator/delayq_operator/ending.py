@@ -122,6 +122,9 @@ class Ending:
         return View(resource=resource, erasing=erasing, missing=missing(facts))
 
     async def _advance(self, resource: Resource, queue: DelayQueue, wanted: Object) -> Erasing:
+        if others := self._queues.sharing(resource.key):
+            what = f"Nothing is erased: the same tasks belong to DelayQueue {listed(list(map(str, others)))}, too."
+            return _failed(resource, what)
         children = self._children.of(resource.key)
         users = [child for child in children.values() if child.kind in (names.DEPLOYMENT, names.CRON_JOB)]
         for child in users:

@@ -43,6 +43,7 @@ REASONS: Final = {
     "InvalidSpec": (WARNING, "the spec was refused, and at which path"),
     "ReferenceNotFound": (WARNING, "the spec refers to a Secret or ConfigMap that does not exist"),
     "NameTaken": (WARNING, "an object of somebody else has the name of a child"),
+    "QueueShared": (WARNING, "another DelayQueue has the same queue in the same Redis"),
     "ForeignFields": (WARNING, "somebody added containers or privileges to our pod templates"),
     "ApplyFailed": (WARNING, "the API server refused a child"),
     "Unreachable": (WARNING, "scanners cannot reach Redis"),

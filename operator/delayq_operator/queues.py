@@ -7,7 +7,7 @@ that the answer to our own write and the watch that tells of it can come in eith
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator import names
@@ -29,6 +29,8 @@ class Queues:
         self._bodies: dict[Key, tuple[int, bytes]] = {}
         self._uids: dict[Key, str] = {}
         self._by_label: dict[tuple[str, str], Key] = {}
+        self._tasks: dict[Key, str] = {}
+        self._sharers: dict[str, set[Key]] = defaultdict(set)
         self._gone: OrderedDict[str, None] = OrderedDict()  # uids; none of them comes back
         self._mark = mark
         self.newcomers: list[Callable[[Key], None]] = []
@@ -46,6 +48,7 @@ class Queues:
         if before is None or version > int(before.version):
             self._bodies[key] = (version, compact(resource.body))
             self._uids[key] = resource.uid
+            self._share(key, resource.tasks)
             self._by_label[key.namespace, names.label_value(key.name)] = key
             if not ours or before is None or before.asked != resource.asked:
                 self._mark(key)
@@ -60,6 +63,7 @@ class Queues:
             self._gone.popitem(last=False)
         if self._uids.get(key) == uid:
             del self._uids[key], self._bodies[key]
+            self._share(key, None)
             self._by_label.pop((key.namespace, names.label_value(key.name)), None)
             self._mark(key)
 
@@ -67,6 +71,30 @@ class Queues:
         """Return the DelayQueue, or None if there is none."""
         _, body = self._bodies.get(key, (0, b""))
         return Resource(json.loads(body)) if body else None
+
+    def sharing(self, key: Key) -> list[Key]:
+        """Name the other DelayQueues whose tasks are the same ones, but for those that are to go with their tasks."""
+        others = self._sharers.get(self._tasks.get(key, ""), set()) - {key}
+        return sorted(other for other in others if not self._going(other))
+
+    def _going(self, key: Key) -> bool:
+        resource = self.get(key)
+        return resource is None or (resource.deleting and resource.erases)
+
+    def _share(self, key: Key, tasks: str | None) -> None:
+        """Remember where a DelayQueue's tasks are, and tell those who share them now, or did."""
+        before = self._tasks.pop(key, None)
+        if before is not None:
+            self._sharers[before].discard(key)
+        if tasks is not None:
+            self._tasks[key] = tasks
+            self._sharers[tasks].add(key)
+        if before != tasks:
+            concerned = self._sharers.get(before or "", set()) | self._sharers.get(tasks or "", set())
+            for other in concerned - {key}:
+                self._mark(other)
+        if before is not None and not self._sharers[before]:
+            del self._sharers[before]
 
     def uid(self, key: Key) -> str:
         """Return the uid of the DelayQueue; empty if there is none."""

@@ -129,6 +129,7 @@ class Reconciler:
             queue=queue,
             scale=decision,
             missing=missing(facts),
+            sharing=tuple(map(str, self._queues.sharing(resource.key))),
             foreign=todo.foreign,
             leaving=tuple(f"{child.kind.kind} {child.name}" for child in todo.leaving),
         )

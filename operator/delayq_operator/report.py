@@ -31,6 +31,7 @@ BY_REASON: Final = {
     "Accepted": ("InvalidSpec", "ReferenceNotFound"),
     "Degraded": (
         "NameTaken",
+        "QueueShared",
         "ForeignFields",
         "ApplyFailed",
         "EraseFailed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,19 @@ class Resource:
         return self.uid, self.generation, self.paused, self.deleting
 
     @property
+    def tasks(self) -> str:
+        """Where its tasks are, as far as the spec tells: two DelayQueues that agree in it share them.
+
+        A host without a dot is a Service of the namespace. Two names of one server cannot be told to be one.
+        """
+        spec = _mapping(self.body.get("spec"))
+        redis = _mapping(spec.get("redis"))
+        where = [redis.get(field) for field in ("standalone", "sentinel", "cluster", "database", "keyPrefix")]
+        short = "." not in str(_mapping(redis.get("standalone")).get("host", ""))
+        namespace = self.key.namespace if short else ""
+        return json.dumps([spec.get("queueName") or self.key.name, namespace, where], sort_keys=True)
+
+    @property
     def status(self) -> dict[str, Any]:
         """What was last written there."""
         return self.body.get("status") or {}
@@ -82,3 +96,8 @@ class Resource:
     def _metadata(self) -> dict[str, Any]:
         metadata: dict[str, Any] = self.body["metadata"]
         return metadata
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    """Return a part of a spec that may not fit the model."""
+    return value if isinstance(value, dict) else {}

@@ -35,7 +35,7 @@ def scale(queue: DelayQueue, current: int | None) -> Scale:
     """Decide on the number of workers; `current` is how many the Deployment asks for, None when there is none yet."""
     spec = queue.spec
     if spec.stop_policy == "HoldAndDrain":
-        return Scale(replicas=0, reason="Held", message="spec.stopPolicy is HoldAndDrain: no workers")
+        return Scale(replicas=0, reason="Held", message="0 workers: spec.stopPolicy is HoldAndDrain")
     if spec.autoscaling is None:
         return _fixed(spec.worker.replicas)
     if spec.autoscaling.mode == "External":

@@ -55,6 +55,8 @@ class View:
     """Names of our children that objects of others hold, such as "Deployment orders-worker"."""
     foreign: tuple[str, ...] = ()
     """Containers that others put into our pod templates."""
+    sharing: tuple[str, ...] = ()
+    """DelayQueues whose tasks are the same ones, such as "shop/orders2"."""
     leaving: tuple[str, ...] = ()
     """Children of an earlier DelayQueue of this name, on their way out."""
     erasing: Erasing | None = None

@@ -70,7 +70,7 @@ class Operator:
 def queue(name: str = "orders", **spec: object) -> dict[str, Any]:
     """A DelayQueue with the four lines that it takes; more, or other, by keyword."""
     least = {
-        "redis": {"standalone": {"host": "redis.invalid"}},
+        "redis": {"standalone": {"host": "redis-invalid"}},
         "handler": {"python": {"callable": "shop.orders:cancel_unpaid"}},
     }
     return {

@@ -115,3 +115,32 @@ def test_labels_alone_make_nothing_ours(rights: Path, namespace: str, shop: Shop
     assert there["data"] == {"theirs": "1"}
     assert "ownerReferences" not in there["metadata"]
     operator.process.stop()
+
+
+def test_tasks_that_two_delayqueues_share_are_not_erased_with_one(
+    rights: Path, namespace: str, shop: Shop
+) -> None:
+    """Deleting one of them waits, and says for whom; when the other is gone, its tasks go."""
+    operator = Operator.start(rights, namespace).wait_ready()
+    shop.create()
+    other = queue("orders2", queueName="orders", deletionPolicy="Delete")
+    shop.rest.create(shop.queues, other)
+    path, job = f"{shop.queues}/orders2", shop.job.replace("orders-purge", "orders2-purge")
+
+    def degraded(where: str, reason: str, words: str) -> None:
+        def told() -> bool:
+            entry = condition(shop.rest.get(where), "Degraded")
+            assert entry["reason"] == reason
+            assert words in entry["message"]
+            return True
+
+        eventually(told)
+
+    degraded(path, "QueueShared", f"{namespace}/orders ")
+    degraded(shop.path, "QueueShared", f"{namespace}/orders2")
+    shop.rest.delete(path)
+    degraded(path, "EraseFailed", f"{namespace}/orders")
+    assert not found(shop.cluster, job)
+    shop.rest.delete(shop.path)
+    shop.until(job)
+    operator.process.stop()

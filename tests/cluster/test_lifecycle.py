@@ -115,7 +115,7 @@ def test_a_paused_queue_makes_no_children(world: World) -> None:
             "apiVersion": names.API_VERSION,
             "kind": "DelayQueue",
             "spec": {
-                "redis": {"standalone": {"host": "redis.invalid"}},
+                "redis": {"standalone": {"host": "redis-invalid"}},
                 "handler": {"python": {"callable": "shop:handle"}},
             },
         },
@@ -175,7 +175,7 @@ def test_an_erasing_that_fails_says_so_and_how_to_go_without(world: World) -> No
     world.start(**DELETE)
     world.delete(names.PLURAL, "orders")
     pod = eventually(lambda: world.pods("purge"), what="a pod of the Job")[0]
-    end(world, pod, "Failed", "error: cannot reach Redis at redis.invalid:6379")
+    end(world, pod, "Failed", "error: cannot reach Redis at redis-invalid:6379")
     told = world.until("Degraded", "True", "EraseFailed")["message"]
     eventually(lambda: "cannot reach Redis" in condition(world.queue(), "Degraded")["message"])
     world.event("EraseFailed")
@@ -239,7 +239,7 @@ def test_a_job_that_may_not_be_made_is_told(cluster: Cluster, world: World) -> N
 def test_a_secret_that_the_erasing_needs_is_told(world: World) -> None:
     """When the Secret of Redis is gone before the DelayQueue, it says what it waits for."""
     world.make("secrets", {"metadata": {"name": "login"}, "stringData": {"password": "x"}})
-    redis = {"standalone": {"host": "redis.invalid"}, "authSecretRef": {"name": "login"}}
+    redis = {"standalone": {"host": "redis-invalid"}, "authSecretRef": {"name": "login"}}
     world.start(redis=redis, **DELETE)
     world.delete("secrets", "login")
     world.until("Accepted", "False", "ReferenceNotFound")

@@ -115,7 +115,7 @@ class Life:
             self.plane.rest.create(f"/api/v1/namespaces/{self.namespace}/{kind}", body)
         container = {"name": "worker", "envFrom": [{"configMapRef": {"name": "shop"}}]}
         document = queue(
-            redis={"standalone": {"host": "redis.invalid"}, "authSecretRef": {"name": "shop"}},
+            redis={"standalone": {"host": "redis-invalid"}, "authSecretRef": {"name": "shop"}},
             networkPolicy={"enabled": True},
             monitoring={"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
             worker={"replicas": 2, "template": {"spec": {"containers": [container]}}},

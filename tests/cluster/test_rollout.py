@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("rollout")
 
 PASSWORD: Final = "correct-horse-battery-staple"  # noqa: S105  of nothing
-REDIS: Final = {"standalone": {"host": "redis.invalid"}, "authSecretRef": {"name": "login"}}
+REDIS: Final = {"standalone": {"host": "redis-invalid"}, "authSecretRef": {"name": "login"}}
 TEMPLATE: Final = {
     "spec": {"containers": [{"name": "worker", "envFrom": [{"configMapRef": {"name": "shop"}}]}]}
 }

@@ -86,6 +86,7 @@ CASES: list[tuple[str, str, View]] = [
     ("Progressing", "ProgressDeadlineExceeded", view(scanner=ROLLING, worker=STUCK)),
     ("Progressing", "NotStarted", view(scanner=NOTHING, worker=NOTHING, problems=PROBLEM)),
     ("Degraded", "AsExpected", view()),
+    ("Degraded", "QueueShared", view(sharing=("shop/orders2",))),
     ("Degraded", "PodsFailing", view(troubles={"worker": "orders-worker-1: CrashLoopBackOff: no module"})),
     ("Progressing", "ReplicaSetUpdated", view(worker=STARTING)),
     ("Degraded", "AsExpected", view(erasing=ERASING)),

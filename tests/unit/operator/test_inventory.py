@@ -440,3 +440,52 @@ def test_who_refers_to_nothing_any_more_leaves_nothing_behind(versions: Versions
     assert versions.digest(SECRET) is None
     versions.refer(BILLS, [])
     assert (versions._referrers, versions._referred, versions._digests) == ({}, {}, {})
+
+
+def stored(name: str, namespace: str = "shop", *, version: int = 1, **spec: object) -> dict[str, Any]:
+    least = {"redis": {"standalone": {"host": "redis", "port": 6379}, "database": 0, "keyPrefix": "delayq"}}
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "uid": f"{namespace}-{name}",
+        "resourceVersion": str(version),
+    }
+    return {"metadata": {**metadata, "generation": 1}, "spec": least | spec}
+
+
+def test_delayqueues_that_share_their_tasks_are_told_of_each_other() -> None:
+    """The same queue name, server, database and prefix: neither may erase what the other has."""
+    marked: list[Key] = []
+    queues = Queues(marked.append)
+    first, second = Key("shop", "orders"), Key("shop", "orders2")
+    queues.seen(stored("orders"))
+    queues.seen(stored("orders2"))
+    assert queues.sharing(first) == []
+    marked.clear()
+    queues.seen(stored("orders2", version=2, queueName="orders"))
+    assert (queues.sharing(first), queues.sharing(second)) == ([second], [first])
+    assert first in marked
+    marked.clear()
+    queues.gone(second, "shop-orders2")
+    assert queues.sharing(first) == []
+    assert first in marked
+
+
+def test_a_host_without_a_dot_is_another_one_in_each_namespace() -> None:
+    queues = Queues(lambda _: None)
+    queues.seen(stored("orders", "shop"))
+    queues.seen(stored("orders", "bank"))
+    assert queues.sharing(Key("shop", "orders")) == []
+    dotted = {"standalone": {"host": "redis.data.svc", "port": 6379}, "database": 0, "keyPrefix": "delayq"}
+    queues.seen(stored("orders", "shop", version=2, redis=dotted))
+    queues.seen(stored("orders", "bank", version=2, redis=dotted))
+    assert queues.sharing(Key("shop", "orders")) == [Key("bank", "orders")]
+
+
+def test_who_is_erased_as_well_keeps_nobody_from_it() -> None:
+    queues = Queues(lambda _: None)
+    queues.seen(stored("orders"))
+    going = stored("orders2", queueName="orders", deletionPolicy="Delete")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    queues.seen(going)
+    assert queues.sharing(Key("shop", "orders")) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import sys
 
@@ -86,6 +87,8 @@ def delayq_operator(  # noqa: PLR0913 -- click's options, by name
     another operator took over.
     """
     logs.configure(log_format, log_level)
+    if log_level != "debug":
+        logging.getLogger("kopf").setLevel(logging.WARNING)  # what it does by the minute is news to nobody
     options = Options(
         setting=Setting(
             worker_image=worker_image,

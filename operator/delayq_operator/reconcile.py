@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.contract import SpecError, parse
+from delayq.contract.unsupported import unsupported
 
 from delayq_operator import metrics, names
 from delayq_operator.desired import desired
@@ -109,7 +110,7 @@ class Reconciler:
             await self._report(self._seen(View(resource=resource, leaving=tuple(leaving))))
             return "waiting"
         try:
-            queue = parse(resource.document)
+            queue = _understood(resource)
             facts = await self._referees.facts(resource, queue, self._children.of(key))
             wanted = [stamped(body) for body in desired(queue, self._setting, facts)]
         except SpecError as error:
@@ -180,6 +181,14 @@ class Reconciler:
         self._reporter.forget(key)
         self._scraper.forget(key)
         self._children.forget(key)
+
+
+def _understood(resource: Resource) -> DelayQueue:
+    """Parse the document; SpecError also for what this version does not do, which its pods would refuse one by one."""
+    queue = parse(resource.document)
+    if problems := unsupported(queue.spec):
+        raise SpecError(problems)
+    return queue
 
 
 def _troubles(pods: Iterable[Pod], reaper: Mapping[str, Any]) -> dict[str, str]:

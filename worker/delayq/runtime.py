@@ -18,6 +18,7 @@ import uvloop
 from delayq import handlers, metrics
 from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
+from delayq.contract.unsupported import GUARD, unsupported
 from delayq.eraser import Eraser
 from delayq.errors import InvalidDocument
 from delayq.loop import STUCK_AFTER_SECONDS
@@ -114,10 +115,8 @@ def _leave() -> None:
 
 def _refuse_guards(spec: Spec) -> None:
     """A guard that is asked for and not there would be believed in: better not to start."""
-    if spec.guard is not None and spec.guard.none is None:
-        raise InvalidDocument(
-            "spec.guard: this version has no guards yet; use none, with an idempotent handler"
-        )
+    if GUARD in unsupported(spec):
+        raise InvalidDocument(str(GUARD))
 
 
 async def _scanner(setting: Setting) -> None:

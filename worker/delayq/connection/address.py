@@ -11,6 +11,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from delayq.contract.files import secret_path
+from delayq.contract.unsupported import REDIS
 from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:
@@ -58,9 +59,7 @@ class Address:
     def from_spec(cls, spec: Redis, secrets_dir: Path) -> Address:
         """InvalidDocument when a secret is not mounted, or the topology is not served yet."""
         if spec.standalone is None:
-            raise InvalidDocument(
-                "spec.redis: this version connects to standalone Redis only, not sentinel or cluster"
-            )
+            raise InvalidDocument(str(REDIS))
         options: dict[str, Any] = {
             "host": spec.standalone.host,
             "port": spec.standalone.port,

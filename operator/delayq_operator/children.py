@@ -94,8 +94,7 @@ class Children:
             self._lost.pop(where, None)  # the watch may have been quicker than the answer to our request
         key = self._owner.pop(where, None)
         if key is None:
-            for orphans in self._unclaimed.values():
-                orphans.pop(where, None)
+            self._let_go(where)
             return
         children = self._of[key]
         child = children.pop((kind.kind, name[1]), None)
@@ -139,6 +138,12 @@ class Children:
             where = (kind.kind, (metadata["namespace"], metadata["name"]))
             # With its managed fields: they tell whether we have ever applied it.
             self._unclaimed[metadata["namespace"], label][where] = (kind, json.dumps(body).encode())
+
+    def _let_go(self, where: tuple[str, Name]) -> None:
+        for label, orphans in list(self._unclaimed.items()):
+            orphans.pop(where, None)
+            if not orphans:
+                del self._unclaimed[label]
 
     def _claim(self, key: Key) -> None:
         orphans = self._unclaimed.pop((key.namespace, names.label_value(key.name)), {})

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 QUEUES: Final = 40
 ROUNDS: Final = 3
 MOST_GROWTH_MIB: Final = 3.0
-FORGETS_LATER: Final = {"Recorder._series"}
+FORGETS_LATER: Final = {"Queues._gone", "Recorder._series"}
 """Kept on purpose, and bounded."""
 
 WATCHED: Final = """
-import gc, json, signal
+import gc, json, logging, signal
 import kopf
 from delayq_operator import cli, handlers
 
@@ -53,6 +53,7 @@ signal.signal(signal.SIGUSR1, sizes)
 @kopf.on.startup()
 async def hurry(settings, **_):
     settings.watching.server_timeout = 1
+    logging.getLogger("kopf").setLevel(logging.INFO)
 
 handlers.TOKEN_MINUTES = 0.02
 cli.delayq_operator()

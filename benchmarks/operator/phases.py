@@ -91,7 +91,7 @@ def _edit(stage: Stage, number: int, salt: int) -> float:
     name, rest = f"queue-{number:04}", stage.plane.rest
     schedule = f"{salt % 60} * * * *"
     path = KINDS["CronJob"]
-    version = rest.get(path, limit="1")["metadata"]["resourceVersion"]  # an object's own may be too old to watch from
+    version = rest.get(path, limit="1")["metadata"]["resourceVersion"]  # an object's own may be too old
     rest.patch(f"{QUEUES.format(namespace=NAMESPACE)}/{name}", {"spec": {"reaper": {"schedule": schedule}}})
     began = time.monotonic()
     for _, body in rest.watch(path, since=version):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from delayq_operator.desired.child import Object
     from delayq_operator.desired.facts import Facts
     from delayq_operator.desired.references import Named
+    from delayq_operator.names import Component
 
 SCANNER_READS: Final = ("redis", "shards", "delivery")
 WORKER_READS: Final = ("redis", "shards", "delivery", "handler", "guard")
@@ -69,6 +70,17 @@ def _spec(queue: DelayQueue) -> Object:
 
 def _sections(spec: Object, paths: tuple[str, ...]) -> Inputs:
     return {f"spec.{name}": _hash(spec.get(name)) for name in paths}
+
+
+def of_deployment(
+    own: Inputs, queue: DelayQueue, facts: Facts, *, template: Object, component: Component
+) -> Inputs:
+    """Put together what a Deployment's pods read: `own` of the document, their namespace's, and their template."""
+    return {
+        **own,
+        **of_pods(queue, facts, template, facts.inputs.get(component, {})),
+        **of_template_itself(template, component),
+    }
 
 
 def of_pods(queue: DelayQueue, facts: Facts, template: Object, before: Mapping[str, str]) -> Inputs:

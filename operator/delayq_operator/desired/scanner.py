@@ -23,14 +23,9 @@ REVISIONS_KEPT: Final = 2  # for reading only: who rolls back rolls back the Del
 def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
     """Make the Deployment."""
     name = queue.metadata.name
-    who = role(queue, setting)
-    template = pod.template(name, setting, who)
-    before = facts.inputs.get("scanner", {})
-    inputs = {
-        **checksum.of_scanner(queue),
-        **checksum.of_pods(queue, facts, template, before),
-        **checksum.of_template_itself(template, who.component),
-    }
+    template = pod.template(name, setting, role(queue, setting))
+    own = checksum.of_scanner(queue)
+    inputs = checksum.of_deployment(own, queue, facts, template=template, component="scanner")
     return child(
         names.DEPLOYMENT,
         queue,

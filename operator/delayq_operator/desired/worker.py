@@ -24,14 +24,9 @@ RESOURCES: Final[Object] = {
 def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
     """Make the Deployment."""
     name = queue.metadata.name
-    who = role(queue, setting)
-    template = pod.template(name, setting, who)
-    before = facts.inputs.get("worker", {})
-    inputs = {
-        **checksum.of_worker(queue, before),
-        **checksum.of_pods(queue, facts, template, before),
-        **checksum.of_template_itself(template, who.component),
-    }
+    template = pod.template(name, setting, role(queue, setting))
+    own = checksum.of_worker(queue, facts.inputs.get("worker", {}))
+    inputs = checksum.of_deployment(own, queue, facts, template=template, component="worker")
     return child(
         names.DEPLOYMENT,
         queue,

@@ -1,4 +1,6 @@
-"""Every condition and every reason, decided from what was seen. Pure; docs/operator.md lists them, a test compares.
+"""Every reason there is, and every condition but Ready (readiness.py), decided from what was seen. Pure.
+
+docs/operator.md lists them, a test compares.
 
 Each function answers one question. Unknown means that nobody could tell, never that nobody asked. A reason stands for
 one status only, so that people can look for either.
@@ -87,7 +89,8 @@ class Condition:
     message: str
 
 
-def _told(kind: str, reason: str, message: str) -> Condition:
+def told(kind: str, reason: str, message: str) -> Condition:
+    """Make a condition; its status follows from the reason."""
     return Condition(kind, REASONS[kind][reason], reason, message)
 
 
@@ -96,41 +99,41 @@ def accepted(view: View) -> Condition:
     kind = "Accepted"
     if view.problems:
         found = "; ".join(f"{problem.path}: {problem.message}" for problem in view.problems)
-        return _told(kind, "InvalidSpec", f"{found}. Nothing was changed; correct the spec.")
+        return told(kind, "InvalidSpec", f"{found}. Nothing was changed; correct the spec.")
     if view.missing:
         namespace = view.resource.key.namespace
         message = f"{listed(view.missing)} not found in namespace {namespace}. Pods start once created."
-        return _told(kind, "ReferenceNotFound", message)
-    return _told(kind, "Valid", "The spec is valid and what it refers to exists.")
+        return told(kind, "ReferenceNotFound", message)
+    return told(kind, "Valid", "The spec is valid and what it refers to exists.")
 
 
 def backend_available(view: View) -> Condition:
     """Whether the scanners reach Redis."""
     kind = "BackendAvailable"
     if view.backlog is not None and view.backlog.redis_up:
-        return _told(kind, "Connected", "Scanners reach Redis.")
+        return told(kind, "Connected", "Scanners reach Redis.")
     if view.backlog is not None:
         message = "Scanners run but cannot reach Redis: check spec.redis, its Secret, network policies and their logs."
-        return _told(kind, "Unreachable", message)
+        return told(kind, "Unreachable", message)
     if view.scanner.ready:
         message = f"Scanners are ready, which takes Redis; their metrics could not be read: {view.unread or 'not yet'}."
-        return _told(kind, "ScannersReady", message)
+        return told(kind, "ScannersReady", message)
     if view.scanner.exists and view.scanner.wanted == 0:
-        return _told(kind, "NoScanners", "spec.scanner.replicas is 0: nobody measures.")
-    return _told(kind, "NotMeasured", "No scanner has answered yet.")
+        return told(kind, "NoScanners", "spec.scanner.replicas is 0: nobody measures.")
+    return told(kind, "NotMeasured", "No scanner has answered yet.")
 
 
 def durability_at_risk(view: View) -> Condition:
     """Whether Redis is set up to keep what it is given."""
     kind = "DurabilityAtRisk"
     if view.backlog is None or not view.backlog.redis_up:
-        return _told(kind, "NotMeasured", "No scanner has told yet how Redis is set up.")
+        return told(kind, "NotMeasured", "No scanner has told yet how Redis is set up.")
     known = [risk for risk in RISKS if risk in view.backlog.risks]
     if known:
-        return _told(kind, RISKS[known[0]][0], " ".join(RISKS[risk][1] for risk in known))
+        return told(kind, RISKS[known[0]][0], " ".join(RISKS[risk][1] for risk in known))
     if view.backlog.risks:
-        return _told(kind, "NotTold", "Redis does not tell how it is set up (INFO or CONFIG is refused).")
-    return _told(kind, "Durable", "Redis keeps an append-only file and evicts nothing.")
+        return told(kind, "NotTold", "Redis does not tell how it is set up (INFO or CONFIG is refused).")
+    return told(kind, "Durable", "Redis keeps an append-only file and evicts nothing.")
 
 
 def progressing(view: View) -> Condition:
@@ -138,40 +141,41 @@ def progressing(view: View) -> Condition:
     kind = "Progressing"
     loads = (("scanner", view.scanner), ("worker", view.worker))
     if view.erasing is not None:
-        return _told(kind, "Erasing", view.erasing.message or "The tasks are being erased.")
+        return told(kind, "Erasing", view.erasing.message or "The tasks are being erased.")
     for what, load in loads:
         if load.stuck:
-            return _told(kind, "ProgressDeadlineExceeded", f"{what}: {load.stuck}")
+            return told(kind, "ProgressDeadlineExceeded", f"{what}: {load.stuck}")
     if view.leaving:
         message = f"Waiting until {listed(view.leaving)} of an earlier DelayQueue of this name is gone."
-        return _told(kind, "WaitingForDeletion", message)
+        return told(kind, "WaitingForDeletion", message)
     for what, load in loads:
         if load.exists and load.rolling:
             running = min(load.updated, load.available)
             message = f"{running} of {pods(load.wanted, what)} run what the spec asks for."
-            return _told(kind, "ReplicaSetUpdated", message)
+            return told(kind, "ReplicaSetUpdated", message)
     missing = [f"{what}s" for what, load in loads if not load.exists]
     if missing:
-        return _told(kind, "NotStarted", f"There is no Deployment of {' and '.join(missing)}.")
-    return _told(kind, "NewReplicaSetAvailable", "All pods run what the spec asks for.")
+        return told(kind, "NotStarted", f"There is no Deployment of {' and '.join(missing)}.")
+    return told(kind, "NewReplicaSetAvailable", "All pods run what the spec asks for.")
 
 
 def degraded(view: View) -> Condition:
     """Whether something needs a person; the worst of it."""
     for reason, what in (
         ("EraseFailed", view.erasing.message if view.erasing is not None and view.erasing.failed else ""),
-        ("NameTaken", _taken(view)),
+        ("NameTaken", taken(view)),
         ("ApplyFailed", " ".join(view.failures)),
         ("QueueShared", _shared(view)),
         ("ForeignFields", _foreign(view)),
         ("PodsFailing", f"{listed(list(view.troubles.values()))}." if view.troubles else ""),
     ):
         if what:
-            return _told("Degraded", reason, what)
-    return _told("Degraded", "AsExpected", "Nothing needs attention.")
+            return told("Degraded", reason, what)
+    return told("Degraded", "AsExpected", "Nothing needs attention.")
 
 
-def _taken(view: View) -> str:
+def taken(view: View) -> str:
+    """Say which names of children others have; empty when none."""
     cure = "exists and is not ours: rename or delete it, or rename this DelayQueue."
     return f"{listed(view.taken)} {cure}" if view.taken else ""
 
@@ -189,30 +193,30 @@ def _foreign(view: View) -> str:
 def scaling_active(view: View) -> Condition:
     """Whether the number of workers follows the work."""
     if view.scale is None:
-        return _told("ScalingActive", "NotDecided", "No decision was made.")
-    return _told("ScalingActive", view.scale.reason, f"{view.scale.message}.")
+        return told("ScalingActive", "NotDecided", "No decision was made.")
+    return told("ScalingActive", view.scale.reason, f"{view.scale.message}.")
 
 
 def scaling_limited(_view: View) -> Condition:
     """Whether a bound kept the number of workers from what the work asks for."""
-    return _told("ScalingLimited", "WithinBounds", "No bound keeps the number of workers from demand.")
+    return told("ScalingLimited", "WithinBounds", "No bound keeps the number of workers from demand.")
 
 
 def fallback_active(_view: View) -> Condition:
     """Whether the number of workers is a substitute for one that could not be decided."""
-    return _told("FallbackActive", "NotNeeded", "No fallback is in use.")
+    return told("FallbackActive", "NotNeeded", "No fallback is in use.")
 
 
 def objective_met(view: View) -> Condition:
     """Whether tasks start in time. How late is in status.backlog: here it would be another message each time."""
     kind = "ObjectiveMet"
     if view.backlog is None or not view.backlog.whole or view.queue is None:
-        return _told(kind, "NotMeasured", "No scanner has told yet what is due.")
+        return told(kind, "NotMeasured", "No scanner has told yet what is due.")
     late, allowed = _late_seconds(view), view.queue.spec.objective.lateness_seconds
     if late > allowed:
         cure = "More workers or concurrency help, unless workers claim nothing: see their /readyz and logs."
-        return _told(kind, "Late", f"Tasks have been due for more than {allowed} s (DUE, LATENESS). {cure}")
-    return _told(kind, "OnTime", f"No task has been due for more than {allowed} s.")
+        return told(kind, "Late", f"Tasks have been due for more than {allowed} s (DUE, LATENESS). {cure}")
+    return told(kind, "OnTime", f"No task has been due for more than {allowed} s.")
 
 
 def _late_seconds(view: View) -> float:
@@ -226,76 +230,11 @@ def paused(view: View) -> Condition:
     """Whether the operator was told to leave the children alone."""
     if view.resource.paused:
         message = "The annotation delayq.dev/paused is true: children are left alone, whatever the spec says."
-        return _told("Paused", "PausedByAnnotation", message)
-    return _told("Paused", "Reconciling", "Children follow the spec.")
+        return told("Paused", "PausedByAnnotation", message)
+    return told("Paused", "Reconciling", "Children follow the spec.")
 
 
-def ready(view: View) -> Condition:
-    """Whether tasks run when they fall due: everything else, summed up."""
-    for refuse in (_deleting, _rejected, _no_backend, _no_scanner, _held, _no_worker):
-        reason, message = refuse(view)
-        if reason:
-            return _told("Ready", reason, message)
-    return _told("Ready", "AsExpected", "Tasks run when they fall due.")
-
-
-Refusal = tuple[str, str]
-_FINE: Final[Refusal] = ("", "")
-
-
-def _deleting(view: View) -> Refusal:
-    if view.erasing is None:
-        return _FINE
-    return "Deleting", view.erasing.message or "The DelayQueue was deleted."
-
-
-def _rejected(view: View) -> Refusal:
-    verdict = accepted(view)
-    return _FINE if verdict.status == "True" else (verdict.reason, verdict.message)
-
-
-def _no_backend(view: View) -> Refusal:
-    verdict = backend_available(view)
-    return (verdict.reason, verdict.message) if verdict.status == "False" else _FINE
-
-
-def _no_scanner(view: View) -> Refusal:
-    if view.scanner.ready or (view.scanner.exists and view.scanner.wanted == 0):
-        return _FINE
-    if not view.scanner.exists:
-        return "ScannersNotReady", f"There is no Deployment of scanners. {_obstacle(view)}"
-    return "ScannersNotReady", f"No scanner is ready, of {view.scanner.wanted}. {_why(view, 'scanner')}"
-
-
-def _held(view: View) -> Refusal:
-    policy = "None" if view.queue is None else view.queue.spec.stop_policy
-    return _FINE if policy == "None" else ("Held", f"spec.stopPolicy is {policy}: no task is claimed.")
-
-
-def _no_worker(view: View) -> Refusal:
-    if view.worker.ready:
-        return _FINE
-    if view.worker.exists and view.worker.wanted == 0:
-        # With an HPA, none is what the work asks for; a fixed number is what somebody asked for.
-        external = view.scale is not None and scaling.REASONS[view.scale.reason]
-        return _FINE if external else ("NoWorkers", "There is no worker, because spec.worker.replicas is 0.")
-    if not view.worker.exists:
-        return "WorkersNotReady", f"There is no Deployment of workers. {_obstacle(view)}"
-    return "WorkersNotReady", f"No worker is ready, of {view.worker.wanted}. {_why(view, 'worker')}"
-
-
-def _obstacle(view: View) -> str:
-    if view.resource.paused:
-        return paused(view).message
-    return _taken(view) or " ".join(view.failures) or "It is being made."
-
-
-def _why(view: View, component: str) -> str:
-    return view.troubles.get(component) or "They have not started yet; see kubectl describe pod."
-
-
-CONDITIONS: Final[tuple[Callable[[View], Condition], ...]] = (
-    ready,
+_DECIDED: Final[tuple[Callable[[View], Condition], ...]] = (
     accepted,
     backend_available,
     durability_at_risk,
@@ -307,9 +246,9 @@ CONDITIONS: Final[tuple[Callable[[View], Condition], ...]] = (
     objective_met,
     paused,
 )
-"""All of them, in the order people read them."""
+"""All of them but Ready, in the order people read them."""
 
 
 def conditions(view: View) -> list[Condition]:
-    """Every condition, also those nobody can tell."""
-    return [decide(view) for decide in CONDITIONS]
+    """Every condition that is no summary of others, also those nobody can tell."""
+    return [decide(view) for decide in _DECIDED]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator import names
 from delayq_operator.backlog import SAME_SECONDS, bucket
-from delayq_operator.conditions import conditions
+from delayq_operator.readiness import everything
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ def _workers(view: View) -> Status:
 
 def _conditions(view: View, previous: Mapping[str, Any], now: float) -> list[Status]:
     before = {entry["type"]: entry for entry in previous.get("conditions") or ()}
-    return [_entry(condition, before, view.resource.generation, now) for condition in conditions(view)]
+    return [_entry(condition, before, view.resource.generation, now) for condition in everything(view)]
 
 
 def _entry(condition: Condition, before: Mapping[str, Status], generation: int, now: float) -> Status:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq.contract import Problem
 from delayq.contract.metrics import DURABILITY_RISKS
-from delayq_operator import conditions, scaling
+from delayq_operator import conditions, readiness, scaling
 from delayq_operator.scaling import Scale
 from delayq_operator.view import Erasing
 from delayq_operator.words import RISKS
@@ -113,7 +113,7 @@ CASES: list[tuple[str, str, View]] = [
 
 
 def told(seen: View, kind: str) -> conditions.Condition:
-    return next(each for each in conditions.conditions(seen) if each.type == kind)
+    return next(each for each in readiness.everything(seen) if each.type == kind)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_every_reason_can_be_reached() -> None:
 
 def test_every_condition_is_there_on_every_visit_in_the_same_order() -> None:
     for seen in (view(), view(problems=PROBLEM, scale=None, backlog=None), view(erasing=ERASING, scale=None)):
-        assert [each.type for each in conditions.conditions(seen)] == list(conditions.REASONS)
+        assert [each.type for each in readiness.everything(seen)] == list(conditions.REASONS)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""Condition Ready: the one that people wait for, and the first cause of why it is False. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator import scaling
+from delayq_operator.conditions import accepted, backend_available, conditions, paused, taken, told
+
+if TYPE_CHECKING:
+    from delayq_operator.conditions import Condition
+    from delayq_operator.view import View
+
+Refusal = tuple[str, str]
+_FINE: Final[Refusal] = ("", "")
+
+
+def everything(view: View) -> list[Condition]:
+    """Every condition, in the order people read them."""
+    return [ready(view), *conditions(view)]
+
+
+def ready(view: View) -> Condition:
+    """Whether tasks run when they fall due: everything else, summed up."""
+    for refuse in (_deleting, _rejected, _no_backend, _no_scanner, _held, _no_worker):
+        reason, message = refuse(view)
+        if reason:
+            return told("Ready", reason, message)
+    return told("Ready", "AsExpected", "Tasks run when they fall due.")
+
+
+def _deleting(view: View) -> Refusal:
+    if view.erasing is None:
+        return _FINE
+    return "Deleting", view.erasing.message or "The DelayQueue was deleted."
+
+
+def _rejected(view: View) -> Refusal:
+    verdict = accepted(view)
+    return _FINE if verdict.status == "True" else (verdict.reason, verdict.message)
+
+
+def _no_backend(view: View) -> Refusal:
+    verdict = backend_available(view)
+    return (verdict.reason, verdict.message) if verdict.status == "False" else _FINE
+
+
+def _no_scanner(view: View) -> Refusal:
+    if view.scanner.ready or (view.scanner.exists and view.scanner.wanted == 0):
+        return _FINE
+    if not view.scanner.exists:
+        return "ScannersNotReady", f"There is no Deployment of scanners. {_obstacle(view)}"
+    return "ScannersNotReady", f"No scanner is ready, of {view.scanner.wanted}. {_why(view, 'scanner')}"
+
+
+def _held(view: View) -> Refusal:
+    policy = "None" if view.queue is None else view.queue.spec.stop_policy
+    return _FINE if policy == "None" else ("Held", f"spec.stopPolicy is {policy}: no task is claimed.")
+
+
+def _no_worker(view: View) -> Refusal:
+    if view.worker.ready:
+        return _FINE
+    if view.worker.exists and view.worker.wanted == 0:
+        # With an HPA, none is what the work asks for; a fixed number is what somebody asked for.
+        external = view.scale is not None and scaling.REASONS[view.scale.reason]
+        return _FINE if external else ("NoWorkers", "There is no worker, because spec.worker.replicas is 0.")
+    if not view.worker.exists:
+        return "WorkersNotReady", f"There is no Deployment of workers. {_obstacle(view)}"
+    return "WorkersNotReady", f"No worker is ready, of {view.worker.wanted}. {_why(view, 'worker')}"
+
+
+def _obstacle(view: View) -> str:
+    if view.resource.paused:
+        return paused(view).message
+    return taken(view) or " ".join(view.failures) or "It is being made."
+
+
+def _why(view: View, component: str) -> str:
+    return view.troubles.get(component) or "They have not started yet; see kubectl describe pod."

@@ -166,6 +166,7 @@ class ControlPlane(Cluster):
             f"--root-ca-file={self.authority}",
             # The defaults, 20 and 30, would make a test of a thousand queues wait for this process.
             *("--kube-api-qps=500", "--kube-api-burst=1000"),
+            "--horizontal-pod-autoscaler-sync-period=2s",  # 15 s is how long a test would wait for each step
         ]
 
     # --- When they are ready.

@@ -1,0 +1,65 @@
+"""Tasks that no look ahead could see, because they are scheduled and fall due within one lead time. Pure.
+
+How many fell due since an earlier look, less what that look saw coming, is what such tasks were; the next lead time is
+expected to bring as many, and for safety some more: their number is a matter of chance, so its upper percentile counts.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Final
+
+from delayq.scaling.memory import Foresight
+
+if TYPE_CHECKING:
+    from delayq.scaling.memory import Memory
+    from delayq.scaling.sample import Sample
+
+MOST_KEPT: Final = 32
+
+
+def unforeseen(sample: Sample, memory: Memory, lead_seconds: float, now: float) -> float:
+    """Return how many tasks of that kind to expect per second."""
+    if sample.fallen_due is None or not memory.foresights:
+        return 0.0
+    # The oldest look of one lead time: a shorter one says less.
+    then = memory.foresights[0]
+    passed = now - then.at
+    fell_due = sample.fallen_due - then.fallen_due
+    if passed <= 0 or fell_due < 0:
+        return 0.0
+    return max(0.0, fell_due - _coming(then, min(passed, lead_seconds))) / passed
+
+
+def expected(rate: float, seconds: float, percentile: float) -> float:
+    """Return the tasks per second to be ready for: chance brings more than the mean, in a Poisson process."""
+    mean = rate * seconds
+    if mean <= 0:
+        return 0.0
+    return (mean + NormalDist().inv_cdf(percentile / 100) * sqrt(mean)) / seconds
+
+
+def looked(sample: Sample, memory: Memory, lead_seconds: float, now: float) -> tuple[Foresight, ...]:
+    """Return the looks to keep: this one, and those of the last lead time, a few dozen at most."""
+    if sample.fallen_due is None or not sample.whole:
+        return memory.foresights
+    kept = memory.foresights
+    if kept and (sample.fallen_due < kept[-1].fallen_due or now < kept[-1].at):
+        kept = ()  # another Redis, or another clock
+    while len(kept) > 1 and kept[1].at <= now - lead_seconds:
+        kept = kept[1:]
+    if kept and now - kept[-1].at < lead_seconds / MOST_KEPT:
+        return kept
+    coming = tuple(point for point in sample.due_within if point[0] <= lead_seconds * 1.5)
+    return (*kept, Foresight(now, sample.fallen_due, coming))
+
+
+def _coming(then: Foresight, seconds: float) -> float:
+    """Return what a look saw coming within a time, in proportion between two of its horizons."""
+    before, seen = 0.0, 0.0
+    for horizon, tasks in then.coming:
+        if horizon >= seconds:
+            return seen + (tasks - seen) * (seconds - before) / (horizon - before)
+        before, seen = horizon, tasks
+    return seen

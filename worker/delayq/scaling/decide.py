@@ -1,0 +1,176 @@
+"""How many workers there should be. Pure: the operator, `delayq simulate` and `delayq forecast` call the same function.
+
+Demand is what is there (overdue, in flight), what falls due before a worker asked for a period later could claim, and
+what past minutes say will come unforeseen. model.py finds the fewest workers that begin all of it in time; bounds,
+cool-down and behavior have the last word. What could not be read never lowers the number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from delayq.scaling import arrivals, behavior
+from delayq.scaling.decision import Decision
+from delayq.scaling.load import fleet, load
+from delayq.scaling.model import course, late_seconds, required
+from delayq.scaling.shortfall import shortfall
+
+if TYPE_CHECKING:
+    from delayq.scaling.decision import Limit
+    from delayq.scaling.memory import Memory
+    from delayq.scaling.policy import Policy
+    from delayq.scaling.sample import Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Demand:
+    """What the work asks for."""
+
+    replicas: int
+    again: int
+    """The same, looking ahead as far as the cool-down."""
+    rate: float
+    active: bool
+
+
+def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) -> Decision:
+    """Decide; `now` in Unix seconds, `sample` None when nothing could be read."""
+    if sample is None:
+        return _unseeing(policy, previous, now)
+    demand = _demand(sample, policy, previous, now)
+    active_at = now if demand.active else min(previous.active_at, now)
+    wanted, kept_by = _kept(demand, policy, replace(previous, active_at=active_at), now)
+    if not sample.whole:
+        wanted = max(wanted, previous.replicas)
+    replicas, limit = _allowed(wanted, policy, previous, now)
+    failures = 0 if sample.whole else previous.failures + 1
+    if policy.fallback is not None and failures >= policy.fallback.failure_threshold:
+        replicas = max(replicas, policy.clamped(policy.fallback.replicas))
+    memory = replace(
+        previous,
+        replicas=replicas,
+        active_at=active_at,
+        recommendations=behavior.recommended(
+            policy.clamped(max(wanted, demand.replicas)), previous, policy.behavior, now
+        ),
+        changes=behavior.changed(replicas, previous, policy.behavior, now),
+        foresights=arrivals.looked(sample, previous, policy.lead(sample.lead_seconds), now),
+        failures=failures,
+    )
+    return Decision(
+        replicas=replicas,
+        reason="FollowsWork" if sample.whole else _blindness(policy, failures),
+        limited_by=kept_by if limit == "None" else limit,
+        wanted=demand.replicas,
+        late_seconds=_late(sample, policy, demand.rate, replicas),
+        unforeseen_rate=demand.rate,
+        wake_seconds=_wake(sample, policy, replicas),
+        shortfall=shortfall(sample, policy, demand.rate),
+        sample=sample,
+        policy=policy,
+        previous=previous,
+        memory=memory,
+        at=now,
+    )
+
+
+def _demand(sample: Sample, policy: Policy, previous: Memory, now: float) -> _Demand:
+    lead, window = policy.lead(sample.lead_seconds), policy.window(sample.lead_seconds)
+    rate = arrivals.expected(arrivals.unforeseen(sample, previous, lead, now), lead, policy.percentile)
+    workers = fleet(sample, policy)
+    needed = required(load(sample, rate, window), workers, policy.lateness_seconds)
+    again = needed
+    if needed < previous.replicas and policy.cooldown_seconds > window:
+        farther = load(sample, rate, policy.cooldown_seconds)
+        again = max(needed, required(farther, workers, policy.lateness_seconds))
+    active = bool(sample.overdue or sample.in_flight or sample.within(window))
+    return _Demand(replicas=needed, again=again, rate=rate, active=active)
+
+
+def _kept(demand: _Demand, policy: Policy, previous: Memory, now: float) -> tuple[int, Limit]:
+    """Return what to ask for so that nothing is removed which is wanted again at once."""
+    if demand.replicas >= previous.replicas:
+        return demand.replicas, "None"
+    if demand.again > demand.replicas:
+        return min(previous.replicas, demand.again), "DueAgain"
+    if not demand.replicas and now - previous.active_at < policy.cooldown_seconds:
+        return 1, "Cooldown"
+    return demand.replicas, "None"
+
+
+def _allowed(wanted: int, policy: Policy, previous: Memory, now: float) -> tuple[int, Limit]:
+    """Return what bounds and behavior leave of it, and which of them had the last word."""
+    limit: Limit = "None"
+    bounded = policy.clamped(wanted)
+    steady = behavior.stabilized(bounded, previous, policy.behavior, now)
+    if not bounded and steady <= 1:
+        steady = 0  # _kept() has seen to the cool-down
+    highest = behavior.most(previous, policy.behavior.scale_up, now)
+    lowest = behavior.fewest(previous, policy.behavior.scale_down, now)
+    paced = int(max(lowest, min(highest, steady)))
+    replicas = policy.clamped(paced)
+    if paced < steady:
+        limit = "ScaleUpPolicy"
+    elif paced > steady:
+        limit = "ScaleDownPolicy"
+    elif steady != bounded:
+        limit = "Stabilization"
+    elif bounded < wanted:
+        limit = "MaxReplicas"
+    elif bounded > wanted:
+        limit = "MinReplicas"
+    return replicas, limit
+
+
+def _unseeing(policy: Policy, previous: Memory, now: float) -> Decision:
+    """Hold, and once nothing was to be seen too often, fall back; never to fewer workers than there are."""
+    failures = previous.failures + 1
+    replicas = policy.clamped(previous.replicas)
+    if policy.fallback is not None and failures >= policy.fallback.failure_threshold:
+        replicas = policy.clamped(max(replicas, policy.fallback.replicas))
+    return Decision(
+        replicas=replicas,
+        reason=_blindness(policy, failures),
+        limited_by="None",
+        wanted=replicas,
+        late_seconds=0.0,
+        unforeseen_rate=0.0,
+        wake_seconds=None,
+        shortfall=None,
+        sample=None,
+        policy=policy,
+        previous=previous,
+        memory=replace(
+            previous,
+            replicas=replicas,
+            # Who saw nothing cannot know that nothing was to do: what was wanted then is not forgotten meanwhile.
+            active_at=now,
+            recommendations=behavior.recommended(replicas, previous, policy.behavior, now),
+            changes=behavior.changed(replicas, previous, policy.behavior, now),
+            foresights=(),
+            failures=failures,
+        ),
+        at=now,
+    )
+
+
+def _blindness(policy: Policy, failures: int) -> Literal["MetricsUnavailable", "FallenBack"]:
+    fallen = policy.fallback is not None and failures >= policy.fallback.failure_threshold
+    return "FallenBack" if fallen else "MetricsUnavailable"
+
+
+def _late(sample: Sample, policy: Policy, rate: float, replicas: int) -> float:
+    """How late the tasks will begin that fall due when the number asked for can be there."""
+    workers = fleet(sample, policy)
+    due = load(sample, rate, policy.window(sample.lead_seconds))
+    reach = 0.0 if replicas < workers.ready else workers.lead_seconds
+    moments = course(due, workers.ramp(replicas))
+    found = [late_seconds(moment, due.handler_seconds) for moment in moments if moment.at >= reach]
+    return max(found, default=0.0)
+
+
+def _wake(sample: Sample, policy: Policy, replicas: int) -> float | None:
+    if replicas or sample.next_due_seconds is None:
+        return None
+    return max(0.0, sample.next_due_seconds - policy.window(sample.lead_seconds))

@@ -1,0 +1,69 @@
+"""What the document says about the number of workers, in the terms of a decision. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self
+
+from delayq.contract import Autoscaling
+from delayq.contract.autoscaling import Behavior, Fallback
+
+if TYPE_CHECKING:
+    from delayq.contract import Spec
+
+LEAD_SECONDS: Final = 15.0
+"""A worker's start-up until one was seen: a Python image that is on the node already, with some reserve."""
+
+HANDLER_SECONDS: Final = 1.0
+"""A handler's time until one was seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Bounds and aims."""
+
+    slots: int
+    """Tasks that one worker runs at a time: spec.worker.concurrency."""
+    lateness_seconds: float = 1.0
+    """The latest that a task should start after it fell due: spec.objective.latenessSeconds."""
+    percentile: float = 99.0
+    """For how many of a hundred tasks that should hold."""
+    min_replicas: int = 0
+    max_replicas: int = 10
+    lead_seconds: float | None = None
+    """A worker's start-up as the document says; None: as it was learnt."""
+    period_seconds: float = 2.0
+    cooldown_seconds: float = 60.0
+    behavior: Behavior = field(default_factory=Behavior)
+    fallback: Fallback | None = None
+
+    @classmethod
+    def of(cls, spec: Spec) -> Self:
+        """Read a document; without spec.autoscaling, its defaults count, as a simulation would try them."""
+        scaling = spec.autoscaling or Autoscaling()
+        return cls(
+            slots=spec.worker.concurrency,
+            lateness_seconds=spec.objective.lateness_seconds,
+            percentile=spec.objective.percentile,
+            min_replicas=scaling.min_replicas,
+            max_replicas=scaling.max_replicas,
+            lead_seconds=scaling.lead_time_seconds,
+            period_seconds=scaling.period_seconds,
+            cooldown_seconds=scaling.cooldown_seconds,
+            behavior=scaling.behavior,
+            fallback=scaling.fallback,
+        )
+
+    def lead(self, learnt: float | None) -> float:
+        """Return the start-up time to count with."""
+        if self.lead_seconds is not None:
+            return self.lead_seconds
+        return LEAD_SECONDS if learnt is None else learnt
+
+    def window(self, learnt: float | None) -> float:
+        """How far this decision has to see: what the next one asks for comes a period later, if nothing is delayed."""
+        return self.lead(learnt) + 2 * self.period_seconds
+
+    def clamped(self, replicas: int) -> int:
+        """Keep a number within the bounds."""
+        return max(self.min_replicas, min(self.max_replicas, replicas))

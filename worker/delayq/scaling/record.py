@@ -1,0 +1,72 @@
+"""A decision's inputs as JSON, from which anybody can make the same decision again. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from delayq.contract.autoscaling import Behavior, Fallback, ScaleDown, ScaleUp, ScalingPolicy
+from delayq.scaling.decide import decide
+from delayq.scaling.memory import Change, Foresight, Memory, Recommendation
+from delayq.scaling.policy import Policy
+from delayq.scaling.sample import Sample
+
+if TYPE_CHECKING:
+    from delayq.scaling.decision import Decision
+
+
+def recorded(decision: Decision) -> str:
+    """Write down what a decision was made from."""
+    inputs = {
+        "at": decision.at,
+        "sample": None if decision.sample is None else asdict(decision.sample),
+        "policy": asdict(decision.policy),
+        "previous": asdict(decision.previous),
+    }
+    return json.dumps(inputs, separators=(",", ":"))
+
+
+def replayed(record: str) -> Decision:
+    """Make a decision again. ValueError for what was not written by recorded()."""
+    try:
+        found = json.loads(record)
+        sample = None if found["sample"] is None else _sample(found["sample"])
+        return decide(sample, _policy(found["policy"]), _memory(found["previous"]), float(found["at"]))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"expected the record of a decision, got {record[:80]}") from error
+
+
+def _sample(found: dict[str, Any]) -> Sample:
+    return Sample(**{**found, "due_within": _pairs(found["due_within"])})
+
+
+def _pairs(found: list[list[float]]) -> tuple[tuple[float, int], ...]:
+    return tuple((float(horizon), int(tasks)) for horizon, tasks in found)
+
+
+def _policy(found: dict[str, Any]) -> Policy:
+    up, down = found["behavior"]["scale_up"], found["behavior"]["scale_down"]
+    behavior = Behavior(
+        scale_up=ScaleUp(**{**up, "policies": _rules(up)}),
+        scale_down=ScaleDown(**{**down, "policies": _rules(down)}),
+    )
+    fallback = None if found["fallback"] is None else Fallback(**found["fallback"])
+    return Policy(**{**found, "behavior": behavior, "fallback": fallback})
+
+
+def _rules(found: dict[str, Any]) -> tuple[ScalingPolicy, ...]:
+    return tuple(ScalingPolicy(**each) for each in found["policies"])
+
+
+def _memory(found: dict[str, Any]) -> Memory:
+    return Memory(
+        **{
+            **found,
+            "recommendations": tuple(Recommendation(*each) for each in found["recommendations"]),
+            "changes": tuple(Change(*each) for each in found["changes"]),
+            "foresights": tuple(
+                Foresight(at, fallen_due, _pairs(coming)) for at, fallen_due, coming in found["foresights"]
+            ),
+        }
+    )

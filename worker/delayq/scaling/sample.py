@@ -1,0 +1,82 @@
+"""What a decision is made from: one look at a queue and its workers. Pure data.
+
+Not here: how it is read (the operator scrapes it, a simulation makes it up).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FINE_BINS: Final = 40
+FINEST_SECONDS: Final = 0.5
+COARSE_FACTOR: Final = 1.3
+OUTLOOK_SECONDS: Final = 3600.0
+"""How far a decision looks for a rush that all workers together could not master in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One look at a queue."""
+
+    overdue: int = 0
+    """Tasks that are due and not claimed."""
+    in_flight: int = 0
+    """Tasks that workers hold a lease of."""
+    due_within: tuple[tuple[float, int], ...] = ()
+    """Seconds from now, ascending → tasks that fall due by then; each includes those before it."""
+    next_due_seconds: float | None = None
+    """Until the next task falls due; None when none waits."""
+    fallen_due: int | None = None
+    """Tasks that ever fell due: a counter that tells what no look ahead could have seen. None: not known."""
+    ready: int = 0
+    """Workers that claim."""
+    starting: int = 0
+    """Workers on their way, those that never came apart."""
+    starting_seconds: float = 0.0
+    """How long ago the youngest of them was created."""
+    handler_seconds: float | None = None
+    """Mean time that a handler takes; None: not learnt yet."""
+    lead_seconds: float | None = None
+    """From creating a worker to its first claim, the p95 of those seen; None: not learnt yet."""
+    whole: bool = True
+    """Whether every shard is in the numbers. If not, there is at least this much to do."""
+
+    @property
+    def foreseen(self) -> int:
+        """Tasks in the look ahead."""
+        return self.due_within[-1][1] if self.due_within else 0
+
+    def within(self, seconds: float) -> int:
+        """Tasks that fall due within a time that was asked for, or the next longer one."""
+        return next((tasks for horizon, tasks in self.due_within if horizon >= seconds), self.foreseen)
+
+    def bins(self) -> Iterator[tuple[float, float, int]]:
+        """Cut the look ahead into stretches: from, to (seconds from now), tasks."""
+        start, before = 0.0, 0
+        for horizon, tasks in self.due_within:
+            yield start, horizon, max(0, tasks - before)
+            start, before = horizon, max(before, tasks)
+
+
+def horizons(window_seconds: float, outlook_seconds: float = OUTLOOK_SECONDS) -> tuple[float, ...]:
+    """Return what to ask for: fine steps in the window that counts now, ever longer ones up to the outlook.
+
+    A window of 20 s has steps of half a second: a rush of tasks is told from the same number spread evenly. At most 64.
+    """
+    step = max(FINEST_SECONDS, window_seconds / FINE_BINS)
+    found = [_rounded(step * (number + 1)) for number in range(ceil(window_seconds / step))]
+    while found[-1] * COARSE_FACTOR < outlook_seconds:
+        found.append(_rounded(found[-1] * COARSE_FACTOR))
+    if found[-1] < outlook_seconds:
+        found.append(_rounded(outlook_seconds))
+    return tuple(found)
+
+
+def _rounded(seconds: float) -> float:
+    """Keep four digits: the horizon goes to the scanner as text and comes back as a label."""
+    return round(seconds, 3 - floor(log10(seconds)))

@@ -1,0 +1,98 @@
+"""A decision as a sentence with its inputs: the same in an event, in status, in a log and in a simulation. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from math import inf
+from typing import TYPE_CHECKING
+
+from delayq.scaling.decision import LIMITS
+from delayq.scaling.policy import HANDLER_SECONDS
+
+if TYPE_CHECKING:
+    from delayq.scaling.decision import Decision
+    from delayq.scaling.sample import Sample
+
+
+def sentence(decision: Decision) -> str:
+    """Say how many workers, and why, such as "4 → 9 workers: 2,000 tasks fall due within 15 s; …"."""
+    return f"{headline(decision)}: {because(decision)}"
+
+
+def headline(decision: Decision) -> str:
+    """Say how many workers."""
+    if decision.replicas == decision.before:
+        return counted(decision.replicas, "worker")
+    return f"{decision.before:,} → {counted(decision.replicas, 'worker')}"
+
+
+def because(decision: Decision) -> str:
+    """Say why."""
+    if decision.sample is None:
+        return _blind(decision)
+    parts = [_demand(decision, decision.sample)]
+    if decision.replicas:
+        parts.append(_supply(decision, decision.sample))
+    elif decision.wake_seconds is not None:
+        parts.append(f"workers start at {clock(decision.at + decision.wake_seconds)}")
+    if decision.limited_by != "None":
+        parts.append(f"{LIMITS[decision.limited_by]} ({decision.wanted:,})")
+    if not decision.sample.whole:
+        parts.append("not every shard has told")
+    if decision.reason == "FallenBack":
+        parts.append("fallback.replicas counts")
+    return "; ".join(parts)
+
+
+def _demand(decision: Decision, sample: Sample) -> str:
+    window = decision.policy.window(sample.lead_seconds)
+    soon = sample.within(window)
+    found = [f"{counted(sample.overdue, 'task')} due"] if sample.overdue else []
+    found += [f"{sample.in_flight:,} in flight"] if sample.in_flight else []
+    found += [f"{soon:,} due within {seconds(window)}"] if soon else []
+    if decision.unforeseen_rate:
+        found.append(f"{decision.unforeseen_rate:,.3g} a second arriving at short notice")
+    return ", ".join(found) if found else f"nothing is due, in flight or due within {seconds(window)}"
+
+
+def _supply(decision: Decision, sample: Sample) -> str:
+    taken = HANDLER_SECONDS if sample.handler_seconds is None else sample.handler_seconds
+    learnt = " (not learnt yet)" if sample.handler_seconds is None else ""
+    slots = (
+        f"{decision.replicas:,} × {counted(decision.policy.slots, 'slot')} of {seconds(taken)} a task{learnt}"
+    )
+    allowed = seconds(decision.policy.lateness_seconds)
+    if not decision.late_seconds:
+        return f"{slots} begin them on time"
+    late = (
+        "nobody begins them"
+        if decision.late_seconds == inf
+        else f"up to {seconds(decision.late_seconds)} late"
+    )
+    return f"{slots} begin them {late} (objective {allowed})"
+
+
+def _blind(decision: Decision) -> str:
+    failures = decision.memory.failures
+    times = "" if failures == 1 else f", {failures:,} times in a row"
+    if decision.reason == "FallenBack":
+        return f"metrics cannot be read{times}: fallback.replicas counts"
+    return f"metrics cannot be read{times}: the number is kept"
+
+
+def counted(number: int, what: str) -> str:
+    """Return "1 task", "2,000 tasks"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def seconds(value: float) -> str:
+    """Return a time as people say it: 0.53 s, 12 s, 11 min, 3 h."""
+    for least, unit, word in ((7200, 3600, "h"), (180, 60, "min")):
+        if value >= least:
+            return f"{value / unit:.3g} {word}"
+    return f"{value:.3g} s" if value >= 0.01 or not value else f"{value * 1000:.3g} ms"  # noqa: PLR2004
+
+
+def clock(unix_seconds: float) -> str:
+    """Return a time of day, with the date, as people read it everywhere."""
+    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

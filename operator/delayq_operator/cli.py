@@ -51,7 +51,7 @@ def labels(_context: click.Context, _option: click.Parameter, text: str | None) 
     metavar="KEY=VALUE,…",
     help="What selects them there, so that NetworkPolicies of queues let them in. None: every pod there.",
 )
-@click.option("--host", default="127.0.0.1", help="Where probes and metrics listen.")
+@click.option("--host", default="127.0.0.1", help="Where probes and metrics listen; *: every address.")
 @click.option("--port", default=8080, type=click.IntRange(0, 65535), help="Their port; 0 takes a free one.")
 @click.option("--workers", default=8, type=click.IntRange(1, 256), help="DelayQueues to reconcile at a time.")
 @click.option(

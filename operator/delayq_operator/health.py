@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
+from delayq import listen
 
 from delayq_operator import metrics
 from delayq_operator.reflector import report_ages
@@ -100,7 +101,7 @@ class Health:
         )
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
-        await web.TCPSite(runner, host, port).start()
+        await listen.site(runner, host, port).start()
         return runner, int(runner.addresses[0][1])
 
 

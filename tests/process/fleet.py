@@ -78,10 +78,10 @@ class Fleet:
         }
         self.config.write_text(yaml.safe_dump(document))
 
-    def start(self, role: Role, *, ready: bool = True) -> Process:
+    def start(self, role: Role, *options: str, ready: bool = True) -> Process:
         """Start a process; with `ready`, wait until it works."""
         where = () if "redis" in self.spec else ("--redis", self.server.url)
-        argv = ("--config", str(self.config), *where, "--port", "0", *ENDLESS[role])
+        argv = ("--config", str(self.config), *where, "--port", "0", *ENDLESS[role], *options)
         env = {"LEDGER": str(self.ledger_dir), **self.environment}
         process = delayq(role, *argv, env=env, cwd=HERE)
         self.processes.append(process)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -82,6 +83,33 @@ def test_a_process_started_without_redis_waits_for_it(new_fleet: NewFleet, role:
     wait_said(process, "redis_unavailable")
     fleet.server.restart()
     until(lambda: status(process, "readyz") == 200, "it is ready", timeout_s=10)
+
+
+def first_claim(process: Process) -> list[float]:
+    return [each.value for each in scraped(process)["delayq_worker_first_claim_timestamp_seconds"].samples]
+
+
+def test_a_worker_tells_when_redis_answered_its_first_claim_and_nothing_before(new_fleet: NewFleet) -> None:
+    fleet = new_fleet()
+    fleet.server.kill()
+    process = fleet.start("worker", ready=False)
+    wait_said(process, "redis_unavailable")
+    assert first_claim(process) == []
+    before = time.time()
+    fleet.server.restart()
+    until(lambda: status(process, "readyz") == 200, "it is ready", timeout_s=10)
+    [told] = first_claim(process)
+    assert before < told < time.time()
+    with fleet.client() as client:
+        client.schedule({}, task_id="later", delay_ms=0)
+    fleet.wait_entry("end", "later")
+    assert first_claim(process) == [told]
+
+
+def test_a_star_serves_by_ipv4_and_by_ipv6(new_fleet: NewFleet) -> None:
+    process = new_fleet().start("scanner", "--host", "*")
+    url = url_of(process, "readyz")
+    assert process.wait_http(url) == process.wait_http(url.replace("127.0.0.1", "[::1]")) == b"ok\n"
 
 
 @dataclass

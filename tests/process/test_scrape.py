@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
+import pytest
+from delayq import NewTask
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.process.fleet import status, until, url_of
@@ -16,9 +20,9 @@ if TYPE_CHECKING:
 RISKS = {"append_only_off", "append_only_failing", "fsync_off", "evicts", "unknown"}
 
 
-def samples(process: Process) -> dict[str, list[tuple[dict[str, str], float]]]:
+def samples(process: Process, query: str = "") -> dict[str, list[tuple[dict[str, str], float]]]:
     """Everything one scrape brings, by name."""
-    text = process.wait_http(url_of(process, "metrics")).decode()
+    text = process.wait_http(url_of(process, f"metrics{query}")).decode()
     return {
         family.name: [(sample.labels, sample.value) for sample in family.samples]
         for family in text_string_to_metric_families(text)
@@ -32,6 +36,39 @@ def up(process: Process) -> float:
 
 def risks(process: Process) -> dict[str, float]:
     return {labels["risk"]: value for labels, value in samples(process)["delayq_durability_risk"]}
+
+
+def due_within(process: Process, query: str = "") -> dict[str, float]:
+    found = samples(process, query)["delayq_due_within_tasks"]
+    return {labels["horizon_seconds"]: value for labels, value in found}
+
+
+def refused(process: Process, query: str) -> str:
+    with pytest.raises(HTTPError) as refusal:
+        urlopen(url_of(process, f"metrics?{query}"), timeout=10)  # noqa: S310  our own process
+    assert refusal.value.code == 400
+    return refusal.value.read().decode()
+
+
+def test_a_scrape_is_told_the_horizons_it_asks_for_and_only_where_more_falls_due(new_fleet: NewFleet) -> None:
+    fleet = new_fleet()
+    process = fleet.start("scanner")
+    delays = (1_000_000, 1_000_000, 1_000_000, 10_000_000, 10_000_000)
+    with fleet.client() as client:
+        client.schedule_many([NewTask(1, delay_ms=delay) for delay in delays])
+    query = "?horizon=20000&horizon=500&horizon=2500.5&horizon=2000&horizon=1e6"
+    assert due_within(process, query) == {"2000": 3, "20000": 5}
+    assert due_within(process) == {"10": 0, "30": 0, "60": 0, "300": 0, "900": 0, "3600": 3}
+    assert due_within(process, "?horizon=1&horizon=2") == {}
+
+
+def test_what_is_no_horizon_is_refused_with_a_sentence_by_every_process(new_fleet: NewFleet) -> None:
+    fleet = new_fleet()
+    for process in fleet.start_all("scanner", "worker"):
+        sentence = 'horizon: expected seconds above 0 and not above 31622400, got "soon"\n'
+        assert refused(process, "horizon=10&horizon=soon") == sentence
+        assert refused(process, "horizon=1&" * 129) == "horizon: expected at most 128 of them, got 129\n"
+        assert status(process, "metrics?horizon=10") == 200
 
 
 def test_a_standby_tells_of_redis_but_not_of_tasks(new_fleet: NewFleet) -> None:

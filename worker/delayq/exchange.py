@@ -136,6 +136,10 @@ class Exchange:
             self._slots.hinted.add(shard)
         if isinstance(answer, Exception):
             return
+        if self._tally.first_claim is None:
+            self._tally.first_claim = (
+                time.time()
+            )  # of this clock, and not of Redis': held against the pod's creation
         self._tally.claimed += len(answer.leases)
         deadline = time.monotonic() + self._delivery.handler_timeout_seconds
         for lease in answer.leases:

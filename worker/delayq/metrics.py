@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from delayq.contract.metrics import DurabilityRisk, Metric
+    from delayq.horizons import Horizons
     from delayq.tally import Buckets, ProcessTally, WorkerTally
     from delayq.values import Counts
 
 Family = metrics_core.Metric
 Labels = tuple[str, ...]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-HORIZONS_SECONDS = (10, 30, 60, 300, 900, 3600)
 
 
 def render(families: Callable[[], Iterable[Family]]) -> bytes:
@@ -64,6 +64,8 @@ def worker_families(tally: WorkerTally) -> Iterable[Family]:
     }
     for metric, value in plain.items():
         yield _family(metric, {(queue,): value})
+    first: dict[Labels, float] = {} if tally.first_claim is None else {(queue,): tally.first_claim}
+    yield _family(m.WORKER_FIRST_CLAIM, first)
     yield _family(m.WORKER_SETTLED, {(queue, outcome): tally.settled[outcome] for outcome in m.OUTCOMES})
     yield _histogram(m.WORKER_DUE_TO_CLAIMED, queue, tally.due_to_claimed)
     yield _histogram(m.WORKER_CLAIMED_TO_STARTED, queue, tally.claimed_to_started)
@@ -71,7 +73,9 @@ def worker_families(tally: WorkerTally) -> Iterable[Family]:
     yield from process_families(tally)
 
 
-def queue_families(queue: str, led: Mapping[int, bool], counts: Mapping[int, Counts]) -> Iterable[Family]:
+def queue_families(
+    queue: str, led: Mapping[int, bool], counts: Mapping[int, Counts], horizons: Horizons
+) -> Iterable[Family]:
     """Return what a scanner exports: whether it leads each shard, and of those it leads, the counts."""
     yield _family(m.SHARD_LED, {(queue, str(shard)): leads for shard, leads in led.items()})
     by_state: dict[Labels, float] = {
@@ -85,9 +89,9 @@ def queue_families(queue: str, led: Mapping[int, bool], counts: Mapping[int, Cou
     yield _per_shard(m.OLDEST_OVERDUE_SECONDS, queue, lateness)
     yield _per_shard(m.NEXT_DUE_SECONDS, queue, {shard: _next_due(each) for shard, each in counts.items()})
     within: dict[Labels, float] = {
-        (queue, str(shard), str(horizon_ms // 1000)): tasks
+        (queue, str(shard), label): tasks
         for shard, each in counts.items()
-        for horizon_ms, tasks in each.due_within.items()
+        for label, tasks in horizons.samples(each.due_within)
     }
     yield _family(m.DUE_WITHIN_TASKS, within)
     for metric in m.QUEUE_COUNTERS:

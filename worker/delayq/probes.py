@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from delayq import metrics
+from delayq import horizons, listen, metrics
 from delayq.loop import STUCK_AFTER_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from delayq.horizons import Horizons
     from delayq.loop import Loop
 
 READY_WITHIN_SECONDS = 15.0  # a loop that has not succeeded for longer is not ready
@@ -23,7 +24,7 @@ class Probes:
     """Answers from the state of the loops; nothing here asks Redis but /metrics of a scanner."""
 
     loops: Sequence[Loop]
-    families: Callable[[], Awaitable[Iterable[metrics.Family]]]
+    families: Callable[[Horizons], Awaitable[Iterable[metrics.Family]]]
     patience_seconds: float = STUCK_AFTER_SECONDS
 
     def stuck(self) -> list[str]:
@@ -42,9 +43,14 @@ class Probes:
         """Answer 200 once every loop works, which takes Redis; 503 else."""
         return _verdict("not ready", self.unready(), 503)
 
-    async def metrics(self, _request: web.Request) -> web.Response:
-        """Answer in Prometheus' text format."""
-        families = list(await self.families())
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Answer in Prometheus' text format; 400 when `?horizon=` cannot be read. Only scanners heed it."""
+        words = request.query.getall("horizon", [])
+        try:
+            wanted = horizons.asked(words) if words else horizons.ALWAYS
+        except ValueError as error:
+            return web.Response(status=400, text=f"{error}\n")
+        families = list(await self.families(wanted))
         return web.Response(
             body=metrics.render(lambda: families), headers={"Content-Type": metrics.CONTENT_TYPE}
         )
@@ -61,8 +67,7 @@ class Probes:
         )
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
-        site = web.TCPSite(runner, host, port)
-        await site.start()
+        await listen.site(runner, host, port).start()
         return runner, int(runner.addresses[0][1])
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.contract import DelayQueue, Spec
+    from delayq.horizons import Horizons
     from delayq.loop import Loop
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ async def _worker(setting: Setting) -> None:
     try:
         worker = Worker(setting.queue.spec, setting.broker, setting.address, handler.call)
 
-        async def families() -> Iterable[metrics.Family]:
+        async def families(_horizons: Horizons) -> Iterable[metrics.Family]:
             worker.tally.busy = len(worker.slots.running)
             return metrics.worker_families(worker.tally)
 
@@ -135,7 +136,7 @@ async def _scanner(setting: Setting) -> None:
 async def _reaper(setting: Setting, seconds: float | None) -> None:
     reaper = Reaper(setting.queue.spec, setting.broker, setting.address)
 
-    async def families() -> Iterable[metrics.Family]:
+    async def families(_horizons: Horizons) -> Iterable[metrics.Family]:
         return metrics.process_families(reaper.tally)
 
     await _serve("reaper", reaper, setting, families, seconds=seconds)
@@ -144,7 +145,7 @@ async def _reaper(setting: Setting, seconds: float | None) -> None:
 async def _eraser(setting: Setting, patience_seconds: float) -> None:
     eraser = Eraser(setting.broker, setting.address, patience_seconds=patience_seconds)
 
-    async def families() -> Iterable[metrics.Family]:
+    async def families(_horizons: Horizons) -> Iterable[metrics.Family]:
         return metrics.eraser_families(eraser.tally, eraser.erase.shards)
 
     await _serve("eraser", eraser, setting, families)
@@ -154,7 +155,7 @@ async def _serve(
     name: str,
     process: Process,
     setting: Setting,
-    families: Callable[[], Awaitable[Iterable[metrics.Family]]],
+    families: Callable[[Horizons], Awaitable[Iterable[metrics.Family]]],
     *,
     seconds: float | None = None,
 ) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from delayq.broker import Broker
     from delayq.connection import AsyncConnection
     from delayq.contract.metrics import DurabilityRisk
+    from delayq.horizons import Horizons
     from delayq.scanner import Scanner
     from delayq.values import Counts
 
@@ -35,38 +36,38 @@ class Scrape:
     def __init__(self, scanner: Scanner, broker: Broker, connection: AsyncConnection) -> None:
         """Ask nothing before the first scrape."""
         self._scanner, self._broker, self._connection = scanner, broker, connection
-        self._horizons_ms = [seconds * 1000 for seconds in metrics.HORIZONS_SECONDS]
         self._risks: frozenset[DurabilityRisk] | None = None
         self._read_at, self._connects = 0.0, 0  # monotonic seconds, and the scanner's connection then
 
-    async def families(self) -> Iterable[metrics.Family]:
+    async def families(self, horizons: Horizons) -> Iterable[metrics.Family]:
         """Return everything a scanner exports."""
         led = {each.shard: each.leads for each in self._scanner.shards}
-        counts, risks = await self._asked([shard for shard, leads in led.items() if leads])
+        counts, risks = await self._asked([shard for shard, leads in led.items() if leads], horizons)
         queue = self._broker.queue
         return [
-            *metrics.queue_families(queue, led, counts),
+            *metrics.queue_families(queue, led, counts, horizons),
             *metrics.backend_families(queue, risks),
             *metrics.process_families(self._scanner.tally),
         ]
 
     async def _asked(
-        self, shards: Sequence[int]
+        self, shards: Sequence[int], horizons: Horizons
     ) -> tuple[dict[int, Counts], frozenset[DurabilityRisk] | None]:
         if not self._scanner.served:
             return {}, None
         try:
             async with asyncio.timeout(MOST_SECONDS):
-                return await self._counts(shards), await self._durability()
+                return await self._counts(shards, horizons), await self._durability()
         except (DelayQError, TimeoutError) as error:
             why = str(error) or f"no answer within {MOST_SECONDS:g} s"
             log.warning("counts_unavailable", extra={"fields": {"error": why}})
             return {}, None
 
-    async def _counts(self, shards: Sequence[int]) -> dict[int, Counts]:
+    async def _counts(self, shards: Sequence[int], horizons: Horizons) -> dict[int, Counts]:
         if not shards:
             return {}
-        calls = [self._broker.counts(shard, self._horizons_ms) for shard in shards]
+        asked = list(horizons.ms.values())
+        calls = [self._broker.counts(shard, asked) for shard in shards]
         return dict(zip(shards, await self._connection.run(calls), strict=True))
 
     async def _durability(self) -> frozenset[DurabilityRisk]:

@@ -49,6 +49,7 @@ class WorkerTally(ProcessTally):
 
     slots: int = 0
     busy: int = 0
+    first_claim: float | None = None  # Unix seconds
     claimed: int = 0
     extended: int = 0
     leases_lost: int = 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from delayq_operator.desired.facts import Setting
     from delayq_operator.desired.role import Role
 
-HOST: Final = "0.0.0.0"  # noqa: S104 - the kubelet's probes and Prometheus come from outside the pod
+HOST: Final = "*"  # the kubelet's probes and Prometheus come from outside the pod, by IPv4 or IPv6
 LISTEN: Final = ("--host", HOST)
 
 SMALL: Final[Object] = {

@@ -135,10 +135,15 @@ class Mounts:
 def command(container: Object, address: str, paths: Mapping[str, str], env: Mapping[str, str]) -> list[str]:
     """The command line on this host: it listens on the pod's address only, and reads where its files really are."""
     words = [*container["command"], *container.get("args", ())]
-    found = [translated(expanded(word, env), paths).replace("0.0.0.0", address) for word in words]  # noqa: S104
+    found = [listening(translated(expanded(word, env), paths), address) for word in words]
     if found[0] == "delayq" and "/etc/delayq" in paths:
         found += ["--config", f"{paths['/etc/delayq']}/queue.yaml"]
     return found
+
+
+def listening(word: str, address: str) -> str:
+    """On this host, every address of a pod is the one it has."""
+    return re.sub(r"^(--host=)?(\*|0\.0\.0\.0)$", rf"\g<1>{address}", word)
 
 
 def expanded(text: str, env: Mapping[str, str]) -> str:

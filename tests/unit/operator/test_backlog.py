@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import metrics as scanner_metrics
+from delayq.contract.metrics import horizon_label
+from delayq.horizons import Horizons
 from delayq.values import Counts
 from delayq_operator.backlog import NEEDED, Backlog, Reading, backlog
 from delayq_operator.metrics import samples
@@ -37,9 +39,10 @@ def scanner_text(
 ) -> bytes:
     """What a scanner exports; the same counts for each shard it leads."""
     known = {shard: counts(**tasks) for shard, leads in led.items() if leads and risks is not None}
+    horizons = Horizons({horizon_label(ms / 1000): ms for ms in tasks.get("due_within", ())}, asked=True)
     return scanner_metrics.render(
         lambda: [
-            *scanner_metrics.queue_families("orders", led, known),
+            *scanner_metrics.queue_families("orders", led, known, horizons),
             *scanner_metrics.backend_families("orders", risks),
         ]
     )

@@ -37,7 +37,10 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
             help="Instead of spec.redis.",
         ),
         click.option(
-            "--host", default="127.0.0.1", show_default=True, help="Where probes and metrics listen."
+            "--host",
+            default="127.0.0.1",
+            show_default=True,
+            help="Where probes and metrics listen; * is every address, of IPv4 and IPv6.",
         ),
         click.option(
             "--port",

@@ -34,6 +34,18 @@ DURABILITY_RISKS: Final[tuple[DurabilityRisk, ...]] = get_args(DurabilityRisk)
 evicted; INFO or CONFIG was refused, so nobody can tell."""
 
 
+MOST_HORIZONS: Final = 128
+"""Horizons that one scrape may ask a scanner for, as `/metrics?horizon=10&horizon=2.5`."""
+
+LONGEST_HORIZON_SECONDS: Final = 366 * 86_400
+"""The longest of them: a year."""
+
+
+def horizon_label(seconds: float) -> str:
+    """Return a horizon as the label `horizon_seconds` has it."""
+    return f"{seconds:g}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """One metric: what it is called, what it counts, and by what it is told apart."""
@@ -130,6 +142,11 @@ QUEUE_COUNTERS: Final = (
 
 WORKER_SLOTS: Final = _gauge("worker_slots", "Tasks this worker may run at a time.", "queue")
 WORKER_BUSY_SLOTS: Final = _gauge("worker_busy_slots", "Tasks this worker is running.", "queue")
+WORKER_FIRST_CLAIM: Final = _gauge(
+    "worker_first_claim_timestamp_seconds",
+    "Unix time at which Redis answered this worker's first claim, with tasks or without; no value before.",
+    "queue",
+)
 WORKER_CLAIMED: Final = _counter("worker_claimed", "Tasks this worker claimed.", "queue")
 WORKER_SETTLED: Final = _counter(
     "worker_settled", "Tasks this worker was done with, by outcome.", "queue", "outcome"
@@ -166,6 +183,7 @@ METRICS: Final = (
     *QUEUE_COUNTERS,
     WORKER_SLOTS,
     WORKER_BUSY_SLOTS,
+    WORKER_FIRST_CLAIM,
     WORKER_CLAIMED,
     WORKER_SETTLED,
     WORKER_EXTENDED,

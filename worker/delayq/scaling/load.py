@@ -2,50 +2,42 @@
 
 from __future__ import annotations
 
-from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from delayq.scaling.model import Clump, Fleet, Load
+from delayq.scaling.model import Fleet, Inflow, Load
 from delayq.scaling.policy import HANDLER_SECONDS
-from delayq.scaling.sample import FINE_BINS, FINEST_SECONDS
+from delayq.scaling.sample import NEAR_STEP_SECONDS
 
 if TYPE_CHECKING:
     from delayq.scaling.policy import Policy
     from delayq.scaling.sample import Sample
 
+ROUNDING: Final = 1.01
+"""Horizons have four digits, so stretches of the same length differ a little."""
+
 
 def load(sample: Sample, rate: float, until_seconds: float) -> Load:
     """Return everything up to a time from now: what is there, foreseen, and expected at `rate` tasks per second.
 
-    All tasks of a fine bin fall due at its end, as a rush would. Those of a coarse bin are spread evenly: only somebody
+    All tasks of a short stretch fall due at its end, as a rush would. Those of a longer one come evenly: only somebody
     who looks far ahead meets them, and a rush among them is told as one when it comes nearer.
     """
-    clumps: list[Clump] = []
+    finest = sample.due_within[0][0] if sample.due_within else 0.0
+    short = max(NEAR_STEP_SECONDS, finest) * ROUNDING
+    inflows = []
     for start, end, tasks in sample.bins():
-        if start >= until_seconds:
+        if end > until_seconds:
             break
         if tasks:
-            clumps += _spread(start, end, tasks, step_seconds(sample))
+            inflows.append(Inflow(end if end - start <= short else start, end, tasks))
     if rate > 0:
-        step = until_seconds / FINE_BINS
-        clumps += [Clump(step * (number + 1), rate * step) for number in range(FINE_BINS)]
+        inflows.append(Inflow(0.0, until_seconds, rate * until_seconds))
     return Load(
         present=sample.overdue + sample.in_flight,
         held=sample.in_flight,
-        clumps=[clump for clump in clumps if clump.at <= until_seconds],
+        inflows=inflows,
         handler_seconds=HANDLER_SECONDS if sample.handler_seconds is None else sample.handler_seconds,
     )
-
-
-def step_seconds(sample: Sample) -> float:
-    """Return the width of a fine bin."""
-    return sample.due_within[0][0] if sample.due_within else FINEST_SECONDS
-
-
-def _spread(start: float, end: float, tasks: int, step: float) -> list[Clump]:
-    parts = 1 if end - start < 1.25 * step else min(FINE_BINS, ceil((end - start) / step))
-    width = (end - start) / parts
-    return [Clump(start + width * (number + 1), tasks / parts) for number in range(parts)]
 
 
 def fleet(sample: Sample, policy: Policy) -> Fleet:

@@ -1,8 +1,8 @@
 """How a queue would fare with so many workers: a deterministic fluid model. Pure; docs/scaling.md derives it.
 
-Tasks in the system (waiting or running) come in clumps and leave at the rate that busy slots allow. A task waits no
-longer than the objective allows if all tasks in the system fit into the slots times the rounds of handlers that can
-begin in that time: X ≤ S x (1 + floor(L / h)). With 0.5 s handlers and 1 s allowed, 100 slots begin 300 tasks in time.
+Tasks come in clumps or as a steady flow, and leave at the rate that busy slots allow. A task waits no longer than the
+objective allows if all tasks in the system, waiting or running, fit into the slots times the rounds of handlers that
+begin in that time: X ≤ S x (1 + floor(L / h)). With 0.4 s handlers and 1 s allowed, 100 slots begin 300 tasks in time.
 
 More tasks never need fewer workers, and more workers are never later: both are what the search relies on.
 """
@@ -11,23 +11,28 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from math import ceil, exp, inf
-from typing import TYPE_CHECKING, NamedTuple
+from math import ceil, exp, inf, log
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+RESERVE: Final = 1.1
+"""A round of handlers takes a tenth longer than their mean: they differ, and a claim takes its time."""
 
-class Clump(NamedTuple):
-    """Tasks that fall due at one time."""
 
-    at: float
+class Inflow(NamedTuple):
+    """Tasks that fall due in a stretch of time."""
+
+    start: float
     """Seconds from now."""
+    end: float
+    """The same as `start` when they fall due all at once."""
     tasks: float
 
 
 class Moment(NamedTuple):
-    """The system right after something came or began to serve."""
+    """The system right after something changed."""
 
     at: float
     tasks: float
@@ -41,16 +46,15 @@ class Load:
 
     present: float
     """Tasks in the system now: overdue and in flight."""
-    clumps: Sequence[Clump]
-    """What is to come, in its order."""
-    handler_seconds: float
     held: int = 0
-    """Of those present, how many are running: their slots are taken whatever happens."""
+    """Of those, how many are running: their slots are taken whatever happens."""
+    inflows: Sequence[Inflow] = ()
+    handler_seconds: float
 
     @property
     def total(self) -> float:
         """All of it."""
-        return self.present + sum(clump.tasks for clump in self.clumps)
+        return self.present + sum(inflow.tasks for inflow in self.inflows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,36 +79,62 @@ class Fleet:
         return [(at, workers * self.slots) for at, workers in steps]
 
 
-def drained(tasks: float, slots: int, seconds: float, handler_seconds: float) -> float:
-    """Return what is left in the system after a time in which nothing came.
+def passed(tasks: float, *, rate: float, slots: int, seconds: float, handler_seconds: float) -> float:
+    """Return what is in the system after a time in which tasks came at a constant rate (per second).
 
-    Full slots finish at a constant rate; once there are fewer tasks than slots, each is done after h on average.
+    Full slots finish at a constant rate; while there are fewer tasks than slots, each is done after h on average.
     """
-    if not tasks or not slots:
-        return tasks
+    if not slots:
+        return tasks + rate * seconds
     if not handler_seconds:
         return 0.0
+    growth = rate - slots / handler_seconds  # with all slots busy
+    level = rate * handler_seconds  # where it settles with slots to spare
     if tasks > slots:
-        full = (tasks - slots) * handler_seconds / slots
+        full = inf if growth >= 0 else (tasks - slots) / -growth
         if seconds <= full:
-            return tasks - seconds * slots / handler_seconds
-        tasks, seconds = slots, seconds - full
-    return tasks * exp(-seconds / handler_seconds)
+            return tasks + growth * seconds
+        return level + (slots - level) * exp((full - seconds) / handler_seconds)
+    filled = handler_seconds * log((level - tasks) / (level - slots)) if growth > 0 else inf
+    if seconds <= filled:
+        return level + (tasks - level) * exp(-seconds / handler_seconds)
+    return slots + growth * (seconds - filled)
 
 
 def course(load: Load, ramp: Sequence[tuple[float, int]]) -> Iterator[Moment]:
-    """Follow the system through every clump and every step of the ramp."""
-    events = sorted([*((at, 0.0, slots) for at, slots in ramp), *((c.at, c.tasks, -1) for c in load.clumps)])
-    tasks, slots, now = load.present, 0, 0.0
-    for at, come, new_slots in events:
-        tasks = drained(tasks, slots, at - now, load.handler_seconds) + come
-        slots, now = slots if new_slots < 0 else new_slots, at
+    """Follow the system through every change: of the slots, of what comes."""
+    tasks, slots, rate, now = load.present, 0, 0.0, 0.0
+    for at, more_slots, more_tasks, more_rate in _events(load, ramp):
+        if at > now:
+            tasks = passed(
+                tasks,
+                rate=max(0.0, rate),
+                slots=slots,
+                seconds=at - now,
+                handler_seconds=load.handler_seconds,
+            )
+        tasks, slots, rate, now = tasks + more_tasks, slots + more_slots, rate + more_rate, at
         yield Moment(at, tasks, slots)
+
+
+def _events(load: Load, ramp: Sequence[tuple[float, int]]) -> list[tuple[float, int, float, float]]:
+    """Return changes in their order: when, how many slots more, tasks at once, tasks per second more."""
+    found, before = [], 0
+    for at, slots in ramp:
+        found.append((at, slots - before, 0.0, 0.0))
+        before = slots
+    for start, end, tasks in load.inflows:
+        if end > start:
+            rate = tasks / (end - start)
+            found += [(start, 0, 0.0, rate), (end, 0, 0.0, -rate)]
+        else:
+            found.append((start, 0, tasks, 0.0))
+    return sorted(found, key=lambda event: (event[0], -event[1]))
 
 
 def rounds(lateness_seconds: float, handler_seconds: float) -> float:
     """How many handlers one slot can begin in time, one after the other."""
-    return inf if not handler_seconds else 1 + lateness_seconds // handler_seconds
+    return 1 + lateness_seconds // (handler_seconds * RESERVE) if handler_seconds else inf
 
 
 def late_seconds(moment: Moment, handler_seconds: float) -> float:

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 FINE_BINS: Final = 40
 FINEST_SECONDS: Final = 0.5
+NEAR_SECONDS: Final = 60.0
+NEAR_STEP_SECONDS: Final = 2.5
+"""All tasks of a stretch up to this long are taken to fall due at once."""
+
 COARSE_FACTOR: Final = 1.3
+WIDEST_SECONDS: Final = 60.0
+"""A rush that makes tasks late by more than this is told from an even flow as soon as it is in the outlook."""
+
 OUTLOOK_SECONDS: Final = 3600.0
 """How far a decision looks for a rush that all workers together could not master in time."""
 
@@ -66,14 +73,15 @@ class Sample:
 def horizons(window_seconds: float, outlook_seconds: float = OUTLOOK_SECONDS) -> tuple[float, ...]:
     """Return what to ask for: fine steps in the window that counts now, ever longer ones up to the outlook.
 
-    A window of 20 s has steps of half a second: a rush of tasks is told from the same number spread evenly. At most 64.
+    A window of 20 s has steps of half a second: a rush of tasks is told from the same number spread evenly. About 110.
     """
     step = max(FINEST_SECONDS, window_seconds / FINE_BINS)
     found = [_rounded(step * (number + 1)) for number in range(ceil(window_seconds / step))]
-    while found[-1] * COARSE_FACTOR < outlook_seconds:
-        found.append(_rounded(found[-1] * COARSE_FACTOR))
-    if found[-1] < outlook_seconds:
-        found.append(_rounded(outlook_seconds))
+    while found[-1] < outlook_seconds:
+        last = found[-1]
+        near = last < NEAR_SECONDS
+        wider = last + NEAR_STEP_SECONDS if near else min(last * COARSE_FACTOR, last + WIDEST_SECONDS)
+        found.append(_rounded(min(wider, outlook_seconds)))
     return tuple(found)
 
 

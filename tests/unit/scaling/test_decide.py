@@ -1,0 +1,141 @@
+"""The decision: one look, one number, one reason."""
+
+from __future__ import annotations
+
+from delayq.contract.autoscaling import Behavior, Fallback, ScaleDown, ScaleUp, ScalingPolicy
+from delayq.scaling import decide
+from delayq.scaling.memory import Change, Recommendation
+
+from tests.unit.scaling.looks import NOW, decided, policy, sample
+
+
+def test_tasks_of_next_month_ask_for_nobody() -> None:
+    decision = decided(sample(next_due_seconds=30 * 86_400.0))
+    assert (decision.replicas, decision.reason, decision.limited_by) == (0, "FollowsWork", "None")
+
+
+def test_a_rush_beyond_the_window_waits_and_one_within_it_does_not() -> None:
+    """Eleven seconds of lead and two periods are fifteen: then workers are asked for, and there before the rush."""
+    assert decided(sample((16.0, 640))).replicas == 0
+    assert decided(sample((15.0, 640))).replicas == 10
+
+
+def test_without_workers_it_is_told_when_the_first_will_be_asked_for() -> None:
+    assert decided(sample((600.0, 5))).wake_seconds == 585.0
+    assert decided(sample()).wake_seconds is None
+
+
+def test_one_overdue_task_brings_one_worker() -> None:
+    assert decided(sample(overdue=1)).replicas == 1
+
+
+def test_a_lease_keeps_a_worker() -> None:
+    decision = decided(sample(in_flight=1, ready=1), before=1, active_at=0.0)
+    assert decision.replicas == 1
+
+
+def test_what_runs_keeps_its_workers() -> None:
+    """Forty tasks of ten minutes are in two workers' slots, however little else there is."""
+    assert decided(sample(in_flight=40, ready=2, handler_seconds=600.0), before=2).replicas == 2
+
+
+def test_more_than_the_bound_is_told_with_the_number_that_was_needed() -> None:
+    decision = decided(sample((12.0, 2000)))
+    assert (decision.replicas, decision.wanted, decision.limited_by) == (20, 32, "MaxReplicas")
+
+
+def test_fewer_than_the_bound_is_told() -> None:
+    decision = decided(sample(), before=2, rules=policy(min_replicas=2))
+    assert (decision.replicas, decision.limited_by) == (2, "MinReplicas")
+
+
+def test_the_last_worker_stays_for_the_cool_down() -> None:
+    kept = decided(sample(ready=1), before=1, active_at=NOW - 59)
+    assert (kept.replicas, kept.limited_by) == (1, "Cooldown")
+    assert decided(sample(ready=1), before=1, active_at=NOW - 60).replicas == 0
+
+
+def test_the_cool_down_alone_decides_on_the_last_worker() -> None:
+    """The stabilization window of five minutes is about the others."""
+    busy = (Recommendation(NOW - 90, 1),)
+    assert decided(sample(ready=1), before=1, active_at=NOW - 90, recommendations=busy).replicas == 0
+
+
+def test_the_window_keeps_what_any_decision_in_it_asked_for() -> None:
+    busy = (Recommendation(NOW - 400, 9), Recommendation(NOW - 299, 5))
+    decision = decided(sample(ready=7), before=7, active_at=NOW - 299, recommendations=busy)
+    assert (decision.replicas, decision.limited_by) == (5, "Stabilization")
+
+
+def test_workers_that_are_needed_again_within_the_cool_down_stay() -> None:
+    """576 tasks in half a minute need nine workers: six of them would only go to come back."""
+    decision = decided(sample((30.0, 576), in_flight=90, ready=9), before=9)
+    assert (decision.replicas, decision.limited_by, decision.wanted) == (9, "DueAgain", 3)
+
+
+def test_policies_limit_each_period() -> None:
+    """Four more a minute, three of which were added already."""
+    rules = policy(
+        behavior=Behavior(
+            scale_up=ScaleUp(policies=(ScalingPolicy(type="Pods", value=4, period_seconds=60),))
+        )
+    )
+    past = {"active_at": NOW, "changes": (Change(NOW - 70, 0, 2), Change(NOW - 30, 2, 5))}
+    decision = decided(sample((12.0, 600), ready=5), before=5, rules=rules, **past)
+    assert (decision.replicas, decision.limited_by) == (6, "ScaleUpPolicy")
+
+
+def test_disabled_never_removes() -> None:
+    rules = policy(behavior=Behavior(scale_down=ScaleDown(select_policy="Disabled")))
+    assert decided(sample(ready=5), before=5, rules=rules).replicas == 5
+
+
+def test_what_cannot_be_read_is_not_zero() -> None:
+    decision = decided(None, before=4)
+    assert (decision.replicas, decision.reason) == (4, "MetricsUnavailable")
+    assert decision.memory.failures == 1
+
+
+def test_after_too_many_failures_the_fallback_counts_even_without_workers() -> None:
+    rules = policy(fallback=Fallback(failure_threshold=3, replicas=6))
+    memory = decided(None, rules=rules).memory
+    second = decide(None, rules, memory, NOW + 2)
+    third = decide(None, rules, second.memory, NOW + 4)
+    assert (second.replicas, second.reason) == (0, "MetricsUnavailable")
+    assert (third.replicas, third.reason) == (6, "FallenBack")
+
+
+def test_the_fallback_removes_nobody_and_keeps_to_the_bounds() -> None:
+    rules = policy(fallback=Fallback(failure_threshold=1, replicas=3))
+    assert decided(None, before=8, rules=rules).replicas == 8
+    large = policy(fallback=Fallback(failure_threshold=1, replicas=300))
+    assert decided(None, before=8, rules=large).replicas == 20
+
+
+def test_a_shard_that_is_silent_may_only_add() -> None:
+    fewer = decided(sample(whole=False, ready=5), before=5)
+    more = decided(sample((12.0, 640), whole=False, ready=5), before=5)
+    assert (fewer.replicas, fewer.reason) == (5, "MetricsUnavailable")
+    assert more.replicas == 10
+
+
+def test_a_rush_beyond_all_workers_is_told_an_hour_ahead() -> None:
+    shortfall = decided(sample((1800.0, 200_000))).shortfall
+    assert shortfall is not None
+    assert 1700 < shortfall.in_seconds < 1860
+    assert shortfall.late_seconds > 60
+    assert shortfall.needed > 20
+
+
+def test_no_alarm_for_what_may_come_evenly() -> None:
+    """2,000 tasks within a minute half an hour ahead: all at once they would be late, evenly they are not."""
+    assert decided(sample((1800.0, 2000))).shortfall is None
+
+
+def test_tasks_that_no_look_ahead_could_see_are_expected_again() -> None:
+    """A hundred a second, scheduled for at once: never in a look ahead, known from the counter."""
+    look = sample(fallen_due=10_000, ready=2, in_flight=50)
+    memory = decide(look, policy(), decided(sample(fallen_due=9000), before=2).memory, NOW + 10).memory
+    decision = decide(sample(fallen_due=11_000, ready=2, in_flight=50), policy(), memory, NOW + 20)
+    assert 100 < decision.unforeseen_rate < 110
+    assert decision.wanted == 2

@@ -1,0 +1,64 @@
+"""Decisions in words, and decisions made again from their record."""
+
+from __future__ import annotations
+
+import pytest
+from delayq.contract.autoscaling import Behavior, Fallback, ScaleUp, ScalingPolicy
+from delayq.scaling import recorded, replayed, sentence
+from delayq.scaling.sentences import seconds
+
+from tests.unit.scaling.looks import decided, policy, sample
+
+
+def test_a_rush_is_told_with_what_it_needs() -> None:
+    assert sentence(decided(sample((12.0, 2000), handler_seconds=0.1), before=4)) == (
+        "4 → 7 workers: 2,000 due within 15 s; 7 × 32 slots of 0.1 s a task begin them up to 0.8 s late (objective 1 s)"
+    )
+
+
+def test_a_bound_is_told_with_what_was_needed() -> None:
+    assert sentence(decided(sample((12.0, 2000), overdue=3, in_flight=7), before=4)).endswith(
+        "up to 1.5 s late (objective 1 s); more were needed than maxReplicas (32)"
+    )
+
+
+def test_what_is_not_learnt_is_told() -> None:
+    assert "of 1 s a task (not learnt yet)" in sentence(decided(sample(overdue=1, handler_seconds=None)))
+
+
+def test_sleep_is_told_with_the_time_to_wake() -> None:
+    assert sentence(decided(sample((600.0, 5)), before=1)) == (
+        "1 → 0 workers: nothing is due, in flight or due within 15 s; workers start at 2025-06-15 15:16:25 UTC"
+    )
+
+
+def test_a_failure_is_told_with_how_often() -> None:
+    assert sentence(decided(None, before=4)) == "4 workers: metrics cannot be read: the number is kept"
+    rules = policy(fallback=Fallback(failure_threshold=3, replicas=5))
+    assert sentence(decided(None, before=4, rules=rules, failures=2)) == (
+        "4 → 5 workers: metrics cannot be read, 3 times in a row: fallback.replicas counts"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(0.0, "0 s"), (0.0042, "4.2 ms"), (0.53, "0.53 s"), (90, "90 s"), (660, "11 min"), (10_800, "3 h")],
+)
+def test_times_are_told_as_people_say_them(value: float, told: str) -> None:
+    assert seconds(value) == told
+
+
+def test_a_record_makes_the_same_decision_again() -> None:
+    pace = Behavior(scale_up=ScaleUp(policies=(ScalingPolicy(type="Percent", value=50, period_seconds=60),)))
+    rules = policy(fallback=Fallback(failure_threshold=3, replicas=5), behavior=pace)
+    one = decided(sample((12.0, 2000), overdue=3, fallen_due=100, ready=4), before=4, rules=rules)
+    for decision in (one, decided(None, before=4)):
+        assert replayed(recorded(decision)) == decision
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"at": 1, "sample": null, "policy": {}, "previous": {}}', "nonsense"]
+)
+def test_what_is_no_record_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected the record of a decision|Expecting value"):
+        replayed(text)

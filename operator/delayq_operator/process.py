@@ -18,6 +18,7 @@ from delayq_operator.ending import Ending
 from delayq_operator.errors import Denied, LeadershipLost, NoCluster
 from delayq_operator.events import Recorder
 from delayq_operator.facts import Referees
+from delayq_operator.handover import Handover
 from delayq_operator.health import Health
 from delayq_operator.inventory import Inventory
 from delayq_operator.lease import Leadership
@@ -112,6 +113,7 @@ class Operator:
             scraper=self.scraper,
             reporter=Reporter(self.api, self.queues, self.work, self.recorder),
             ending=ending,
+            handover=Handover(self.api),
             setting=self.options.setting,
         )
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from delayq_operator.desired.facts import Facts, Setting
     from delayq_operator.ending import Ending
     from delayq_operator.facts import Referees
+    from delayq_operator.handover import Handover
     from delayq_operator.inventory import Inventory
     from delayq_operator.names import Key
     from delayq_operator.plan import Plan
@@ -68,12 +69,14 @@ class Reconciler:
         scraper: Scraper,
         reporter: Reporter,
         ending: Ending,
+        handover: Handover,
         setting: Setting,
     ) -> None:
         """Every part is shared by all queues."""
         self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
         self._referees, self._applier, self._scraper = referees, applier, scraper
         self._reporter, self._ending, self._setting = reporter, ending, setting
+        self._handover = handover
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile one DelayQueue; how long to wait at most before it is tried again, None when all is done."""
@@ -136,6 +139,7 @@ class Reconciler:
         )
         if not resource.paused:
             outcome = await self._apply(resource, todo, decision)
+            await self._handover.begin(resource, queue, decision, outcome)
             view = replace(view, failures=tuple(outcome.failures), taken=tuple(outcome.taken))
         result = await self._report(self._seen(view))
         if view.failures or view.taken:

@@ -1,0 +1,244 @@
+"""With autoscaling.mode External a real HorizontalPodAutoscaler scales workers, and the operator does as it says."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import yaml
+from delayq import SyncClient
+from delayq.contract import parse
+
+from tests.cluster.harness.binaries import ROOT
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.metrics_api import MetricsApi, work
+from tests.cluster.operator import queue
+from tests.cluster.world import World, managers, serving
+from tests.servers import PREFERRED, RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.control_plane import ControlPlane
+    from tests.cluster.harness.node import ProcessNode
+    from tests.cluster.harness.rest import Object
+    from tests.cluster.operator import Operator
+
+pytestmark = pytest.mark.xdist_group("scale")
+
+MANIFEST: Final = ROOT / "examples" / "hpa" / "hpa.yaml"
+EXTERNAL: Final = {"mode": "External", "maxReplicas": 20}
+PER_WORKER: Final = 4  # as in the manifest
+HPAS: Final = "/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
+HANDLER: Final = """
+import asyncio, os
+from redis.asyncio import Redis
+ledger = Redis.from_url(os.environ["LEDGER"])
+async def handle(task):
+    while not await ledger.exists("open"):
+        await asyncio.sleep(0.1)
+    await ledger.rpush("ledger", task.id)
+"""
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
+    with serving(cluster, "--resync-seconds=2") as operator:
+        yield operator
+
+
+@pytest.fixture
+def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
+    return World(cluster, operator, namespace)
+
+
+class Dial:
+    """A metric that the test sets; None: nobody knows."""
+
+    def __init__(self, number: int | None) -> None:
+        self.number = number
+
+    def read(self, _namespace: str, _labels: dict[str, str]) -> int:
+        assert self.number is not None
+        return self.number
+
+
+def hpa(world: World, **behavior: dict[str, Any]) -> None:
+    """Apply the manifest of the documentation; `behavior` may be quicker than a user would want it."""
+    body = yaml.safe_load(MANIFEST.read_text())
+    body["spec"]["behavior"] |= behavior
+    world.cluster.rest.create(HPAS.format(namespace=world.namespace), body)
+
+
+AT_ONCE: Final[dict[str, dict[str, Any]]] = {
+    "scaleUp": {"policies": [{"type": "Pods", "value": 100, "periodSeconds": 15}]},
+    "scaleDown": {"stabilizationWindowSeconds": 0},
+}
+"""Without limits to the speed, which by default are 4 pods, or twice as many, in 15 s."""
+
+
+def told(world: World, kind: str) -> Object:
+    """A condition of the HPA."""
+    body = world.cluster.rest.get(f"{HPAS.format(namespace=world.namespace)}/orders")
+    found: list[Object] = [
+        each for each in body.get("status", {}).get("conditions", ()) if each["type"] == kind
+    ]
+    assert found, body.get("status")
+    return found[0]
+
+
+def workers(world: World) -> int:
+    return int(world.get("deployments", "orders-worker")["spec"]["replicas"])
+
+
+def until_workers(world: World, number: int) -> None:
+    """Until the HPA, the DelayQueue, the Deployment and the pods agree."""
+
+    def agree() -> bool:
+        body = world.queue()
+        found = {
+            "spec": body["spec"]["worker"].get("replicas"),
+            "deployment": workers(world),
+            "desired": body["status"]["desiredReplicas"],
+            "pods": body["status"]["replicas"],
+        }
+        assert set(found.values()) == {number}, (found, _state(world))
+        return True
+
+    eventually(agree, timeout_s=60, what=f"{number} workers")
+
+
+def _state(world: World) -> object:
+    return world.cluster.rest.get(f"{HPAS.format(namespace=world.namespace)}/orders").get("status")
+
+
+@contextmanager
+def numbers(world: World, plural: str, name: str, *path: str) -> Iterator[list[int]]:
+    """Every number that a field has had meanwhile, in order."""
+    listed, seen, done = world.cluster.rest.get(world.path(plural)), list[int](), threading.Event()
+
+    def watch() -> None:
+        since = listed["metadata"]["resourceVersion"]
+        for _, body in world.cluster.rest.watch(world.path(plural), since=since, timeout_s=300):
+            found: Any = body
+            for step in path:
+                found = found.get(step, {})
+            if body["metadata"]["name"] == name and found not in ({}, *seen[-1:]):
+                seen.append(found)
+            if "watched" in body["metadata"].get("labels", {}):
+                break
+        done.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    yield seen
+    world.patch(plural, name, {"metadata": {"labels": {"watched": "enough"}}})
+    assert done.wait(30)
+
+
+def test_an_hpa_says_how_many_workers_there_are(world: World, control_plane: ControlPlane) -> None:
+    """Up, down and to its minimum, from a spec without a number; nobody writes back what the HPA wrote."""
+    dial = Dial(1)
+    with (
+        MetricsApi(control_plane, world.namespace, dial.read),
+        numbers(world, "delayqueues", "orders", "spec", "worker", "replicas") as asked,
+        numbers(world, "deployments", "orders-worker", "spec", "replicas") as made,
+    ):
+        world.start(autoscaling=EXTERNAL)
+        hpa(world, **AT_ONCE)
+        for number, tasks in ((3, 3 * PER_WORKER), (7, 7 * PER_WORKER), (2, 2 * PER_WORKER), (1, 0)):
+            dial.number = tasks
+            until_workers(world, number)
+            assert told(world, "AbleToScale")["status"] == "True"
+            assert told(world, "ScalingActive")["status"] == "True"
+            world.until("ScalingActive", "True", "External")
+            world.event("Scaled", f"→ {number} worker")
+        for _ in range(3):
+            world.nudge()
+    assert asked == made == [1, 3, 7, 2, 1]
+    assert managers(world.queue(), "spec", "worker", "replicas") == {"kube-controller-manager"}
+    assert managers(world.get("deployments", "orders-worker"), "spec", "replicas") == {"delayq-scaler"}
+
+
+def test_without_its_metric_an_hpa_keeps_the_number_and_people_may_set_it(
+    world: World, control_plane: ControlPlane
+) -> None:
+    """Nothing is scaled down for want of a number; kubectl scale works, and the HPA goes on from there."""
+    dial = Dial(5 * PER_WORKER)
+    with MetricsApi(control_plane, world.namespace, dial.read) as api:
+        world.start(autoscaling=EXTERNAL)
+        hpa(world, **AT_ONCE)
+        until_workers(world, 5)
+        dial.number = None
+        eventually(lambda: told(world, "ScalingActive")["reason"] == "FailedGetExternalMetric")
+        assert set(api.asked) == {"delayq_work"}
+        world.nudge()
+        until_workers(world, 5)
+        world.kubectl("scale", "dq/orders", "--replicas=8")
+        until_workers(world, 8)
+        dial.number = 6 * PER_WORKER
+        until_workers(world, 6)
+        world.edit(stopPolicy="HoldAndDrain")
+        eventually(lambda: workers(world) == 0, what="held")
+        world.edit(stopPolicy="None")
+        until_workers(world, 6)
+
+
+# --- The whole loop: tasks, scanner, metric, HPA, DelayQueue, operator, pods.
+
+
+def test_what_falls_due_brings_workers_and_takes_them_away(
+    world: World, control_plane: ControlPlane, process_node: ProcessNode, tmp_path: Path
+) -> None:
+    """Twelve tasks that cannot be done yet make three workers; once they are done, one is left."""
+    redis = RedisServer.start(PREFERRED, dir=tmp_path / "redis", appendonly=True)
+    document = queue(**_shop(world, redis))
+    try:
+        with MetricsApi(control_plane, world.namespace, partial(work, world.cluster)) as api:
+            world.create(**document["spec"])
+            hpa(world, **AT_ONCE)
+            world.until("Ready", "True", timeout_s=60)
+            eventually(lambda: told(world, "ScalingActive")["status"] == "True", timeout_s=30, what=api.error)
+            with SyncClient(redis.url, queue=parse(document).queue) as client, redis.client() as ledger:
+                for _ in range(3 * PER_WORKER):
+                    client.schedule({}, delay_ms=1_000)
+                until_workers(world, 3)
+                eventually(lambda: world.queue()["status"]["readyReplicas"] == 3, timeout_s=60)
+                ledger.set("open", 1)
+                until_workers(world, 1)
+                assert ledger.llen("ledger") == 3 * PER_WORKER
+            eventually(lambda: len(_running(process_node)) == 1, what="one worker runs")
+    finally:
+        redis.stop()
+
+
+def _shop(world: World, redis: RedisServer) -> dict[str, Any]:
+    code = {"metadata": {"name": "shop-code"}, "data": {"shop.py": HANDLER}}
+    world.cluster.rest.create(f"/api/v1/namespaces/{world.namespace}/configmaps", code)
+    container = {
+        "name": "worker",
+        "env": [{"name": "PYTHONPATH", "value": "/code"}, {"name": "LEDGER", "value": redis.url}],
+        "volumeMounts": [{"name": "code", "mountPath": "/code"}],
+    }
+    template = {
+        "spec": {"containers": [container], "volumes": [{"name": "code", "configMap": {"name": "shop-code"}}]}
+    }
+    return {
+        "redis": {"standalone": {"host": "127.0.0.1", "port": redis.port}},
+        "handler": {"python": {"callable": "shop:handle"}},
+        "scanner": {"replicas": 1},
+        "worker": {"concurrency": 2, "drainTimeoutSeconds": 5, "template": template},
+        "autoscaling": EXTERNAL,
+    }
+
+
+def _running(node: ProcessNode) -> list[str]:
+    return [
+        pod.seen["metadata"]["name"]
+        for pod in node.pods.values()
+        if "-worker-" in pod.seen["metadata"]["name"] and pod.is_alive()
+    ]

@@ -64,13 +64,17 @@ class Referees:
                 digest = versions.taken(await self._api.get(kind, *where))
             except NotFound:
                 return ""
-        # With the queue's uid in it, nobody can tell from annotations that two queues share a password.
-        return hashlib.sha256(f"{resource.uid}/{digest}".encode()).hexdigest()[:16]
+        return salted(resource.uid, digest)
 
     def forget(self, key: names.Key) -> None:
         """Drop what a DelayQueue referred to."""
         self._secrets.refer(key, ())
         self._config_maps.refer(key, ())
+
+
+def salted(uid: str, digest: str) -> str:
+    """With the queue's uid in it, nobody can tell from annotations that two queues share a password."""
+    return hashlib.sha256(f"{uid}/{digest}".encode()).hexdigest()[:16]
 
 
 def missing(facts: Facts) -> tuple[str, ...]:

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from delayq_operator.objects import Name, Object
 
 
+def content_digest(body: Object) -> str:
+    """Hash what a Secret or ConfigMap holds."""
+    content = [body.get("data"), body.get("binaryData")]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
 class Versions:
     """Which version each Secret or ConfigMap is at, and who refers to it; a Listener of metadata only.
 
@@ -53,8 +59,7 @@ class Versions:
         """Take the digest of an object's content, and keep it while the object stays at this version."""
         metadata = body["metadata"]
         name = (metadata["namespace"], metadata["name"])
-        content = [body.get("data"), body.get("binaryData")]
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        digest = content_digest(body)
         if self._versions.get(name) == metadata["resourceVersion"]:
             self._digests[name] = digest
         return digest

@@ -1,7 +1,8 @@
 """A control plane of our own on 127.0.0.1: etcd, kube-apiserver, kube-controller-manager.
 
 No kubelet and no scheduler: pods are made and stay Pending, unless a ProcessNode runs them (node.py). Everything is
-in one directory, and every process dies with the one that started it.
+in one directory, and every process dies with the one that started it. tests/node has one with a real node, made from
+this: what it does differently is in methods and fields of their own here.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ import ssl
 import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from tests.cluster.harness import audit, kubeconfig
 from tests.cluster.harness.binaries import binary
 from tests.cluster.harness.cluster import Cluster
-from tests.cluster.harness.server import Server, free_port
+from tests.cluster.harness.server import LoggedProcess, Server, free_port
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 LOOPBACK: Final = "127.0.0.1"
 ADMIN: Final = "delayq-tests-admin"
+NODE: Final = "system:node:delayq-node"
+GROUPS: Final = {ADMIN: ["system:masters"], NODE: ["system:nodes"]}
 
 
 @dataclass
@@ -44,33 +48,51 @@ class Ports:
 class ControlPlane(Cluster):
     """Start it with `ControlPlane.start(directory)`, and stop it; its servers can be stopped one by one."""
 
-    def __init__(self, directory: Path) -> None:
+    address: str = LOOPBACK
+    """Where the API server listens."""
+    users: tuple[str, ...] = (ADMIN, "system:kube-controller-manager")
+
+    def __init__(self, directory: Path, into: Callable[..., LoggedProcess] = LoggedProcess.into) -> None:
+        """`into` is what starts a process."""
         super().__init__(directory, directory / "admin.kubeconfig")
+        self._into = into
         self._ports = Ports()
-        self._tokens = {name: secrets.token_hex(16) for name in (ADMIN, "system:kube-controller-manager")}
-        self.etcd = Server("etcd", directory, self._etcd, self._etcd_ready, self._ports.choose_etcd)
-        self.api_server = Server(
-            "kube-apiserver", directory, self._api_server, self._api_ready, self._ports.choose_api_server
+        self._tokens = {name: secrets.token_hex(16) for name in self.users}
+        self.etcd = self._server("etcd", self._etcd, self._etcd_ready, self._ports.choose_etcd)
+        self.api_server = self._server(
+            "kube-apiserver", self._api_server, self._api_ready, self._ports.choose_api_server
         )
-        self.controller_manager = Server(
-            "kube-controller-manager", directory, self._controller_manager, self._controllers_ready
+        self.controller_manager = self._server(
+            "kube-controller-manager", self._controller_manager, self._controllers_ready
         )
 
+    def _server(
+        self,
+        name: str,
+        argv: Callable[[], list[str]],
+        is_ready: Callable[[], bool],
+        choose_ports: Callable[[], None] = lambda: None,
+    ) -> Server:
+        return Server(name, self.dir, argv, is_ready, choose_ports, self._into)
+
     @classmethod
-    def start(cls, directory: Path) -> ControlPlane:
+    def start(cls, directory: Path) -> Self:
         """Start all of it in an empty directory; ready when service accounts are being made."""
-        directory.mkdir(parents=True, exist_ok=True)
         plane = cls(directory)
-        plane._prepare()
         try:
-            plane.etcd.start_anywhere()
-            plane.api_server.start_anywhere()
-            plane._write_kubeconfigs()
-            plane.controller_manager.start()
+            plane.start_servers()
         except BaseException:
             plane.stop()
             raise
         return plane
+
+    def start_servers(self) -> None:
+        self.dir.mkdir(parents=True, exist_ok=True)
+        self._prepare()
+        self.etcd.start_anywhere()
+        self.api_server.start_anywhere()
+        self._write_kubeconfigs()
+        self.controller_manager.start()
 
     def mend(self) -> None:
         """Undo what a test did to the servers: start what is dead, resume what is paused."""
@@ -90,7 +112,7 @@ class ControlPlane(Cluster):
 
     @property
     def _url(self) -> str:  # `url` is read from the kubeconfig, which is written once the API server is up
-        return f"https://{LOOPBACK}:{self._ports.api_server}"
+        return f"https://{self.address}:{self._ports.api_server}"
 
     @property
     def authority(self) -> Path:
@@ -109,18 +131,17 @@ class ControlPlane(Cluster):
 
     def _prepare(self) -> None:
         (self.dir / "audit-policy.yaml").write_text(audit.POLICY)
-        groups = {ADMIN: ',"system:masters"'}
-        lines = [f"{token},{name},{name}{groups.get(name, '')}" for name, token in self._tokens.items()]
+        lines = [",".join([token, name, name, *GROUPS.get(name, ())]) for name, token in self._tokens.items()]
         (self.dir / "tokens.csv").write_text("\n".join(lines) + "\n")
+
+    def kubeconfig_of(self, user: str) -> Path:
+        """Of one of `users`."""
+        return self.kubeconfig if user == ADMIN else self.dir / f"{user.rpartition(':')[2]}.kubeconfig"
 
     def _write_kubeconfigs(self) -> None:
         cluster = {"server": self._url, "certificate-authority": str(self.authority)}
-        kubeconfig.write(self.kubeconfig, cluster=cluster, token=self._tokens[ADMIN])
-        kubeconfig.write(
-            self.dir / "controller-manager.kubeconfig",
-            cluster=cluster,
-            token=self._tokens["system:kube-controller-manager"],
-        )
+        for user, token in self._tokens.items():
+            kubeconfig.write(self.kubeconfig_of(user), cluster=cluster, token=token)
 
     # --- The servers' command lines.
 
@@ -141,10 +162,9 @@ class ControlPlane(Cluster):
         return [
             binary("kube-apiserver"),
             f"--etcd-servers=http://{LOOPBACK}:{self._ports.etcd}",
-            *(f"--bind-address={LOOPBACK}", f"--advertise-address={LOOPBACK}"),
+            *(f"--bind-address={self.address}", f"--advertise-address={self.address}"),
             *(f"--secure-port={self._ports.api_server}", f"--cert-dir={key.parent}"),
-            # There are no endpoints on loopback addresses: the `kubernetes` Service stays without any.
-            *("--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16"),
+            *self._network(),
             *("--authorization-mode=Node,RBAC", f"--token-auth-file={self.dir / 'tokens.csv'}"),
             *("--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}"),
             *(f"--service-account-signing-key-file={key}", "--allow-privileged"),
@@ -157,10 +177,14 @@ class ControlPlane(Cluster):
             "--shutdown-watch-termination-grace-period=2s",
         ]
 
+    def _network(self) -> list[str]:
+        # There are no endpoints on loopback addresses: the `kubernetes` Service stays without any.
+        return ["--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16"]
+
     def _controller_manager(self) -> list[str]:
         return [
             binary("kube-controller-manager"),
-            f"--kubeconfig={self.dir / 'controller-manager.kubeconfig'}",
+            f"--kubeconfig={self.kubeconfig_of('system:kube-controller-manager')}",
             *("--secure-port=0", "--leader-elect=false", "--use-service-account-credentials"),
             f"--service-account-private-key-file={self.dir / 'certificates' / 'apiserver.key'}",
             f"--root-ca-file={self.authority}",
@@ -172,19 +196,19 @@ class ControlPlane(Cluster):
     # --- When they are ready.
 
     def _etcd_ready(self) -> bool:
-        return _answers(f"http://{LOOPBACK}:{self._ports.etcd}/health")
+        return answers(f"http://{LOOPBACK}:{self._ports.etcd}/health")
 
     def _api_ready(self) -> bool:
-        return self.authority.exists() and _answers(
+        return self.authority.exists() and answers(
             f"{self._url}/readyz", authority=self.authority, token=self._tokens[ADMIN]
         )
 
     def _controllers_ready(self) -> bool:
         found = f"{self._url}/api/v1/namespaces/default/serviceaccounts/default"
-        return _answers(found, authority=self.authority, token=self._tokens[ADMIN])
+        return answers(found, authority=self.authority, token=self._tokens[ADMIN])
 
 
-def _answers(url: str, *, authority: Path | None = None, token: str = "") -> bool:
+def answers(url: str, *, authority: Path | None = None, token: str = "") -> bool:
     """Whether there is a 200 at the URL."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310
     with suppress(OSError):

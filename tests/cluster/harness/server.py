@@ -71,6 +71,8 @@ class Server:
     argv: Callable[[], list[str]]
     is_ready: Callable[[], bool]
     choose_ports: Callable[[], None] = lambda: None
+    into: Callable[..., LoggedProcess] = LoggedProcess.into
+    """What starts it."""
     process: LoggedProcess | None = None
     log: Path = field(init=False)
     started_at: float = 0.0
@@ -99,7 +101,7 @@ class Server:
         with self.log.open("ab") as log:
             self._logged_before = log.tell()
             self.started_at = time.monotonic()
-            self.process = LoggedProcess.into(log, *self.argv(), cwd=self.dir)
+            self.process = self.into(log, *self.argv(), cwd=self.dir)
 
     def mend(self) -> None:
         """Start it when it is dead, resume it when it is paused."""

@@ -1,0 +1,59 @@
+"""What tests on a real node ask for: one node for the whole session, a namespace for each test."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from tests.cluster.harness.resources import make_namespace
+from tests.node.harness import leftovers, requirements
+from tests.node.harness.images import built
+from tests.node.harness.node import Node, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.harness.cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """The node; leave it as you found it, `mend()` helps. Its logs stay as long as pytest keeps them."""
+    if reason := requirements.hopeless():
+        pytest.skip(reason)
+    # A SIGTERM would end us without `stop()`: let it do what Ctrl-C does.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            tell(line)
+
+    node = Node.start(leftovers.new_run_dir(), logs=tmp_path_factory.mktemp("node"), say=say)
+    yield node
+    node.stop()
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture(scope="session")
+def images(node: Node) -> dict[str, str]:
+    """The project's own images, on the node: what tools/build-images calls them → their names for pods."""
+    return {archive.stem: node.load_image(archive)[0] for archive in built()}
+
+
+@pytest.fixture(scope="session")
+def cluster(node: Node) -> Cluster:
+    """The node's Kubernetes: kubectl, helm, rest."""
+    return node.cluster
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of the test's own, in which pods can be made."""
+    name = f"test-{uuid4().hex[:8]}"
+    make_namespace(cluster, name)
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)

@@ -1,0 +1,112 @@
+"""The cgroup that a node's containers live below, on cgroup v1 and v2, and which host processes are in it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+MOUNTS: Final = Path("/sys/fs/cgroup")
+NEEDED: Final = ("cpu", "cpuacct", "cpuset", "memory", "pids")
+EMPTY_SECONDS: Final = 20.0
+
+
+class CgroupError(Exception):
+    """Limits cannot be set on this machine; the message says what would let us."""
+
+
+def unified() -> bool:
+    """Whether it is cgroup v2 alone; with both there, the controllers are those of v1."""
+    return (MOUNTS / "cgroup.controllers").exists()
+
+
+def hierarchies() -> list[Path]:
+    """Where cgroups are made: one place on v2, one for each controller on v1, links to the same left out."""
+    if unified():
+        return [MOUNTS]
+    return sorted(
+        each for each in MOUNTS.iterdir() if each.is_dir() and not each.is_symlink() and os.path.ismount(each)
+    )
+
+
+def make(name: str) -> None:
+    """Make a cgroup at the top, with all controllers that the kubelet wants."""
+    if unified():
+        _let_children_have(MOUNTS)
+    else:
+        missing = [each for each in NEEDED if not (MOUNTS / each / "tasks").exists()]
+        if missing:
+            raise CgroupError(f"no cgroup controllers {', '.join(missing)} below {MOUNTS}: mount them")
+    try:
+        for hierarchy in hierarchies():
+            (hierarchy / name).mkdir(exist_ok=True)
+            _copy_cpuset(hierarchy, name)
+    except OSError as error:
+        raise CgroupError(f"cannot make a cgroup: {error}. In a container, it needs --privileged") from error
+    if unified():
+        _let_children_have(MOUNTS / name)
+
+
+def _let_children_have(cgroup: Path) -> None:
+    for controller in (cgroup / "cgroup.controllers").read_text().split():
+        try:
+            (cgroup / "cgroup.subtree_control").write_text(f"+{controller}")
+        except OSError as error:
+            if controller in NEEDED:
+                raise CgroupError(
+                    f"{cgroup} cannot hand {controller} on: {error}. In a container that has cgroups of its own,"
+                    " move the processes out of the topmost first"
+                ) from error
+
+
+def _copy_cpuset(hierarchy: Path, name: str) -> None:
+    """On v1, a cpuset begins without a CPU, and nobody can live in it."""
+    for file in ("cpuset.cpus", "cpuset.mems"):
+        own = hierarchy / name / file
+        if not unified() and own.exists() and not own.read_text().strip():
+            own.write_text((hierarchy / file).read_text())
+
+
+def processes(name: str) -> set[int]:
+    """Processes anywhere below a cgroup, by their numbers on this machine."""
+    return {
+        int(pid)
+        for hierarchy in hierarchies()
+        for file in (hierarchy / name).glob("**/cgroup.procs")
+        for pid in file.read_text().split()
+    }
+
+
+def of_container(name: str, container_id: str) -> set[int]:
+    """Processes of one container of a node."""
+    top = MOUNTS if unified() else MOUNTS / "memory"
+    return {
+        int(pid)
+        for cgroup in (top / name).glob(f"**/{container_id}")
+        for file in cgroup.glob("**/cgroup.procs")
+        for pid in file.read_text().split()
+    }
+
+
+def remove(name: str) -> None:
+    """Remove a cgroup whose processes are dead or dying."""
+    deadline = time.monotonic() + EMPTY_SECONDS
+    for hierarchy in hierarchies():
+        while (top := hierarchy / name).exists():
+            try:
+                _remove_tree(top)
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)  # the kernel is not done with the last of them
+
+
+def _remove_tree(top: Path) -> None:
+    for directory, _, _ in os.walk(top, topdown=False):
+        Path(directory).rmdir()
+
+
+def existing(prefix: str) -> set[str]:
+    """Names at the top that begin with this."""
+    return {each.name for hierarchy in hierarchies() for each in hierarchy.glob(f"{prefix}*")}

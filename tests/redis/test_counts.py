@@ -26,7 +26,7 @@ def test_every_state_is_counted_and_nothing_is_changed(shard: Shard) -> None:
             stats={"acked": 5, "token": TOKEN},
         )
     )
-    counts = shard.run(shard.broker.counts(0, [1, 1000, 2000]))
+    counts = shard.run(shard.broker.counts(0, [1, 1000, 2000], [NOW - 1, NOW + 500, NOW + 1000]))
     assert counts == Counts(
         now_ms=NOW,
         delayed=5,
@@ -37,6 +37,7 @@ def test_every_state_is_counted_and_nothing_is_changed(shard: Shard) -> None:
         oldest_due_ms=NOW - 10,
         next_due_ms=NOW + 1,
         due_within={1: 1, 1000: 3, 2000: 4},
+        due_by={NOW - 1: 0, NOW + 500: 2, NOW + 1000: 3},
         stats={"acked": 5},
     )
     assert (counts.scheduled, counts.oldest_overdue_ms) == (4, 10)

@@ -97,9 +97,12 @@ class Broker:
             "list", shard, replies.rows(state), index=state.value, offset=offset, limit=limit, leased=leased
         )
 
-    def counts(self, shard: int, horizons_ms: Sequence[int] = ()) -> Call[Counts]:
-        """Count the tasks of one shard by state, and what falls due within each horizon."""
-        return self._call("counts", shard, replies.counts(horizons_ms), horizons_ms)
+    def counts(
+        self, shard: int, horizons_ms: Sequence[int] = (), instants_ms: Sequence[int] = ()
+    ) -> Call[Counts]:
+        """Count the tasks of one shard by state, and what falls due within each horizon and by each instant."""
+        times: list[Argument] = [*(f"+{horizon}" for horizon in horizons_ms), *instants_ms]
+        return self._call("counts", shard, replies.counts(horizons_ms, instants_ms), times)
 
     # leases
 

@@ -117,9 +117,9 @@ class Client(QueueClient):
         """Return everything the queue knows of a task; None when it is done or never was."""
         return await self._do(self._operations.get(task_id))
 
-    async def counts(self, horizons_ms: Sequence[int] = ()) -> Counts:
-        """Count tasks by state, and what falls due within each horizon."""
-        return await self._do(self._operations.counts(horizons_ms))
+    async def counts(self, horizons_ms: Sequence[int] = (), *, instants_ms: Sequence[int] = ()) -> Counts:
+        """Count tasks by state, and what falls due within each horizon and by each instant."""
+        return await self._do(self._operations.counts(horizons_ms, instants_ms))
 
     async def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:
         """Return a page of the tasks in a state, by due time (lease expiry, time of death)."""

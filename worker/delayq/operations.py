@@ -150,10 +150,12 @@ class Operations:
 
     # whole queue
 
-    def counts(self, horizons_ms: Sequence[int] = ()) -> Operation[Counts]:
+    def counts(self, horizons_ms: Sequence[int] = (), instants_ms: Sequence[int] = ()) -> Operation[Counts]:
         """Count all shards together."""
         shards = range(len(self.broker.shards))
-        found = yield from persistently([self.broker.counts(shard, horizons_ms) for shard in shards])
+        found = yield from persistently(
+            [self.broker.counts(shard, horizons_ms, instants_ms) for shard in shards]
+        )
         return summed(found)
 
     def page(self, state: State, *, offset: int, limit: int) -> Operation[list[TaskRow]]:
@@ -207,5 +209,6 @@ def summed(found: Sequence[Counts]) -> Counts:
         oldest_due_ms=min(oldest, default=None),
         next_due_ms=min(following, default=None),
         due_within={at: sum(each.due_within[at] for each in found) for at in found[0].due_within},
+        due_by={at: sum(each.due_by[at] for each in found) for at in found[0].due_by},
         stats={name: sum(each.stats.get(name, 0) for each in found) for name in sorted(names)},
     )

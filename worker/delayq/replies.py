@@ -142,8 +142,8 @@ def ids(reply: list[bytes]) -> list[bytes]:
     return reply
 
 
-def counts(horizons_ms: Sequence[int]) -> Callable[[list[Any]], Counts]:
-    """Return the reader of counts.lua's answer for these horizons."""
+def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[list[Any]], Counts]:
+    """Return the reader of counts.lua's answer for these horizons and instants."""
 
     def read(reply: list[Any]) -> Counts:
         now_ms, delayed, retry, processing, dlq, overdue, oldest, following, within, flat = reply
@@ -159,7 +159,8 @@ def counts(horizons_ms: Sequence[int]) -> Callable[[list[Any]], Counts]:
             overdue=overdue,
             oldest_due_ms=oldest if oldest >= 0 else None,
             next_due_ms=following if following >= 0 else None,
-            due_within=dict(zip(horizons_ms, within, strict=True)),
+            due_within=dict(zip(horizons_ms, within[: len(horizons_ms)], strict=True)),
+            due_by=dict(zip(instants_ms, within[len(horizons_ms) :], strict=True)),
             stats=stats,
         )
 

@@ -108,9 +108,9 @@ class SyncClient(QueueClient):
         """See Client.get."""
         return self._do(self._operations.get(task_id))
 
-    def counts(self, horizons_ms: Sequence[int] = ()) -> Counts:
+    def counts(self, horizons_ms: Sequence[int] = (), *, instants_ms: Sequence[int] = ()) -> Counts:
         """See Client.counts."""
-        return self._do(self._operations.counts(horizons_ms))
+        return self._do(self._operations.counts(horizons_ms, instants_ms))
 
     def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:
         """See Client.list."""

@@ -119,6 +119,9 @@ class Counts:
     oldest_due_ms: int | None  # the earliest due time, overdue or not
     next_due_ms: int | None  # the first due time after now
     due_within: Mapping[int, int] = field(default_factory=dict)  # horizon ms to tasks
+    due_by: Mapping[int, int] = field(
+        default_factory=dict
+    )  # instant, Unix ms, to tasks that fall due until then
     stats: Mapping[str, int] = field(default_factory=dict)
 
     @property

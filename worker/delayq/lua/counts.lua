@@ -1,16 +1,16 @@
--- counts: how many tasks are in each state, what is overdue, what falls due within each horizon
+-- counts: how many tasks are in each state, what is overdue, what falls due after now and by certain times
 -- KEYS delayed     zset  id -> due ms
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS dlq         zset  id -> time of death
 -- KEYS stats       hash  monotonic counters
--- ARGV horizon_ms ...  look-ahead windows
--- RETURNS now ms, delayed, retry, processing, dlq, overdue, earliest due ms (-1: none), next due ms after now (-1: none), due within each horizon, stats
+-- ARGV when ...     "+delay" or an instant, in ms
+-- RETURNS now ms, delayed, retry, processing, dlq, overdue, earliest due ms (-1: none), next due ms after now (-1: none), due by each time, stats
 local delayed, retry, processing, dlq, stats = unpack(KEYS)
 local at = now()
 local after_now = '(' .. at
 
--- Each horizon costs 2 µs for each zset that is not empty, at a million tasks as well; retry mostly is.
+-- Each time costs 2 µs for each zset that is not empty, at a million tasks as well; retry mostly is.
 local waiting = {}
 for _, zset in ipairs({delayed, retry}) do
   if redis.call('ZCARD', zset) > 0 then waiting[#waiting + 1] = zset end
@@ -32,7 +32,7 @@ local function earliest(low)
 end
 
 local within = {}
-for i, horizon in ipairs(ARGV) do within[i] = both(after_now, at + horizon) end
+for i, when in ipairs(ARGV) do within[i] = both(after_now, due_at(when, at)) end
 return {
   at, redis.call('ZCARD', delayed), redis.call('ZCARD', retry),
   redis.call('ZCARD', processing), redis.call('ZCARD', dlq),

@@ -71,6 +71,10 @@ bench: $(PYTHON_READY) $(SERVERS_READY) ## Measure speed, lateness, memory and i
 bench-operator: $(PYTHON_READY) $(KUBERNETES_READY) ## Measure the operator with 1,000 DelayQueues; BENCH_ARGS="--queues 100 --idle 10"
 	@$(BIN)/python -m benchmarks.operator $(BENCH_ARGS)
 
+.PHONY: images
+images: $(SERVERS_READY) ## Build the images, as tests on a node run them, into .cache/images
+	@tools/build-images
+
 .PHONY: build
 build: $(PYTHON_READY) ## Build the wheel into dist/
 	@$(BIN)/hatchling build -t wheel -d dist

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -13,7 +14,8 @@ from delayq import Retry
 if TYPE_CHECKING:
     from delayq import Task
 
-DATABASE = Path(__file__).parents[1] / "shop.db"
+# Beside the code; in a container, where that cannot be written, on a volume.
+DATABASE = Path(os.environ.get("SHOP_DATABASE") or Path(__file__).parents[1] / "shop.db")
 SCHEMA = """
     CREATE TABLE orders (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, status TEXT NOT NULL);
     CREATE TABLE runs (order_id INTEGER, attempt INTEGER, due_ms INTEGER, started_us INTEGER, outcome TEXT);

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from tests.cluster.harness.binaries import binary
-from tests.node.harness import cgroups, pause
+from tests.node.harness import cgroups, pause, programs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 NAME: Final = "delayq-node"
 # Short paths of their own: /run is empty in the sandbox, and a socket's path must not be long.
 SOCKET: Final = "/run/containerd/containerd.sock"
-CNI_PROGRAMS: Final = "/usr/lib/cni"
 KUBELET_HEALTH, PROXY_HEALTH = 10248, 10256
 
 
@@ -90,7 +89,7 @@ class Components:
             [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
             SystemdCgroup = false
             [plugins."io.containerd.grpc.v1.cri".cni]
-            bin_dir = "{CNI_PROGRAMS}"
+            bin_dir = "{programs.cni()}"
             conf_dir = "{self.run_dir / "cni"}"
             """)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Final
 
+from tests.node.harness import programs
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -97,7 +99,9 @@ def _join(sandbox: Sandbox, interface: str, block: Block) -> None:
 
 
 def _ip(*args: str) -> str:
-    done = subprocess.run(["ip", *args], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["ip", *args], capture_output=True, text=True, env=programs.environment(), check=False
+    )
     if done.returncode != 0:
         raise NetworkError(f"ip {' '.join(args)}: {done.stderr.strip()}")
     return done.stdout

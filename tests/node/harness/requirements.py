@@ -6,18 +6,16 @@ import os
 import platform
 import shutil
 import sys
-from pathlib import Path
 from typing import Final
 
 from tests.cluster.harness.binaries import KUBERNETES
-from tests.node.harness import pause
-from tests.node.harness.components import CNI_PROGRAMS
+from tests.node.harness import pause, programs
 
-PROGRAMS: Final = (
-    *("containerd", "ctr", "runc", "iptables", "conntrack", "ip"),
+NEEDED: Final = (
+    *("containerd", "containerd-shim-runc-v2", "ctr", "runc", "iptables", "conntrack", "ip"),
     *("mount", "nsenter", "openssl", "setpriv", "unshare"),
 )
-KUBERNETES_PROGRAMS: Final = ("kubelet", "kube-proxy", "kube-scheduler")
+BUILT: Final = ("kubelet", "kube-proxy", "kube-scheduler")
 
 
 class UnfitError(Exception):
@@ -25,25 +23,28 @@ class UnfitError(Exception):
 
 
 def hopeless() -> str | None:
-    """Why nothing that could be installed would help; None when there is no such reason."""
+    """Why there is no node on this machine and none of our tools would help; None when one would, or is not needed."""
     if sys.platform != "linux":
         return f"a node runs on Linux, and this is {sys.platform}"
     if platform.machine() not in pause.CODE:
         return f"no pause image for {platform.machine()}, only for {' and '.join(pause.CODE)}"
     if os.geteuid() != 0:
         return "a node takes root: run as root, or in a container with --privileged"
+    if (missing := absent()) and shutil.which("apt-get") is None:
+        return f"a node takes {', '.join(missing)}, which tools/setup-node can install on Debian only"
     return None
+
+
+def absent() -> list[str]:
+    missing = [name for name in NEEDED if not programs.there(name)]
+    return missing + ([] if programs.cni() else [f"CNI's {name}" for name in programs.CNI])
 
 
 def check() -> None:
     """Raise UnfitError unless all is there."""
     if reason := hopeless():
         raise UnfitError(reason)
-    missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    missing += [
-        f"{CNI_PROGRAMS}/{name}" for name in ("ptp", "host-local") if not (Path(CNI_PROGRAMS) / name).exists()
-    ]
-    if missing:
+    if missing := absent():
         raise UnfitError(f"not installed: {', '.join(missing)}: run tools/setup-node")
-    if missing := [name for name in KUBERNETES_PROGRAMS if not (KUBERNETES / name).exists()]:
+    if missing := [name for name in BUILT if not (KUBERNETES / name).exists()]:
         raise UnfitError(f"not built: {', '.join(missing)}: run `make setup`")

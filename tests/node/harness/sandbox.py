@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from tests.cluster.harness.server import LoggedProcess
+from tests.node.harness import programs
 from tests.processes import Gone
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Sandbox:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                env=programs.environment(),
                 start_new_session=True,
             )
         assert popen.stdout is not None
@@ -84,6 +86,7 @@ class Sandbox:
             capture_output=True,
             text=True,
             errors="replace",
+            env=programs.environment(),
             timeout=COMMAND_SECONDS,
             check=False,
         )
@@ -95,7 +98,9 @@ class Sandbox:
         self, log: IO[bytes], *argv: str, cwd: Path, env: Mapping[str, str] | None = None
     ) -> LoggedProcess:
         """Start a server inside; what a Server takes in place of LoggedProcess.into."""
-        outer = LoggedProcess.into(log, *self.enter(*TIED, *argv), cwd=cwd, env=env)
+        outer = LoggedProcess.into(
+            log, *self.enter(*TIED, *argv), cwd=cwd, env={**programs.environment(), **(env or {})}
+        )
         return Entered(outer.popen, inner=child_of(outer.popen))
 
     def stop(self) -> None:

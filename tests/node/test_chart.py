@@ -1,0 +1,28 @@
+"""The chart on the node, from images of this checkout: `helm test` passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.node.harness import chart
+
+if TYPE_CHECKING:
+    from tests.node.harness.node import Node
+
+
+def test_helm_test_passes_and_leaves_nothing(node: Node, images: dict[str, str], namespace: str) -> None:
+    assert images["operator"]
+    redis = node.redis(namespace)
+    chart.install(node, namespace, redis, "--set", f"watchNamespaces={{{namespace}}}")
+    try:
+        said = node.cluster.helm(
+            "test", chart.RELEASE, f"--namespace={namespace}", "--logs", "--timeout=2m"
+        ).stdout
+        assert "Phase:          Succeeded" in said
+        assert "handled, at most" in said
+        queues = node.cluster.kubectl(
+            "get", "delayqueues", f"--namespace={namespace}", "--output=name"
+        ).stdout
+        assert queues == ""
+    finally:
+        chart.uninstall(node, namespace)

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from delayq.contract.metrics import Outage
+
 MAX_RETRY_DELAY_MS = 10 * 365 * 86_400_000  # ten years, as far as maxDelaySeconds reaches
 
 
@@ -110,11 +112,11 @@ class InvalidDocument(DelayQError):
 class Unavailable(DelayQError):
     """Redis cannot be reached, or answers that it will not serve."""
 
-    def __init__(self, where: str, why: str, *, answered: bool = False) -> None:
+    def __init__(self, where: str, why: str, *, answered: bool = False, outage: Outage = "other") -> None:
         """`where` is host:port, never with a password; `answered` when `why` is Redis' own word, as LOADING is."""
         what = f"Redis at {where} does not serve" if answered else f"cannot reach Redis at {where}"
         super().__init__(f"{what} ({why})")
-        self.where, self.why, self.answered = where, why, answered
+        self.where, self.why, self.answered, self.outage = where, why, answered, outage
 
 
 class EnvelopeError(DelayQError):

@@ -12,6 +12,7 @@ from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
     from delayq.alarm import Alarm
+    from delayq.contract.metrics import Outage
     from delayq.tally import ProcessTally
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class Loop:
         self.service, self._tally = service, tally
         self.last_success: float | None = None  # monotonic seconds
         self.served = False  # the last step that failed or succeeded because of Redis did succeed
+        self.outage: Outage = "other"  # why not
         self._due = time.monotonic()  # when the current or next step should have begun
         self._failures = 0
         self._stopping = False
@@ -80,10 +82,11 @@ class Loop:
             pause = await self.service.step()
         except Unavailable as error:
             self._tally.redis_errors += 1
-            self.served = False
+            self.served, self.outage = False, error.outage
             return self._failed("redis_unavailable", error, trace=False)
         except Exception as error:  # noqa: BLE001 -- a loop outlives whatever one step runs into
-            self.served = self.served and not isinstance(error, DelayQError)  # ours are refusals by Redis
+            if isinstance(error, DelayQError):  # ours are refusals by Redis
+                self.served, self.outage = False, "denied"
             return self._failed("step_failed", error, trace=True)
         if self._failures:
             log.info(

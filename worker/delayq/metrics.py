@@ -13,7 +13,7 @@ from delayq.contract import metrics as m
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from delayq.contract.metrics import DurabilityRisk, Metric
+    from delayq.contract.metrics import DurabilityRisk, Metric, Outage
     from delayq.horizons import Horizons
     from delayq.tally import Buckets, ProcessTally, WorkerTally
     from delayq.values import Counts
@@ -99,9 +99,13 @@ def queue_families(
         yield _per_shard(metric, queue, {shard: each.stats.get(verb, 0) for shard, each in counts.items()})
 
 
-def backend_families(queue: str, risks: Collection[DurabilityRisk] | None) -> Iterable[Family]:
-    """Return what a scanner exports of its Redis: whether it serves and, when it does, what it may lose."""
+def backend_families(
+    queue: str, risks: Collection[DurabilityRisk] | None, outage: Outage = "other"
+) -> Iterable[Family]:
+    """Return what a scanner exports of its Redis: whether it serves, what it may lose then, and if not, why not."""
     yield _family(m.REDIS_UP, {(queue,): risks is not None})
+    down = m.OUTAGES if risks is None else ()
+    yield _family(m.REDIS_DOWN, {(queue, cause): cause == outage for cause in down})
     told = () if risks is None else m.DURABILITY_RISKS
     yield _family(m.DURABILITY_RISK, {(queue, risk): risk in (risks or ()) for risk in told})
 

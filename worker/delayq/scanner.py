@@ -19,9 +19,12 @@ from delayq.reclaim import reclaim
 from delayq.tally import ProcessTally
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from delayq.broker import Broker
     from delayq.connection import Address
     from delayq.contract import Spec
+    from delayq.contract.metrics import Outage
     from delayq.values import Wait
 
 log = logging.getLogger(__name__)
@@ -141,8 +144,19 @@ class Scanner:
     @property
     def served(self) -> bool:
         """Whether Redis serves: it did at the last call for every shard, and no call hangs."""
-        watching = self.loops[: len(self.shards)]
-        return all(loop.served and loop.stuck_seconds < HANGS_SECONDS for loop in watching)
+        return not any(self._outages())
+
+    @property
+    def outage(self) -> Outage:
+        """Why Redis does not serve."""
+        return next(self._outages(), "other")
+
+    def _outages(self) -> Iterator[Outage]:
+        for loop in self.loops[: len(self.shards)]:
+            if loop.stuck_seconds >= HANGS_SECONDS:
+                yield "timeout"
+            elif not loop.served:
+                yield loop.outage
 
     @property
     def connects(self) -> int:

@@ -12,14 +12,14 @@ import time
 from typing import TYPE_CHECKING
 
 from delayq import durability, metrics
-from delayq.errors import DelayQError
+from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from delayq.broker import Broker
     from delayq.connection import AsyncConnection
-    from delayq.contract.metrics import DurabilityRisk
+    from delayq.contract.metrics import DurabilityRisk, Outage
     from delayq.horizons import Horizons
     from delayq.scanner import Scanner
     from delayq.values import Counts
@@ -37,6 +37,7 @@ class Scrape:
         """Ask nothing before the first scrape."""
         self._scanner, self._broker, self._connection = scanner, broker, connection
         self._risks: frozenset[DurabilityRisk] | None = None
+        self._outage: Outage = "other"
         self._read_at, self._connects = 0.0, 0  # monotonic seconds, and the scanner's connection then
 
     async def families(self, horizons: Horizons) -> Iterable[metrics.Family]:
@@ -46,7 +47,7 @@ class Scrape:
         queue = self._broker.queue
         return [
             *metrics.queue_families(queue, led, counts, horizons),
-            *metrics.backend_families(queue, risks),
+            *metrics.backend_families(queue, risks, self._outage),
             *metrics.process_families(self._scanner.tally),
         ]
 
@@ -54,6 +55,7 @@ class Scrape:
         self, shards: Sequence[int], horizons: Horizons
     ) -> tuple[dict[int, Counts], frozenset[DurabilityRisk] | None]:
         if not self._scanner.served:
+            self._outage = self._scanner.outage
             return {}, None
         try:
             async with asyncio.timeout(MOST_SECONDS):
@@ -61,6 +63,7 @@ class Scrape:
         except (DelayQError, TimeoutError) as error:
             why = str(error) or f"no answer within {MOST_SECONDS:g} s"
             log.warning("counts_unavailable", extra={"fields": {"error": why}})
+            self._outage = _outage(error)
             return {}, None
 
     async def _counts(self, shards: Sequence[int], horizons: Horizons) -> dict[int, Counts]:
@@ -79,3 +82,10 @@ class Scrape:
             self._risks = durability.risks(durability.info(info), durability.setting(appendfsync))
             self._read_at, self._connects = time.monotonic(), connects
         return self._risks
+
+
+def _outage(error: Exception) -> Outage:
+    """Why a scrape was not answered by Redis."""
+    if isinstance(error, Unavailable):
+        return error.outage
+    return "denied" if isinstance(error, DelayQError) else "timeout"

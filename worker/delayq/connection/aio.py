@@ -82,7 +82,8 @@ class AsyncConnection:
                 raise
             except TimeoutError:
                 seconds = self.address.timeout_seconds
-                await self._fail(batch, Unavailable(self.address.where, f"no answer within {seconds:g} s"))
+                why = f"no answer within {seconds:g} s"
+                await self._fail(batch, Unavailable(self.address.where, why, outage="timeout"))
             except (RedisError, OSError) as error:
                 await self._fail(batch, translated(error, self.address.where, "commands"))
             except Exception as error:  # noqa: BLE001 -- whatever it is, nobody may be left waiting

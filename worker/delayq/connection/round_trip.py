@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hiredis import pack_command
 from redis.exceptions import BusyLoadingError, NoScriptError, RedisError, ResponseError
 
+from delayq.connection import outage
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
@@ -95,14 +96,15 @@ def translated(error: Exception, where: str, verb: str) -> DelayQError:
     text = _reply(error) if isinstance(error, ResponseError) else str(error).partition("\n")[0][:200]
     passing = _PASSING.search(text)
     if passing:
-        return Unavailable(where, text[passing.start() :].partition(". script:")[0], answered=True)
+        text = text[passing.start() :].partition(". script:")[0]
+        return Unavailable(where, text, answered=True, outage=outage.of_reply(text))
     if isinstance(error, ResponseError):
         return DelayQError(f"Redis at {where} refused {verb}: {text}")
     if isinstance(error, OSError):
         text = error.strerror or ""
     if isinstance(error, OSError) or _CONNECTING.fullmatch(text):
         text = reason(text)
-    return Unavailable(where, text or type(error).__name__)
+    return Unavailable(where, text or type(error).__name__, outage=outage.of_error(error))
 
 
 def not_master(reply: object) -> bool:

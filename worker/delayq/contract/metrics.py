@@ -10,6 +10,18 @@ from typing import Final, Literal, get_args
 
 MetricKind = Literal["counter", "gauge", "histogram"]
 DurabilityRisk = Literal["append_only_off", "append_only_failing", "fsync_off", "evicts", "unknown"]
+Outage = Literal[
+    "refused",
+    "timeout",
+    "dns",
+    "tls",
+    "auth",
+    "denied",
+    "loading",
+    "read_only",
+    "cannot_persist",
+    "other",
+]
 
 LATENESS_BUCKETS: Final = (
     *(0.0005, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05),
@@ -44,6 +56,11 @@ LONGEST_HORIZON_SECONDS: Final = 366 * 86_400
 def horizon_label(seconds: float) -> str:
     """Return a horizon as the label `horizon_seconds` has it."""
     return f"{seconds:g}"
+
+
+OUTAGES: Final[tuple[Outage, ...]] = get_args(Outage)
+"""Values of the label `cause`: no way to Redis, in six ways, the last two of them a user's password and rights; or it
+answers that it will not serve; or nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +111,12 @@ DUE_WITHIN_TASKS: Final = _gauge(
 )
 SHARD_LED: Final = _gauge("shard_led", "1 where this scanner leads the shard, else 0.", "queue", "shard")
 REDIS_UP: Final = _gauge("redis_up", "1 while Redis serves this scanner, else 0.", "queue")
+REDIS_DOWN: Final = _gauge(
+    "redis_down",
+    "1 for the cause why Redis does not serve this scanner, else 0; no value while it serves.",
+    "queue",
+    "cause",
+)
 DURABILITY_RISK: Final = _gauge(
     "durability_risk",
     "1 where Redis may lose accepted tasks in this way, else 0; no value while Redis does not serve.",
@@ -179,6 +202,7 @@ METRICS: Final = (
     DUE_WITHIN_TASKS,
     SHARD_LED,
     REDIS_UP,
+    REDIS_DOWN,
     DURABILITY_RISK,
     *QUEUE_COUNTERS,
     WORKER_SLOTS,

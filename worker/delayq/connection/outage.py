@@ -1,0 +1,53 @@
+"""Why Redis does not serve, as one of a few words: for a metric's label, so nothing that somebody typed is in it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from redis.exceptions import AuthenticationError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from delayq.contract.metrics import Outage
+
+_REPLIES: Final[Mapping[str, Outage]] = {
+    "LOADING": "loading",
+    "READONLY": "read_only",
+    "MASTERDOWN": "read_only",
+    "MISCONF": "cannot_persist",
+    "NOAUTH": "auth",
+    "WRONGPASS": "auth",
+}
+"""First word of an error reply → cause."""
+
+_KINDS: Final[tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Outage], ...]] = (
+    (AuthenticationError, "auth"),
+    (ssl.SSLError, "tls"),
+    (socket.gaierror, "dns"),
+    (ConnectionRefusedError, "refused"),
+    ((TimeoutError, RedisTimeoutError), "timeout"),
+)
+
+
+def of_reply(text: str) -> Outage:
+    """Name what an error reply stands for."""
+    return _REPLIES.get(text.partition(" ")[0], "other")
+
+
+def of_error(error: BaseException) -> Outage:
+    """Name what kept us from an answer; redis-py wraps the socket's own errors."""
+    for each in _chain(error):
+        for kind, cause in _KINDS:
+            if isinstance(each, kind):
+                return cause
+    return "other"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

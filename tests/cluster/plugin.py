@@ -1,0 +1,74 @@
+"""kubectl dq as a user runs it: the installed script, the real kubectl, a kubeconfig."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.cluster.harness.binaries import binary
+
+if TYPE_CHECKING:
+    from tests.cluster.harness.cluster import Cluster
+
+SCRIPTS = Path(sys.executable).parent
+COMMAND_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """Runs it in a namespace, as administrator unless another kubeconfig is given."""
+
+    cluster: Cluster
+    namespace: str
+    kubeconfig: Path | None = None
+
+    @property
+    def kubectl(self) -> str:
+        return binary("kubectl")
+
+    def run(
+        self, *args: str, text: str = "", script: str = "kubectl-dq", **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        return self._run(
+            [str(SCRIPTS / script), "--namespace", self.namespace, *args],
+            text,
+            {"KUBECTL": self.kubectl} | env,
+        )
+
+    def through_kubectl(self, *args: str) -> str:
+        """What `kubectl dq …` writes, the plugin and kubectl being on the path."""
+        path = f"{SCRIPTS}:{Path(self.kubectl).parent}:{os.environ['PATH']}"
+        done = self._run([self.kubectl, "dq", "-n", self.namespace, *args], "", {"PATH": path})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _run(self, argv: list[str], text: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {
+            "KUBECONFIG": str(self.kubeconfig or self.cluster.kubeconfig),
+            "HOME": str(self.cluster.dir),
+        }
+        return subprocess.run(
+            argv,
+            input=text,
+            capture_output=True,
+            text=True,
+            env=environment | env,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+
+    def out(self, *args: str, text: str = "", code: int = 0) -> str:
+        """What it writes, when it ends with this code."""
+        done = self.run(*args, text=text)
+        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def err(self, *args: str, text: str = "", code: int) -> str:
+        """What it complains of, when it ends with this code."""
+        done = self.run(*args, text=text)
+        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stderr

@@ -1,0 +1,210 @@
+"""kubectl dq in a cluster: what it says of queues, how it stops them, and what it says when something is missing."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from tests.cluster.harness.resources import make_namespace
+from tests.cluster.plugin import Plugin
+from tests.cluster.world import World, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.operator import Operator
+
+pytestmark = pytest.mark.xdist_group("plugin")
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
+    with serving(cluster) as operator:
+        yield operator
+
+
+@pytest.fixture
+def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
+    return World(cluster, operator, namespace)
+
+
+@pytest.fixture
+def dq(world: World) -> Plugin:
+    return Plugin(world.cluster, world.namespace)
+
+
+def test_status_says_what_is_wrong_and_with_which_pod(dq: Plugin, world: World) -> None:
+    """Conditions, pods and events of one queue; what is not as it should be has a mark."""
+    world.start(worker={"replicas": 2})
+    world.event("Created")
+    said = dq.out("status", "orders")
+    first, _, *rest = said.splitlines()
+    assert first.startswith(f"orders in {world.namespace}: not ready for ")
+    assert "No scanner is ready" in first
+    assert any(line.split() == ["workers", "0", "of", "2", "ready,", "2", "wanted"] for line in rest)
+    assert any(line.startswith("scaling") and "spec.worker.replicas" in line for line in rest)
+    assert any(line.startswith("!  Ready ") and "ScannersNotReady" in line for line in rest)
+    assert any(line.startswith("✓  Accepted ") for line in rest)
+    assert sum(line.startswith("orders-worker-") and " not ready " in line for line in rest) == 2
+    assert any(" Normal " in line and " Created " in line for line in rest)
+
+
+def test_status_of_a_queue_that_works_is_short(dq: Plugin, world: World) -> None:
+    world.start()
+    world.pretend_ready("scanner")
+    world.pretend_ready("worker")
+    world.until("Ready", "True")
+    said = dq.out("status", "orders", "--events=0")
+    assert said.startswith(f"orders in {world.namespace}: ready for ")
+    assert "EVENT" not in said
+    assert "\n!  Ready" not in said
+
+
+def test_status_for_programs_has_everything(dq: Plugin, world: World) -> None:
+    world.start()
+    found = json.loads(dq.out("status", "orders", "-o", "json"))
+    assert found["name"] == "orders"
+    assert {pod["component"] for pod in found["pods"]} == {"scanner", "worker"}
+    assert found["status"]["conditions"]
+    assert yaml.safe_load(dq.out("status", "orders", "-o", "yaml"))["namespace"] == world.namespace
+
+
+def test_status_without_a_name_is_a_line_for_each(dq: Plugin, world: World) -> None:
+    """Of the namespace, or of all of them."""
+    assert dq.out("status") == "no DelayQueues here\n"
+    world.start("orders")
+    world.start("parcels")
+    header, *lines = dq.out("status").splitlines()
+    assert header.split()[:3] == ["NAME", "READY", "DUE"]
+    assert [line.split()[:2] for line in lines] == [["orders", "False"], ["parcels", "False"]]
+    header, *lines = dq.out("status", "-A").splitlines()
+    assert header.split()[0] == "NAMESPACE"
+    assert [world.namespace, "orders"] in [line.split()[:2] for line in lines]
+
+
+def test_pause_leaves_children_alone_until_resumed(dq: Plugin, world: World) -> None:
+    world.start()
+    assert "leaves its children alone" in dq.out("pause", "orders")
+    world.until("Paused", "True")
+    assert "paused already" in dq.out("pause", "orders")
+    assert "paused" in dq.out("status", "orders")
+    assert "resumed" in dq.out("resume", "orders")
+    world.until("Paused", "False")
+    assert "not paused" in dq.out("resume", "orders")
+
+
+def test_hold_stops_tasks_until_resumed(dq: Plugin, world: World) -> None:
+    """The other way to stop: the document says so, and resume without --hold says that it still does."""
+    world.start()
+    assert "claim nothing" in dq.out("pause", "orders", "--hold")
+    assert world.queue()["spec"]["stopPolicy"] == "Hold"
+    world.until("Ready", "False", "Held")
+    done = dq.run("resume", "orders")
+    assert "spec.stopPolicy is Hold" in done.stderr
+    assert "tasks are started again" in dq.out("resume", "orders", "--hold")
+    assert "workers" in dq.out("pause", "orders", "--drain")
+    assert world.queue()["spec"]["stopPolicy"] == "HoldAndDrain"
+
+
+def test_a_name_that_is_none_is_answered_with_the_nearest(dq: Plugin, world: World) -> None:
+    world.create()
+    said = dq.err("status", "order", code=6)
+    assert (
+        said == f'error: no DelayQueue "order" in namespace {world.namespace}\nhint:  did you mean orders?\n'
+    )
+    assert "there is orders" in dq.err("top", "xyzzy", code=6)
+    assert dq.err("pause", "order", code=6)
+    assert dq.err("report", "order", code=6)
+
+
+def test_options_of_kubectl_are_taken_before_and_after_the_command(
+    dq: Plugin, world: World, cluster: Cluster, tmp_path: Path
+) -> None:
+    world.create()
+    other = f"{world.namespace}-other"
+    make_namespace(cluster, other)
+    try:
+        assert dq.out("status", "-n", other) == "no DelayQueues here\n"
+        assert Plugin(cluster, other).out("status", f"--namespace={world.namespace}").split()[9] == "WHY"
+    finally:
+        world.cluster.kubectl("delete", "namespace", other, "--wait=false")
+    empty = tmp_path / "kubeconfig"
+    empty.write_text("apiVersion: v1\nkind: Config\n")
+    assert "context" in dq.err("--context", "nowhere", "status", code=2)
+    assert dq.err("status", "--kubeconfig", str(empty), code=4).startswith(
+        "error: cannot reach the API server"
+    )
+    assert dq.out("status", "--kubeconfig", str(cluster.kubeconfig)).startswith("NAME")
+
+
+def test_who_may_not_is_told_what(dq: Plugin, world: World) -> None:
+    world.create()
+    world.kubectl("create", "serviceaccount", "nobody")
+    nobody = Plugin(world.cluster, world.namespace, world.cluster.kubeconfig_for(world.namespace, "nobody"))
+    said = nobody.err("status", "orders", code=5)
+    assert said.startswith("error: not allowed: ")
+    assert f"kubectl auth can-i get delayqueues.delayq.dev -n {world.namespace}" in said
+    assert dq.out("status", "orders")
+
+
+def test_without_a_scanner_it_is_said_why(dq: Plugin, world: World) -> None:
+    """Nothing runs the pods here: there is nowhere to work from, and Redis is no Service."""
+    world.start()
+    said = dq.err("counts", "orders", code=4)
+    assert said.startswith("error: no scanner pod of orders to work from: ")
+    assert "kubectl dq status orders" in said
+    assert "expected spec.redis.standalone.host to name a Service" in dq.err(
+        "counts", "orders", "--port-forward", code=2
+    )
+
+
+def test_a_queue_that_no_operator_serves_is_said_to_be_so(dq: Plugin, world: World) -> None:
+    world.operator.process.pause()
+    try:
+        world.create()
+        assert "no operator has looked at it yet" in dq.out("status", "orders")
+        assert "NoOperator" in dq.out("status")
+    finally:
+        world.operator.process.resume()
+
+
+def test_names_are_completed(dq: Plugin, world: World) -> None:
+    """kubectl asks for what may follow."""
+    world.create("orders")
+    world.create("parcels")
+    done = dq.run(script="kubectl_complete-dq")
+    assert "status\t" in done.stdout
+    done = dq.run("status", "or", script="kubectl_complete-dq")
+    assert done.stdout == "orders\n:4\n"
+
+
+def test_kubectl_finds_the_plugin(dq: Plugin, world: World) -> None:
+    """On the path it is a command of kubectl."""
+    world.create()
+    assert dq.through_kubectl("status").startswith("NAME")
+
+
+def test_without_kubectl_it_says_what_to_do(dq: Plugin) -> None:
+    done = dq.run("status", KUBECTL="/nowhere/kubectl")
+    assert done.returncode == 1
+    assert (
+        done.stderr
+        == "error: cannot run /nowhere/kubectl: No such file or directory\nhint:  install it, or name it in $KUBECTL\n"
+    )
+
+
+def test_without_the_crd_it_says_what_to_do(dq: Plugin, tmp_path: Path) -> None:
+    """Another group stands for a cluster that has never heard of us."""
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(
+        '#!/bin/sh\nexec "$REAL" $(echo "$@" | sed s/delayqueues.delayq.dev/delayqueues.nobody.dev/)\n'
+    )
+    kubectl.chmod(0o755)
+    done = dq.run("status", KUBECTL=str(kubectl), REAL=dq.kubectl)
+    assert done.returncode == 4
+    assert done.stderr.startswith("error: this cluster has no DelayQueues: the CRD is not installed\nhint:  ")

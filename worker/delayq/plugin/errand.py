@@ -1,0 +1,112 @@
+"""A command of the CLI on its way to a pod: its words as typed, and which file of this machine goes along. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+OWN: Final = ("queue", "queues", "forwarded")
+PAYLOAD: Final = "payload"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errand:
+    """What to do, wherever Redis can be reached."""
+
+    path: tuple[str, ...]
+    typed: tuple[str, ...]
+    """Options and arguments behind the queue, as they were typed."""
+    sent: tuple[str, ...]
+    """The same where files of this machine are not there."""
+    source: Any = None
+    """A file to send along on stdin."""
+    target: Any = None
+    """A file to write stdout to."""
+    reads_stdin: bool = False
+    """Whether stdin is part of what is to be done."""
+
+    def argv(self, document: str) -> list[str]:
+        """Return the words for a pod, behind `delayq`."""
+        return [*self.path, *_with(document, self.sent)]
+
+    def here(self, document: str) -> list[str]:
+        """Return the words for this machine."""
+        return [*self.path, *_with(document, self.typed)]
+
+
+def _with(document: str, words: tuple[str, ...]) -> list[str]:
+    """Put the queue in front of the other arguments."""
+    at = words.index("--")
+    return [*words[: at + 1], document, *words[at + 1 :]]
+
+
+def errand(command: click.Command, raw: Mapping[str, Any], values: Mapping[str, Any]) -> Errand:
+    """Put together what was taken apart: `raw` as typed, `values` as understood, with its files open."""
+    files = {
+        each.name: each for each in command.params if isinstance(each.type, click.File) and _given(raw, each)
+    }
+    source = next((values[name] for name, each in files.items() if "r" in each.type.mode), None)  # type: ignore[attr-defined]
+    target = next((values[name] for name, each in files.items() if "w" in each.type.mode), None)  # type: ignore[attr-defined]
+    payload = raw.get(PAYLOAD)
+    if isinstance(payload, str) and payload.startswith("@"):
+        source = click.open_file(payload[1:], "rb")
+    return Errand(
+        path=getattr(command, "path", (str(command.name),)),
+        typed=tuple(_words(command, raw)),
+        sent=tuple(_words(command, _sent(raw, files))),
+        source=source,
+        target=target if raw.get("file") != "-" else None,
+        reads_stdin=source is not None or payload == "-",
+    )
+
+
+def _given(raw: Mapping[str, Any], param: click.Parameter) -> bool:
+    return isinstance(raw.get(str(param.name)), str)
+
+
+def _sent(raw: Mapping[str, Any], files: Mapping[str, click.Parameter]) -> dict[str, Any]:
+    """A file that is read becomes stdin; one that is written is left out, which is stdout."""
+    sent = dict(raw)
+    for name, param in files.items():
+        if "r" in param.type.mode:  # type: ignore[attr-defined]
+            sent[str(name)] = "-"
+        else:
+            del sent[str(name)]
+    if isinstance(raw.get(PAYLOAD), str) and raw[PAYLOAD].startswith("@"):
+        sent[PAYLOAD] = "-"
+    return sent
+
+
+def _words(command: click.Command, raw: Mapping[str, Any]) -> Iterator[str]:
+    options = [each for each in command.params if isinstance(each, click.Option) and each.expose_value]
+    for option in options:
+        if option.name not in OWN:
+            yield from _option(option, raw.get(str(option.name)))
+    yield "--"
+    for argument in command.params:
+        if isinstance(argument, click.Argument) and argument.name not in OWN:
+            value = raw.get(str(argument.name))
+            yield from [value] if isinstance(value, str) else _texts(value)
+
+
+def _option(option: click.Option, value: object) -> Iterator[str]:
+    name = max(option.opts, key=len)
+    if option.is_flag:
+        if value is True:
+            yield name
+        elif value is False and option.secondary_opts:
+            yield option.secondary_opts[0]
+    elif isinstance(value, str):
+        yield f"{name}={value}"
+    else:
+        yield from (f"{name}={text}" for text in _texts(value))
+
+
+def _texts(value: object) -> list[str]:
+    """Return what was typed more than once; what was not typed is none of it."""
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list | tuple) else []

@@ -1,0 +1,89 @@
+"""The CLI's commands under kubectl dq: taken apart by the CLI's own options, carried out where Redis can be reached.
+
+What is wrong on the command line is said here, before a cluster is asked anything. Files are this machine's: what is
+read goes to the command's stdin, what is written comes from its stdout (errand.py).
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delayq.cli.root import load
+from delayq.plugin.errand import errand
+from delayq.plugin.kubectl import Kubectl
+from delayq.plugin.naming import name_param
+from delayq.plugin.options import where_of, where_params
+from delayq.plugin.way import by_exec, way
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+QUEUE: Final = ("queue", "queues")
+LEFT_OUT: Final = ("redis", "shards", "key_prefix")
+"""Options that say where a queue is: the cluster knows."""
+
+RAW: Final = "delayq.plugin.raw"
+
+
+def command(name: str) -> click.Command:
+    """Make a command of kubectl dq from one of the CLI."""
+    return _passed(load(name), (name,))
+
+
+def _passed(original: click.Command, path: tuple[str, ...]) -> click.Command:
+    about = (original.help or "").replace(
+        "QUEUE is the path of a DelayQueue document, or the name of a queue.", ""
+    )
+    if isinstance(original, click.Group):
+        within = {name: _passed(inner, (*path, name)) for name, inner in original.commands.items()}
+        return click.Group(
+            path[-1], within, help=about.replace("delayq ", "kubectl dq "), params=where_params()
+        )
+    return Passed(original, path, about)
+
+
+class Passed(click.Command):
+    """One command: its own NAME and options, and kubectl's."""
+
+    def __init__(self, original: click.Command, path: tuple[str, ...], about: str) -> None:
+        """`path` are the words that lead to it, below `delayq`."""
+        forward = click.Option(
+            ["--port-forward", "forwarded"],
+            is_flag=True,
+            help="Reach Redis by kubectl port-forward, not from within a pod.",
+        )
+        own = [_param(each) for each in original.params if each.name not in LEFT_OUT]
+        about = about.replace("delayq ", "kubectl dq ")
+        super().__init__(path[-1], params=[*own, forward, *where_params()], help=about)
+        self.path = path
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what was typed: the command is to read it again, elsewhere."""
+        typed, _, _ = self.make_parser(ctx).parse_args(list(args))
+        ctx.meta[RAW] = typed
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
+        """Find the way to Redis and go it."""
+        raw: Mapping[str, Any] = ctx.meta[RAW]
+        name = str(raw[next(each for each in QUEUE if each in raw)])
+        kubectl = Kubectl(where_of(ctx))
+        job = errand(self, raw, ctx.params)
+        found = way(kubectl, name, forward=ctx.params["forwarded"], hopeless=self.path == ("doctor",))
+        sys.exit(by_exec(kubectl, found, job) if found.pod else _forwarded(kubectl, found, job))
+
+
+def _forwarded(kubectl: Kubectl, found: Any, job: Any) -> int:  # noqa: ANN401 -- as typed in forward.py
+    from delayq.plugin.forward import run  # noqa: PLC0415 -- the way that is rarely gone
+
+    return run(kubectl, found, job)
+
+
+def _param(original: click.Parameter) -> click.Parameter:
+    if original.name in QUEUE:
+        return name_param(original.name)
+    return copy.copy(original)

@@ -1,0 +1,78 @@
+"""DelayQueues as the cluster has them, and what belongs to each. Not here: what is said of them."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator import names
+
+from delayq.cli.exits import NOT_FOUND, Wrong
+from delayq.contract.problems import quote
+
+if TYPE_CHECKING:
+    from delayq.plugin.kubectl import Kubectl, Object
+
+KIND: Final = f"{names.PLURAL}.{names.DELAY_QUEUE.group}"
+"""Written out: `dq` may be somebody else's short name, too."""
+
+
+def one(kubectl: Kubectl, name: str) -> Object:
+    """Return a DelayQueue; when there is none, say which there are."""
+    try:
+        return kubectl.json("get", KIND, name)
+    except Wrong as error:
+        if error.code != NOT_FOUND or names.PLURAL not in error.message:
+            raise
+        raise _unknown(kubectl, name) from None
+
+
+def _unknown(kubectl: Kubectl, name: str) -> Wrong:
+    there = [each["metadata"]["name"] for each in every(kubectl)]
+    close = difflib.get_close_matches(name, there, n=1)
+    place = f"namespace {kubectl.where.namespace}" if kubectl.where.namespace else "the context's namespace"
+    hint = f"did you mean {close[0]}?" if close else f"there {_listed(there)}; -n tells another namespace"
+    return Wrong(f"no DelayQueue {quote(name)} in {place}", hint, NOT_FOUND)
+
+
+def _listed(there: list[str]) -> str:
+    if not there:
+        return "is none at all"
+    return f"{'is' if len(there) == 1 else 'are'} {', '.join(sorted(there)[:8])}{', …' if len(there) > 8 else ''}"  # noqa: PLR2004
+
+
+def every(kubectl: Kubectl, *, everywhere: bool = False) -> list[Object]:
+    """Return all DelayQueues of the namespace, or of all namespaces."""
+    return kubectl.items("get", KIND, *(["--all-namespaces"] if everywhere else []))
+
+
+def place(queue: Object) -> tuple[str, str]:
+    """Return namespace and name."""
+    return str(queue["metadata"]["namespace"]), str(queue["metadata"]["name"])
+
+
+def selector(name: str, component: str | None = None) -> str:
+    """Select what belongs to a queue."""
+    mine = f"--selector={names.QUEUE_LABEL}={names.label_value(name)}"
+    return f"{mine},{names.COMPONENT_LABEL}={component}" if component else mine
+
+
+def pods(kubectl: Kubectl, queue: Object, component: str | None = None) -> list[Object]:
+    """Return the pods of a queue, or of one of its components."""
+    namespace, name = place(queue)
+    return kubectl.items("get", "pods", selector(name, component), namespace=namespace)
+
+
+def events(kubectl: Kubectl, queue: Object) -> list[Object]:
+    """Return the events of a DelayQueue, the oldest first."""
+    namespace, name = place(queue)
+    about = f"--field-selector=involvedObject.kind={names.DELAY_QUEUE.kind},involvedObject.name={name}"
+    found = kubectl.items("get", "events", about, namespace=namespace)
+    return sorted(found, key=when)
+
+
+def when(event: Object) -> str:
+    """Return when an event last was, as the API writes times."""
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((str(time) for time in times if time), str(event["metadata"].get("creationTimestamp") or ""))

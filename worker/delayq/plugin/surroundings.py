@@ -1,0 +1,151 @@
+"""What the operator would decide by: the children, the Secrets and ConfigMaps as digests, and its own options.
+
+Those it was started with need not be readable to the user, but they show in the children: the guess is right when each
+child's fingerprint is the one on the object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq_operator import names
+from delayq_operator.desired import referenced
+from delayq_operator.desired.facts import Facts, Setting
+from delayq_operator.facts import salted
+from delayq_operator.plan import inputs_of
+from delayq_operator.resource import Resource
+from delayq_operator.versions import content_digest
+
+from delayq.cli.exits import Wrong
+from delayq.contract import SpecError, parse
+from delayq.contract.unsupported import unsupported
+from delayq.plugin import queues
+from delayq.plugin.setting import guessed
+from delayq.plugin.tolerant import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from delayq.contract import DelayQueue
+    from delayq.plugin.kubectl import Kubectl, Object
+
+Children = dict[tuple[str, str], dict[str, Any]]
+"""Kind and name → the live object."""
+
+CHILDREN: Final = tuple(kind for kind in names.CHILDREN if kind is not names.JOB)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """Everything that desired() takes, for the DelayQueue as it is and as it would be."""
+
+    old: DelayQueue | None
+    new: DelayQueue
+    namespace: str
+    setting: Setting
+    facts: Facts
+    """As it is."""
+    new_facts: Facts
+    children: Children = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def look(kubectl: Kubectl, old: Object | None, new: Object, besides: Iterable[Object]) -> Surroundings:
+    """Read it all; `besides` are Secrets and ConfigMaps that would be applied, too."""
+    namespace, name = queues.place(new)
+    before, after = model(old) if old else None, model(new)
+    uid = str((old or new)["metadata"]["uid"])
+    kinds = _kinds(kubectl)
+    children = _children(kubectl, old, kinds) if old else {}
+    digests, unread = _digests(kubectl, namespace, uid, [each for each in (before, after) if each])
+    facts = Facts(
+        uid=uid, namespace=namespace, **digests, kinds=frozenset(kinds), inputs=_inputs(name, children)
+    )
+    setting, doubts = guessed(kubectl, before, after, facts=facts, children=children)
+    return Surroundings(
+        old=before,
+        new=after,
+        namespace=namespace,
+        setting=setting,
+        facts=facts,
+        new_facts=_with(facts, besides, uid),
+        children=children,
+        notes=(*unread, *doubts),
+    )
+
+
+def model(body: Object) -> DelayQueue:
+    """Parse a DelayQueue as the operator does; SpecError with everything wrong."""
+    queue = parse(Resource(body).document)
+    if problems := unsupported(queue.spec):
+        raise SpecError(problems)
+    return queue
+
+
+def _kinds(kubectl: Kubectl) -> list[str]:
+    """Return the optional kinds that this cluster serves."""
+    group = names.POD_MONITOR.api_version
+    try:
+        served = kubectl.text("get", "--raw", f"/apis/{group}")
+    except Wrong:
+        return []
+    return [
+        kind.kind for kind in names.OPTIONAL_CHILDREN if f'"kind":"{kind.kind}"' in served.replace(" ", "")
+    ]
+
+
+def _children(kubectl: Kubectl, queue: Object, kinds: list[str]) -> Children:
+    namespace, name = queues.place(queue)
+    wanted = [*CHILDREN, *(kind for kind in names.OPTIONAL_CHILDREN if kind.kind in kinds)]
+    resources = ",".join(f"{kind.plural}.{kind.group}" if kind.group else kind.plural for kind in wanted)
+    found = kubectl.items(
+        "get", resources, queues.selector(name), "--show-managed-fields", namespace=namespace
+    )
+    return {
+        (body["kind"], body["metadata"]["name"]): body
+        for body in found
+        if any(
+            owner.get("uid") == queue["metadata"]["uid"]
+            for owner in body["metadata"].get("ownerReferences") or ()
+        )
+    }
+
+
+def _inputs(name: str, children: Children) -> dict[str, dict[str, str]]:
+    """Return what the pods of each component were started with, as the operator reads it."""
+    of = {"scanner": names.scanner(name), "worker": names.worker(name)}
+    found = {part: children.get((names.DEPLOYMENT.kind, child)) for part, child in of.items()}
+    return {part: inputs_of(body) for part, body in found.items() if body}
+
+
+def _digests(
+    kubectl: Kubectl, namespace: str, uid: str, documents: list[DelayQueue]
+) -> tuple[dict[str, Mapping[str, str]], list[str]]:
+    """Digest what the documents refer to; what may not be read counts as unchanged, as one that is gone does."""
+    unread: list[str] = []
+
+    def digest(kind: names.Kind, name: str) -> str:
+        body = readable(kubectl, kind.plural, name, namespace)
+        if body is None:
+            unread.append(f"{kind.kind} {name} may not be read: taken as unchanged")
+        return salted(uid, content_digest(body)) if body else ""
+
+    references = [referenced(each) for each in documents]
+    secrets = sorted({name for each in references for name in each.secrets})
+    config_maps = sorted({name for each in references for name in each.config_maps})
+    found: dict[str, Mapping[str, str]] = {
+        "secrets": {name: digest(names.SECRET, name) for name in secrets},
+        "config_maps": {name: digest(names.CONFIG_MAP, name) for name in config_maps},
+    }
+    return found, unread
+
+
+def _with(facts: Facts, besides: Iterable[Object], uid: str) -> Facts:
+    """Take the digests of what would be applied, too; what no pod reads does not matter."""
+    secrets, config_maps = dict(facts.secrets), dict(facts.config_maps)
+    for body in besides:
+        held = secrets if body["kind"] == names.SECRET.kind else config_maps
+        if body["metadata"]["name"] in held and body["metadata"]["namespace"] == facts.namespace:
+            held[body["metadata"]["name"]] = salted(uid, content_digest(body))
+    return replace(facts, secrets=secrets, config_maps=config_maps)

@@ -29,6 +29,7 @@ COMMANDS = {
     "validate": "validate:validate",
     "explain": "explain:explain",
     "doctor": "doctor:doctor",
+    "simulate": "simulate:simulate",
     "crd": "validate:crd",
     "completion": "completion:completion",
     "scanner": "process:scanner",

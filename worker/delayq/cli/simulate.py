@@ -1,0 +1,161 @@
+"""delayq simulate: how a queue would scale, decided as in production, in virtual time. Not here: how it is shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delayq import simulation
+from delayq.cli import simulated
+from delayq.cli.exits import INVALID, Wrong, errors_as_exits
+from delayq.cli.inputs import Read
+from delayq.cli.output import note, output_option
+from delayq.cli.target import CONFIG_VARIABLE, HERE, is_path
+from delayq.cli.words import duration_ms
+from delayq.cli.workload import load, source_options
+from delayq.document import read
+from delayq.scaling import Policy, replayed, sentence
+from delayq.scaling.policy import LEAD_SECONDS
+from delayq.simulation.run import refuse_too_long
+
+if TYPE_CHECKING:
+    from delayq.cli.output import Output
+    from delayq.cli.workload import Source, Workload
+    from delayq.contract import DelayQueue
+
+NOWHERE: Final = 946_684_800.0
+"""2000-01-01T00:00:00Z: when a simulation begins whose tasks have no date, the same every time."""
+
+MOST_BYTES: Final = 1 << 20
+
+
+def _seconds(text: str) -> float:
+    """Read 60 as well as 60s: what leadTimeSeconds has is a number of seconds."""
+    return float(text) if text.isascii() and text.isdigit() else duration_ms(text) / 1000
+
+
+@click.command()
+@click.argument("queue", required=False)
+@source_options
+@click.option("--min", "least", type=click.IntRange(0, 10_000), metavar="N", help="Instead of minReplicas.")
+@click.option("--max", "most", type=click.IntRange(1, 10_000), metavar="N", help="Instead of maxReplicas.")
+@click.option(
+    "--lead",
+    type=Read("seconds", _seconds),
+    help="How long a worker takes to claim.  [default: leadTimeSeconds, or 15]",
+)
+@click.option(
+    "--replicas",
+    type=click.IntRange(0, 10_000),
+    metavar="N",
+    help="Workers at the start.  [default: the fewest]",
+)
+@click.option("--fresh", is_flag=True, help="Learn handler and lead time on the way, as for a new queue.")
+@click.option(
+    "--compare",
+    type=click.Choice(["reactive"]),
+    help="Beside it, what KEDA and the HPA would do with their defaults, knowing only what is due.",
+)
+@click.option(
+    "--png", type=click.Path(dir_okay=False, writable=True), help="Draw the chart into a file, too."
+)
+@click.option(
+    "--decision", metavar="FILE", help="Make the decision again that an event's annotation holds. - is stdin."
+)
+@output_option
+def simulate(
+    queue: str | None,
+    *,
+    source: Source,
+    decision: str | None,
+    output: Output,
+    **trial: Any,  # noqa: ANN401 -- the options above
+) -> None:
+    """Simulate how the number of workers would follow the work, with the decisions of production.
+
+    QUEUE is the path of a DelayQueue document, or the name of a queue that has one. Without --trace or --snapshot, the
+    tasks are those of a scenario: 2,000 that fall due at one instant.
+    """
+    if decision is not None:
+        click.echo(sentence(_again(decision)))
+        return
+    if queue is None:
+        raise Wrong("expected QUEUE, or --decision FILE")
+    with errors_as_exits():
+        document = _document(queue)
+    policy = _policy(document, trial["least"], trial["most"])
+    lead = policy.lead(None) if trial["lead"] is None else trial["lead"]
+    if trial["lead"] is None and policy.lead_seconds is None:
+        lead = LEAD_SECONDS
+    work = load(source, queue, policy.window(lead) + policy.period_seconds)
+    first = policy.min_replicas if trial["replicas"] is None else trial["replicas"]
+    runs = _runs(work, policy, lead=lead, replicas=first, fresh=trial["fresh"], compare=trial["compare"])
+    if trial["png"]:
+        simulated.draw(runs, policy, work.start, trial["png"])
+    simulated.show(runs, policy, work.start, output)
+
+
+def _document(queue: str) -> DelayQueue:
+    """Find the document; a queue's name is enough where it is the one beside."""
+    path = Path(queue) if is_path(queue) else Path(os.environ.get(CONFIG_VARIABLE) or HERE)
+    if not is_path(queue) and not path.is_file():
+        raise Wrong(f"queue {queue}: expected its document, which says how it scales, found no {path}")
+    document = read(path)
+    if not is_path(queue) and document.queue != queue:
+        raise Wrong(f"{path} is the document of queue {document.queue}, not of {queue}", "", INVALID)
+    if document.spec.autoscaling is None:
+        note(f"note: {path} has no spec.autoscaling, so its defaults count")
+    return document
+
+
+def _policy(document: DelayQueue, least: int | None, most: int | None) -> Policy:
+    policy = Policy.of(document.spec)
+    policy = replace(
+        policy,
+        min_replicas=policy.min_replicas if least is None else least,
+        max_replicas=policy.max_replicas if most is None else most,
+    )
+    if policy.min_replicas > policy.max_replicas:
+        raise Wrong(f"expected --min not above --max, got {policy.min_replicas} and {policy.max_replicas}")
+    return policy
+
+
+def _runs(
+    work: Workload, policy: Policy, *, lead: float, replicas: int, fresh: bool, compare: str | None
+) -> list[simulation.Run]:
+    known = simulation.Known() if fresh else simulation.Known(work.tasks.mean_handler_seconds, lead)
+    start = NOWHERE if work.start is None else work.start
+    pilots: list[simulation.Pilot] = [
+        simulation.Production(policy, replicas=replicas, start=start, known=known)
+    ]
+    if compare:
+        pilots.append(simulation.Reactive(policy, replicas=replicas))
+    try:
+        refuse_too_long(
+            work.tasks, slots=policy.max_replicas * policy.slots, period_seconds=policy.period_seconds
+        )
+        return [
+            simulation.simulate(
+                work.tasks,
+                pilot,
+                simulation.Plant(work.tasks, slots=policy.slots, lead_seconds=lead, replicas=replicas),
+            )
+            for pilot in pilots
+        ]
+    except simulation.TooLong as error:
+        raise Wrong(str(error), "more workers with --max, or less time with --for") from None
+
+
+def _again(name: str) -> Any:  # noqa: ANN401 -- a Decision
+    text = sys.stdin.buffer.read(MOST_BYTES) if name == "-" else Path(name).read_bytes()[:MOST_BYTES]
+    try:
+        return replayed(text.decode())
+    except ValueError as error:
+        raise Wrong(
+            f"{name}: {error}", "kubectl get event -o json has it in delayq.dev/decision", INVALID
+        ) from None

@@ -14,7 +14,7 @@ import random
 import signal
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import kopf
 
@@ -119,8 +119,13 @@ async def follow(memo: Memo, namespaces: Collection[str], stop: asyncio.Event) -
     Not kopf.operator(): when that ends, it cancels every task of the process that is younger than itself.
     """
     while True:
+        # Named, or kopf would ask who runs it, and a container's user need not have a name.
         tasks = await kopf.spawn_tasks(
-            memo=memo, standalone=True, clusterwide=not namespaces, namespaces=namespaces
+            identity=cast("Any", "delayq-operator"),
+            memo=memo,
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=namespaces,
         )
         stop_on_signals(stop)  # kopf has just taken them
         try:

@@ -26,6 +26,7 @@ COMMANDS = {
     "dlq": "dlq:dlq",
     "counts": "counts:counts",
     "top": "top:top",
+    "forecast": "forecast:forecast",
     "validate": "validate:validate",
     "explain": "explain:explain",
     "doctor": "doctor:doctor",

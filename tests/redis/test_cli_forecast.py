@@ -1,0 +1,208 @@
+"""delayq forecast on real queues: what it counts, what it says, and by which clock."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from delayq import NewTask, SyncClient
+from delayq.cli.result_keys import KEYS
+
+from tests.redis.commands import answer, on
+from tests.redis.state import NOW, Shard, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOUR = 3_600_000
+LIMITS = {"autoscaling": {"maxReplicas": 2, "leadTimeSeconds": 5}}
+
+
+@pytest.fixture(autouse=True)
+def kolkata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where it is five hours and a half later than in Greenwich, all year round."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Kolkata")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.fixture
+def document(shard: Shard, tmp_path: Path) -> str:
+    return written(shard, tmp_path)
+
+
+def written(shard: Shard, directory: Path, **spec: Any) -> str:  # noqa: ANN401 -- any part of a document
+    """A queue with workers of 10 slots that may begin 10 s late: one begins 100 tasks of 1 s each in time."""
+    whole = {
+        "redis": {"standalone": {"host": "127.0.0.1"}},
+        "handler": {"http": {"url": "http://127.0.0.1/"}},
+        "worker": {"concurrency": 10},
+        "objective": {"latenessSeconds": 10},
+        **(spec or LIMITS),
+    }
+    path = directory / "queue.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "delayq.dev/v1alpha1",
+                "kind": "DelayQueue",
+                "metadata": {"name": shard.broker.queue},
+                "spec": whole,
+            }
+        )
+    )
+    return str(path)
+
+
+def tasks(name: str, due_ms: int, count: int) -> dict[str, int]:
+    return {f"{name}-{number}": due_ms for number in range(count)}
+
+
+def test_a_day_is_shown_by_the_clock_on_the_wall(shard: Shard, document: str) -> None:
+    rush = NOW + 2 * HOUR + HOUR // 2  # 08:00 in Kolkata
+    shard.seed(
+        State(
+            delayed=tasks("now", NOW + 1, 1) | tasks("rush", rush, 600) | tasks("late", NOW + 23 * HOUR, 7),
+            retry=tasks("again", rush + HOUR - 1, 40),
+        )
+    )
+    result = on(shard, "forecast", document, "--handler-ms", "1000")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "WHEN (UTC+05:30)  DUE                        WORKERS  LATE (at most 2 workers)",
+        "now                 1  ▏                           1  5 s",
+        "…",
+        "Tue 08:00         640  ████████████████████        6  29 s",
+        "…",
+        "Wed 04:00           7  ▎                           1  -",
+        "648 tasks within 1d: 6 workers are needed from Tue 08:00 on; with at most 2 workers, tasks begin up to 29 s late.",
+    ]
+    assert result.stderr == (
+        "note: counted with 1 s a task, 10 at a time in a worker, 5 s until a new worker claims, "
+        "10 s late at the most; not with what is scheduled from now on\n"
+    )
+
+
+def test_programs_are_told_all_spans_and_what_is_a_guess(shard: Shard, tmp_path: Path) -> None:
+    document = written(shard, tmp_path, autoscaling={})
+    shard.seed(
+        State(
+            delayed=tasks("late", NOW - 4000, 3) | tasks("soon", NOW + 100_000, 2),
+            processing={"running:7": NOW + 30_000},
+        )
+    )
+    told = answer(shard, "forecast", document, "--within", "4m")
+    assert {key.removesuffix("_ms") for key in told} | {
+        key.removesuffix("_ms") for key in told["spans"][0]
+    } <= {key.removesuffix("_ms") for key in KEYS}
+    spans = told.pop("spans")
+    assert told == {
+        "queue": shard.broker.queue,
+        "now_ms": NOW,
+        "now": "2030-01-01T00:00:00.000Z",
+        "until_ms": NOW + 240_000,
+        "until": "2030-01-01T00:04:00.000Z",
+        "tasks": 5,
+        "overdue": 3,
+        "processing": 1,
+        "workers": 1,
+        "max_workers": 10,
+        "late_ms": 4000,
+        "objective_ms": 10_000,
+        "concurrency": 10,
+        "handler_ms": 1000.0,
+        "lead_ms": 15_000,
+        "assumed": ["handler_ms", "lead_ms"],
+    }
+    assert [(each["start_ms"] - NOW, each["tasks"], each["workers"], each["late_ms"]) for each in spans] == [
+        (0, 3, 1, 4000),
+        (60_000, 2, 1, 0),
+        (120_000, 0, 0, 0),
+        (180_000, 0, 0, 0),
+    ]
+
+
+def test_all_shards_are_counted_to_the_task_with_a_few_questions_each(shard: Shard) -> None:
+    queue = shard.broker.queue
+    due = [NOW + number * 7919 % (24 * HOUR) for number in range(2000)] + [NOW + 5 * HOUR + 123_456] * 1000
+    with SyncClient(shard.server.url, queue=queue, shards=3) as client:
+        client.schedule_many([NewTask(None, due_ms=at) for at in due])
+    shard.redis.config_resetstat()
+    told = answer(shard, "forecast", queue, "--shards", "3")
+    used: dict[str, Any] = shard.redis.info("commandstats")
+    assert used["cmdstat_evalsha"]["calls"] + used.get("cmdstat_eval", {}).get("calls", 0) <= 3 * 10
+    for span in told["spans"]:
+        assert span["tasks"] == sum(span["start_ms"] <= at < span["end_ms"] for at in due), span
+    assert told["tasks"] == 3000
+    assert told["assumed"] == ["concurrency", "max_workers", "handler_ms", "lead_ms"]
+
+
+def test_a_rush_is_told_from_as_many_tasks_spread_over_the_hour(shard: Shard, document: str) -> None:
+    at = NOW + 3 * HOUR + 1_234_567
+    shard.seed(State(delayed=tasks("rush", at, 900)))
+    assert answer(shard, "forecast", document)["workers"] == 9
+    spread = {f"even-{number}": NOW + 3 * HOUR + number * 4000 for number in range(900)}
+    shard.seed(State(delayed=spread))
+    assert answer(shard, "forecast", document)["workers"] == 1
+
+
+@pytest.mark.parametrize(
+    ("delayed", "said"),
+    [
+        ({}, "nothing waits in {queue}"),
+        ({"a": NOW + 40 * HOUR}, "nothing falls due in {queue} within 1d; {rest}"),
+    ],
+)
+def test_where_nothing_falls_due_it_says_so(
+    shard: Shard, document: str, delayed: dict[str, int], said: str
+) -> None:
+    shard.seed(State(delayed=delayed))
+    result = on(shard, "forecast", document)
+    rest = "the next of 1 task falls due in 40h"
+    assert (result.exit_code, result.output) == (0, said.format(queue=shard.broker.queue, rest=rest) + "\n")
+
+
+def test_without_autoscaling_the_workers_are_those_there_are(shard: Shard, tmp_path: Path) -> None:
+    document = written(shard, tmp_path, worker={"concurrency": 1, "replicas": 3})
+    shard.seed(State(delayed=tasks("rush", NOW + HOUR, 90)))
+    result = on(shard, "forecast", document, "--lead", "0s")
+    assert "LATE (3 workers)" in result.stdout
+    assert (
+        "9 workers are needed from Tue 06:00 on; with 3 workers, tasks begin up to 29 s late."
+        in result.stdout
+    )
+    assert "note: guessed, as nobody said: how long a task takes (--handler-ms)\n" in result.stderr
+    what_if = on(shard, "forecast", document, "--max", "9").stdout
+    assert "9 workers are needed from Tue 06:00 on; at most 9 workers will do." in what_if
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--within", "0s"), "error: '--within': expected a time above 0 and up to 366d"),
+        (("--within", "367d"), "error: '--within': expected a time above 0 and up to 366d"),
+        (("--within", "soon"), "error: '--within': expected a duration like"),
+        (("--handler-ms", "0"), "error: '--handler-ms': 0"),
+        (("--max", "-1"), "error: '--max': -1"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(
+    shard: Shard, document: str, options: tuple[str, ...], said: str
+) -> None:
+    result = on(shard, "forecast", document, *options)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(said)
+
+
+def test_a_year_is_a_table_of_a_page(shard: Shard, document: str) -> None:
+    shard.seed(State(delayed={f"day-{day}": NOW + day * 24 * HOUR for day in range(1, 366)}))
+    lines = on(shard, "forecast", document, "--within", "366d").stdout.splitlines()
+    first = datetime.fromtimestamp(NOW / 1000, UTC).year
+    assert lines[2].startswith(f"{first}-01-17 00:00")
+    assert len(lines) < 30

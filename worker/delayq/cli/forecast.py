@@ -1,0 +1,130 @@
+"""delayq forecast: what falls due when, how many workers that takes, how late tasks begin with the most allowed.
+
+Not here: how it is reckoned (delayq/forecast), what is said about it (forecasted.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from delayq.cli import forecasted
+from delayq.cli.exits import errors_as_exits
+from delayq.cli.forecasted import Forecast, Terms
+from delayq.cli.inputs import DURATION
+from delayq.cli.on_queue import redis_options
+from delayq.cli.output import emit, note, output_option
+from delayq.cli.target import resolve
+from delayq.contract import Worker
+from delayq.document import read
+from delayq.forecast import ROUNDS, Histogram, Now, Supply, outlook, spans
+from delayq.scaling.policy import HANDLER_SECONDS, LEAD_SECONDS, Policy
+
+if TYPE_CHECKING:
+    from delayq.cli.output import Output
+    from delayq.cli.target import Target
+    from delayq.contract import Spec
+    from delayq.sync_client import SyncClient
+
+LONGEST_MS = 366 * 86_400_000
+
+
+@click.command()
+@click.argument("queue")
+@redis_options
+@click.option(
+    "--within", type=DURATION, default="24h", show_default=True, help="How far to look, up to 366d."
+)
+@click.option(
+    "--max",
+    "most",
+    type=click.IntRange(0, 10_000),
+    metavar="N",
+    help="The most workers.  [default: autoscaling.maxReplicas, else worker.replicas]",
+)
+@click.option(
+    "--handler-ms",
+    type=click.FloatRange(0, 86_400_000, min_open=True),
+    metavar="MS",
+    help=f"How long a handler takes on average.  [default: {HANDLER_SECONDS * 1000:g}, which is a guess]",
+)
+@click.option(
+    "--lead",
+    type=DURATION,
+    help="How long a new worker takes until it claims.  [default: autoscaling.leadTimeSeconds, else "
+    f"{LEAD_SECONDS:g}s, which is a guess]",
+)
+@output_option
+def forecast(  # noqa: PLR0913 -- click's options, by name
+    queue: str,
+    *,
+    redis: str | None,
+    shards: int | None,
+    key_prefix: str | None,
+    within: int,
+    most: int | None,
+    handler_ms: float | None,
+    lead: int | None,
+    output: Output,
+) -> None:
+    """Say what falls due when, how many workers that takes, and how late tasks begin with the most allowed.
+
+    QUEUE's document says how many tasks a worker runs at a time, how late they may begin, and how many workers there
+    can be. What will be scheduled from now on is not in it, nor what is retried then.
+    """
+    if not 0 < within <= LONGEST_MS:
+        raise click.BadParameter("expected a time above 0 and up to 366d", param_hint="'--within'")
+    with errors_as_exits():
+        target = resolve(queue, redis=redis, shards=shards, key_prefix=key_prefix)
+        terms = _terms(target, most, handler_ms, lead)
+    with errors_as_exits(target.hint), target.client() as client:
+        found = _reckoned(client, within, terms)
+    emit(output, forecasted.view(found), forecasted.shown(found))
+    if output == "table" and found.tasks:
+        click.echo(forecasted.summary(found))
+        for each in forecasted.notes(found):
+            note(each)
+
+
+def _terms(target: Target, most: int | None, handler_ms: float | None, lead_ms: int | None) -> Terms:
+    """Put together what was told and what the document says; what neither says is assumed, and said to be."""
+    spec = None if target.document is None else read(target.document).spec
+    policy = Policy(slots=Worker().concurrency) if spec is None else Policy.of(spec)
+    fixed = most is None and spec is not None and spec.autoscaling is None
+    assumed = {
+        "concurrency": spec is None,
+        "max_workers": spec is None and most is None,
+        "handler_ms": handler_ms is None,
+        "lead_ms": lead_ms is None and policy.lead_seconds is None,
+    }
+    supply = Supply(
+        slots=policy.slots,
+        handler_seconds=HANDLER_SECONDS if handler_ms is None else handler_ms / 1000,
+        lateness_seconds=policy.lateness_seconds,
+        workers=_workers(spec, policy) if most is None else most,
+        lead_seconds=policy.lead(None) if lead_ms is None else lead_ms / 1000,
+    )
+    return Terms(supply, fixed, tuple(name for name, is_so in assumed.items() if is_so))
+
+
+def _workers(spec: Spec | None, policy: Policy) -> int:
+    if spec is None or spec.autoscaling is not None:
+        return policy.max_replicas
+    return 1 if spec.worker.replicas is None else spec.worker.replicas
+
+
+def _reckoned(client: SyncClient, within_ms: int, terms: Terms) -> Forecast:
+    """Ask Redis what falls due when, ever more finely, and reckon with it."""
+    supply, found = terms.supply, client.counts()
+    parts = spans(found.now_ms, within_ms, None)
+    histogram = Histogram(parts, few=supply.slots, short_ms=supply.short_ms)
+    for nth in range(ROUNDS):
+        asked = histogram.asks()
+        if not asked:
+            break
+        told = client.counts(instants_ms=asked)
+        histogram.told(told.due_by)
+        found = told if nth == 0 else found
+    now = Now(parts[0][0], found.overdue, found.oldest_overdue_ms, found.processing)
+    return Forecast(client.queue, now, outlook(histogram.bins, parts, now, supply), terms, found)

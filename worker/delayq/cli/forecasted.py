@@ -1,0 +1,199 @@
+"""How a forecast is told: a table with its shape, a sentence, JSON. Not here: how it is reckoned (delayq/forecast)."""
+
+from __future__ import annotations
+
+from math import ceil, isinf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from delayq.cli.output import Table
+from delayq.cli.views import instant
+from delayq.cli.words import length, tasks
+from delayq.forecast import label, offset
+from delayq.scaling.sentences import counted, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import tzinfo
+
+    from delayq.forecast import Expected, Now, Supply
+    from delayq.values import Counts
+
+BAR: Final = 20
+EIGHTHS: Final = "▏▎▍▌▋▊▉█"
+GUESSES: Final = {
+    "concurrency": "tasks at a time in a worker (a document says)",
+    "max_workers": "the most workers (--max)",
+    "handler_ms": "how long a task takes (--handler-ms)",
+    "lead_ms": "how long a worker takes to start (--lead)",
+}
+"""Keys of what may be a guess → what people are told."""
+
+
+class Terms(NamedTuple):
+    """What a forecast counts with."""
+
+    supply: Supply
+    fixed: bool
+    """Whether the number of workers stays as it is."""
+    assumed: tuple[str, ...]
+    """What nobody said: keys of the view."""
+
+
+class Forecast(NamedTuple):
+    """All there is to tell."""
+
+    queue: str
+    now: Now
+    spans: list[Expected]
+    terms: Terms
+    counts: Counts
+    zone: tzinfo | None = None
+
+    @property
+    def within_ms(self) -> int:
+        """How far it looks."""
+        return self.spans[-1].end_ms - self.spans[0].start_ms
+
+    @property
+    def tasks(self) -> int:
+        """All that it is about."""
+        return sum(span.tasks for span in self.spans)
+
+    @property
+    def peak(self) -> Expected:
+        """The span that needs the most workers."""
+        return max(self.spans, key=lambda span: span.workers)
+
+    @property
+    def late_seconds(self) -> float:
+        """How late tasks begin at the most."""
+        return max(span.late_seconds for span in self.spans)
+
+    def when(self, span: Expected) -> str:
+        """Name a span by its beginning."""
+        if span is self.spans[0]:
+            return "now"
+        return label(span.start_ms, self.now.at_ms, self.within_ms, self.zone)
+
+
+def view(found: Forecast) -> dict[str, Any]:
+    """Return a forecast for programs."""
+    supply = found.terms.supply
+    return {
+        "queue": found.queue,
+        **instant("now", found.now.at_ms),
+        **instant("until", found.spans[-1].end_ms),
+        "tasks": found.tasks,
+        "overdue": found.now.overdue,
+        "processing": found.now.processing,
+        "workers": found.peak.workers,
+        "max_workers": supply.workers,
+        "late_ms": _ms(found.late_seconds),
+        "objective_ms": round(supply.lateness_seconds * 1000),
+        "concurrency": supply.slots,
+        "handler_ms": supply.handler_seconds * 1000,
+        "lead_ms": round(supply.lead_seconds * 1000),
+        "assumed": list(found.terms.assumed),
+        "spans": [_span(span) for span in found.spans],
+    }
+
+
+def _span(span: Expected) -> dict[str, Any]:
+    return {
+        **instant("start", span.start_ms),
+        **instant("end", span.end_ms),
+        "tasks": span.tasks,
+        "workers": span.workers,
+        "late_ms": _ms(span.late_seconds),
+    }
+
+
+def _ms(late_seconds: float) -> int | None:
+    return None if isinf(late_seconds) else round(late_seconds * 1000)
+
+
+def shown(found: Forecast) -> Table | str:
+    """Return a forecast for people."""
+    if not found.tasks:
+        return _nothing(found)
+    workers = counted(found.terms.supply.workers, "worker")
+    late = f"LATE ({workers})" if found.terms.fixed else f"LATE (at most {workers})"
+    headings = [f"WHEN ({offset(found.now.at_ms, found.zone)})", ">DUE", "", ">WORKERS", late]
+    return Table(headings, list(_rows(found)))
+
+
+def _rows(found: Forecast) -> Iterator[list[str]]:
+    """Yield a row for each span up to the last in which something falls due; empty ones are drawn together."""
+    most = max(span.tasks for span in found.spans)
+    empty = False
+    last = max(number for number, span in enumerate(found.spans) if span.tasks)
+    for span in found.spans[: last + 1]:
+        if span.tasks:
+            yield [
+                found.when(span),
+                f"{span.tasks:,}",
+                _bar(span.tasks / most),
+                f"{span.workers:,}",
+                _late(span.late_seconds),
+            ]
+        elif not empty:
+            yield ["…", "", "", "", ""]
+        empty = not span.tasks
+
+
+def _bar(share: float) -> str:
+    """Draw a share of the longest bar; the least that there is can be seen."""
+    whole, eighths = divmod(ceil(share * BAR * 8), 8)
+    return EIGHTHS[-1] * whole + (EIGHTHS[eighths - 1] if eighths else "")
+
+
+def _late(late_seconds: float) -> str:
+    if isinf(late_seconds):
+        return "never begin"
+    return seconds(late_seconds) if late_seconds else "-"
+
+
+def _nothing(found: Forecast) -> str:
+    counts, nothing = found.counts, f"nothing falls due in {found.queue} within {length(found.within_ms)}"
+    if counts.next_due_ms is None:
+        return f"nothing waits in {found.queue}"
+    soon = length(counts.next_due_ms - counts.now_ms)
+    return f"{nothing}; the next of {tasks(counts.scheduled)} falls due in {soon}"
+
+
+def summary(found: Forecast) -> str:
+    """Say in a sentence what it comes to."""
+    supply, peak = found.terms.supply, found.peak
+    worst = max(found.spans, key=lambda span: span.late_seconds)
+    late, have = f"begin up to {seconds(worst.late_seconds)} late", counted(supply.workers, "worker")
+    have = have if found.terms.fixed else f"at most {have}"
+    needed = (
+        f"{counted(peak.workers, 'worker')} {'is' if peak.workers == 1 else 'are'} needed {_at(found, peak)}"
+    )
+    if isinf(worst.late_seconds):
+        told = "without any, no task begins"
+    elif peak.workers > supply.workers:
+        told = f"with {have}, tasks {late}"
+    elif worst.late_seconds > supply.lateness_seconds:
+        told = f"{have} will do, but tasks due {_at(found, worst)} {late}"
+    else:
+        told = f"{have} will do"
+    return f"{tasks(found.tasks)} within {length(found.within_ms)}: {needed}; {told}."
+
+
+def _at(found: Forecast, span: Expected) -> str:
+    return "now" if span is found.spans[0] else f"from {found.when(span)} on"
+
+
+def notes(found: Forecast) -> Iterator[str]:
+    """Yield what the forecast rests on, and what of that is a guess."""
+    supply = found.terms.supply
+    parts = [
+        f"{seconds(supply.handler_seconds)} a task",
+        f"{supply.slots:,} at a time in a worker",
+        f"{seconds(supply.lead_seconds)} until a new worker claims",
+        f"{seconds(supply.lateness_seconds)} late at the most",
+    ]
+    yield f"note: counted with {', '.join(parts)}; not with what is scheduled from now on"
+    if found.terms.assumed:
+        yield f"note: guessed, as nobody said: {', '.join(GUESSES[key] for key in found.terms.assumed)}"

@@ -32,6 +32,7 @@ NEEDED: Final = frozenset(
         table.NEXT_DUE_SECONDS,
         table.SHARD_LED,
         table.REDIS_UP,
+        table.REDIS_DOWN,
         table.DURABILITY_RISK,
         table.ERASED_SHARDS,
     )
@@ -39,7 +40,7 @@ NEEDED: Final = frozenset(
 """Names of the metrics that are looked at here; scanners export six times as much."""
 
 _OF_ALL_SHARDS: Final = frozenset(
-    metric.name for metric in (table.REDIS_UP, table.DURABILITY_RISK, table.ERASED_SHARDS)
+    metric.name for metric in (table.REDIS_UP, table.REDIS_DOWN, table.DURABILITY_RISK, table.ERASED_SHARDS)
 )
 
 
@@ -60,6 +61,8 @@ class Backlog:
     whole: bool = False
     """Whether every shard has a leader and is in the numbers."""
     redis_up: bool = False
+    outage: str = ""
+    """One of contract.metrics.OUTAGES: why Redis does not serve; empty when it does, or nobody can tell."""
     risks: tuple[str, ...] = ()
     """Of contract.metrics.DURABILITY_RISKS, those that hold."""
 
@@ -74,7 +77,7 @@ class Backlog:
 
     def _words(self, allowed_seconds: float) -> tuple[object, ...]:
         late = self.whole and self.late_seconds > allowed_seconds
-        return self.redis_up, self.risks, self.whole, self.whole and self.due > 0, late
+        return self.redis_up, self.outage, self.risks, self.whole, self.whole and self.due > 0, late
 
     def moved(self, before: Backlog) -> bool:
         """Whether a person would say that numbers or times became others."""
@@ -149,6 +152,11 @@ class Reading:
         held = {has.get("risk", "") for has, value in self._values[table.DURABILITY_RISK.name] if value == 1}
         return tuple(sorted(held.intersection(table.DURABILITY_RISKS)))
 
+    def outage(self) -> str:
+        """Why Redis does not serve, as the first scanner says that knows."""
+        held = {has.get("cause", "") for has, value in self._values[table.REDIS_DOWN.name] if value == 1}
+        return next((cause for cause in table.OUTAGES if cause in held), "")
+
 
 def _sane(value: float) -> float | None:
     """Return what can be counted with: NaN stands for none, and nothing is fewer than none."""
@@ -163,6 +171,7 @@ def backlog(reading: Reading, now: float) -> Backlog:
     next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
     due = reading.total(table.OVERDUE_TASKS)
     waiting = reading.total(table.TASKS, state="delayed") + reading.total(table.TASKS, state="retry")
+    up = any(reading.values(table.REDIS_UP))
     return Backlog(
         read_at=now,
         due=due,
@@ -172,6 +181,7 @@ def backlog(reading: Reading, now: float) -> Backlog:
         oldest_due_at=max(0.0, now - overdue) if due and overdue > 0 else None,
         next_due_at=None if next_due is None else now + min(next_due, LONGEST_SECONDS),
         whole=reading.whole,
-        redis_up=any(reading.values(table.REDIS_UP)),
+        redis_up=up,
+        outage="" if up else reading.outage(),
         risks=reading.risks(),
     )

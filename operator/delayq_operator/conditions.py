@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from delayq_operator import scaling
-from delayq_operator.words import RISKS, listed, pods
+from delayq_operator.words import OUTAGES, RISKS, listed, pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,7 +74,7 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     "ScalingLimited": {"WithinBounds": _FALSE},
     "FallbackActive": {"NotNeeded": _FALSE},
     "ObjectiveMet": {"OnTime": _TRUE, "Late": _FALSE, "NotMeasured": _UNKNOWN},
-    "Paused": {"PausedByAnnotation": _TRUE, "Reconciling": _FALSE},
+    "Paused": {"PausedByAnnotation": _TRUE, "InvalidAnnotation": _FALSE, "Reconciling": _FALSE},
 }
 """Condition → reason → the status it stands for."""
 
@@ -104,7 +104,12 @@ def accepted(view: View) -> Condition:
         namespace = view.resource.key.namespace
         message = f"{listed(view.missing)} not found in namespace {namespace}. Pods start once created."
         return told(kind, "ReferenceNotFound", message)
-    return told(kind, "Valid", "The spec is valid and what it refers to exists.")
+    return told(kind, "Valid", f"The spec is valid and what it refers to exists.{_unserved(view)}")
+
+
+def _unserved(view: View) -> str:
+    what = "is not served by this cluster, or not to this operator"
+    return f" spec.monitoring asks for what {what}: {listed(view.unserved)}." if view.unserved else ""
 
 
 def backend_available(view: View) -> Condition:
@@ -113,7 +118,7 @@ def backend_available(view: View) -> Condition:
     if view.backlog is not None and view.backlog.redis_up:
         return told(kind, "Connected", "Scanners reach Redis.")
     if view.backlog is not None:
-        message = "Scanners run but cannot reach Redis: check spec.redis, its Secret, network policies and their logs."
+        message = f"Scanners run and Redis does not serve them: {OUTAGES.get(view.backlog.outage, OUTAGES['other'])}."
         return told(kind, "Unreachable", message)
     if view.scanner.ready:
         message = f"Scanners are ready, which takes Redis; their metrics could not be read: {view.unread or 'not yet'}."
@@ -167,11 +172,21 @@ def degraded(view: View) -> Condition:
         ("ApplyFailed", " ".join(view.failures)),
         ("QueueShared", _shared(view)),
         ("ForeignFields", _foreign(view)),
-        ("PodsFailing", f"{listed(list(view.troubles.values()))}." if view.troubles else ""),
+        ("PodsFailing", f"{listed(list(view.troubles.values()))}.{no_image(view)}" if view.troubles else ""),
     ):
         if what:
             return told("Degraded", reason, what)
     return told("Degraded", "AsExpected", "Nothing needs attention.")
+
+
+def no_image(view: View) -> str:
+    """Say what workers lack when they do not find their code; empty when it is not that."""
+    spec = view.queue.spec if view.queue else None
+    if spec is None or spec.handler.python is None or spec.worker.image:
+        return ""
+    if "no module" not in view.troubles.get("worker", ""):
+        return ""
+    return " Workers run the operator's image, without your code: set spec.worker.image."
 
 
 def taken(view: View) -> str:
@@ -231,6 +246,11 @@ def paused(view: View) -> Condition:
     if view.resource.paused:
         message = "The annotation delayq.dev/paused is true: children are left alone, whatever the spec says."
         return told("Paused", "PausedByAnnotation", message)
+    if view.resource.pausing != "false":
+        message = (
+            f'The annotation delayq.dev/paused is "{view.resource.pausing[:40]}", neither true nor false'
+        )
+        return told("Paused", "InvalidAnnotation", f"{message}: children follow the spec.")
     return told("Paused", "Reconciling", "Children follow the spec.")
 
 

@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from delayq_operator import names
+from delayq_operator.desired import mounts
 from delayq_operator.desired.facts import Facts
 from delayq_operator.desired.references import referenced
 from delayq_operator.errors import NotFound
@@ -40,11 +41,22 @@ class Referees:
             uid=resource.uid,
             namespace=resource.key.namespace,
             secrets=await self._digests(names.SECRET, self._secrets, resource, references.secrets),
+            lacking=self._lacking(resource, queue),
             config_maps=await self._digests(
                 names.CONFIG_MAP, self._config_maps, resource, references.config_maps
             ),
             kinds=self.kinds,
             inputs=_inputs(resource.key.name, children),
+        )
+
+    def _lacking(self, resource: Resource, queue: DelayQueue) -> tuple[tuple[str, str], ...]:
+        """Keys of the document only: for those of a pod template, the pod says so itself."""
+        wanted = mounts.secret_keys(queue.spec.redis, queue.spec.handler, queue.spec.guard)
+        return tuple(
+            (name, key)
+            for name, keys in wanted.items()
+            for key in keys
+            if self._secrets.lacks((resource.key.namespace, name), key)
         )
 
     async def _digests(
@@ -78,9 +90,24 @@ def salted(uid: str, digest: str) -> str:
 
 
 def missing(facts: Facts) -> tuple[str, ...]:
-    """Name what a queue refers to and is not there, such as "Secret shop-db"."""
+    """Name what a queue refers to and is not there, such as "Secret shop-db", or "key password of Secret shop-db"."""
     secrets = [f"Secret {name}" for name, digest in facts.secrets.items() if not digest]
-    return (*secrets, *(f"ConfigMap {name}" for name, digest in facts.config_maps.items() if not digest))
+    keys = [f"key {key} of Secret {name}" for name, key in facts.lacking]
+    return (
+        *secrets,
+        *keys,
+        *(f"ConfigMap {name}" for name, digest in facts.config_maps.items() if not digest),
+    )
+
+
+def unserved(queue: DelayQueue, facts: Facts) -> tuple[str, ...]:
+    """Name the optional kinds that a queue asks for in vain."""
+    monitoring = queue.spec.monitoring
+    asked = {
+        names.POD_MONITOR.kind: monitoring.pod_monitor.enabled,
+        names.PROMETHEUS_RULE.kind: monitoring.prometheus_rule.enabled,
+    }
+    return tuple(kind for kind, enabled in asked.items() if enabled and kind not in facts.kinds)
 
 
 def _inputs(queue_name: str, children: Mapping[tuple[str, str], Child]) -> dict[str, dict[str, str]]:

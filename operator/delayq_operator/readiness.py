@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import scaling
-from delayq_operator.conditions import accepted, backend_available, conditions, paused, taken, told
+from delayq_operator.conditions import accepted, backend_available, conditions, no_image, paused, taken, told
 
 if TYPE_CHECKING:
     from delayq_operator.conditions import Condition
@@ -77,4 +77,7 @@ def _obstacle(view: View) -> str:
 
 
 def _why(view: View, component: str) -> str:
-    return view.troubles.get(component) or "They have not started yet; see kubectl describe pod."
+    found = view.troubles.get(component)
+    if not found:
+        return "They have not started yet; see kubectl describe pod."
+    return f"{found}.{no_image(view)}" if component == "worker" and no_image(view) else found

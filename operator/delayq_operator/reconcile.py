@@ -17,7 +17,7 @@ from delayq_operator import metrics, names
 from delayq_operator.desired import desired
 from delayq_operator.drift import stamped
 from delayq_operator.errors import Conflict, OperatorError, Unavailable
-from delayq_operator.facts import missing
+from delayq_operator.facts import missing, unserved
 from delayq_operator.plan import plan
 from delayq_operator.scaling import scale
 from delayq_operator.view import View
@@ -133,6 +133,7 @@ class Reconciler:
             queue=queue,
             scale=decision,
             missing=missing(facts),
+            unserved=unserved(queue, facts),
             sharing=tuple(map(str, self._queues.sharing(resource.key))),
             foreign=todo.foreign,
             leaving=tuple(f"{child.kind.kind} {child.name}" for child in todo.leaving),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq_operator import metrics, names
 from delayq_operator.errors import NotFound
 from delayq_operator.status import status, wait_seconds
+from delayq_operator.unready import NOW, Unready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,6 +39,7 @@ BY_REASON: Final = {
         "PodsFailing",
     ),
     "Progressing": ("ProgressDeadlineExceeded",),
+    "Paused": ("InvalidAnnotation",),
 }
 """Condition → reasons that are events of the same name when the condition gets them."""
 
@@ -50,6 +52,7 @@ class Reporter:
         self._api, self._queues, self._work, self._recorder = api, queues, work, recorder
         self._written_at: dict[Key, float] = {}
         self._ready: dict[Key, str] = {}
+        self._unready = Unready()
 
     async def report(self, view: View) -> None:
         """Write the status if it says something new; later if only numbers moved."""
@@ -57,6 +60,7 @@ class Reporter:
         previous = resource.status
         made = status(view, previous, now)
         self._count(resource.key, view, made)
+        self._remind(resource, made, now)
         since = now - self._written_at.get(resource.key, 0.0)
         wait = wait_seconds(made, previous, since)
         if wait is None:
@@ -67,6 +71,17 @@ class Reporter:
         await self._write(resource, made)
         for reason, message in turned(previous, made):
             self._recorder.post(resource, reason, message)
+            if reason == "NotReady":
+                self._unready.told(resource.key)
+
+    def _remind(self, resource: Resource, made: Mapping[str, Any], now: float) -> None:
+        """Tell of a queue that is not ready though it had the time for it, also if it never was."""
+        ready = next(entry for entry in made["conditions"] if entry["type"] == "Ready")
+        wait = self._unready.wait_seconds(resource.key, ready, now)
+        if wait == NOW:
+            self._recorder.post(resource, "NotReady", f"{ready['reason']}: {ready['message']}")
+        elif wait is not None:
+            self._work.mark_in(resource.key, wait)
 
     async def _write(self, resource: Resource, made: dict[str, Any]) -> None:
         body = {
@@ -101,6 +116,7 @@ class Reporter:
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a DelayQueue."""
         self._written_at.pop(key, None)
+        self._unready.forget(key)
         self._ready.pop(key, None)
         for which in ("desired", "actual"):
             metrics.forget_replicas(key.namespace, key.name, which)

@@ -52,7 +52,12 @@ class Resource:
     @property
     def paused(self) -> bool:
         """Whether somebody asked the operator to keep its hands off."""
-        return (self._metadata.get("annotations") or {}).get(names.PAUSED) == "true"
+        return self.pausing == "true"
+
+    @property
+    def pausing(self) -> str:
+        """What the annotation says; "false" without one."""
+        return str((self._metadata.get("annotations") or {}).get(names.PAUSED, "false"))
 
     @property
     def erases(self) -> bool:
@@ -60,9 +65,9 @@ class Resource:
         return bool(self.body.get("spec", {}).get("deletionPolicy") == "Delete")
 
     @property
-    def asked(self) -> tuple[str, int, bool, bool]:
+    def asked(self) -> tuple[str, int, str, bool]:
         """Everything about it that others write and the operator acts on."""
-        return self.uid, self.generation, self.paused, self.deleting
+        return self.uid, self.generation, self.pausing, self.deleting
 
     @property
     def tasks(self) -> str:

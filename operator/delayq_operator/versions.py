@@ -23,13 +23,15 @@ def content_digest(body: Object) -> str:
 class Versions:
     """Which version each Secret or ConfigMap is at, and who refers to it; a Listener of metadata only.
 
-    Contents are never kept: only the digest of those that a queue refers to, until they change.
+    Contents are never kept: only a digest of those that a queue refers to, and what their keys are called, until they
+    change.
     """
 
     def __init__(self, mark: Callable[[Key], None]) -> None:
         """Tell `mark` of each queue that refers to what changes."""
         self._versions: dict[Name, str] = {}
         self._digests: dict[Name, str] = {}
+        self._keys: dict[Name, frozenset[str]] = {}
         self._referrers: dict[Name, set[Key]] = defaultdict(set)
         self._referred: dict[Key, set[Name]] = {}
         self._mark = mark
@@ -41,7 +43,7 @@ class Versions:
             self._referrers[name].discard(key)
             if not self._referrers[name]:
                 del self._referrers[name]
-                self._digests.pop(name, None)
+                self._forget(name)
         for name in now:
             self._referrers[name].add(key)
         if now:
@@ -55,6 +57,10 @@ class Versions:
         """Return the digest of the content, if it was taken since the last change."""
         return self._digests.get(name)
 
+    def lacks(self, name: Name, key: str) -> bool:
+        """Whether there is such an object without such a key; not when nobody knows."""
+        return name in self._keys and key not in self._keys[name]
+
     def taken(self, body: Object) -> str:
         """Take the digest of an object's content, and keep it while the object stays at this version."""
         metadata = body["metadata"]
@@ -62,6 +68,7 @@ class Versions:
         digest = content_digest(body)
         if self._versions.get(name) == metadata["resourceVersion"]:
             self._digests[name] = digest
+            self._keys[name] = frozenset((*(body.get("data") or ()), *(body.get("binaryData") or ())))
         return digest
 
     def seen(self, _kind: Kind, body: Object) -> None:
@@ -77,7 +84,11 @@ class Versions:
         if self._versions.pop(name, None):
             self._changed(name)
 
-    def _changed(self, name: Name) -> None:
+    def _forget(self, name: Name) -> None:
         self._digests.pop(name, None)
+        self._keys.pop(name, None)
+
+    def _changed(self, name: Name) -> None:
+        self._forget(name)
         for key in list(self._referrers.get(name, ())):
             self._mark(key)

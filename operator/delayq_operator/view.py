@@ -37,7 +37,9 @@ class View:
     """None when the spec does not fit the model."""
     problems: tuple[Problem, ...] = ()
     missing: tuple[str, ...] = ()
-    """What the spec refers to and is not there, such as "Secret shop-db"."""
+    """What the spec refers to and is not there, such as "Secret shop-db", or a key of it."""
+    unserved: tuple[str, ...] = ()
+    """Optional kinds that the spec asks for in vain, such as "PodMonitor"."""
     scanner: Workload = field(default_factory=Workload)
     worker: Workload = field(default_factory=Workload)
     troubles: Mapping[str, str] = field(default_factory=dict)

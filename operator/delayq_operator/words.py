@@ -27,6 +27,21 @@ RISKS: Final = {
 }
 """Label values of delayq_durability_risk → reason and message of DurabilityAtRisk; the gravest first."""
 
+_SPEC: Final = "check spec.redis"
+OUTAGES: Final = {
+    "refused": f"nobody listens at that address; {_SPEC}, and whether Redis runs",
+    "timeout": f"it does not answer in time; {_SPEC}, network policies, and how busy Redis is",
+    "dns": f"its host name is not known; {_SPEC}",
+    "tls": f"TLS failed; {_SPEC}.tls, the CA and whether that port has TLS",
+    "auth": f"it refuses the password or the user; {_SPEC}.authSecretRef and the Secret",
+    "denied": "it refuses our commands; compare the rights of the user with those it needs",
+    "loading": "it is loading its data; wait",
+    "read_only": f"it is a replica that takes no writes; {_SPEC}, it has to be the master",
+    "cannot_persist": "it takes no writes because it cannot write to its disk",
+    "other": f"{_SPEC}, its Secret, network policies and the logs of scanners",
+}
+"""Label values of delayq_redis_down → what is wrong, and what to look at."""
+
 MOST_LISTED = 5
 
 

@@ -46,6 +46,8 @@ class Facts:
     namespace: str
     secrets: Mapping[str, str] = field(default_factory=lambda: _NONE)
     """Name → hash of the content, of each that the queue refers to; "" where there is none."""
+    lacking: tuple[tuple[str, str], ...] = ()
+    """Name and key, of each that the document names and the Secret does not have."""
     config_maps: Mapping[str, str] = field(default_factory=lambda: _NONE)
     """The same for ConfigMaps."""
     kinds: frozenset[str] = frozenset()

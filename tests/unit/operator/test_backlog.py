@@ -20,7 +20,7 @@ from tests.unit.operator.views import view
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from delayq.contract.metrics import DurabilityRisk
+    from delayq.contract.metrics import DurabilityRisk, Outage
     from delayq_operator.objects import Sample
 
 NOW = 1_800_000_000.0
@@ -35,6 +35,7 @@ def counts(**tasks: Any) -> Counts:  # noqa: ANN401 -- the fields of Counts
 def scanner_text(
     led: Mapping[int, bool],
     risks: Collection[DurabilityRisk] | None = (),
+    outage: Outage = "other",
     **tasks: Any,  # noqa: ANN401
 ) -> bytes:
     """What a scanner exports; the same counts for each shard it leads."""
@@ -43,7 +44,7 @@ def scanner_text(
     return scanner_metrics.render(
         lambda: [
             *scanner_metrics.queue_families("orders", led, known, horizons),
-            *scanner_metrics.backend_families("orders", risks),
+            *scanner_metrics.backend_families("orders", risks, outage),
         ]
     )
 
@@ -121,7 +122,15 @@ def test_one_of_two_shards_waits() -> None:
 
 def test_a_scanner_without_redis_says_nothing_but_that() -> None:
     found = read(scanner({0: True}, risks=None, **BUSY))
-    assert found == Backlog(read_at=NOW, whole=False, redis_up=False)
+    assert found == Backlog(read_at=NOW, whole=False, redis_up=False, outage="other")
+
+
+def test_why_redis_does_not_serve_is_told_unless_it_serves_another_scanner() -> None:
+    lost, fine = scanner({0: True}, risks=None, outage="auth"), scanner({0: True}, **BUSY)
+    assert read(lost).outage == "auth"
+    assert read(lost, fine).outage == ""
+    made_up: list[Sample] = [("delayq_redis_down", {"queue": "orders", "cause": "x" * 10_000}, 1.0)]
+    assert read(made_up).outage == ""
 
 
 def test_one_scanner_that_reaches_redis_is_enough() -> None:

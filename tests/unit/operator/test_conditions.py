@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq.contract import Problem
 from delayq.contract.metrics import DURABILITY_RISKS
+from delayq.contract.metrics import OUTAGES as OUTAGES_THERE_ARE
 from delayq_operator import conditions, readiness, scaling
 from delayq_operator.scaling import Scale
 from delayq_operator.view import Erasing
-from delayq_operator.words import RISKS
+from delayq_operator.words import OUTAGES, RISKS
 from delayq_operator.workload import Workload
 
 from tests.unit.operator.queues import queue
@@ -108,6 +109,9 @@ CASES: list[tuple[str, str, View]] = [
     ("ObjectiveMet", "NotMeasured", view(backlog=replace(LATE, whole=False))),
     ("ObjectiveMet", "NotMeasured", view(queue=None, problems=PROBLEM)),
     ("Paused", "PausedByAnnotation", view(resource=PAUSED)),
+    ("Paused", "InvalidAnnotation", view(resource=resource(annotations={"delayq.dev/paused": "yes"}))),
+    ("Paused", "InvalidAnnotation", view(resource=resource(annotations={"delayq.dev/paused": ""}))),
+    ("Paused", "Reconciling", view(resource=resource(annotations={"delayq.dev/paused": "false"}))),
     ("Paused", "Reconciling", view()),
 ]
 
@@ -179,6 +183,38 @@ def test_why_scanners_could_not_be_read_is_in_the_message() -> None:
     unread = view(backlog=None, unread="orders-scanner-1: no route")
     assert "could not be read: orders-scanner-1: no route." in told(unread, "BackendAvailable").message
     assert "could not be read: not yet." in told(view(backlog=None), "BackendAvailable").message
+
+
+def test_there_is_something_to_do_for_every_cause_of_an_outage() -> None:
+    assert tuple(OUTAGES) == OUTAGES_THERE_ARE
+    for cause, words in OUTAGES.items():
+        found = told(view(backlog=replace(UNREACHED, outage=cause)), "BackendAvailable")
+        assert (found.reason, found.message.endswith(f": {words}.")) == ("Unreachable", True)
+
+
+def test_what_pauses_is_quoted_when_it_does_not_pause() -> None:
+    asked = resource(annotations={"delayq.dev/paused": "True"})
+    assert told(view(resource=asked), "Paused").message == (
+        'The annotation delayq.dev/paused is "True", neither true nor false: children follow the spec.'
+    )
+
+
+def test_a_monitor_that_is_asked_for_in_vain_is_no_error_and_is_told() -> None:
+    found = told(view(unserved=("PodMonitor",)), "Accepted")
+    assert (found.status, found.reason) == ("True", "Valid")
+    assert found.message.endswith("not served by this cluster, or not to this operator: PodMonitor.")
+
+
+def test_workers_that_do_not_find_their_code_are_told_of_the_image() -> None:
+    """The operator's image may have the code, or a volume of the template: only a failure tells."""
+    trouble = {"worker": 'orders-worker-1: Error: spec.handler.python.callable: no module "shop" in /'}
+    cure = "set spec.worker.image."
+    for kind in ("Ready", "Degraded"):
+        assert told(view(worker=STARTING, troubles=trouble), kind).message.endswith(cure)
+        theirs = view(queue=queue(worker={"image": "shop:1"}), worker=STARTING, troubles=trouble)
+        assert cure not in told(theirs, kind).message
+        other = view(worker=STARTING, troubles={"worker": "orders-worker-1: OOMKilled"})
+        assert cure not in told(other, kind).message
 
 
 def test_every_problem_of_a_spec_is_named_with_its_path() -> None:

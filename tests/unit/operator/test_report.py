@@ -60,6 +60,11 @@ def test_pausing_and_resuming() -> None:
     assert events(view(), paused, view()) == [["Ready"], ["Paused"], ["Resumed"]]
 
 
+def test_what_does_not_pause_is_told() -> None:
+    misspelt = view(resource=resource(annotations={"delayq.dev/paused": "yes"}))
+    assert events(view(), misspelt, misspelt, view()) == [["Ready"], ["InvalidAnnotation"], [], []]
+
+
 def test_a_spec_that_is_refused_and_corrected() -> None:
     broken = view(problems=PROBLEM, scale=None)
     assert events(view(), broken, broken, view()) == [
@@ -95,7 +100,7 @@ def test_risks_and_rollouts_that_hang() -> None:
 def test_a_message_says_why() -> None:
     previous = status(view(), {}, NOW)
     told = dict(turned(previous, status(view(backlog=DOWN), previous, NOW)))
-    assert told["NotReady"].startswith("Unreachable: Scanners run but cannot reach Redis")
+    assert told["NotReady"].startswith("Unreachable: Scanners run and Redis does not serve them")
 
 
 # --- What is written.

@@ -24,7 +24,9 @@ def test_a_plain_one() -> None:
 def test_only_the_word_true_pauses() -> None:
     assert resource(annotations={"delayq.dev/paused": "true"}).paused
     for other in ("false", "", "True", "yes"):
-        assert not resource(annotations={"delayq.dev/paused": other}).paused
+        found = resource(annotations={"delayq.dev/paused": other})
+        assert (found.paused, found.pausing) == (False, other)
+    assert resource().pausing == "false"
 
 
 def test_a_deleted_one_waits_for_its_finalizers() -> None:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from delayq.scaling import recorded
+
 from delayq_operator import names
 from delayq_operator.desired.checksum import changes
 from delayq_operator.drift import differs
@@ -32,6 +34,17 @@ Not Conflict: it says that our copy is old, which the next look mends.
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaled:
+    """Another number of workers than before."""
+
+    reason: str
+    """Of the event."""
+    message: str
+    record: str = ""
+    """What the decision was made from; empty when it was none of the operator's."""
+
+
 @dataclass(slots=True)
 class Outcome:
     """What came of a plan."""
@@ -40,8 +53,7 @@ class Outcome:
     repaired: list[str] = field(default_factory=list)
     rolled: list[str] = field(default_factory=list)
     """Sentences: which pods are replaced, and why."""
-    scaled: str = ""
-    """A sentence: how many workers there were, are wanted now, and why."""
+    scaled: Scaled | None = None
     pruned: list[str] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
     """Objects of others that have the name of a child."""
@@ -120,13 +132,20 @@ class Applier:
             outcome.failures.append(f"replicas of Deployment {worker.name}: {error.message}.")
             return
         if asked != scale.replicas:
-            outcome.scaled = f"{asked} → {scale.message}"
+            outcome.scaled = _scaled(asked, scale)
 
     async def delete(self, child: Child, namespace: str) -> None:
         """Delete that very child; nothing happens when it is gone, or another has its name by now."""
         with suppress(NotFound, Conflict):
             await self._api.delete(child.kind, namespace, child.name, uid=child.uid)
         self._children.gone(child.kind, (namespace, child.name), ours=True)
+
+
+def _scaled(before: int | None, scale: Scale) -> Scaled:
+    reason = "ScaledUp" if before is None or scale.replicas > before else "ScaledDown"
+    if scale.decision is None:
+        return Scaled(reason=reason, message=f"{before} → {scale.message}")
+    return Scaled(reason=reason, message=scale.message, record=recorded(scale.decision))
 
 
 def _of_others(there: Object, resource: Resource) -> bool:

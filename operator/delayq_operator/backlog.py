@@ -35,9 +35,13 @@ NEEDED: Final = frozenset(
         table.REDIS_DOWN,
         table.DURABILITY_RISK,
         table.ERASED_SHARDS,
+        table.DUE_WITHIN_TASKS,
+        table.QUEUE_CLAIMED,
+        table.QUEUE_RELEASED,
+        table.QUEUE_RECLAIMED,
     )
 )
-"""Names of the metrics that are looked at here; scanners export six times as much."""
+"""Names of the metrics that are looked at; scanners export some times as much."""
 
 _OF_ALL_SHARDS: Final = frozenset(
     metric.name for metric in (table.REDIS_UP, table.REDIS_DOWN, table.DURABILITY_RISK, table.ERASED_SHARDS)
@@ -142,6 +146,19 @@ class Reading:
     def total(self, metric: table.Metric, **labels: str) -> int:
         """Sum over shards."""
         return min(MOST, int(sum(self.values(metric, **labels))))
+
+    @property
+    def shards(self) -> int:
+        """How many shards there are numbers of."""
+        return len(self._counted)
+
+    def by_shard(self, metric: table.Metric, label: str) -> list[dict[str, float]]:
+        """Every value of a metric, for each shard by a further label."""
+        found: dict[str, dict[str, float]] = {shard: {} for shard in self._counted}
+        for has, value in self._values[metric.name]:
+            if label in has:
+                found[has["shard"]][has[label]] = value
+        return list(found.values())
 
     def values(self, metric: table.Metric, **labels: str) -> list[float]:
         """Every value of a metric with these labels."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from delayq.scaling.sentences import clock, seconds
+
 from delayq_operator import scaling
 from delayq_operator.words import OUTAGES, RISKS, listed, pods
 
@@ -69,11 +71,30 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     },
     "ScalingActive": {
         **{reason: _TRUE if active else _FALSE for reason, active in scaling.REASONS.items()},
-        "NotDecided": _UNKNOWN,
+        scaling.NOT_DECIDED: _UNKNOWN,
     },
-    "ScalingLimited": {"WithinBounds": _FALSE},
-    "FallbackActive": {"NotNeeded": _FALSE},
-    "ObjectiveMet": {"OnTime": _TRUE, "Late": _FALSE, "NotMeasured": _UNKNOWN},
+    "ScalingLimited": {
+        "TooManyReplicas": _TRUE,
+        "TooFewReplicas": _TRUE,
+        "ScaleUpLimit": _TRUE,
+        "ScaleDownLimit": _TRUE,
+        "DesiredWithinRange": _FALSE,
+    },
+    "FallbackActive": {"MetricsUnavailable": _TRUE, "NotNeeded": _FALSE},
+    "CapacityShortfallExpected": {
+        "TooFewReplicasAllowed": _TRUE,
+        "CapacitySuffices": _FALSE,
+        "NotForecast": _UNKNOWN,
+    },
+    "ObjectiveMet": {
+        "OnTime": _TRUE,
+        "WorkersNotReady": _FALSE,
+        "NothingClaimed": _FALSE,
+        "TooManyReplicas": _FALSE,
+        "ScaleUpLimit": _FALSE,
+        "Late": _FALSE,
+        "NotMeasured": _UNKNOWN,
+    },
     "Paused": {"PausedByAnnotation": _TRUE, "InvalidAnnotation": _FALSE, "Reconciling": _FALSE},
 }
 """Condition → reason → the status it stands for."""
@@ -207,19 +228,64 @@ def _foreign(view: View) -> str:
 
 def scaling_active(view: View) -> Condition:
     """Whether the number of workers follows the work."""
-    if view.scale is None:
-        return told("ScalingActive", "NotDecided", "No decision was made.")
+    if view.scale is None or view.scale.reason == scaling.NOT_DECIDED:
+        return told("ScalingActive", scaling.NOT_DECIDED, "No decision was made yet.")
     return told("ScalingActive", view.scale.reason, f"{view.scale.message}.")
 
 
-def scaling_limited(_view: View) -> Condition:
+LIMITED: Final[Mapping[str, tuple[str, str]]] = {
+    "MaxReplicas": (
+        "TooManyReplicas",
+        "The work asks for more workers than spec.autoscaling.maxReplicas allows.",
+    ),
+    "MinReplicas": ("TooFewReplicas", "The work asks for fewer workers than spec.autoscaling.minReplicas."),
+    "ScaleUpPolicy": ("ScaleUpLimit", "spec.autoscaling.behavior.scaleUp lets the number rise no faster."),
+    "ScaleDownPolicy": ("ScaleDownLimit", "spec.autoscaling.behavior.scaleDown lets it fall no faster."),
+}
+"""What limits a decision → reason and message; what only delays it, such as a cool-down, is no limit."""
+
+
+def scaling_limited(view: View) -> Condition:
     """Whether a bound kept the number of workers from what the work asks for."""
-    return told("ScalingLimited", "WithinBounds", "No bound keeps the number of workers from demand.")
+    decision = view.scale.decision if view.scale is not None else None
+    limited = LIMITED.get(decision.limited_by) if decision is not None else None
+    if limited is not None:
+        return told("ScalingLimited", *limited)
+    return told("ScalingLimited", "DesiredWithinRange", "No bound keeps the number of workers from demand.")
 
 
-def fallback_active(_view: View) -> Condition:
+def fallback_active(view: View) -> Condition:
     """Whether the number of workers is a substitute for one that could not be decided."""
-    return told("FallbackActive", "NotNeeded", "No fallback is in use.")
+    kind = "FallbackActive"
+    decision = view.scale.decision if view.scale is not None else None
+    if decision is None or decision.reason != "FallenBack":
+        return told(kind, "NotNeeded", "No fallback is in use.")
+    message = (
+        f"Metrics cannot be read: at least {pods(decision.replicas, 'worker')}, by spec.autoscaling.fallback."
+    )
+    return told(kind, "MetricsUnavailable", f"{message} {_unread(view)}")
+
+
+def _unread(view: View) -> str:
+    return f"The last complaint: {view.unread}." if view.unread else "No scanner has told of every shard."
+
+
+def capacity_shortfall_expected(view: View) -> Condition:
+    """Whether more falls due at once than the most workers allowed can begin in time."""
+    kind = "CapacityShortfallExpected"
+    if view.learnt.rush is not None:
+        rush = view.learnt.rush
+        message = (
+            f"From {clock(rush.at)} on tasks begin up to {seconds(rush.late_seconds)} late, even with maxReplicas:"
+            f" {pods(rush.needed, 'worker')} would be in time."
+        )
+        return told(kind, "TooFewReplicasAllowed", message)
+    if view.scale is None or view.scale.decision is None or view.scale.decision.sample is None:
+        message = "Nobody looks ahead: metrics cannot be read, or spec.autoscaling does not have the operator decide."
+        return told(kind, "NotForecast", message)
+    return told(
+        kind, "CapacitySuffices", "In the next hour, no more falls due at once than maxReplicas can begin."
+    )
 
 
 def objective_met(view: View) -> Condition:
@@ -227,11 +293,32 @@ def objective_met(view: View) -> Condition:
     kind = "ObjectiveMet"
     if view.backlog is None or not view.backlog.whole or view.queue is None:
         return told(kind, "NotMeasured", "No scanner has told yet what is due.")
-    late, allowed = _late_seconds(view), view.queue.spec.objective.lateness_seconds
-    if late > allowed:
-        cure = "More workers or concurrency help, unless workers claim nothing: see their /readyz and logs."
-        return told(kind, "Late", f"Tasks have been due for more than {allowed} s (DUE, LATENESS). {cure}")
-    return told(kind, "OnTime", f"No task has been due for more than {allowed} s.")
+    allowed = view.queue.spec.objective.lateness_seconds
+    if _late_seconds(view) <= allowed:
+        return told(kind, "OnTime", f"No task has been due for more than {allowed} s.")
+    reason, cure = _what_binds(view)
+    return told(kind, reason, f"Tasks have been due for more than {allowed} s (DUE, LATENESS). {cure}")
+
+
+def _what_binds(view: View) -> tuple[str, str]:
+    """Why tasks are late: the first cause there is, and what helps."""
+    decision = view.scale.decision if view.scale is not None else None
+    if view.worker.ready < view.worker.wanted:
+        why = view.troubles.get("worker", "they may still be starting")
+        return (
+            "WorkersNotReady",
+            f"{view.worker.ready} of {pods(view.worker.wanted, 'worker')} are ready: {why}.",
+        )
+    if view.backlog is not None and not view.backlog.in_flight and view.worker.ready:
+        return "NothingClaimed", "Workers are ready and claim nothing: see their /readyz and logs."
+    if decision is not None and decision.limited_by == "MaxReplicas":
+        return (
+            "TooManyReplicas",
+            "All workers that spec.autoscaling.maxReplicas allows are at work: raise it.",
+        )
+    if decision is not None and decision.limited_by == "ScaleUpPolicy":
+        return "ScaleUpLimit", "spec.autoscaling.behavior.scaleUp lets the number of workers rise no faster."
+    return "Late", "More workers or concurrency help, or quicker handlers."
 
 
 def _late_seconds(view: View) -> float:
@@ -263,6 +350,7 @@ _DECIDED: Final[tuple[Callable[[View], Condition], ...]] = (
     scaling_active,
     scaling_limited,
     fallback_active,
+    capacity_shortfall_expected,
     objective_met,
     paused,
 )

@@ -33,7 +33,8 @@ REASONS: Final = {
     "RolledOut": (NORMAL, "pods are being replaced, and why"),
     "Repaired": (NORMAL, "a child was changed or deleted by somebody else, and is as it should be again"),
     "Pruned": (NORMAL, "a child that is not wanted any more was deleted"),
-    "Scaled": (NORMAL, "the number of workers was changed, and why"),
+    "ScaledUp": (NORMAL, "more workers are asked for, and why"),
+    "ScaledDown": (NORMAL, "fewer workers are asked for, and why"),
     "Ready": (NORMAL, "tasks run when they fall due, from now on"),
     "Paused": (NORMAL, "children are left alone, on request"),
     "Resumed": (NORMAL, "children follow the spec again"),
@@ -51,6 +52,10 @@ REASONS: Final = {
     "ForeignFields": (WARNING, "somebody added containers or privileges to our pod templates"),
     "ApplyFailed": (WARNING, "the API server refused a child"),
     "Unreachable": (WARNING, "scanners cannot reach Redis"),
+    "CapacityShortfallExpected": (
+        WARNING,
+        "so many tasks will fall due at once that maxReplicas workers cannot begin them in time",
+    ),
     "DurabilityAtRisk": (WARNING, "Redis is set up so that tasks can be lost"),
     "ProgressDeadlineExceeded": (WARNING, "new pods do not get ready"),
     "PodsFailing": (WARNING, "a pod does not start, or does not get ready, and its last words"),
@@ -83,8 +88,8 @@ class Recorder:
         self._waiting: asyncio.Queue[Object] = asyncio.Queue(MOST_WAITING)
         self._series: OrderedDict[str, _Series] = OrderedDict()
 
-    def post(self, resource: Resource, reason: str, message: str) -> None:
-        """Have an event posted; `reason` is one of REASONS."""
+    def post(self, resource: Resource, reason: str, message: str, record: str = "") -> None:
+        """Have an event posted; `reason` is one of REASONS, `record` what a decision was made from."""
         now = time.time()
         identity = f"{resource.uid}/{reason}/{message}"
         series = self._series.pop(identity, None)
@@ -100,7 +105,10 @@ class Recorder:
         self._series[identity] = series
         while len(self._series) > MOST_REMEMBERED:
             self._series.popitem(last=False)
-        self._put(_event(resource, reason, message, series))
+        event = _event(resource, reason, message, series)
+        if record:
+            event["metadata"]["annotations"] = {names.DECISION: record}
+        self._put(event)
 
     def _put(self, event: Object) -> None:
         event["reportingInstance"] = self._instance

@@ -1,4 +1,4 @@
-"""One scanner's metrics over HTTP, or what is wrong with it in our own words.
+"""One pod's metrics over HTTP, or what is wrong with it in our own words.
 
 The image is a tenant's, and so is every byte that comes: an answer costs a bounded share of memory and time, leads to
 no other address, and nothing of it gets into what people read but a number.
@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
+from delayq.contract.metrics import horizon_label
 from delayq.contract.queue import MOST_SHARDS
+from yarl import URL
 
 from delayq_operator import metrics, names
 from delayq_operator.backlog import NEEDED
+from delayq_operator.lines import parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
     from types import TracebackType
     from typing import Self
 
@@ -26,23 +31,48 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS: Final = 2.0
-LARGEST_BYTES: Final = 2 << 20  # 256 shards of a queue with the longest name are one MiB
-MOST_LINES: Final = 64 * MOST_SHARDS  # a shard has 30
-MOST_NEEDED: Final = 8 * MOST_SHARDS + 64  # lines
-TOO_LONG: Final = 256  # for a line that is needed
+TOO_LONG: Final = 384  # for a line that is needed
 AT_A_TIME: Final = 128  # lines that are parsed before others get their turn
 MOST_WORDS: Final = 200
+PLAIN_LINES: Final = 32  # of a shard, in the metrics that count, but for horizons
+LONGEST_LINES: Final = 320  # bytes, on average; of a queue with the longest name
 
-_STARTS: Final = tuple(f"{name}{{".encode() for name in NEEDED)
 _NO_METRICS: Final = "answers something that is no metrics exposition"
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to ask a pod for, and how much that can be."""
+
+    needed: Collection[str] = NEEDED
+    """Names of the metrics that count; all others are dropped as they come."""
+    horizons: tuple[float, ...] = ()
+    """What a scanner is to look ahead; none: what it tells everybody."""
+    shards: int = MOST_SHARDS
+
+    @property
+    def path(self) -> str:
+        """Of the URL."""
+        query = "&".join(f"horizon={horizon_label(each)}" for each in self.horizons)
+        return f"/metrics?{query}" if query else "/metrics"
+
+    @property
+    def most_needed(self) -> int:
+        """Lines that can be needed."""
+        return (PLAIN_LINES + len(self.horizons)) * self.shards + 64
+
+    @property
+    def most_lines(self) -> int:
+        """Lines in all: there are twice as many metrics, histograms, and two lines of comment for each."""
+        return 2 * self.most_needed + 512
+
+
 class Odd(Exception):
-    """A scanner answered what no scanner would; the message has no word of the answer."""
+    """A pod answered what none of ours would; the message has no word of the answer."""
 
 
 class Client:
-    """Asks scanners. Must be entered before."""
+    """Asks scanners and workers. Must be entered before."""
 
     def __init__(self, port: int = names.METRICS_PORT) -> None:
         """Connections are closed after use: 1,000 kept ones are more files than many nodes let a process open."""
@@ -65,51 +95,66 @@ class Client:
         """Close connections."""
         await self._session.close()
 
-    async def ask(self, pod: Pod) -> list[Sample] | str:
-        """Return what one scanner exports, or what is wrong."""
+    async def ask(self, pod: Pod, question: Question | None = None) -> list[Sample] | str:
+        """Return what one pod exports, or what is wrong."""
+        asked = question or Question()
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
-        url = f"http://{host}:{self._port}/metrics"
+        url = f"http://{host}:{self._port}{asked.path}"
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                found = await _samples(await self._lines(url))
+                found = await _samples(await self._lines(url, asked), asked)
         except Exception as error:  # noqa: BLE001 -- whatever an answer makes a client or a parser raise
-            metrics.SCRAPE_ERRORS.inc()
+            metrics.SCRAPE_ERRORS.labels(pod.component).inc()
             why = f"{pod.name} {_sentence(error)}"
-            log.info("scrape_failed", extra={"fields": {"pod": pod.name, "url": url, "error": why}})
+            level = logging.DEBUG if pod.component == "worker" else logging.INFO  # one that starts is no news
+            log.log(
+                level,
+                "scrape_failed",
+                extra={"fields": {"pod": pod.name, "url": url.partition("?")[0], "error": why}},
+            )
             log.debug("scrape_error", extra={"fields": {"pod": pod.name, "error": repr(error)[:MOST_WORDS]}})
             return why
-        metrics.SCRAPES.inc()
+        metrics.SCRAPES.labels(pod.component).inc()
         return found
 
-    async def _lines(self, url: str) -> list[bytes]:
+    async def _lines(self, url: str, asked: Question) -> list[bytes]:
         """Fetch what counts. A redirect is not followed: it could lead to what only the operator can reach."""
-        async with self._session.get(url, allow_redirects=False) as response:
+        async with self._session.get(URL(url, encoded=True), allow_redirects=False) as response:
             if response.status != 200:  # noqa: PLR2004 -- HTTP's number for fine
                 raise Odd(f"answers with HTTP {response.status}")
-            return await _needed(response.content)
+            return await _needed(response.content, asked)
 
 
-async def _needed(body: aiohttp.StreamReader) -> list[bytes]:
+async def _needed(body: aiohttp.StreamReader, asked: Question) -> list[bytes]:
     """Return the lines of the metrics that count, of a whole answer, however large the rest is within its bound."""
+    starts, most_lines, most_needed = _starts(asked.needed), asked.most_lines, asked.most_needed
     found, size, ends, rest = list[bytes](), 0, 0, b""
     async for chunk in body.iter_any():
         size, ends = size + len(chunk), ends + chunk.count(b"\n")
-        if size > LARGEST_BYTES or ends > MOST_LINES or len(found) > MOST_NEEDED:
-            raise Odd("answers more than a scanner has to say")
+        if size > most_lines * LONGEST_LINES or ends > most_lines or len(found) > most_needed:
+            raise Odd("answers more than it can have to say")
         *lines, rest = (rest + chunk).split(b"\n")
-        found += [line[:TOO_LONG] for line in lines if line.startswith(_STARTS)]
+        found += [line[:TOO_LONG] for line in lines if line.startswith(starts)]
         rest = rest[:TOO_LONG]
     return found
 
 
-async def _samples(lines: list[bytes]) -> list[Sample]:
+def _starts(needed: Iterable[str]) -> tuple[bytes, ...]:
+    return tuple(f"{name}{{".encode() for name in needed)
+
+
+async def _samples(lines: list[bytes], asked: Question) -> list[Sample]:
     """Parse lines; others get their turn in between."""
-    if not 0 < len(lines) <= MOST_NEEDED or max(map(len, lines)) >= TOO_LONG:
+    if not 0 < len(lines) <= asked.most_needed or max(map(len, lines)) >= TOO_LONG:
         raise Odd(_NO_METRICS)
     found: list[Sample] = []
     for start in range(0, len(lines), AT_A_TIME):
-        found += metrics.samples(b"\n".join(lines[start : start + AT_A_TIME]).decode())
-        await asyncio.sleep(0)
+        plain, others = parsed(b"\n".join(lines[start : start + AT_A_TIME]).decode().split("\n"))
+        found += plain
+        if others:
+            found += metrics.samples("\n".join(others))
+        if len(lines) > AT_A_TIME:
+            await asyncio.sleep(0)
     return found
 
 

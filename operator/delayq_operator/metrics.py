@@ -33,14 +33,33 @@ API_WRITES: Final = Counter(
     "Writes that the API server took, by verb and resource.",
     ["verb", "resource"],
 )
-SCRAPES: Final = Counter("delayq_operator_scrapes", "Readings of scanners' metrics that worked.")
-SCRAPE_ERRORS: Final = Counter("delayq_operator_scrape_errors", "Readings of scanners' metrics that failed.")
+SCRAPES: Final = Counter(
+    "delayq_operator_scrapes", "Readings of pods' metrics that worked, by component.", ["component"]
+)
+SCRAPE_ERRORS: Final = Counter(
+    "delayq_operator_scrape_errors", "Readings of pods' metrics that failed, by component.", ["component"]
+)
+DECISION_SECONDS: Final = Histogram(
+    "delayq_operator_decision_seconds",
+    "How long a decision on the number of workers took.",
+    buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0),
+)
 LEADER: Final = Gauge("delayq_operator_leader", "1 while this operator leads, else 0.")
 QUEUES: Final = Gauge("delayq_operator_queues", "DelayQueues, by condition Ready.", ["ready"])
 WORKER_REPLICAS: Final = Gauge(
     "delayq_operator_worker_replicas",
-    "Workers of a DelayQueue, desired and actual.",
+    "Workers of a DelayQueue: actual, desired, and wanted by the work before bounds and behavior.",
     ["namespace", "name", "which"],
+)
+WORKER_LEAD: Final = Gauge(
+    "delayq_operator_worker_lead_seconds",
+    "From creating a worker of a DelayQueue to its first claim, the p95 that was learnt.",
+    ["namespace", "name"],
+)
+WORKER_HANDLER: Final = Gauge(
+    "delayq_operator_worker_handler_seconds",
+    "Mean time of a handler of a DelayQueue, as it was learnt.",
+    ["namespace", "name"],
 )
 LOOP_LAG: Final = Gauge("delayq_operator_loop_lag_seconds", "How late the event loop last ran a timer.")
 
@@ -64,7 +83,11 @@ def count_ready(statuses: Iterable[str]) -> None:
         QUEUES.labels(status).set(counts[status])
 
 
-def forget_replicas(namespace: str, name: str, which: str) -> None:
+def forget_workers(namespace: str, name: str) -> None:
     """Stop exporting the workers of a DelayQueue that is gone."""
-    with suppress(KeyError):
-        WORKER_REPLICAS.remove(namespace, name, which)
+    for which in ("actual", "desired", "wanted"):
+        with suppress(KeyError):
+            WORKER_REPLICAS.remove(namespace, name, which)
+    for gauge in (WORKER_LEAD, WORKER_HANDLER):
+        with suppress(KeyError):
+            gauge.remove(namespace, name)

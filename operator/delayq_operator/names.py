@@ -14,6 +14,9 @@ OPERATOR: Final = "delayq-operator"
 SCALER: Final = "delayq-scaler"
 """Field manager that owns `spec.replicas` of the worker Deployment, and nothing else."""
 
+VICTIMS: Final = "delayq-victims"
+"""Field manager that owns the deletion cost of worker pods, and nothing else."""
+
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 PLURAL: Final = "delayqueues"
 PURGE_FINALIZER: Final = f"{GROUP}/purge"
@@ -35,6 +38,12 @@ OWNER_UID: Final = f"{GROUP}/uid"
 
 DOCUMENT: Final = f"{GROUP}/document"
 """Annotation of the purge Job's pod: the document, for its ConfigMap may go before it."""
+
+DECISION: Final = f"{GROUP}/decision"
+"""Annotation of an Event: what a decision on the number of workers was made from, for `delayq simulate --decision`."""
+
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+"""Annotation of a pod: a ReplicaSet that has to delete some deletes those first that cost the least."""
 
 QUEUE_LABEL: Final = f"{GROUP}/queue"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator import names
@@ -30,6 +31,12 @@ class Pod:
     """Whether it was deleted and has not stopped yet."""
     created: str
     """When, as the API writes times: later ones compare greater."""
+    created_at: float = 0.0
+    """The same in Unix seconds."""
+    restarts: int = 0
+    """How often a container of it was started anew."""
+    cost: str = ""
+    """What it costs to delete it, as a ReplicaSet that has to choose reads it; empty: nothing special."""
     failed: bool
     """Whether it came to a bad end and stays only to be looked at."""
     trouble: str
@@ -47,9 +54,16 @@ def read(body: Object) -> Pod:
         ready=ready,
         leaving="deletionTimestamp" in metadata,
         created=metadata.get("creationTimestamp", ""),
+        created_at=_unix(metadata.get("creationTimestamp", "")),
+        restarts=sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ()),
+        cost=(metadata.get("annotations") or {}).get(names.DELETION_COST, ""),
         failed=status.get("phase") == "Failed",
         trouble="" if ready else _trouble(metadata["name"], status),
     )
+
+
+def _unix(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp() if time else 0.0
 
 
 def _trouble(name: str, status: Object) -> str:

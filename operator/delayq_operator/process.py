@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import handlers, names
+from delayq_operator.aims import Aims
 from delayq_operator.api import Api, own_namespace
 from delayq_operator.apply import Applier
+from delayq_operator.autoscaler import Autoscaler
 from delayq_operator.children import Children
 from delayq_operator.ending import Ending
 from delayq_operator.errors import Denied, LeadershipLost, NoCluster
@@ -92,7 +94,9 @@ class Operator:
             mark_all=self._mark_all,
         )
         self.inventory = Inventory(self.queues, self.children, self.pods)
-        self.scraper = Scraper(self.inventory, self.work)
+        aims = Aims(self.queues)
+        autoscaler = Autoscaler(self.inventory, aims, self.work)
+        self.scraper = Scraper(self.inventory, aims, autoscaler, self.work)
         self.reconciler = self._reconciler()
 
     def _reconciler(self) -> Reconciler:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator import scaling
 from delayq_operator.conditions import accepted, backend_available, conditions, no_image, paused, taken, told
 
 if TYPE_CHECKING:
@@ -62,11 +61,13 @@ def _no_worker(view: View) -> Refusal:
     if view.worker.ready:
         return _FINE
     if view.worker.exists and view.worker.wanted == 0:
-        # With an HPA, none is what the work asks for; a fixed number is what somebody asked for.
-        external = view.scale is not None and scaling.REASONS[view.scale.reason]
-        return _FINE if external else ("NoWorkers", "There is no worker, because spec.worker.replicas is 0.")
+        # With autoscaling, none is what the work asks for; a fixed number is what somebody asked for.
+        scaled = view.queue is not None and view.queue.spec.autoscaling is not None
+        return _FINE if scaled else ("NoWorkers", "There is no worker, because spec.worker.replicas is 0.")
     if not view.worker.exists:
         return "WorkersNotReady", f"There is no Deployment of workers. {_obstacle(view)}"
+    if view.learnt.waking and "worker" not in view.troubles:
+        return _FINE  # they were started so that they are there in time
     return "WorkersNotReady", f"No worker is ready, of {view.worker.wanted}. {_why(view, 'worker')}"
 
 

@@ -76,7 +76,7 @@ class Reconciler:
         self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
         self._referees, self._applier, self._scraper = referees, applier, scraper
         self._reporter, self._ending, self._setting = reporter, ending, setting
-        self._handover = handover
+        self._handover, self._autoscaler = handover, scraper.autoscaler
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile one DelayQueue; how long to wait at most before it is tried again, None when all is done."""
@@ -127,7 +127,9 @@ class Reconciler:
         children = self._children.of(resource.key)
         todo = plan(wanted, children, resource.uid)
         worker = children.get(("Deployment", names.worker(resource.key.name)))
-        decision = scale(queue, worker.body["spec"].get("replicas") if worker else None)
+        current = worker.body["spec"].get("replicas") if worker else None
+        made = self._autoscaler.decision(resource.key, time.time())
+        decision = scale(queue, current, made, paused=resource.paused)
         view = View(
             resource=resource,
             queue=queue,
@@ -154,6 +156,8 @@ class Reconciler:
         worker = self._children.of(resource.key).get((names.DEPLOYMENT.kind, names.worker(resource.key.name)))
         if worker is not None and worker.owner_uid in (None, resource.uid):
             await self._applier.scale(resource, worker, decision, outcome)
+            if outcome.scaled is not None and decision.decision is not None:
+                self._autoscaler.carried_out(resource.key, decision.decision, time.time())
         self._reporter.tell(resource, outcome)
         return outcome
 
@@ -175,6 +179,7 @@ class Reconciler:
             reaper=reaper.get("status") or {},
             backlog=self._scraper.backlog(key),
             unread=self._scraper.complaint(key),
+            learnt=self._autoscaler.learnt(key, time.time()),
         )
 
     async def _report(self, view: View) -> str:
@@ -185,6 +190,7 @@ class Reconciler:
         self._referees.forget(key)
         self._reporter.forget(key)
         self._scraper.forget(key)
+        self._autoscaler.forget(key)
         self._children.forget(key)
 
 

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from delayq_operator.view import View
     from delayq_operator.work import Work
 
-TURNED_TRUE: Final = {"Ready": "Ready", "Paused": "Paused", "DurabilityAtRisk": "DurabilityAtRisk"}
+TURNED_TRUE: Final = {
+    "Ready": "Ready",
+    "Paused": "Paused",
+    "DurabilityAtRisk": "DurabilityAtRisk",
+    "CapacityShortfallExpected": "CapacityShortfallExpected",
+}
 """Condition → event when it becomes True."""
 
 TURNED_FALSE: Final = {"Ready": "NotReady", "Paused": "Resumed", "BackendAvailable": "Unreachable"}
@@ -106,8 +111,9 @@ class Reporter:
             self._recorder.post(resource, "Created", f"made {', '.join(outcome.created)}")
         for sentence in outcome.rolled:
             self._recorder.post(resource, "RolledOut", f"pods are replaced: {sentence}")
-        if outcome.scaled:
-            self._recorder.post(resource, "Scaled", outcome.scaled)
+        if outcome.scaled is not None:
+            scaled = outcome.scaled
+            self._recorder.post(resource, scaled.reason, scaled.message, scaled.record)
         if outcome.repaired:
             self._recorder.post(resource, "Repaired", f"put right {', '.join(outcome.repaired)}")
         if outcome.pruned:
@@ -118,8 +124,7 @@ class Reporter:
         self._written_at.pop(key, None)
         self._unready.forget(key)
         self._ready.pop(key, None)
-        for which in ("desired", "actual"):
-            metrics.forget_replicas(key.namespace, key.name, which)
+        metrics.forget_workers(key.namespace, key.name)
         metrics.count_ready(self._ready.values())
 
     def _count(self, key: Key, view: View, made: Mapping[str, Any]) -> None:
@@ -129,8 +134,17 @@ class Reporter:
             metrics.count_ready(self._ready.values())
         gauge = metrics.WORKER_REPLICAS
         gauge.labels(key.namespace, key.name, "actual").set(view.worker.pods)
-        if view.scale is not None:
-            gauge.labels(key.namespace, key.name, "desired").set(view.scale.replicas)
+        if view.scale is None:
+            return
+        gauge.labels(key.namespace, key.name, "desired").set(view.scale.replicas)
+        if view.scale.decision is not None:
+            gauge.labels(key.namespace, key.name, "wanted").set(view.scale.decision.wanted)
+        for learnt, seconds in (
+            (metrics.WORKER_LEAD, view.learnt.lead_seconds),
+            (metrics.WORKER_HANDLER, view.learnt.handler_seconds),
+        ):
+            if seconds is not None:
+                learnt.labels(key.namespace, key.name).set(seconds)
 
 
 def turned(previous: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

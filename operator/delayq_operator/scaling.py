@@ -1,9 +1,11 @@
-"""How many workers there should be. Pure."""
+"""How many workers there should be, whoever says so. Pure; the operator's own decisions come from autoscaler.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from delayq.scaling import sentence
 
 from delayq_operator.words import pods
 
@@ -11,14 +13,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delayq.contract import DelayQueue, Spec
+    from delayq.scaling import Decision
 
 REASONS: Final[Mapping[str, bool]] = {
+    "FollowsWork": True,
     "External": True,
+    "MetricsUnavailable": False,
     "Fixed": False,
     "Held": False,
-    "KeptWithinBounds": False,
+    "Paused": False,
 }
 """Reasons of condition ScalingActive → whether the number of workers follows the work."""
+
+NOT_DECIDED: Final = "NotDecided"
+"""The reason while nobody has looked yet."""
+
+HELD: Final[Mapping[str, str]] = {
+    "Hold": "spec.stopPolicy is Hold",
+    "HoldAndDrain": "spec.stopPolicy is HoldAndDrain",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,24 +40,36 @@ class Scale:
 
     replicas: int
     reason: str
-    """One of REASONS."""
+    """One of REASONS, or NOT_DECIDED."""
     message: str
+    decision: Decision | None = None
+    """Set when the operator decides, and has."""
 
 
-def scale(queue: DelayQueue, current: int | None) -> Scale:
-    """Decide on the number of workers; `current` is how many the Deployment asks for, None when there is none yet."""
+def scale(
+    queue: DelayQueue, current: int | None, decision: Decision | None = None, *, paused: bool = False
+) -> Scale:
+    """Say how many; `current` is how many the Deployment asks for, None when there is none yet."""
     spec = queue.spec
     if spec.stop_policy == "HoldAndDrain":
-        return Scale(replicas=0, reason="Held", message="0 workers: spec.stopPolicy is HoldAndDrain")
+        return Scale(replicas=0, reason="Held", message=f"0 workers: {HELD['HoldAndDrain']}")
     if spec.autoscaling is None:
         return _fixed(spec.worker.replicas)
     if spec.autoscaling.mode == "External":
         return _external(spec, current)
-    kept = _clamped(
-        spec, current or 1
-    )  # none, after a hold, is nothing to keep to: nobody would scale from there
-    message = f"{pods(kept, 'worker')}: this version keeps to minReplicas and maxReplicas, and does not follow work yet"
-    return Scale(replicas=kept, reason="KeptWithinBounds", message=message)
+    # The first worker shows whether workers start at all, and how long that takes.
+    kept = _clamped(spec, 1) if current is None else current
+    why = HELD.get(spec.stop_policy) or ("the DelayQueue is paused" if paused else "")
+    if why or decision is None:
+        reason = NOT_DECIDED if not why else "Paused" if spec.stop_policy == "None" else "Held"
+        message = f"{pods(kept, 'worker')}, kept: {why or 'the metrics were not read yet'}"
+        return Scale(replicas=kept, reason=reason, message=message)
+    return Scale(
+        replicas=decision.replicas,
+        reason="FollowsWork" if decision.reason == "FollowsWork" else "MetricsUnavailable",
+        message=sentence(decision),
+        decision=decision,
+    )
 
 
 def _fixed(replicas: int | None) -> Scale:

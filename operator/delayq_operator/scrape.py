@@ -1,8 +1,8 @@
-"""Reads the scanners' metrics from their pods, all queues side by side, without ever holding up reconciliation.
+"""Reads scanners' and workers' metrics from their pods, all queues side by side, and never holds up reconciliation.
 
-What could not be read is not zero: it is unknown, and the last reading counts for a while (news.py). A scanner runs an
-image that a tenant chose and answers what it likes: whatever that is, other queues are read. Not here: HTTP
-(exposition.py).
+What could not be read is not zero: it is unknown, and the last reading counts for a while (news.py). Pods run an image
+that a tenant chose and answer what they like: whatever that is, other queues are read. Not here: HTTP (exposition.py),
+what a reading leads to (autoscaler.py).
 """
 
 from __future__ import annotations
@@ -12,20 +12,24 @@ import logging
 import math
 import random
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from delayq.contract import SpecError, parse
 from delayq.contract import metrics as table
 from delayq.contract.queue import MOST_SHARDS
+from delayq.scaling import horizons
 
+from delayq_operator import crew
 from delayq_operator.backlog import Reading, backlog
-from delayq_operator.exposition import Client
+from delayq_operator.exposition import Client, Question
 from delayq_operator.news import News
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from delayq_operator.aims import Aims
+    from delayq_operator.autoscaler import Autoscaler
     from delayq_operator.backlog import Backlog
     from delayq_operator.inventory import Inventory
     from delayq_operator.names import Key
@@ -35,8 +39,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS: Final = 5.0
-AT_ONCE: Final = 128  # queues; an answer may take a MiB or two while it is read
+"""Between two readings of a queue that nobody scales by them, and at most."""
+NEWCOMERS_SECONDS: Final = 0.5
+WORKERS_SECONDS: Final = 1.0
+MOST_SECONDS: Final = 4.0  # for the scanners of a queue
+FEW_SHARDS: Final = 4
+AT_ONCE: Final = 512  # queues of few shards: an answer may take a quarter of a MiB while it is read
+LARGE_AT_ONCE: Final = 12  # others: it may take 14
+WORKERS_AT_ONCE: Final = 256
 SPEAKERS: Final = ("scanner", "purge")
+OF_A_WORKER: Final = Question(crew.NEEDED, shards=1)
 
 
 @dataclass(slots=True)
@@ -49,14 +61,17 @@ class Said:
 
 
 class Scraper:
-    """The last reading of each queue."""
+    """Reads all queues, and keeps the last reading of each."""
 
-    def __init__(self, inventory: Inventory, work: Work) -> None:
+    def __init__(self, inventory: Inventory, aims: Aims, autoscaler: Autoscaler, work: Work) -> None:
         """Mark a queue in `work` whenever a reading of it says something new."""
         self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
+        self._aims, self.autoscaler = aims, autoscaler
         self._news: dict[Key, News] = {}
-        self._busy: set[Key] = set()
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._followed: set[Key] = set()
+        self._looked_at: dict[Key, float] = {}
+        self._places, self._large = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(LARGE_AT_ONCE)
+        self._worker_places = asyncio.Semaphore(WORKERS_AT_ONCE)
 
     def backlog(self, key: Key) -> Backlog | None:
         """Return the last reading, while it is fresh."""
@@ -76,30 +91,42 @@ class Scraper:
     def forget(self, key: Key) -> None:
         """Drop what was read of a queue."""
         self._news.pop(key, None)
+        self._looked_at.pop(key, None)
 
     async def run(self) -> None:
-        """Read for ever, each queue once a period; one that takes longer holds up no other."""
+        """Read for ever, each queue at its own pace; one that takes longer holds up no other."""
         async with Client() as client, asyncio.TaskGroup() as group:
             while True:
                 for key in self._queues.keys():  # noqa: SIM118 -- a method, and a copy
-                    if key not in self._busy:
-                        self._busy.add(key)
-                        group.create_task(self._visit(client, key))
-                await asyncio.sleep(PERIOD_SECONDS * random.uniform(0.9, 1.1))
+                    if key not in self._followed:
+                        self._followed.add(key)
+                        group.create_task(self._follow(client, key))
+                await asyncio.sleep(NEWCOMERS_SECONDS)
 
-    async def _visit(self, client: Client, key: Key) -> None:
-        try:
-            await asyncio.sleep(random.uniform(0, PERIOD_SECONDS / 2))
-            await self._read(client, key)
-        except Exception:  # a bug must not stop the other queues
-            log.exception("scrape_broke", extra={"fields": {"queue": str(key)}})
-        finally:
-            self._busy.discard(key)
+    async def _follow(self, client: Client, key: Key) -> None:
+        await asyncio.sleep(random.uniform(0, self._pace(key)))
+        while self._queues.uid(key):
+            started = time.monotonic()
+            try:
+                await self._read(client, key)
+            except Exception:  # a bug must not stop the other queues
+                log.exception("scrape_broke", extra={"fields": {"queue": str(key)}})
+            taken = time.monotonic() - started
+            await asyncio.sleep(max(0.0, self._pace(key) * random.uniform(0.9, 1.0) - taken))
+        self._followed.discard(key)
+
+    def _pace(self, key: Key) -> float:
+        policy = self._aims.of(key).policy
+        return PERIOD_SECONDS if policy is None else min(policy.period_seconds, PERIOD_SECONDS)
 
     async def _read(self, client: Client, key: Key) -> None:
-        pods = self._speakers(key)
-        async with self._places:
-            said = await _said(client, pods)
+        aim, pods = self._aims.of(key), self._speakers(key)
+        lead = self.autoscaler.crew(key).lead.seconds if aim.policy else None
+        asked = horizons(aim.policy.window(lead)) if aim.policy else ()
+        said, _ = await asyncio.gather(
+            self._scanners(client, pods, Question(horizons=asked, shards=aim.shards)),
+            self._workers(client, key) if aim.policy else asyncio.sleep(0),
+        )
         if not self._queues.uid(key):
             return  # it went meanwhile
         if isinstance(said, Said):
@@ -108,6 +135,33 @@ class Scraper:
             self._complain(key, said)
         else:
             self._expire(key)
+        self._look(key, said.reading if isinstance(said, Said) else None, asked)
+
+    async def _scanners(self, client: Client, pods: Iterable[Pod], question: Question) -> Said | str:
+        async with self._places if question.shards <= FEW_SHARDS else self._large:
+            return await _said(client, pods, question)
+
+    async def _workers(self, client: Client, key: Key) -> None:
+        """Ask those workers whose turn it is, side by side; who does not answer soon is asked another time."""
+        known = self.autoscaler.crew(key)
+
+        async def ask(pod: Pod) -> None:
+            with suppress(TimeoutError):
+                async with self._worker_places, asyncio.timeout(WORKERS_SECONDS):
+                    answer = await client.ask(pod, OF_A_WORKER)
+                    if not isinstance(answer, str):
+                        known.take(pod, answer)
+
+        await asyncio.gather(*map(ask, known.to_ask(self.autoscaler.workers(key), time.time())))
+
+    def _look(self, key: Key, reading: Reading | None, asked: tuple[float, ...]) -> None:
+        """Have the number of workers decided, no more often than the spec says."""
+        policy, now = self._aims.of(key).policy, time.time()
+        if policy is not None and not 0 <= now - self._looked_at.get(key, 0.0) < policy.period_seconds * 0.8:
+            self._looked_at[key] = now
+            self.autoscaler.look(key, reading, asked, now)
+        elif policy is None:
+            self.autoscaler.rest(key, now)
 
     def _speakers(self, key: Key) -> list[Pod]:
         """Whom to ask, in this order: the purge Job, who led last, who is ready."""
@@ -127,7 +181,9 @@ class Scraper:
         made, news = backlog(reading, time.time()), self._news.setdefault(key, News())
         news.leader = leader or news.leader
         erased = min(MOST_SHARDS, reading.total(table.ERASED_SHARDS))
-        self._wake(key, news.take(made, erased, self._allowed_seconds(key) if made.due else math.inf))
+        self._wake(
+            key, news.take(made, erased, self._aims.of(key).lateness_seconds if made.due else math.inf)
+        )
 
     def _complain(self, key: Key, why: str) -> None:
         """Keep why nobody could be read."""
@@ -146,21 +202,13 @@ class Scraper:
         else:
             self._work.mark(key)
 
-    def _allowed_seconds(self, key: Key) -> float:
-        """How late tasks may start; no bound when nobody can tell."""
-        resource = self._queues.get(key)
-        try:
-            return parse(resource.document).spec.objective.lateness_seconds if resource else math.inf
-        except SpecError:
-            return math.inf
 
-
-async def _said(client: Client, pods: Iterable[Pod]) -> Said | str:
+async def _said(client: Client, pods: Iterable[Pod], question: Question) -> Said | str:
     """Ask one scanner after the other until every shard was told of: mostly, the first leads them all."""
-    said, complaints, end = Said(Reading()), list[str](), time.monotonic() + PERIOD_SECONDS
+    said, complaints, end = Said(Reading()), list[str](), time.monotonic() + MOST_SECONDS
     answered = False
     for pod in pods:
-        answer = await client.ask(pod)
+        answer = await client.ask(pod, question)
         if isinstance(answer, str):
             complaints.append(answer)
         else:

@@ -7,11 +7,15 @@ NUMBERS_SECONDS, and not for a change that a person would not call one. The metr
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
+from delayq.scaling import sentence
+
 from delayq_operator import names
-from delayq_operator.backlog import SAME_SECONDS, bucket
+from delayq_operator.backlog import EXACT_UP_TO, SAME_SECONDS, bucket
 from delayq_operator.readiness import everything
+from delayq_operator.scaling import NOT_DECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +26,22 @@ if TYPE_CHECKING:
 
 Status = dict[str, Any]
 
+OF_DECISIONS: Final = frozenset(
+    {"ScalingActive", "ScalingLimited", "FallbackActive", "CapacityShortfallExpected"}
+)
+"""Conditions that rest on a decision on the number of workers."""
+
+DECIDED: Final = frozenset({"FollowsWork", "MetricsUnavailable"})
+"""Reasons of ScalingActive once there was a decision."""
+
+PACED: Final = frozenset({"ScalingLimited"})
+"""Conditions that can turn with every decision, and are written as seldom as numbers."""
+
+REMEMBERED: Final = ("lastScaleTime", "leadSeconds", "handlerMilliseconds")
+"""Fields of status.scaling that stay while nobody decides."""
+
 NUMBERS_SECONDS: Final = 12.0
+LEARNT_SHARE: Final = 0.2
 RUNS_SECONDS: Final = 600.0  # the reaper runs every minute: when exactly it last did is in the CronJob
 
 
@@ -34,6 +53,8 @@ def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
         **_workers(view),
         "scanner": {"replicas": view.scanner.pods, "readyReplicas": view.scanner.ready},
     }
+    if (scaling := _scaling(view, previous.get("scaling") or {})) is not None:
+        made["scaling"] = scaling
     reaper = {
         field: view.reaper[field]
         for field in ("lastScheduleTime", "lastSuccessfulTime")
@@ -69,9 +90,62 @@ def _workers(view: View) -> Status:
     return made
 
 
+def _scaling(view: View, previous: Mapping[str, Any]) -> Status | None:
+    """What the operator decides on; a restarted one begins with what is remembered here."""
+    if view.queue is None or view.scale is None:
+        return dict(previous) or None
+    autoscaling = view.queue.spec.autoscaling
+    if autoscaling is None or autoscaling.mode != "Internal":
+        return None
+    made: Status = {field: previous[field] for field in REMEMBERED if field in previous}
+    learnt, decision = view.learnt, view.scale.decision
+    if learnt.lead_seconds is not None:
+        made["leadSeconds"] = _lead(learnt.lead_seconds)
+    if learnt.handler_seconds is not None:
+        made["handlerMilliseconds"] = bucket(max(1, ceil(learnt.handler_seconds * 1000)))
+    if learnt.scaled_at is not None:
+        made["lastScaleTime"] = timestamp(learnt.scaled_at)
+    if decision is None:
+        return {**previous, **made} if view.scale.reason == NOT_DECIDED else (made or None)
+    made |= {"lastDecision": decision.replicas, "reason": sentence(decision)[:1024]}
+    if decision.limited_by != "None":
+        made["limitedBy"] = decision.limited_by
+    if decision.wake_seconds is not None:
+        made["wakeTime"] = timestamp(decision.at + decision.wake_seconds)
+    if decision.memory.failures:
+        made["consecutiveFailures"] = _failures(decision.memory.failures)
+    return made
+
+
+def _lead(seconds: float) -> int:
+    """Return a whole number, rounded up, with two digits: it is for safety, and not to be exact."""
+    found = ceil(seconds)
+    step = int("1" + "0" * (len(str(found)) - 2)) if found > EXACT_UP_TO else 1
+    return -(-found // step) * step
+
+
+def _failures(number: int) -> int:
+    """Return how many there were at least: 1, 2, 3, 5, 10, 20, 50 and so on."""
+    steps = (1, 2, 3, 5, *(int(f"{digit}{'0' * zeros}") for zeros in range(1, 9) for digit in (1, 2, 5)))
+    return max(step for step in steps if step <= number)
+
+
 def _conditions(view: View, previous: Mapping[str, Any], now: float) -> list[Status]:
     before = {entry["type"]: entry for entry in previous.get("conditions") or ()}
-    return [_entry(condition, before, view.resource.generation, now) for condition in everything(view)]
+    kept = _kept(view, before)
+    return [
+        {**before[condition.type], "observedGeneration": view.resource.generation}
+        if condition.type in kept
+        else _entry(condition, before, view.resource.generation, now)
+        for condition in everything(view)
+    ]
+
+
+def _kept(view: View, before: Mapping[str, Status]) -> frozenset[str]:
+    """What the last operator said stays until this one has looked: a restart is no news."""
+    waiting = view.scale is not None and view.scale.reason == NOT_DECIDED and not view.learnt.looked
+    decided = before.get("ScalingActive", {}).get("reason") in DECIDED
+    return OF_DECISIONS & before.keys() if waiting and decided else frozenset()
 
 
 def _entry(condition: Condition, before: Mapping[str, Status], generation: int, now: float) -> Status:
@@ -118,17 +192,24 @@ def wait_seconds(made: Status, previous: Mapping[str, Any], since_write: float) 
 
 def _facts(status: Mapping[str, Any]) -> Status:
     """All but what moves by itself: numbers of tasks, and messages, which have numbers in them."""
-    facts = {name: value for name, value in status.items() if name not in ("backlog", "conditions", "reaper")}
+    moving = ("backlog", "conditions", "reaper", "scaling")
+    facts = {name: value for name, value in status.items() if name not in moving}
     facts["reaper"] = sorted(status.get("reaper") or ())
+    facts["scaling"] = (status.get("scaling") or {}).get("lastDecision")
     facts["conditions"] = [
         {name: value for name, value in entry.items() if name != "message"}
         for entry in status.get("conditions") or ()
+        if entry["type"] not in PACED
     ]
     return facts
 
 
 def _messages(status: Mapping[str, Any]) -> list[str]:
-    return [entry["message"] for entry in status.get("conditions") or ()]
+    """All but the one that repeats the decision, which is another sentence with every look."""
+    return [
+        entry["reason"] if entry["type"] == "ScalingActive" else f"{entry['reason']}: {entry['message']}"
+        for entry in status.get("conditions") or ()
+    ]
 
 
 def _alike(made: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
@@ -136,8 +217,24 @@ def _alike(made: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
     runs, runs_before = made.get("reaper") or {}, previous.get("reaper") or {}
     if any(_apart(time, runs_before[field]) >= RUNS_SECONDS for field, time in runs.items()):
         return False
+    if not _scaled_alike(made.get("scaling") or {}, previous.get("scaling") or {}):
+        return False
     one, other = (_without_time_of_reading(each.get("backlog") or {}) for each in (made, previous))
     return one.keys() == other.keys() and all(_same(value, other[field]) for field, value in one.items())
+
+
+def _scaled_alike(made: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
+    """What was learnt is measured anew all the time; the sentence is written along with anything else."""
+    if made.keys() != previous.keys():
+        return False
+    exact = ("limitedBy", "consecutiveFailures", "lastScaleTime")
+    if any(made.get(field) != previous.get(field) for field in exact):
+        return False
+    for field in ("leadSeconds", "handlerMilliseconds"):
+        one, other = made.get(field, 0), previous.get(field, 0)
+        if abs(one - other) > max(1, other * LEARNT_SHARE):
+            return False
+    return "wakeTime" not in made or _apart(made["wakeTime"], previous["wakeTime"]) < SAME_SECONDS
 
 
 def _without_time_of_reading(backlog: Mapping[str, Any]) -> Status:

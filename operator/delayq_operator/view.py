@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from delayq_operator.outlook import Learnt
 from delayq_operator.workload import Workload
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class View:
     reaper: dict[str, Any] = field(default_factory=dict)
     """Status of the CronJob."""
     scale: Scale | None = None
+    learnt: Learnt = field(default_factory=Learnt)
     backlog: Backlog | None = None
     """None when no scanner was read of late."""
     unread: str = ""

@@ -1,0 +1,171 @@
+"""A DelayQueue that the operator scales by its work: real scanners and workers, run as processes of this host."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq import SyncClient
+from delayq.contract import parse
+
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import QUEUES, condition, queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.rest import Object
+    from tests.servers import RedisServer
+
+HANDLER: Final = """
+import asyncio, os, time
+from redis.asyncio import Redis
+ledger = Redis.from_url(os.environ["LEDGER"])
+async def handle(task):
+    await ledger.hset("began", task.id, time.time())
+    if task.payload.get("gate"):
+        while not await ledger.exists("open"):
+            await asyncio.sleep(0.1)
+    await asyncio.sleep(task.payload.get("seconds", 0))
+    await ledger.rpush("ledger", task.id)
+    await ledger.hset("by", task.id, os.environ["POD"])
+"""
+
+
+@dataclass
+class Scaled:
+    """One DelayQueue on a real Redis."""
+
+    cluster: Cluster
+    namespace: str
+    redis: RedisServer
+    document: Object
+
+    @classmethod
+    def of(cls, cluster: Cluster, namespace: str, redis: RedisServer, **autoscaling: Any) -> Scaled:  # noqa: ANN401
+        """Create it, scaled like this."""
+        code = {"metadata": {"name": "shop-code"}, "data": {"shop.py": HANDLER}}
+        cluster.rest.create(f"/api/v1/namespaces/{namespace}/configmaps", code)
+        container = {
+            "name": "worker",
+            "env": [
+                {"name": "PYTHONPATH", "value": "/code"},
+                {"name": "LEDGER", "value": redis.url},
+                {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            ],
+            "volumeMounts": [{"name": "code", "mountPath": "/code"}],
+        }
+        volume = {"name": "code", "configMap": {"name": "shop-code"}}
+        template = {"spec": {"containers": [container], "volumes": [volume]}}
+        document = queue(
+            redis={"standalone": {"host": "127.0.0.1", "port": redis.port}},
+            handler={"python": {"callable": "shop:handle"}},
+            scanner={"replicas": 1},
+            worker={"concurrency": 2, "template": template},
+            autoscaling={"cooldownSeconds": 10, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
+            | autoscaling,
+        )
+        cluster.rest.create(QUEUES.format(namespace=namespace), document)
+        return cls(cluster, namespace, redis, document)
+
+    @property
+    def path(self) -> str:
+        return f"{QUEUES.format(namespace=self.namespace)}/orders"
+
+    @property
+    def body(self) -> Object:
+        return self.cluster.rest.get(self.path)
+
+    @property
+    def told(self) -> Object:
+        """status.scaling."""
+        found: Object = self.body.get("status", {}).get("scaling", {})
+        return found
+
+    @property
+    def deployment(self) -> Object:
+        return self.cluster.rest.get(f"/apis/apps/v1/namespaces/{self.namespace}/deployments/orders-worker")
+
+    @property
+    def replicas(self) -> int:
+        return int(self.deployment["spec"]["replicas"])
+
+    def edit(self, **spec: Any) -> None:  # noqa: ANN401
+        self.cluster.rest.patch(self.path, {"spec": spec})
+
+    def until(self, kind: str, status: str, reason: str = "", *, timeout_s: float = 40) -> Object:
+        def there() -> Object:
+            found = condition(self.body, kind)
+            assert (found["status"], reason or found["reason"]) == (status, found["reason"]), found
+            return found
+
+        return eventually(there, timeout_s=timeout_s, what=f"{kind} is {status} {reason}")
+
+    def until_replicas(self, number: int, *, timeout_s: float = 40) -> None:
+        def there() -> bool:
+            assert self.replicas == number, (self.replicas, self.told)
+            return True
+
+        eventually(there, timeout_s=timeout_s, what=f"{number} workers")
+
+    def events(self, *reasons: str) -> list[Object]:
+        """Those of scaling, oldest first."""
+        wanted = reasons or ("ScaledUp", "ScaledDown")
+        selector = "involvedObject.kind=DelayQueue"
+        events = self.cluster.rest.items(
+            f"/api/v1/namespaces/{self.namespace}/events", fieldSelector=selector
+        )
+        found = [event for event in events if event["reason"] in wanted]
+        return sorted(found, key=lambda event: int(event["metadata"]["resourceVersion"]))
+
+    @contextmanager
+    def client(self) -> Iterator[SyncClient]:
+        with SyncClient(self.redis.url, queue=parse(self.document).queue) as client:
+            yield client
+
+    def schedule(self, tasks: int, delay_s: float, **payload: object) -> set[str]:
+        with self.client() as client:
+            return {client.schedule(payload, delay_ms=int(delay_s * 1000)).id for _ in range(tasks)}
+
+    def done(self) -> set[str]:
+        with self.redis.client() as ledger:
+            return set(ledger.lrange("ledger", 0, -1))
+
+    def until_done(self, ids: set[str], *, timeout_s: float = 60) -> None:
+        eventually(lambda: ids <= self.done(), timeout_s=timeout_s, what="all tasks are handled")
+
+    def began(self, task_id: str) -> float:
+        with self.redis.client() as ledger:
+            return float(ledger.hget("began", task_id))
+
+    def open(self) -> None:
+        """Let tasks with a gate through."""
+        with self.redis.client() as ledger:
+            ledger.set("open", 1)
+
+    @contextmanager
+    def numbers(self) -> Iterator[list[int]]:
+        """Every number of workers that the Deployment asks for meanwhile, in order."""
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
+        since, seen, ended = (
+            self.cluster.rest.get(path)["metadata"]["resourceVersion"],
+            list[int](),
+            threading.Event(),
+        )
+
+        def watch() -> None:
+            for _, body in self.cluster.rest.watch(path, since=since, timeout_s=300):
+                number = body["spec"]["replicas"]
+                if body["metadata"]["name"] == "orders-worker" and number not in seen[-1:]:
+                    seen.append(number)
+                if "watched" in body["metadata"].get("labels", {}):
+                    break
+            ended.set()
+
+        threading.Thread(target=watch, daemon=True).start()
+        yield seen
+        self.cluster.rest.patch(f"{path}/orders-worker", {"metadata": {"labels": {"watched": "enough"}}})
+        assert ended.wait(30)

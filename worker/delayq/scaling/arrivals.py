@@ -23,13 +23,14 @@ def unforeseen(sample: Sample, memory: Memory, lead_seconds: float, now: float) 
     """Return how many tasks of that kind to expect per second."""
     if sample.fallen_due is None or not memory.foresights:
         return 0.0
-    # The oldest look of one lead time: a shorter one says less.
-    then = memory.foresights[0]
+    # The oldest look of one lead time: a younger one says less, an older one did not have to see what fell due last.
+    recent = (each for each in memory.foresights if now - each.at <= lead_seconds)
+    then = next(recent, memory.foresights[-1])
     passed = now - then.at
     fell_due = sample.fallen_due - then.fallen_due
     if passed <= 0 or fell_due < 0:
         return 0.0
-    return max(0.0, fell_due - _coming(then, min(passed, lead_seconds))) / passed
+    return max(0.0, fell_due - _coming(then, passed)) / passed
 
 
 def expected(rate: float, seconds: float, percentile: float) -> float:
@@ -40,8 +41,14 @@ def expected(rate: float, seconds: float, percentile: float) -> float:
     return (mean + NormalDist().inv_cdf(percentile / 100) * sqrt(mean)) / seconds
 
 
-def looked(sample: Sample, memory: Memory, lead_seconds: float, now: float) -> tuple[Foresight, ...]:
-    """Return the looks to keep: this one, and those of the last lead time, a few dozen at most."""
+def looked(
+    sample: Sample, memory: Memory, now: float, *, lead_seconds: float, window_seconds: float
+) -> tuple[Foresight, ...]:
+    """Return the looks to keep: this one, and those of the last lead time, a few dozen at most.
+
+    Each keeps what it saw in the window, which is longer than a lead time by two periods: where a lead time is shorter
+    than a period, the next look comes after it.
+    """
     if sample.fallen_due is None or not sample.whole:
         return memory.foresights
     kept = memory.foresights
@@ -51,7 +58,7 @@ def looked(sample: Sample, memory: Memory, lead_seconds: float, now: float) -> t
         kept = kept[1:]
     if kept and now - kept[-1].at < lead_seconds / MOST_KEPT:
         return kept
-    coming = tuple(point for point in sample.due_within if point[0] <= lead_seconds * 1.5)
+    coming = tuple(point for point in sample.due_within if point[0] <= window_seconds)
     return (*kept, Foresight(now, sample.fallen_due, coming))
 
 

@@ -19,6 +19,7 @@ from delayq.scaling.shortfall import shortfall
 if TYPE_CHECKING:
     from delayq.scaling.decision import Limit
     from delayq.scaling.memory import Memory
+    from delayq.scaling.model import Fleet, Load
     from delayq.scaling.policy import Policy
     from delayq.scaling.sample import Sample
 
@@ -32,6 +33,7 @@ class _Demand:
     """The same, looking ahead as far as the cool-down."""
     rate: float
     active: bool
+    due: Load
 
 
 def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) -> Decision:
@@ -55,7 +57,13 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
             policy.clamped(max(wanted, demand.replicas)), previous, policy.behavior, now
         ),
         changes=behavior.changed(replicas, previous, policy.behavior, now),
-        foresights=arrivals.looked(sample, previous, policy.lead(sample.lead_seconds), now),
+        foresights=arrivals.looked(
+            sample,
+            previous,
+            now,
+            lead_seconds=policy.lead(sample.lead_seconds),
+            window_seconds=policy.window(sample.lead_seconds),
+        ),
         failures=failures,
     )
     return Decision(
@@ -63,7 +71,7 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
         reason="FollowsWork" if sample.whole else _blindness(policy, failures),
         limited_by=kept_by if limit == "None" else limit,
         wanted=demand.replicas,
-        late_seconds=_late(sample, policy, demand.rate, replicas),
+        late_seconds=_late(demand.due, fleet(sample, policy), replicas),
         unforeseen_rate=demand.rate,
         wake_seconds=_wake(sample, policy, replicas),
         shortfall=shortfall(sample, policy, demand.rate),
@@ -79,13 +87,14 @@ def _demand(sample: Sample, policy: Policy, previous: Memory, now: float) -> _De
     lead, window = policy.lead(sample.lead_seconds), policy.window(sample.lead_seconds)
     rate = arrivals.expected(arrivals.unforeseen(sample, previous, lead, now), lead, policy.percentile)
     workers = fleet(sample, policy)
-    needed = required(load(sample, rate, window), workers, policy.lateness_seconds)
+    due = load(sample, rate, window)
+    needed = required(due, workers, policy.lateness_seconds)
     again = needed
     if needed < previous.replicas and policy.cooldown_seconds > window:
         farther = load(sample, rate, policy.cooldown_seconds)
         again = max(needed, required(farther, workers, policy.lateness_seconds))
     active = bool(sample.overdue or sample.in_flight or sample.within(window))
-    return _Demand(replicas=needed, again=again, rate=rate, active=active)
+    return _Demand(replicas=needed, again=again, rate=rate, active=active, due=due)
 
 
 def _kept(demand: _Demand, policy: Policy, previous: Memory, now: float) -> tuple[int, Limit]:
@@ -160,10 +169,10 @@ def _blindness(policy: Policy, failures: int) -> Literal["MetricsUnavailable", "
     return "FallenBack" if fallen else "MetricsUnavailable"
 
 
-def _late(sample: Sample, policy: Policy, rate: float, replicas: int) -> float:
+def _late(due: Load, workers: Fleet, replicas: int) -> float:
     """How late the tasks will begin that fall due when the number asked for can be there."""
-    workers = fleet(sample, policy)
-    due = load(sample, rate, policy.window(sample.lead_seconds))
+    if not due.total:
+        return 0.0
     reach = 0.0 if replicas < workers.ready else workers.lead_seconds
     moments = course(due, workers.ramp(replicas))
     found = [late_seconds(moment, due.handler_seconds) for moment in moments if moment.at >= reach]

@@ -25,7 +25,7 @@ def load(sample: Sample, rate: float, until_seconds: float) -> Load:
     finest = sample.due_within[0][0] if sample.due_within else 0.0
     short = max(NEAR_STEP_SECONDS, finest) * ROUNDING
     inflows = []
-    for start, end, tasks in sample.bins():
+    for start, end, tasks in sample.bins() if sample.foreseen else ():
         if end > until_seconds:
             break
         if tasks:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, exp, inf, log
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -40,7 +41,20 @@ class Moment(NamedTuple):
     slots: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(NamedTuple):
+    """What happens at one time."""
+
+    at: float
+    """Seconds from now."""
+    fewer_slots: int
+    """Negative for more of them: of what happens at once, more slots come first."""
+    tasks: float = 0.0
+    """That many more at once."""
+    rate: float = 0.0
+    """Tasks per second more from now on."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Load:
     """What there is to do."""
 
@@ -55,6 +69,19 @@ class Load:
     def total(self) -> float:
         """All of it."""
         return self.present + sum(inflow.tasks for inflow in self.inflows)
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """What comes, in its order. Where one flow ends and the next begins, that is one change."""
+        found: dict[float, tuple[float, float]] = {}
+        for start, end, tasks in self.inflows:
+            at_once, rate = (0.0, tasks / (end - start)) if end > start else (tasks, 0.0)
+            more, faster = found.get(start, (0.0, 0.0))
+            found[start] = more + at_once, faster + rate
+            if rate:
+                more, faster = found.get(end, (0.0, 0.0))
+                found[end] = more, faster - rate
+        return [Change(at, 0, *found[at]) for at in sorted(found)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +131,7 @@ def passed(tasks: float, *, rate: float, slots: int, seconds: float, handler_sec
 def course(load: Load, ramp: Sequence[tuple[float, int]]) -> Iterator[Moment]:
     """Follow the system through every change: of the slots, of what comes."""
     tasks, slots, rate, now = load.present, 0, 0.0, 0.0
-    for at, more_slots, more_tasks, more_rate in _events(load, ramp):
+    for at, fewer_slots, more_tasks, more_rate in sorted([*_steps(ramp), *load.changes]):
         if at > now:
             tasks = passed(
                 tasks,
@@ -113,23 +140,15 @@ def course(load: Load, ramp: Sequence[tuple[float, int]]) -> Iterator[Moment]:
                 seconds=at - now,
                 handler_seconds=load.handler_seconds,
             )
-        tasks, slots, rate, now = tasks + more_tasks, slots + more_slots, rate + more_rate, at
+        tasks, slots, rate, now = tasks + more_tasks, slots - fewer_slots, rate + more_rate, at
         yield Moment(at, tasks, slots)
 
 
-def _events(load: Load, ramp: Sequence[tuple[float, int]]) -> list[tuple[float, int, float, float]]:
-    """Return changes in their order: when, how many slots more, tasks at once, tasks per second more."""
-    found, before = [], 0
+def _steps(ramp: Sequence[tuple[float, int]]) -> Iterator[Change]:
+    before = 0
     for at, slots in ramp:
-        found.append((at, slots - before, 0.0, 0.0))
+        yield Change(at, before - slots)
         before = slots
-    for start, end, tasks in load.inflows:
-        if end > start:
-            rate = tasks / (end - start)
-            found += [(start, 0, 0.0, rate), (end, 0, 0.0, -rate)]
-        else:
-            found.append((start, 0, tasks, 0.0))
-    return sorted(found, key=lambda event: (event[0], -event[1]))
 
 
 def rounds(lateness_seconds: float, handler_seconds: float) -> float:
@@ -148,8 +167,9 @@ def required(load: Load, fleet: Fleet, lateness_seconds: float) -> int:
     """Return the fewest workers with which tasks begin in time, wherever workers can still make a difference."""
     if load.total <= 0:
         return 0
-    most = max(1, ceil(load.total / fleet.slots))  # a slot for each task
     least = max(1, ceil(load.held / fleet.slots))
+    # Enough even if all came at once.
+    most = ceil(load.total / (fleet.slots * rounds(lateness_seconds, load.handler_seconds)))
     enough = bisect_left(
         range(least, max(least, most) + 1),
         1,

@@ -6,6 +6,7 @@ Not here: how it is read (the operator scrapes it, a simulation makes it up).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Final
 
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 FINE_BINS: Final = 40
 FINEST_SECONDS: Final = 0.5
 NEAR_SECONDS: Final = 60.0
-NEAR_STEP_SECONDS: Final = 2.5
+NEAR_STEP_SECONDS: Final = 1.5
 """All tasks of a stretch up to this long are taken to fall due at once."""
 
-COARSE_FACTOR: Final = 1.3
+COARSE_FACTOR: Final = 1.4
 WIDEST_SECONDS: Final = 60.0
 """A rush that makes tasks late by more than this is told from an even flow as soon as it is in the outlook."""
 
@@ -70,10 +71,11 @@ class Sample:
             start, before = horizon, max(before, tasks)
 
 
+@lru_cache(maxsize=256)
 def horizons(window_seconds: float, outlook_seconds: float = OUTLOOK_SECONDS) -> tuple[float, ...]:
     """Return what to ask for: fine steps in the window that counts now, ever longer ones up to the outlook.
 
-    A window of 20 s has steps of half a second: a rush of tasks is told from the same number spread evenly. About 110.
+    A window of 20 s has steps of half a second: a rush of tasks is told from the same number spread evenly. About 120.
     """
     step = max(FINEST_SECONDS, window_seconds / FINE_BINS)
     found = [_rounded(step * (number + 1)) for number in range(ceil(window_seconds / step))]

@@ -103,7 +103,6 @@ def test_hold_stops_tasks_until_resumed(dq: Plugin, world: World) -> None:
     world.start()
     assert "claim nothing" in dq.out("pause", "orders", "--hold")
     assert world.queue()["spec"]["stopPolicy"] == "Hold"
-    world.until("Ready", "False", "Held")
     done = dq.run("resume", "orders")
     assert "spec.stopPolicy is Hold" in done.stderr
     assert "tasks are started again" in dq.out("resume", "orders", "--hold")
@@ -177,7 +176,7 @@ def test_names_are_completed(dq: Plugin, world: World) -> None:
     """kubectl asks for what may follow."""
     world.create("orders")
     world.create("parcels")
-    done = dq.run(script="kubectl_complete-dq")
+    done = dq.run("", script="kubectl_complete-dq")
     assert "status\t" in done.stdout
     done = dq.run("status", "or", script="kubectl_complete-dq")
     assert done.stdout == "orders\n:4\n"

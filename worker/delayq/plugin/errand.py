@@ -38,6 +38,10 @@ class Errand:
         """Return the words for this machine."""
         return [*self.path, *_with(document, self.typed)]
 
+    def without_document(self) -> list[str]:
+        """Return the words for this machine, of a command that is about no queue."""
+        return [*self.path, *self.typed]
+
 
 def _with(document: str, words: tuple[str, ...]) -> list[str]:
     """Put the queue in front of the other arguments."""

@@ -38,8 +38,6 @@ _FORWARDING: Final = re.compile(rf"Forwarding from {LOOPBACK}:(\d+) ")
 
 def run(kubectl: Kubectl, found: Way, errand: Errand) -> int:
     """Run the errand here, at the other end of a forwarded port."""
-    from delayq.cli.root import delayq  # noqa: PLC0415 -- and not its name for the package
-
     assert found.service is not None  # noqa: S101 -- way() says so
     document = _document(found)
     userinfo = _userinfo(kubectl, document.spec.redis, found.namespace)
@@ -52,10 +50,17 @@ def run(kubectl: Kubectl, found: Way, errand: Errand) -> int:
         url = f"redis://{userinfo}{LOOPBACK}:{local}/{document.spec.redis.database}"
         words = errand.here(str(path))
         words.insert(len(errand.path), f"--redis={url}")  # never leaves this process
-        try:
-            delayq.main(args=words, prog_name="kubectl dq")
-        except SystemExit as end:
-            return end.code if isinstance(end.code, int) else 1
+        return in_this_process(words)
+
+
+def in_this_process(words: list[str]) -> int:
+    """Run a command of the CLI; its exit code."""
+    from delayq.cli.root import delayq  # noqa: PLC0415 -- and not its name for the package
+
+    try:
+        delayq.main(args=words, prog_name="kubectl dq")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
     return 0
 
 

@@ -29,6 +29,7 @@ KINDS: Final = (
     "deployments.apps,replicasets.apps,cronjobs.batch,jobs.batch"
 )
 OPERATOR: Final = "--selector=app.kubernetes.io/component=operator"
+WIDTH: Final = 1_000_000  # a text that is broken over lines cannot be searched
 METRICS: Final = (
     "import urllib.request as u; "
     f"print(u.urlopen('http://127.0.0.1:{names.METRICS_PORT}/metrics', timeout=5).read().decode())"
@@ -45,23 +46,25 @@ class Bundle:
 
     def text(self, path: str, make: Callable[[], str]) -> None:
         """Add a text, if it can be had."""
-        try:
-            self.files[path] = self.scrub(make())
-        except Wrong as error:
-            self.notes.append(self.scrub(f"{path}: {error.message}"))
+        self._add(path, lambda: self.scrub(make()))
 
     def objects(self, path: str, make: Callable[[], Iterable[Object]]) -> list[Object]:
-        """Add objects; return them as they are, for what follows from them."""
+        """Add objects, scrubbed text by text; return them as they are, for what follows from them."""
         found: list[Object] = []
 
         def written() -> str:
             found.extend(make())
-            return yaml.safe_dump_all(
-                [redacted(each, self.scrub) for each in found], allow_unicode=True, sort_keys=False
-            )
+            shown = [redacted(each, self.scrub) for each in found]
+            return yaml.safe_dump_all(shown, allow_unicode=True, sort_keys=False, width=WIDTH)
 
-        self.text(path, written)
+        self._add(path, written)
         return found
+
+    def _add(self, path: str, make: Callable[[], str]) -> None:
+        try:
+            self.files[path] = make()
+        except Wrong as error:
+            self.notes.append(self.scrub(f"{path}: {error.message}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "KUBECTL"
 REQUEST_SECONDS: Final = 30
+STREAMS: Final = ("exec", "logs")
+"""What may go on for longer than a request."""
+
 PATIENCE_SECONDS: Final = 120.0
 """A login plugin may open a browser; beyond this, nobody is there."""
 
@@ -54,7 +57,8 @@ class Kubectl:
     def ask(self, *args: str, text: str | None = None, namespace: str | None = None) -> Answer:
         """Run it to its end, whatever that is."""
         argv = self.argv(*args, namespace=namespace)
-        argv.insert(2, f"--request-timeout={REQUEST_SECONDS}s")
+        if args[0] not in STREAMS:
+            argv.insert(2, f"--request-timeout={REQUEST_SECONDS}s")
         given: dict[str, Any] = {"stdin": subprocess.DEVNULL} if text is None else {"input": text}
         try:
             done = subprocess.run(  # noqa: S603 -- the user's own kubectl

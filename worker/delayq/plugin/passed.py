@@ -14,7 +14,9 @@ import click
 
 from delayq.cli.root import load
 from delayq.plugin.errand import errand
+from delayq.plugin.forward import run
 from delayq.plugin.kubectl import Kubectl
+from delayq.plugin.learnt import LEARNT
 from delayq.plugin.naming import name_param
 from delayq.plugin.options import where_of, where_params
 from delayq.plugin.way import by_exec, way
@@ -68,22 +70,21 @@ class Passed(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
-        """Find the way to Redis and go it."""
-        raw: Mapping[str, Any] = ctx.meta[RAW]
-        name = str(raw[next(each for each in QUEUE if each in raw)])
-        kubectl = Kubectl(where_of(ctx))
-        job = errand(self, raw, ctx.params)
-        found = way(kubectl, name, forward=ctx.params["forwarded"], hopeless=self.path == ("doctor",))
-        sys.exit(by_exec(kubectl, found, job) if found.pod else _forwarded(kubectl, found, job))
+        """Go, and end as the command does."""
+        sys.exit(self.go(Kubectl(where_of(ctx)), ctx.meta[RAW], ctx.params))
 
-
-def _forwarded(kubectl: Kubectl, found: Any, job: Any) -> int:  # noqa: ANN401 -- as typed in forward.py
-    from delayq.plugin.forward import run  # noqa: PLC0415 -- the way that is rarely gone
-
-    return run(kubectl, found, job)
+    def go(self, kubectl: Kubectl, raw: Mapping[str, Any], params: Mapping[str, Any]) -> int:
+        """Find the way to Redis, and run the command there."""
+        name = str(next(params[each] for each in QUEUE if each in params))
+        found = way(kubectl, name, forward=params["forwarded"], hopeless=self.path == ("doctor",))
+        known = LEARNT[self.path[0]](found.queue, raw) if self.path[0] in LEARNT else {}
+        job = errand(self, {**known, **raw}, params)
+        return by_exec(kubectl, found, job) if found.pod else run(kubectl, found, job)
 
 
 def _param(original: click.Parameter) -> click.Parameter:
     if original.name in QUEUE:
-        return name_param(original.name)
+        return name_param(
+            str(original.name), required=original.required, metavar="NAME" if original.required else "[NAME]"
+        )
     return copy.copy(original)

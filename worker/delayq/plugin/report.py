@@ -17,8 +17,10 @@ from delayq.plugin import queues, story
 from delayq.plugin.gather import Wish, bundle, everything
 from delayq.plugin.naming import name_argument
 from delayq.plugin.options import kubectl_options
+from delayq.plugin.redact import redacted
 
 if TYPE_CHECKING:
+    from delayq.plugin.gather import Bundle
     from delayq.plugin.kubectl import Kubectl, Object
 
 LINES: Final = 1000
@@ -77,7 +79,7 @@ def report(kubectl: Kubectl, *, name: str, path: Path | None, lines: int, handle
     now = time.time()
     queue = queues.one(kubectl, name)
     found = bundle(kubectl, queue, handlers=handlers)
-    found.text("status.txt", lambda: _status(kubectl, queue, now))
+    found.text("status.txt", lambda: _status(kubectl, queue, now, found))
     everything(kubectl, queue, found, Wish(lines=lines, handlers=handlers))
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     title = f"delayq-{name}-{stamp}"
@@ -93,8 +95,9 @@ def report(kubectl: Kubectl, *, name: str, path: Path | None, lines: int, handle
     )
 
 
-def _status(kubectl: Kubectl, queue: Object, now: float) -> str:
-    view = story.View(queue=queue, pods=queues.pods(kubectl, queue), events=queues.events(kubectl, queue))
+def _status(kubectl: Kubectl, queue: Object, now: float, found: Bundle) -> str:
+    pods = [redacted(each, found.scrub) for each in queues.pods(kubectl, queue)]  # whose last words are told
+    view = story.View(queue=queue, pods=pods, events=queues.events(kubectl, queue))
     return "\n".join(story.told(view, now)) + "\n"
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 OWN: Final = {
     "status": "status",
     "diff": "diff",
+    "simulate": "simulate",
     "pause": "pausing",
     "resume": "pausing",
     "report": "report",

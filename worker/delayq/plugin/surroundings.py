@@ -25,7 +25,7 @@ from delayq.plugin.setting import guessed
 from delayq.plugin.tolerant import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from delayq.contract import DelayQueue
     from delayq.plugin.kubectl import Kubectl, Object
@@ -58,10 +58,16 @@ def look(kubectl: Kubectl, old: Object | None, new: Object, besides: Iterable[Ob
     uid = str((old or new)["metadata"]["uid"])
     kinds = _kinds(kubectl)
     children = _children(kubectl, old, kinds) if old else {}
-    digests, unread = _digests(kubectl, namespace, uid, [each for each in (before, after) if each])
+    read, unread = _digests(kubectl, namespace, uid, [each for each in (before, after) if each])
     facts = Facts(
-        uid=uid, namespace=namespace, **digests, kinds=frozenset(kinds), inputs=_inputs(name, children)
+        uid=uid,
+        namespace=namespace,
+        secrets=read[names.SECRET],
+        config_maps=read[names.CONFIG_MAP],
+        kinds=frozenset(kinds),
+        inputs=_inputs(name, children),
     )
+    then = _with(facts, besides, uid)
     setting, doubts = guessed(kubectl, before, after, facts=facts, children=children)
     return Surroundings(
         old=before,
@@ -69,9 +75,9 @@ def look(kubectl: Kubectl, old: Object | None, new: Object, besides: Iterable[Ob
         namespace=namespace,
         setting=setting,
         facts=facts,
-        new_facts=_with(facts, besides, uid),
+        new_facts=then,
         children=children,
-        notes=(*unread, *doubts),
+        notes=(*unread, *_missing(after, then, unread), *doubts),
     )
 
 
@@ -121,7 +127,7 @@ def _inputs(name: str, children: Children) -> dict[str, dict[str, str]]:
 
 def _digests(
     kubectl: Kubectl, namespace: str, uid: str, documents: list[DelayQueue]
-) -> tuple[dict[str, Mapping[str, str]], list[str]]:
+) -> tuple[dict[names.Kind, dict[str, str]], list[str]]:
     """Digest what the documents refer to; what may not be read counts as unchanged, as one that is gone does."""
     unread: list[str] = []
 
@@ -132,13 +138,20 @@ def _digests(
         return salted(uid, content_digest(body)) if body else ""
 
     references = [referenced(each) for each in documents]
-    secrets = sorted({name for each in references for name in each.secrets})
-    config_maps = sorted({name for each in references for name in each.config_maps})
-    found: dict[str, Mapping[str, str]] = {
-        "secrets": {name: digest(names.SECRET, name) for name in secrets},
-        "config_maps": {name: digest(names.CONFIG_MAP, name) for name in config_maps},
+    wanted = {
+        names.SECRET: sorted({name for each in references for name in each.secrets}),
+        names.CONFIG_MAP: sorted({name for each in references for name in each.config_maps}),
     }
-    return found, unread
+    return {kind: {name: digest(kind, name) for name in found} for kind, found in wanted.items()}, unread
+
+
+def _missing(queue: DelayQueue, facts: Facts, unread: list[str]) -> list[str]:
+    """Name what the new document refers to and is not there."""
+    wanted = referenced(queue)
+    gone = [f"Secret {name}" for name in sorted(wanted.secrets) if not facts.secrets.get(name)]
+    gone += [f"ConfigMap {name}" for name in sorted(wanted.config_maps) if not facts.config_maps.get(name)]
+    known = [each for each in gone if not any(told.startswith(f"{each} ") for told in unread)]
+    return [f"{each} does not exist: pods wait for it" for each in known]
 
 
 def _with(facts: Facts, besides: Iterable[Object], uid: str) -> Facts:

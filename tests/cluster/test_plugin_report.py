@@ -1,0 +1,225 @@
+"""kubectl dq report: everything that helps, and nothing that is nobody's business: secrets are planted all over."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import stat
+import tarfile
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import yaml
+
+from tests.cluster.operator import install_rights, queue
+from tests.cluster.plugin import Plugin
+from tests.cluster.world import World, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.operator import Operator
+
+pytestmark = pytest.mark.xdist_group("plugin")
+
+PLANTED: Final = {
+    "redis password": "Rp-7hunter/2+x",
+    "database password": "Dp%40s3cret",
+    "worker variable": "Wv-literal-value",
+    "scanner variable": "Sv-short",
+    "exec variable": "Ev-of-the-handler",
+    "exec argument": "Ea-card-4111",
+    "sidecar argument": "Sa-token-value",
+    "sidecar header": "Sh-probe-header",
+    "annotation": "An-of-the-queue",
+    "pod annotation": "Pa-of-the-pods",
+    "last words": "Lw-payload-of-ada",
+    "event": "Ev-in-a-url",
+    "bearer": "Be4rer-0f-bad-news",
+}
+SECRETS: Final = {
+    "redis-auth": {"password": PLANTED["redis password"]},
+    "shop-db": {"url": f"postgres://shop:{PLANTED['database password']}@db/shop"},
+}
+
+
+def document() -> dict[str, Any]:
+    """A DelayQueue with a secret wherever an author can put one, though nobody should."""
+    probe = {
+        "httpGet": {
+            "path": "/x",
+            "port": 1,
+            "httpHeaders": [{"name": "Key", "value": PLANTED["sidecar header"]}],
+        }
+    }
+    sidecar = {
+        "name": "proxy",
+        "image": "proxy:1",
+        "command": ["proxy", "--anything", PLANTED["sidecar argument"]],
+        "args": [PLANTED["sidecar argument"]],
+        "readinessProbe": probe,
+    }
+    reference = {"name": "DATABASE", "valueFrom": {"secretKeyRef": {"name": "shop-db", "key": "url"}}}
+    literal = {"name": "CARD", "value": PLANTED["worker variable"]}
+    worker = {
+        "metadata": {"annotations": {"vault.example/token": PLANTED["pod annotation"]}},
+        "spec": {"containers": [{"name": "worker", "env": [literal, reference]}, sidecar]},
+    }
+    scanner = {"name": "scanner", "env": [{"name": "X", "value": PLANTED["scanner variable"]}]}
+    body = queue(
+        redis={"standalone": {"host": "redis-invalid"}, "authSecretRef": {"name": "redis-auth"}},
+        handler={
+            "exec": {"command": ["pay", PLANTED["exec argument"]], "env": {"A": PLANTED["exec variable"]}}
+        },
+        worker={"template": worker},
+        scanner={"template": {"spec": {"containers": [scanner]}}},
+    )
+    body["metadata"]["annotations"] = {"shop.example/note": PLANTED["annotation"]}
+    return body
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
+    with serving(cluster) as operator:
+        yield operator
+
+
+@pytest.fixture
+def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
+    world = World(cluster, operator, namespace)
+    for name, data in SECRETS.items():
+        world.make("secrets", {"metadata": {"name": name}, "stringData": data})
+    world.kubectl(
+        "apply", "-f", "-", text=yaml.safe_dump(document())
+    )  # which writes it all into an annotation, too
+    world.settle()
+    return world
+
+
+@pytest.fixture
+def dq(world: World) -> Plugin:
+    return Plugin(world.cluster, world.namespace)
+
+
+def crash(world: World) -> None:
+    """A worker ends with a payload on its lips; the operator quotes it."""
+    pod = world.pods("worker")[0]["metadata"]["name"]
+    said = f"charging {PLANTED['last words']}\nshop.DeclinedError: {PLANTED['last words']}"
+    ended = {"exitCode": 1, "reason": "Error", "message": said}
+    state = {"name": "worker", "image": "x", "imageID": "", "ready": False, "restartCount": 3}
+    container = state | {
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": ended},
+    }
+    world.cluster.rest.patch(
+        f"{world.path('pods', pod)}/status",
+        {"status": {"phase": "Running", "containerStatuses": [container]}},
+    )
+    world.until("Degraded", "True", "PodsFailing")
+    world.event("PodsFailing", PLANTED["last words"])
+
+
+def tell(world: World, message: str) -> None:
+    """An event of somebody else about our queue."""
+    world.make(
+        "events",
+        {
+            "metadata": {"name": "orders.1"},
+            "involvedObject": {"kind": "DelayQueue", "name": "orders", "namespace": world.namespace},
+            "reason": "Told",
+            "type": "Normal",
+            "message": message,
+        },
+    )
+
+
+def unpacked(path: Path) -> dict[str, str]:
+    with tarfile.open(fileobj=io.BytesIO(path.read_bytes())) as archive:
+        files = {each.name: archive.extractfile(each) for each in archive}
+        return {name.partition("/")[2]: file.read().decode() for name, file in files.items() if file}
+
+
+def found_in(files: dict[str, str]) -> dict[str, list[str]]:
+    """Where which planted secret is, as it is or encoded."""
+    found = {}
+    for what, value in PLANTED.items():
+        forms = {
+            value,
+            json.dumps(value)[1:-1],
+            base64.b64encode(value.encode()).decode(),
+            value.replace("%40", "@"),
+        }
+        places = [path for path, text in files.items() if any(form in text for form in forms)]
+        if places:
+            found[what] = places
+    return found
+
+
+def test_no_secret_is_in_a_report(dq: Plugin, world: World, tmp_path: Path) -> None:
+    """Not as it is, not encoded, wherever it was planted; and the planting worked, for the cluster has them all."""
+    crash(world)
+    tell(
+        world,
+        f"GET https://ada:{PLANTED['event']}@pay/x failed, Authorization: Bearer {PLANTED['bearer']}, "
+        f"password {PLANTED['redis password']}, the database's {PLANTED['database password']}",
+    )
+    everything = ("get", "delayqueues,pods,deployments,configmaps,secrets,events", "-o", "json")
+    assert set(found_in({"cluster": world.kubectl(*everything)})) == set(PLANTED)
+    file = tmp_path / "report.tar.gz"
+    said = dq.out("report", "orders", "-o", str(file))
+    files = unpacked(file)
+    assert found_in(files) == {}
+    assert said == f"wrote {file}: {len(files)} files, without secrets; look through it before you send it\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_report_has_what_helps(dq: Plugin, world: World, tmp_path: Path) -> None:
+    """The resource with its status, children, pods, events, what is there of Secrets; what is missing is named."""
+    crash(world)
+    dq.out("report", "orders", "-o", str(tmp_path / "report.tar.gz"))
+    files = unpacked(tmp_path / "report.tar.gz")
+    assert yaml.safe_load(files["delayqueue.yaml"])["status"]["conditions"]
+    kinds = {body["kind"] for body in yaml.safe_load_all(files["children.yaml"])}
+    assert {"Deployment", "ReplicaSet", "ConfigMap", "CronJob", "Service", "ServiceAccount"} <= kinds
+    pods = list(yaml.safe_load_all(files["pods.yaml"]))
+    assert len(pods) == 3
+    worker = next(pod for pod in pods if "-worker-" in pod["metadata"]["name"])
+    container = next(each for each in worker["spec"]["containers"] if each["name"] == "worker")
+    assert container["command"][:2] == ["delayq", "worker"]
+    assert container["env"][1]["valueFrom"]["secretKeyRef"] == {"name": "shop-db", "key": "url"}
+    assert "shop.DeclinedError" in files["pods.yaml"]
+    assert {"Created", "PodsFailing"} <= {
+        event["reason"] for event in yaml.safe_load_all(files["events.yaml"])
+    }
+    assert files["status.txt"].startswith(f"orders in {world.namespace}: not ready")
+    assert [line.split()[:3] for line in files["secrets.txt"].splitlines()[1:]] == [
+        ["redis-auth", "Opaque", "1"],
+        ["shop-db", "Opaque", "1"],
+    ]
+    assert "serverVersion" in json.loads(files["versions.json"])
+    assert "Not gathered: doctor.txt: no scanner pod runs" in files["README.txt"]
+
+
+def test_who_may_not_read_secrets_gets_a_report_all_the_same(world: World, tmp_path: Path) -> None:
+    """What cannot be read cannot be looked for: it is said; what looks like a secret is gone all the same."""
+    tell(world, f"GET https://ada:{PLANTED['event']}@pay/x failed, Authorization: Bearer {PLANTED['bearer']}")
+    install_rights(world.cluster, world.namespace)
+    world.kubectl("create", "serviceaccount", "viewer")
+    world.kubectl(
+        "create", "role", "look", "--verb=get,list", "--resource=pods,events,delayqueues.delayq.dev"
+    )
+    world.kubectl(
+        "create", "rolebinding", "look", "--role=look", f"--serviceaccount={world.namespace}:viewer"
+    )
+    viewer = Plugin(world.cluster, world.namespace, world.cluster.kubeconfig_for(world.namespace, "viewer"))
+    file = tmp_path / "report.tar.gz"
+    done = viewer.run("report", "orders", "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    files = unpacked(file)
+    assert found_in(files) == {}
+    assert "Secret redis-auth could not be read" in files["README.txt"]
+    assert "children.yaml" not in files
+    assert "not gathered: children.yaml: not allowed" in done.stderr

@@ -81,7 +81,8 @@ def test_a_day_is_shown_by_the_clock_on_the_wall(shard: Shard, document: str) ->
         "Tue 08:00         640  ████████████████████        6  29 s",
         "…",
         "Wed 04:00           7  ▎                           1  -",
-        "648 tasks within 1d: 6 workers are needed from Tue 08:00 on; with at most 2 workers, tasks begin up to 29 s late.",
+        "648 tasks within 1d: 6 workers are needed from Tue 08:00 on; "
+        "with at most 2 workers, tasks begin up to 29 s late.",
     ]
     assert result.stderr == (
         "note: counted with 1 s a task, 10 at a time in a worker, 5 s until a new worker claims, "
@@ -171,14 +172,14 @@ def test_where_nothing_falls_due_it_says_so(
 def test_without_autoscaling_the_workers_are_those_there_are(shard: Shard, tmp_path: Path) -> None:
     document = written(shard, tmp_path, worker={"concurrency": 1, "replicas": 3})
     shard.seed(State(delayed=tasks("rush", NOW + HOUR, 90)))
-    result = on(shard, "forecast", document, "--lead", "0s")
+    result = on(shard, "forecast", document)
     assert "LATE (3 workers)" in result.stdout
     assert (
         "9 workers are needed from Tue 06:00 on; with 3 workers, tasks begin up to 29 s late."
         in result.stdout
     )
     assert "note: guessed, as nobody said: how long a task takes (--handler-ms)\n" in result.stderr
-    what_if = on(shard, "forecast", document, "--max", "9").stdout
+    what_if = on(shard, "forecast", document, "--max", "9", "--lead", "30").stdout
     assert "9 workers are needed from Tue 06:00 on; at most 9 workers will do." in what_if
 
 

@@ -12,7 +12,7 @@ import click
 from delayq.cli import forecasted
 from delayq.cli.exits import errors_as_exits
 from delayq.cli.forecasted import Forecast, Terms
-from delayq.cli.inputs import DURATION
+from delayq.cli.inputs import DURATION, SECONDS
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import emit, note, output_option
 from delayq.cli.target import resolve
@@ -51,9 +51,9 @@ LONGEST_MS = 366 * 86_400_000
 )
 @click.option(
     "--lead",
-    type=DURATION,
+    type=SECONDS,
     help="How long a new worker takes until it claims.  [default: autoscaling.leadTimeSeconds, else "
-    f"{LEAD_SECONDS:g}s, which is a guess]",
+    f"{LEAD_SECONDS:g}, which is a guess]",
 )
 @output_option
 def forecast(  # noqa: PLR0913 -- click's options, by name
@@ -65,7 +65,7 @@ def forecast(  # noqa: PLR0913 -- click's options, by name
     within: int,
     most: int | None,
     handler_ms: float | None,
-    lead: int | None,
+    lead: float | None,
     output: Output,
 ) -> None:
     """Say what falls due when, how many workers that takes, and how late tasks begin with the most allowed.
@@ -87,7 +87,7 @@ def forecast(  # noqa: PLR0913 -- click's options, by name
             note(each)
 
 
-def _terms(target: Target, most: int | None, handler_ms: float | None, lead_ms: int | None) -> Terms:
+def _terms(target: Target, most: int | None, handler_ms: float | None, lead: float | None) -> Terms:
     """Put together what was told and what the document says; what neither says is assumed, and said to be."""
     spec = None if target.document is None else read(target.document).spec
     policy = Policy(slots=Worker().concurrency) if spec is None else Policy.of(spec)
@@ -96,14 +96,16 @@ def _terms(target: Target, most: int | None, handler_ms: float | None, lead_ms: 
         "concurrency": spec is None,
         "max_workers": spec is None and most is None,
         "handler_ms": handler_ms is None,
-        "lead_ms": lead_ms is None and policy.lead_seconds is None,
+        "lead_ms": lead is None and policy.lead_seconds is None and not fixed,
     }
+    if lead is None:
+        lead = 0.0 if fixed else policy.lead(None)  # a number that never changes is there already
     supply = Supply(
         slots=policy.slots,
         handler_seconds=HANDLER_SECONDS if handler_ms is None else handler_ms / 1000,
         lateness_seconds=policy.lateness_seconds,
         workers=_workers(spec, policy) if most is None else most,
-        lead_seconds=policy.lead(None) if lead_ms is None else lead_ms / 1000,
+        lead_seconds=lead,
     )
     return Terms(supply, fixed, tuple(name for name, is_so in assumed.items() if is_so))
 

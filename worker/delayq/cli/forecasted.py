@@ -191,7 +191,7 @@ def notes(found: Forecast) -> Iterator[str]:
     parts = [
         f"{seconds(supply.handler_seconds)} a task",
         f"{supply.slots:,} at a time in a worker",
-        f"{seconds(supply.lead_seconds)} until a new worker claims",
+        *([f"{seconds(supply.lead_seconds)} until a new worker claims"] if supply.lead_seconds else []),
         f"{seconds(supply.lateness_seconds)} late at the most",
     ]
     yield f"note: counted with {', '.join(parts)}; not with what is scheduled from now on"

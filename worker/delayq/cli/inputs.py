@@ -36,7 +36,13 @@ class Read(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4
             self.fail(str(error), param, ctx)
 
 
+def _seconds(text: str) -> float:
+    """Read 60 as well as 60s: fields of the document like leadTimeSeconds have a number of seconds."""
+    return float(text) if text.isascii() and text.isdigit() else duration_ms(text) / 1000
+
+
 DURATION = Read("duration", duration_ms)
+SECONDS = Read("seconds", _seconds)
 INSTANT = Read("time", instant_ms)
 RATE = Read("rate", rate_per_second)
 

@@ -13,10 +13,9 @@ import click
 from delayq import simulation
 from delayq.cli import simulated
 from delayq.cli.exits import INVALID, Wrong, errors_as_exits
-from delayq.cli.inputs import Read
+from delayq.cli.inputs import SECONDS
 from delayq.cli.output import note, output_option
 from delayq.cli.target import CONFIG_VARIABLE, HERE, is_path
-from delayq.cli.words import duration_ms
 from delayq.cli.workload import load, source_options
 from delayq.document import read
 from delayq.scaling import Policy, replayed, sentence
@@ -34,11 +33,6 @@ NOWHERE: Final = 946_684_800.0
 MOST_BYTES: Final = 1 << 20
 
 
-def _seconds(text: str) -> float:
-    """Read 60 as well as 60s: what leadTimeSeconds has is a number of seconds."""
-    return float(text) if text.isascii() and text.isdigit() else duration_ms(text) / 1000
-
-
 @click.command()
 @click.argument("queue", required=False)
 @source_options
@@ -46,7 +40,7 @@ def _seconds(text: str) -> float:
 @click.option("--max", "most", type=click.IntRange(1, 10_000), metavar="N", help="Instead of maxReplicas.")
 @click.option(
     "--lead",
-    type=Read("seconds", _seconds),
+    type=SECONDS,
     help="How long a worker takes to claim.  [default: leadTimeSeconds, or 15]",
 )
 @click.option(

@@ -81,8 +81,10 @@ def test_a_day_is_shown_by_the_clock_on_the_wall(shard: Shard, document: str) ->
         "Tue 08:00         640  ████████████████████        6  29 s",
         "…",
         "Wed 04:00           7  ▎                           1  -",
-        "648 tasks within 1d: 6 workers are needed from Tue 08:00 on; "
-        "with at most 2 workers, tasks begin up to 29 s late.",
+        (
+            "648 tasks within 1d: 6 workers are needed from Tue 08:00 on; "
+            "with at most 2 workers, tasks begin up to 29 s late."
+        ),
     ]
     assert result.stderr == (
         "note: counted with 1 s a task, 10 at a time in a worker, 5 s until a new worker claims, "

@@ -181,7 +181,7 @@ def test_without_autoscaling_the_workers_are_those_there_are(shard: Shard, tmp_p
         in result.stdout
     )
     assert "note: guessed, as nobody said: how long a task takes (--handler-ms)\n" in result.stderr
-    what_if = on(shard, "forecast", document, "--max", "9", "--lead", "30").stdout
+    what_if = on(shard, "forecast", document, "--max", "9", "--lead", "30.5").stdout
     assert "9 workers are needed from Tue 06:00 on; at most 9 workers will do." in what_if
 
 
@@ -193,6 +193,7 @@ def test_without_autoscaling_the_workers_are_those_there_are(shard: Shard, tmp_p
         (("--within", "soon"), "error: '--within': expected a duration like"),
         (("--handler-ms", "0"), "error: '--handler-ms': 0"),
         (("--max", "-1"), "error: '--max': -1"),
+        (("--lead", "-1"), "error: '--lead': expected a duration like"),
     ],
 )
 def test_options_that_cannot_be_are_refused(

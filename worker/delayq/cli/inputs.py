@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ class Read(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4
 
 def _seconds(text: str) -> float:
     """Read 60 as well as 60s: fields of the document like leadTimeSeconds have a number of seconds."""
-    return float(text) if text.isascii() and text.isdigit() else duration_ms(text) / 1000
+    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) else duration_ms(text) / 1000
 
 
 DURATION = Read("duration", duration_ms)

@@ -12,6 +12,8 @@ from tests.cluster.harness.resources import make_namespace
 from tests.node.harness import leftovers, requirements
 from tests.node.harness.images import built
 from tests.node.harness.node import Node, tell
+from tests.node.release import Release
+from tests.node.world import NodeWorld
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +47,12 @@ def images(node: Node) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
+def operator(node: Node, images: dict[str, str]) -> Release:
+    """The chart, installed: its operator serves every namespace. It goes with the node."""
+    return Release.install(node, images)
+
+
+@pytest.fixture(scope="session")
 def cluster(node: Node) -> Cluster:
     """The node's Kubernetes: kubectl, helm, rest."""
     return node.cluster
@@ -57,3 +65,13 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     make_namespace(cluster, name)
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)
+
+
+@pytest.fixture
+def world(node: Node, operator: Release, namespace: str) -> Iterator[NodeWorld]:
+    """A namespace with a Redis of its own, where pods handle tasks and write a ledger."""
+    redis = node.redis(namespace)
+    with redis.client() as connection:
+        world = NodeWorld(node.cluster, operator, namespace, node, redis, connection)
+        yield world
+        world.let_go()

@@ -1,0 +1,96 @@
+"""The handlers of tests on a node: every start and end is in the ledger before anything else happens.
+
+Runs inside worker pods, mounted from a ConfigMap. The ledger is a list in Redis, and Redis itself writes the time, so
+what runs early by its clock shows. A task's payload says what to do: {"do": name, …}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from delayq.errors import Bury
+from redis.asyncio import Redis
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from delayq.message import Task
+
+NOTE = """
+local now = redis.call('TIME')
+redis.call('RPUSH', KEYS[1], ARGV[1] .. ' ' .. now[1] * 1000 + math.floor(now[2] / 1000))
+"""
+LEDGER, OPEN = "ledger", "open"
+
+
+@cache
+def redis() -> Redis:
+    return Redis.from_url(os.environ["LEDGER"])
+
+
+async def note(event: str, task: Task) -> None:
+    who = f"{os.environ['HOSTNAME']} {os.environ.get('VERSION', '1')}"
+    line = f"{event} {task.id} {task.token} {task.attempt} {task.due_ms} {who}"
+    await redis().eval(NOTE, 1, LEDGER, line)
+
+
+async def handle(task: Task) -> None:
+    await note("start", task)
+    payload: dict[str, Any] = dict(task.payload or {})
+    try:
+        await ACTIONS[payload.pop("do", "nothing")](task, **payload)
+    except asyncio.CancelledError:
+        await note("cancelled", task)
+        raise
+    await note("end", task)
+
+
+async def nothing(_task: Task) -> None:
+    pass
+
+
+async def sleep(_task: Task, *, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def fail(task: Task, *, times: int = 1_000_000) -> None:
+    if task.attempt <= times:
+        raise ValueError(f"attempt {task.attempt} fails as it should")
+
+
+async def bury(_task: Task) -> None:
+    raise Bury("never to succeed")
+
+
+async def hold(_task: Task) -> None:
+    """Until the test lets everybody go, and longer than any pod has to stop."""
+    while not await redis().exists(OPEN):  # noqa: ASYNC110  nobody in here could set an Event
+        await asyncio.sleep(0.1)
+
+
+async def deaf(task: Task) -> None:
+    """The same, whoever cancels me."""
+    while not await redis().exists(OPEN):
+        deadline = time.monotonic() + 0.1
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                await asyncio.sleep(left)
+            except asyncio.CancelledError:
+                await note("ignored", task)
+
+
+async def devour(_task: Task) -> None:
+    """More memory than a worker has."""
+    hoard = []
+    while True:
+        hoard.append(os.urandom(1 << 22))
+        await asyncio.sleep(0)
+
+
+ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
+    each.__name__: each for each in (nothing, sleep, fail, bury, hold, deaf, devour)
+}

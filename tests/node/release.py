@@ -1,0 +1,103 @@
+"""The chart, installed with Helm as users install it: the operator is a pod, and serves every namespace."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq_operator.metrics import samples
+
+from tests.cluster.chart import CHART, NAMESPACE, RELEASE
+from tests.cluster.harness.resources import found, make_namespace
+from tests.cluster.harness.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.cluster.harness.rest import Object
+    from tests.node.harness.node import Node
+    from tests.node.harness.redis import NodeRedis
+
+READY_SECONDS: Final = 60
+PORT: Final = 8080
+DEPLOYMENT: Final = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}-operator"
+PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+
+@dataclass
+class Release:
+    """The installed chart. `redis` is one that `helm test` may use, in the namespace of the release."""
+
+    node: Node
+    redis: NodeRedis
+    values: dict[str, Any]
+
+    @classmethod
+    def install(cls, node: Node, images: dict[str, str]) -> Release:
+        """Install it, and return when its operator leads."""
+        make_namespace(node.cluster, NAMESPACE)
+        redis = node.redis(NAMESPACE)
+        values = {
+            "image": _image(images["operator"]),
+            "worker": {"image": _image(images["worker"])},
+            "test": {"redis": redis.spec},
+            "log": {"level": "debug"},
+        }
+        release = cls(node, redis, values)
+        release.helm("install")
+        release.wait_ready()
+        return release
+
+    def helm(self, verb: str, **values: Any) -> str:  # noqa: ANN401  parts of values.yaml
+        """Install or upgrade, with more values by keyword."""
+        given = self.node.cluster.dir / "values.json"
+        given.write_text(json.dumps(self.values | values))
+        args = (verb, RELEASE, str(CHART), f"--namespace={NAMESPACE}", f"--values={given}")
+        return self.node.cluster.helm(*args).stdout
+
+    def test(self) -> str:
+        """What `helm test` says; raises CommandFailed with all of it when the test fails."""
+        return self.node.cluster.helm("test", RELEASE, f"--namespace={NAMESPACE}", "--logs").stdout
+
+    def wait_ready(self, *, timeout_s: float = READY_SECONDS) -> None:
+        """Until one operator pod is ready, leads, and DelayQueues are served."""
+        rest = self.node.cluster.rest
+        eventually(
+            lambda: rest.get(DEPLOYMENT)["status"].get("availableReplicas"),
+            timeout_s=timeout_s,
+            what="operator is available",
+        )
+        eventually(
+            lambda: self.metric("delayq_operator_leader") == 1, timeout_s=timeout_s, what="operator leads"
+        )
+        paths = ("/apis/delayq.dev/v1alpha1/delayqueues", "/openapi/v3/apis/delayq.dev/v1alpha1")
+        eventually(
+            lambda: all(found(self.node.cluster, path) for path in paths), what="DelayQueues are served"
+        )
+
+    @property
+    def pod(self) -> Object:
+        """The operator's pod."""
+        selector = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=operator"
+        pods = self.node.cluster.rest.items(PODS, labelSelector=selector)
+        (one,) = [each for each in pods if "deletionTimestamp" not in each["metadata"]]
+        return one
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of one of the operator's metrics over all label values but those given; 0 without a sample."""
+        url = f"http://{self.pod['status']['podIP']}:{PORT}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            body = answer.read().decode()
+        return sum(
+            value for sample, has, value in samples(body) if sample == name and labels.items() <= has.items()
+        )
+
+    def logs(self) -> str:
+        """What the operator has said since it started."""
+        pod = self.pod["metadata"]["name"]
+        return self.node.cluster.kubectl("logs", f"--namespace={NAMESPACE}", pod).stdout
+
+
+def _image(name: str) -> dict[str, str]:
+    repository, _, tag = name.rpartition(":")
+    return {"repository": repository, "tag": tag}

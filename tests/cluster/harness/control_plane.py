@@ -134,6 +134,10 @@ class ControlPlane(Cluster):
         lines = [",".join([token, name, name, *GROUPS.get(name, ())]) for name, token in self._tokens.items()]
         (self.dir / "tokens.csv").write_text("\n".join(lines) + "\n")
 
+    @property
+    def admin_token(self) -> str:
+        return self._tokens[ADMIN]
+
     def kubeconfig_of(self, user: str) -> Path:
         """Of one of `users`."""
         return self.kubeconfig if user == ADMIN else self.dir / f"{user.rpartition(':')[2]}.kubeconfig"

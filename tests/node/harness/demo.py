@@ -1,0 +1,63 @@
+"""What `make cluster` puts on a node, our chart, a Redis and the queue of examples/hello; and what it says to try."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tests.cluster.harness.binaries import KUBERNETES, ROOT
+from tests.cluster.harness.resources import make_namespace
+from tests.node.harness import chart
+from tests.node.harness.images import built
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.node.harness.node import Node
+
+NAMESPACE: Final = "shop"
+SYSTEM: Final = "delayq-system"
+QUEUE: Final = "orders"
+DOCUMENT: Final = ROOT / "examples" / "hello" / "cluster.yaml"
+REDIS: Final = 100
+"""Its place among the addresses of Services."""
+
+
+def install(node: Node) -> None:
+    node.say("loading the images")
+    images = {archive.stem: node.load_image(archive)[0] for archive in built()}
+    for namespace in (NAMESPACE, SYSTEM):
+        make_namespace(node.cluster, namespace)
+    node.say("starting Redis")
+    redis = node.redis(NAMESPACE, host=str(node.block.services[REDIS]))
+    node.say("installing the chart")
+    chart.install(node, SYSTEM, redis)
+    node.say(f"applying {DOCUMENT.relative_to(ROOT)}")
+    # There is no DNS on the node.
+    document = DOCUMENT.read_text().replace("redis.shop.svc", redis.host)
+    document = document.replace("localhost/delayq-hello:0.1.0", images["hello"])
+    node.cluster.kubectl("apply", "--filename=-", input=document)
+    ready = ("--for=condition=Ready", f"delayqueue/{QUEUE}", f"--namespace={NAMESPACE}", "--timeout=90s")
+    node.cluster.kubectl("wait", *ready)
+
+
+def hints(kubeconfig: Path) -> str:
+    tools = f"{KUBERNETES}:{ROOT / '.venv' / 'bin'}"
+    return f"""
+A Kubernetes of one node is up, with the operator, a Redis, and the queue `{QUEUE}`, which has no worker until something
+falls due. In this shell, and in a second one:
+
+  export KUBECONFIG={kubeconfig} PATH={tools}:$PATH
+  kubectl get dq                        # the queue
+  kubectl get pods --watch              # its pods, as they come and go
+
+1,000 tasks that fall due at one instant, half a minute from now; the workers are there before:
+
+  for n in $(seq 1000); do echo "{{\\"payload\\": {{\\"order\\": $n}}, \\"in\\": \\"30s\\"}}"; done >tasks.jsonl
+  kubectl dq schedule {QUEUE} --many tasks.jsonl
+  kubectl dq forecast {QUEUE}             # what falls due when, and the workers that it takes
+  kubectl dq top {QUEUE}                  # live; Ctrl-C ends it
+  kubectl dq status {QUEUE}               # and why there are as many workers as there are
+  kubectl logs -l delayq.dev/queue={QUEUE} --prefix --tail=3
+
+More: docs/cluster.md. When you are done: make cluster-down
+"""

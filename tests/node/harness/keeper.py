@@ -1,0 +1,139 @@
+"""A cluster in the background: the process that keeps it, and how it is started and stopped."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Final
+
+from tests.cluster.harness import kubeconfig
+from tests.cluster.harness.binaries import ROOT
+from tests.node.harness import demo, leftovers, owners
+from tests.node.harness.node import Node, tell
+from tests.node.harness.state import Keeper, State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POLL_SECONDS: Final = 0.1
+STOP_SECONDS: Final = 60.0
+
+
+class KeeperError(Exception):
+    """The cluster did not come up, or does not go; the message says where to look."""
+
+
+def up(state: State, *, bare: bool) -> bool:
+    """Bring a cluster up and leave it running; False when it is up already."""
+    if (keeper := state.keeper()) is not None and keeper.ready:
+        return False
+    if keeper is None:
+        _clear(state)
+        state.dir.mkdir(parents=True)
+        _spawn(state, bare=bare)
+    try:
+        _follow(state)
+    except KeyboardInterrupt:
+        down(state)
+        raise
+    return True
+
+
+def _spawn(state: State, *, bare: bool) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.node",
+        "keep",
+        f"--state={state.dir}",
+        *(["--bare"] if bare else []),
+    ]
+    with state.progress.open("wb") as log:
+        popen = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    while state.keeper() is None and popen.poll() is None:
+        time.sleep(POLL_SECONDS)
+    popen.returncode = popen.returncode or 0  # it stays when we go, and nobody is to warn of that
+
+
+def _follow(state: State) -> None:
+    """Pass on what the keeper says, until the cluster is ready."""
+    with state.progress.open() as progress:
+        while True:
+            keeper = state.keeper()  # before what it said last is read
+            if said := progress.read():
+                sys.stderr.write(said)
+                sys.stderr.flush()
+            if keeper is None:
+                raise KeeperError(f"the cluster did not come up; logs: {state.dir}")
+            if keeper.ready:
+                return
+            time.sleep(POLL_SECONDS)
+
+
+def down(state: State) -> bool:
+    """Remove a cluster, and what killed ones left; False when there was nothing to remove."""
+    keeper = state.keeper()
+    if keeper is not None:
+        os.kill(keeper.pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        while keeper.alive:
+            if time.monotonic() > deadline:
+                tell(f"process {keeper.pid} did not stop within {STOP_SECONDS:g} s: killing it")
+                os.kill(keeper.pid, signal.SIGKILL)
+            time.sleep(POLL_SECONDS)
+    left = leftovers.sweep()
+    for each in left:
+        tell(f"removed what a killed run had left: {each}")
+    return _clear(state) or keeper is not None or bool(left)
+
+
+def _clear(state: State) -> bool:
+    there = state.dir.exists()
+    with suppress(FileNotFoundError):
+        shutil.rmtree(state.dir)
+    return there
+
+
+def keep(state: State, *, bare: bool) -> None:
+    """Hold a cluster until SIGTERM or Ctrl-C; what `up` runs in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with (state.dir / "lock").open("w") as lock:
+        _only_one(lock, state.dir)
+        pid = os.getpid()
+        began = owners.started(pid)
+        assert began is not None
+        state.write(Keeper(pid, began, ready=False))
+        with suppress(KeyboardInterrupt):
+            node = Node.start(leftovers.new_run_dir(), logs=state.logs)
+            try:
+                _offer(state, node)
+                if not bare:
+                    demo.install(node)
+                state.write(Keeper(pid, began, ready=True))
+                signal.pause()
+            finally:
+                node.stop()
+
+
+def _only_one(lock: IO[str], directory: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise KeeperError(f"{directory}: somebody else is bringing a cluster up there") from None
+
+
+def _offer(state: State, node: Node) -> None:
+    """Write the administrator's kubeconfig where `up` says that it is."""
+    cluster = kubeconfig.cluster_of(node.cluster.kubeconfig)
+    kubeconfig.write(
+        state.kubeconfig, cluster=cluster, token=node.cluster.admin_token, namespace=demo.NAMESPACE
+    )

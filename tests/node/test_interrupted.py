@@ -1,0 +1,140 @@
+"""However a run ends, it leaves nothing on the machine, or nothing but files that the next one removes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.harness.binaries import ROOT
+from tests.cluster.harness.waiting import eventually
+from tests.node.harness import cgroups, leftovers, owners
+from tests.node.harness.state import State
+from tests.processes import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+START_SECONDS = 120
+BEGUN, READY = "control plane ready", "node ready"
+ANY_TEST = "tests/node/test_node.py::test_a_killed_container_is_started_again"
+
+
+def members(pid: int) -> set[tuple[int, int]]:
+    """Who is in the namespaces of a node that this process made: numbers on this machine, and when they began."""
+    own = f"{owners.PREFIX}{pid}-"
+    spaces = {space for space, line in everybody() if own in line} - {namespace_of(os.getpid())}
+    return {
+        (each, began) for each in pids() if namespace_of(each) in spaces and (began := owners.started(each))
+    }
+
+
+def everybody() -> Iterator[tuple[str, str]]:
+    for pid in pids():
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        yield namespace_of(pid), line
+
+
+def pids() -> list[int]:
+    return [int(each.name) for each in Path("/proc").glob("[0-9]*")]
+
+
+def namespace_of(pid: int) -> str:
+    try:
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def alive(members: set[tuple[int, int]]) -> set[int]:
+    return {pid for pid, began in members if owners.started(pid) == began}
+
+
+def interfaces(pid: int) -> list[str]:
+    began = owners.started(pid)
+    return [each.name for each in Path("/sys/class/net").glob("dq*") if f"{pid}{began}" in each.name]
+
+
+def traces(pid: int) -> list[str]:
+    """Directories and cgroups of a process."""
+    own = f"{owners.PREFIX}{pid}-"
+    return [each.name for each in leftovers.NODES.glob(f"{own}*")] + sorted(cgroups.existing(own))
+
+
+def pytest_run(tmp_path: Path) -> Process:
+    command = ("-m", "pytest", ANY_TEST, f"--basetemp={tmp_path / 'pytest'}", "-p", "no:cacheprovider")
+    return Process.start(sys.executable, *command, cwd=ROOT)
+
+
+@pytest.mark.parametrize(("number", "moment"), [(signal.SIGINT, BEGUN), (signal.SIGTERM, READY)])
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signals, moment: str) -> None:
+    run = pytest_run(tmp_path)
+    pid = run.pid
+    run.wait_line(moment, timeout_s=START_SECONDS)
+    inside = members(pid)
+    assert inside, "there is something to leave"
+    assert interfaces(pid)
+    os.kill(pid, number)
+    run.wait(timeout_s=START_SECONDS)
+    assert alive(inside) == set()
+    eventually(lambda: not interfaces(pid), what="the interface goes with the namespace")
+    assert traces(pid) == []
+
+
+@pytest.mark.parametrize("moment", [BEGUN, READY])
+def test_a_killed_run_leaves_files_only_and_the_next_removes_them(tmp_path: Path, moment: str) -> None:
+    run = pytest_run(tmp_path)
+    run.wait_line(moment, timeout_s=START_SECONDS)
+    inside = members(run.pid)
+    assert inside, "there is something to leave"
+    run.kill()
+    eventually(lambda: alive(inside) == set(), what="the kernel kills everything in the namespaces")
+    assert traces(run.pid), "files and cgroups are left"
+    mounts = Path("/proc/self/mounts").read_text()
+    assert owners.PREFIX not in mounts
+    leftovers.sweep()
+    assert traces(run.pid) == []
+
+
+def cluster(command: str, state: State) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.node", command, f"--state={state.dir}", "--bare"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_a_cluster_in_the_background_comes_stays_comes_back_after_a_kill_and_goes(tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    try:
+        assert str(state.kubeconfig) in cluster("up", state)
+        keeper = state.keeper()
+        assert keeper is not None
+        assert "up already" in cluster("up", state)
+        inside = members(keeper.pid)
+        os.kill(keeper.pid, signal.SIGKILL)
+        eventually(lambda: alive(inside) == set(), what="it dies with its keeper")
+        assert "up already" not in cluster("up", state)
+        second = state.keeper()
+        assert second is not None
+        assert traces(keeper.pid) == []
+        inside = members(second.pid)
+        assert alive(inside)
+        assert "is gone" in cluster("down", state)
+        assert alive(inside) == set()
+        assert traces(second.pid) == []
+        assert not state.dir.exists()
+    finally:
+        cluster("down", state)

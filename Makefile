@@ -43,9 +43,12 @@ run: $(PYTHON_READY) ## Run examples/hello: 1,000 delayed tasks on a Redis of th
 
 .PHONY: test
 test: check $(SERVERS_READY) $(KUBERNETES_READY) ## Run every check and every test, on every Redis
-	@$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/process --ignore=tests/cluster --redis=all
+	@$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/process --ignore=tests/cluster --ignore=tests/node --redis=all
 	@$(BIN)/pytest tests/process --redis=all
 	@$(BIN)/pytest -n 2 --dist loadgroup tests/cluster
+	@tools/setup-node --if-possible
+	@tools/build-images --if-possible
+	@$(BIN)/pytest tests/node
 
 .PHONY: test-quick
 test-quick: $(PYTHON_READY) $(SERVERS_READY) ## Run unit, contract and Redis tests on one Redis (under a minute)
@@ -75,10 +78,21 @@ bench-operator: $(PYTHON_READY) $(KUBERNETES_READY) ## Measure the operator with
 images: $(SERVERS_READY) ## Build the images, as tests on a node run them, into .cache/images
 	@tools/build-images
 
+.PHONY: cluster
+cluster: $(SERVERS_READY) $(KUBERNETES_READY) ## Start a Kubernetes of one node with delayq on it, in the background (takes root)
+	@tools/setup-node
+	@tools/build-images
+	@$(BIN)/python -m tests.node up
+
+.PHONY: cluster-down
+cluster-down: $(PYTHON_READY) ## Remove the Kubernetes of `make cluster`
+	@$(BIN)/python -m tests.node down
+
 .PHONY: build
 build: $(PYTHON_READY) ## Build the wheel into dist/
 	@$(BIN)/hatchling build -t wheel -d dist
 
 .PHONY: clean
 clean: ## Remove all that make made
+	@if [ -e .cache/cluster ]; then $(MAKE) cluster-down; fi
 	rm -rf $(VENV) .cache dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -126,7 +126,7 @@ class Autoscaler:
         queue = self._of.get(key)
         if queue is not None:
             queue.crew.hold_up(self.workers(key), now)
-            queue.decision, queue.changes = None, ()
+            queue.decision, queue.changes, queue.outlook = None, (), Outlook()
 
     def decision(self, key: Key, now: float) -> Decision | None:
         """Return what to do now; None when that is not known."""

@@ -7,6 +7,7 @@ nothing else. Each that claims is asked again now and then; one on its way, in e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
@@ -23,6 +24,7 @@ AGAIN_SECONDS: Final = 6.0
 MOST_AT_ONCE: Final = 64
 PATIENCE: Final = 3  # times the usual start-up, until a worker counts as one that will not come
 LEAST_PATIENCE_SECONDS: Final = 60.0
+MOST_BUSY: Final = 100_000
 
 NEEDED: Final = frozenset(
     {
@@ -52,8 +54,6 @@ class Crew:
         """Take up what an earlier operator has learnt, from `status.scaling`."""
         self.handler = HandlerTime(_number(status.get("handlerMilliseconds"), 1000))
         self.lead = LeadTime(_number(status.get("leadSeconds"), 1))
-        self.busy: dict[str, int] = {}
-        """Pod → tasks it was running when last asked."""
         self._asked_at: dict[str, float] = {}
         self._claimed: set[str] = set()
         self._came: set[str] = set()
@@ -81,10 +81,7 @@ class Crew:
 
     def take(self, pod: Pod, samples: Iterable[Sample]) -> None:
         """Take note of what a worker says."""
-        said = {name: value for name, _, value in samples if 0 <= value < float("inf")}
-        busy = said.get(table.WORKER_BUSY_SLOTS.name)
-        if busy is not None:
-            self.busy[pod.name] = int(min(busy, 1_000_000))
+        said = _said(samples)
         total, count = (said.get(f"{table.WORKER_HANDLER.name}_{which}") for which in ("sum", "count"))
         if total is not None and count is not None:
             self.handler.take(pod.name, total, count)
@@ -127,8 +124,16 @@ class Crew:
             known.intersection_update(but)
         for name in self._asked_at.keys() - but:
             del self._asked_at[name]
-        for name in self.busy.keys() - but:
-            del self.busy[name]
+
+
+def busy(samples: Iterable[Sample]) -> int | None:
+    """Return how many tasks a worker says it runs; None when it does not say."""
+    found = _said(samples).get(table.WORKER_BUSY_SLOTS.name)
+    return None if found is None else int(min(found, MOST_BUSY))
+
+
+def _said(samples: Iterable[Sample]) -> dict[str, float]:
+    return {name: value for name, _, value in samples if 0 <= value < inf}
 
 
 def _number(value: object, per: float) -> float | None:

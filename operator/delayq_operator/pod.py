@@ -33,10 +33,11 @@ class Pod:
     """When, as the API writes times: later ones compare greater."""
     created_at: float = 0.0
     """The same in Unix seconds."""
+    uid: str = ""
     restarts: int = 0
     """How often a container of it was started anew."""
     cost: str = ""
-    """What it costs to delete it, as a ReplicaSet that has to choose reads it; empty: nothing special."""
+    """What it costs to delete it, as a ReplicaSet that has to choose reads it; empty: nothing."""
     failed: bool
     """Whether it came to a bad end and stays only to be looked at."""
     trouble: str
@@ -55,11 +56,16 @@ def read(body: Object) -> Pod:
         leaving="deletionTimestamp" in metadata,
         created=metadata.get("creationTimestamp", ""),
         created_at=_unix(metadata.get("creationTimestamp", "")),
+        uid=metadata.get("uid", ""),
         restarts=sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ()),
-        cost=(metadata.get("annotations") or {}).get(names.DELETION_COST, ""),
+        cost=_cost((metadata.get("annotations") or {}).get(names.DELETION_COST, "")),
         failed=status.get("phase") == "Failed",
         trouble="" if ready else _trouble(metadata["name"], status),
     )
+
+
+def _cost(written: str) -> str:
+    return "" if written == "0" else written
 
 
 def _unix(time: str) -> float:

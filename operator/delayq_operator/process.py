@@ -30,9 +30,11 @@ from delayq_operator.queues import Queues
 from delayq_operator.reconcile import Reconciler
 from delayq_operator.reflector import Limits
 from delayq_operator.report import Reporter
+from delayq_operator.scaler import Scaler
 from delayq_operator.scrape import Scraper
 from delayq_operator.supervision import Parts
 from delayq_operator.versions import Versions
+from delayq_operator.victims import Victims
 from delayq_operator.watches import Scope, Watches
 from delayq_operator.witness import Witness
 from delayq_operator.work import Work
@@ -101,6 +103,7 @@ class Operator:
 
     def _reconciler(self) -> Reconciler:
         applier = Applier(self.api, self.children)
+        victims = Victims(self.api, self.pods, self.scraper.busy, self.work.mark)
         ending = Ending(
             self.api,
             inventory=self.inventory,
@@ -117,7 +120,7 @@ class Operator:
             scraper=self.scraper,
             reporter=Reporter(self.api, self.queues, self.work, self.recorder),
             ending=ending,
-            handover=Handover(self.api),
+            scaler=Scaler(applier, self.scraper.autoscaler, victims=victims, handover=Handover(self.api)),
             setting=self.options.setting,
         )
 

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from delayq_operator.desired.facts import Facts, Setting
     from delayq_operator.ending import Ending
     from delayq_operator.facts import Referees
-    from delayq_operator.handover import Handover
     from delayq_operator.inventory import Inventory
     from delayq_operator.names import Key
     from delayq_operator.plan import Plan
     from delayq_operator.pod import Pod
     from delayq_operator.report import Reporter
     from delayq_operator.resource import Resource
+    from delayq_operator.scaler import Scaler
     from delayq_operator.scaling import Scale
     from delayq_operator.scrape import Scraper
 
@@ -69,14 +69,14 @@ class Reconciler:
         scraper: Scraper,
         reporter: Reporter,
         ending: Ending,
-        handover: Handover,
+        scaler: Scaler,
         setting: Setting,
     ) -> None:
         """Every part is shared by all queues."""
         self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
         self._referees, self._applier, self._scraper = referees, applier, scraper
         self._reporter, self._ending, self._setting = reporter, ending, setting
-        self._handover, self._autoscaler = handover, scraper.autoscaler
+        self._scaler, self._autoscaler = scaler, scraper.autoscaler
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile one DelayQueue; how long to wait at most before it is tried again, None when all is done."""
@@ -142,7 +142,7 @@ class Reconciler:
         )
         if not resource.paused:
             outcome = await self._apply(resource, todo, decision)
-            await self._handover.begin(resource, queue, decision, outcome)
+            await self._scaler.hand_over(resource, queue, decision, outcome)
             view = replace(view, failures=tuple(outcome.failures), taken=tuple(outcome.taken))
         result = await self._report(self._seen(view))
         if view.failures or view.taken:
@@ -155,9 +155,7 @@ class Reconciler:
         outcome = await self._applier.apply(resource, todo, decision)
         worker = self._children.of(resource.key).get((names.DEPLOYMENT.kind, names.worker(resource.key.name)))
         if worker is not None and worker.owner_uid in (None, resource.uid):
-            await self._applier.scale(resource, worker, decision, outcome)
-            if outcome.scaled is not None and decision.decision is not None:
-                self._autoscaler.carried_out(resource.key, decision.decision, time.time())
+            await self._scaler.scale(resource, worker, decision, outcome)
         self._reporter.tell(resource, outcome)
         return outcome
 
@@ -190,7 +188,7 @@ class Reconciler:
         self._referees.forget(key)
         self._reporter.forget(key)
         self._scraper.forget(key)
-        self._autoscaler.forget(key)
+        self._scaler.forget(key)
         self._children.forget(key)
 
 

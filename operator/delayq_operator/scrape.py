@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from delayq_operator.backlog import Backlog
     from delayq_operator.inventory import Inventory
     from delayq_operator.names import Key
+    from delayq_operator.objects import Sample
     from delayq_operator.pod import Pod
     from delayq_operator.work import Work
 
@@ -72,6 +73,7 @@ class Scraper:
         self._looked_at: dict[Key, float] = {}
         self._places, self._large = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(LARGE_AT_ONCE)
         self._worker_places = asyncio.Semaphore(WORKERS_AT_ONCE)
+        self._client: Client | None = None
 
     def backlog(self, key: Key) -> Backlog | None:
         """Return the last reading, while it is fresh."""
@@ -96,6 +98,7 @@ class Scraper:
     async def run(self) -> None:
         """Read for ever, each queue at its own pace; one that takes longer holds up no other."""
         async with Client() as client, asyncio.TaskGroup() as group:
+            self._client = client
             while True:
                 for key in self._queues.keys():  # noqa: SIM118 -- a method, and a copy
                     if key not in self._followed:
@@ -142,17 +145,32 @@ class Scraper:
             return await _said(client, pods, question)
 
     async def _workers(self, client: Client, key: Key) -> None:
-        """Ask those workers whose turn it is, side by side; who does not answer soon is asked another time."""
+        """Ask those workers whose turn it is."""
         known = self.autoscaler.crew(key)
+        pods = known.to_ask(self.autoscaler.workers(key), time.time())
+        for pod, answer in zip(pods, await self._each(client, pods), strict=True):
+            if answer is not None:
+                known.take(pod, answer)
 
-        async def ask(pod: Pod) -> None:
+    async def busy(self, pods: list[Pod]) -> dict[str, int]:
+        """Ask workers how many tasks they run now; who does not answer soon is left out."""
+        if self._client is None:
+            return {}
+        answers = zip(pods, await self._each(self._client, pods), strict=True)
+        said = {pod.name: crew.busy(answer) for pod, answer in answers if answer is not None}
+        return {name: number for name, number in said.items() if number is not None}
+
+    async def _each(self, client: Client, pods: Iterable[Pod]) -> list[list[Sample] | None]:
+        """Ask workers, side by side."""
+
+        async def ask(pod: Pod) -> list[Sample] | None:
             with suppress(TimeoutError):
                 async with self._worker_places, asyncio.timeout(WORKERS_SECONDS):
                     answer = await client.ask(pod, OF_A_WORKER)
-                    if not isinstance(answer, str):
-                        known.take(pod, answer)
+                    return None if isinstance(answer, str) else answer
+            return None
 
-        await asyncio.gather(*map(ask, known.to_ask(self.autoscaler.workers(key), time.time())))
+        return await asyncio.gather(*map(ask, pods))
 
     def _look(self, key: Key, reading: Reading | None, asked: tuple[float, ...]) -> None:
         """Have the number of workers decided, no more often than the spec says."""

@@ -26,12 +26,14 @@ from redis.asyncio import Redis
 ledger = Redis.from_url(os.environ["LEDGER"])
 async def handle(task):
     await ledger.hset("began", task.id, time.time())
+    await ledger.hincrby("attempts", task.id, 1)
+    await ledger.hset("at", task.id, os.environ["POD"])
     if task.payload.get("gate"):
         while not await ledger.exists("open"):
             await asyncio.sleep(0.1)
     await asyncio.sleep(task.payload.get("seconds", 0))
     await ledger.rpush("ledger", task.id)
-    await ledger.hset("by", task.id, os.environ["POD"])
+    await ledger.hdel("at", task.id)
 """
 
 
@@ -45,7 +47,15 @@ class Scaled:
     document: Object
 
     @classmethod
-    def of(cls, cluster: Cluster, namespace: str, redis: RedisServer, **autoscaling: Any) -> Scaled:  # noqa: ANN401
+    def of(
+        cls,
+        cluster: Cluster,
+        namespace: str,
+        redis: RedisServer,
+        *,
+        concurrency: int = 2,
+        **autoscaling: Any,  # noqa: ANN401
+    ) -> Scaled:
         """Create it, scaled like this."""
         code = {"metadata": {"name": "shop-code"}, "data": {"shop.py": HANDLER}}
         cluster.rest.create(f"/api/v1/namespaces/{namespace}/configmaps", code)
@@ -64,7 +74,7 @@ class Scaled:
             redis={"standalone": {"host": "127.0.0.1", "port": redis.port}},
             handler={"python": {"callable": "shop:handle"}},
             scanner={"replicas": 1},
-            worker={"concurrency": 2, "template": template},
+            worker={"concurrency": concurrency, "template": template},
             autoscaling={"cooldownSeconds": 10, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
             | autoscaling,
         )
@@ -93,6 +103,28 @@ class Scaled:
     def replicas(self) -> int:
         return int(self.deployment["spec"]["replicas"])
 
+    def workers(self, *, ready: bool = False) -> list[Object]:
+        """The pods of workers, but for those that leave."""
+        found = self.cluster.rest.items(
+            f"/api/v1/namespaces/{self.namespace}/pods", labelSelector="app.kubernetes.io/component=worker"
+        )
+        return [
+            pod
+            for pod in found
+            if "deletionTimestamp" not in pod["metadata"]
+            and (not ready or {"Ready": "True"}.items() <= _conditions(pod).items())
+        ]
+
+    def at_work(self) -> dict[str, str]:
+        """Task → the pod that runs it."""
+        with self.redis.client() as ledger:
+            return dict(ledger.hgetall("at"))
+
+    def attempts(self) -> dict[str, int]:
+        """Task → how often it was begun."""
+        with self.redis.client() as ledger:
+            return {task: int(number) for task, number in ledger.hgetall("attempts").items()}
+
     def edit(self, **spec: Any) -> None:  # noqa: ANN401
         self.cluster.rest.patch(self.path, {"spec": spec})
 
@@ -103,6 +135,10 @@ class Scaled:
             return found
 
         return eventually(there, timeout_s=timeout_s, what=f"{kind} is {status} {reason}")
+
+    def until_told(self, field: str) -> Any:  # noqa: ANN401
+        """A field of status.scaling, once it is there."""
+        return eventually(lambda: self.told.get(field), what=f"status.scaling.{field}")
 
     def until_replicas(self, number: int, *, timeout_s: float = 40) -> None:
         def there() -> bool:
@@ -169,3 +205,7 @@ class Scaled:
         yield seen
         self.cluster.rest.patch(f"{path}/orders-worker", {"metadata": {"labels": {"watched": "enough"}}})
         assert ended.wait(30)
+
+
+def _conditions(pod: Object) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in pod["status"].get("conditions", ())}

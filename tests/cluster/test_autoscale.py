@@ -10,7 +10,6 @@ import pytest
 from delayq.scaling import replayed, sentence
 from delayq_operator import names
 
-from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, install_rights
 from tests.cluster.scaled import Scaled
 from tests.servers import PREFERRED, RedisServer
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.harness.cluster import Cluster
-    from tests.cluster.harness.node import ProcessNode
 
 pytestmark = pytest.mark.xdist_group("autoscale")
 
@@ -47,14 +45,12 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
     orders = Scaled.of(cluster, namespace, redis)
     orders.until("ScalingActive", "True", "FollowsWork")
     orders.until_replicas(0, timeout_s=60)
-    lead = eventually(
-        lambda: orders.told.get("leadSeconds"), what="the start-up of the first worker is known"
-    )
+    lead = orders.until_told("leadSeconds")
     orders.until("Ready", "True")
     ids = orders.schedule(6, lead + 25)
     due = time.time() + lead + 25
-    wake = eventually(lambda: orders.told.get("wakeTime"), what="status tells when workers start")
-    assert abs(datetime.fromisoformat(wake).timestamp() - (due - lead - 4)) < 8
+    wake = datetime.fromisoformat(orders.until_told("wakeTime")).timestamp()
+    assert abs(wake - (due - lead - 4)) < 8
     with orders.numbers() as seen:
         orders.until_done(ids)
         orders.until_replicas(0)

@@ -1,0 +1,85 @@
+"""When there are to be fewer workers, those go that have nothing to do: on the real controller manager."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq_operator import names
+
+from tests.cluster.harness.control_plane import ControlPlane
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import Operator, install_rights
+from tests.cluster.scaled import Scaled
+from tests.cluster.world import managers
+from tests.servers import PREFERRED, RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+
+pytestmark = pytest.mark.xdist_group("autoscale")
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer.start(PREFERRED, dir=tmp_path / "redis", appendonly=True)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def operator(cluster: Cluster, crd: str, namespace: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
+    operator = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
+    yield operator
+    operator.process.stop()
+
+
+@pytest.mark.usefixtures("operator", "process_node")
+def test_the_idle_workers_go_and_the_busy_ones_stay(
+    cluster: Cluster, namespace: str, redis: RedisServer
+) -> None:
+    """Five workers, two of them with a long task each, are to be two: nothing is interrupted."""
+    orders = Scaled.of(cluster, namespace, redis, concurrency=1, minReplicas=5, maxReplicas=5)
+    eventually(lambda: len(orders.workers(ready=True)) == 5, timeout_s=60, what="five workers")
+    ids = orders.schedule(2, 0, gate=True)
+    eventually(lambda: len(orders.at_work()) == 2, what="both tasks run")
+    busy = set(orders.at_work().values())
+    assert len(busy) == 2
+    assert isinstance(cluster, ControlPlane)
+    mark = cluster.audit_mark()
+    orders.edit(autoscaling={"minReplicas": 2, "maxReplicas": 2})
+    eventually(lambda: len(orders.workers()) == 2, timeout_s=60, what="fewer workers")
+    left = {pod["metadata"]["name"]: pod for pod in orders.workers()}
+    assert left.keys() == busy
+    for name in busy:
+        annotations = left[name]["metadata"]["annotations"]
+        assert annotations[names.DELETION_COST] == "1"
+        assert managers(left[name], "metadata", "annotations", names.DELETION_COST) == {names.VICTIMS}
+    written = [
+        event.name
+        for event in cluster.audit_events(mark)
+        if (event.resource, event.verb, event.namespace) == ("pods", "patch", namespace)
+        and event.user.endswith(":delayq-operator")
+    ]
+    assert set(written) == busy, "a worker that has nothing to do costs nothing, and needs no write"
+    orders.open()
+    orders.until_done(ids)
+    assert orders.attempts() == dict.fromkeys(ids, 1)
+
+
+@pytest.mark.usefixtures("operator", "process_node")
+def test_a_cost_that_somebody_else_has_set_is_theirs(
+    cluster: Cluster, namespace: str, redis: RedisServer
+) -> None:
+    """And it keeps nothing up: the number is lowered all the same."""
+    orders = Scaled.of(cluster, namespace, redis, minReplicas=2, maxReplicas=2)
+    eventually(lambda: len(orders.workers(ready=True)) == 2, timeout_s=60, what="two workers")
+    dear = orders.workers()[0]["metadata"]["name"]
+    path = f"/api/v1/namespaces/{namespace}/pods/{dear}"
+    cluster.rest.patch(path, {"metadata": {"annotations": {names.DELETION_COST: "1000"}}})
+    orders.edit(autoscaling={"minReplicas": 1, "maxReplicas": 1})
+    eventually(lambda: [pod["metadata"]["name"] for pod in orders.workers()] == [dear], timeout_s=60)
+    assert cluster.rest.get(path)["metadata"]["annotations"][names.DELETION_COST] == "1000"

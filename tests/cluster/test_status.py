@@ -297,7 +297,8 @@ def test_redis_goes_and_then_the_scanner(shop: Shop) -> None:
         client.schedule({"do": "hang"}, delay_ms=HOUR_MS)
     eventually(lambda: shop.backlog.get("scheduled") == 1, timeout_s=30)
     shop.redis.kill()
-    world.until("BackendAvailable", "False", "Unreachable", timeout_s=30)
+    told = world.until("BackendAvailable", "False", "Unreachable", timeout_s=30)["message"]
+    assert "nobody listens at that address" in told
     world.until("DurabilityAtRisk", "Unknown")
     world.until("Ready", "False", "Unreachable")
     world.event("Unreachable")

@@ -139,6 +139,16 @@ class World:
 
         eventually(seen, what="Deployments are observed")
         self.nudge(name)
+        eventually(lambda: self._counted(name), what="their pods are counted in status")
+
+    def _counted(self, name: str) -> bool:
+        """Whether the operator has seen of the Deployments what we have."""
+        status = self.queue(name)["status"]
+        told = {"worker": status["replicas"], "scanner": status["scanner"]["replicas"]}
+        return all(
+            self.get("deployments", f"{name}-{component}")["status"].get("replicas", 0) == count
+            for component, count in told.items()
+        )
 
     def nudge(self, name: str = "orders") -> None:
         """Return when the DelayQueue was reconciled once more, whatever it is like."""

@@ -36,6 +36,8 @@ class Container:
     launch: Callable[[], LoggedProcess]
     restarted: Callable[[int], bool]
     """Whether a process that ended with this code is started again."""
+    last_words: Callable[[], str] = str
+    """The end of its log, for one that failed: as with FallbackToLogsOnError."""
     process: LoggedProcess | None = None
     restarts: int = 0
     finished: bool = False
@@ -121,9 +123,11 @@ class Container:
     def _ended(self, code: int, now: float) -> None:
         started = self._state["running"]["startedAt"]
         reason = "Completed" if code == 0 else "Error"
-        ended = {
+        ended: Object = {
             "terminated": {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": stamp()}
         }
+        if code:
+            ended["terminated"]["message"] = self.last_words()
         self.process = None
         if self.closing or not self.restarted(code):
             self._state, self.finished = ended, True

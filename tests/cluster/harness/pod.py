@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 STEP_SECONDS: Final = 0.1
 RETRY_SECONDS: Final = 0.5
+LAST_WORDS: Final = 2048
 
 
 class Pod(threading.Thread):
@@ -105,7 +106,10 @@ class Pod(threading.Thread):
         def restarted(code: int) -> bool:
             return policy == "Always" or (policy == "OnFailure" and code != 0)
 
-        return Container(spec, self.address, env, launch, restarted)
+        def last_words() -> str:
+            return (self.dir / f"{spec['name']}.log").read_text(errors="replace")[-LAST_WORDS:]
+
+        return Container(spec, self.address, env, launch, restarted, last_words)
 
     def _due(self) -> list[Container]:
         """The first init container that has not ended well; when there is none, all others."""

@@ -1,7 +1,8 @@
-"""Compiles what has no bytecode yet, of Python itself and of what is installed; prints the files that it made.
+#!/usr/bin/env python3
+"""Compiles what has no bytecode that counts; prints the files it makes. Arguments: sysconfig's names of folders.
 
 A read-only container compiles what it lacks at every start, and slim images of Python lack all of it. Not the ordinary
-kind of bytecode: that is void once a file's time is not what it was, and setting times is how images are made the same
+kind of bytecode: that is void once a file's time is not what it was, and setting times is how images come out the same
 at every build.
 """
 
@@ -10,38 +11,49 @@ from __future__ import annotations
 import re
 import sys
 import sysconfig
-from importlib.util import cache_from_source
+from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
-from py_compile import PycInvalidationMode, compile  # noqa: A004 -- its name
+from py_compile import PycInvalidationMode
+from py_compile import compile as compile_file
+from struct import unpack
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FOLDERS = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-# Nobody imports these in a container; and of the Kubernetes client's 1,500 modules the operator needs some dozens.
+# What no container imports; and of the Kubernetes client's 1,500 modules the operator needs some dozens.
 UNUSED = re.compile(
-    r"/(__pycache__|dist-packages|ensurepip|idlelib|lib2to3|pip|pydoc_data|tests?|tkinter|turtledemo|turtle\.py)(/|$)"
+    r"/(dist-packages|ensurepip|idlelib|lib2to3|pip|pydoc_data|site-packages|tests?|tkinter|turtledemo|turtle\.py)/"
     r"|/kubernetes/(aio/)?client/(api|models)/(?!__init__)"
 )
 
 
 def sources(folder: Path) -> Iterator[Path]:
-    """Find modules; those of site-packages only if it was asked for, not below another folder."""
-    for path in sorted(folder.rglob("*.py")):
-        inside = path.relative_to(folder)
-        if inside.parts[0] != "site-packages" and not UNUSED.search(f"/{inside}"):
-            yield path
+    """Find a folder's modules, in an order that does not depend on the file system."""
+    return (
+        path for path in sorted(folder.rglob("*.py")) if not UNUSED.search(f"/{path.relative_to(folder)}/")
+    )
+
+
+def counts(bytecode: Path, source: Path) -> bool:
+    """Whether Python would take it: the ordinary kind knows its source's time and size."""
+    if not bytecode.exists():
+        return False
+    magic, by_hash, seconds, size = unpack("<4sIII", bytecode.read_bytes()[:16])
+    facts = source.stat()
+    ordinary = (seconds, size) == (int(facts.st_mtime) & 0xFFFFFFFF, facts.st_size & 0xFFFFFFFF)
+    return magic == MAGIC_NUMBER and bool(by_hash or ordinary)
 
 
 def main() -> None:
     """Compile."""
-    for folder in sorted(FOLDERS):
-        for path in sources(folder):
-            made = Path(cache_from_source(str(path)))
-            if not made.exists() and compile(str(path), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH, quiet=2):
-                print(made)
+    for name in sys.argv[1:]:
+        for source in sources(Path(sysconfig.get_path(name))):
+            bytecode = Path(cache_from_source(str(source)))
+            if not counts(bytecode, source):
+                # What is written for another Python stays as it is: quiet.
+                compile_file(str(source), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH, quiet=2)
+                sys.stdout.write(f"{bytecode}\n" * bytecode.exists())
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main()

@@ -104,3 +104,10 @@ def test_the_last_task_is_late_by_the_rounds_before_it() -> None:
     assert late_seconds(Moment(0, 10, 10), H) == 0
     assert late_seconds(Moment(0, 25, 10), H) == 1.0
     assert late_seconds(Moment(0, 1, 0), H) == inf
+
+
+def test_what_fading_leaves_over_makes_nobody_late_and_asks_for_nobody() -> None:
+    """After half a minute 1e-25 of a task is still there: with a full load on top, one slot would be too few."""
+    assert late_seconds(Moment(0, 10 + 1e-9, 10), H) == 0
+    load = Load(present=32, inflows=[Inflow(30, 30, 64)], handler_seconds=H)
+    assert required(load, Fleet(slots=32, lead_seconds=10), 1.0) == 1

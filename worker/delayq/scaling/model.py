@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 RESERVE: Final = 1.1
 """A round of handlers takes a tenth longer than their mean: they differ, and a claim takes its time."""
 
+REST: Final = 0.01
+"""A hundredth of a task is what fading leaves over, and asks for nobody."""
+
 
 class Inflow(NamedTuple):
     """Tasks that fall due in a stretch of time."""
@@ -158,9 +161,9 @@ def rounds(lateness_seconds: float, handler_seconds: float) -> float:
 
 def late_seconds(moment: Moment, handler_seconds: float) -> float:
     """How late the last task in the system begins, if the slots stay as they are."""
-    if moment.tasks <= moment.slots or not handler_seconds:
+    if moment.tasks <= moment.slots + REST or not handler_seconds:
         return 0.0 if moment.slots or moment.tasks < 1 else inf
-    return inf if not moment.slots else (ceil(moment.tasks / moment.slots) - 1) * handler_seconds
+    return inf if not moment.slots else (ceil((moment.tasks - REST) / moment.slots) - 1) * handler_seconds
 
 
 def required(load: Load, fleet: Fleet, lateness_seconds: float) -> int:
@@ -186,7 +189,7 @@ def suffices(replicas: int, load: Load, fleet: Fleet, lateness_seconds: float) -
     reach = 0.0 if replicas < fleet.ready else fleet.lead_seconds
     bound = rounds(lateness_seconds, load.handler_seconds)
     return all(
-        moment.tasks <= moment.slots * bound
+        moment.tasks <= moment.slots * bound + REST
         for moment in course(load, fleet.ramp(replicas))
         if moment.at >= reach and moment.slots
     )

@@ -96,7 +96,8 @@ def _charts(runs: Sequence[Run], start: float | None) -> Iterator[str]:
         panels.append(Panel(f"{whose}workers ready (columns), asked for (line)", found.ready, found.replicas))
         panels.append(Panel(f"{whose}how late tasks began that fell due then", found.late, None, seconds))
     say = clock(start, end)
-    yield from chart(panels, [say(end * tick / TICKS) for tick in range(TICKS)], WIDTH)
+    ticks = [(round(at / end * WIDTH), say(at)) for at in evenly(end, step_seconds(end, TICKS))]
+    yield from chart(panels, ticks, WIDTH)
 
 
 def _sums(sums: Sequence[Summary], policy: Policy) -> Table:

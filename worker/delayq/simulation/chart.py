@@ -27,12 +27,13 @@ class Panel(NamedTuple):
     """How the scale is written."""
 
 
-def chart(panels: Sequence[Panel], ticks: Sequence[str], width: int) -> Iterator[str]:
-    """Draw panels above one another; `ticks` label equal parts of the time axis."""
+def chart(panels: Sequence[Panel], ticks: Sequence[tuple[int, str]], width: int) -> Iterator[str]:
+    """Draw panels above one another; `ticks` are places on the time axis, from 0, and what they are called."""
     for panel in panels:
         yield from _panel(panel)
-    yield " " * AXIS + "└" + "─" * width
-    yield (" " * AXIS + " " + _ticks(ticks, width)).rstrip()
+    marks = {place for place, _ in ticks}
+    yield " " * AXIS + "└" + "".join("┴" if place in marks else "─" for place in range(width))
+    yield (" " * AXIS + " " + _names(ticks)).rstrip()
 
 
 def _panel(panel: Panel) -> Iterator[str]:
@@ -59,10 +60,9 @@ def _row(value: float, top: float) -> int:
     return max(1, min(HEIGHT, -int(-value / top * HEIGHT // 1)))
 
 
-def _ticks(ticks: Sequence[str], width: int) -> str:
+def _names(ticks: Sequence[tuple[int, str]]) -> str:
     line = ""
-    for number, tick in enumerate(ticks):
-        at = number * width // len(ticks)
-        if not line or len(line) < at:
-            line = line.ljust(at) + tick
-    return line[:width]
+    for place, name in ticks:
+        if not line or len(line) < place:
+            line = line.ljust(place) + name
+    return line

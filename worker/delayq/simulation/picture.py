@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MultipleLocator
 
+from delayq.simulation.report import step_seconds
 from delayq.simulation.series import series
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from delayq.simulation.run import Run
 
 PARTS: Final = 400
+TICKS: Final = 8
 COLOURS: Final = ("tab:blue", "tab:orange")
 
 
@@ -40,7 +42,9 @@ def draw(runs: Sequence[Run], policy: Policy, path: str, say: Callable[[float], 
     late.axhline(policy.lateness_seconds, color="tab:red", linestyle="--", linewidth=1, label="objective")
     for axes, title in ((load, "tasks a second"), (workers, "workers"), (late, "late by, seconds")):
         _labelled(axes, title)
+    late.xaxis.set_major_locator(MultipleLocator(step_seconds(end, TICKS)))
     late.xaxis.set_major_formatter(FuncFormatter(lambda at, _: say(at)))
+    late.set_xlim(0, end)
     figure.savefig(path, dpi=100, metadata={"Software": None})
 
 
@@ -48,4 +52,4 @@ def _labelled(axes: Any, title: str) -> None:  # noqa: ANN401 -- matplotlib's Ax
     axes.set_ylabel(title)
     axes.set_ylim(bottom=0)
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(loc="upper right", fontsize="small")
+    axes.legend(loc="best", fontsize="small")

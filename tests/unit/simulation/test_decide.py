@@ -1,0 +1,179 @@
+"""What holds of every decision, whatever the policy, the look and the past."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq.contract.autoscaling import Behavior, ScaleDown, ScaleUp, ScalingPolicy
+from delayq.scaling import Policy, Sample, begun, decide, recorded, replayed, sentence
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.simulation.strategies import NOW, looks, more, pasts, policies, situations
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from delayq.scaling import Decision, Memory
+
+UNHINDERED = st.just(Behavior(scale_down=ScaleDown(stabilization_window_seconds=0)))
+Situation = tuple[Policy, Sample, "Memory"]
+
+
+@given(situations())
+def test_the_number_stays_within_its_bounds(situation: Situation) -> None:
+    policy, look, memory = situation
+    for seen in (look, None):
+        assert policy.min_replicas <= decide(seen, policy, memory, NOW).replicas <= policy.max_replicas
+
+
+@given(
+    situations(),
+    st.integers(0, 3000),
+    st.integers(0, 500),
+    st.tuples(st.floats(0.1, 4000), st.integers(0, 5000)),
+)
+def test_more_to_do_never_asks_for_fewer(
+    situation: Situation, overdue: int, in_flight: int, rush: tuple[float, int]
+) -> None:
+    policy, look, memory = situation
+    less = decide(look, policy, memory, NOW)
+    busier = decide(more(look, overdue, in_flight, rush), policy, memory, NOW)
+    assert busier.wanted >= less.wanted
+    assert busier.replicas >= less.replicas
+
+
+@given(situations(UNHINDERED))
+def test_nobody_leaves_the_last_work_alone(situation: Situation) -> None:
+    policy, look, memory = situation
+    if look.in_flight or look.overdue or look.within(policy.window(look.lead_seconds)):
+        assert decide(look, policy, memory, NOW).replicas >= 1
+
+
+@given(situations())
+def test_whatever_hinders_leases_keep_a_worker(situation: Situation) -> None:
+    policy, look, memory = situation
+    if look.in_flight and memory.replicas:
+        assert decide(look, policy, memory, NOW).replicas >= 1
+
+
+@given(policies().flatmap(lambda policy: st.tuples(st.just(policy), pasts(policy))))
+def test_what_is_not_seen_never_lowers_the_number(given_: tuple[Policy, Memory]) -> None:
+    policy, memory = given_
+    for _ in range(5):
+        decision = decide(None, policy, memory, NOW)
+        assert decision.replicas >= policy.clamped(memory.replicas)
+        memory = decision.memory
+
+
+@given(
+    policies().flatmap(lambda policy: st.tuples(st.just(policy), looks(policy, whole=False), pasts(policy)))
+)
+def test_a_silent_shard_never_lowers_the_number(situation: Situation) -> None:
+    policy, look, memory = situation
+    assert decide(look, policy, memory, NOW).replicas >= policy.clamped(memory.replicas)
+
+
+@given(situations())
+def test_a_decision_can_be_made_again_from_its_record(situation: Situation) -> None:
+    policy, look, memory = situation
+    for seen in (look, None):
+        decision = decide(seen, policy, memory, NOW)
+        again = replayed(recorded(decision))
+        assert again == decision
+        assert sentence(again) == sentence(decision)
+
+
+def chain(policy: Policy, seen: Sequence[Sample | None], start: int) -> list[Decision]:
+    """Decide a period apart, long after anything else happened."""
+    memory, made = begun(start, NOW - 10_000), []
+    for number, look in enumerate(seen):
+        made.append(decide(look, policy, memory, NOW + number * policy.period_seconds))
+        memory = made[-1].memory
+    return made
+
+
+chains = policies().flatmap(
+    lambda policy: st.tuples(
+        st.just(policy), st.lists(looks(policy), min_size=1, max_size=12), st.integers(0, policy.max_replicas)
+    )
+)
+
+
+@given(chains)
+def test_no_policy_is_exceeded_in_any_of_its_periods(given_: tuple[Policy, list[Sample | None], int]) -> None:
+    policy, seen, start = given_
+    made = chain(policy, seen, max(start, policy.min_replicas))
+    fallen = any(decision.reason != "FollowsWork" for decision in made)
+    assert not fallen
+    for rules, sign in ((policy.behavior.scale_up, 1), (policy.behavior.scale_down, -1)):
+        if not rules.policies:
+            continue
+        for decision in made:
+            allowed = [reach(rule, decision, made, sign) for rule in rules.policies]
+            choose = max if rules.select_policy == "Max" else min
+            assert max(0, (decision.replicas - decision.before) * sign) <= max(0, choose(allowed))
+
+
+def reach(rule: ScalingPolicy, decision: Decision, made: list[Decision], sign: int) -> int:
+    """By how many the number may still change: what a period allows less what was used of it."""
+    used = sum(
+        max(0, (each.replicas - each.before) * sign)
+        for each in made
+        if decision.at - rule.period_seconds < each.at < decision.at
+    )
+    first = decision.before - sign * used
+    if rule.type == "Pods":
+        return rule.value - used
+    share = max(1, first) * rule.value / 100
+    return (ceil(first + share) - first if sign > 0 else first - max(0, int(first - share))) - used
+
+
+@given(chains)
+def test_the_windows_are_kept(given_: tuple[Policy, list[Sample | None], int]) -> None:
+    """Nothing goes that was wanted within the one, nothing comes that was not wanted all through the other."""
+    policy, seen, start = given_
+    made = chain(policy, seen, max(start, policy.min_replicas))
+    down = policy.behavior.scale_down.stabilization_window_seconds
+    up = policy.behavior.scale_up.stabilization_window_seconds
+    for decision in made:
+        recent = [each.wanted for each in made if decision.at - down < each.at <= decision.at]
+        wanted = max([policy.clamped(each) for each in recent], default=0)
+        # The step from one worker to none is the cool-down's.
+        if decision.replicas < decision.before and decision.before > 1:
+            assert decision.replicas >= min(decision.before, wanted)
+        if decision.replicas > decision.before:
+            wished = [each for each in decision.previous.recommendations if each.at > decision.at - up]
+            assert all(each.replicas >= decision.replicas for each in wished)
+
+
+def test_going_up_waits_for_its_window_and_down_for_its_own() -> None:
+    policy = Policy(
+        slots=1,
+        lead_seconds=0.0,
+        behavior=Behavior(
+            scale_up=ScaleUp(stabilization_window_seconds=10),
+            scale_down=ScaleDown(stabilization_window_seconds=20),
+        ),
+    )
+    busy, idle = Sample(overdue=5, ready=5, handler_seconds=60.0), Sample(in_flight=1, ready=5)
+    made = chain(policy, [idle] + [busy] * 6 + [idle] * 12, 1)
+    assert [each.replicas for each in made] == [1] * 5 + [5] * 11 + [1] * 3
+
+
+def test_disabled_is_never_exceeded() -> None:
+    never = Behavior(
+        scale_up=ScaleUp(select_policy="Disabled"), scale_down=ScaleDown(select_policy="Disabled")
+    )
+    policy = Policy(slots=1, behavior=never)
+    assert [each.replicas for each in chain(policy, [Sample(overdue=9), Sample()], 3)] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "null", "[]", "{}", '{"sample": 1}', "\x00", '{"sample": {"overdue": "x"}}']
+)
+def test_what_is_no_record_is_refused_with_a_sentence(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected the record of a decision|Expecting value"):
+        replayed(text)

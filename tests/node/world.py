@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 QUEUE: Final = "orders"
 CODE: Final = (Path(__file__).parent / "recorder.py").read_text()
 READY_SECONDS: Final = 60
-DOOMED: Final = ({"do": "fail"}, {"do": "bury"})
+BURIED: Final = {"do": "bury"}
+DOOMED: Final = ({"do": "fail"}, {"do": "devour"}, BURIED)
 
 Payload = dict[str, Any] | None
 
@@ -53,11 +55,15 @@ class NodeWorld(World):
     # --- The DelayQueue.
 
     def begin(self, *, wait: str = "Ready", **spec: Any) -> None:  # noqa: ANN401  parts of a document
-        """Make the DelayQueue, and wait until a condition is True; parts of the spec replace the usual ones."""
+        """Make the DelayQueue, and wait until a condition is True; parts of the spec go over the usual ones."""
         if not self.there_is_code:
             self.make_code()
-        worker = self.worker(**spec.pop("worker", {}))
-        self.create(QUEUE, **{**self.usual, **spec, "worker": worker})
+        usual = self.usual
+        parts = {
+            name: {**usual.get(name, {}), **part} for name, part in spec.items() if isinstance(part, dict)
+        }
+        worker = self.worker(**parts.pop("worker", {}))
+        self.create(QUEUE, **{**usual, **spec, **parts, "worker": worker})
         if wait:
             self.until(wait, "True", timeout_s=READY_SECONDS)
             self.until("Progressing", "True", "NewReplicaSetAvailable", timeout_s=READY_SECONDS)
@@ -125,6 +131,29 @@ class NodeWorld(World):
             return ready
 
         return eventually(there, timeout_s=READY_SECONDS, what=f"{count} pods of {component} run")
+
+    def pod(self, name: str) -> Object:
+        """It, as it is now."""
+        return self.get("pods", name)
+
+    def restarts(self, name: str) -> int:
+        """How often its container was started anew."""
+        return sum(each["restartCount"] for each in self.pod(name)["status"]["containerStatuses"])
+
+    def logged(self, pod: str, event: str) -> list[dict[str, Any]]:
+        """The log events of this name of a pod."""
+        lines = map(json.loads, self.kubectl("logs", pod).splitlines())
+        return [line for line in lines if line["event"] == event]
+
+    def wait_logged(self, pod: str, event: str, *, count: int = 1) -> list[dict[str, Any]]:
+        """The same, once there are that many."""
+
+        def there() -> list[dict[str, Any]]:
+            found = self.logged(pod, event)
+            assert len(found) >= count, found
+            return found
+
+        return eventually(there, every_s=0.5, what=f"{pod} logs {event}")
 
     def pid(self, pod: Object) -> int:
         """This machine's number of the delayq process of a pod."""
@@ -210,9 +239,10 @@ class NodeWorld(World):
         assert set(starts) == set(self.payloads)
         assert set(ends) == set(self.payloads) - doomed
         crashed = crashes or {}
-        assert stats.get("reclaimed", 0) == sum(crashed.values())
+        fatal = len([task for task in crashed if task in doomed])
+        assert stats.get("reclaimed", 0) == sum(crashed.values()) - fatal
         for task, payload in self.payloads.items():
-            last = payload in DOOMED and payload != {"do": "bury"}  # the failure that no run follows
+            last = task in doomed and payload != BURIED  # the failure, or crash, that no run follows
             charged = failures(payload) - last + crashed.get(task, 0)
             check_task(starts[task], charged=charged, task=task)
             assert starts[task][0].at_ms >= self.due_ms[task]

@@ -207,7 +207,8 @@ class Autoscaler:
         told = _told(queue, decision)
         if not told.same(queue.told):
             queue.told = told
-            queue.told_at = max(now, queue.told_at + NUMBERS_SECONDS)
+            if queue.told_at < now:  # else it is still to come
+                queue.told_at = max(now, queue.told_at + NUMBERS_SECONDS)
             self._work.mark_in(key, max(0.0, queue.told_at - now))
 
 

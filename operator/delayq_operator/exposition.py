@@ -34,7 +34,7 @@ TIMEOUT_SECONDS: Final = 2.0
 TOO_LONG: Final = 384  # for a line that is needed
 AT_A_TIME: Final = 128  # lines that are parsed before others get their turn
 MOST_WORDS: Final = 200
-PLAIN_LINES: Final = 32  # of a shard, in the metrics that count, but for horizons
+PLAIN_LINES: Final = 24  # of a shard, in the metrics that count, but for horizons that were asked for
 LONGEST_LINES: Final = 320  # bytes, on average; of a queue with the longest name
 
 _NO_METRICS: Final = "answers something that is no metrics exposition"

@@ -81,4 +81,4 @@ def _why(view: View, component: str) -> str:
     found = view.troubles.get(component)
     if not found:
         return "They have not started yet; see kubectl describe pod."
-    return f"{found}.{no_image(view)}" if component == "worker" and no_image(view) else found
+    return f"{found.rstrip('.')}.{no_image(view) if component == 'worker' else ''}"

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from delayq.scaling import Sample, replayed, sentence
 from delayq_operator import names
-from delayq_operator.apply import Applier, Outcome
+from delayq_operator.apply import Applier, Outcome, Scaled
 from delayq_operator.children import Child, Children
 from delayq_operator.drift import stamped
 from delayq_operator.errors import Conflict, Denied, Invalid, NotFound, Unavailable
@@ -16,7 +17,7 @@ from delayq_operator.queues import Queues
 from delayq_operator.scaling import Scale
 
 from tests.unit.operator.queues import UID
-from tests.unit.operator.views import resource
+from tests.unit.operator.views import decided, resource
 
 ORDERS = resource()
 TWO = Scale(replicas=2, reason="Fixed", message="2 workers: spec.worker.replicas")
@@ -235,7 +236,7 @@ async def test_a_worker_starts_with_its_replicas_and_then_the_scaler_owns_them(w
         (names.SCALER, 2),
         (names.OPERATOR, None),
     ]
-    assert outcome.scaled == ""
+    assert outcome.scaled is None
 
 
 async def test_the_same_number_is_not_written_again(world: World) -> None:
@@ -251,7 +252,20 @@ async def test_another_number_is_written_by_the_scaler_alone_and_told(world: Wor
     await world.applier.scale(ORDERS, child, TWO, Outcome())
     outcome, five = Outcome(), Scale(replicas=5, reason="Fixed", message="5 workers: spec.worker.replicas")
     await world.applier.scale(ORDERS, world.child("Deployment", "orders-worker"), five, outcome)
-    assert outcome.scaled == "2 → 5 workers: spec.worker.replicas"
+    assert outcome.scaled == Scaled(reason="ScaledUp", message="2 → 5 workers: spec.worker.replicas")
     _, _, body = world.api.applied[-1]
     assert body["spec"] == {"replicas": 5}
     assert body["metadata"]["uid"] == "u"  # that very Deployment, and no new one of that name
+
+
+async def test_a_decision_is_told_with_what_it_was_made_from(world: World) -> None:
+    """So that the event's words can be had again from its annotation."""
+    await world.make(worker(image="1"))
+    await world.applier.scale(ORDERS, world.child("Deployment", "orders-worker"), TWO, Outcome())
+    decision = decided(Sample(ready=2), replicas=2, behavior={"scaleDown": {"stabilizationWindowSeconds": 0}})
+    none = Scale(replicas=0, reason="FollowsWork", message=sentence(decision), decision=decision)
+    outcome = Outcome()
+    await world.applier.scale(ORDERS, world.child("Deployment", "orders-worker"), none, outcome)
+    assert outcome.scaled is not None
+    assert outcome.scaled.reason == "ScaledDown"
+    assert sentence(replayed(outcome.scaled.record)) == outcome.scaled.message == sentence(decision)

@@ -9,14 +9,16 @@ import pytest
 from delayq.contract import Problem
 from delayq.contract.metrics import DURABILITY_RISKS
 from delayq.contract.metrics import OUTAGES as OUTAGES_THERE_ARE
+from delayq.scaling import Sample
 from delayq_operator import conditions, readiness, scaling
+from delayq_operator.outlook import Learnt, Rush
 from delayq_operator.scaling import Scale
 from delayq_operator.view import Erasing
 from delayq_operator.words import OUTAGES, RISKS
 from delayq_operator.workload import Workload
 
 from tests.unit.operator.queues import queue
-from tests.unit.operator.views import HEALTHY, NOW, RUNNING, resource, view
+from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view
 
 if TYPE_CHECKING:
     from delayq_operator.view import View
@@ -31,12 +33,25 @@ PAUSED = resource(annotations={"delayq.dev/paused": "true"})
 UNREACHED = replace(HEALTHY, redis_up=False, whole=False)
 HALF = replace(HEALTHY, whole=False)
 LATE = replace(HEALTHY, due=2_000, oldest_due_at=NOW - 9)
+EXTERNAL = queue(autoscaling={"mode": "External"}, worker={"replicas": 0})
 BY_OTHERS = Scale(replicas=0, reason="External", message="0 workers")
 ERASING = Erasing(message="Job orders-purge erases the tasks.")
+LATE_AT_WORK = replace(LATE, in_flight=8)
+IDLE = Sample(ready=1)
+RUSH = Sample(overdue=5_000, ready=1)
+FALLBACK = {"failureThreshold": 1, "replicas": 4}
+SLOWLY = {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}
+SLOW_DOWN = decided(
+    IDLE,
+    replicas=9,
+    cooldownSeconds=0,
+    behavior={"scaleDown": {**SLOWLY, "stabilizationWindowSeconds": 0}},
+)
+COMING = Rush(at=NOW + 600, needed=63, late_seconds=660)
 
 CASES: list[tuple[str, str, View]] = [
     ("Ready", "AsExpected", view()),
-    ("Ready", "AsExpected", view(worker=ASLEEP, scale=BY_OTHERS)),  # an HPA may want none
+    ("Ready", "AsExpected", view(worker=ASLEEP, queue=EXTERNAL, scale=BY_OTHERS)),  # an HPA may want none
     ("Ready", "NoWorkers", view(worker=ASLEEP)),  # nobody would scale from there
     ("Ready", "AsExpected", view(worker=ROLLING)),  # the old ones still work
     (
@@ -100,11 +115,40 @@ CASES: list[tuple[str, str, View]] = [
         for reason in scaling.REASONS
     ],
     ("ScalingActive", "NotDecided", view(scale=None, problems=PROBLEM)),
-    ("ScalingLimited", "WithinBounds", view()),
+    ("ScalingActive", "FollowsWork", view(**scaled(decided(IDLE)))),
+    ("ScalingActive", "MetricsUnavailable", view(**scaled(decided(None)))),
+    ("ScalingActive", "NotDecided", view(scale=Scale(replicas=1, reason="NotDecided", message="why"))),
+    ("ScalingLimited", "DesiredWithinRange", view()),
+    ("ScalingLimited", "DesiredWithinRange", view(**scaled(decided(RUSH, maxReplicas=1000)))),
+    ("ScalingLimited", "TooManyReplicas", view(**scaled(decided(RUSH)))),
+    ("ScalingLimited", "TooFewReplicas", view(**scaled(decided(IDLE, minReplicas=1)))),
+    ("ScalingLimited", "ScaleUpLimit", view(**scaled(decided(RUSH, behavior={"scaleUp": SLOWLY})))),
+    ("ScalingLimited", "ScaleDownLimit", view(**scaled(SLOW_DOWN))),
     ("FallbackActive", "NotNeeded", view()),
+    ("FallbackActive", "NotNeeded", view(**scaled(decided(None)))),
+    ("FallbackActive", "MetricsUnavailable", view(**scaled(decided(None, fallback=FALLBACK)))),
+    ("CapacityShortfallExpected", "NotForecast", view()),
+    ("CapacityShortfallExpected", "NotForecast", view(**scaled(decided(None)))),
+    ("CapacityShortfallExpected", "CapacitySuffices", view(**scaled(decided(IDLE)))),
+    ("CapacityShortfallExpected", "TooFewReplicasAllowed", view(learnt=Learnt(rush=COMING))),
     ("ObjectiveMet", "OnTime", view()),
     ("ObjectiveMet", "OnTime", view(backlog=LATE, queue=queue(objective={"latenessSeconds": 10}))),
-    ("ObjectiveMet", "Late", view(backlog=LATE, queue=queue(objective={"latenessSeconds": 8}))),
+    ("ObjectiveMet", "Late", view(backlog=LATE_AT_WORK)),
+    ("ObjectiveMet", "WorkersNotReady", view(backlog=LATE_AT_WORK, worker=STARTING)),
+    ("ObjectiveMet", "NothingClaimed", view(backlog=LATE)),
+    ("ObjectiveMet", "TooManyReplicas", view(backlog=LATE_AT_WORK, **scaled(decided(RUSH)))),
+    (
+        "ObjectiveMet",
+        "ScaleUpLimit",
+        view(backlog=LATE_AT_WORK, **scaled(decided(RUSH, behavior={"scaleUp": SLOWLY}))),
+    ),
+    ("Ready", "AsExpected", view(worker=ASLEEP, **scaled(decided(IDLE, replicas=0)))),
+    ("Ready", "AsExpected", view(worker=STARTING, learnt=Learnt(waking=True))),
+    (
+        "Ready",
+        "WorkersNotReady",
+        view(worker=STARTING, learnt=Learnt(waking=True), troubles={"worker": "w-1: no such image"}),
+    ),
     ("ObjectiveMet", "NotMeasured", view(backlog=None)),
     ("ObjectiveMet", "NotMeasured", view(backlog=replace(LATE, whole=False))),
     ("ObjectiveMet", "NotMeasured", view(queue=None, problems=PROBLEM)),
@@ -234,3 +278,10 @@ def test_all_known_risks_are_explained_and_the_gravest_is_the_reason() -> None:
 
 def test_every_risk_that_scanners_tell_of_has_words() -> None:
     assert {*RISKS, "unknown"} == set(DURABILITY_RISKS)
+
+
+def test_a_shortfall_says_when_how_many_and_how_late() -> None:
+    found = told(view(learnt=Learnt(rush=COMING)), "CapacityShortfallExpected").message
+    assert "From 2027-01-15 08:10:00 UTC on" in found
+    assert "11 min late" in found
+    assert "63 workers" in found

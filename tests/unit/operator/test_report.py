@@ -7,21 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.contract import Problem
+from delayq.scaling import Sample
 from delayq_operator import metrics, report
+from delayq_operator.apply import Outcome, Scaled
 from delayq_operator.errors import NotFound
+from delayq_operator.outlook import Learnt, Rush
 from delayq_operator.queues import Queues
 from delayq_operator.report import Reporter, turned
 from delayq_operator.status import NUMBERS_SECONDS, status
 from delayq_operator.workload import Workload
 
 from tests.unit.operator.fakes import Clock
-from tests.unit.operator.views import HEALTHY, NOW, RUNNING, resource, view
+from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view
 
 if TYPE_CHECKING:
     from delayq_operator.view import View
 
 DOWN = replace(HEALTHY, redis_up=False, whole=False)
 STARTING = Workload(exists=True, wanted=1, pods=1, updated=1, current=True)
+DEMANDING = decided(Sample(overdue=5_000), replicas=1)
 PROBLEM = (Problem("spec.redis", "required"),)
 
 
@@ -103,6 +107,21 @@ def test_a_message_says_why() -> None:
     assert told["NotReady"].startswith("Unreachable: Scanners run and Redis does not serve them")
 
 
+def test_a_shortfall_is_told_when_it_comes_into_sight() -> None:
+    coming = view(learnt=Learnt(rush=Rush(at=NOW + 600, needed=63, late_seconds=660)))
+    assert events(view(), coming, coming, view()) == [["Ready"], ["CapacityShortfallExpected"], [], []]
+
+
+def test_workers_on_their_way_from_none_are_no_news() -> None:
+    """Each rush would be told as trouble, and as its end."""
+    idle = scaled(decided(Sample(), replicas=0))
+    none, waking = (
+        view(worker=Workload(exists=True, current=True), **idle),
+        view(worker=STARTING, **idle, learnt=Learnt(waking=True)),
+    )
+    assert events(view(**idle), none, waking, view(**idle)) == [["Ready"], [], [], []]
+
+
 # --- What is written.
 
 
@@ -112,6 +131,7 @@ class World:
     def __init__(self) -> None:
         self.written: list[dict[str, Any]] = []
         self.posted: list[str] = []
+        self.records: list[str] = []
         self.later: list[float] = []
         self.gone = False
         self.queues = Queues(lambda _key: None)
@@ -131,8 +151,9 @@ class World:
     def mark_in(self, _key: object, seconds: float) -> None:
         self.later.append(seconds)
 
-    def post(self, _resource: object, reason: str, _message: str) -> None:
+    def post(self, _resource: object, reason: str, _message: str, record: str = "") -> None:
         self.posted.append(reason)
+        self.records.append(record)
 
     async def report(self, seen: View) -> None:
         known = self.queues.get(seen.resource.key)
@@ -180,6 +201,30 @@ async def test_a_delayqueue_that_went_meanwhile_is_nothing_to_complain_of() -> N
     world.gone = True
     await world.report(view())
     assert world.written == []
+
+
+def test_a_number_that_was_changed_is_told_with_what_it_was_made_from() -> None:
+    world = World()
+    world.reporter.tell(resource(), Outcome(scaled=Scaled(reason="ScaledUp", message="1 → 2", record="{}")))
+    assert (world.posted, world.records) == (["ScaledUp"], ["{}"])
+
+
+@pytest.mark.usefixtures("clock")
+async def test_what_was_decided_and_learnt_is_exported() -> None:
+    world = World()
+    learnt = Learnt(lead_seconds=7.2, handler_seconds=0.4)
+    await world.report(view(**scaled(DEMANDING), learnt=learnt))
+    assert exported("WORKER_REPLICAS") == {
+        "shop/orders/actual": 1,
+        "shop/orders/desired": 10,
+        "shop/orders/wanted": DEMANDING.wanted,
+    }
+    assert (exported("WORKER_LEAD"), exported("WORKER_HANDLER")) == (
+        {"shop/orders": 7.2},
+        {"shop/orders": 0.4},
+    )
+    world.reporter.forget(resource().key)
+    assert [exported(each) for each in ("WORKER_REPLICAS", "WORKER_LEAD", "WORKER_HANDLER")] == [{}, {}, {}]
 
 
 @pytest.mark.usefixtures("clock")

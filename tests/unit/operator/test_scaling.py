@@ -1,13 +1,15 @@
-"""How many workers: the spec's number, what the scale subresource was told, or what there is, within bounds."""
+"""How many workers: the spec's number, what the scale subresource was told, what was decided, or what there is."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from delayq.scaling import Sample, sentence
 from delayq_operator.scaling import REASONS, Scale, scale
 
 from tests.unit.operator.queues import queue
+from tests.unit.operator.views import decided
 
 BOUNDS = {"minReplicas": 2, "maxReplicas": 5}
 EXTERNAL = {"mode": "External", **BOUNDS}
@@ -17,29 +19,48 @@ CASES: list[tuple[dict[str, Any], int | None, int, str]] = [
     ({}, 7, 1, "Fixed"),
     ({"worker": {"replicas": 3}}, 7, 3, "Fixed"),
     ({"worker": {"replicas": 0}}, 7, 0, "Fixed"),
-    ({"autoscaling": BOUNDS}, None, 2, "KeptWithinBounds"),
-    ({"autoscaling": BOUNDS}, 0, 2, "KeptWithinBounds"),
-    ({"autoscaling": BOUNDS}, 4, 4, "KeptWithinBounds"),
-    ({"autoscaling": BOUNDS}, 9, 5, "KeptWithinBounds"),
-    ({"autoscaling": {"minReplicas": 0, "maxReplicas": 5}}, None, 1, "KeptWithinBounds"),
-    ({"autoscaling": {"minReplicas": 0, "maxReplicas": 5}}, 0, 1, "KeptWithinBounds"),  # after a hold
     ({"autoscaling": EXTERNAL, "worker": {"replicas": 4}}, 9, 4, "External"),
     ({"autoscaling": EXTERNAL}, 3, 3, "External"),
     ({"autoscaling": EXTERNAL}, None, 2, "External"),
-    ({"autoscaling": BOUNDS, "stopPolicy": "Hold"}, 3, 3, "KeptWithinBounds"),
+    ({"autoscaling": BOUNDS}, None, 2, "NotDecided"),
+    ({"autoscaling": {"minReplicas": 0, "maxReplicas": 5}}, None, 1, "NotDecided"),
+    ({"autoscaling": BOUNDS}, 9, 9, "NotDecided"),  # the first look decides
+    ({"autoscaling": BOUNDS}, 0, 0, "NotDecided"),
+    ({"autoscaling": BOUNDS, "stopPolicy": "Hold"}, 3, 3, "Held"),
     ({"autoscaling": BOUNDS, "stopPolicy": "HoldAndDrain"}, 3, 0, "Held"),
     ({"worker": {"replicas": 3}, "stopPolicy": "HoldAndDrain"}, 3, 0, "Held"),
 ]
 
 
 @pytest.mark.parametrize(("spec", "current", "replicas", "reason"), CASES)
-def test_the_number_of_workers(spec: dict[str, Any], current: int | None, replicas: int, reason: str) -> None:
-    decided = scale(queue(**spec), current)
-    assert (decided.replicas, decided.reason) == (replicas, reason)
+def test_the_number_of_workers_that_nobody_decides_on(
+    spec: dict[str, Any], current: int | None, replicas: int, reason: str
+) -> None:
+    found = scale(queue(**spec), current)
+    assert (found.replicas, found.reason, found.decision) == (replicas, reason, None)
 
 
-def test_every_reason_can_be_reached() -> None:
-    assert {reason for *_, reason in CASES} == set(REASONS)
+def test_what_was_decided_counts_with_its_sentence() -> None:
+    decision = decided(Sample(overdue=5_000, ready=1))
+    found = scale(queue(autoscaling=BOUNDS), 1, decision)
+    assert (found.replicas, found.reason, found.decision) == (10, "FollowsWork", decision)
+    assert found.message == sentence(decision)
+
+
+def test_without_metrics_the_number_follows_no_work() -> None:
+    fallbacks: list[dict[str, Any]] = [{}, {"fallback": {"failureThreshold": 1, "replicas": 4}}]
+    for fallback in fallbacks:
+        found = scale(queue(autoscaling=BOUNDS), 1, decided(None, **fallback))
+        assert (found.reason, REASONS[found.reason]) == ("MetricsUnavailable", False)
+
+
+def test_a_decision_is_not_carried_out_while_held_or_paused() -> None:
+    decision = decided(Sample(overdue=5_000, ready=1))
+    assert scale(queue(autoscaling=BOUNDS), 3, decision, paused=True).reason == "Paused"
+    for policy in ("Hold", "HoldAndDrain"):
+        found = scale(queue(autoscaling=BOUNDS, stopPolicy=policy), 3, decision)
+        assert (found.reason, found.decision) == ("Held", None)
+        assert found.replicas <= 3
 
 
 def test_one_worker_is_not_called_workers() -> None:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import pytest
 from delayq_operator import scrape
-from delayq_operator.exposition import Client
+from delayq_operator.aims import Aims
+from delayq_operator.crew import Crew
+from delayq_operator.exposition import Client, Question
 from delayq_operator.names import Key
 from delayq_operator.news import FRESH_SECONDS, News
 from delayq_operator.queues import Queues
@@ -23,6 +25,8 @@ from tests.unit.operator.test_scrape_exposition import POD, body, listening
 from tests.unit.operator.views import body as queue_body
 
 if TYPE_CHECKING:
+    from delayq_operator.autoscaler import Autoscaler
+    from delayq_operator.backlog import Reading
     from delayq_operator.inventory import Inventory
     from delayq_operator.objects import Sample
     from delayq_operator.pod import Pod
@@ -54,10 +58,33 @@ class Answers:
 
     def __init__(self, **said: list[Sample] | str) -> None:
         self.said, self.asked = said, list[str]()
+        self.questions: dict[str, Question] = {}
 
-    async def ask(self, pod: Pod) -> list[Sample] | str:
+    async def ask(self, pod: Pod, question: Question) -> list[Sample] | str:
         self.asked.append(pod.name)
+        self.questions[pod.name] = question
         return self.said[pod.name]
+
+
+class Looks:
+    """In the place of Autoscaler: what it was given to decide on."""
+
+    def __init__(self, pods: Pods) -> None:
+        self.pods, self.of, self.rested = pods, list[tuple[Key, bool, float]](), Counter[Key]()
+        self.known = Crew({})
+
+    def workers(self, key: Key) -> list[Pod]:
+        return [pod for pod in self.pods.of(key) if pod.component == "worker"]
+
+    def crew(self, _key: Key) -> Crew:
+        return self.known
+
+    def look(self, key: Key, reading: Reading | None, asked: tuple[float, ...], now: float) -> None:
+        assert asked
+        self.of.append((key, reading is not None, now))
+
+    def rest(self, key: Key, _now: float) -> None:
+        self.rested[key] += 1
 
 
 class Pods:
@@ -89,9 +116,9 @@ def pods() -> Pods:
     return pods
 
 
-def known(key: Key, lateness_seconds: int) -> dict[str, Any]:
-    made = queue_body(name=key.name, namespace=key.namespace, uid=key.name)
-    made["spec"]["objective"] = {"latenessSeconds": lateness_seconds}
+def known(key: Key, lateness_seconds: int, version: int = 100, **spec: Any) -> dict[str, Any]:  # noqa: ANN401
+    made = queue_body(name=key.name, namespace=key.namespace, uid=key.name, resourceVersion=str(version))
+    made["spec"] |= {"objective": {"latenessSeconds": lateness_seconds}} | spec
     return made
 
 
@@ -101,7 +128,8 @@ def scraper(clock: Clock, marks: Marks, pods: Pods) -> Scraper:  # noqa: ARG001 
     for key in (ORDERS, MAILS):
         queues.seen(known(key, 10))
     inventory = SimpleNamespace(queues=queues, pods=pods)
-    return Scraper(cast("Inventory", inventory), cast("Work", marks))
+    looks = cast("Autoscaler", Looks(pods))
+    return Scraper(cast("Inventory", inventory), Aims(queues), looks, cast("Work", marks))
 
 
 async def read(scraper: Scraper, answers: Answers) -> list[str]:
@@ -159,12 +187,12 @@ async def test_many_pods_that_do_not_answer_take_a_bounded_time(
     pods.there[ORDERS] = [replace(POD, name=f"p{n:03}") for n in range(500)]
 
     class Slow(Answers):
-        async def ask(self, pod: Pod) -> list[Sample] | str:
+        async def ask(self, pod: Pod, question: Question) -> list[Sample] | str:  # noqa: ARG002
             clock.now += 2
             self.asked.append(pod.name)
             return f"{pod.name} does not answer"
 
-    assert len(await read(scraper, Slow())) == 3
+    assert len(await read(scraper, Slow())) == 3  # the 4 s have to be over
     assert scraper.complaint(ORDERS) == "p000 does not answer"
 
 
@@ -239,7 +267,100 @@ async def test_a_forgotten_queue_leaves_nothing_behind(scraper: Scraper) -> None
     scraper._queues.gone(ORDERS, ORDERS.name)
     scraper.forget(ORDERS)
     await read(scraper, Answers(a=LEADS))
-    assert (scraper._news, scraper._busy) == ({}, set())
+    assert (scraper._news, scraper._looked_at) == ({}, {})
+
+
+# --- Queues that are scaled by their work.
+
+WORKER: list[Sample] = [
+    ("delayq_worker_busy_slots", {"queue": "orders"}, 3.0),
+    ("delayq_worker_first_claim_timestamp_seconds", {"queue": "orders"}, 1_000_000.0),
+    ("delayq_worker_handler_seconds_sum", {"queue": "orders"}, 30.0),
+    ("delayq_worker_handler_seconds_count", {"queue": "orders"}, 60.0),
+]
+
+
+def looks(scraper: Scraper) -> Looks:
+    return cast("Looks", scraper.autoscaler)
+
+
+def scale(scraper: Scraper, **autoscaling: object) -> None:
+    scraper._queues.seen(known(ORDERS, 10, version=101, autoscaling=autoscaling, shards=2))
+
+
+async def test_a_queue_that_is_scaled_is_asked_for_what_a_decision_needs(scraper: Scraper) -> None:
+    answers = Answers(a=LEADS, w=WORKER)
+    await read(scraper, answers)
+    assert (answers.questions["a"].horizons, looks(scraper).of, looks(scraper).rested) == (
+        (),
+        [],
+        {ORDERS: 1},
+    )
+    scale(scraper, leadTimeSeconds=16)
+    await read(scraper, answers)
+    asked = answers.questions["a"]
+    assert (asked.horizons[0], asked.horizons[-1], asked.shards) == (0.5, 3600, 2)
+    assert 20 in asked.horizons
+    assert [(key, told) for key, told, _ in looks(scraper).of] == [(ORDERS, True)]
+
+
+async def test_there_is_a_look_also_when_nothing_could_be_read(
+    scraper: Scraper, pods: Pods, clock: Clock
+) -> None:
+    """Who sees nothing has to know: a decision holds, and then falls back."""
+    scale(scraper)
+    await read(scraper, Answers(a="a refused", b="b refused", c="c refused"))
+    pods.there.clear()
+    clock.now += 2
+    await read(scraper, Answers())
+    assert [told for _, told, _ in looks(scraper).of] == [False, False]
+
+
+async def test_no_more_is_decided_than_the_spec_says(scraper: Scraper, clock: Clock) -> None:
+    scale(scraper, periodSeconds=10)
+    for _ in range(5):
+        await read(scraper, Answers(a=LEADS))
+        clock.now += 5
+    assert [now - 1_000_000 for _, _, now in looks(scraper).of] == [0, 10, 20]
+    assert scraper._pace(ORDERS) == scrape.PERIOD_SECONDS  # people are told as often as of any other
+    assert scraper._pace(MAILS) == scrape.PERIOD_SECONDS
+    scraper._queues.seen(known(MAILS, 10, version=101, autoscaling={"periodSeconds": 1}))
+    assert scraper._pace(MAILS) == 1
+
+
+async def test_workers_teach_and_one_that_does_not_answer_spoils_nothing(
+    scraper: Scraper, pods: Pods
+) -> None:
+    scale(scraper)
+    worker = replace(POD, component="worker", created_at=999_990.0)
+    pods.there[ORDERS] += [replace(worker, name="w"), replace(worker, name="mute")]
+    assert await read(scraper, Answers(a=LEADS, w=WORKER, mute="mute refused")) == ["a", "w", "mute"]
+    crew = looks(scraper).known
+    assert (crew.lead.seconds, crew.handler.seconds) == (10, 0.5)
+    assert [told for _, told, _ in looks(scraper).of] == [True]
+
+
+async def test_workers_that_hang_are_not_waited_for(
+    scraper: Scraper, pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrape, "WORKERS_SECONDS", 0.05)
+    scale(scraper)
+    pods.there[ORDERS].append(replace(POD, name="w", component="worker"))
+
+    class Hangs(Answers):
+        async def ask(self, pod: Pod, question: Question) -> list[Sample] | str:
+            return await super().ask(pod, question) if pod.name != "w" else await asyncio.sleep(60, "")
+
+    async with asyncio.timeout(5):
+        await read(scraper, Hangs(a=LEADS))
+    assert [told for _, told, _ in looks(scraper).of] == [True]
+
+
+async def test_workers_are_asked_how_busy_they_are_once_there_is_somebody_to_ask(scraper: Scraper) -> None:
+    pods = [replace(POD, name="w", component="worker"), replace(POD, name="mute", component="worker")]
+    assert await scraper.busy(pods) == {}
+    scraper._client = cast("Client", Answers(w=WORKER, mute="mute refused"))
+    assert await scraper.busy(pods) == {"w": 3}
 
 
 # --- Over HTTP.
@@ -284,7 +405,7 @@ async def test_a_queue_that_takes_its_time_holds_up_no_other(
 
         async def __aexit__(self, *_: object) -> None: ...
 
-        async def ask(self, pod: Pod) -> list[Sample]:
+        async def ask(self, pod: Pod, _question: Question) -> list[Sample]:
             asked[pod.name] += 1
             await asyncio.sleep(0 if pod.name == "fast" else 60)
             return LEADS

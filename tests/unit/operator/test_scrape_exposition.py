@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq_operator import exposition, metrics
 from delayq_operator.backlog import NEEDED
-from delayq_operator.exposition import Client
+from delayq_operator.exposition import Client, Question
 from delayq_operator.pod import read
 
 from tests.unit.operator.test_backlog import BUSY, scanner_text
@@ -38,7 +38,7 @@ WORDS = "root:hunter2"
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
 LINE = b'delayq_tasks{queue="orders",shard="0",state="delayed"} 3\n'
 NO_METRICS = "orders-scanner-1 answers something that is no metrics exposition"
-TOO_MUCH = "orders-scanner-1 answers more than a scanner has to say"
+TOO_MUCH = "orders-scanner-1 answers more than it can have to say"
 
 
 @asynccontextmanager
@@ -62,7 +62,7 @@ async def listening(serve: Serve) -> AsyncIterator[int]:
         server.close()
 
 
-async def asked(serve: Serve | bytes) -> list[Sample] | str:
+async def asked(serve: Serve | bytes, question: Question | None = None) -> list[Sample] | str:
     async def send(writer: asyncio.StreamWriter) -> None:
         if isinstance(serve, bytes):
             writer.write(serve)
@@ -70,7 +70,7 @@ async def asked(serve: Serve | bytes) -> list[Sample] | str:
             await serve(writer)
 
     async with listening(send) as port, Client(port) as client:
-        return await client.ask(POD)
+        return await client.ask(POD, question)
 
 
 def body(content: bytes, *headers: bytes) -> bytes:
@@ -81,8 +81,12 @@ async def test_only_the_lines_that_count_are_read() -> None:
     text = scanner_text({0: True, 1: False}, ["evicts"], **BUSY)
     found = await asked(body(text))
     assert isinstance(found, list)
-    assert len(found) == sum(line.startswith(exposition._STARTS) for line in text.splitlines())
-    assert {name for name, _, _ in found} == NEEDED - {"delayq_erased_shards", "delayq_redis_down"}
+    assert len(found) == sum(line.startswith(exposition._starts(NEEDED)) for line in text.splitlines())
+    assert {name for name, _, _ in found} == NEEDED - {
+        "delayq_erased_shards",
+        "delayq_redis_down",
+        "delayq_due_within_tasks",
+    }
 
 
 async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
@@ -102,7 +106,32 @@ async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
 async def test_a_queue_of_all_shards_fits() -> None:
     found = await asked(body(scanner_text(dict.fromkeys(range(256), True), (), **BUSY)))
     assert isinstance(found, list)
-    assert len(found) == 256 * 8 + 6
+    assert len(found) == 256 * 11 + 6
+
+
+async def test_a_scanner_is_asked_for_horizons_and_a_worker_for_other_metrics() -> None:
+    requests: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await reader.readline())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(body(LINE + b'delayq_worker_busy_slots{queue="orders"} 3\n'))
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, Client(server.sockets[0].getsockname()[1]) as client:
+        await client.ask(POD, Question(horizons=(0.5, 15, 3600)))
+        worker = await client.ask(POD, Question({"delayq_worker_busy_slots"}, shards=1))
+    assert requests[0] == b"GET /metrics?horizon=0.5&horizon=15&horizon=3600 HTTP/1.1\r\n"
+    assert requests[1] == b"GET /metrics HTTP/1.1\r\n"
+    assert worker == [("delayq_worker_busy_slots", {"queue": "orders"}, 3.0)]
+
+
+async def test_a_queue_of_one_shard_may_say_less_than_one_of_many() -> None:
+    """Its answer is bounded by what it can have to say: hundreds are read at a time."""
+    text = scanner_text(dict.fromkeys(range(64), True), (), **BUSY)
+    assert isinstance(await asked(body(text), Question(shards=64)), list)
+    assert await asked(body(text), Question(shards=1)) == TOO_MUCH
 
 
 # --- Answers that no scanner gives.
@@ -243,9 +272,7 @@ async def test_a_bomb_is_not_unpacked(coding: bytes) -> None:
 
 
 async def test_others_get_their_turn_while_the_worst_answer_that_is_allowed_is_parsed() -> None:
-    worst = b"".join(
-        b'delayq_shard_led{shard="%d",x="%s"} 1\n' % (n, b"\\" * 200) for n in range(exposition.MOST_NEEDED)
-    )
+    worst = b"".join(b'delayq_shard_led{shard="%d",x="%s"} 1\n' % (n, b"\\" * 200) for n in range(3_000))
     gaps: list[float] = []
 
     async def tick() -> None:

@@ -7,19 +7,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delayq.scaling import Sample, sentence
 from delayq_operator.backlog import SAME_SECONDS, bucket
+from delayq_operator.outlook import Learnt, Rush
+from delayq_operator.scaling import scale
 from delayq_operator.status import NUMBERS_SECONDS, status, timestamp, wait_seconds
 from delayq_operator.view import Erasing
 from delayq_operator.workload import Workload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.operator.views import HEALTHY, NOW, RUNNING, resource, view
+from tests.unit.operator.queues import queue
+from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view
 
 if TYPE_CHECKING:
+    from delayq.scaling import Decision
     from delayq_operator.backlog import Backlog
 
 ROLLING = Workload(exists=True, wanted=2, pods=3, updated=1, ready=2, current=True, inputs="new")
+RUSH = Rush(at=NOW + 600, needed=63, late_seconds=660)
 BUSY = replace(
     HEALTHY, due=12, scheduled=48_210, in_flight=31, dead=2, oldest_due_at=NOW - 3, next_due_at=NOW + 60
 )
@@ -193,3 +199,108 @@ def test_a_backlog_that_appears_is_news() -> None:
 def test_a_bucket_is_within_five_percent_and_exact_for_small_numbers(number: int) -> None:
     assert bucket(number) == number if number <= 100 else abs(bucket(number) - number) <= number * 0.05
     assert bucket(bucket(number)) == bucket(number)
+
+
+# --- What the operator decides on the number of workers.
+
+LEARNT = Learnt(looked=True, lead_seconds=7.2, handler_seconds=0.4371, scaled_at=NOW - 60)
+WAKES = decided(Sample(next_due_seconds=7219, lead_seconds=7.2), replicas=0)
+
+
+def test_a_decision_is_told_with_its_sentence_and_what_was_learnt() -> None:
+    made = status(view(**scaled(WAKES), learnt=LEARNT), {}, NOW)["scaling"]
+    assert made == {
+        "leadSeconds": 8,
+        "handlerMilliseconds": 440,
+        "lastScaleTime": timestamp(NOW - 60),
+        "lastDecision": 0,
+        "reason": sentence(WAKES),
+        "wakeTime": timestamp(NOW + 7219 - 11.2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("decision", "field", "value"),
+    [
+        (decided(Sample(overdue=5_000)), "limitedBy", "MaxReplicas"),
+        (decided(None), "consecutiveFailures", 1),
+    ],
+)
+def test_what_limits_and_what_fails_is_told_while_it_does(
+    decision: Decision, field: str, value: object
+) -> None:
+    assert status(view(**scaled(decision)), {}, NOW)["scaling"][field] == value
+    assert field not in status(view(**scaled(WAKES)), {}, NOW)["scaling"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.2, 1), (8, 8), (8.01, 9), (99.5, 100), (101, 110), (1234, 1300)]
+)
+def test_a_start_up_time_is_rounded_up(seconds: float, told: int) -> None:
+    seen = view(**scaled(WAKES), learnt=replace(LEARNT, lead_seconds=seconds))
+    assert status(seen, {}, NOW)["scaling"]["leadSeconds"] == told
+
+
+def test_failures_are_told_as_at_least_so_many() -> None:
+    def told(failures: int) -> int:
+        memory = replace(WAKES.memory, failures=failures)
+        made = status(view(**scaled(replace(WAKES, memory=memory))), {}, NOW)
+        return int(made["scaling"]["consecutiveFailures"])
+
+    assert [told(n) for n in (1, 2, 4, 7, 19, 20, 4999, 10**6)] == [1, 2, 3, 5, 10, 20, 2000, 10**6]
+
+
+def test_without_autoscaling_there_is_no_scaling_to_tell_of() -> None:
+    before = status(view(**scaled(WAKES), learnt=LEARNT), {}, NOW)
+    assert "scaling" not in status(view(), before, NOW)
+
+
+def test_a_spec_that_cannot_be_read_does_not_make_anything_forgotten() -> None:
+    before = status(view(**scaled(WAKES), learnt=LEARNT), {}, NOW)
+    broken = view(queue=None, scale=None)
+    assert status(broken, before, NOW)["scaling"] == before["scaling"]
+
+
+def test_what_is_held_keeps_what_was_learnt_and_tells_of_no_decision() -> None:
+    before = status(view(**scaled(WAKES), learnt=LEARNT), {}, NOW)
+    held = queue(autoscaling={"maxReplicas": 10}, stopPolicy="Hold")
+    made = status(view(queue=held, scale=scale(held, 3)), before, NOW)
+    assert made["scaling"].keys() == {"lastScaleTime", "leadSeconds", "handlerMilliseconds"}
+
+
+def test_a_restart_is_no_news() -> None:
+    """Until the first look, what the last operator said stays as it was."""
+    made = queue(autoscaling={"maxReplicas": 10})
+    before = status(view(**scaled(WAKES), learnt=replace(LEARNT, rush=RUSH)), {}, NOW)
+    anew = status(view(queue=made, scale=scale(made, 0)), before, NOW + 60)
+    assert wait_seconds(anew, before, since_write=1000) is None
+    assert anew == before
+    looked = status(view(queue=made, scale=scale(made, 0), learnt=Learnt(looked=True)), before, NOW + 60)
+    assert entry(looked, "ScalingActive")["reason"] == "NotDecided"
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        {"lead_seconds": 7.9},
+        {"handler_seconds": 0.47},
+        {"lead_seconds": 8.9},
+    ],
+)
+def test_what_is_learnt_anew_all_the_time_is_not_written(moved: dict[str, Any]) -> None:
+    made = status(view(**scaled(WAKES), learnt=LEARNT), {}, NOW)
+    later = replace(WAKES, at=NOW + 60, sample=replace(WAKES.sample or Sample(), next_due_seconds=7159))
+    again = status(view(**scaled(later), learnt=replace(LEARNT, **moved)), made, NOW + 60)
+    assert wait_seconds(again, made, since_write=1000) == 0, "the wake time is another"
+    same = replace(later, wake_seconds=(WAKES.wake_seconds or 0) - 61)
+    again = status(view(**scaled(same), learnt=replace(LEARNT, **moved)), made, NOW + 60)
+    assert wait_seconds(again, made, since_write=1000) is None
+
+
+def test_another_number_is_written_at_once_and_what_limits_it_now_and_then() -> None:
+    many = decided(Sample(overdue=5_000), replicas=10)
+    made = status(view(**scaled(many)), {}, NOW)
+    less = status(view(**scaled(replace(many, limited_by="None"))), made, NOW)
+    assert entry(less, "ScalingLimited")["status"] != entry(made, "ScalingLimited")["status"]
+    assert wait_seconds(less, made, since_write=2) == NUMBERS_SECONDS - 2
+    assert wait_seconds(status(view(**scaled(WAKES)), made, NOW), made, since_write=2) == 0

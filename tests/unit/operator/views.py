@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from delayq.scaling import Policy, Sample, begun, decide
 from delayq_operator.backlog import Backlog
 from delayq_operator.resource import Resource
-from delayq_operator.scaling import Scale
+from delayq_operator.scaling import Scale, scale
 from delayq_operator.view import View
 from delayq_operator.workload import Workload
 
 from tests.unit.operator.queues import UID, document, queue
+
+if TYPE_CHECKING:
+    from delayq.scaling import Decision
 
 NOW = 1_800_000_000.0
 RUNNING = Workload(exists=True, wanted=1, pods=1, updated=1, ready=1, current=True, inputs="abc")
@@ -39,3 +43,15 @@ def view(**seen: Any) -> View:  # noqa: ANN401 -- the fields of View
         "backlog": HEALTHY,
     }
     return View(**{**healthy, **seen})
+
+
+def decided(sample: Sample | None = None, *, replicas: int = 1, **autoscaling: Any) -> Decision:  # noqa: ANN401
+    """What the operator would decide on a queue that is scaled like this."""
+    policy = Policy.of(queue(autoscaling={"maxReplicas": 10} | autoscaling).spec)
+    return decide(sample, policy, begun(replicas, NOW - 1000), NOW)
+
+
+def scaled(decision: Decision, **autoscaling: Any) -> dict[str, Any]:  # noqa: ANN401
+    """The fields of a view that show a decision."""
+    made = queue(autoscaling={"maxReplicas": 10} | autoscaling)
+    return {"queue": made, "scale": scale(made, decision.before, decision)}

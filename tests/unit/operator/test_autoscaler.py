@@ -1,0 +1,250 @@
+"""Decisions from look to look: what they are made on, what they ask for, and what is never written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from delayq.scaling import sentence
+from delayq_operator import names
+from delayq_operator.aims import Aims
+from delayq_operator.autoscaler import STALE_SECONDS, Autoscaler
+from delayq_operator.backlog import Reading
+from delayq_operator.children import Children
+from delayq_operator.queues import Queues
+from delayq_operator.status import NUMBERS_SECONDS
+
+from tests.unit.operator.queues import UID
+from tests.unit.operator.test_backlog import scanner
+from tests.unit.operator.test_crew import says
+from tests.unit.operator.test_scrape_exposition import POD
+from tests.unit.operator.views import body, resource
+
+if TYPE_CHECKING:
+    from delayq.scaling import Decision
+    from delayq_operator.inventory import Inventory
+    from delayq_operator.pod import Pod
+    from delayq_operator.work import Work
+
+KEY = resource().key
+NOW = 1_000_000.0
+ASKED = (1.0, 10.0, 60.0, 3600.0)
+OWNER = [{"kind": "DelayQueue", "name": "orders", "uid": UID, "controller": True}]
+AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+
+
+class World:
+    """One DelayQueue, its Deployment, and the marks of those who want it reconciled."""
+
+    def __init__(
+        self, replicas: int = 1, status: dict[str, Any] | None = None, **autoscaling: object
+    ) -> None:
+        self.marks, self.later, self.version = 0, Counter[float](), 100
+        self.queues = Queues(lambda _: None)
+        self.children = Children(self.queues, lambda _: None)
+        self.pods: list[Pod] = []
+        self.edit(status=status, autoscaling={"cooldownSeconds": 0, "behavior": AT_ONCE} | autoscaling)
+        self.asks_for(replicas)
+        inventory = SimpleNamespace(
+            queues=self.queues, children=self.children, pods=SimpleNamespace(of=lambda _: self.pods)
+        )
+        self.scaler = Autoscaler(cast("Inventory", inventory), Aims(self.queues), cast("Work", self))
+
+    def mark(self, _key: object) -> None:
+        self.marks += 1
+
+    def mark_in(self, _key: object, seconds: float) -> None:
+        self.later[round(seconds, 1)] += 1
+
+    def edit(
+        self,
+        *,
+        status: dict[str, Any] | None = None,
+        annotations: dict[str, str] | None = None,
+        **spec: object,
+    ) -> None:
+        self.version += 1
+        made = body(resourceVersion=str(self.version), annotations=annotations)
+        made["spec"] |= spec
+        self.queues.seen(made | ({"status": status} if status else {}))
+
+    def asks_for(self, replicas: int) -> None:
+        """What the Deployment says, whoever wrote it."""
+        self.version += 1
+        metadata = {
+            "name": names.worker("orders"),
+            "namespace": "shop",
+            "uid": "u",
+            "resourceVersion": str(self.version),
+            "ownerReferences": OWNER,
+        }
+        self.children.seen(names.DEPLOYMENT, {"metadata": metadata, "spec": {"replicas": replicas}})
+
+    def look(self, now: float = NOW, *, blind: bool = False, **tasks: Any) -> Decision:  # noqa: ANN401
+        reading = None if blind else Reading([scanner({0: True}, **tasks)])
+        self.scaler.look(KEY, reading, ASKED, now)
+        found = self.scaler.decision(KEY, now)
+        assert found is not None
+        return found
+
+    def carry_out(self, decision: Decision, now: float = NOW) -> None:
+        self.asks_for(decision.replicas)
+        self.scaler.carried_out(KEY, decision, now)
+
+
+def test_another_number_is_asked_for_at_once_and_the_same_one_is_not() -> None:
+    world = World(replicas=2)
+    found = world.look(overdue=5_000, delayed=5_000)
+    assert (found.before, found.replicas, world.marks) == (2, 10, 1)
+    world.carry_out(found)
+    world.look(NOW + 2, overdue=5_000, delayed=5_000)
+    assert world.marks == 1
+
+
+def test_a_decision_that_was_carried_out_is_not_made_again() -> None:
+    world = World(replicas=2)
+    found = world.look(overdue=5_000, delayed=5_000)
+    world.carry_out(found)
+    assert world.scaler.decision(KEY, NOW + 1) is found
+
+
+def test_who_changes_the_number_is_put_right_with_a_decision_on_that_number() -> None:
+    world = World(replicas=2)
+    world.carry_out(world.look(overdue=5_000, delayed=5_000))
+    world.look(NOW + 2, overdue=5_000, delayed=5_000)
+    world.asks_for(3)
+    found = world.scaler.decision(KEY, NOW + 3)
+    assert found is not None
+    assert (found.before, found.replicas) == (3, 10)
+    assert sentence(found).startswith("3 → 10 workers")
+
+
+def test_a_spec_that_was_edited_counts_before_the_next_look() -> None:
+    world = World(replicas=2)
+    world.carry_out(world.look(overdue=5_000, delayed=5_000))
+    world.edit(autoscaling={"maxReplicas": 4, "behavior": AT_ONCE})
+    found = world.scaler.decision(KEY, NOW + 1)
+    assert found is not None
+    assert (found.replicas, found.memory.failures) == (4, 0)
+
+
+def test_the_same_look_decided_anew_is_not_another_failure() -> None:
+    world = World(replicas=2, fallback={"failureThreshold": 2, "replicas": 6})
+    assert world.look(blind=True).memory.failures == 1
+    world.asks_for(3)
+    found = world.scaler.decision(KEY, NOW + 1)
+    assert found is not None
+    assert (found.memory.failures, found.replicas) == (1, 3)
+
+
+def test_a_stale_decision_is_none() -> None:
+    world = World(replicas=2)
+    world.look(overdue=5_000, delayed=5_000)
+    assert world.scaler.decision(KEY, NOW + STALE_SECONDS + 1) is None
+    slow = World(replicas=2, periodSeconds=30)
+    slow.look(overdue=5_000, delayed=5_000)
+    assert slow.scaler.decision(KEY, NOW + 80) is not None
+
+
+POLICY = {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}]}
+
+
+def test_what_was_not_written_uses_up_nothing_of_what_a_policy_allows() -> None:
+    """The write may take its time, or be refused: until then the number may still become the same."""
+    world = World(replicas=1, behavior={**AT_ONCE, "scaleUp": POLICY})
+    numbers = [world.look(NOW + 2 * n, overdue=5_000, delayed=5_000).replicas for n in range(5)]
+    assert numbers == [3] * 5
+
+
+def test_what_was_written_does_though_there_was_another_look_meanwhile() -> None:
+    world = World(replicas=1, behavior={**AT_ONCE, "scaleUp": POLICY})
+    first = world.look(overdue=5_000, delayed=5_000)
+    world.look(NOW + 2, overdue=5_000, delayed=5_000)
+    world.carry_out(first, NOW + 2)
+    assert world.look(NOW + 4, overdue=5_000, delayed=5_000).replicas == 3
+    assert world.look(NOW + 59, overdue=5_000, delayed=5_000).replicas == 3
+    assert world.look(NOW + 61, overdue=5_000, delayed=5_000).replicas == 5
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"autoscaling": {"mode": "External"}},
+        {"stopPolicy": "Hold"},
+        {"annotations": {"delayq.dev/paused": "true"}},
+        {"autoscaling": {"minReplicas": 9, "maxReplicas": 1}},
+    ],
+)
+def test_nothing_is_decided_for_others_nor_while_held(edit: dict[str, Any]) -> None:
+    world = World(replicas=2)
+    world.look(overdue=5_000, delayed=5_000)
+    world.edit(**edit)
+    assert world.scaler.decision(KEY, NOW) is None
+    world.scaler.rest(KEY, NOW + 2)
+    world.edit(autoscaling={"behavior": AT_ONCE})
+    assert world.scaler.decision(KEY, NOW + 3) is None, "nobody has looked since"
+
+
+def test_one_without_a_deployment_is_waited_for() -> None:
+    world = World(replicas=2)
+    world.children.gone(names.DEPLOYMENT, ("shop", names.worker("orders")))
+    world.scaler.look(KEY, Reading([scanner({0: True}, overdue=9)]), ASKED, NOW)
+    assert world.scaler.decision(KEY, NOW) is None
+
+
+def test_a_new_operator_goes_on_with_what_was_learnt_and_removes_nothing_in_haste() -> None:
+    world = World(
+        replicas=4,
+        status={"scaling": {"leadSeconds": 8, "handlerMilliseconds": 500}},
+        behavior={},
+        cooldownSeconds=60,
+    )
+    found = world.look()
+    assert found.sample is not None
+    assert (found.sample.lead_seconds, found.sample.handler_seconds, found.replicas) == (8, 0.5, 4)
+    learnt = world.scaler.learnt(KEY, NOW)
+    assert (learnt.lead_seconds, learnt.handler_seconds, learnt.looked) == (8, 0.5, True)
+
+
+def test_workers_on_their_way_from_none_are_waited_for_as_long_as_they_usually_take() -> None:
+    world = World(replicas=0)
+    assert not world.scaler.learnt(KEY, NOW).waking
+    world.carry_out(world.look(overdue=1, delayed=1))
+    assert world.scaler.learnt(KEY, NOW + 30).waking
+    assert not world.scaler.learnt(KEY, NOW + 61).waking
+    assert world.later[60.0] == 1, "then somebody has to look"
+
+
+def test_what_is_only_told_is_told_now_and_then() -> None:
+    """Limited or not with every look: no more than a number that moves."""
+    world = World(replicas=10)
+    for n in range(20):
+        world.look(NOW + 2 * n, overdue=5_000 * (n % 2), delayed=5_000 * (n % 2))
+    assert world.later[0.0] == 4, "at once, and then every 12 seconds of the 38"
+    assert max(world.later) <= NUMBERS_SECONDS
+
+
+def test_what_moves_by_itself_wakes_nobody() -> None:
+    """A due time is read as so many seconds from now, a mean as what it is by now."""
+    world = World(replicas=0)
+    world.pods.append(replace(POD, component="worker", name="w", created_at=NOW - 10, ready=True))
+    for n in range(30):
+        world.scaler.crew(KEY).take(world.pods[0], says(NOW - 2, total=100 + n * 1.01, count=100 + n))
+        now = NOW + 2 * n
+        next_due_ms = 1_700_000_000_000 + int((4000 - 2 * n) * 1000) + (n % 3) * 400
+        world.look(now, delayed=1, next_due_ms=next_due_ms)
+    assert sum(world.later.values()) == 1
+
+
+def test_a_forgotten_queue_leaves_nothing_behind_and_another_of_its_name_begins_anew() -> None:
+    world = World(replicas=2, status={"scaling": {"leadSeconds": 8}})
+    world.look()
+    world.queues.gone(KEY, UID)
+    made = body(uid="another", resourceVersion="900")
+    world.queues.seen(made)
+    assert world.scaler.crew(KEY).lead.seconds is None
+    world.scaler.forget(KEY)
+    assert (world.scaler._of, world.scaler._aims._known) == ({}, {})

@@ -1,0 +1,103 @@
+"""What a decision is made from, out of the text that scanners really export."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.scaling import Sample
+from delayq_operator.backlog import Reading
+from delayq_operator.crew import Crew, Fleet
+from delayq_operator.sampling import sample
+
+from tests.unit.operator.test_backlog import BUSY, scanner
+
+if TYPE_CHECKING:
+    from delayq_operator.objects import Sample as Line
+
+ASKED = (0.5, 1.0, 1.5, 10.0, 60.0)
+
+
+def look(*scanners: list[Line]) -> Sample | None:
+    return sample(
+        Reading(scanners), ASKED, Crew({"leadSeconds": 8}), Fleet(ready=2, starting=1, starting_seconds=3)
+    )
+
+
+def busy(**more: Any) -> dict[str, Any]:  # noqa: ANN401 -- the fields of Counts
+    return {**BUSY, "stats": {"claimed": 50, "released": 3, "reclaimed": 2}, **more}
+
+
+def test_a_look_has_everything_that_is_known() -> None:
+    due_within = {500: 0, 1000: 4, 1500: 4, 10_000: 9, 60_000: 9}
+    assert look(scanner({0: True}, **busy(due_within=due_within))) == Sample(
+        overdue=5,
+        in_flight=3,
+        due_within=((0.5, 0), (1.0, 4), (1.5, 4), (10.0, 9), (60.0, 9)),
+        next_due_seconds=60.0,
+        fallen_due=50 - 3 - 2 + 5,
+        ready=2,
+        starting=1,
+        starting_seconds=3,
+        lead_seconds=8.0,
+    )
+
+
+def test_shards_add_up_on_the_horizons_that_were_asked_for() -> None:
+    """What one leaves out has as many as its next smaller one."""
+    one = scanner({0: True, 1: False}, **busy(due_within={500: 2, 1000: 2, 1500: 7, 10_000: 7, 60_000: 7}))
+    other = scanner({0: False, 1: True}, **busy(due_within={500: 0, 1000: 5, 1500: 5, 10_000: 5, 60_000: 8}))
+    found = look(one, other)
+    assert found is not None
+    assert found.due_within == ((0.5, 2), (1.0, 7), (1.5, 12), (10.0, 12), (60.0, 15))
+    assert (found.overdue, found.in_flight, found.fallen_due, found.whole) == (10, 6, 2 * 50, True)
+
+
+def test_a_scanner_that_cannot_be_asked_tells_what_it_tells_everybody() -> None:
+    found = look(scanner({0: True}, **busy(due_within={10_000: 3, 30_000: 6, 3_600_000: 20})))
+    assert found is not None
+    assert dict(found.due_within) == {0.5: 0, 1.0: 0, 1.5: 0, 10: 3, 30: 6, 60: 6, 3600: 20}
+
+
+def test_horizons_that_nobody_asked_for_are_not_looked_at() -> None:
+    lines = scanner({0: True}, **busy())
+    lines += [
+        ("delayq_due_within_tasks", {"shard": "0", "horizon_seconds": str(n)}, 1.0) for n in range(100, 900)
+    ]
+    found = look(lines)
+    assert found is not None
+    assert len(found.due_within) <= len(ASKED) + 6
+
+
+def test_when_nothing_falls_due_there_is_nothing_to_add_up() -> None:
+    found = look(scanner({0: True}))
+    assert found is not None
+    assert (found.due_within, found.next_due_seconds, found.overdue) == ((), None, 0)
+
+
+def test_a_shard_that_nobody_leads_makes_a_look_partial_and_hides_what_ever_fell_due() -> None:
+    """Another sum than before would look like tasks that fell due, or did not."""
+    found = look(scanner({0: True, 1: False}, **busy()))
+    assert found is not None
+    assert (found.whole, found.fallen_due, found.overdue) == (False, None, 5)
+
+
+@pytest.mark.parametrize("missing", ["delayq_overdue_tasks", "delayq_tasks"])
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
+def test_a_missing_number_is_not_zero(missing: str, value: float | None) -> None:
+    lines = [line for line in scanner({0: True}, **busy()) if line[0] != missing]
+    if value is not None:
+        lines += [(missing, {"queue": "orders", "shard": "0", "state": "processing"}, value)]
+    assert look(lines) is None
+
+
+def test_without_counters_nobody_knows_what_ever_fell_due() -> None:
+    lines = [line for line in scanner({0: True}, **busy()) if line[0] != "delayq_queue_claimed_total"]
+    found = look(lines)
+    assert found is not None
+    assert found.fallen_due is None
+
+
+@pytest.mark.parametrize("said", [[], scanner({0: False}), scanner({0: True}, None)])
+def test_nobody_who_leads_or_no_redis_is_no_look(said: list[Line]) -> None:
+    assert look(said) is None

@@ -1,0 +1,144 @@
+"""Costs are written before a number is lowered, seen before it is, and never keep it up."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from delayq_operator import names, victims
+from delayq_operator.errors import Conflict, Denied, NotFound, OperatorError
+from delayq_operator.names import Key
+from delayq_operator.victims import UNKNOWN, Victims
+
+from tests.unit.operator.test_scrape_exposition import POD
+
+if TYPE_CHECKING:
+    from delayq_operator.api import Api
+    from delayq_operator.pod import Pod
+    from delayq_operator.pods import Pods
+
+KEY = Key("shop", "orders")
+
+
+class World:
+    """Workers, what they say they run, and an API server that takes their costs."""
+
+    def __init__(self, **busy: int | None) -> None:
+        self.said = busy
+        self.pods = {name: replace(POD, name=name, uid=name, component="worker", ready=True) for name in busy}
+        self.written: dict[str, str] = {}
+        self.refuse: dict[str, OperatorError] = {}
+        self.seen, self.marks = True, asyncio.Event()
+        self.victims = Victims(
+            cast("Api", self), cast("Pods", self), self.busy, lambda _key: self.marks.set()
+        )
+
+    def of(self, _key: Key) -> list[Pod]:
+        return list(self.pods.values())
+
+    async def busy(self, pods: list[Pod]) -> dict[str, int]:
+        said = {pod.name: self.said[pod.name] for pod in pods}
+        return {name: number for name, number in said.items() if number is not None}
+
+    async def apply(
+        self, kind: names.Kind, body: dict[str, Any], *, manager: str, force: bool
+    ) -> dict[str, Any]:
+        assert (kind, manager, force) == (names.POD, names.VICTIMS, False)
+        assert body["metadata"]["uid"]
+        name, cost = body["metadata"]["name"], body["metadata"]["annotations"][names.DELETION_COST]
+        if name in self.refuse:
+            raise self.refuse[name]
+        self.written[name] = cost
+        if self.seen:
+            self.pods[name] = replace(self.pods[name], cost=cost if cost != "0" else "")
+        return body
+
+    async def named(self, replicas: int) -> dict[str, str]:
+        """See to it that the number can be lowered; the costs that were written for that."""
+        self.written = {}
+        if not self.victims.named(KEY, replicas):
+            async with asyncio.timeout(10):
+                await self.marks.wait()
+            assert self.victims.named(KEY, replicas)
+        return self.written
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(victims, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(victims, "SEEN_SECONDS", 0.3)
+    monkeypatch.setattr(victims, "WRITE_SECONDS", 0.3)
+
+
+async def test_who_has_work_costs_as_much_as_it_has() -> None:
+    assert await World(a=3, b=0, c=1).named(1) == {"a": "3", "c": "1"}
+
+
+async def test_only_a_cost_that_is_another_is_written() -> None:
+    world = World(a=3, b=0, c=1)
+    await world.named(1)
+    world.victims.forget(KEY)
+    world.marks.clear()
+    world.said |= {"a": 0, "b": 2}
+    assert await world.named(1) == {"a": "0", "b": "2"}
+
+
+async def test_who_does_not_say_is_taken_to_be_busy() -> None:
+    assert await World(a=3, mute=None).named(1) == {"a": "3", "mute": str(UNKNOWN)}
+
+
+@pytest.mark.parametrize("replicas", [0, 2, 5])
+async def test_when_all_go_or_none_that_is_ready_nobody_has_to_be_picked(replicas: int) -> None:
+    world = World(a=3, b=0)
+    assert world.victims.named(KEY, replicas)
+    assert world.written == {}
+
+
+async def test_those_that_leave_or_are_not_ready_go_anyway() -> None:
+    world = World(a=3, leaves=1, starts=0)
+    world.pods["leaves"] = replace(world.pods["leaves"], leaving=True)
+    world.pods["starts"] = replace(world.pods["starts"], ready=False)
+    assert world.victims.named(KEY, 1)
+
+
+@pytest.mark.parametrize(
+    "error", [Conflict(409, "Conflict", "x"), NotFound(404, "NotFound", "x"), Denied(403, "Forbidden", "x")]
+)
+async def test_a_cost_that_is_refused_keeps_nothing_up(error: OperatorError) -> None:
+    world = World(a=3, b=1, c=0)
+    world.refuse["a"] = error
+    assert await world.named(1) == {"b": "1"}
+
+
+async def test_a_watch_that_tells_of_nothing_keeps_nothing_up() -> None:
+    world = World(a=3, b=1)
+    world.seen = False
+    assert await world.named(1) == {"a": "3", "b": "1"}
+
+
+async def test_an_api_server_that_hangs_keeps_nothing_up() -> None:
+    world = World(a=3, b=1)
+
+    async def hang(*_: object, **__: object) -> dict[str, Any]:
+        await asyncio.sleep(60)
+        return {}
+
+    world.apply = hang  # type: ignore[method-assign]
+    assert await world.named(1) == {}
+
+
+async def test_a_bug_keeps_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(a=3, b=1)
+    world.said = {}
+    await world.named(1)
+    assert "costs_broke" in caplog.messages
+
+
+async def test_it_is_seen_to_once_at_a_time() -> None:
+    world = World(a=3, b=1)
+    assert [world.victims.named(KEY, 1) for _ in range(3)] == [False] * 3
+    assert len(world.victims._running) == 1
+    await world.named(1)
+    assert world.victims._running == {}

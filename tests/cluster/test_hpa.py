@@ -156,7 +156,7 @@ def test_an_hpa_says_how_many_workers_there_are(world: World, control_plane: Con
             assert told(world, "AbleToScale")["status"] == "True"
             assert told(world, "ScalingActive")["status"] == "True"
             world.until("ScalingActive", "True", "External")
-            world.event("Scaled", f"→ {number} worker")
+            world.event("ScaledUp" if number in (3, 7) else "ScaledDown", f"→ {number} worker")
         for _ in range(3):
             world.nudge()
     assert asked == made == [1, 3, 7, 2, 1]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from math import ceil
 from typing import TYPE_CHECKING
 
 import pytest
 from delayq.contract.autoscaling import Behavior, ScaleDown, ScaleUp, ScalingPolicy
 from delayq.scaling import Policy, Sample, begun, decide, recorded, replayed, sentence
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.simulation.strategies import NOW, looks, more, pasts, policies, situations
@@ -171,9 +172,24 @@ def test_disabled_is_never_exceeded() -> None:
     assert [each.replicas for each in chain(policy, [Sample(overdue=9), Sample()], 3)] == [3, 3]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "null", "[]", "{}", '{"sample": 1}', "\x00", '{"sample": {"overdue": "x"}}']
-)
+@pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"sample": 1}', "\x00", "[" * 100_000])
 def test_what_is_no_record_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected the record of a decision|Expecting value"):
         replayed(text)
+
+
+@given(situations(), st.data())
+@settings(max_examples=30)
+def test_a_record_that_was_tampered_with_is_refused_or_decided_on(
+    situation: Situation, data: st.DataObject
+) -> None:
+    record = json.loads(recorded(decide(situation[1], situation[0], situation[2], NOW)))
+    part = record[data.draw(st.sampled_from(["sample", "policy", "previous"]))]
+    part[data.draw(st.sampled_from(sorted(part)))] = data.draw(
+        st.sampled_from([None, 0, -1, 1e308, "x", [], {}])
+    )
+    try:
+        found = replayed(json.dumps(record))
+    except ValueError:
+        return
+    assert isinstance(found.replicas, int)

@@ -9,6 +9,7 @@ import click
 
 from delayq.cli.exits import FAILED, Wrong
 from delayq.cli.output import Table, emit, note
+from delayq.cli.views import instant
 from delayq.scaling import sentence
 from delayq.scaling.sentences import seconds
 from delayq.simulation.chart import Panel, chart
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from delayq.cli.output import Output
     from delayq.scaling import Policy
     from delayq.simulation import Run
-    from delayq.simulation.report import Lateness, Summary
+    from delayq.simulation.report import Lateness, Stretch, Summary
     from delayq.simulation.run import Change
 
 MOST_ROWS: Final = 16
 MOST_CHANGES: Final = 40
+MOST_STRETCHES: Final = 500
 WIDTH: Final = 72
 TICKS: Final = 6
 DAY: Final = 86_400
@@ -128,47 +130,53 @@ def _percent(share: float) -> str:
 
 
 def _view(run: Run, each: Summary, start: float | None) -> dict[str, Any]:
-    found = stretches(run, evenly(run.end, step_seconds(run.end, 500)), run.end)
+    found = stretches(run, evenly(run.end, step_seconds(run.end, MOST_STRETCHES)), run.end)
     return {
-        "policy": run.name,
-        "start": start,
+        "by": run.name,
+        **instant("start", None if start is None else _ms(start)),
         "tasks": each.tasks,
         "early": each.early,
-        "late_seconds": _late_view(each.late),
-        "in_time_percent": each.in_time_percent,
+        "late_ms": _late_view(each.late),
+        "in_time_percent": round(each.in_time_percent, 3),
         "objective_met": each.met,
         "most_workers": each.most_workers,
-        "pod_hours": each.pod_hours,
-        "busy_percent": each.busy_percent,
-        "done_seconds": each.done_seconds,
-        "changes": [
-            {
-                "at_seconds": change.at,
-                "before": change.before,
-                "after": change.after,
-                "reason": _reason(change),
-            }
-            for change in run.changes
-        ],
-        "stretches": [
-            {
-                "at_seconds": one.start,
-                "seconds": one.seconds,
-                "fell_due": one.due,
-                "late_seconds": _late_view(one.late),
-                "overdue": one.look.overdue,
-                "in_flight": one.look.in_flight,
-                "workers": one.look.replicas,
-                "ready": one.look.ready,
-                "leaving": one.look.leaving,
-            }
-            for one in found
-        ],
+        "pod_hours": round(each.pod_hours, 3),
+        "busy_percent": round(each.busy_percent, 3),
+        "done_ms": _ms(each.done_seconds),
+        "changes": [_change_view(change) for change in run.changes],
+        "stretches": [_stretch_view(one) for one in found],
     }
 
 
-def _late_view(late: Lateness | None) -> dict[str, float] | None:
-    return None if late is None else {"p50": late.p50, "p99": late.p99, "max": late.worst}
+def _change_view(change: Change) -> dict[str, Any]:
+    return {
+        "at_ms": _ms(change.at),
+        "before": change.before,
+        "after": change.after,
+        "decision": _reason(change) or None,
+    }
+
+
+def _stretch_view(one: Stretch) -> dict[str, Any]:
+    return {
+        "at_ms": _ms(one.start),
+        "span_ms": _ms(one.seconds),
+        "fell_due": one.due,
+        "late_ms": _late_view(one.late),
+        "overdue": one.look.overdue,
+        "in_flight": one.look.in_flight,
+        "workers": one.look.replicas,
+        "ready": one.look.ready,
+        "leaving": one.look.leaving,
+    }
+
+
+def _late_view(late: Lateness | None) -> dict[str, int] | None:
+    return None if late is None else {"p50": _ms(late.p50), "p99": _ms(late.p99), "max": _ms(late.worst)}
+
+
+def _ms(value: float) -> int:
+    return round(value * 1000)
 
 
 def draw(runs: Sequence[Run], policy: Policy, start: float | None, path: str) -> None:

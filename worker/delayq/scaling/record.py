@@ -33,7 +33,7 @@ def replayed(record: str) -> Decision:
         found = json.loads(record)
         sample = None if found["sample"] is None else _sample(found["sample"])
         return decide(sample, _policy(found["policy"]), _memory(found["previous"]), float(found["at"]))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"expected the record of a decision, got {record[:80]}") from error
 
 

@@ -84,7 +84,7 @@ def _rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, Mapping[str, A
         yield number, _object(line, f"{name}:{number}")
         yield from ((number, _object(line, f"{name}:{number}")) for number, line in numbered)
         return
-    heading = [word.strip() for word in next(csv.reader([line]))]
+    heading = _cells(line, f"{name}:{number}")
     if "due" not in heading or not set(heading) <= set(FIELDS) or len(set(heading)) < len(heading):
         expected = "a heading with due, and maybe scheduled, handler_ms, count; or JSON objects"
         raise WrongLine(f"{name}:{number}: expected {expected}; got {quote(line.strip())}")
@@ -107,10 +107,17 @@ def _object(line: str, where: str) -> Mapping[str, Any]:
 
 
 def _columns(line: str, heading: list[str], where: str) -> Mapping[str, str]:
-    cells = next(csv.reader([line]))
+    cells = _cells(line, where)
     if len(cells) != len(heading):
         raise WrongLine(f"{where}: expected {len(heading)} columns, got {len(cells)}")
-    return dict(zip(heading, map(str.strip, cells), strict=True))
+    return dict(zip(heading, cells, strict=True))
+
+
+def _cells(line: str, where: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line]))]
+    except csv.Error:
+        raise WrongLine(f"{where}: expected comma-separated values, got {quote(line.strip())}") from None
 
 
 def _arrival(row: Mapping[str, Any], handler_seconds: float) -> tuple[Arrival, Kind]:

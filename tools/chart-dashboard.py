@@ -115,10 +115,19 @@ QUEUES = (
     ),
     Panel(
         "Workers",
-        "Pods there should be, and pods there are.",
+        "Pods there should be, pods there are, and pods that the work asks for, before bounds and behavior.",
         "short",
         {
             "{{name}} {{which}}": 'sum by (name, which) (delayq_operator_worker_replicas{namespace=~"$namespace"})'
+        },
+    ),
+    Panel(
+        "What scaling has learnt",
+        "From creating a worker to its first claim (p95), and how long a handler takes (mean).",
+        "s",
+        {
+            "{{name}} start-up": 'max by (name) (delayq_operator_worker_lead_seconds{namespace=~"$namespace"})',
+            "{{name}} handler": 'max by (name) (delayq_operator_worker_handler_seconds{namespace=~"$namespace"})',
         },
     ),
 )
@@ -157,13 +166,19 @@ OPERATOR = (
     ),
     Panel("Leader", "Exactly one pod works.", "short", {"{{pod}}": "max by (pod) (delayq_operator_leader)"}),
     Panel(
-        "Readings of queues",
-        "Of scanners' metrics, by which the operator scales.",
+        "Readings of pods",
+        "Of scanners' and workers' metrics, by which it scales. Of a worker that starts, the first ones fail.",
         "ops",
         {
-            "worked": rate("delayq_operator_scrapes_total", where=""),
-            "failed": rate("delayq_operator_scrape_errors_total", where=""),
+            "{{component}} worked": rate("delayq_operator_scrapes_total", "component", ""),
+            "{{component}} failed": rate("delayq_operator_scrape_errors_total", "component", ""),
         },
+    ),
+    Panel(
+        "Time to decide",
+        "On the workers of one queue.",
+        "s",
+        quantiles("delayq_operator_decision_seconds", ""),
     ),
     Panel(
         "Event loop",

@@ -34,12 +34,16 @@ Not Conflict: it says that our copy is old, which the next look mends.
 """
 
 
+UP: Final = "ScaledUp"
+DOWN: Final = "ScaledDown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
     """Another number of workers than before."""
 
     reason: str
-    """Of the event."""
+    """Of the event: UP or DOWN."""
     message: str
     record: str = ""
     """What the decision was made from; empty when it was none of the operator's."""
@@ -142,7 +146,7 @@ class Applier:
 
 
 def _scaled(before: int | None, scale: Scale) -> Scaled:
-    reason = "ScaledUp" if before is None or scale.replicas > before else "ScaledDown"
+    reason = UP if before is None or scale.replicas > before else DOWN
     if scale.decision is None:
         return Scaled(reason=reason, message=f"{before} → {scale.message}")
     return Scaled(reason=reason, message=scale.message, record=recorded(scale.decision))

@@ -106,13 +106,7 @@ class Client:
         except Exception as error:  # noqa: BLE001 -- whatever an answer makes a client or a parser raise
             metrics.SCRAPE_ERRORS.labels(pod.component).inc()
             why = f"{pod.name} {_sentence(error)}"
-            level = logging.DEBUG if pod.component == "worker" else logging.INFO  # one that starts is no news
-            log.log(
-                level,
-                "scrape_failed",
-                extra={"fields": {"pod": pod.name, "url": url.partition("?")[0], "error": why}},
-            )
-            log.debug("scrape_error", extra={"fields": {"pod": pod.name, "error": repr(error)[:MOST_WORDS]}})
+            _log(pod, url, why, error)
             return why
         metrics.SCRAPES.labels(pod.component).inc()
         return found
@@ -123,6 +117,15 @@ class Client:
             if response.status != 200:  # noqa: PLR2004 -- HTTP's number for fine
                 raise Odd(f"answers with HTTP {response.status}")
             return await _needed(response.content, asked)
+
+
+def _log(pod: Pod, url: str, why: str, error: Exception) -> None:
+    told = {"fields": {"pod": pod.name, "url": url.partition("?")[0], "error": why}}
+    if pod.component == "worker":
+        log.debug("scrape_failed", extra=told)  # one that starts is no news
+    else:
+        log.info("scrape_failed", extra=told)
+    log.debug("scrape_error", extra={"fields": {"pod": pod.name, "error": repr(error)[:MOST_WORDS]}})
 
 
 async def _needed(body: aiohttp.StreamReader, asked: Question) -> list[bytes]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import delayq_operator
 import pytest
 import yaml
-from delayq_operator import conditions, events, metrics, process, report
+from delayq_operator import apply, conditions, events, metrics, process, report
 from delayq_operator.cli import delayq_operator as command
 from delayq_operator.desired.prometheus_rule import prometheus_rule
 from delayq_operator.reconcile import RETRY_SECONDS
@@ -58,8 +58,9 @@ def test_what_is_wrong_comes_with_something_to_do() -> None:
     assert set(silent) <= {
         *conditions.REASONS["ScalingActive"],
         "NewReplicaSetAvailable",
-        "WithinBounds",
+        "DesiredWithinRange",
         "NotNeeded",
+        "CapacitySuffices",
     }
 
 
@@ -75,7 +76,7 @@ def test_every_event_that_is_posted_has_a_reason_of_the_table() -> None:
         *report.TURNED_FALSE.values(),
         *sum(report.BY_REASON.values(), ()),
     }
-    assert posted | turned == set(events.REASONS)
+    assert posted | turned | {apply.UP, apply.DOWN} == set(events.REASONS)
 
 
 def test_every_reason_that_becomes_an_event_is_a_reason_of_its_condition() -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.cluster.harness.binaries import binary
 
@@ -34,10 +34,25 @@ class Plugin:
         self, *args: str, text: str = "", script: str = "kubectl-dq", **env: str
     ) -> subprocess.CompletedProcess[str]:
         return self._run(
-            [str(SCRIPTS / script), "--namespace", self.namespace, *args],
+            [self.script(script), "--namespace", self.namespace, *args],
             text,
             {"KUBECTL": self.kubectl} | env,
         )
+
+    def script(self, name: str = "kubectl-dq") -> str:
+        return str(SCRIPTS / name)
+
+    def start(self, *args: str, **streams: Any) -> subprocess.Popen[Any]:  # noqa: ANN401  Popen's own
+        """Start it in a session of its own, as a shell would in the foreground; killed with the test."""
+        given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True} | streams
+        argv = ["setpriv", "--pdeathsig", "KILL", "--", self.script(), "--namespace", self.namespace, *args]
+        return subprocess.Popen(
+            argv, env=self._environment({"KUBECTL": self.kubectl}), start_new_session=True, **given
+        )
+
+    def _environment(self, env: dict[str, str]) -> dict[str, str]:
+        ours = {"KUBECONFIG": str(self.kubeconfig or self.cluster.kubeconfig), "HOME": str(self.cluster.dir)}
+        return os.environ | ours | env
 
     def through_kubectl(self, *args: str) -> str:
         """What `kubectl dq …` writes, the plugin and kubectl being on the path."""
@@ -47,16 +62,12 @@ class Plugin:
         return done.stdout
 
     def _run(self, argv: list[str], text: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {
-            "KUBECONFIG": str(self.kubeconfig or self.cluster.kubeconfig),
-            "HOME": str(self.cluster.dir),
-        }
         return subprocess.run(
             argv,
             input=text,
             capture_output=True,
             text=True,
-            env=environment | env,
+            env=self._environment(env),
             timeout=COMMAND_SECONDS,
             check=False,
         )

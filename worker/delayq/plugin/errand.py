@@ -29,6 +29,8 @@ class Errand:
     """A file to write stdout to."""
     reads_stdin: bool = False
     """Whether stdin is part of what is to be done."""
+    goes_on: bool = False
+    """Whether it ends only when somebody has seen enough."""
 
     def argv(self, document: str) -> list[str]:
         """Return the words for a pod, behind `delayq`."""
@@ -66,6 +68,7 @@ def errand(command: click.Command, raw: Mapping[str, Any], values: Mapping[str, 
         source=source,
         target=target if raw.get("file") != "-" else None,
         reads_stdin=source is not None or payload == "-",
+        goes_on=bool(raw.get("watch")) or (command.name == "top" and not raw.get("once")),
     )
 
 

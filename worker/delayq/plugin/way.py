@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from delayq.plugin.kubectl import Kubectl, Object
 
 SCANNER: Final = "scanner"
+LEASH: Final = ("python3", "-m", "delayq.plugin.leash")
 ENDED: Final = "command terminated with exit code "
 """What kubectl adds below the words of a command that failed."""
 
@@ -120,16 +121,18 @@ def service_of(host: str, namespace: str, port: int) -> Service | None:
 def by_exec(kubectl: Kubectl, found: Way, errand: Errand) -> int:
     """Run the errand in the pod; the exit code is the command's own."""
     terminal = sys.stdin.isatty() and sys.stdout.isatty() and errand.target is None and errand.source is None
-    how = ["-it"] if terminal else ["-i"] if errand.reads_stdin else []
-    command = ["--", "delayq", *errand.argv(CONFIG_FILE)]
+    leashed = errand.goes_on and not terminal
+    how = ["-it"] if terminal else ["-i"] if errand.reads_stdin or leashed else []
+    words = [*(LEASH if leashed else ["delayq"]), *errand.argv(CONFIG_FILE)]
     argv = kubectl.argv(
-        "exec", str(found.pod), f"--container={SCANNER}", *how, *command, namespace=found.namespace
+        *("exec", str(found.pod), f"--container={SCANNER}", *how, "--", *words), namespace=found.namespace
     )
     streams: dict[str, Any] = {"stderr": subprocess.PIPE}
     if errand.source is not None:
         streams["stdin"] = errand.source
-    elif not how:
-        streams["stdin"] = subprocess.DEVNULL  # `while read … do kubectl dq …` keeps its lines
+    elif not terminal and not errand.reads_stdin:
+        # `while read … do kubectl dq …` keeps its lines. Of a pipe, our end is closed when we end.
+        streams["stdin"] = subprocess.PIPE if leashed else subprocess.DEVNULL
     if errand.target is not None:
         streams["stdout"] = subprocess.PIPE
     child = kubectl.start(argv, **streams)

@@ -1,0 +1,347 @@
+"""kubectl dq where it matters: into real pods by exec, to Redis by a forwarded port, with real logs in a report."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import tarfile
+import termios
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from delayq import SyncClient
+
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.plugin import Plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.node.world import NodeWorld
+
+SCREEN_SECONDS = 60
+HOUR_MS = 3_600_000
+PAYLOAD = "card 4111 of Ada"
+PASSWORD = "hunter2-at-the-node"  # noqa: S105  the test's own
+TALKATIVE = """
+import os, sys
+def handle(task):
+    print("charging", task.payload, os.environ["DATABASE"], flush=True)
+    raise ValueError(f"declined: {task.payload}")
+"""
+
+
+@pytest.fixture
+def dq(world: NodeWorld) -> Plugin:
+    return Plugin(world.cluster, world.namespace)
+
+
+@pytest.fixture
+def ready(world: NodeWorld) -> NodeWorld:
+    """A queue that works, with tasks that wait: 30 due in an hour, one held by a worker."""
+    world.begin(worker={"replicas": 1})
+    world.schedule({f"t{nth}": None for nth in range(30)}, lambda: HOUR_MS)
+    world.schedule({"held": {"do": "hold"}})
+    world.wait_entries("start", ["held"])
+    return world
+
+
+def processes(words: str) -> list[str]:
+    """Command lines of this machine's processes, and of all pods, that hold these words."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            line = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            found += [line] if words in line else []
+    return found
+
+
+def test_commands_of_the_cli_run_in_a_scanner_pod(dq: Plugin, ready: NodeWorld, tmp_path: Path) -> None:
+    """As they are, with their words, their files, their output and their exit codes; one by one."""
+    found = json.loads(dq.out("counts", "orders", "-o", "json"))
+    assert (found["delayed"], found["processing"]) == (30, 1)
+
+    said = dq.out("schedule", "orders", '{"order": 7}', "--id", "order-7", "--in", "2h")
+    assert said.startswith("scheduled order-7, due ")
+    assert json.loads(dq.out("task", "get", "orders", "order-7", "-o", "json"))["payload"] == {"order": 7}
+
+    done = dq.run("schedule", "orders", "1", "--id", "order-7")
+    assert (done.returncode, done.stdout) == (5, "")
+    assert done.stderr == "error: task order-7 exists already\nhint:  --if-exists keep, or replace\n"
+    assert dq.run("task", "get", "orders", "order-8").returncode == 6
+
+    dq.out("schedule", "orders", "-", "--id=piped", "--in=2h", text='"from stdin"')
+    (tmp_path / "payload.json").write_text('"from a file"')
+    dq.out("schedule", "orders", f"@{tmp_path}/payload.json", "--id=filed", "--in=2h")
+    (tmp_path / "many.jsonl").write_text('{"payload": 1, "in": "2h"}\n{"payload": 2, "in": "2h"}\n')
+    assert dq.out("schedule", "orders", "--many", f"{tmp_path}/many.jsonl") == "scheduled 2 tasks\n"
+    with ready.client as client:
+        stored = [client.get(name) for name in ("piped", "filed")]
+        assert [json.loads(each.body) for each in stored if each] == ["from stdin", "from a file"]
+        assert client.counts().delayed == 30 + 5
+
+    assert "2 of 2" in dq.out("status", "orders")
+    assert dq.run("doctor", "orders").returncode == 0
+    assert dq.out("top", "orders", "--interval=200ms").splitlines()[1].startswith("orders ")
+
+
+def test_what_is_exported_comes_into_a_file_of_this_machine(
+    dq: Plugin, ready: NodeWorld, tmp_path: Path
+) -> None:
+    ready.schedule({"dead": {"do": "bury"}})
+    eventually(lambda: "dead" in ready.snapshot.dlq, what="it is dead")
+    file = tmp_path / "dead.jsonl"
+    assert dq.out("dlq", "export", "orders", "--to", str(file)) == ""
+    assert json.loads(file.read_text())["id"] == "dead"
+    assert "never to succeed" in dq.out("dlq", "groups", "orders")
+    assert dq.run("dlq", "purge", "orders", "--all").returncode == 2, "nobody can be asked"
+    assert dq.out("dlq", "purge", "orders", "--all", "--yes") == "purged 1 dead letter\n"
+
+
+def test_lines_of_a_loop_are_left_to_the_loop(dq: Plugin, ready: NodeWorld) -> None:
+    """A command that reads nothing eats nothing: `while read id; do kubectl dq task get orders $id; done`."""
+    script = 'while read id; do "$DQ" -n "$NS" task get orders "$id" -o json; done'
+    env = os.environ | {
+        "DQ": dq.script(),
+        "NS": dq.namespace,
+        "KUBECTL": dq.kubectl,
+        "KUBECONFIG": str(ready.cluster.kubeconfig),
+    }
+    done = subprocess.run(
+        ["bash", "-c", script],
+        input="t0\nt1\nt2\n",
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=60,
+        check=True,
+    )
+    assert re.findall(r'"id": "(t\d)"', done.stdout) == ["t0", "t1", "t2"]
+
+
+def test_ctrl_c_ends_what_goes_on(dq: Plugin, ready: NodeWorld) -> None:
+    """In a pipe: 130, and nothing is left in the pod."""
+    watching = dq.start("counts", "orders", "--watch", "--interval=200ms")
+    assert watching.stdout is not None
+    assert watching.stdout.readline().startswith("QUEUE")
+    assert ready.namespace
+    os.killpg(watching.pid, signal.SIGINT)
+    assert watching.wait(20) == 130
+    eventually(lambda: not processes("counts --watch"), what="it has ended in the pod, too")
+
+
+def test_on_a_terminal_it_is_a_terminal_there_too(dq: Plugin, ready: NodeWorld) -> None:
+    """`top` draws, takes a key, and ends with it; Ctrl-C goes through as 130."""
+    assert ready.namespace
+    assert b"QUEUE" in (screen := on_a_terminal(dq, "top", "orders", keys=b"q", code=0))
+    assert b"\x1b[" in screen, "it is drawn, not printed"
+    on_a_terminal(dq, "top", "orders", keys=b"\x03", code=130)
+
+
+def on_a_terminal(dq: Plugin, *args: str, keys: bytes, code: int) -> bytes:
+    """What is seen; the keys are pressed once something is."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+    child = dq.start(*args, stdin=theirs, stdout=theirs, stderr=theirs, text=False)
+    os.close(theirs)
+    seen, pressed, deadline = b"", False, time.monotonic() + SCREEN_SECONDS
+    while time.monotonic() < deadline:
+        if select.select([ours], [], [], 0.1)[0]:
+            try:
+                seen += os.read(ours, 1 << 16)
+            except OSError:  # the last end of it was closed
+                break
+        if b"QUEUE" in seen and not pressed:
+            os.write(ours, keys)
+            pressed = True
+        if child.poll() is not None:
+            break
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(5)
+    assert child.poll() is not None, seen
+    assert child.wait(10) == code, seen
+    os.close(ours)
+    return seen
+
+
+def test_a_queue_is_forecast_and_simulated_as_it_is(dq: Plugin, ready: NodeWorld, tmp_path: Path) -> None:
+    """With the tasks that wait in Redis, the live document, and what was learnt."""
+    found = json.loads(dq.out("forecast", "orders", "-o", "json", "--within=2h"))
+    assert found["queue"] == "orders"
+    ready.edit(autoscaling={"maxReplicas": 7, "minReplicas": 0}, worker={"replicas": None})
+    said = dq.out("simulate", "orders", "--handler-ms=500", "--lead=20s", "-o", "json", "--for=2h")
+    assert json.loads(said)
+    assert processes("delayq simulate") == []
+    png = tmp_path / "chart.png"
+    dq.out("simulate", "orders", "--scenario", "spike:200@60s/500ms", "--png", str(png))
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_redis_is_reached_by_a_forwarded_port_when_no_scanner_is_ready(dq: Plugin, world: NodeWorld) -> None:
+    """By the name of its Service, which no pod here can look up, with a password that nobody sees."""
+    world.make("secrets", {"metadata": {"name": "redis-auth"}, "stringData": {"password": PASSWORD}})
+    world.connection.config_set("requirepass", PASSWORD)
+    auth = {"authSecretRef": {"name": "redis-auth"}}
+    world.begin(wait="", redis={"standalone": {"host": "redis"}, **auth}, worker={"replicas": 0})
+    said = dq.out("schedule", "orders", '{"order": 7}', "--id", "order-7", "--in", "2h", "--port-forward")
+    assert said.startswith("scheduled order-7, due ")
+    url = world.redis.url.replace("redis://", f"redis://:{PASSWORD}@")
+    with SyncClient(url, queue="orders") as client:
+        assert client.counts().delayed == 1
+
+    watching = dq.start("counts", "orders", "--watch", "--interval=200ms")
+    assert watching.stdout is not None
+    assert watching.stdout.readline().startswith("QUEUE")
+    assert any(f"--namespace={world.namespace}" in line for line in processes("port-forward"))
+    assert processes(PASSWORD) == []
+    os.killpg(watching.pid, signal.SIGINT)
+    assert watching.wait(20) == 130
+    mine = f"--namespace={world.namespace}"
+    assert not [line for line in processes("port-forward") if mine in line], "nothing is left behind"
+    assert json.loads(dq.out("simulate", "orders", "-o", "json"))
+    done = dq.run("counts", "orders", "--port-forward", "-n", "default")
+    assert done.returncode == 6
+
+
+def test_a_password_that_is_wrong_is_said_to_be(dq: Plugin, world: NodeWorld) -> None:
+    world.make("secrets", {"metadata": {"name": "redis-auth"}, "stringData": {"password": "another-one"}})
+    world.connection.config_set("requirepass", PASSWORD)
+    auth = {"authSecretRef": {"name": "redis-auth"}}
+    world.begin(wait="", redis={"standalone": {"host": "redis"}, **auth}, worker={"replicas": 0})
+    done = dq.run("counts", "orders", "--port-forward")
+    assert done.returncode == 4
+    assert done.stderr.startswith("error: ")
+    assert "another-one" not in done.stderr
+
+
+def test_the_doctor_looks_from_a_pod_that_is_not_ready(dq: Plugin, world: NodeWorld) -> None:
+    """Redis cannot be reached, so no scanner is ready: that is when one asks."""
+    world.begin(wait="", redis={"standalone": {"host": "10.255.255.1"}}, worker={"replicas": 0})
+    eventually(
+        lambda: any(is_running(pod) for pod in world.pods("scanner")), timeout_s=60, what="a scanner runs"
+    )
+    done = dq.run("doctor", "orders")
+    assert done.returncode == 4, done.stderr
+    assert "✗ connect" in done.stdout
+    done = dq.run("counts", "orders")
+    assert done.returncode == 4
+    assert "cannot reach Redis at 10.255.255.1:6379" in done.stderr
+    assert "kubectl dq doctor orders" in done.stderr
+
+
+def is_running(pod: dict[str, Any]) -> bool:
+    statuses = pod.get("status", {}).get("containerStatuses", ())
+    return any("running" in each["state"] for each in statuses)
+
+
+def test_who_may_look_and_not_exec_is_told_so(dq: Plugin, ready: NodeWorld) -> None:
+    ready.kubectl("create", "serviceaccount", "viewer")
+    ready.kubectl(
+        "create", "role", "look", "--verb=get,list", "--resource=pods,services,delayqueues.delayq.dev"
+    )
+    ready.kubectl(
+        "create", "rolebinding", "look", "--role=look", f"--serviceaccount={ready.namespace}:viewer"
+    )
+    viewer = Plugin(ready.cluster, ready.namespace, ready.cluster.kubeconfig_for(ready.namespace, "viewer"))
+    said = viewer.err("counts", "orders", code=5)
+    assert said.startswith("error: not allowed: ")
+    assert f"kubectl auth can-i create pods --subresource=exec -n {ready.namespace}" in said
+    assert dq.run("counts", "orders").returncode == 0
+
+
+def test_a_diff_finds_the_options_of_the_operator_in_what_it_made(dq: Plugin, ready: NodeWorld) -> None:
+    """Image, pull policy, and whom NetworkPolicies let in: a policy that is switched on lets the operator in."""
+    body = ready.queue()
+    document = {field: body[field] for field in ("apiVersion", "kind", "spec")} | {
+        "metadata": {"name": "orders"}
+    }
+    done = dq.run("diff", "-f", "-", text=yaml.safe_dump(document))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    document["spec"]["networkPolicy"] = {"enabled": True, "metricsFrom": []}
+    said = dq.out("diff", "-f", "-", text=yaml.safe_dump(document), code=1)
+    assert "+++ NetworkPolicy orders-delayq (then)" in said
+    assert re.search(r"kubernetes\.io/metadata\.name: \S+", said)
+    ready.edit(networkPolicy=document["spec"]["networkPolicy"])
+    ready.until("Progressing", "True")
+    eventually(lambda: ready.there("networkpolicies", "orders-delayq"), what="the policy is made")
+    done = dq.run("diff", "-f", "-", text=yaml.safe_dump(document))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_report_has_logs_and_metrics_without_payloads(dq: Plugin, world: NodeWorld, tmp_path: Path) -> None:
+    """Of a handler that tells everything, after a crash; the Secret's value is in its log, too."""
+    world.make(
+        "secrets", {"metadata": {"name": "shop-db"}, "stringData": {"url": f"db://shop:{PASSWORD}@db/x"}}
+    )
+    world.make_code(TALKATIVE)
+    reference = {"name": "DATABASE", "valueFrom": {"secretKeyRef": {"name": "shop-db", "key": "url"}}}
+    worker = world.worker()
+    worker["template"]["spec"]["containers"][0]["env"].append(reference)
+    world.begin(handler={"python": {"callable": "recorder:handle"}}, worker={**worker, "replicas": 1})
+    with world.client as client:
+        client.schedule({"pay": PAYLOAD}, task_id="order-7")
+    (pod,) = world.running()
+    eventually(lambda: "declined" in log(world, pod), what="the handler has told it all")
+    assert PASSWORD in log(world, pod)
+    assert PAYLOAD in log(world, pod)
+    os.kill(world.pid(pod), signal.SIGKILL)
+    eventually(lambda: restarted(world), timeout_s=60, what="the container is started again")
+    world.wait_running(1)
+
+    file = tmp_path / "report.tar.gz"
+    done = dq.run("report", "orders", "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "", "everything could be gathered"
+    files = unpacked(file)
+    everything = "\n".join(files.values())
+    assert PASSWORD not in everything
+    assert PAYLOAD not in everything
+    name = pod["metadata"]["name"]
+    previous = files[f"pods/{name}/worker.previous.log"]
+    assert '"event": "handler_failed"' in previous
+    assert '"error": "ValueError: <redacted>"' in previous
+    assert re.search(r"<\d+ lines? that delayq did not write>", previous)
+    assert "delayq_worker_slots" in files[f"pods/{name}/metrics.txt"]
+    assert "✓ connect" in files["doctor.txt"]
+    operators = [path for path in files if path.startswith("operator/") and path.endswith("/operator.log")]
+    assert operators
+    assert '"event": "leading"' in files[operators[0]]
+    assert "delayq_operator_leader" in files[operators[0].replace("operator.log", "metrics.txt")]
+
+    dq.out("report", "orders", "--handler-logs", "-o", str(file))
+    files = unpacked(file)
+    assert PAYLOAD in files[f"pods/{name}/worker.previous.log"], "as asked"
+    assert PASSWORD not in "\n".join(files.values()), "never"
+
+
+def log(world: NodeWorld, pod: dict[str, Any]) -> str:
+    return world.kubectl("logs", pod["metadata"]["name"], "--container=worker")
+
+
+def restarted(world: NodeWorld) -> bool:
+    (pod,) = world.pods("worker")
+    return bool(pod["status"]["containerStatuses"][0]["restartCount"])
+
+
+def unpacked(path: Path) -> dict[str, str]:
+    with tarfile.open(path) as archive:
+        files = {each.name: archive.extractfile(each) for each in archive}
+        return {name.partition("/")[2]: file.read().decode() for name, file in files.items() if file}
+
+
+@pytest.fixture(autouse=True)
+def _passwords(world: NodeWorld) -> Iterator[None]:
+    """Redis wants none afterwards: whoever cleans up has none."""
+    yield
+    world.connection.config_set("requirepass", "")

@@ -1,0 +1,82 @@
+"""docs/kubectl.md shows what `kubectl dq` says: each of its commands is run, and what it says is compared.
+
+Ages, times, addresses and the names of pods differ from run to run and are compared as such. On a difference, the page
+as it should be is written beside the test's other files; its path is in the message.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import yaml
+
+from tests.cluster.harness.binaries import ROOT
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.plugin import Plugin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.node.world import NodeWorld
+
+PAGE = (ROOT / "docs" / "kubectl.md").read_text()
+DIFFERING = (
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?", "TIME"),
+    (r"\b\d\d:\d\d(:\d\d)?\b", "TIME"),
+    (r"-[a-z0-9]{6,10}-[a-z0-9]{5}\b", "-POD"),
+    (r"-\d{8}-[a-z0-9]{5}\b", "-POD"),
+    (r"\b\d+\.\d+\.\d+\.\d+\b", "IP"),
+    (r"\b(in )?\d+(\.\d+)?(ms|s|m|h|d)\b( ago)?|\bjust now\b|\bnow\b", "AGE"),
+    (r"test-[0-9a-f]{8}", "shop"),
+    (r"\b\d+ files\b", "N files"),
+)
+
+
+def normalised(text: str) -> list[str]:
+    for pattern, to in DIFFERING:
+        text = re.sub(pattern, to, text)
+    lines = [re.sub(r"\s+", " ", line).strip() for line in text.splitlines()]
+    return [line for line in lines if line and not line.startswith("Redis is ")]
+
+
+def test_the_page_shows_what_the_commands_say(world: NodeWorld, tmp_path: Path) -> None:
+    world.begin(worker={"replicas": 2})
+    world.schedule({"dead": {"do": "bury"}, **{f"t{nth}": None for nth in range(1000)}}, lambda: 0)
+    world.wait_entries("start", ["t999"])
+    world.schedule({f"later{nth}": None for nth in range(500)}, lambda: 45 * 60_000)
+
+    def told() -> bool:
+        backlog = world.queue()["status"].get("backlog", {})
+        return (backlog.get("scheduled"), backlog.get("inFlight"), backlog.get("deadLettered")) == (500, 0, 1)
+
+    eventually(told, timeout_s=60, what="status tells of the tasks")
+    body = world.queue()
+    document = {field: body[field] for field in ("apiVersion", "kind", "spec")} | {
+        "metadata": {"name": "orders"}
+    }
+    document["spec"]["worker"]["concurrency"] = 64
+    (tmp_path / "new.yaml").write_text(yaml.safe_dump(document))
+    dq = Plugin(world.cluster, world.namespace)
+
+    def run(line: str) -> str:
+        words = [
+            str(tmp_path / word) if "." in word and "/" not in word else word for word in shlex.split(line)
+        ]
+        done = dq.run(*words[2:])
+        assert done.returncode in (0, 1), done.stderr
+        said = (done.stdout + done.stderr).replace(str(tmp_path) + "/", "").replace(world.namespace, "shop")
+        return "".join(f"{each.rstrip()}\n" for each in said.splitlines())
+
+    made = re.sub(
+        r"(?<=^```console\n)(.*?)(?=^```$)",
+        lambda block: "".join(
+            f"$ {line}\n{run(line)}" for line in re.findall(r"^\$ (.*)$", block[1], re.MULTILINE)
+        ),
+        PAGE,
+        flags=re.DOTALL | re.MULTILINE,
+    )
+    (tmp_path / "kubectl.md").write_text(made)
+    shown, said = normalised(PAGE), normalised(made)
+    assert shown == said, f"the page as it should be: {tmp_path / 'kubectl.md'}"

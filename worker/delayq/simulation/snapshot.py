@@ -71,7 +71,7 @@ def take(counts: Counter, until_ms: int, handler_seconds: float) -> Snapshot:
         start=start_ms / 1000,
         arrivals=arrivals,
         later=max(0, first.scheduled - sum(each.tasks for each in found)),
-        step_ms=max((each.end_ms - each.start_ms for each in found if each.tasks), default=0),
+        step_ms=max(FINEST_MS, *(each.end_ms - each.start_ms for each in found if each.tasks), 0),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,11 @@ PASSING: Final = frozenset({"", "ContainerCreating", "PodInitializing", "Complet
 """Reasons of a container that waits or has ended, and that nobody has to do anything about."""
 
 LONGEST_WORDS: Final = 300
+LOGGED: Final = '{"time": '
+"""How a line of our logs begins."""
+SIGNALLED: Final = 128
+"""Exit codes above are this and the number of the signal that ended a process."""
+_SIGNALS: Final = {each.value: each.name for each in signal.Signals}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +66,7 @@ def read(body: Object) -> Pod:
         restarts=sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ()),
         cost=_cost((metadata.get("annotations") or {}).get(names.DELETION_COST, "")),
         failed=status.get("phase") == "Failed",
-        trouble="" if ready else _trouble(metadata["name"], status),
+        trouble="" if ready else _trouble(body),
     )
 
 
@@ -72,27 +78,49 @@ def _unix(time: str) -> float:
     return datetime.fromisoformat(time).timestamp() if time else 0.0
 
 
-def _trouble(name: str, status: Object) -> str:
-    words = next((words for words in _complaints(status) if words), "")
-    return f"{name}: {words}"[:LONGEST_WORDS] if words else ""
+def _trouble(body: Object) -> str:
+    words = next((words for words in _complaints(body) if words), "")
+    return f"{body['metadata']['name']}: {words}"[:LONGEST_WORDS] if words else ""
 
 
-def _complaints(status: Object) -> Iterator[str]:
-    for condition in status.get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            yield f"{condition.get('reason', '')}: {condition.get('message', '')}"
+def _complaints(body: Object) -> Iterator[str]:
+    status = body.get("status", {})
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        yield f"{scheduled.get('reason', '')}: {scheduled.get('message', '')}"
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         yield _container_trouble(container)
+    # The kubelet called it ready, and has not taken that back: Kubernetes has, for it does not hear of the kubelet.
+    gates = body.get("spec", {}).get("readinessGates")
+    if conditions.get("ContainersReady", {}).get("status") == "True" and not gates:
+        yield "NodeNotReady: its node is not heard of; its containers may still run, and work"
 
 
 def _container_trouble(container: dict[str, Any]) -> str:
-    """Say why a container waits or has ended, and its last words, which come from its log."""
+    """Say why a container waits or has ended, and how it came to its end."""
     waiting = container.get("state", {}).get("waiting", {})
     ended = (
         container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated") or {}
     )
-    last_words = " ".join((ended.get("message") or "").split())
-    reason = waiting.get("reason") or ended.get("reason") or ""
+    killed = _killed(ended)
+    last_words = killed or _last_words(ended)
+    reason = waiting.get("reason") or (not killed and ended.get("reason")) or ""
     if reason in PASSING and not last_words:
         return ""
     return ": ".join(part for part in (reason, last_words or waiting.get("message", "")) if part)
+
+
+def _killed(ended: dict[str, Any]) -> str:
+    """Say what killed a process: it has no last words, for the end of its log is about something else."""
+    if ended.get("reason") == "OOMKilled":
+        return "OOMKilled: it took more memory than its limit"
+    number = ended.get("exitCode", 0) - SIGNALLED
+    return f"killed by {_SIGNALS.get(number, f'signal {number}')}" if number > 0 else ""
+
+
+def _last_words(ended: dict[str, Any]) -> str:
+    """Return what a process said of its end, without the events that it logged before."""
+    lines = (ended.get("message") or "").strip().splitlines()
+    spoken = [line for line in lines if not line.startswith(LOGGED)] or lines[-1:]
+    return " ".join(" ".join(spoken).split())

@@ -16,6 +16,8 @@ CRASHED = {
     "lastState": {"terminated": {"reason": "Error", "message": "error: cannot import\n  shop.orders\n"}},
 }
 RESTARTED = RUNNING | {"lastState": {"terminated": {"reason": "OOMKilled"}}}
+OUT_OF_MEMORY = "OOMKilled: it took more memory than its limit"
+LOG = '{"time": "2026-01-01T00:00:00", "event": "started"}\n'
 DONE = {"state": {"terminated": {"reason": "Completed"}}}
 UNSCHEDULED = {
     "type": "PodScheduled",
@@ -33,6 +35,12 @@ def pod(*containers: dict[str, Any], ready: bool = False, **status: Any) -> dict
     }
 
 
+def ended(code: int, log: str, reason: str = "Error") -> dict[str, Any]:
+    """A container that waits to be started again, and the end of whose log is its message."""
+    last = {"terminated": {"reason": reason, "exitCode": code, "message": log}}
+    return {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": last}
+
+
 @pytest.mark.parametrize(
     ("body", "trouble"),
     [
@@ -44,7 +52,15 @@ def pod(*containers: dict[str, Any], ready: bool = False, **status: Any) -> dict
         (pod(IMAGE), "w-1: ImagePullBackOff: no such image"),
         (pod(RUNNING, IMAGE), "w-1: ImagePullBackOff: no such image"),
         (pod(CRASHED), "w-1: CrashLoopBackOff: error: cannot import shop.orders"),
-        (pod(RESTARTED), "w-1: OOMKilled"),
+        (pod(RESTARTED), f"w-1: {OUT_OF_MEMORY}"),
+        (pod(ended(137, LOG, reason="OOMKilled")), f"w-1: CrashLoopBackOff: {OUT_OF_MEMORY}"),
+        (pod(ended(137, LOG)), "w-1: CrashLoopBackOff: killed by SIGKILL"),
+        (pod(ended(128 + 99, LOG)), "w-1: CrashLoopBackOff: killed by signal 99"),
+        (
+            pod(ended(3, LOG + "error: no shop\n  look here\n")),
+            "w-1: CrashLoopBackOff: error: no shop look here",
+        ),
+        (pod(ended(1, LOG + LOG)), f"w-1: CrashLoopBackOff: {LOG.strip()}"),
         (pod(conditions=[UNSCHEDULED]), "w-1: Unschedulable: 0/3 nodes have cpu"),
         (
             pod(CREATING, initContainerStatuses=[CRASHED]),
@@ -54,6 +70,14 @@ def pod(*containers: dict[str, Any], ready: bool = False, **status: Any) -> dict
 )
 def test_what_is_wrong_with_a_pod(body: dict[str, Any], trouble: str) -> None:
     assert read(body).trouble == trouble
+
+
+def test_a_pod_whose_node_is_gone_may_still_work() -> None:
+    """Kubernetes takes Ready away from its pods, and nothing else: it cannot know."""
+    lost = pod(RUNNING, conditions=[{"type": "ContainersReady", "status": "True"}])
+    assert read(lost).trouble.startswith("w-1: NodeNotReady: its node is not heard of")
+    gated = lost | {"spec": {"readinessGates": [{"conditionType": "mesh"}]}}
+    assert read(gated).trouble == ""
 
 
 def test_a_pod_that_was_just_made_has_nothing_to_say() -> None:

@@ -169,6 +169,40 @@ def fetched(url: str) -> bool:
         return False
 
 
+def test_pods_know_services_by_name_and_no_other_names(
+    node: Node, run: Callable[..., Object], namespace: str
+) -> None:
+    web = run("web", *SERVE, readinessProbe={"tcpSocket": {"port": 8080}, "periodSeconds": 1})
+    for name, more in (("site", {}), ("headless", {"clusterIP": "None"})):
+        spec = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}], **more}
+        path = f"/api/v1/namespaces/{namespace}/services"
+        address = node.cluster.rest.create(path, {"metadata": {"name": name}, "spec": spec})["spec"][
+            "clusterIP"
+        ]
+        wanted = web["status"]["podIP"] if more else address
+        known = (
+            name,
+            f"{name}.{namespace}",
+            f"{name}.{namespace}.svc",
+            f"{name}.{namespace}.svc.cluster.local",
+        )
+        for each in known:
+            eventually(partial(resolves, node, namespace, each, wanted), what=f"{each} is {wanted}")
+    for each in ("nothing", f"site.{namespace}x.svc", "example.com"):
+        assert resolved(node, namespace, each) == ""
+
+
+def resolves(node: Node, namespace: str, name: str, address: str) -> bool:
+    return resolved(node, namespace, name) == address
+
+
+def resolved(node: Node, namespace: str, name: str) -> str:
+    """What a name is in the pod `web`; nothing when it is not known."""
+    script = f"import socket\ntry: print(socket.gethostbyname({name!r}))\nexcept socket.gaierror: pass"
+    command = ("exec", f"--namespace={namespace}", "web", "--", "python3", "-c", script)
+    return node.cluster.kubectl(*command).stdout.strip()
+
+
 def test_a_pod_reaches_the_api_server_and_nothing_outside(run: Callable[..., Object]) -> None:
     script = (
         "import os, socket\n"

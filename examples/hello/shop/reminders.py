@@ -14,4 +14,5 @@ MAIL_SECONDS = 0.5
 def remind(task: Task) -> None:
     """Remind a customer of an order that is not paid. It stands for a mail server, which takes half a second."""
     time.sleep(MAIL_SECONDS)
-    print(f"reminded the customer of order {task.payload['order']}", flush=True)
+    # In one piece: other threads print, too.
+    print(f"reminded the customer of order {task.payload['order']}\n", end="", flush=True)

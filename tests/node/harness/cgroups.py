@@ -9,7 +9,7 @@ from typing import Final
 
 MOUNTS: Final = Path("/sys/fs/cgroup")
 NEEDED: Final = ("cpu", "cpuacct", "cpuset", "memory", "pids")
-EMPTY_SECONDS: Final = 20.0
+EMPTY_SECONDS: Final = 60.0
 
 
 class CgroupError(Exception):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from tests.cluster.harness.binaries import binary
-from tests.node.harness import cgroups, pause, programs
+from tests.cluster.harness.binaries import ROOT, binary
+from tests.node.harness import cgroups, dns, pause, programs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +62,10 @@ class Components:
 
     def kube_proxy(self) -> list[str]:
         return [binary("kube-proxy"), f"--config={self.run_dir / 'kube-proxy.yaml'}"]
+
+    def dns(self) -> list[str]:
+        options = (f"--address={self.block.node}", f"--kubeconfig={self.proxy_kubeconfig}")
+        return ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", dns.__name__, *options]
 
     # --- Configurations.
 
@@ -137,6 +142,8 @@ class Components:
             "maxPods": 250,
             "podLogsDir": str(self.run_dir / "pod-logs"),
             "volumePluginDir": str(self.run_dir / "kubelet" / "plugins"),
+            "clusterDNS": [str(self.block.node)],
+            "clusterDomain": dns.DOMAIN,
             "resolvConf": "/run/resolv.conf",
             "serializeImagePulls": False,
             # Lowering the one and raising the other takes rights that a sandbox may not give.

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.cluster.harness.binaries import binary
 from tests.cluster.harness.control_plane import ADMIN, NODE, ControlPlane
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.node.harness.network import Block
     from tests.node.harness.sandbox import Sandbox
 
 API_PORT: Final = 6443
-LISTENING: Final = "0A"  # in /proc/net/tcp
 
 
 class NodeControlPlane(ControlPlane):
@@ -90,7 +90,5 @@ class NodeControlPlane(ControlPlane):
         ]
 
     def _etcd_ready(self) -> bool:
-        """It cannot be asked from out here, but the kernel tells who listens in there."""
-        table = Path(f"/proc/{self._sandbox.pid}/net/tcp").read_text().splitlines()[1:]
-        rows = [line.split() for line in table]
-        return any(row[1].endswith(f":{self._ports.etcd:04X}") and row[3] == LISTENING for row in rows)
+        """It cannot be asked from out here."""
+        return self._sandbox.bound("tcp", self._ports.etcd)

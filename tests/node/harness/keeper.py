@@ -14,8 +14,9 @@ from typing import IO, TYPE_CHECKING, Final
 
 from tests.cluster.harness import kubeconfig
 from tests.cluster.harness.binaries import ROOT
-from tests.node.harness import demo, leftovers, owners
+from tests.node.harness import demo, images, leftovers, owners
 from tests.node.harness.node import Node, tell
+from tests.node.harness.sandbox import Sandbox
 from tests.node.harness.state import Keeper, State
 
 if TYPE_CHECKING:
@@ -78,6 +79,15 @@ def _follow(state: State) -> None:
             time.sleep(POLL_SECONDS)
 
 
+def load(state: State, archives: list[Path]) -> list[str]:
+    """Bring images to a cluster that is up; returns their names."""
+    keeper = state.keeper()
+    if keeper is None or not keeper.ready:
+        raise KeeperError("there is no cluster: run make cluster first")
+    sandbox = Sandbox(None, keeper.sandbox)
+    return [name for archive in archives for name in images.load(sandbox, archive, keeper.snapshotter)]
+
+
 def down(state: State) -> bool:
     """Remove a cluster, and what killed ones left; False when there was nothing to remove."""
     keeper = state.keeper()
@@ -118,7 +128,9 @@ def keep(state: State, *, bare: bool) -> None:
                 _offer(state, node)
                 if not bare:
                     demo.install(node)
-                state.write(Keeper(pid, began, ready=True))
+                state.write(
+                    Keeper(pid, began, ready=True, sandbox=node.sandbox.pid, snapshotter=node.snapshotter)
+                )
                 signal.pause()
             finally:
                 node.stop()

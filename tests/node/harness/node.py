@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from tests.cluster.harness.control_plane import NODE, answers
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.server import Server
-from tests.node.harness import cgroups, images, leftovers, network, owners, pause, redis, requirements
+from tests.node.harness import cgroups, dns, images, leftovers, network, owners, pause, redis, requirements
 from tests.node.harness.components import KUBELET_HEALTH, NAME, PROXY_HEALTH, SOCKET, Components
 from tests.node.harness.control_plane import NodeControlPlane
 from tests.node.harness.sandbox import Sandbox
@@ -56,6 +56,7 @@ class Node:
     containerd: Server = field(init=False)
     kubelet: Server = field(init=False)
     kube_proxy: Server = field(init=False)
+    dns: Server = field(init=False)
     snapshotter: str = "overlayfs"
     node_name: str = NAME
 
@@ -90,7 +91,9 @@ class Node:
         self.containerd.wait_ready()
         self.load_image(pause.write(self.run_dir / "pause.tar"))
         self.kubelet.launch()
+        self.dns.launch()
         self.kube_proxy.start()
+        self.dns.wait_ready()
         self.wait_ready()
         self.say(f"node ready after {time.monotonic() - began:.1f} s")
 
@@ -115,6 +118,7 @@ class Node:
         self.containerd = server("containerd", components.containerd, self._containerd_ready)
         self.kubelet = server("kubelet", components.kubelet, healthy(KUBELET_HEALTH))
         self.kube_proxy = server("kube-proxy", components.kube_proxy, healthy(PROXY_HEALTH))
+        self.dns = server("dns", components.dns, lambda: self.sandbox.bound("udp", dns.PORT))
 
     def _find_snapshotter(self) -> str:
         """Layers as overlays, unless the directory is on one itself, as in a container: then as copies."""
@@ -134,7 +138,7 @@ class Node:
         if hasattr(self, "cluster"):
             self.cluster.stop()
         if hasattr(self, "containerd"):
-            for server in (self.kubelet, self.kube_proxy, self.containerd):
+            for server in self._servers:
                 if server.process is not None:
                     server.process.wait()
         cgroups.remove(self.name)
@@ -143,7 +147,7 @@ class Node:
     def mend(self) -> None:
         """Undo what a test did to the servers: start what is dead, resume what is paused; ready again."""
         self.cluster.mend()
-        for server in (self.containerd, self.kubelet, self.kube_proxy):
+        for server in self._servers:
             server.mend()
         self.wait_ready()
 
@@ -151,7 +155,7 @@ class Node:
         """Until the kubelet says that its node is ready, or one of the servers ends."""
         deadline = time.monotonic() + timeout_s
         while not self.ready:
-            for server in (self.containerd, self.kubelet, self.kube_proxy):
+            for server in self._servers:
                 if not server.alive:
                     raise Gone(f"{server.name} ended ({server.log}):\n{server.tail()}")
             if time.monotonic() > deadline:
@@ -160,6 +164,10 @@ class Node:
                     f"{self.kubelet.log}:\n{self.kubelet.tail()}\n{self.containerd.log}:\n{self.containerd.tail()}"
                 )
             time.sleep(POLL_SECONDS)
+
+    @property
+    def _servers(self) -> tuple[Server, ...]:
+        return self.containerd, self.kubelet, self.kube_proxy, self.dns
 
     @property
     def conditions(self) -> dict[str, str]:

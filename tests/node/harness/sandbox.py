@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 SCRIPT: Final = Path(__file__).with_name("sandbox.sh")
 TIED: Final = ("setpriv", "--pdeathsig", "KILL", "--")
 KINDS: Final = ("--mount", "--net", "--pid", "--ipc", "--uts")
-ANSWER_SECONDS: Final = 20.0
+ANSWER_SECONDS: Final = 60.0
+UNCONNECTED: Final = ("0A", "07")  # in /proc/net: of a TCP server, and of a UDP server
 COMMAND_SECONDS: Final = 300.0
 
 
@@ -35,9 +36,9 @@ class SandboxError(Exception):
 
 @dataclass
 class Sandbox:
-    """Running namespaces. `pid` is that of their first process, as seen from outside."""
+    """Running namespaces. `pid` is that of their first process, as seen from outside; `popen` is who started them."""
 
-    popen: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes] | None
     pid: int
 
     @classmethod
@@ -103,8 +104,15 @@ class Sandbox:
         )
         return Entered(outer.popen, inner=child_of(outer.popen))
 
+    def bound(self, protocol: str, port: int) -> bool:
+        """Whether somebody inside listens on a port, as the kernel tells; tcp or udp."""
+        table = Path(f"/proc/{self.pid}/net/{protocol}").read_text().splitlines()[1:]
+        rows = [line.split() for line in table]
+        return any(row[1].endswith(f":{port:04X}") and row[3] in UNCONNECTED for row in rows)
+
     def stop(self) -> None:
         """Kill everything inside; returns when it is dead."""
+        assert self.popen is not None, "somebody else's"
         with suppress(ProcessLookupError):
             os.kill(self.pid, 9)
         self.popen.wait(ANSWER_SECONDS)

@@ -19,6 +19,9 @@ class Keeper:
     pid: int
     started: int
     ready: bool
+    sandbox: int = 0
+    """The first process of its namespaces."""
+    snapshotter: str = ""
 
     @property
     def alive(self) -> bool:

@@ -110,8 +110,8 @@ class Life:
 
     def begin(self) -> None:
         """With a Secret and a ConfigMap, and with every kind of child."""
-        for kind in ("secrets", "configmaps"):
-            body = {"metadata": {"name": "shop"}}
+        for kind, content in (("secrets", {"stringData": {"password": "x"}}), ("configmaps", {})):
+            body = {"metadata": {"name": "shop"}, **content}
             self.plane.rest.create(f"/api/v1/namespaces/{self.namespace}/{kind}", body)
         container = {"name": "worker", "envFrom": [{"configMapRef": {"name": "shop"}}]}
         document = queue(
@@ -143,10 +143,28 @@ class Life:
         eventually(lambda: not any(found(self.plane, path) for path in left), what="strays are pruned")
 
     def change(self) -> None:
-        """Another number of workers, which the scaler writes."""
-        self.plane.rest.patch(self.path, {"spec": {"worker": {"replicas": 3}}})
+        """Another number of workers, which the scaler writes; before there are fewer, the costs of those there are."""
         worker = f"{self.all_of('deployments')}/orders-worker"
-        eventually(lambda: self.plane.rest.get(worker)["spec"]["replicas"] == 3)
+        for number in (3, 2):
+            self.plane.rest.patch(self.path, {"spec": {"worker": {"replicas": number}}})
+            eventually(lambda number=number: self.plane.rest.get(worker)["spec"]["replicas"] == number)  # type: ignore[misc]
+            if number == 3:
+                eventually(lambda: len(self.workers()) == 3)
+                for pod in self.workers():
+                    status = {
+                        "phase": "Running",
+                        "podIP": "127.0.0.1",
+                        "podIPs": [{"ip": "127.0.0.1"}],
+                        "conditions": [{"type": "Ready", "status": "True"}],
+                    }
+                    self.plane.rest.patch(f"{pod}/status", {"status": status})
+
+    def workers(self) -> list[str]:
+        """Paths of the pods."""
+        pods = f"/api/v1/namespaces/{self.namespace}/pods"
+        selector = f"{names.COMPONENT_LABEL}=worker"
+        found = self.plane.rest.items(pods, labelSelector=selector)
+        return [f"{pods}/{pod['metadata']['name']}" for pod in found]
 
     def end(self) -> None:
         """It is deleted; its purge cannot end here, for nothing runs pods."""

@@ -77,7 +77,7 @@ def test_kubectl_scale_sets_the_number_of_workers(world: World) -> None:
     assert world.until("ScalingActive", "True", "External")
     world.kubectl("scale", "delayqueue/orders", "--replicas=5")
     eventually(lambda: asked(world) == 5, timeout_s=5)
-    world.event("Scaled", "5 workers")
+    world.event("ScaledUp", "5 workers")
     scale = world.cluster.rest.get(f"{world.path('delayqueues', 'orders')}/scale")
     assert scale["spec"]["replicas"] == 5
     assert "app.kubernetes.io/component=worker" in scale["status"]["selector"]
@@ -93,21 +93,24 @@ def test_the_number_is_not_for_others_to_change(world: World) -> None:
     mark = world.mark()
     world.kubectl("scale", "deployment/orders-worker", "--replicas=7")
     eventually(lambda: asked(world) == 2, timeout_s=5)
-    world.event("Scaled", "7 → 2 workers")
+    world.event("ScaledDown", "7 → 2 workers")
     world.settle()
     worker = world.get("deployments", "orders-worker")
     assert managers(worker, "spec", "replicas") == {"delayq-scaler"}
     assert [w for w in world.written(mark) if "deployments" in w] == ["patch deployments/orders-worker"]
 
 
-def test_within_its_bounds_a_number_is_kept(world: World) -> None:
-    """With autoscaling the number stays between the bounds, however they move."""
+def test_without_metrics_a_number_is_kept_within_its_bounds(world: World) -> None:
+    """Nobody runs scanners here: the number is held, however the bounds move, and it says so."""
     world.start(autoscaling={"minReplicas": 2, "maxReplicas": 6})
     for minimum, maximum, number in ((5, 6, 5), (1, 3, 3), (1, 9, 3)):
         world.edit(autoscaling={"minReplicas": minimum, "maxReplicas": maximum})
+        eventually(lambda number=number: asked(world) == number, timeout_s=10)  # type: ignore[misc]
         world.settle()
         assert asked(world) == number
         assert world.queue()["status"]["desiredReplicas"] == number
+    world.until("ScalingActive", "False", "MetricsUnavailable")
+    world.event("ScaledUp", "2 → 5 workers: metrics cannot be read")
 
 
 def test_draining_takes_all_workers_away_and_gives_them_back(world: World) -> None:

@@ -86,7 +86,7 @@ def test_kubectl_describe_tells_the_story(world: World) -> None:
     """Conditions in words, and events in their order."""
     world.start()
     world.edit(worker={"replicas": 3})
-    world.event("Scaled")
+    world.event("ScaledUp")
     told = world.kubectl("describe", "dq", "orders")
     for words in (
         "The spec is valid and what it refers to exists.",

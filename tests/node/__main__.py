@@ -29,9 +29,8 @@ EXPECTED = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.node", description=__doc__)
-    parser.add_argument(
-        "command", choices=["up", "down", "keep"], help="keep: what up runs in the background"
-    )
+    parser.add_argument("command", choices=["up", "down", "load", "keep"])
+    parser.add_argument("archives", nargs="*", type=Path, help="images to load")
     parser.add_argument(
         "--state", type=Path, default=ROOT / ".cache" / "cluster", help="where it keeps its state"
     )
@@ -39,7 +38,7 @@ def main() -> int:
     options = parser.parse_args()
     state = State(options.state.absolute())
     try:
-        return run(options.command, state, bare=options.bare)
+        return run(options.command, state, options.archives, bare=options.bare)
     except EXPECTED as error:
         print(error, file=sys.stderr)
         return 1
@@ -47,9 +46,11 @@ def main() -> int:
         return 130
 
 
-def run(command: str, state: State, *, bare: bool) -> int:
+def run(command: str, state: State, archives: list[Path], *, bare: bool) -> int:
     if command == "keep":
         keeper.keep(state, bare=bare)
+    elif command == "load":
+        print(*keeper.load(state, archives), sep="\n")
     elif command == "down":
         print("The cluster is gone." if keeper.down(state) else "There was no cluster.")
     else:

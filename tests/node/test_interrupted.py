@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.harness.binaries import ROOT
 from tests.cluster.harness.waiting import eventually
-from tests.node.harness import cgroups, leftovers, owners
+from tests.node.harness import cgroups, leftovers, owners, pause
 from tests.node.harness.state import State
 from tests.processes import Process
 
@@ -104,9 +104,9 @@ def test_a_killed_run_leaves_files_only_and_the_next_removes_them(tmp_path: Path
     assert traces(run.pid) == []
 
 
-def cluster(command: str, state: State) -> str:
+def cluster(command: str, state: State, *args: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.node", command, f"--state={state.dir}", "--bare"],
+        [sys.executable, "-m", "tests.node", command, *args, f"--state={state.dir}", "--bare"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -123,6 +123,7 @@ def test_a_cluster_in_the_background_comes_stays_comes_back_after_a_kill_and_goe
         keeper = state.keeper()
         assert keeper is not None
         assert "up already" in cluster("up", state)
+        assert cluster("load", state, str(pause.write(tmp_path / "pause.tar"))).strip() == pause.IMAGE
         inside = members(keeper.pid)
         os.kill(keeper.pid, signal.SIGKILL)
         eventually(lambda: alive(inside) == set(), what="it dies with its keeper")

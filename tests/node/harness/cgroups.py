@@ -9,6 +9,9 @@ from typing import Final
 
 MOUNTS: Final = Path("/sys/fs/cgroup")
 NEEDED: Final = ("cpu", "cpuacct", "cpuset", "memory", "pids")
+HAND_ON: Final = """{cgroup} cannot hand {controller} on to what is below it: {error}
+In a container with cgroups of its own, move the container's processes one down:
+  mkdir /sys/fs/cgroup/init && xargs -rn1 </sys/fs/cgroup/cgroup.procs >/sys/fs/cgroup/init/cgroup.procs"""
 EMPTY_SECONDS: Final = 60.0
 
 
@@ -30,20 +33,25 @@ def hierarchies() -> list[Path]:
     )
 
 
+def hopeless() -> str | None:
+    """Why this machine has none that a node could use; None when it has."""
+    if not unified() and (missing := [each for each in NEEDED if not (MOUNTS / each / "tasks").exists()]):
+        return f"a node takes cgroups, and {', '.join(missing)} is not mounted below {MOUNTS}"
+    if not all(os.access(hierarchy, os.W_OK) for hierarchy in hierarchies()):
+        return f"a node takes cgroups, and {MOUNTS} is read-only: a container needs --privileged"
+    return None
+
+
 def make(name: str) -> None:
     """Make a cgroup at the top, with all controllers that the kubelet wants."""
     if unified():
         _let_children_have(MOUNTS)
-    else:
-        missing = [each for each in NEEDED if not (MOUNTS / each / "tasks").exists()]
-        if missing:
-            raise CgroupError(f"no cgroup controllers {', '.join(missing)} below {MOUNTS}: mount them")
     try:
         for hierarchy in hierarchies():
             (hierarchy / name).mkdir(exist_ok=True)
             _copy_cpuset(hierarchy, name)
     except OSError as error:
-        raise CgroupError(f"cannot make a cgroup: {error}. In a container, it needs --privileged") from error
+        raise CgroupError(f"cannot make a cgroup: {error}") from error
     if unified():
         _let_children_have(MOUNTS / name)
 
@@ -55,8 +63,7 @@ def _let_children_have(cgroup: Path) -> None:
         except OSError as error:
             if controller in NEEDED:
                 raise CgroupError(
-                    f"{cgroup} cannot hand {controller} on: {error}. In a container that has cgroups of its own,"
-                    " move the processes out of the topmost first"
+                    HAND_ON.format(cgroup=cgroup, controller=controller, error=error)
                 ) from error
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from typing import Final
 
 from tests.cluster.harness.binaries import KUBERNETES
-from tests.node.harness import pause, programs
+from tests.node.harness import cgroups, pause, programs
 
 NEEDED: Final = (
     *("containerd", "containerd-shim-runc-v2", "ctr", "runc", "iptables", "conntrack", "ip"),
@@ -28,11 +29,22 @@ def hopeless() -> str | None:
         return f"a node runs on Linux, and this is {sys.platform}"
     if platform.machine() not in pause.CODE:
         return f"no pause image for {platform.machine()}, only for {' and '.join(pause.CODE)}"
-    if os.geteuid() != 0:
-        return "a node takes root: run as root, or in a container with --privileged"
     if (missing := absent()) and shutil.which("apt-get") is None:
         return f"a node takes {', '.join(missing)}, which tools/setup-node can install on Debian only"
-    return None
+    return _forbidden()
+
+
+def _forbidden() -> str | None:
+    if os.geteuid() != 0:
+        return "a node takes root: run as root, or in a container with --privileged"
+    if not _may_make_namespaces():
+        return "a node takes namespaces, which we may not make here: a container needs --privileged"
+    return cgroups.hopeless()
+
+
+def _may_make_namespaces() -> bool:
+    command = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--mount-proc", "true"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def absent() -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from tests.cluster.harness.binaries import binary
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.cluster.harness.cluster import Cluster
 
 SCRIPTS = Path(sys.executable).parent
@@ -42,13 +46,18 @@ class Plugin:
     def script(self, name: str = "kubectl-dq") -> str:
         return str(SCRIPTS / name)
 
-    def start(self, *args: str, **streams: Any) -> subprocess.Popen[Any]:  # noqa: ANN401  Popen's own
-        """Start it in a session of its own, as a shell would in the foreground; killed with the test."""
+    @contextmanager
+    def started(self, *args: str, **streams: Any) -> Iterator[subprocess.Popen[Any]]:  # noqa: ANN401  Popen's own
+        """It, running in a session of its own, as a shell would in the foreground; ended with the block."""
         given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True} | streams
         argv = ["setpriv", "--pdeathsig", "KILL", "--", self.script(), "--namespace", self.namespace, *args]
-        return subprocess.Popen(
-            argv, env=self._environment({"KUBECTL": self.kubectl}), start_new_session=True, **given
-        )
+        environment = self._environment({"KUBECTL": self.kubectl})
+        with subprocess.Popen(argv, env=environment, start_new_session=True, **given) as child:
+            try:
+                yield child
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
 
     def _environment(self, env: dict[str, str]) -> dict[str, str]:
         ours = {"KUBECONFIG": str(self.kubeconfig or self.cluster.kubeconfig), "HOME": str(self.cluster.dir)}

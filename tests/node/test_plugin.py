@@ -14,7 +14,7 @@ import subprocess
 import tarfile
 import termios
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +93,8 @@ def test_commands_of_the_cli_run_in_a_scanner_pod(dq: Plugin, ready: NodeWorld, 
 
     assert "2 of 2" in dq.out("status", "orders")
     assert dq.run("doctor", "orders").returncode == 0
-    assert dq.out("top", "orders", "--interval=200ms").splitlines()[1].startswith("orders ")
+    said = dq.out("top", "orders", "--interval=200ms", "--once", "-o", "json")
+    assert json.loads(said)[0]["queue"] == "orders"
 
 
 def test_what_is_exported_comes_into_a_file_of_this_machine(
@@ -132,45 +133,48 @@ def test_lines_of_a_loop_are_left_to_the_loop(dq: Plugin, ready: NodeWorld) -> N
 
 def test_ctrl_c_ends_what_goes_on(dq: Plugin, ready: NodeWorld) -> None:
     """In a pipe: 130, and nothing is left in the pod."""
-    watching = dq.start("counts", "orders", "--watch", "--interval=200ms")
-    assert watching.stdout is not None
-    assert watching.stdout.readline().startswith("QUEUE")
+    with watched(dq) as watching:
+        assert any("leash counts --watch" in line for line in processes("counts --watch")), (
+            "it runs in the pod"
+        )
+        os.killpg(watching.pid, signal.SIGINT)
+        assert watching.wait(20) == 130
     assert ready.namespace
-    os.killpg(watching.pid, signal.SIGINT)
-    assert watching.wait(20) == 130
     eventually(lambda: not processes("counts --watch"), what="it has ended in the pod, too")
+
+
+@contextmanager
+def watched(dq: Plugin) -> Iterator[subprocess.Popen[str]]:
+    """A command that goes on, once it has said something."""
+    with dq.started("counts", "orders", "--watch", "--interval=200ms") as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline().startswith("QUEUE")
+        yield watching
 
 
 def test_on_a_terminal_it_is_a_terminal_there_too(dq: Plugin, ready: NodeWorld) -> None:
     """`top` draws, takes a key, and ends with it; Ctrl-C goes through as 130."""
     assert ready.namespace
-    assert b"QUEUE" in (screen := on_a_terminal(dq, "top", "orders", keys=b"q", code=0))
+    screen = on_a_terminal(dq, "top", "orders", keys=b"q", code=0)
     assert b"\x1b[" in screen, "it is drawn, not printed"
     on_a_terminal(dq, "top", "orders", keys=b"\x03", code=130)
 
 
 def on_a_terminal(dq: Plugin, *args: str, keys: bytes, code: int) -> bytes:
-    """What is seen; the keys are pressed once something is."""
+    """What is seen; the keys are pressed once the queue is."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
-    child = dq.start(*args, stdin=theirs, stdout=theirs, stderr=theirs, text=False)
-    os.close(theirs)
-    seen, pressed, deadline = b"", False, time.monotonic() + SCREEN_SECONDS
-    while time.monotonic() < deadline:
-        if select.select([ours], [], [], 0.1)[0]:
-            try:
-                seen += os.read(ours, 1 << 16)
-            except OSError:  # the last end of it was closed
-                break
-        if b"QUEUE" in seen and not pressed:
-            os.write(ours, keys)
-            pressed = True
-        if child.poll() is not None:
-            break
-    with suppress(subprocess.TimeoutExpired):
-        child.wait(5)
-    assert child.poll() is not None, seen
-    assert child.wait(10) == code, seen
+    with dq.started(*args, stdin=theirs, stdout=theirs, stderr=theirs, text=False) as child:
+        os.close(theirs)
+        seen, pressed, deadline = b"", False, time.monotonic() + SCREEN_SECONDS
+        while child.poll() is None and time.monotonic() < deadline:
+            if select.select([ours], [], [], 0.1)[0]:
+                with suppress(OSError):  # the other end was closed
+                    seen += os.read(ours, 1 << 16)
+            if b"delayed" in seen and not pressed:
+                os.write(ours, keys)
+                pressed = True
+        assert child.poll() == code, seen
     os.close(ours)
     return seen
 
@@ -200,13 +204,11 @@ def test_redis_is_reached_by_a_forwarded_port_when_no_scanner_is_ready(dq: Plugi
     with SyncClient(url, queue="orders") as client:
         assert client.counts().delayed == 1
 
-    watching = dq.start("counts", "orders", "--watch", "--interval=200ms")
-    assert watching.stdout is not None
-    assert watching.stdout.readline().startswith("QUEUE")
-    assert any(f"--namespace={world.namespace}" in line for line in processes("port-forward"))
-    assert processes(PASSWORD) == []
-    os.killpg(watching.pid, signal.SIGINT)
-    assert watching.wait(20) == 130
+    with watched(dq) as watching:
+        assert any(f"--namespace={world.namespace}" in line for line in processes("port-forward"))
+        assert processes(PASSWORD) == []
+        os.killpg(watching.pid, signal.SIGINT)
+        assert watching.wait(20) == 130
     mine = f"--namespace={world.namespace}"
     assert not [line for line in processes("port-forward") if mine in line], "nothing is left behind"
     assert json.loads(dq.out("simulate", "orders", "-o", "json"))

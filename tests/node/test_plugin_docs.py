@@ -42,10 +42,10 @@ def normalised(text: str) -> list[str]:
 
 
 def test_the_page_shows_what_the_commands_say(world: NodeWorld, tmp_path: Path) -> None:
-    world.begin(worker={"replicas": 2})
+    world.begin(worker={"replicas": 2}, reaper={"suspend": True})  # whose pods come and go
     world.schedule({"dead": {"do": "bury"}, **{f"t{nth}": None for nth in range(1000)}}, lambda: 0)
     world.wait_entries("start", ["t999"])
-    world.schedule({f"later{nth}": None for nth in range(500)}, lambda: 45 * 60_000)
+    world.schedule({f"later{nth}": None for nth in range(500)}, lambda: 45 * 60_000)  # what is forecast
 
     def told() -> bool:
         backlog = world.queue()["status"].get("backlog", {})

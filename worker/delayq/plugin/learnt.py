@@ -17,7 +17,7 @@ def of_forecast(queue: Object, _typed: Mapping[str, Any]) -> Options:
     """Say the number of workers, too: the document in the pods leaves it out."""
     spec = queue["spec"]
     replicas = spec.get("worker", {}).get("replicas")
-    fixed = {"most": str(replicas)} if replicas is not None and not spec.get("autoscaling") else {}
+    fixed = {"most": str(replicas)} if replicas is not None and spec.get("autoscaling") is None else {}
     return {**_times(queue), **fixed}
 
 

@@ -6,6 +6,7 @@ It runs on this machine; only the times at which tasks fall due come from the cl
 from __future__ import annotations
 
 import tempfile
+from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 ELSEWHERE: Final = ("trace", "scenario")
 """Options that bring tasks of their own."""
+
+FILES: Final = ("trace", "png")
 
 ABOUT: Final = """Simulate how the number of workers would follow the work, with the decisions of production.
 
@@ -61,16 +64,22 @@ class Simulate(Passed):
         self, queue: Object, typed: Mapping[str, Any], params: Mapping[str, Any], waiting: str | None = None
     ) -> int:
         name = queues.place(queue)[1]
-        with tempfile.TemporaryDirectory(prefix="kubectl-dq-") as directory:
-            document = Path(directory, f"{name}.yaml")
+        typed = {each: _absolute(value) if each in FILES else value for each, value in typed.items()}
+        # From within the directory: messages name the document, and not where it stands for a second.
+        with tempfile.TemporaryDirectory(prefix="kubectl-dq-") as directory, chdir(directory):
+            document = Path(f"{name}.yaml")
             document.write_text(yaml.safe_dump(_document(queue), allow_unicode=True))
             if waiting is not None:
-                trace = Path(directory, "waiting.jsonl")
+                trace = Path("waiting.jsonl")
                 trace.write_text(waiting)
                 typed = {each: value for each, value in typed.items() if each != "snapshot"} | {
                     "trace": str(trace)
                 }
             return in_this_process(errand(self, typed, params).here(str(document)))
+
+
+def _absolute(name: str) -> str:
+    return name if name == "-" else str(Path(name).absolute())
 
 
 def _document(queue: Object) -> Object:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from math import exp, inf
 
 import pytest
-from delayq.scaling.model import Fleet, Inflow, Load, Moment, course, late_seconds, passed, required, rounds
+from delayq.scaling.model import (
+    Fleet,
+    Inflow,
+    Load,
+    Moment,
+    course,
+    late_seconds,
+    passed,
+    required,
+    rounds,
+    suffices,
+)
 
 H = 0.5
 
@@ -87,8 +98,32 @@ def test_nothing_to_do_needs_nobody() -> None:
 def test_workers_on_their_way_count_from_when_they_come() -> None:
     fleet = Fleet(slots=10, ready=1, starting=2, starting_in=4.0, lead_seconds=9.0)
     assert fleet.ramp(5) == [(0.0, 10), (4.0, 30), (9.0, 50)]
-    assert fleet.ramp(3) == [(0.0, 10), (4.0, 30)]
-    assert fleet.ramp(0) == [(0.0, 0)]
+    assert fleet.ramp(2) == [(0.0, 10), (4.0, 20), (9.0, 20)]
+    assert Fleet(slots=10, ready=1, starting=2).ramp(3) == [(0.0, 30)]
+
+
+@pytest.mark.parametrize(
+    ("ready", "starting_in"), [(0, 10.0), (0, 3.0), (0, 0.0), (1, 9.0), (1, 2.0), (31, 0.0), (32, 0.0)]
+)
+def test_workers_that_were_asked_for_a_rush_are_needed_until_it_is_over(
+    ready: int, starting_in: float
+) -> None:
+    """However near it is by now: one that is on its way is not as far as one that nobody has asked for."""
+    fleet = Fleet(
+        slots=32, ready=ready, starting=32 - ready, starting_in=starting_in, lead_seconds=starting_in + 1.0
+    )
+    for due_in in (starting_in, starting_in + 0.5, starting_in + 5.0):
+        load = Load(present=0, inflows=[Inflow(due_in, due_in, 2000)], handler_seconds=H)
+        assert required(load, fleet, 1.0) == 32
+    assert required(Load(present=2000, handler_seconds=H), fleet, 1.0) <= 32
+
+
+def test_a_backlog_that_lasts_until_new_workers_come_asks_for_them() -> None:
+    """Of 1,000 tasks ten slots have done 200 in 10 s: for the other 800, 400 slots are enough and 390 are not."""
+    load = Load(present=1000, handler_seconds=H)
+    fleet = Fleet(slots=10, ready=1, lead_seconds=10.0)
+    assert required(load, fleet, 1.0) == 40
+    assert [suffices(each, load, fleet, 1.0) for each in (1, 2, 39, 40, 50)] == [False] * 3 + [True] * 2
 
 
 def test_a_course_tells_the_system_after_every_change() -> None:

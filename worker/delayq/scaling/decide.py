@@ -173,7 +173,7 @@ def _late(due: Load, workers: Fleet, replicas: int) -> float:
     """How late the tasks will begin that fall due when the number asked for can be there."""
     if not due.total:
         return 0.0
-    reach = 0.0 if replicas < workers.ready else workers.lead_seconds
+    reach = workers.reach(replicas)
     moments = course(due, workers.ramp(replicas))
     found = [late_seconds(moment, due.handler_seconds) for moment in moments if moment.at >= reach]
     return max(found, default=0.0)

@@ -100,13 +100,21 @@ class Fleet:
     lead_seconds: float = 0.0
 
     def ramp(self, replicas: int) -> list[tuple[float, int]]:
-        """Slots over time if so many workers are asked for now: from when (seconds), how many."""
-        steps = [(0.0, min(replicas, self.ready))]
-        if self.starting and replicas > self.ready:
-            steps.append((self.starting_in, min(replicas, self.ready + self.starting)))
-        if replicas > steps[-1][1]:
-            steps.append((max(self.lead_seconds, steps[-1][0]), replicas))
-        return [(at, workers * self.slots) for at, workers in steps]
+        """Slots over time if so many workers are asked for now: from when (seconds), how many.
+
+        There is a step wherever more workers could make a difference, even if these are no more.
+        """
+        steps = {0.0: min(replicas, self.ready)}
+        if self.starting:
+            steps[self.starting_in] = min(replicas, self.ready + self.starting)
+        steps[max(self.lead_seconds, *steps)] = replicas
+        return [(at, workers * self.slots) for at, workers in steps.items()]
+
+    def reach(self, replicas: int) -> float:
+        """From when on one worker more would help: one that is ready, is on its way, or has to be asked for."""
+        if replicas < self.ready:
+            return 0.0
+        return self.starting_in if replicas < self.ready + self.starting else self.lead_seconds
 
 
 def passed(tasks: float, *, rate: float, slots: int, seconds: float, handler_seconds: float) -> float:
@@ -186,7 +194,7 @@ def suffices(replicas: int, load: Load, fleet: Fleet, lateness_seconds: float) -
 
     What falls due before a new worker could be there is out of its reach, so it is no reason to ask for one.
     """
-    reach = 0.0 if replicas < fleet.ready else fleet.lead_seconds
+    reach = fleet.reach(replicas)
     bound = rounds(lateness_seconds, load.handler_seconds)
     return all(
         moment.tasks <= moment.slots * bound + REST

@@ -9,22 +9,14 @@ from pathlib import Path
 from tests.cluster.harness.binaries import ROOT
 from tests.cluster.harness.cluster import CommandFailed
 from tests.node.harness import demo, keeper, requirements
+from tests.node.harness.cgroups import CgroupError
 from tests.node.harness.network import NetworkError
 from tests.node.harness.sandbox import SandboxError
 from tests.node.harness.state import State
 from tests.processes import Gone
 
-EXPECTED = (
-    *(
-        keeper.KeeperError,
-        requirements.UnfitError,
-        SandboxError,
-        NetworkError,
-        Gone,
-        CommandFailed,
-        AssertionError,
-    ),
-)
+REFUSALS = (keeper.KeeperError, requirements.UnfitError, SandboxError, NetworkError, CgroupError)
+EXPECTED = (*REFUSALS, Gone, CommandFailed, AssertionError)
 
 
 def main() -> int:

@@ -43,11 +43,13 @@ run: $(PYTHON_READY) ## Run examples/hello: 1,000 delayed tasks on a Redis of th
 
 .PHONY: test
 test: check $(SERVERS_READY) $(KUBERNETES_READY) ## Run every check and every test, on every Redis
-	@$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/process --ignore=tests/cluster --ignore=tests/node --redis=all
+	@$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/process --ignore=tests/cluster --ignore=tests/node \
+		--ignore=tests/images --redis=all
 	@$(BIN)/pytest tests/process --redis=all
 	@$(BIN)/pytest -n 2 --dist loadgroup tests/cluster
 	@tools/setup-node --if-possible
 	@tools/build-images --if-possible
+	@$(BIN)/pytest tests/images
 	@$(BIN)/pytest tests/node
 
 .PHONY: test-quick
@@ -73,6 +75,10 @@ bench: $(PYTHON_READY) $(SERVERS_READY) ## Measure speed, lateness, memory and i
 .PHONY: bench-operator
 bench-operator: $(PYTHON_READY) $(KUBERNETES_READY) ## Measure the operator with 1,000 DelayQueues; BENCH_ARGS="--queues 100 --idle 10"
 	@$(BIN)/python -m benchmarks.operator $(BENCH_ARGS)
+
+.PHONY: bench-images
+bench-images: $(PYTHON_READY) $(SERVERS_READY) images ## Measure size of the images, and time from start to first claim; BENCH_ARGS="--runs 3"
+	@$(BIN)/python -m benchmarks.images $(BENCH_ARGS)
 
 .PHONY: images
 images: $(SERVERS_READY) ## Build the images, as tests on a node run them, into .cache/images

@@ -80,16 +80,30 @@ def test_all_that_is_in_the_wheel_is_copied(image: Image) -> None:
 
 
 @each
-def test_the_final_image_gets_the_virtual_environment_and_nothing_else(image: Image) -> None:
+def test_the_final_image_gets_the_two_layers_of_the_build_and_nothing_else(image: Image) -> None:
     final = image.text.rpartition("\nFROM ")[2]
-    assert re.findall(r"^(?:COPY|ADD) (.+)$", final, re.MULTILINE) == ["--from=build /opt/delayq /opt/delayq"]
+    layers = ["--from=build /layers/dependencies /", "--from=build /layers/delayq /"]
+    assert re.findall(r"^(?:COPY|ADD|RUN) (.+)$", final, re.MULTILINE) == layers
+
+
+@each
+def test_an_image_says_what_it_is(image: Image) -> None:
+    said = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', image.text))
+    assert said.pop("description").partition(" ")[0] in {"The", "Scanners,"}
+    expected = {"version": PROJECT["version"], "licenses": PROJECT["license"]}
+    assert said == expected | {"title": f"delayq-{image.folder}"}
 
 
 @each
 def test_the_extra_is_installed_by_the_hashes_of_the_lock(image: Image) -> None:
     assert image.extra in PROJECT["optional-dependencies"]
-    assert re.findall(r"--extra (\S+) -o (\S+);", image.text) == [(image.extra, "run.txt")]
-    assert re.search(r"--require-hashes -r run\.txt$", image.text, re.MULTILINE)
+    assert re.findall(r"layers (dependencies|delayq) (\S+)$", image.text, re.MULTILINE) == [
+        ("dependencies", image.extra),
+        ("delayq", image.command),
+    ]
+    script = (ROOT / "tools" / "images" / "layers").read_text()
+    assert re.search(r"uv export .*--frozen .*--extra \"\$1\" -o run\.txt$", script, re.MULTILINE)
+    assert re.search(r"--require-hashes -r run\.txt$", script, re.MULTILINE)
 
 
 @each

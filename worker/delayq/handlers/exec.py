@@ -15,7 +15,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from delayq.errors import Retry
-from delayq.handlers import exec_env
+from delayq.handlers import exec_env, orphans
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.child import Child, spawn
 from delayq.handlers.text import last_lines, printable
@@ -46,6 +46,7 @@ class ExecHandler:
         self._env = exec_env.base(os.environ, spec.env)
         self._grace_seconds = grace_seconds
         self._warden: Warden | None = None
+        self._running: set[Child] = set()
         self._ended: set[Child] = set()  # over for us, but perhaps not quite dead yet
 
     async def start(self) -> None:
@@ -83,9 +84,12 @@ class ExecHandler:
         process = spawn(self._argv, self._env | exec_env.of_task(task))
         if self._warden:
             self._warden.watch(process.pid)  # at once: the payload comes later, so no work is done unwatched
-        return Child(process, body=task.body, max_output_bytes=self._max_output_bytes)
+        child = Child(process, body=task.body, max_output_bytes=self._max_output_bytes)
+        self._running.add(child)
+        return child
 
     def _forget(self, child: Child) -> None:
+        self._running.remove(child)
         self._ended.add(child)
         self._reap()
 
@@ -100,6 +104,7 @@ class ExecHandler:
                 self._ended.remove(child)
                 if self._warden:
                     self._warden.forget(child.group)
+        orphans.collect({child.group for child in self._running | self._ended if child.running})
 
 
 def settle(code: int, errors: bytes) -> None:

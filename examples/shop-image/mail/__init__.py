@@ -1,0 +1,1 @@
+"""A shop's mail, as far as this example needs it."""

@@ -1,0 +1,41 @@
+"""What process 1 of a container inherits: processes that left their command's group and outlived it.
+
+Once they end, they stay in the table of processes until their parent collects them, and that is us. Only for a process
+whose children are all known: another one's `wait` would miss the exit code that it waits for.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+
+def collect(known: Collection[int]) -> None:
+    """Let go of children that have ended, but for those that somebody waits for."""
+    if os.getpid() == 1 and _any_ended():
+        for pid in _ended_children():
+            if pid not in known:
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+
+
+def _any_ended() -> bool:
+    """Look without collecting: one system call, where the table of processes takes several for each."""
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+def _ended_children() -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just gone
+            # After the command's name, which may hold anything, brackets too.
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            if state == "Z" and int(parent) == os.getpid():
+                yield int(path.parent.name)

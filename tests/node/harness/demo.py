@@ -44,7 +44,8 @@ def hints(kubeconfig: Path) -> str:
 A Kubernetes of one node is up, with the operator, a Redis, and the queue `{QUEUE}`, which has no worker until something
 falls due. In this shell, and in a second one:
 
-  export KUBECONFIG={kubeconfig} PATH={tools}:$PATH
+  export KUBECONFIG={kubeconfig} KUBECACHEDIR={kubeconfig.parent / "kubectl"}
+  export PATH={tools}:$PATH
   kubectl get dq                        # the queue
   kubectl get pods --watch              # its pods, as they come and go
 

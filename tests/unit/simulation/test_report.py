@@ -62,6 +62,7 @@ def test_steps_are_round_and_few_enough() -> None:
 def test_a_chart_has_its_panels_under_one_another_and_nothing_stands_out() -> None:
     panels = [Panel("load", [0, 1, 8, 4]), Panel("workers", [0, 1, 2, 2], [1, 2, 2, 0])]
     lines = list(chart(panels, [(0, "+0:00"), (2, "+0:20")], 4))
+    assert lines[-1].strip() == "+0:00"
     assert len(lines) == 2 * (1 + HEIGHT) + 2
     assert lines[0].strip() == "load"
     assert [line[10:].ljust(4) for line in lines[1:7]] == ["  █ ", "  █ ", "  █ ", "  ██", "  ██", " ▆██"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delayq.simulation.run import Change
 
 MOST_ROWS: Final = 16
-MOST_CHANGES: Final = 40
+MOST_CHANGES: Final = 30
 MOST_STRETCHES: Final = 500
 WIDTH: Final = 72
 TICKS: Final = 6

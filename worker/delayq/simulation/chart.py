@@ -33,7 +33,7 @@ def chart(panels: Sequence[Panel], ticks: Sequence[tuple[int, str]], width: int)
         yield from _panel(panel)
     marks = {place for place, _ in ticks}
     yield " " * AXIS + "└" + "".join("┴" if place in marks else "─" for place in range(width))
-    yield (" " * AXIS + " " + _names(ticks)).rstrip()
+    yield (" " * AXIS + " " + _names(ticks, width)).rstrip()
 
 
 def _panel(panel: Panel) -> Iterator[str]:
@@ -60,9 +60,9 @@ def _row(value: float, top: float) -> int:
     return max(1, min(HEIGHT, -int(-value / top * HEIGHT // 1)))
 
 
-def _names(ticks: Sequence[tuple[int, str]]) -> str:
+def _names(ticks: Sequence[tuple[int, str]], width: int) -> str:
     line = ""
     for place, name in ticks:
-        if not line or len(line) < place:
+        if not line or len(line) < place <= width - len(name):
             line = line.ljust(place) + name
     return line

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
+from itertools import accumulate, pairwise, starmap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from delayq.simulation.tasks import Tasks
 
@@ -26,17 +28,15 @@ class Outlook:
         """Tasks whose time had come."""
         return bisect_right(self._due, now)
 
-    def within(self, now: float, horizons: Iterable[float]) -> tuple[tuple[float, int], ...]:
+    def within(self, now: float, horizons: Sequence[float]) -> tuple[tuple[float, int], ...]:
         """Count what is known and falls due within each horizon, as ZCOUNT does."""
         self._take_note(now)
         last = bisect_right(self._due, now)
-        found, tasks = [], 0
-        for horizon in horizons:
-            end = bisect_right(self._due, now + horizon, last)
-            tasks += end - last if self._known is None else self._known.count(1, last, end)
-            last = end
-            found.append((horizon, tasks))
-        return tuple(found)
+        ends = [bisect_right(self._due, now + horizon, last) for horizon in horizons]
+        if self._known is None:
+            return tuple((horizon, end - last) for horizon, end in zip(horizons, ends, strict=True))
+        counts = accumulate(starmap(partial(self._known.count, 1), pairwise([last, *ends])))
+        return tuple(zip(horizons, counts, strict=True))
 
     def next_due_seconds(self, now: float) -> float | None:
         """Time until the next known task falls due; None when none waits."""

@@ -22,6 +22,7 @@ RUSH_SECONDS: Final = 9 * 3600.0
 RUSH_SHARE: Final = 0.1
 KNOWN_SECONDS: Final = 3600.0
 SLOT_SECONDS: Final = 60.0
+SWING: Final = 9 / 11
 HANDLER_SECONDS: Final = 0.5
 
 HELP: Final = (
@@ -86,7 +87,7 @@ def _by_chance(rate: float, until: float, random: Random) -> Iterator[Arrival]:
 
 
 def _day(count: int, random: Random) -> Iterator[Arrival]:
-    """Most at noon, nearly nothing at midnight, and every minute its share; each is known an hour before."""
+    """Most at noon, fewest at midnight, and every minute its share; each is known an hour before."""
     rush = int(count * RUSH_SHARE)
     count -= rush
     yield Arrival(RUSH_SECONDS, 0.0, RUSH_SECONDS - KNOWN_SECONDS, rush)
@@ -100,8 +101,8 @@ def _day(count: int, random: Random) -> Iterator[Arrival]:
 
 
 def _share(day: float) -> float:
-    """Return how much of a day's tasks have come after that part of it: the integral of 1 - cos."""
-    return day - sin(2 * pi * day) / (2 * pi)
+    """Return how much of a day's tasks have come after that part of it: at midnight a tenth as many as at noon."""
+    return day - SWING * sin(2 * pi * day) / (2 * pi)
 
 
 def _seconds(text: str | None, otherwise: float) -> float:

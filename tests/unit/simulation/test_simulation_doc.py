@@ -1,0 +1,65 @@
+"""What docs/scaling.md shows of delayq simulate is what it prints and draws."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from matplotlib.image import imread
+
+from tests.unit.cli.runner import run
+
+DOCS = Path(__file__).parents[3] / "docs"
+SECTION = (DOCS / "scaling.md").read_text().partition("\n## Simulation\n")[2].partition("\n## ")[0]
+SHOWN = re.findall(r"^```text\n\$ delayq (simulate .*)\n((?:.*\n)*?)```$", SECTION, re.MULTILINE)
+
+
+@pytest.fixture
+def document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    [text] = re.findall(r"^```yaml\n((?:.*\n)*?)```$", SECTION, re.MULTILINE)
+    (tmp_path / "queue.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return str(text)
+
+
+def test_a_spike_and_a_day_are_shown() -> None:
+    assert [re.findall(r"--png (\w+)\.png", command) for command, _ in SHOWN] == [["spike"], ["daily"]]
+
+
+@pytest.mark.parametrize(("command", "shown"), SHOWN, ids=["spike", "daily"])
+@pytest.mark.usefixtures("document")
+def test_a_command_prints_and_draws_what_is_shown(command: str, shown: str, tmp_path: Path) -> None:
+    """After …, the end of it."""
+    result = run(*shlex.split(command))
+    assert result.exit_code == 0, result.output
+    if shown.startswith("…\n"):
+        assert result.stdout.endswith(shown.removeprefix("…\n"))
+    else:
+        assert result.stdout == shown
+    [name] = re.findall(r"--png (\w+\.png)", command)
+    assert f"(images/simulate-{name})" in SECTION
+    assert (DOCS / f"images/simulate-{name}").stat().st_size < 100_000
+    drawn, kept = imread(tmp_path / name), imread(DOCS / f"images/simulate-{name}")
+    assert drawn.shape == kept.shape
+    assert abs(drawn - kept).mean() < 0.01  # another machine may draw a line by a hair differently
+
+
+def test_a_window_of_none_saves_the_pod_hours_that_are_said(document: str, tmp_path: Path) -> None:
+    [setting, said] = re.findall(r"with `(behavior: .*)` the same rush takes\n([0-9.]+) pod-hours", SECTION)[
+        0
+    ]
+    (tmp_path / "queue.yaml").write_text(document.replace("maxReplicas: 100", f"maxReplicas: 100, {setting}"))
+    found = run("simulate", "queue.yaml")
+    assert re.findall(r"^pod-hours +([0-9.]+)$", found.stdout, re.MULTILINE) == [said]
+    dear = re.findall(r"^pod-hours +([0-9.]+) ", SHOWN[0][1], re.MULTILINE)[0]
+    assert f"{dear} pod-hours, because" in SECTION
+
+
+def test_the_trace_that_is_shown_can_be_read(document: str) -> None:
+    assert document
+    [lines] = re.findall(r"^```csv\n((?:.*\n)*?)```$", SECTION, re.MULTILINE)
+    result = run("simulate", "queue.yaml", "--trace", "-", stdin=lines)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert re.search(r"^tasks +601$", result.stdout, re.MULTILINE)

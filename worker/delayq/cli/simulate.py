@@ -19,7 +19,6 @@ from delayq.cli.target import CONFIG_VARIABLE, HERE, is_path
 from delayq.cli.workload import load, source_options
 from delayq.document import read
 from delayq.scaling import Policy, replayed, sentence
-from delayq.scaling.policy import LEAD_SECONDS
 from delayq.simulation.run import refuse_too_long
 
 if TYPE_CHECKING:
@@ -84,8 +83,6 @@ def simulate(
         document = _document(queue)
     policy = _policy(document, trial["least"], trial["most"])
     lead = policy.lead(None) if trial["lead"] is None else trial["lead"]
-    if trial["lead"] is None and policy.lead_seconds is None:
-        lead = LEAD_SECONDS
     work = load(source, queue, policy.window(lead) + policy.period_seconds)
     first = policy.min_replicas if trial["replicas"] is None else trial["replicas"]
     runs = _runs(work, policy, lead=lead, replicas=first, fresh=trial["fresh"], compare=trial["compare"])

@@ -76,6 +76,7 @@ def document() -> dict[str, Any]:
         },
         worker={"template": worker},
         scanner={"template": {"spec": {"containers": [scanner]}}},
+        reaper={"suspend": True},  # whose pods come and go
     )
     body["metadata"]["annotations"] = {"shop.example/note": PLANTED["annotation"]}
     return body

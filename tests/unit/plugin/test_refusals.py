@@ -29,6 +29,16 @@ def test_each_trouble_has_its_code(err: str, code: int, words: str) -> None:
     assert words in found.message
 
 
+def test_who_may_not_exec_is_not_allowed_either() -> None:
+    """The API server says it in another way when a connection was to be upgraded."""
+    found = refusal(
+        'error: unable to upgrade connection: pods "x" is forbidden: User "ada" cannot create resource "pods/exec" '
+        'in API group "" in the namespace "shop"'
+    )
+    assert (found.code, found.message.split(":")[0]) == (5, "not allowed")
+    assert "--subresource=exec -n shop" in found.hint
+
+
 def test_silence_is_a_complaint_too() -> None:
     assert "said nothing" in refusal("").message
 

@@ -10,6 +10,9 @@ from delayq.cli.exits import FAILED, INVALID, NOT_FOUND, REFUSED, UNAVAILABLE, U
 INSTALL: Final = "delayq crd | kubectl apply --server-side -f -, and install the operator's chart"
 _NOISE: Final = re.compile(r"^(?:[EWI]\d{4} |Warning: |command terminated with exit code )")
 _SERVER: Final = re.compile(r"^Error from server(?: \((?P<reason>\w+)\))?: (?P<message>.*)", re.DOTALL)
+_UPGRADE: Final = re.compile(
+    r"unable to upgrade connection: (?P<message>.* is forbidden: User .*)", re.DOTALL
+)
 _AWAY: Final = (
     "Unable to connect to the server",
     "The connection to the server",
@@ -52,6 +55,8 @@ def refusal(err: str) -> Wrong:
     said = "\n".join(line for line in err.strip().splitlines() if not _NOISE.match(line)).strip()
     if found := _SERVER.search(said):
         return _by_reason(found["reason"] or "", found["message"])
+    if found := _UPGRADE.search(said):
+        return _by_reason("Forbidden", found["message"])
     message = (
         said.removeprefix("error: ")[:_LONGEST] or err.strip()[:_LONGEST] or "kubectl failed and said nothing"
     )

@@ -1,0 +1,100 @@
+"""A scanner of a tenant's making: it answers what a test wants it to, on an address of its own."""
+
+from __future__ import annotations
+
+import random
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Literal
+
+from delayq_operator.names import METRICS_PORT
+
+from tests.unit.operator.test_backlog import scanner_text
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+Mood = Literal["tells", "refuses", "hangs", "breaks", "empty", "nan", "inf", "standby", "unserved", "foreign"]
+
+
+class Liar:
+    """Serves /metrics."""
+
+    def __init__(self) -> None:
+        self.address = ".".join(
+            map(str, (127, random.randint(20, 200), random.randint(0, 255), random.randint(2, 250)))
+        )
+        self.mood: Mood = "tells"
+        self.tasks: dict[str, Any] = {}
+        self.asked = 0
+        self._ending = threading.Event()
+        liar = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                liar.answer(self)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._handler: type[BaseHTTPRequestHandler] = Handler
+        self._server: ThreadingHTTPServer | None = None
+
+    def __enter__(self) -> Self:
+        self._listen()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.set()
+        self._hush()
+
+    def becomes(self, mood: Mood, **tasks: Any) -> None:  # noqa: ANN401
+        self.tasks, before, self.mood, self.asked = tasks, self.mood, mood, 0
+        if mood == "refuses":
+            self._hush()
+        elif before == "refuses":
+            self._listen()
+
+    def _listen(self) -> None:
+        self._server = ThreadingHTTPServer((self.address, METRICS_PORT), self._handler)
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
+
+    def _hush(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        self.asked += 1
+        if self.mood == "hangs":
+            self._ending.wait(10)
+            return
+        body = self._body()
+        request.send_response(500 if self.mood == "breaks" else 200)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+    def _body(self) -> bytes:
+        text = scanner_text(
+            {0: self.mood != "standby"}, None if self.mood == "unserved" else (), **self.tasks
+        )
+        match self.mood:
+            case "empty":
+                return b""
+            case "foreign":
+                return b"<html>It works!</html>"
+            case "nan" | "inf":
+                value = "NaN" if self.mood == "nan" else "+Inf"
+                lines = [
+                    line.rpartition(" ")[0] + f" {value}" if "_tasks{" in line else line
+                    for line in text.decode().splitlines()
+                ]
+                return "\n".join([*lines, ""]).encode()
+        return text

@@ -1,0 +1,189 @@
+"""What the operator does when it cannot see: it holds the number, then falls back, and says so; also from no worker."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from delayq.scaling import replayed, sentence
+from delayq_operator import names
+
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.liar import Liar
+from tests.cluster.world import World, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.liar import Mood
+    from tests.cluster.operator import Operator
+
+pytestmark = pytest.mark.xdist_group("scale")
+
+MOODS: Final[tuple[Mood, ...]] = (
+    *("refuses", "hangs", "breaks", "empty", "nan", "inf", "standby", "unserved", "foreign"),
+)
+AT_ONCE: Final = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+SCALED: Final = {"maxReplicas": 9, "periodSeconds": 1, "cooldownSeconds": 0, "behavior": AT_ONCE}
+ONE_SLOT: Final = {"concurrency": 1}
+MANY: Final = {"overdue": 5_000, "delayed": 5_000}
+FALLBACK: Final = {"fallback": {"failureThreshold": 4, "replicas": 4}}
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
+    with serving(cluster) as operator:
+        yield operator
+
+
+@pytest.fixture
+def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
+    return World(cluster, operator, namespace)
+
+
+def asked(world: World, name: str) -> int:
+    return int(world.get("deployments", names.worker(name))["spec"]["replicas"])
+
+
+def until(world: World, name: str, number: int, *, timeout_s: float = 30) -> None:
+    eventually(lambda: asked(world, name) == number, timeout_s=timeout_s, what=f"{number} workers of {name}")
+
+
+def scaling(world: World, name: str = "orders") -> dict[str, object]:
+    found: dict[str, object] = world.queue(name).get("status", {}).get("scaling", {})
+    return found
+
+
+def failures(world: World, name: str) -> int:
+    return int(str(scaling(world, name).get("consecutiveFailures", 0)))
+
+
+@pytest.mark.parametrize("tasks", [0, 5_000], ids=["from none", "from many"])
+def test_whoever_answers_nothing_of_use_is_not_taken_for_an_idle_queue(world: World, tasks: int) -> None:
+    """All at once, for none of them may hold up another: hold, fall back, and follow the work again."""
+    kept, fallen = (9, 9) if tasks else (0, 4)
+    with ExitStack() as stack:
+        liars = {mood: stack.enter_context(Liar()) for mood in MOODS}
+        for mood, liar in liars.items():
+            liar.becomes("tells", overdue=tasks, delayed=tasks)
+            world.start(mood, worker=ONE_SLOT, autoscaling=SCALED | FALLBACK)
+            world.pretend_ready("scanner", liar.address, mood)
+        for mood in MOODS:
+            until(world, mood, kept)
+            world.until("ScalingActive", "True", "FollowsWork", name=mood)
+            world.until("FallbackActive", "False", name=mood)
+        for mood, liar in liars.items():
+            liar.becomes(mood)
+        for mood in MOODS:
+            until(world, mood, fallen)
+            told = world.until("FallbackActive", "True", "MetricsUnavailable", name=mood, timeout_s=30)
+            assert f"at least {fallen} workers" in told["message"]
+            world.until("ScalingActive", "False", "MetricsUnavailable", name=mood)
+            assert world.queue(mood)["status"]["desiredReplicas"] == fallen
+            assert [
+                message for message in world.events("ScaledDown", mood) if "cannot be read" in message
+            ] == []
+            if not tasks:
+                up = world.event("ScaledUp", "0 → 4 workers: metrics cannot be read", name=mood)
+                assert "fallback.replicas counts" in up
+                assert "4 times in a row" in up, "it was held three times before"
+        for liar in liars.values():
+            liar.becomes("tells")
+        for mood in MOODS:
+            until(world, mood, 0)
+            world.until("FallbackActive", "False", name=mood, timeout_s=30)
+            world.until("ScalingActive", "True", "FollowsWork", name=mood)
+
+
+def test_without_a_fallback_the_number_is_held_for_as_long_as_it_takes(world: World) -> None:
+    with Liar() as liar:
+        liar.becomes("tells", **MANY)
+        world.start(worker=ONE_SLOT, autoscaling=SCALED)
+        world.pretend_ready("scanner", liar.address)
+        until(world, "orders", 9)
+        liar.becomes("breaks")
+        eventually(lambda: failures(world, "orders") >= 5, timeout_s=60, what="five looks that told nothing")
+        assert asked(world, "orders") == 9
+        world.until("FallbackActive", "False", "NotNeeded")
+
+
+def test_bounds_and_policies_limit_the_number_and_it_is_told_which(world: World) -> None:
+    """From one worker to nine at two a minute; a raised maximum counts at once."""
+    slowly = {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 1800}]}
+    with Liar() as liar:
+        liar.becomes("tells", overdue=5_000, delayed=5_000)
+        world.start(
+            worker=ONE_SLOT,
+            autoscaling=SCALED | {"minReplicas": 1, "behavior": {**AT_ONCE, "scaleUp": slowly}},
+        )
+        world.pretend_ready("scanner", liar.address)
+        until(world, "orders", 3)
+        world.until("ScalingLimited", "True", "ScaleUpLimit")
+        before = liar.asked
+        eventually(lambda: liar.asked >= before + 4)
+        assert asked(world, "orders") == 3
+        world.edit(autoscaling={"behavior": {"scaleUp": None}})
+        until(world, "orders", 9)
+        world.until("ScalingLimited", "True", "TooManyReplicas")
+        eventually(lambda: scaling(world)["limitedBy"] == "MaxReplicas")
+        world.edit(autoscaling={"maxReplicas": 12})
+        until(world, "orders", 12)
+        liar.becomes("tells")
+        until(world, "orders", 1)
+        world.until("ScalingLimited", "True", "TooFewReplicas")
+        world.edit(autoscaling={"minReplicas": 0})
+        until(world, "orders", 0)
+        world.until("ScalingLimited", "False", "DesiredWithinRange")
+
+
+def test_who_scales_the_deployment_is_put_right_with_a_decision(world: World) -> None:
+    """At once, and the event can be replayed."""
+    with Liar() as liar:
+        liar.becomes("tells", **MANY)
+        world.start(worker=ONE_SLOT, autoscaling=SCALED)
+        world.pretend_ready("scanner", liar.address)
+        until(world, "orders", 9)
+        world.kubectl("scale", "deployment/orders-worker", "--replicas=3")
+        until(world, "orders", 9, timeout_s=10)
+        world.event("ScaledUp", "3 → 9 workers: 5,000 tasks due")
+        for event in world.items("events", fieldSelector="reason=ScaledUp"):
+            record = event["metadata"]["annotations"][names.DECISION]
+            assert sentence(replayed(record)) == event["message"]
+
+
+def test_nothing_is_written_while_paused_or_held(world: World) -> None:
+    with Liar() as liar:
+        liar.becomes("tells")
+        world.start(worker=ONE_SLOT, autoscaling=SCALED | {"minReplicas": 3})
+        world.pretend_ready("scanner", liar.address)
+        until(world, "orders", 3)
+        for change, undo, reason in (
+            (lambda: world.annotate(paused="true"), lambda: world.annotate(paused=None), "Paused"),
+            (lambda: world.edit(stopPolicy="Hold"), lambda: world.edit(stopPolicy="None"), "Held"),
+        ):
+            change()
+            world.until("ScalingActive", "False", reason)
+            liar.becomes("tells", **MANY)
+            eventually(lambda: liar.asked >= 2, what="it is read all the same")
+            assert asked(world, "orders") == 3
+            undo()
+            until(world, "orders", 9)
+            liar.becomes("tells")
+            until(world, "orders", 3)
+
+
+def test_a_rush_that_all_workers_could_not_master_is_told_before(world: World) -> None:
+    """Once, as a warning with when, how many and how late; and it is taken back when it is gone."""
+    due_within = {10_000: 0, 300_000: 0, 900_000: 50_000, 3_600_000: 50_000}
+    with Liar() as liar:
+        liar.becomes("tells", delayed=50_000, due_within=due_within)
+        world.start(worker=ONE_SLOT, autoscaling=SCALED)
+        world.pretend_ready("scanner", liar.address)
+        told = world.until("CapacityShortfallExpected", "True", "TooFewReplicasAllowed", timeout_s=40)
+        assert "even with maxReplicas" in told["message"]
+        assert world.event("CapacityShortfallExpected") == told["message"]
+        before = liar.asked
+        eventually(lambda: liar.asked > before + 5, timeout_s=30)
+        assert len(world.events("CapacityShortfallExpected")) == 1

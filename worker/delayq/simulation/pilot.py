@@ -64,10 +64,11 @@ class Production:
 
     @property
     def patience_seconds(self) -> float:
-        """Return the cool-down and what behavior adds to it."""
+        """Return the cool-down, what behavior adds to it, and for how long unforeseen tasks are expected again."""
         down = self.policy.behavior.scale_down
         pace = max((each.period_seconds for each in down.policies), default=0)
-        return self.policy.cooldown_seconds + down.stabilization_window_seconds + 10 * pace
+        slow = down.stabilization_window_seconds + 10 * pace
+        return self.policy.cooldown_seconds + slow + 2 * self.policy.window(self._lead.seconds)
 
     def look(self, plant: Plant, outlook: Outlook) -> Step:
         """Take a sample, decide."""

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ from delayq.keys import Keys
 from delayq_operator import names
 
 from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import condition
 from tests.cluster.world import World
 from tests.node.ledger import MAX_ATTEMPTS, Entry, check_task, entries, failures, of
 from tests.node.recorder import OPEN
@@ -106,6 +106,23 @@ class NodeWorld(World):
         volume = {"name": "code", "configMap": {"name": "code"}}
         return {"replicas": 2, "template": {"spec": {"containers": [made], "volumes": [volume]}}, **fields}
 
+    def told(self, *words: str) -> str:
+        """What Degraded says of pods that fail, once all of this is in it."""
+
+        def look() -> str:
+            found = condition(self.queue(), "Degraded")
+            assert found["reason"] == "PodsFailing", found
+            assert [word for word in words if word not in found["message"]] == [], found
+            return str(found["message"])
+
+        return eventually(look, timeout_s=READY_SECONDS, what=f"Degraded says {words}")
+
+    def recovered(self, workers: int) -> None:
+        """Return when these workers run and nothing needs attention any more."""
+        self.wait_running(workers)
+        self.until("Degraded", "False", timeout_s=READY_SECONDS)
+        self.until("Ready", "True", timeout_s=READY_SECONDS)
+
     # --- Pods.
 
     def running(self, component: str = "worker") -> list[Object]:
@@ -139,21 +156,6 @@ class NodeWorld(World):
     def restarts(self, name: str) -> int:
         """How often its container was started anew."""
         return sum(each["restartCount"] for each in self.pod(name)["status"]["containerStatuses"])
-
-    def logged(self, pod: str, event: str) -> list[dict[str, Any]]:
-        """The log events of this name of a pod."""
-        lines = map(json.loads, self.kubectl("logs", pod).splitlines())
-        return [line for line in lines if line["event"] == event]
-
-    def wait_logged(self, pod: str, event: str, *, count: int = 1) -> list[dict[str, Any]]:
-        """The same, once there are that many."""
-
-        def there() -> list[dict[str, Any]]:
-            found = self.logged(pod, event)
-            assert len(found) >= count, found
-            return found
-
-        return eventually(there, every_s=0.5, what=f"{pod} logs {event}")
 
     def pid(self, pod: Object) -> int:
         """This machine's number of the delayq process of a pod."""

@@ -1,0 +1,122 @@
+"""The pods of a queue as the kubelet runs them: locked down, and telling in words that help why one does not start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.harness.waiting import eventually
+from tests.node.world import CODE, READY_SECONDS
+
+if TYPE_CHECKING:
+    from tests.cluster.harness.rest import Object
+    from tests.node.harness.node import Node
+    from tests.node.release import Release
+    from tests.node.world import NodeWorld
+
+USER = "65532"
+NO_RIGHTS = "0000000000000000"
+FILTERED = "2"
+"""What the kernel calls seccomp with a filter."""
+TOKEN = "run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  where one would be
+
+
+def test_helm_test_sees_a_task_handled(operator: Release) -> None:
+    assert operator.test().rstrip().endswith("passed")
+
+
+def test_a_handler_that_cannot_be_imported_is_told_and_its_correction_is_enough(world: NodeWorld) -> None:
+    """The container crashes over and over; the condition has its words, and none of Kubernetes' alone."""
+    world.make_code("import no_such_shop\n")
+    world.begin(wait="", worker={"replicas": 1})
+    world.told("CrashLoopBackOff", "No module named 'no_such_shop'")
+    world.event("PodsFailing", "No module named 'no_such_shop'")
+    ready = world.until("Ready", "False", "WorkersNotReady")
+    assert "No worker is ready, of 1." in ready["message"]
+    assert "No module named 'no_such_shop'" in ready["message"]
+    world.patch("configmaps", "code", {"data": {"recorder.py": CODE}})
+    world.recovered(1)
+    world.schedule({f"t{nth}": None for nth in range(20)})
+    world.account()
+
+
+def test_an_image_that_is_not_there_is_told_while_the_old_workers_go_on(world: NodeWorld) -> None:
+    """No worker goes before the new one is ready, so the queue is served all the time."""
+    world.begin(worker={"replicas": 1})
+    (old,) = world.wait_running(1)
+    world.edit(worker={"image": "localhost/delayq-worker:mistyped"})
+    world.told("ImagePullBackOff", "localhost/delayq-worker:mistyped")
+    world.event("PodsFailing", "localhost/delayq-worker:mistyped")
+    world.until("Ready", "True")
+    world.schedule({f"t{nth}": None for nth in range(20)})
+    world.account()
+    assert {entry.pod for entry in world.ledger} == {old["metadata"]["name"]}
+    world.edit(worker={"image": None})
+    world.recovered(1)
+    assert world.wait_running(1)[0]["metadata"]["uid"] == old["metadata"]["uid"]
+
+
+def status(pid: int) -> dict[str, str]:
+    """/proc/<pid>/status."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def mounts(pid: int) -> dict[str, list[str]]:
+    """Mount points of a process, and their options."""
+    rows = [line.split() for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines()]
+    return {row[4]: row[5].split(",") for row in rows}
+
+
+def check_locked_down(node: Node, pod: Object) -> None:
+    """By what the kernel says of its processes, not by what its spec does."""
+    pids = node.pids(pod)
+    assert pids, pod["metadata"]["name"]
+    for pid in pids:
+        seen = status(pid)
+        assert set(seen["Uid"].split()) == {USER}
+        capabilities = {kind: seen[kind] for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
+        assert set(capabilities.values()) == {NO_RIGHTS}, capabilities
+        assert (seen["NoNewPrivs"], seen["Seccomp"]) == ("1", FILTERED)
+        writable = {point for point, options in mounts(pid).items() if "rw" in options}
+        kernels = {point for point in writable if point.startswith(("/proc", "/dev", "/sys"))}
+        assert writable - kernels <= {"/tmp", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}  # noqa: S108
+        assert "ro" in mounts(pid)["/"]
+
+
+@pytest.fixture
+def reaper(world: NodeWorld) -> Any:  # noqa: ANN401  called when the CronJob is there
+    """Starts a run of the reaper now, as its schedule does every minute."""
+
+    def start() -> Object:
+        world.kubectl("create", "job", "--from=cronjob/orders-reaper", "now")
+
+        def runs() -> Object | None:
+            pods = world.items("pods", labelSelector="job-name=now")
+            return next((pod for pod in pods if pod["status"]["phase"] == "Running"), None)
+
+        found = eventually(runs, timeout_s=READY_SECONDS, what="the reaper runs")
+        assert found is not None
+        return found
+
+    return start
+
+
+def test_no_process_of_a_queue_may_do_more_than_it_has_to(world: NodeWorld, reaper: Any) -> None:  # noqa: ANN401
+    """Not root, no capability, seccomp, a file system that is read-only, and no token for the API server."""
+    world.begin(worker={"replicas": 1})
+    pods = [*world.wait_running(1), *world.running("scanner"), reaper()]
+    for pod in pods:
+        check_locked_down(world.node, pod)
+        for pid in world.node.pids(pod):
+            assert TOKEN not in "".join(mounts(pid))
+    check_locked_down(world.node, world.operator.pod)
+
+
+def test_the_namespace_may_enforce_the_strictest_pod_security(world: NodeWorld) -> None:
+    world.kubectl("label", "namespace", world.namespace, "pod-security.kubernetes.io/enforce=restricted")
+    world.begin(worker={"replicas": 1})
+    world.schedule({"t": None})
+    world.account()

@@ -1,0 +1,87 @@
+"""Pods replaced under load, because a Secret or an image changed: work goes on, nothing is lost, nobody is charged."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.cluster.harness.waiting import eventually
+from tests.node.world import READY_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.node.harness.node import Node
+    from tests.node.world import NodeWorld, Payload
+
+SPREAD_MS: Final = 20_000
+LOGIN: Final = {"name": "login", "usernameKey": "user"}
+
+
+def stream(world: NodeWorld, count: int, what: str = "t") -> None:
+    """Tasks that fall due from now on, steadily, and take a moment each."""
+    payload: Payload = {"do": "sleep", "seconds": 0.05}
+    tasks = {f"{what}{nth}": payload for nth in range(count)}
+    world.schedule(tasks, partial(random.Random(count).randrange, SPREAD_MS))
+
+
+def rolled_out(world: NodeWorld) -> None:
+    world.until("Progressing", "True", "NewReplicaSetAvailable", timeout_s=READY_SECONDS)
+
+
+def test_a_rotated_password_replaces_pods_once_and_work_goes_on(world: NodeWorld) -> None:
+    """Redis takes both passwords for a while; when all pods have the new one, it takes only that."""
+    redis: Any = world.connection
+    redis.execute_command("ACL", "SETUSER", "app", "on", ">first", "~*", "&*", "+@all")
+    world.make("secrets", {"metadata": {"name": "login"}, "stringData": {"user": "app", "password": "first"}})
+    world.begin(redis={"authSecretRef": LOGIN})
+    stream(world, 2000)
+    redis.execute_command("ACL", "SETUSER", "app", ">second")
+    world.patch("secrets", "login", {"stringData": {"password": "second"}})
+    world.event("RolledOut", "orders-worker", "Secret login changed")
+    world.event("RolledOut", "orders-scanner", "Secret login changed")
+    rolled_out(world)
+    world.wait_running(2)
+    redis.execute_command("ACL", "SETUSER", "app", "<first")
+    redis.execute_command("CLIENT", "KILL", "USER", "app")
+    stream(world, 100, "late")
+    world.account()
+    world.until("BackendAvailable", "True")
+    assert (world.revisions("scanner"), world.revisions()) == (2, 2)
+
+
+@pytest.fixture
+def next_image(node: Node, images: dict[str, str]) -> Iterator[str]:
+    """The worker's image by another name."""
+    name = "localhost/delayq-worker:next"
+    node.ctr("images", "tag", images["worker"], name)
+    eventually(
+        lambda: "io.cri-containerd.image=managed" in node.ctr("images", "list", f"name=={name}").stdout
+    )
+    yield name
+    node.ctr("images", "remove", name)
+
+
+def test_two_versions_of_a_worker_share_a_queue_while_one_replaces_the_other(
+    world: NodeWorld, next_image: str
+) -> None:
+    """Both handle tasks side by side for a while; not one is lost, nor charged for the change."""
+    world.begin(worker={"replicas": 3, "concurrency": 10})
+    stream(world, 2000)
+    first = {pod["metadata"]["name"] for pod in world.wait_running(3)}
+    world.wait_entries("end", ["t0"])
+    template = world.worker(env={"VERSION": "2"})["template"]
+    world.edit(worker={"image": next_image, "template": template})
+    world.event("RolledOut", "orders-worker", f"to {next_image}")
+    rolled_out(world)
+    second = {pod["metadata"]["name"] for pod in world.wait_running(3)}
+    assert not first & second
+    stream(world, 100, "late")
+    world.account()
+    by = {version: [each.at_ms for each in world.ledger if each.version == version] for version in "12"}
+    assert min(by["2"]) < max(by["1"])
+    assert {each.pod for each in world.ledger if each.version == "1"} <= first
+    assert world.revisions() == 2

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.errors import Bury
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,9 +23,15 @@ if TYPE_CHECKING:
 
 NOTE = """
 local now = redis.call('TIME')
-redis.call('RPUSH', KEYS[1], ARGV[1] .. ' ' .. now[1] * 1000 + math.floor(now[2] / 1000))
+local at = ' ' .. now[1] * 1000 + math.floor(now[2] / 1000)
+for place, line in ipairs(ARGV) do
+  ARGV[place] = line .. at
+end
+redis.call('RPUSH', KEYS[1], unpack(ARGV))
 """
 LEDGER, OPEN = "ledger", "open"
+waiting: list[tuple[str, asyncio.Future[None]]] = []
+writers: set[asyncio.Task[None]] = set()
 
 
 @cache
@@ -35,7 +42,33 @@ def redis() -> Redis:
 async def note(event: str, task: Task) -> None:
     who = f"{os.environ['HOSTNAME']} {os.environ.get('VERSION', '1')}"
     line = f"{event} {task.id} {task.token} {task.attempt} {task.due_ms} {who}"
-    await redis().eval(NOTE, 1, LEDGER, line)
+    written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waiting.append((line, written))
+    if not writers:
+        writers.add(asyncio.create_task(write()))
+    await written
+
+
+async def write() -> None:
+    """Write what waits, and what comes meanwhile: hundreds of handlers that start at once need no connection each."""
+    try:
+        while waiting:
+            lines, those = zip(*waiting, strict=True)
+            waiting.clear()
+            error = None
+            try:
+                await redis().eval(NOTE, 1, LEDGER, *lines)
+            except RedisError as found:
+                error = found
+            for each in those:
+                if each.done():
+                    continue  # cancelled, and written all the same
+                if error is None:
+                    each.set_result(None)
+                else:
+                    each.set_exception(error)
+    finally:
+        writers.clear()
 
 
 async def handle(task: Task) -> None:

@@ -10,6 +10,7 @@ import pytest
 from delayq.scaling import replayed, sentence
 from delayq_operator import names
 
+from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, install_rights
 from tests.cluster.scaled import Scaled
 from tests.servers import PREFERRED, RedisServer
@@ -61,3 +62,58 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
         record = event["metadata"]["annotations"][names.DECISION]
         assert sentence(replayed(record)) == event["message"]
     orders.until("Ready", "True")
+
+
+@pytest.mark.usefixtures("operator", "process_node")
+def test_a_worker_stays_while_it_holds_a_lease(cluster: Cluster, namespace: str, redis: RedisServer) -> None:
+    """However long a handler takes, and though nothing else is due: the task is begun once."""
+    orders = Scaled.of(cluster, namespace, redis, cooldownSeconds=0)
+    ids = orders.schedule(1, 0, gate=True)
+    eventually(orders.at_work, timeout_s=60, what="the task runs")
+    with orders.numbers() as seen:
+        since = time.time()
+        eventually(lambda: time.time() > since + 12, what="several looks")
+        assert orders.replicas >= 1
+        orders.open()
+        orders.until_done(ids)
+        orders.until_replicas(0, timeout_s=60)
+    assert orders.attempts() == dict.fromkeys(ids, 1)
+    assert seen[-1] == 0
+
+
+@pytest.mark.usefixtures("process_node")
+def test_a_restarted_operator_goes_on_with_what_was_learnt_and_removes_nothing_in_haste(
+    cluster: Cluster,
+    crd: str,  # noqa: ARG001  the CRD is installed
+    namespace: str,
+    redis: RedisServer,
+) -> None:
+    rights = install_rights(cluster, namespace)
+    operator = Operator.start(rights, namespace).wait_ready()
+    orders = Scaled.of(cluster, namespace, redis, behavior={}, cooldownSeconds=0, minReplicas=2)
+    eventually(lambda: len(orders.workers(ready=True)) == 2, timeout_s=60, what="two workers")
+    ids = orders.schedule(20, 0, seconds=0.2)
+    orders.until_done(ids)
+    lead, taken = orders.until_told("leadSeconds"), orders.until_told("handlerMilliseconds")
+    assert 200 <= taken < 400
+    before = orders.body["status"]
+    operator.process.popen.kill()
+    operator.process.popen.wait()
+    orders.edit(autoscaling={"minReplicas": 0})
+    operator = Operator.start(rights, namespace).wait_ready()
+    try:
+        with orders.numbers() as seen:
+            looks = "delayq_operator_decision_seconds_count"
+            eventually(lambda: operator.metric(looks) >= 4, timeout_s=30, what="looks")
+            orders.until("ScalingActive", "True", "FollowsWork")
+        assert set(seen) == {2}, "a number of the last five minutes is kept"
+        assert orders.told["leadSeconds"] in (lead, lead + 1)
+        assert operator.metric("delayq_operator_worker_lead_seconds") <= lead + 1
+        after = orders.body["status"]
+        for kind in ("ScalingActive", "Ready"):
+            one, other = (
+                next(c for c in each["conditions"] if c["type"] == kind) for each in (before, after)
+            )
+            assert one["lastTransitionTime"] == other["lastTransitionTime"], kind
+    finally:
+        operator.process.stop()

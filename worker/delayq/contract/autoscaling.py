@@ -52,7 +52,7 @@ class ScaleDown:
     stabilization_window_seconds: int = whole(
         0,
         3600,
-        default=300,
+        default=60,
         doc="Look back this long, and keep as many as any decision since then asked for.",
     )
     select_policy: SelectPolicy = choice(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from delayq.scaling.memory import Memory
     from delayq.scaling.sample import Sample
 
-MOST_KEPT: Final = 32
+MOST_KEPT: Final = 8
 
 
 def unforeseen(sample: Sample, memory: Memory, lead_seconds: float, now: float) -> float:
@@ -44,7 +44,7 @@ def expected(rate: float, seconds: float, percentile: float) -> float:
 def looked(
     sample: Sample, memory: Memory, now: float, *, lead_seconds: float, window_seconds: float
 ) -> tuple[Foresight, ...]:
-    """Return the looks to keep: this one, and those of the last lead time, a few dozen at most.
+    """Return the looks to keep: this one, and those of the last lead time, some eight at most.
 
     Each keeps what it saw in the window, which is longer than a lead time by two periods: where a lead time is shorter
     than a period, the next look comes after it.

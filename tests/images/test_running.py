@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,14 +111,14 @@ def test_what_commands_leave_behind_does_not_stay_in_the_table_of_processes(
         ready(process)
         pid = first(process)
         for number in range(3):
-            queue.schedule({}, delay_ms=0, task_id=f"task-{number}")
-            settled(queue)
-        # What ends after the last look at it is found at the next command's end.
+            queue.schedule({}, delay_ms=0, task_id=f"daemon-{number}")
+        settled(queue)
+        # A daemon that ends after its command is found when another command ends.
         deadline = time.monotonic() + 60
-        while zombies(pid) and time.monotonic() < deadline:
+        while children(pid) and time.monotonic() < deadline:
             queue.schedule({}, delay_ms=0)
             settled(queue)
-        assert zombies(pid) == []
+        assert children(pid) == {}
         assert queue.counts().dlq == 0
 
 
@@ -131,16 +132,14 @@ def settled(queue: SyncClient) -> None:
     pytest.fail("tasks are left")
 
 
-def zombies(parent: int) -> list[int]:
-    """Children that have ended and that nobody has collected."""
-    found = []
+def children(parent: int) -> dict[int, str]:
+    """The state of each child."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
+        with suppress(OSError):  # it has just gone
             state, of = path.read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        if state == "Z" and int(of) == parent:
-            found.append(int(path.parent.name))
+            if int(of) == parent:
+                found[int(path.parent.name)] = state
     return found
 
 

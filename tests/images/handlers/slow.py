@@ -1,4 +1,4 @@
-"""Handlers for a worker in a container, where this is /app/slow.py. As a command, it leaves a daemon behind."""
+"""Handlers for a worker in a container, where this is /app/slow.py. As a command, it may leave a daemon behind."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def daemon() -> None:
         os._exit(0)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and os.environ["DELAYQ_TASK_ID"].startswith("daemon-"):
     daemon()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
@@ -21,7 +22,6 @@ from delayq_operator.backlog import NEEDED
 from delayq_operator.lines import parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
     from types import TracebackType
     from typing import Self
 
@@ -44,7 +44,7 @@ _NO_METRICS: Final = "answers something that is no metrics exposition"
 class Question:
     """What to ask a pod for, and how much that can be."""
 
-    needed: Collection[str] = NEEDED
+    needed: frozenset[str] = NEEDED
     """Names of the metrics that count; all others are dropped as they come."""
     horizons: tuple[float, ...] = ()
     """What a scanner is to look ahead; none: what it tells everybody."""
@@ -53,8 +53,7 @@ class Question:
     @property
     def path(self) -> str:
         """Of the URL."""
-        query = "&".join(f"horizon={horizon_label(each)}" for each in self.horizons)
-        return f"/metrics?{query}" if query else "/metrics"
+        return _path(self.horizons)
 
     @property
     def most_needed(self) -> int:
@@ -65,6 +64,13 @@ class Question:
     def most_lines(self) -> int:
         """Lines in all: there are twice as many metrics, histograms, and two lines of comment for each."""
         return 2 * self.most_needed + 512
+
+
+@lru_cache(1024)
+def _path(horizons: tuple[float, ...]) -> str:
+    """Return it; the same hundred horizons are asked for all the time."""
+    query = "&".join(f"horizon={horizon_label(each)}" for each in horizons)
+    return f"/metrics?{query}" if query else "/metrics"
 
 
 class Odd(Exception):
@@ -142,7 +148,8 @@ async def _needed(body: aiohttp.StreamReader, asked: Question) -> list[bytes]:
     return found
 
 
-def _starts(needed: Iterable[str]) -> tuple[bytes, ...]:
+@lru_cache(16)
+def _starts(needed: frozenset[str]) -> tuple[bytes, ...]:
     return tuple(f"{name}{{".encode() for name in needed)
 
 

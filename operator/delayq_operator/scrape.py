@@ -14,6 +14,7 @@ import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
@@ -125,7 +126,7 @@ class Scraper:
     async def _read(self, client: Client, key: Key) -> None:
         aim, pods = self._aims.of(key), self._speakers(key)
         lead = self.autoscaler.crew(key).lead.seconds if aim.policy else None
-        asked = horizons(aim.policy.window(lead)) if aim.policy else ()
+        asked = _horizons(aim.policy.window(lead)) if aim.policy else ()
         said, _ = await asyncio.gather(
             self._scanners(client, pods, Question(horizons=asked, shards=aim.shards)),
             self._workers(client, key) if aim.policy else asyncio.sleep(0),
@@ -219,6 +220,12 @@ class Scraper:
             self._work.mark_in(key, wait_seconds)
         else:
             self._work.mark(key)
+
+
+@lru_cache(1024)
+def _horizons(window_seconds: float) -> tuple[float, ...]:
+    """Return what to ask for; most windows are the same all the time."""
+    return horizons(window_seconds)
 
 
 async def _said(client: Client, pods: Iterable[Pod], question: Question) -> Said | str:

@@ -121,7 +121,7 @@ async def test_a_scanner_is_asked_for_horizons_and_a_worker_for_other_metrics() 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with server, Client(server.sockets[0].getsockname()[1]) as client:
         await client.ask(POD, Question(horizons=(0.5, 15, 3600)))
-        worker = await client.ask(POD, Question({"delayq_worker_busy_slots"}, shards=1))
+        worker = await client.ask(POD, Question(frozenset({"delayq_worker_busy_slots"}), shards=1))
     assert requests[0] == b"GET /metrics?horizon=0.5&horizon=15&horizon=3600 HTTP/1.1\r\n"
     assert requests[1] == b"GET /metrics HTTP/1.1\r\n"
     assert worker == [("delayq_worker_busy_slots", {"queue": "orders"}, 3.0)]

@@ -57,7 +57,8 @@ class Release:
 
     def test(self) -> str:
         """What `helm test` says; raises CommandFailed with all of it when the test fails."""
-        return self.node.cluster.helm("test", RELEASE, f"--namespace={NAMESPACE}").stdout
+        done = self.node.cluster.helm("test", RELEASE, f"--namespace={NAMESPACE}")
+        return done.stdout + done.stderr
 
     def wait_ready(self, *, timeout_s: float = READY_SECONDS) -> None:
         """Until one operator pod is ready, leads, and DelayQueues are served."""

@@ -94,3 +94,23 @@ def test_last_words_of_workers_are_not_quoted() -> None:
     assert scrub("orders-scanner-6d4f9c7b5-x2x9z: Error: no Redis") == (
         "orders-scanner-6d4f9c7b5-x2x9z: Error: no Redis"
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("card 4111 of Ada", "<last words left out>"),
+        ("4111: declined", "<last words left out>"),
+        ("DeclinedError: card 4111", "<last words left out>"),
+        ("Errors of Ada", "<last words left out>"),
+        ("ImagePullBackOff", "ImagePullBackOff"),
+        ("CrashLoopBackOff: DeclinedError: card 4111", "CrashLoopBackOff: <last words left out>"),
+        ("killed by SIGKILL", "killed by SIGKILL"),
+        ("killed by Ada", "<last words left out>"),
+        ("Error: killed by SIGSEGV", "Error: killed by SIGSEGV"),
+    ],
+)
+def test_last_words_are_not_quoted_with_or_without_a_reason(said: str, left: str) -> None:
+    """What stands before them is left only when it is one of Kubernetes' own reasons."""
+    pod = "orders-worker-6d4f9c7b5-x2x9z"
+    assert Scrubber(worker="orders-worker")(f"not ready; {pod}: {said}") == f"not ready; {pod}: {left}"

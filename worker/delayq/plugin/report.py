@@ -17,6 +17,7 @@ from delayq.plugin import queues, story
 from delayq.plugin.gather import Wish, bundle, everything
 from delayq.plugin.naming import name_argument
 from delayq.plugin.options import kubectl_options
+from delayq.plugin.private import replace
 from delayq.plugin.redact import redacted
 
 if TYPE_CHECKING:
@@ -119,7 +120,6 @@ def _write(target: Path, title: str, files: dict[str, str]) -> None:
             entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
             archive.addfile(entry, io.BytesIO(content))
     try:
-        target.touch(mode=0o600)
-        target.write_bytes(packed.getvalue())
+        replace(target, packed.getvalue())
     except OSError as error:
         raise Wrong(f"{target}: {error.strerror}", "-o tells another place", FAILED) from None

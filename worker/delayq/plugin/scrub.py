@@ -40,6 +40,30 @@ _PATTERNS: Final = tuple(
         (r"([?&][A-Za-z0-9_.-]+=)[^&\s\"'#<>]+", rf"\1{REDACTED}"),
     )
 )
+_REASONS: Final = (
+    *(
+        "Error",
+        "Completed",
+        "CrashLoopBackOff",
+        "DeadlineExceeded",
+        "Evicted",
+        "NodeNotReady",
+        "Unschedulable",
+    ),
+    *(
+        "ContainerCannotRun",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+        "StartError",
+    ),
+    *("ErrImagePull", "ErrImageNeverPull", "ImageInspectError", "ImagePullBackOff", "InvalidImageName"),
+    *("OOMKilled", "ContainerStatusUnknown", "PodInitializing", "ContainerCreating"),
+)
+"""Why a pod is in trouble, in Kubernetes' words. Another word in their place is the pod's own."""
+
+_SAID: Final = rf"(?P<reason>(?:{'|'.join(_REASONS)})(?=: |[\r\n]|$))?(?:: )?(?P<words>[^\r\n]*)"
+_KILLED: Final = re.compile(r"killed by (?:SIG[A-Z0-9]+|signal \d+)")
 
 
 class Scrubber:
@@ -53,16 +77,26 @@ class Scrubber:
         known = {form for value in values for form in _forms(value) if len(form) >= SHORTEST}
         longest_first = sorted(known, key=lambda form: (-len(form), form))
         self._known = re.compile("|".join(map(re.escape, longest_first))) if known else None
-        said = rf"\b({re.escape(worker)}-[a-z0-9]+-[a-z0-9]+: \w+): [^\r\n]*" if worker is not None else None
-        self._quotations = [(re.compile(said), r"\1: <last words left out>")] if said else []
+        self._quotation = None
+        if worker is not None:
+            self._quotation = re.compile(rf"\b({re.escape(worker)}-[a-z0-9]+-[a-z0-9]+: ){_SAID}")
 
     def __call__(self, text: str) -> str:
         """Return the text without them."""
         if self._known is not None:
             text = self._known.sub(REDACTED, text)
-        for pattern, to in (*self._quotations, *_PATTERNS):
+        if self._quotation is not None:
+            text = self._quotation.sub(_unquoted, text)
+        for pattern, to in _PATTERNS:
             text = pattern.sub(to, text)
         return text
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    words = found["words"]
+    if words and not _KILLED.fullmatch(words):
+        words = "<last words left out>"
+    return found[1] + ": ".join(part for part in (found["reason"], words) if part)
 
 
 def _forms(value: str) -> Iterator[str]:

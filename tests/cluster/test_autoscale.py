@@ -106,7 +106,7 @@ def test_a_restarted_operator_goes_on_with_what_was_learnt_and_removes_nothing_i
             looks = "delayq_operator_decision_seconds_count"
             eventually(lambda: operator.metric(looks) >= 4, timeout_s=30, what="looks")
             orders.until("ScalingActive", "True", "FollowsWork")
-        assert set(seen) == {2}, "a number of the last five minutes is kept"
+        assert set(seen) == {2}, "a number of the stabilization window is kept"
         assert orders.told["leadSeconds"] in (lead, lead + 1)
         assert operator.metric("delayq_operator_worker_lead_seconds") <= lead + 1
         after = orders.body["status"]

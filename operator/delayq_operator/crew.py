@@ -1,13 +1,12 @@
 """The workers of one queue: who claims, who is on the way, what they are busy with, what they teach. Pure.
 
-They run an image that a tenant chose, so a worker that tells nothing, or nonsense, is one less to learn from and
-nothing else. Each that claims is asked again now and then; one on its way, in every period.
+They run an image that a tenant chose: one that tells nothing, or nonsense, is one less to learn from and nothing else.
+Those on their way are asked often and all others now and then; of too many, those that were asked longest ago.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
@@ -21,10 +20,13 @@ if TYPE_CHECKING:
     from delayq_operator.pod import Pod
 
 AGAIN_SECONDS: Final = 6.0
-MOST_AT_ONCE: Final = 64
+SOON_SECONDS: Final = 1.0  # one on its way
+MOST_AT_ONCE: Final = 32
 PATIENCE: Final = 3  # times the usual start-up, until a worker counts as one that will not come
 LEAST_PATIENCE_SECONDS: Final = 60.0
 MOST_BUSY: Final = 100_000
+MOST: Final = 2**53  # beyond, a float does not count any more
+LONGEST_HANDLER_SECONDS: Final = 7 * 86_400.0
 
 NEEDED: Final = frozenset(
     {
@@ -65,25 +67,30 @@ class Crew:
         return max(LEAST_PATIENCE_SECONDS, PATIENCE * (self.lead.seconds or LEAD_SECONDS))
 
     def to_ask(self, pods: Iterable[Pod], now: float) -> list[Pod]:
-        """Whom to ask now: those that have not claimed yet, then those asked longest ago."""
+        """Whom to ask now: those whose turn it is, and who was asked longest ago before others."""
         due = [
             pod
             for pod in pods
-            if pod.address and (self._new(pod) or now - self._asked_at.get(pod.name, 0.0) >= AGAIN_SECONDS)
+            if reachable(pod) and not 0 <= now - self._asked(pod) < self._pause_seconds(pod, now)
         ]
-        due.sort(key=lambda pod: (not self._new(pod), self._asked_at.get(pod.name, 0.0)))
-        for pod in due[:MOST_AT_ONCE]:
+        due = sorted(due, key=self._asked)[:MOST_AT_ONCE]
+        for pod in due:
             self._asked_at[pod.name] = now
-        return due[:MOST_AT_ONCE]
+        return due
 
-    def _new(self, pod: Pod) -> bool:
-        return pod.name not in self._claimed and not pod.trouble
+    def _asked(self, pod: Pod) -> float:
+        return self._asked_at.get(pod.name, 0.0)
+
+    def _pause_seconds(self, pod: Pod, now: float) -> float:
+        """One that is ready and silent, or should long have come, is not worth more than one that told all."""
+        coming = pod.name not in self._claimed and not pod.ready and not pod.trouble
+        return SOON_SECONDS if coming and now - pod.created_at < self.patience_seconds else AGAIN_SECONDS
 
     def take(self, pod: Pod, samples: Iterable[Sample]) -> None:
         """Take note of what a worker says."""
         said = _said(samples)
         total, count = (said.get(f"{table.WORKER_HANDLER.name}_{which}") for which in ("sum", "count"))
-        if total is not None and count is not None:
+        if total is not None and count is not None and total <= count * LONGEST_HANDLER_SECONDS:
             self.handler.take(pod.name, total, count)
         first_claim = said.get(table.WORKER_FIRST_CLAIM.name)
         if first_claim is None:
@@ -96,8 +103,9 @@ class Crew:
     def hold_up(self, pods: Iterable[Pod], now: float) -> None:
         """Take note that nobody can claim: who would have by now takes longer for no fault of its own."""
         usual = self.lead.seconds or LEAD_SECONDS
-        late = {pod.name for pod in pods if now - pod.created_at > usual}
-        self._held_up |= late - self._claimed
+        created = {pod.name: pod.created_at for pod in pods}
+        late = {name for name, at in created.items() if now - at > usual}
+        self._held_up = (self._held_up | late - self._claimed) & created.keys()
 
     def fleet(self, pods: Sequence[Pod], now: float) -> Fleet:
         """Count the workers, and forget those that are gone."""
@@ -126,6 +134,11 @@ class Crew:
             del self._asked_at[name]
 
 
+def reachable(pod: Pod) -> bool:
+    """Whether what answers at its address is this pod: that of one which ended may be another's by now."""
+    return bool(pod.address) and not pod.leaving | pod.failed
+
+
 def busy(samples: Iterable[Sample]) -> int | None:
     """Return how many tasks a worker says it runs; None when it does not say."""
     found = _said(samples).get(table.WORKER_BUSY_SLOTS.name)
@@ -133,7 +146,8 @@ def busy(samples: Iterable[Sample]) -> int | None:
 
 
 def _said(samples: Iterable[Sample]) -> dict[str, float]:
-    return {name: value for name, _, value in samples if 0 <= value < inf}
+    """What can be counted with: neither NaN, nor what is below zero, nor an int of 400 digits."""
+    return {name: float(value) for name, _, value in samples if 0 <= value <= MOST}
 
 
 def _number(value: object, per: float) -> float | None:

@@ -96,27 +96,74 @@ def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
     assert crew.lead.seconds == 5
 
 
-def test_nonsense_teaches_nothing() -> None:
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), -1.0, 1.7e308, 1e300, 10**400, 2.0**60],
+    ids=lambda value: f"{value}"[:8],
+)
+def test_nonsense_teaches_nothing(value: float) -> None:
     crew = Crew({})
-    for value in (float("nan"), float("inf"), -1.0):
-        crew.take(worker("w"), says(value, total=value, count=value))
+    crew.take(worker("w"), says(value, total=value, count=value))
+    crew.take(worker("w"), says(None, total=value, count=3))
+    crew.take(worker("w"), says(None, total=3, count=value))
     crew.take(worker("w"), [])
     assert (crew.lead.seconds, crew.handler.seconds) == (None, None)
 
 
-def test_who_has_not_claimed_is_asked_in_every_period_and_others_in_turn() -> None:
+def test_no_handler_takes_longer_than_a_week() -> None:
+    """Time without handlers, or centuries of it, would be the mean of all workers for the next 500 tasks."""
+    crew = Crew({})
+    crew.take(worker("none"), says(total=5, count=0))
+    crew.take(worker("long"), says(total=15 * 86_400, count=2))
+    assert crew.handler.seconds is None
+    crew.take(worker("week"), says(total=14 * 86_400, count=2))
+    assert crew.handler.seconds == 7 * 86_400
+
+
+def test_who_is_on_its_way_is_asked_soon_again_and_others_in_turn() -> None:
     crew, pods = Crew({}), [worker("old", ready=True), worker("new", 3)]
     assert [pod.name for pod in crew.to_ask(pods, NOW)] == ["old", "new"]
     crew.take(pods[0], says(NOW - 50))
+    assert crew.to_ask(pods, NOW + 0.5) == []
     assert [pod.name for pod in crew.to_ask(pods, NOW + 2)] == ["new"]
-    assert [pod.name for pod in crew.to_ask(pods, NOW + AGAIN_SECONDS)] == ["new", "old"]
+    assert [pod.name for pod in crew.to_ask(pods, NOW + AGAIN_SECONDS)] == ["old", "new"]
+
+
+@pytest.mark.parametrize(
+    "silent", [worker("w", ready=True), worker("w", 70), worker("w", trouble="w: crashes")]
+)
+def test_one_that_stays_silent_is_asked_no_more_often_than_one_that_speaks(silent: Pod) -> None:
+    """Whoever hangs costs a second each time."""
+    crew = Crew({})
+    asked = [bool(crew.to_ask([silent], NOW + at)) for at in (0, 2, 4, AGAIN_SECONDS, AGAIN_SECONDS + 2)]
+    assert asked == [True, False, False, True, False]
 
 
 def test_of_many_workers_each_gets_its_turn_though_all_others_hang() -> None:
-    crew, pods = Crew({}), [worker(f"w{n:03}", ready=True) for n in range(200)]
-    asked = [pod.name for period in range(4) for pod in crew.to_ask(pods, NOW + 2 * period)]
+    crew, pods = Crew({}), [worker(f"w{n:03}", ready=True) for n in range(100)]
+    asked = [pod.name for n in range(4) for pod in crew.to_ask(pods, NOW + 2 * n)]
     assert set(asked) == {pod.name for pod in pods}
     assert len(asked) == 4 * MOST_AT_ONCE
+
+
+def test_new_ones_that_hang_do_not_take_the_turns_of_those_that_claim() -> None:
+    hangs = [worker(f"h{n:03}", 3) for n in range(3 * MOST_AT_ONCE)]
+    crew, speaks = Crew({}), worker("speaks", ready=True)
+    asked = [pod.name for n in range(8) for pod in crew.to_ask([*hangs, speaks], NOW + 2 * n)]
+    assert asked.count("speaks") == 2
+
+
+@pytest.mark.parametrize("fields", [{"leaving": True}, {"failed": True}])
+def test_one_that_has_ended_is_not_asked(fields: dict[str, bool]) -> None:
+    """They can be many, and what answers at their addresses may be others by now."""
+    ended = [worker(f"e{n:03}", 3, **fields) for n in range(MOST_AT_ONCE)]
+    assert [pod.name for pod in Crew({}).to_ask([*ended, worker("w", ready=True)], NOW)] == ["w"]
+
+
+def test_a_clock_that_is_put_back_leaves_nobody_out() -> None:
+    crew = Crew({})
+    assert crew.to_ask([worker("w", ready=True)], NOW)
+    assert crew.to_ask([worker("w", ready=True)], NOW - 3600)
 
 
 def test_one_without_an_address_cannot_be_asked() -> None:
@@ -135,15 +182,18 @@ def test_nothing_stays_of_workers_that_are_gone() -> None:
     )
 
 
+def test_a_queue_that_is_held_for_months_remembers_those_that_are_there() -> None:
+    """Nobody counts its workers meanwhile, so nobody else forgets those that went."""
+    crew = Crew({})
+    for n in range(5):
+        crew.hold_up([worker(f"w{n}")], NOW)
+    assert crew._held_up == {"w4"}
+
+
 def test_how_busy_a_worker_says_it_is() -> None:
     def said(value: float) -> int | None:
         return busy([("delayq_worker_busy_slots", {"queue": "orders"}, value)])
 
-    assert [said(3), said(0), said(1e300), said(float("nan")), said(-1), busy([])] == [
-        3,
-        0,
-        100_000,
-        None,
-        None,
-        None,
-    ]
+    assert [said(each) for each in (3, 0, 1e9)] == [3, 0, 100_000]
+    assert [said(each) for each in (1e300, 10**400, float("nan"), -1)] == [None] * 4
+    assert busy([]) is None

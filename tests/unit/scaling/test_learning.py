@@ -72,3 +72,57 @@ def test_a_start_counts_once_and_a_wrong_clock_never() -> None:
     learnt.take("two", -5.0)
     learnt.take("three", 1e9)
     assert learnt.seconds == 8.0
+
+
+def test_handlers_that_do_not_end_are_long() -> None:
+    """Both workers have been busy for a minute without ending one: a second each, as so far, it cannot be."""
+    learnt = HandlerTime(since=1.0)
+    for now in (100.0, 130.0, 160.0):
+        for worker in ("one", "two"):
+            learnt.take(worker, 0.0, 0)
+            learnt.watch(worker, busy=32, now=now)
+    assert learnt.seconds == 60.0
+
+
+def test_nothing_learnt_and_nothing_ended_is_at_least_the_time_so_far() -> None:
+    learnt = HandlerTime()
+    learnt.watch("one", busy=1, now=0.0)
+    assert learnt.seconds is None
+    learnt.watch("one", busy=1, now=30.0)
+    assert learnt.seconds == 30.0
+
+
+def test_one_worker_that_ends_some_or_has_none_lifts_the_suspicion() -> None:
+    learnt = HandlerTime(since=1.0)
+    for now, tasks in ((0.0, 0), (60.0, 40)):
+        learnt.take("hangs", 0.0, 0)
+        learnt.watch("hangs", busy=1, now=now)
+        learnt.take("works", tasks * 1.0, tasks)
+        learnt.watch("works", busy=5, now=now)
+    assert learnt.seconds == pytest.approx(1.0)
+    learnt.watch("hangs", busy=0, now=61.0)
+    assert learnt.seconds == pytest.approx(1.0)
+
+
+def test_a_worker_that_is_older_than_who_listens_does_not_overrule_what_was_remembered() -> None:
+    learnt = HandlerTime(since=5.0)
+    learnt.take("one", 100_000.0, 1_000_000, older=True)
+    assert learnt.seconds == 5.0
+    learnt.take("one", 100_500.0, 1_000_100, older=True)
+    assert learnt.seconds == pytest.approx((5 + 500) / 101)
+
+
+def test_for_want_of_anything_else_an_old_worker_teaches() -> None:
+    learnt = HandlerTime()
+    learnt.take("one", 100_000.0, 1_000_000, older=True)
+    assert learnt.seconds == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [(1.7e308, 1), (1e300, 5), (float("nan"), 1), (1.0, float("inf")), (-1.0, 1), (5.0, 0), (1, 10**400)],
+)
+def test_nonsense_teaches_nothing(told: tuple[float, float]) -> None:
+    learnt = HandlerTime(since=2.0)
+    learnt.take("one", *told)
+    assert learnt.seconds == 2.0

@@ -46,15 +46,17 @@ def test_a_command_prints_and_draws_what_is_shown(command: str, shown: str, tmp_
     assert abs(drawn - kept).mean() < 0.01  # another machine may draw a line by a hair differently
 
 
-def test_a_window_of_none_saves_the_pod_hours_that_are_said(document: str, tmp_path: Path) -> None:
-    [setting, said] = re.findall(r"with `(behavior: .*)` the same rush takes\n([0-9.]+) pod-hours", SECTION)[
-        0
-    ]
-    (tmp_path / "queue.yaml").write_text(document.replace("maxReplicas: 100", f"maxReplicas: 100, {setting}"))
-    found = run("simulate", "queue.yaml")
-    assert re.findall(r"^pod-hours +([0-9.]+)$", found.stdout, re.MULTILINE) == [said]
-    dear = re.findall(r"^pod-hours +([0-9.]+) ", SHOWN[0][1], re.MULTILINE)[0]
-    assert f"{dear} pod-hours, because" in SECTION
+def test_windows_take_the_pod_hours_that_are_said(document: str, tmp_path: Path) -> None:
+    told = re.findall(
+        r"of 300 s would make it ([0-9.]+) pod-hours,\nnone at all \(`.*`\) ([0-9.]+)$", SECTION, re.MULTILINE
+    )
+    for seconds, said in zip((300, 0), *told, strict=True):
+        window = f"behavior: {{scaleDown: {{stabilizationWindowSeconds: {seconds}}}}}"
+        (tmp_path / "queue.yaml").write_text(
+            document.replace("maxReplicas: 100", f"maxReplicas: 100, {window}")
+        )
+        found = run("simulate", "queue.yaml")
+        assert re.findall(r"^pod-hours +([0-9.]+)$", found.stdout, re.MULTILINE) == [said]
 
 
 def test_the_trace_that_is_shown_can_be_read(document: str) -> None:

@@ -58,7 +58,8 @@ def looked(
         kept = kept[1:]
     if kept and now - kept[-1].at < lead_seconds / MOST_KEPT:
         return kept
-    coming = tuple(point for point in sample.due_within if point[0] <= window_seconds)
+    last = next((at for at, _ in sample.due_within if at >= window_seconds), window_seconds)
+    coming = tuple(point for point in sample.due_within if point[0] <= last)
     return (*kept, Foresight(now, sample.fallen_due, coming))
 
 

@@ -19,23 +19,28 @@ if TYPE_CHECKING:
 def stabilized(wanted: int, memory: Memory, behavior: Behavior, now: float) -> int:
     """Go up only as far as every decision of the one window asked for, down only as far as every one of the other."""
     current = memory.replicas
-    up = min([wanted, *_since(memory, now - behavior.scale_up.stabilization_window_seconds)])
-    down = max([wanted, *_since(memory, now - behavior.scale_down.stabilization_window_seconds)])
+    up = min([wanted, *_within(memory, behavior.scale_up.stabilization_window_seconds, now)])
+    down = max([wanted, *_within(memory, behavior.scale_down.stabilization_window_seconds, now)])
     return min(max(current, up), down)
 
 
-def _since(memory: Memory, start: float) -> list[int]:
-    return [each.replicas for each in memory.recommendations if each.at > start]
+def _within(memory: Memory, seconds: float, now: float) -> list[int]:
+    return [each.replicas for each in memory.recommendations if _recent(each.at, seconds, now)]
+
+
+def _recent(at: float, seconds: float, now: float) -> bool:
+    """Whether something was less than so long ago; what is in the future was written before a clock stepped back."""
+    return now - seconds < at <= now
 
 
 def most(memory: Memory, rules: ScaleUp, now: float) -> float:
-    """Return the largest number that the policies allow."""
-    return _limit(memory, rules, now, 1)
+    """Return the largest number that the policies allow; never fewer than there are, whoever added them."""
+    return max(memory.replicas, _limit(memory, rules, now, 1))
 
 
 def fewest(memory: Memory, rules: ScaleDown, now: float) -> float:
-    """Return the smallest number that the policies allow."""
-    return _limit(memory, rules, now, -1)
+    """Return the smallest number that the policies allow; never more than there are, whoever removed them."""
+    return min(memory.replicas, _limit(memory, rules, now, -1))
 
 
 def _limit(memory: Memory, rules: ScaleUp | ScaleDown, now: float, sign: int) -> float:
@@ -54,7 +59,7 @@ def _reach(memory: Memory, policy: ScalingPolicy, now: float, sign: int) -> int:
     start = memory.replicas
     for change in memory.changes:
         moved = change.after - change.before
-        if change.at > now - policy.period_seconds and moved * sign > 0:
+        if _recent(change.at, policy.period_seconds, now) and moved * sign > 0:
             start -= moved
     if policy.type == "Pods":
         return start + sign * policy.value
@@ -66,7 +71,7 @@ def recommended(wanted: int, memory: Memory, behavior: Behavior, now: float) -> 
     """Return the recommendations that can still matter: as old as the longer window, and no more than tell a change."""
     up, down = behavior.scale_up, behavior.scale_down
     longest = max(up.stabilization_window_seconds, down.stabilization_window_seconds)
-    kept = [each for each in memory.recommendations if each.at > now - longest]
+    kept = [each for each in memory.recommendations if _recent(each.at, longest, now)]
     if len(kept) > 1 and kept[-1].replicas == kept[-2].replicas == wanted:
         kept.pop()  # the same all along: its ends are enough
     return (*kept, Recommendation(now, wanted))
@@ -76,7 +81,7 @@ def changed(replicas: int, memory: Memory, behavior: Behavior, now: float) -> tu
     """Return the changes that a policy can still ask for."""
     policies = (*behavior.scale_up.policies, *behavior.scale_down.policies)
     longest = max((policy.period_seconds for policy in policies), default=0)
-    kept = tuple(change for change in memory.changes if change.at > now - longest)
+    kept = tuple(change for change in memory.changes if _recent(change.at, longest, now))
     if replicas == memory.replicas or not longest:
         return kept
     return (*kept, Change(now, memory.replicas, replicas))

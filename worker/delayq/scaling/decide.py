@@ -1,8 +1,8 @@
 """How many workers there should be. Pure: the operator, `delayq simulate` and `delayq forecast` call the same function.
 
 Demand is what is there (overdue, in flight), what falls due before a worker asked for a period later could claim, and
-what past minutes say will come unforeseen. model.py finds the fewest workers that begin all of it in time; bounds,
-cool-down and behavior have the last word. What could not be read never lowers the number.
+what the last lead time says will come unforeseen. model.py finds the fewest workers that begin all of it in time;
+bounds, cool-down and behavior have the last word. What could not be read never lowers the number.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
             sample,
             previous,
             now,
-            lead_seconds=policy.lead(sample.lead_seconds),
+            lead_seconds=max(policy.lead(sample.lead_seconds), policy.period_seconds),
             window_seconds=policy.window(sample.lead_seconds),
         ),
         failures=failures,
@@ -85,7 +85,8 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
 
 def _demand(sample: Sample, policy: Policy, previous: Memory, now: float) -> _Demand:
     lead, window = policy.lead(sample.lead_seconds), policy.window(sample.lead_seconds)
-    rate = arrivals.expected(arrivals.unforeseen(sample, previous, lead, now), lead, policy.percentile)
+    span = max(lead, policy.period_seconds)  # with no lead time at all, what comes until the next look
+    rate = arrivals.expected(arrivals.unforeseen(sample, previous, span, now), span, policy.percentile)
     workers = fleet(sample, policy)
     due = load(sample, rate, window)
     needed = required(due, workers, policy.lateness_seconds)
@@ -110,7 +111,6 @@ def _kept(demand: _Demand, policy: Policy, previous: Memory, now: float) -> tupl
 
 def _allowed(wanted: int, policy: Policy, previous: Memory, now: float) -> tuple[int, Limit]:
     """Return what bounds and behavior leave of it, and which of them had the last word."""
-    limit: Limit = "None"
     bounded = policy.clamped(wanted)
     steady = behavior.stabilized(bounded, previous, policy.behavior, now)
     if not bounded and steady <= 1:
@@ -119,17 +119,14 @@ def _allowed(wanted: int, policy: Policy, previous: Memory, now: float) -> tuple
     lowest = behavior.fewest(previous, policy.behavior.scale_down, now)
     paced = int(max(lowest, min(highest, steady)))
     replicas = policy.clamped(paced)
-    if paced < steady:
-        limit = "ScaleUpPolicy"
-    elif paced > steady:
-        limit = "ScaleDownPolicy"
-    elif steady != bounded:
-        limit = "Stabilization"
-    elif bounded < wanted:
-        limit = "MaxReplicas"
-    elif bounded > wanted:
-        limit = "MinReplicas"
-    return replicas, limit
+    limits: tuple[tuple[int, Limit, Limit], ...] = (
+        (replicas - paced, "MinReplicas", "MaxReplicas"),
+        (paced - steady, "ScaleDownPolicy", "ScaleUpPolicy"),
+        (steady - bounded, "Stabilization", "Stabilization"),
+        (bounded - wanted, "MinReplicas", "MaxReplicas"),
+    )
+    held = next(((moved, more, fewer) for moved, more, fewer in limits if moved), None)
+    return replicas, "None" if held is None else held[1] if held[0] > 0 else held[2]
 
 
 def _unseeing(policy: Policy, previous: Memory, now: float) -> Decision:

@@ -13,23 +13,26 @@ if TYPE_CHECKING:
     from delayq.scaling.sample import Sample
 
 ROUNDING: Final = 1.01
-"""Horizons have four digits, so stretches of the same length differ a little."""
+"""Horizons have six digits, so stretches of the same length differ a little."""
 
 
 def load(sample: Sample, rate: float, until_seconds: float) -> Load:
     """Return everything up to a time from now: what is there, foreseen, and expected at `rate` tasks per second.
 
     All tasks of a short stretch fall due at its end, as a rush would. Those of a longer one come evenly: only somebody
-    who looks far ahead meets them, and a rush among them is told as one when it comes nearer.
+    who looks far ahead meets them, and a rush among them is told as one when it comes nearer. Of a stretch that ends
+    later, a rush is all there, at the end of the time, and of an even flow its part.
     """
     finest = sample.due_within[0][0] if sample.due_within else 0.0
     short = max(NEAR_STEP_SECONDS, finest) * ROUNDING
     inflows = []
     for start, end, tasks in sample.bins() if sample.foreseen else ():
-        if end > until_seconds:
+        if start >= until_seconds:
             break
         if tasks:
-            inflows.append(Inflow(end if end - start <= short else start, end, tasks))
+            last = min(end, until_seconds)
+            rush = end - start <= short
+            inflows.append(Inflow(last, last, tasks) if rush else _part(start, end, last, tasks))
     if rate > 0:
         inflows.append(Inflow(0.0, until_seconds, rate * until_seconds))
     return Load(
@@ -38,6 +41,10 @@ def load(sample: Sample, rate: float, until_seconds: float) -> Load:
         inflows=inflows,
         handler_seconds=HANDLER_SECONDS if sample.handler_seconds is None else sample.handler_seconds,
     )
+
+
+def _part(start: float, end: float, last: float, tasks: int) -> Inflow:
+    return Inflow(start, last, tasks * (last - start) / (end - start))
 
 
 def fleet(sample: Sample, policy: Policy) -> Fleet:

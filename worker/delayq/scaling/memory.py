@@ -31,7 +31,7 @@ class Foresight(NamedTuple):
     fallen_due: int
     """The counter then."""
     coming: tuple[tuple[float, int], ...]
-    """Seconds from then → tasks that fall due by then, within the lead time."""
+    """Seconds from then → tasks that fall due by then, within the window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

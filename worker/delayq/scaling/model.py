@@ -2,7 +2,7 @@
 
 Tasks come in clumps or as a steady flow, and leave at the rate that busy slots allow. A task waits no longer than the
 objective allows if all tasks in the system, waiting or running, fit into the slots times the rounds of handlers that
-begin in that time: X ≤ S x (1 + floor(L / h)). With 0.4 s handlers and 1 s allowed, 100 slots begin 300 tasks in time.
+begin in that time: X ≤ S x (1 + floor(L / 1.1 h)). With 0.4 s handlers and 1 s allowed, 100 slots begin 300 in time.
 
 More tasks never need fewer workers, and more workers are never later: both are what the search relies on.
 """

@@ -75,10 +75,12 @@ class Sample:
 def horizons(window_seconds: float, outlook_seconds: float = OUTLOOK_SECONDS) -> tuple[float, ...]:
     """Return what to ask for: fine steps in the window that counts now, ever longer ones up to the outlook.
 
-    A window of 20 s has steps of half a second: a rush of tasks is told from the same number spread evenly. About 120.
+    A window of 20 s has steps of half a second: a rush of tasks is told from the same number spread evenly. The last of
+    them is no shorter than the window, so that nothing of it is missed. About 120.
     """
-    step = max(FINEST_SECONDS, window_seconds / FINE_BINS)
-    found = [_rounded(step * (number + 1)) for number in range(ceil(window_seconds / step))]
+    steps = max(1, min(FINE_BINS, ceil(window_seconds / FINEST_SECONDS)))
+    found = [_rounded(window_seconds * (number + 1) / steps) for number in range(steps - 1)]
+    found.append(_rounded(window_seconds, up=True))
     while found[-1] < outlook_seconds:
         last = found[-1]
         near = last < NEAR_SECONDS
@@ -87,6 +89,8 @@ def horizons(window_seconds: float, outlook_seconds: float = OUTLOOK_SECONDS) ->
     return tuple(found)
 
 
-def _rounded(seconds: float) -> float:
-    """Keep four digits: the horizon goes to the scanner as text and comes back as a label."""
-    return round(seconds, 3 - floor(log10(seconds)))
+def _rounded(seconds: float, *, up: bool = False) -> float:
+    """Keep six digits: the horizon goes to the scanner as text and comes back as a label, which has no more."""
+    digits = 5 - floor(log10(seconds))
+    near = round(seconds, digits)
+    return near if near >= seconds or not up else round(near + 10.0**-digits, digits)

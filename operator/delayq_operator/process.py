@@ -33,6 +33,7 @@ from delayq_operator.report import Reporter
 from delayq_operator.scaler import Scaler
 from delayq_operator.scrape import Scraper
 from delayq_operator.supervision import Parts
+from delayq_operator.survey import Survey
 from delayq_operator.versions import Versions
 from delayq_operator.victims import Victims
 from delayq_operator.watches import Scope, Watches
@@ -99,11 +100,12 @@ class Operator:
         aims = Aims(self.queues)
         autoscaler = Autoscaler(self.inventory, aims, self.work)
         self.scraper = Scraper(self.inventory, aims, autoscaler, self.work)
+        self.survey = Survey(self.inventory, aims, autoscaler)
         self.reconciler = self._reconciler()
 
     def _reconciler(self) -> Reconciler:
         applier = Applier(self.api, self.children)
-        victims = Victims(self.api, self.pods, self.scraper.busy, self.work.mark)
+        victims = Victims(self.api, self.pods, self.survey.busy, self.work.mark)
         ending = Ending(
             self.api,
             inventory=self.inventory,
@@ -153,6 +155,7 @@ class Operator:
                 self.work.run(self.reconciler.reconcile, allowed=self.leadership.confirmed),
             )
         self.parts.start("scraper", self.scraper.run())
+        self.parts.start("survey", self.survey.run())
         self.parts.start("resync", self._resync())
         await self.witness.listed.wait()
         self.health.synced = True

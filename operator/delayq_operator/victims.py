@@ -44,7 +44,7 @@ class Victims:
         self,
         api: Api,
         pods: Pods,
-        busy: Callable[[list[Pod]], Awaitable[Mapping[str, int]]],
+        busy: Callable[[Key, list[Pod]], Awaitable[Mapping[str, int]]],
         mark: Callable[[Key], None],
     ) -> None:
         """`busy` asks workers how many tasks they run; `mark` is told of the queue whose costs are written."""
@@ -68,7 +68,7 @@ class Victims:
 
     async def _name(self, key: Key, pods: list[Pod]) -> None:
         try:
-            wanted = costs(pods, await self._busy(pods))
+            wanted = costs(pods, await self._busy(key, pods))
             async with asyncio.timeout(WRITE_SECONDS):
                 written = await asyncio.gather(*(self._write(key, pod, wanted[pod.name]) for pod in pods))
             await self._seen(key, {name: wanted[name] for name in written if name})

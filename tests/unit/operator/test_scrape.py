@@ -7,10 +7,10 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from delayq_operator import scrape
+from delayq_operator import rounds, scrape
 from delayq_operator.aims import Aims
 from delayq_operator.crew import Crew
 from delayq_operator.exposition import Client, Question
@@ -272,13 +272,6 @@ async def test_a_forgotten_queue_leaves_nothing_behind(scraper: Scraper) -> None
 
 # --- Queues that are scaled by their work.
 
-WORKER: list[Sample] = [
-    ("delayq_worker_busy_slots", {"queue": "orders"}, 3.0),
-    ("delayq_worker_first_claim_timestamp_seconds", {"queue": "orders"}, 1_000_000.0),
-    ("delayq_worker_handler_seconds_sum", {"queue": "orders"}, 30.0),
-    ("delayq_worker_handler_seconds_count", {"queue": "orders"}, 60.0),
-]
-
 
 def looks(scraper: Scraper) -> Looks:
     return cast("Looks", scraper.autoscaler)
@@ -289,7 +282,7 @@ def scale(scraper: Scraper, **autoscaling: object) -> None:
 
 
 async def test_a_queue_that_is_scaled_is_asked_for_what_a_decision_needs(scraper: Scraper) -> None:
-    answers = Answers(a=LEADS, w=WORKER)
+    answers = Answers(a=LEADS)
     await read(scraper, answers)
     assert (answers.questions["a"].horizons, looks(scraper).of, looks(scraper).rested) == (
         (),
@@ -328,39 +321,27 @@ async def test_no_more_is_decided_than_the_spec_says(scraper: Scraper, clock: Cl
     assert scraper._pace(MAILS) == 1
 
 
-async def test_workers_teach_and_one_that_does_not_answer_spoils_nothing(
-    scraper: Scraper, pods: Pods
-) -> None:
-    scale(scraper)
-    worker = replace(POD, component="worker", created_at=999_990.0)
-    pods.there[ORDERS] += [replace(worker, name="w"), replace(worker, name="mute")]
-    assert await read(scraper, Answers(a=LEADS, w=WORKER, mute="mute refused")) == ["a", "w", "mute"]
-    crew = looks(scraper).known
-    assert (crew.lead.seconds, crew.handler.seconds) == (10, 0.5)
-    assert [told for _, told, _ in looks(scraper).of] == [True]
-
-
-async def test_workers_that_hang_are_not_waited_for(
-    scraper: Scraper, pods: Pods, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scrape, "WORKERS_SECONDS", 0.05)
+async def test_workers_are_none_of_its_business(scraper: Scraper, pods: Pods) -> None:
+    """A decision waits for nobody's workers."""
     scale(scraper)
     pods.there[ORDERS].append(replace(POD, name="w", component="worker"))
-
-    class Hangs(Answers):
-        async def ask(self, pod: Pod, question: Question) -> list[Sample] | str:
-            return await super().ask(pod, question) if pod.name != "w" else await asyncio.sleep(60, "")
-
-    async with asyncio.timeout(5):
-        await read(scraper, Hangs(a=LEADS))
+    assert await read(scraper, Answers(a=LEADS)) == ["a"]
     assert [told for _, told, _ in looks(scraper).of] == [True]
 
 
-async def test_workers_are_asked_how_busy_they_are_once_there_is_somebody_to_ask(scraper: Scraper) -> None:
-    pods = [replace(POD, name="w", component="worker"), replace(POD, name="mute", component="worker")]
-    assert await scraper.busy(pods) == {}
-    scraper._client = cast("Client", Answers(w=WORKER, mute="mute refused"))
-    assert await scraper.busy(pods) == {"w": 3}
+async def test_who_finds_no_place_in_time_looks_all_the_same(
+    scraper: Scraper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scanners of others that hang, with as many shards: a decision has to know that nothing is known."""
+    monkeypatch.setattr(scrape, "PLACE_SECONDS", 0.05)
+    scraper._queues.seen(known(ORDERS, 10, version=101, autoscaling={}, shards=8))
+    most, each = scrape.LARGE_AT_ONCE
+    async with AsyncExitStack() as stack:
+        for n in range(most):
+            await stack.enter_async_context(scraper._large.place(f"namespace-{n // each}", 0))
+        assert await read(scraper, Answers()) == []
+    assert scraper.complaint(ORDERS) == "the operator was busy reading other queues"
+    assert [told for _, told, _ in looks(scraper).of] == [False]
 
 
 # --- Over HTTP.
@@ -374,6 +355,8 @@ async def test_no_answer_and_no_bug_ends_the_readings_of_others(
     good, turn = scanner_text({0: True}, (), delayed=3), iter(range(10**9))
     scraper._news[ORDERS] = cast("News", SimpleNamespace(leader=""))  # has no take()
     monkeypatch.setattr(scrape, "PERIOD_SECONDS", 0.02)
+    monkeypatch.setattr(rounds, "BROKEN_SECONDS", 0.02)
+    monkeypatch.setattr(rounds, "SPREAD_SECONDS", 0.02)
 
     async def serve(writer: asyncio.StreamWriter) -> None:
         n = next(turn)
@@ -390,30 +373,3 @@ async def test_no_answer_and_no_bug_ends_the_readings_of_others(
         assert not running.done()
         running.cancel()
     assert "scrape_broke" in caplog.messages
-
-
-async def test_a_queue_that_takes_its_time_holds_up_no_other(
-    scraper: Scraper, pods: Pods, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scrape, "PERIOD_SECONDS", 0.02)
-    pods.there = {ORDERS: [POD], MAILS: [replace(POD, name="fast")]}
-    asked: Counter[str] = Counter()
-
-    class Stuck:
-        async def __aenter__(self) -> Self:
-            return self
-
-        async def __aexit__(self, *_: object) -> None: ...
-
-        async def ask(self, pod: Pod, _question: Question) -> list[Sample]:
-            asked[pod.name] += 1
-            await asyncio.sleep(0 if pod.name == "fast" else 60)
-            return LEADS
-
-    monkeypatch.setattr(scrape, "Client", Stuck)
-    running = asyncio.create_task(scraper.run())
-    async with asyncio.timeout(10):
-        while asked["fast"] < 5:  # noqa: ASYNC110 -- nobody tells
-            await asyncio.sleep(0.01)
-    running.cancel()
-    assert asked[POD.name] == 1

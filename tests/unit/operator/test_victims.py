@@ -38,7 +38,7 @@ class World:
     def of(self, _key: Key) -> list[Pod]:
         return list(self.pods.values())
 
-    async def busy(self, pods: list[Pod]) -> dict[str, int]:
+    async def busy(self, _key: Key, pods: list[Pod]) -> dict[str, int]:
         said = {pod.name: self.said[pod.name] for pod in pods}
         return {name: number for name, number in said.items() if number is not None}
 

@@ -1,0 +1,141 @@
+"""Workers are asked in their turns; what one says, or does not, spoils nothing of what others teach."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from delayq_operator import crew, survey
+from delayq_operator.aims import Aims
+from delayq_operator.crew import Crew
+from delayq_operator.queues import Queues
+from delayq_operator.survey import Survey
+
+from tests.unit.operator.fakes import Clock
+from tests.unit.operator.test_scrape import ORDERS, Answers, Looks, Pods, known
+from tests.unit.operator.test_scrape_exposition import POD
+
+if TYPE_CHECKING:
+    from delayq_operator.autoscaler import Autoscaler
+    from delayq_operator.exposition import Client, Question
+    from delayq_operator.inventory import Inventory
+    from delayq_operator.objects import Sample
+    from delayq_operator.pod import Pod
+
+WORKER: list[Sample] = [
+    ("delayq_worker_busy_slots", {"queue": "orders"}, 3.0),
+    ("delayq_worker_first_claim_timestamp_seconds", {"queue": "orders"}, 1_000_000.0),
+    ("delayq_worker_handler_seconds_sum", {"queue": "orders"}, 30.0),
+    ("delayq_worker_handler_seconds_count", {"queue": "orders"}, 60.0),
+]
+W = replace(POD, name="w", component="worker", created_at=999_990.0, address="10.0.0.1")
+
+
+class World:
+    """The workers of ORDERS, and what they say."""
+
+    def __init__(self, *pods: Pod, **said: list[Sample] | str) -> None:
+        self.pods, queues = Pods(), Queues(lambda _: None)
+        self.pods.there[ORDERS] = list(pods)
+        queues.seen(known(ORDERS, 10, autoscaling={}))
+        looks = Looks(self.pods)
+        self.crew, self.queues, self.answers = looks.known, queues, Answers(**said)
+        inventory = SimpleNamespace(queues=queues, pods=self.pods)
+        self.survey = Survey(cast("Inventory", inventory), Aims(queues), cast("Autoscaler", looks))
+
+    async def visit(self) -> float:
+        return await self.survey._visit(cast("Client", self.answers), ORDERS)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(survey, "time", clock)
+    return clock
+
+
+async def test_workers_teach_and_one_that_does_not_answer_spoils_nothing() -> None:
+    world = World(W, replace(W, name="mute"), w=WORKER, mute="mute refused")
+    assert await world.visit() == crew.SOON_SECONDS
+    assert world.answers.asked == ["w", "mute"]
+    assert (world.crew.lead.seconds, world.crew.handler.seconds) == (10, 0.5)
+
+
+async def test_one_whose_answer_breaks_what_takes_it_spoils_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    take = Crew.take
+
+    def broken(self: Crew, pod: Pod, said: list[Sample]) -> None:
+        if pod.name == "odd":
+            raise OverflowError
+        take(self, pod, said)
+
+    monkeypatch.setattr(Crew, "take", broken)
+    world = World(replace(W, name="odd"), W, w=WORKER, odd=WORKER)
+    await world.visit()
+    assert world.crew.lead.seconds == 10
+    assert caplog.messages == ["scrape_broke"]
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        [],
+        [replace(W, leaving=True)],
+        [replace(W, failed=True)],
+        [replace(W, address="10.0.0.2")],
+        [replace(W, uid="v")],
+    ],
+    ids=["gone", "leaving", "failed", "elsewhere", "another"],
+)
+async def test_an_answer_teaches_nothing_when_the_address_may_be_anothers_by_now(then: list[Pod]) -> None:
+    world = World(W, w=WORKER)
+
+    class Meanwhile(Answers):
+        async def ask(self, pod: Pod, question: Question) -> list[Sample] | str:
+            world.pods.there[ORDERS] = then
+            return await super().ask(pod, question)
+
+    world.answers = Meanwhile(w=WORKER)
+    await world.visit()
+    assert (world.crew.lead.seconds, world.crew.handler.seconds) == (None, None)
+
+
+async def test_those_that_hang_are_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that wait for a place meanwhile."""
+    monkeypatch.setattr(survey, "WORKERS_SECONDS", 0.05)
+    monkeypatch.setattr(survey, "AT_ONCE", (4, 2))
+    world = World(*(replace(W, name=f"w{n:02}") for n in range(20)))
+
+    class Hangs(Answers):
+        async def ask(self, pod: Pod, question: Question) -> list[Sample] | str:  # noqa: ARG002
+            return await asyncio.sleep(60, "")
+
+    world.answers = Hangs()
+    async with asyncio.timeout(5):
+        await world.visit()
+    assert world.crew.lead.seconds is None
+
+
+async def test_when_there_are_more_than_can_be_asked_the_next_are_asked_soon() -> None:
+    pods = [replace(W, name=f"w{n:03}") for n in range(crew.MOST_AT_ONCE)]
+    world = World(*pods, **{pod.name: WORKER for pod in pods})
+    assert await world.visit() == survey.FULL_SECONDS
+
+
+async def test_nobody_is_asked_for_a_queue_that_somebody_else_scales() -> None:
+    world = World(W, w=WORKER)
+    world.queues.seen(known(ORDERS, 10, version=101))
+    assert await world.visit() == survey.IDLE_SECONDS
+    assert world.answers.asked == []
+
+
+async def test_workers_are_asked_how_busy_they_are_once_there_is_somebody_to_ask() -> None:
+    world, pods = World(w=WORKER, mute="mute refused"), [W, replace(W, name="mute")]
+    assert await world.survey.busy(ORDERS, pods) == {}
+    world.survey._client = cast("Client", world.answers)
+    assert await world.survey.busy(ORDERS, pods) == {"w": 3}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
 from delayq.scaling import HandlerTime, LeadTime
+from delayq.scaling.learning import LONGEST_LEAD_SECONDS
 from delayq.scaling.policy import LEAD_SECONDS
 
 if TYPE_CHECKING:
@@ -54,8 +55,10 @@ class Crew:
 
     def __init__(self, status: Mapping[str, object]) -> None:
         """Take up what an earlier operator has learnt, from `status.scaling`."""
-        self.handler = HandlerTime(_number(status.get("handlerMilliseconds"), 1000))
-        self.lead = LeadTime(_number(status.get("leadSeconds"), 1))
+        self.handler = HandlerTime(
+            _number(status.get("handlerMilliseconds"), per=1000, most=LONGEST_HANDLER_SECONDS)
+        )
+        self.lead = LeadTime(_number(status.get("leadSeconds"), per=1, most=LONGEST_LEAD_SECONDS))
         self._asked_at: dict[str, float] = {}
         self._claimed: set[str] = set()
         self._came: set[str] = set()
@@ -150,6 +153,6 @@ def _said(samples: Iterable[Sample]) -> dict[str, float]:
     return {name: float(value) for name, _, value in samples if 0 <= value <= MOST}
 
 
-def _number(value: object, per: float) -> float | None:
+def _number(value: object, *, per: int, most: float) -> float | None:
     """Read what a status says; anybody may have written it."""
-    return value / per if isinstance(value, int) and value > 0 else None
+    return value / per if isinstance(value, int) and 0 < value <= most * per else None

@@ -11,6 +11,8 @@ from delayq.contract import metrics as table
 from delayq.contract.metrics import horizon_label
 from delayq.scaling import Sample
 
+from delayq_operator.backlog import LONGEST_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -32,7 +34,7 @@ def sample(reading: Reading, asked: Iterable[float], crew: Crew, fleet: Fleet) -
         overdue=due,
         in_flight=reading.total(table.TASKS, state="processing"),
         due_within=_due_within(reading, asked),
-        next_due_seconds=min(reading.values(table.NEXT_DUE_SECONDS), default=None),
+        next_due_seconds=_next_due(reading),
         fallen_due=_fallen_due(reading, due),
         ready=fleet.ready,
         starting=fleet.starting,
@@ -41,6 +43,11 @@ def sample(reading: Reading, asked: Iterable[float], crew: Crew, fleet: Fleet) -
         lead_seconds=crew.lead.seconds,
         whole=reading.whole,
     )
+
+
+def _next_due(reading: Reading) -> float | None:
+    next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
+    return None if next_due is None else min(next_due, LONGEST_SECONDS)
 
 
 def _due_within(reading: Reading, asked: Iterable[float]) -> tuple[tuple[float, int], ...]:

@@ -42,6 +42,8 @@ REMEMBERED: Final = ("lastScaleTime", "leadSeconds", "handlerMilliseconds")
 
 NUMBERS_SECONDS: Final = 12.0
 LEARNT_SHARE: Final = 0.2
+MOST_TOLD: Final = 2_000_000_000
+LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 RUNS_SECONDS: Final = 600.0  # the reaper runs every minute: when exactly it last did is in the CronJob
 
 
@@ -102,7 +104,7 @@ def _scaling(view: View, previous: Mapping[str, Any]) -> Status | None:
     if learnt.lead_seconds is not None:
         made["leadSeconds"] = _lead(learnt.lead_seconds)
     if learnt.handler_seconds is not None:
-        made["handlerMilliseconds"] = bucket(max(1, ceil(learnt.handler_seconds * 1000)))
+        made["handlerMilliseconds"] = bucket(max(1, _whole(learnt.handler_seconds * 1000)))
     if learnt.scaled_at is not None:
         made["lastScaleTime"] = timestamp(learnt.scaled_at)
     if decision is None:
@@ -119,9 +121,14 @@ def _scaling(view: View, previous: Mapping[str, Any]) -> Status | None:
 
 def _lead(seconds: float) -> int:
     """Return a whole number, rounded up, with two digits: it is for safety, and not to be exact."""
-    found = ceil(seconds)
+    found = _whole(seconds)
     step = int("1" + "0" * (len(str(found)) - 2)) if found > EXACT_UP_TO else 1
     return -(-found // step) * step
+
+
+def _whole(value: float) -> int:
+    """Round up, to what an int32 of the API can hold, whatever a worker has made anybody believe."""
+    return ceil(value) if 0 <= value < MOST_TOLD else MOST_TOLD
 
 
 def _failures(number: int) -> int:
@@ -177,8 +184,8 @@ def _backlog(backlog: Backlog) -> Status:
 
 
 def timestamp(unix_seconds: float) -> str:
-    """Return a time as the API writes it, to the second."""
-    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return a time as the API writes it, to the second, and within what it can write."""
+    return datetime.fromtimestamp(min(LATEST, max(0.0, unix_seconds)), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def wait_seconds(made: Status, previous: Mapping[str, Any], since_write: float) -> float | None:

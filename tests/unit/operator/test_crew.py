@@ -75,7 +75,15 @@ def test_a_start_teaches_once_and_an_operator_takes_up_what_an_earlier_one_learn
     assert (again.lead.seconds, again.handler.seconds) == (8, 0.5)
 
 
-@pytest.mark.parametrize("status", [{"leadSeconds": "x", "handlerMilliseconds": -1}, {"leadSeconds": 0}])
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"leadSeconds": "x", "handlerMilliseconds": -1},
+        {"leadSeconds": 0},
+        {"leadSeconds": 2**31 - 1, "handlerMilliseconds": 2**63 - 1},
+        {"leadSeconds": 10**400, "handlerMilliseconds": 10**400},
+    ],
+)
 def test_a_status_that_somebody_has_edited_is_not_believed(status: dict[str, object]) -> None:
     assert (Crew(status).lead.seconds, Crew(status).handler.seconds) == (None, None)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.scaling import Sample
+from delayq.scaling import Policy, Sample, begun, decide, sentence
 from delayq_operator.backlog import Reading
 from delayq_operator.crew import Crew, Fleet
 from delayq_operator.sampling import sample
@@ -15,6 +16,7 @@ from tests.unit.operator.test_backlog import BUSY, scanner
 if TYPE_CHECKING:
     from delayq_operator.objects import Sample as Line
 
+NOW = 1_800_000_000.0
 ASKED = (0.5, 1.0, 1.5, 10.0, 60.0)
 
 
@@ -89,6 +91,16 @@ def test_a_missing_number_is_not_zero(missing: str, value: float | None) -> None
     if value is not None:
         lines += [(missing, {"queue": "orders", "shard": "0", "state": "processing"}, value)]
     assert look(lines) is None
+
+
+def test_a_due_time_is_within_what_people_can_be_told() -> None:
+    lines = [line for line in scanner({0: True}, **busy()) if line[0] != "delayq_next_due_seconds"]
+    found = look([*lines, ("delayq_next_due_seconds", {"queue": "orders", "shard": "0"}, 1e300)])
+    assert found is not None
+    decision = decide(
+        replace(found, overdue=0, in_flight=0, due_within=()), Policy(slots=1), begun(0, 0), NOW
+    )
+    assert "workers start at 2" in sentence(decision)
 
 
 def test_without_counters_nobody_knows_what_ever_fell_due() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ from delayq.scaling import Sample, sentence
 from delayq_operator.backlog import SAME_SECONDS, bucket
 from delayq_operator.outlook import Learnt, Rush
 from delayq_operator.scaling import scale
-from delayq_operator.status import NUMBERS_SECONDS, status, timestamp, wait_seconds
+from delayq_operator.status import MOST_TOLD, NUMBERS_SECONDS, status, timestamp, wait_seconds
 from delayq_operator.view import Erasing
 from delayq_operator.workload import Workload
 from hypothesis import given
@@ -239,6 +240,16 @@ def test_what_limits_and_what_fails_is_told_while_it_does(
 def test_a_start_up_time_is_rounded_up(seconds: float, told: int) -> None:
     seen = view(**scaled(WAKES), learnt=replace(LEARNT, lead_seconds=seconds))
     assert status(seen, {}, NOW)["scaling"]["leadSeconds"] == told
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e300, 2.0**63])
+def test_no_number_is_beyond_what_the_api_can_write(value: float) -> None:
+    """It would refuse the whole status, with all that is true in it."""
+    odd = Learnt(looked=True, lead_seconds=value, handler_seconds=value, scaled_at=value)
+    made = status(view(**scaled(WAKES), learnt=odd), {}, NOW)["scaling"]
+    assert (made["leadSeconds"], made["handlerMilliseconds"]) == (MOST_TOLD, MOST_TOLD)
+    assert datetime.fromisoformat(made["lastScaleTime"]).year in (1970, 9999)
+    assert wait_seconds(made, made, since_write=1000) is None
 
 
 def test_failures_are_told_as_at_least_so_many() -> None:

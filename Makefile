@@ -80,6 +80,12 @@ bench-operator: $(PYTHON_READY) $(KUBERNETES_READY) ## Measure the operator with
 bench-images: $(PYTHON_READY) $(SERVERS_READY) images ## Measure size of the images, and time from start to first claim; BENCH_ARGS="--runs 3"
 	@$(BIN)/python -m benchmarks.images $(BENCH_ARGS)
 
+.PHONY: bench-node
+bench-node: $(PYTHON_READY) $(SERVERS_READY) $(KUBERNETES_READY) ## Measure a rush met from zero workers on a real node (takes root); BENCH_ARGS=--keep
+	@tools/setup-node
+	@tools/build-images
+	@$(BIN)/python -m benchmarks.node $(BENCH_ARGS)
+
 .PHONY: images
 images: $(SERVERS_READY) ## Build the images, as tests on a node run them, into .cache/images
 	@tools/build-images

@@ -1,0 +1,92 @@
+"""`make bench-node`: a rush met from zero workers on a real kubelet, next to simulations of the same tasks.
+
+Two rushes: the first teaches how long workers take when several start at once, the second is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.figures import Figure, at_most, percentile
+from benchmarks.machine import here
+from benchmarks.node.stage import stage
+from benchmarks.report import Report
+from tests.node import spike
+
+MODES = ("measured", "delayq simulated", "reactive simulated")
+
+
+def main() -> int:
+    """Measure, print, write; exit 1 when a target is missed and --strict was given."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.node", description=__doc__)
+    parser.add_argument("--tasks", type=int, default=spike.TASKS, help="how many (%(default)s)")
+    parser.add_argument("--keep", action="store_true", help="write results/node.json, which is committed")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
+    options = parser.parse_args()
+    report = Report(
+        facts=here("delayq", "kopf", "hiredis", "redis", "uvloop") | {"against": "Kubernetes v1.36.3"},
+        modes=MODES,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        name="node",
+    )
+    with TemporaryDirectory(prefix="delayq-bench-") as directory, stage(Path(directory), _say) as world:
+        print(report.heading())
+        orders = spike.begin(world)
+        _say("a rush that teaches")
+        spike.ride(orders, "rehearsal", options.tasks)
+        _say("the rush that is measured")
+        rush = spike.ride(orders, "rush", options.tasks)
+        forecasts = spike.simulated(orders, rush, Path(directory))
+        report.add(MODES[0], _starts(rush))
+        for mode, each in zip(MODES, [rush.measured, *forecasts], strict=True):
+            report.add(mode, _course(each))
+        world.account()
+    for letter in "AB":
+        print(report.lines(letter))
+    print("", *rush.table(), sep="\n")
+    print(f"\nwritten to {report.write(keep=options.keep)}")
+    if report.missed:
+        print("targets missed: " + "; ".join(report.missed))
+    return int(bool(report.missed) and options.strict)
+
+
+def _starts(rush: spike.Ride) -> list[Figure]:
+    lives = [life for life in rush.diary.lives.values() if life.ready_at and life.claimed_at]
+    ready = [(life.ready_at or 0) - rush.due_at for life in lives]
+    claims = [(life.claimed_at or 0) - rush.asked.at for life in lives]
+    return [
+        _figure("A", "lead learnt before (p95)", "s", rush.lead_seconds),
+        _figure("A", "a worker is asked for until it claims, p50", "s", percentile(claims, 50)),
+        _figure("A", "the same, of the slowest", "s", max(claims)),
+        _figure("A", "the last is Ready, from the due time", "s", max(ready), most=0),
+    ]
+
+
+def _course(each: spike.Forecast) -> list[Figure]:
+    p50, p99, most = each.late
+    return [
+        _figure("B", "the first worker is asked for, from the due time", "s", each.asked),
+        _figure("B", "lateness p50", "s", p50),
+        _figure("B", "lateness p99", "s", p99, most=spike.LATENESS),
+        _figure("B", "lateness, largest", "s", most),
+        _figure("B", "most workers", "", each.most_workers),
+        _figure("B", "pod-hours, from zero to zero", "h", each.pod_hours),
+    ]
+
+
+def _figure(bench: str, name: str, unit: str, value: float, *, most: float | None = None) -> Figure:
+    target = None if most is None else at_most(most)
+    return Figure(bench=bench, name=name, unit=unit, runs=(value,), target=target)
+
+
+def _say(what: str) -> None:
+    print(f"\033[2m· {time.strftime('%H:%M:%S')} {what}\033[0m", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

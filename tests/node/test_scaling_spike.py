@@ -1,0 +1,117 @@
+"""2,000 tasks of half a second due at one instant, from zero workers: they are there before, and gone after."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from delayq.scaling import replayed
+
+from tests.cluster.chart import NAMESPACE
+from tests.cluster.harness.waiting import eventually
+from tests.node import spike
+from tests.node.scaled import Scaled, record
+from tests.node.world import is_ready
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.node.world import NodeWorld
+
+
+def test_a_rush_is_met_from_zero_workers_earlier_than_who_only_reacts(
+    world: NodeWorld, tmp_path: Path
+) -> None:
+    """The second of its kind: the first has taught how long workers take when several start on this machine at once."""
+    orders = spike.begin(world)
+    spike.ride(orders, "rehearsal")
+    rush = spike.ride(orders, "rush")
+    runs = spike.simulated(orders, rush, tmp_path)
+    print("", *rush.table(), "", *spike.side_by_side(rush, runs), sep="\n")
+
+    lives = rush.diary.lives.values()
+    assert all(life.ready_at and life.ready_at < rush.due_at for life in lives), rush.table()
+    assert rush.late[0] >= 0
+    assert rush.late_percent(99) <= spike.LATENESS
+    assert rush.diary.numbers[0][1] == rush.diary.numbers[-1][1] == 0
+    assert rush.asked.at < rush.due_at
+    assert abs(rush.asked.at - rush.wake_at) < 5
+    check_events(orders)
+    check_simulations(rush, *runs)
+    world.account()
+
+
+def check_events(orders: Scaled) -> None:
+    """Each change tells its inputs, and the CLI makes the same sentence of them."""
+    events = orders.events()
+    assert {event["reason"] for event in events} == {"ScaledUp", "ScaledDown"}
+    for event in events:
+        assert spike.delayq("simulate", "--decision", "-", text=record(event)).strip() == event["message"]
+
+
+def check_simulations(rush: spike.Ride, ours: spike.Forecast, reactive: spike.Forecast) -> None:
+    """Who only reacts asks for workers after the tasks fell due; and the forecast for delayq was about right."""
+    assert (ours.by, reactive.by) == ("delayq", "reactive")
+    assert ours.asked < 0 < reactive.asked
+    assert rush.late_percent(99) < reactive.late[1]
+    assert (ours.met, reactive.met) == (True, False)
+    assert abs(ours.asked - rush.measured.asked) < 5
+    assert abs(ours.late[1] - rush.late_percent(99)) < 1
+    assert abs(ours.most_workers - rush.most_workers) <= 1, (
+        "its handler time is that of the rush, not of the one before"
+    )
+
+
+def test_an_operator_that_dies_amid_a_rush_goes_on_where_it_was(world: NodeWorld) -> None:
+    """Killed while workers start, and its pod deleted while handlers run: nothing is lost, and the lead is kept."""
+    orders = Scaled.begin(world, concurrency=50)
+    orders.until_none()
+    lead = orders.told["leadSeconds"]
+    first = {f"first-{nth}": {"do": "sleep", "seconds": 3} for nth in range(100)}
+    orders.schedule_at(orders.now_ms + (lead + 10) * 1000, dict(first))
+    orders.until_number(lambda number: number >= 1)
+    kill(world)
+    assert orders.until_told("leadSeconds") >= lead
+    world.wait_entries("start", first)
+    lead = orders.told["leadSeconds"]
+    gone = world.operator.pod["metadata"]["name"]
+    world.cluster.kubectl("delete", "pod", gone, f"--namespace={NAMESPACE}", "--wait=false")
+    eventually(lambda: replaced(world, gone), timeout_s=60, what="another operator pod")
+    world.operator.wait_ready()
+    world.wait_entries("end", first)
+    orders.until_none()
+    assert orders.told["leadSeconds"] >= lead
+
+    second = {f"second-{nth}": {"do": "sleep", "seconds": 0.2} for nth in range(100)}
+    seen = len(orders.events("ScaledUp"))
+    orders.schedule_at(orders.now_ms + (orders.told["leadSeconds"] + 15) * 1000, dict(second))
+    world.wait_entries("end", second)
+    asked = eventually(lambda: orders.events("ScaledUp")[seen:], what="an event of the second rush")[0]
+    decision = replayed(record(asked))
+    assert decision.at * 1000 < world.due_ms["second-0"]
+    assert decision.sample is not None
+    assert (decision.sample.lead_seconds or 0) >= lead
+    orders.until_none()
+    stats = world.account()
+    assert stats.get("reclaimed", 0) == 0
+
+
+def replaced(world: NodeWorld, gone: str) -> bool:
+    pod = world.operator.pod
+    return pod["metadata"]["name"] != gone and is_ready(pod)
+
+
+def kill(world: NodeWorld) -> None:
+    """Kill the operator's process, and wait until its container runs again and leads."""
+    pod = world.operator.pod
+    (pid,) = world.node.pids(pod)
+    os.kill(pid, signal.SIGKILL)
+
+    def again() -> bool:
+        (status,) = world.operator.pod["status"]["containerStatuses"]
+        (before,) = pod["status"]["containerStatuses"]
+        return bool(status["restartCount"] > before["restartCount"] and status["ready"])
+
+    eventually(again, timeout_s=60, what="the operator's container was started again")
+    world.operator.wait_ready()

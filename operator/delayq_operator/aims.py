@@ -22,6 +22,8 @@ class Aim:
 
     policy: Policy | None = None
     """How it is scaled; None when somebody else decides, or nobody may."""
+    ours: bool = True
+    """Whether the operator scales it, or will when nothing keeps it from that any more."""
     lateness_seconds: float = math.inf
     shards: int = MOST_SHARDS
 
@@ -33,14 +35,11 @@ def aim(resource: Resource) -> Aim:
     except SpecError:
         return Aim()
     scaling = spec.autoscaling
-    scaled = (
-        scaling is not None
-        and scaling.mode == "Internal"
-        and spec.stop_policy == "None"
-        and not resource.paused | resource.deleting
-    )
+    ours = scaling is not None and scaling.mode == "Internal"
+    kept = spec.stop_policy != "None" or resource.paused or resource.deleting
     return Aim(
-        policy=Policy.of(spec) if scaled else None,
+        policy=Policy.of(spec) if ours and not kept else None,
+        ours=ours,
         lateness_seconds=spec.objective.lateness_seconds,
         shards=spec.shards,
     )
@@ -60,7 +59,9 @@ class Aims:
         known = self._known.get(key)
         if known is None or known[:2] != (uid, version):
             resource = self._queues.get(key)
-            known = self._known[key] = (uid, version, aim(resource) if resource else Aim())
+            if resource is None:
+                return Aim()
+            known = self._known[key] = (uid, version, aim(resource))
         return known[2]
 
     def forget(self, key: Key) -> None:

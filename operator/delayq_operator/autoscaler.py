@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 STALE_SECONDS: Final = 10.0
 """A look counts so long, or for three periods: after that, nothing is written on its account."""
 
+RESTART_SECONDS: Final = 10.0
+"""For as long after a whole look, looks that tell nothing, or not all, are no failures: so long it takes until another
+scanner leads, or the only one has started anew."""
+
 NOTICED_SHARE: Final = 0.2
 
 
@@ -82,6 +86,12 @@ class _Queue:
     told_at: float = 0.0
     woke_at: float = 0.0
     scaled_at: float | None = None
+    whole_at: float | None = None
+    """When a look last told all; before there was one, when the first one was."""
+    read: bool = False
+    """Whether there was one."""
+    refused: int | None = None
+    """The number that the API server last refused."""
     replicas: tuple[int, int | None] = field(default=(-1, None))
     """Version of the Deployment, and for how many pods it asks."""
 
@@ -90,6 +100,14 @@ class _Queue:
         self.decision = decide(seen, policy, previous, now)
         self.outlook.look(self.decision.shortfall, now)
         metrics.DECISION_SECONDS.observe(time.perf_counter() - started)
+
+    def excused(self, seen: Sample | None, now: float) -> bool:
+        """Whether it is no failure yet that a look told nothing, or not all: scanners may just be starting."""
+        if seen is not None and seen.whole:
+            self.read, self.whole_at = True, now
+            return False
+        self.whole_at = now if self.whole_at is None else self.whole_at
+        return 0 <= now - self.whole_at < (RESTART_SECONDS if self.read else self.crew.patience_seconds)
 
 
 class Autoscaler:
@@ -118,13 +136,20 @@ class Autoscaler:
         seen = None if reading is None else sample(reading, asked, queue.crew, fleet)
         if seen is None:
             queue.crew.hold_up(pods, now)
-        queue.decide(seen, policy, _previous(queue, replicas, now), now)
+        previous = _previous(queue, replicas, now)
+        if queue.excused(seen, now):
+            if seen is None and not queue.read:
+                return  # nobody knows anything of a queue that is new: nothing is decided
+            previous = replace(previous, failures=-1)  # so that this one is the zeroth
+        queue.decide(seen, policy, previous, now)
         self._tell(key, queue, now)
 
     def rest(self, key: Key, now: float) -> None:
         """Take note that nothing is to be decided, such as while it is held: what was decided is over."""
         queue = self._of.get(key)
-        if queue is not None:
+        if queue is not None and not self._aims.of(key).ours:
+            del self._of[key]
+        elif queue is not None:
             queue.crew.hold_up(self.workers(key), now)
             queue.decision, queue.changes, queue.outlook = None, (), Outlook()
 
@@ -148,12 +173,18 @@ class Autoscaler:
         queue = self._of.get(key)
         if queue is None:
             return
-        queue.scaled_at = now
+        queue.scaled_at, queue.refused = now, None
         before = replace(decision.previous, changes=queue.changes)
         queue.changes = changed(decision.replicas, before, decision.policy.behavior, decision.at)
         if not decision.before:
             queue.woke_at = now
             self._work.mark_in(key, queue.crew.patience_seconds)
+
+    def refused(self, key: Key, replicas: int) -> None:
+        """Take note that the API server did not take the number: it is tried again at the pace of what is refused."""
+        queue = self._of.get(key)
+        if queue is not None:
+            queue.refused = replicas
 
     def learnt(self, key: Key, now: float) -> Learnt:
         """Return what a status says beside the decision."""
@@ -181,11 +212,13 @@ class Autoscaler:
             resource = self._inventory.queues.get(key)
             status = resource.status if resource else {}
             conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
-            known = self._of[key] = _Queue(
+            known = _Queue(
                 uid=uid,
                 crew=Crew(status.get("scaling") or {}),
                 outlook=Outlook(told=conditions.get("CapacityShortfallExpected") == "True"),
             )
+            if resource is not None:
+                self._of[key] = known
         return known
 
     def _replicas(self, key: Key) -> int | None:
@@ -202,7 +235,9 @@ class Autoscaler:
         """Ask for a reconciliation: at once for another number, now and then for what is only told."""
         decision = queue.decision
         assert decision is not None  # noqa: S101 -- it was just made
-        if decision.replicas != decision.before:
+        if decision.replicas == decision.before:
+            queue.refused = None
+        elif decision.replicas != queue.refused:
             self._work.mark(key)
         told = _told(queue, decision)
         if not told.same(queue.told):

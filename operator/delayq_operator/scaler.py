@@ -35,6 +35,8 @@ class Scaler:
             return
         await self._applier.scale(resource, worker, scale, outcome)
         if outcome.scaled is None:
+            if asked != scale.replicas:
+                self._autoscaler.refused(key, scale.replicas)
             return
         self._victims.forget(key)
         if scale.decision is not None:

@@ -132,6 +132,7 @@ class Scraper:
             self._looked_at[key] = now
             self.autoscaler.look(key, reading, asked, now)
         elif policy is None:
+            self._looked_at.pop(key, None)
             self.autoscaler.rest(key, now)
 
     def _speakers(self, key: Key) -> list[Pod]:

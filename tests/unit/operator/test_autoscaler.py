@@ -11,7 +11,7 @@ import pytest
 from delayq.scaling import sentence
 from delayq_operator import names
 from delayq_operator.aims import Aims
-from delayq_operator.autoscaler import STALE_SECONDS, Autoscaler
+from delayq_operator.autoscaler import RESTART_SECONDS, STALE_SECONDS, Autoscaler
 from delayq_operator.backlog import Reading
 from delayq_operator.children import Children
 from delayq_operator.queues import Queues
@@ -133,11 +133,76 @@ def test_a_spec_that_was_edited_counts_before_the_next_look() -> None:
 
 def test_the_same_look_decided_anew_is_not_another_failure() -> None:
     world = World(replicas=2, fallback={"failureThreshold": 2, "replicas": 6})
+    world.look(NOW - RESTART_SECONDS)
     assert world.look(blind=True).memory.failures == 1
     world.asks_for(3)
     found = world.scaler.decision(KEY, NOW + 1)
     assert found is not None
     assert (found.memory.failures, found.replicas) == (1, 3)
+
+
+FALLS_BACK = {"fallback": {"failureThreshold": 3, "replicas": 6}}
+HALF = Reading([scanner({0: True, 1: False})])
+
+
+def test_a_new_queue_is_not_decided_on_while_its_scanners_start() -> None:
+    world = World(replicas=1, **FALLS_BACK)
+    for n in range(30):
+        world.scaler.look(KEY, None, ASKED, NOW + 2 * n)
+        assert world.scaler.decision(KEY, NOW + 2 * n) is None
+    assert world.look(NOW + 60).reason == "FollowsWork"
+
+
+def test_scanners_of_a_new_queue_that_never_come_are_a_failure_in_the_end() -> None:
+    world = World(replicas=1, **FALLS_BACK)
+    world.scaler.look(KEY, None, ASKED, NOW)
+    found = [world.look(NOW + 60 + 2 * n, blind=True) for n in range(3)]
+    assert [each.reason for each in found] == ["MetricsUnavailable"] * 2 + ["FallenBack"]
+    assert found[-1].replicas == 6
+
+
+@pytest.mark.parametrize("reading", [None, HALF], ids=["none", "half"])
+def test_a_scanner_that_starts_anew_is_no_failure(reading: Reading | None) -> None:
+    """It takes a few seconds, or until another one leads; the number is held meanwhile."""
+    world = World(replicas=2, **FALLS_BACK)
+    world.look(NOW)
+    for n in range(1, 5):
+        world.scaler.look(KEY, reading, ASKED, NOW + 2 * n)
+        found = world.scaler.decision(KEY, NOW + 2 * n)
+        assert found is not None
+        assert (found.reason, found.memory.failures) == ("MetricsUnavailable", 0)
+        assert "times in a row" not in sentence(found)
+    assert world.look(NOW + 10).reason == "FollowsWork"
+
+
+@pytest.mark.parametrize("reading", [None, HALF], ids=["none", "half"])
+def test_scanners_that_stay_away_are_a_failure(reading: Reading | None) -> None:
+    world = World(replicas=2, **FALLS_BACK)
+    world.look(NOW)
+    reasons = {}
+    for at in range(2, 18, 2):
+        world.scaler.look(KEY, reading, ASKED, NOW + at)
+        found = world.scaler.decision(KEY, NOW + at)
+        assert found is not None
+        reasons[at] = found.reason
+    assert [at for at, reason in reasons.items() if reason == "FallenBack"] == [14, 16]
+
+
+def test_a_number_that_was_refused_is_not_asked_for_with_every_look() -> None:
+    """The queue is in the line for what is refused, with longer and longer pauses."""
+    world = World(replicas=2)
+    found = world.look(overdue=5_000, delayed=5_000)
+    world.scaler.refused(KEY, found.replicas)
+    for n in range(1, 5):
+        world.look(NOW + 2 * n, overdue=5_000, delayed=5_000)
+    assert world.marks == 1
+    world.look(NOW + 12)
+    assert world.marks == 2, "another number may be taken"
+    world.asks_for(0)
+    world.look(NOW + 14)
+    world.asks_for(2)
+    world.look(NOW + 16, overdue=5_000, delayed=5_000)
+    assert world.marks == 3, "so may the same one when it was not needed meanwhile"
 
 
 def test_a_stale_decision_is_none() -> None:
@@ -186,6 +251,26 @@ def test_nothing_is_decided_for_others_nor_while_held(edit: dict[str, Any]) -> N
     world.scaler.rest(KEY, NOW + 2)
     world.edit(autoscaling={"behavior": AT_ONCE})
     assert world.scaler.decision(KEY, NOW + 3) is None, "nobody has looked since"
+
+
+@pytest.mark.parametrize(
+    ("edit", "remembered"),
+    [
+        ({"autoscaling": {"mode": "External"}}, False),
+        ({"autoscaling": None}, False),
+        ({"autoscaling": {}, "stopPolicy": "Hold"}, True),
+        ({"autoscaling": {}, "annotations": {"delayq.dev/paused": "true"}}, True),
+    ],
+)
+def test_what_is_known_of_workers_is_kept_for_as_long_as_the_operator_will_scale_them(
+    edit: dict[str, Any],
+    remembered: bool,  # noqa: FBT001 -- a column
+) -> None:
+    world = World(replicas=2, status={"scaling": {"leadSeconds": 8}})
+    world.look()
+    world.edit(**edit)
+    world.scaler.rest(KEY, NOW + 2)
+    assert (KEY in world.scaler._of) is remembered
 
 
 def test_one_without_a_deployment_is_waited_for() -> None:
@@ -247,4 +332,15 @@ def test_a_forgotten_queue_leaves_nothing_behind_and_another_of_its_name_begins_
     world.queues.seen(made)
     assert world.scaler.crew(KEY).lead.seconds is None
     world.scaler.forget(KEY)
+    assert (world.scaler._of, world.scaler._aims._known) == ({}, {})
+
+
+def test_questions_about_a_queue_that_is_gone_leave_nothing_behind() -> None:
+    """A reading may have been under way."""
+    world = World()
+    world.queues.gone(KEY, UID)
+    assert world.scaler.crew(KEY).lead.seconds is None
+    world.scaler.look(KEY, None, ASKED, NOW)
+    world.scaler.rest(KEY, NOW)
+    assert world.scaler.decision(KEY, NOW) is None
     assert (world.scaler._of, world.scaler._aims._known) == ({}, {})

@@ -74,7 +74,7 @@ def _supply(decision: Decision, sample: Sample) -> str:
 
 def _blind(decision: Decision) -> str:
     failures = decision.memory.failures
-    times = "" if failures == 1 else f", {failures:,} times in a row"
+    times = "" if failures <= 1 else f", {failures:,} times in a row"
     if decision.reason == "FallenBack":
         return f"metrics cannot be read{times}: fallback.replicas counts"
     return f"metrics cannot be read{times}: the number is kept"

@@ -23,11 +23,11 @@ QUEUES = "/apis/delayq.dev/v1alpha1/namespaces/{namespace}/delayqueues"
 
 
 def install_rights(cluster: Cluster, namespace: str, *, everywhere: bool = False) -> Path:
-    """Apply the chart's ServiceAccount and roles to a namespace, or to all; a kubeconfig with just these rights."""
+    """Apply the chart's ServiceAccount, roles and policy to a namespace, or to all; a kubeconfig with just these."""
     values = "" if everywhere else f"watchNamespaces={{{namespace}}}"
     rendered = cluster.helm(
         *("template", RELEASE, CHART, f"--namespace={namespace}", "--set", values),
-        *("--show-only=templates/rbac.yaml", "--show-only=templates/serviceaccount.yaml"),
+        *(f"--show-only=templates/{each}.yaml" for each in ("rbac", "podpolicy", "serviceaccount")),
     ).stdout
     cluster.kubectl("apply", f"--namespace={namespace}", "-f", "-", input=rendered)
     accounts = [body for body in yaml.safe_load_all(rendered) if body and body["kind"] == "ServiceAccount"]

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from tests.cluster.chart import Object, Values
 
 
-CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+CLUSTER_SCOPED = {
+    *("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"),
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+}
 
 
 def pods(objects: list[Object]) -> Iterator[Object]:
@@ -72,6 +75,8 @@ def test_without_values_there_is_an_operator_for_the_whole_cluster_and_nothing_o
         ("Service", "delayq-operator"),
         ("ServiceAccount", "delayq-operator"),
         ("ServiceAccount", "delayq-test"),
+        ("ValidatingAdmissionPolicy", "delayq-operator.delayq-system"),
+        ("ValidatingAdmissionPolicyBinding", "delayq-operator.delayq-system"),
     ]
 
 

@@ -307,10 +307,11 @@ def parts_of_the_test(plane: ControlPlane, namespace: str) -> str:
     ).stdout
 
 
-def test_a_test_that_passed_leaves_nothing(fresh: ControlPlane, room: str) -> None:
+def test_a_test_that_passed_leaves_its_pod_alone(fresh: ControlPlane, room: str) -> None:
+    """So that `helm test --logs` and `kubectl logs` have something to show."""
     helm(fresh, "install", room, {"redis": {"enabled": True}})
     assert helm_test(fresh, room, "Succeeded").returncode == 0
-    assert parts_of_the_test(fresh, room) == ""
+    assert parts_of_the_test(fresh, room) == "pod/delayq-test\n"
 
 
 def test_a_test_that_failed_leaves_its_pod_to_look_at_until_the_next(fresh: ControlPlane, room: str) -> None:
@@ -320,4 +321,4 @@ def test_a_test_that_failed_leaves_its_pod_to_look_at_until_the_next(fresh: Cont
     assert "pod delayq-test failed" in failed.stderr
     assert "pod/delayq-test" in parts_of_the_test(fresh, room)
     assert helm_test(fresh, room, "Succeeded").returncode == 0
-    assert parts_of_the_test(fresh, room) == ""
+    assert parts_of_the_test(fresh, room) == "pod/delayq-test\n"

@@ -10,13 +10,15 @@ if TYPE_CHECKING:
     from tests.node.harness.node import Node
 
 
-def test_helm_test_passes_and_leaves_nothing(node: Node, images: dict[str, str], namespace: str) -> None:
+def test_helm_test_passes_shows_its_log_and_leaves_no_queue(node: Node, images: dict[str, str], namespace: str) -> None:
     assert images["operator"]
     redis = node.redis(namespace)
     chart.install(node, namespace, redis, "--set", f"watchNamespaces={{{namespace}}}")
     try:
-        said = node.cluster.helm("test", chart.RELEASE, f"--namespace={namespace}", "--timeout=2m").stdout
-        assert "Phase:          Succeeded" in said
+        arguments = (f"--namespace={namespace}", "--timeout=2m", "--logs")
+        done = node.cluster.helm("test", chart.RELEASE, *arguments)
+        assert "Phase:          Succeeded" in done.stdout
+        assert "\npassed\n" in done.stdout + done.stderr
         queues = node.cluster.kubectl(
             "get", "delayqueues", f"--namespace={namespace}", "--output=name"
         ).stdout

@@ -27,7 +27,7 @@ ANY_TEST = "tests/node/test_node.py::test_a_killed_container_is_started_again"
 
 def members(pid: int) -> set[tuple[int, int]]:
     """Who is in the namespaces of a node that this process made: numbers on this machine, and when they began."""
-    own = f"{owners.PREFIX}{pid}-"
+    own = owners.prefix(pid)
     spaces = {space for space, line in everybody() if own in line} - {namespace_of(os.getpid())}
     return {
         (each, began) for each in pids() if namespace_of(each) in spaces and (began := owners.started(each))
@@ -65,7 +65,7 @@ def interfaces(pid: int) -> list[str]:
 
 def traces(pid: int) -> list[str]:
     """Directories and cgroups of a process."""
-    own = f"{owners.PREFIX}{pid}-"
+    own = owners.prefix(pid)
     return [each.name for each in leftovers.NODES.glob(f"{own}*")] + sorted(cgroups.existing(own))
 
 

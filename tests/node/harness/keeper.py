@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 0.1
 STOP_SECONDS: Final = 60.0
+KILLED_SECONDS: Final = 10.0
 
 
 class KeeperError(Exception):
@@ -92,17 +93,28 @@ def down(state: State) -> bool:
     """Remove a cluster, and what killed ones left; False when there was nothing to remove."""
     keeper = state.keeper()
     if keeper is not None:
-        os.kill(keeper.pid, signal.SIGTERM)
-        deadline = time.monotonic() + STOP_SECONDS
-        while keeper.alive:
-            if time.monotonic() > deadline:
-                tell(f"process {keeper.pid} did not stop within {STOP_SECONDS:g} s: killing it")
-                os.kill(keeper.pid, signal.SIGKILL)
-            time.sleep(POLL_SECONDS)
+        _end(keeper)
     left = leftovers.sweep()
     for each in left:
         tell(f"removed what a killed run had left: {each}")
     return _clear(state) or keeper is not None or bool(left)
+
+
+def _end(keeper: Keeper) -> None:
+    if _ended(keeper, signal.SIGTERM, STOP_SECONDS):
+        return
+    tell(f"process {keeper.pid} did not stop within {STOP_SECONDS:g} s: killing it")
+    if not _ended(keeper, signal.SIGKILL, KILLED_SECONDS):
+        raise KeeperError(f"process {keeper.pid} does not end, although it was killed: is a disk away?")
+
+
+def _ended(keeper: Keeper, number: signal.Signals, within: float) -> bool:
+    with suppress(ProcessLookupError):  # it ended meanwhile
+        os.kill(keeper.pid, number)
+    deadline = time.monotonic() + within
+    while keeper.alive and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return not keeper.alive
 
 
 def _clear(state: State) -> bool:

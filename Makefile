@@ -21,7 +21,7 @@ KUBERNETES_READY := .cache/kubernetes/bin/.ready-$(call digest,$(KUBERNETES))
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(PYTHON_READY) $(SERVERS_READY) $(KUBERNETES_READY) ## Make .venv, fetch Redis servers, build Kubernetes
@@ -104,7 +104,13 @@ cluster-down: $(PYTHON_READY) ## Remove the Kubernetes of `make cluster`
 build: $(PYTHON_READY) ## Build the wheel into dist/
 	@$(BIN)/hatchling build -t wheel -d dist
 
+# With what there is: nothing is made in order to be removed.
 .PHONY: clean
-clean: ## Remove all that make made
-	@if [ -e .cache/cluster ]; then $(MAKE) cluster-down; fi
+clean: ## Remove what make made in this checkout, and the cluster; what checkouts share stays, see clean-caches
+	@if [ -e .cache/cluster ] && ! $(BIN)/python -m tests.node down; then \
+		echo "the cluster is still there: make cluster-down"; exit 1; fi
 	rm -rf $(VENV) .cache dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+.PHONY: clean-caches
+clean-caches: ## Remove what all checkouts share: Kubernetes and images, built again in 15 minutes
+	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/delayq"

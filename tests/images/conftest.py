@@ -32,7 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def images() -> dict[str, Image]:
     assert list(BUILT.glob(".ready-*")), f"no images in {BUILT}: run `make images`"
-    return {path.stem: Image.read(path) for path in BUILT.glob("*.tar")}
+    # Not by the link, which leads elsewhere as soon as somebody builds a checkout that has changed.
+    return {path.stem: Image.read(path) for path in BUILT.resolve().glob("*.tar")}
 
 
 @pytest.fixture(params=OURS, scope="session")

@@ -10,7 +10,7 @@ import pytest
 from delayq_operator import names, victims
 from delayq_operator.errors import Conflict, Denied, NotFound, OperatorError
 from delayq_operator.names import Key
-from delayq_operator.victims import UNKNOWN, Victims
+from delayq_operator.victims import MARK, Victims
 
 from tests.unit.operator.test_scrape_exposition import POD
 
@@ -47,12 +47,15 @@ class World:
     ) -> dict[str, Any]:
         assert (kind, manager, force) == (names.POD, names.VICTIMS, False)
         assert body["metadata"]["uid"]
-        name, cost = body["metadata"]["name"], body["metadata"]["annotations"][names.DELETION_COST]
+        name, cost = (
+            body["metadata"]["name"],
+            body["metadata"].get("annotations", {}).get(names.DELETION_COST, ""),
+        )
         if name in self.refuse:
             raise self.refuse[name]
         self.written[name] = cost
         if self.seen:
-            self.pods[name] = replace(self.pods[name], cost=cost if cost != "0" else "")
+            self.pods[name] = replace(self.pods[name], cost=cost)
         return body
 
     async def named(self, replicas: int) -> dict[str, str]:
@@ -72,21 +75,46 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(victims, "WRITE_SECONDS", 0.3)
 
 
-async def test_who_has_work_costs_as_much_as_it_has() -> None:
-    assert await World(a=3, b=0, c=1).named(1) == {"a": "3", "c": "1"}
+async def test_as_many_as_have_to_go_are_marked_and_nobody_else() -> None:
+    assert await World(a=3, b=0, c=1, d=9).named(2) == {"b": MARK, "c": MARK}
 
 
-async def test_only_a_cost_that_is_another_is_written() -> None:
+async def test_who_was_marked_and_has_more_to_do_by_now_is_not_any_more() -> None:
     world = World(a=3, b=0, c=1)
-    await world.named(1)
+    assert await world.named(2) == {"b": MARK}
     world.victims.forget(KEY)
     world.marks.clear()
     world.said |= {"a": 0, "b": 2}
-    assert await world.named(1) == {"a": "0", "b": "2"}
+    assert await world.named(2) == {"a": MARK, "b": ""}
+    assert {name: pod.cost for name, pod in world.pods.items()} == {"a": MARK, "b": "", "c": ""}
+
+
+async def test_who_is_marked_already_is_not_marked_again() -> None:
+    world = World(a=3, b=0, c=1)
+    world.pods["b"] = replace(world.pods["b"], cost=MARK)
+    assert await world.named(1) == {"c": MARK}
 
 
 async def test_who_does_not_say_is_taken_to_be_busy() -> None:
-    assert await World(a=3, mute=None).named(1) == {"a": "3", "mute": str(UNKNOWN)}
+    assert await World(a=3, mute=None).named(1) == {"a": MARK}
+
+
+async def test_of_those_that_have_as_little_to_do_the_youngest_goes() -> None:
+    world = World(old=0, young=0, middle=0)
+    for name, created_at in {"old": 10.0, "young": 30.0, "middle": 20.0}.items():
+        world.pods[name] = replace(world.pods[name], created_at=created_at)
+    assert await world.named(1) == {"young": MARK, "middle": MARK}
+
+
+@pytest.mark.parametrize(("theirs", "marked"), [("1000", {"b"}), ("-5", set()), ("x", {"b"})])
+async def test_a_cost_of_somebody_elses_counts_and_stays(theirs: str, marked: set[str]) -> None:
+    """Who is dear to them stays, though it is idle; who goes first by their word leaves nobody else to go."""
+    world = World(a=0, b=2)
+    world.pods["a"] = replace(world.pods["a"], cost=theirs)
+    if theirs == "x":
+        world.said["a"] = 3
+    assert (await world.named(1)).keys() == marked
+    assert world.pods["a"].cost == theirs
 
 
 @pytest.mark.parametrize("replicas", [0, 2, 5])
@@ -108,14 +136,14 @@ async def test_those_that_leave_or_are_not_ready_go_anyway() -> None:
 )
 async def test_a_cost_that_is_refused_keeps_nothing_up(error: OperatorError) -> None:
     world = World(a=3, b=1, c=0)
-    world.refuse["a"] = error
-    assert await world.named(1) == {"b": "1"}
+    world.refuse["c"] = error
+    assert await world.named(1) == {"b": MARK}, "each mark is right without the others"
 
 
 async def test_a_watch_that_tells_of_nothing_keeps_nothing_up() -> None:
     world = World(a=3, b=1)
     world.seen = False
-    assert await world.named(1) == {"a": "3", "b": "1"}
+    assert await world.named(1) == {"b": MARK}
 
 
 async def test_an_api_server_that_hangs_keeps_nothing_up() -> None:

@@ -140,3 +140,44 @@ def test_tasks_that_no_look_ahead_could_see_are_expected_again() -> None:
     decision = decide(sample(fallen_due=11_000, ready=2, in_flight=50), policy(), memory, NOW + 20)
     assert 100 < decision.unforeseen_rate < 110
     assert decision.wanted == 2
+
+
+FEW_A_MINUTE = ScaleUp(policies=(ScalingPolicy(type="Pods", value=4, period_seconds=60),))
+
+
+def test_a_policy_for_adding_removes_nobody_that_came_another_way() -> None:
+    """The fallback brought eighteen in a period that allows four: they stay while they are needed."""
+    rules = policy(behavior=Behavior(scale_up=FEW_A_MINUTE), max_replicas=40)
+    past = {"changes": (Change(NOW - 6, 2, 20),), "active_at": NOW}
+    busy = sample(in_flight=640, ready=20, handler_seconds=60.0)
+    assert decided(busy, before=20, rules=rules, **past).replicas == 20
+    more = decided(
+        sample(in_flight=640, overdue=640, ready=20, handler_seconds=60.0), before=20, rules=rules, **past
+    )
+    assert (more.replicas, more.limited_by) == (20, "ScaleUpPolicy")
+
+
+def test_a_policy_for_removing_adds_nobody_that_an_edit_took() -> None:
+    """maxReplicas was five for a moment: a policy of one a minute does not bring the other fifteen back."""
+    slow = ScaleDown(policies=(ScalingPolicy(type="Pods", value=1, period_seconds=60),))
+    past = {"changes": (Change(NOW - 6, 20, 5),), "active_at": NOW}
+    rules = policy(behavior=Behavior(scale_down=slow))
+    assert decided(sample(in_flight=1, ready=5), before=5, rules=rules, **past).replicas == 5
+
+
+def test_what_was_written_before_a_clock_stepped_back_does_not_count() -> None:
+    ahead = {"recommendations": (Recommendation(NOW + 3600, 10),), "active_at": NOW + 3600}
+    rules = policy(behavior=Behavior(scale_up=FEW_A_MINUTE))
+    assert decided(sample(in_flight=1, ready=10), before=10, **ahead).replicas == 1
+    pace = {"changes": (Change(NOW + 3600, 0, 4),), "active_at": NOW}
+    assert (
+        decided(sample(overdue=640, ready=4, handler_seconds=60.0), before=4, rules=rules, **pace).replicas
+        == 8
+    )
+
+
+def test_without_any_lead_time_short_notice_is_expected_all_the_same() -> None:
+    rules = policy(lead_seconds=0.0)
+    first = decided(sample(fallen_due=0, ready=1), before=1, rules=rules).memory
+    later = decide(sample(fallen_due=20, ready=1), rules, first, NOW + 2)
+    assert later.unforeseen_rate > 10

@@ -19,7 +19,7 @@ windows = st.sampled_from([0, 1, 10, 60, 300])
 rules = st.builds(
     ScalingPolicy,
     type=st.sampled_from(["Pods", "Percent"]),
-    value=st.integers(1, 300),
+    value=st.integers(1, 10) | st.integers(1, 300),
     period_seconds=st.sampled_from([1, 4, 15, 60]),
 )
 selections = st.sampled_from(["Max", "Min"])

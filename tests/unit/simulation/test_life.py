@@ -13,6 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.unit.simulation.strategies import NOW, looks, policies
 
 
+pauses = st.floats(0, 5) | st.floats(0, 100)
+
+
 class Life(RuleBasedStateMachine):
     """One queue under one operator."""
 
@@ -21,17 +24,17 @@ class Life(RuleBasedStateMachine):
         self.policy, self.now = policy, NOW
         self.memory = begun(policy.clamped(replicas), NOW)
 
-    @rule(data=st.data(), seconds=st.floats(0, 100))
+    @rule(data=st.data(), seconds=pauses)
     def look(self, data: st.DataObject, seconds: float) -> None:
         self.decide(data.draw(looks(self.policy)), seconds)
 
-    @rule(data=st.data(), seconds=st.floats(0, 100))
+    @rule(data=st.data(), seconds=pauses)
     def hear_of_some_shards(self, data: st.DataObject, seconds: float) -> None:
         before = self.memory.replicas
         self.decide(data.draw(looks(self.policy, whole=False)), seconds)
         assert self.memory.replicas >= self.policy.clamped(before)
 
-    @rule(seconds=st.floats(0, 100), times=st.integers(1, 4))
+    @rule(seconds=pauses, times=st.integers(1, 4))
     def see_nothing(self, seconds: float, times: int) -> None:
         for _ in range(times):
             before = self.memory.replicas
@@ -80,7 +83,7 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestLife.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
 
 leads = st.floats(0.1, 5000)
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MOST: Final = 2**53  # beyond, JSON's numbers are not exact; status has int64
 LONGEST_SECONDS: Final = 100 * 366 * 86_400.0  # a time has to stay within what the API can write
 EXACT_UP_TO: Final = 100  # beyond, two digits are enough to tell a change
+ON_TIME_SECONDS: Final = 12.0
+"""For how long nothing has to be late until tasks are said to begin on time again."""
 SAME_SECONDS: Final = 5.0  # a time is read anew each time, and lands a second earlier or later
 
 NEEDED: Final = frozenset(
@@ -69,19 +71,26 @@ class Backlog:
     """One of contract.metrics.OUTAGES: why Redis does not serve; empty when it does, or nobody can tell."""
     risks: tuple[str, ...] = ()
     """Of contract.metrics.DURABILITY_RISKS, those that hold."""
+    late_at: float = -math.inf
+    """When a reading last found tasks later than allowed, Unix seconds."""
 
     @property
     def late_seconds(self) -> float:
         """How long the most overdue task has been due."""
         return 0.0 if self.oldest_due_at is None else self.read_at - self.oldest_due_at
 
+    def late(self, allowed_seconds: float) -> bool:
+        """Whether tasks begin later than allowed, or did a moment ago: near its objective, a queue turns often."""
+        lately = 0 <= self.read_at - self.late_at < ON_TIME_SECONDS
+        return self.whole and (lately or self.late_seconds > allowed_seconds)
+
     def turned(self, before: Backlog, allowed_seconds: float) -> bool:
         """Whether what people are told in words became another; `allowed_seconds` is how late tasks may start."""
         return self._words(allowed_seconds) != before._words(allowed_seconds)
 
     def _words(self, allowed_seconds: float) -> tuple[object, ...]:
-        late = self.whole and self.late_seconds > allowed_seconds
-        return self.redis_up, self.outage, self.risks, self.whole, self.whole and self.due > 0, late
+        due = self.whole and self.due > 0
+        return self.redis_up, self.outage, self.risks, self.whole, due, self.late(allowed_seconds)
 
     def moved(self, before: Backlog) -> bool:
         """Whether a person would say that numbers or times became others."""

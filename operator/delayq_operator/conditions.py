@@ -294,7 +294,7 @@ def objective_met(view: View) -> Condition:
     if view.backlog is None or not view.backlog.whole or view.queue is None:
         return told(kind, "NotMeasured", "No scanner has told yet what is due.")
     allowed = view.queue.spec.objective.lateness_seconds
-    if _late_seconds(view) <= allowed:
+    if not view.backlog.late(allowed):
         return told(kind, "OnTime", f"No task has been due for more than {allowed} s.")
     reason, cure = _what_binds(view)
     return told(kind, reason, f"Tasks have been due for more than {allowed} s (DUE, LATENESS). {cure}")
@@ -319,13 +319,6 @@ def _what_binds(view: View) -> tuple[str, str]:
     if decision is not None and decision.limited_by == "ScaleUpPolicy":
         return "ScaleUpLimit", "spec.autoscaling.behavior.scaleUp lets the number of workers rise no faster."
     return "Late", "More workers or concurrency help, or quicker handlers."
-
-
-def _late_seconds(view: View) -> float:
-    backlog = view.backlog
-    if backlog is None or backlog.oldest_due_at is None:
-        return 0.0
-    return backlog.read_at - backlog.oldest_due_at
 
 
 def paused(view: View) -> Condition:

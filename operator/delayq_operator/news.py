@@ -7,7 +7,7 @@ person would say that they became others.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.status import NUMBERS_SECONDS
@@ -32,6 +32,7 @@ class News:
     """The pod to ask first."""
     _told: Backlog | None = None
     _wake_at: float = -math.inf
+    _late_at: float = -math.inf
 
     def fresh(self, now: float) -> Backlog | None:
         """Return the last reading, while it can be believed."""
@@ -41,6 +42,9 @@ class News:
         """Keep a reading; `allowed_seconds` is how late tasks may start."""
         told = self._told if self.fresh(made.read_at) is not None else None
         more, self.erased = erased > self.erased, max(erased, self.erased)
+        if made.whole and made.late_seconds > allowed_seconds:
+            self._late_at = made.read_at
+        made = replace(made, late_at=self._late_at)
         self.last, self.complaint = made, ""
         if told is None or more or made.turned(told, allowed_seconds):
             self._told, self._wake_at = made, made.read_at

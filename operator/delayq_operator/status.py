@@ -37,6 +37,9 @@ DECIDED: Final = frozenset({"FollowsWork", "MetricsUnavailable"})
 PACED: Final = frozenset({"ScalingLimited"})
 """Conditions that can turn with every decision, and are written as seldom as numbers."""
 
+PACED_REASONS: Final = frozenset({"ObjectiveMet"})
+"""Conditions whose reasons can: why tasks are late is another thing with every claim."""
+
 REMEMBERED: Final = ("lastScaleTime", "leadSeconds", "handlerMilliseconds")
 """Fields of status.scaling that stay while nobody decides."""
 
@@ -204,11 +207,14 @@ def _facts(status: Mapping[str, Any]) -> Status:
     facts["reaper"] = sorted(status.get("reaper") or ())
     facts["scaling"] = (status.get("scaling") or {}).get("lastDecision")
     facts["conditions"] = [
-        {name: value for name, value in entry.items() if name != "message"}
-        for entry in status.get("conditions") or ()
-        if entry["type"] not in PACED
+        _fact(entry) for entry in status.get("conditions") or () if entry["type"] not in PACED
     ]
     return facts
+
+
+def _fact(condition: Mapping[str, Any]) -> Status:
+    moving = {"message", "reason"} if condition["type"] in PACED_REASONS else {"message"}
+    return {name: value for name, value in condition.items() if name not in moving}
 
 
 def _messages(status: Mapping[str, Any]) -> list[str]:

@@ -134,6 +134,8 @@ CASES: list[tuple[str, str, View]] = [
     ("ObjectiveMet", "OnTime", view()),
     ("ObjectiveMet", "OnTime", view(backlog=LATE, queue=queue(objective={"latenessSeconds": 10}))),
     ("ObjectiveMet", "Late", view(backlog=LATE_AT_WORK)),
+    ("ObjectiveMet", "Late", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 11))),
+    ("ObjectiveMet", "OnTime", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 12))),
     ("ObjectiveMet", "WorkersNotReady", view(backlog=LATE_AT_WORK, worker=STARTING)),
     ("ObjectiveMet", "NothingClaimed", view(backlog=LATE)),
     ("ObjectiveMet", "TooManyReplicas", view(backlog=LATE_AT_WORK, **scaled(decided(RUSH)))),

@@ -65,13 +65,24 @@ def test_a_slow_drift_is_told_in_the_end(news: News) -> None:
         {"risks": ("evicts",)},
         {"whole": False},
         {"due": 0, "oldest_due_at": None},
-        {"oldest_due_at": NOW - 90},
     ],
 )
 def test_what_people_are_told_in_words_wakes_at_once_and_once(news: News, change: dict[str, Any]) -> None:
     assert heard(news, 2, **change) == 0
     assert heard(news, 4, **change) is None
     assert heard(news, 6) == 0
+
+
+def test_a_queue_near_its_objective_does_not_turn_with_every_reading(news: News) -> None:
+    """It is late at once, and on time again when nothing was late for a while."""
+    late, on_time = {"oldest_due_at": NOW - 90}, {"due": 0, "oldest_due_at": None}
+    found = []
+    assert heard(news, 1, oldest_due_at=NOW - 90) == 0
+    for at in range(2, 40, 2):
+        heard(news, at, **(late if at < 20 and at % 4 else on_time))
+        assert news.last is not None
+        found.append(news.last.late(ALLOWED))
+    assert found == [True] * 14 + [False] * 5, "the last late one was at 18 s"
 
 
 def test_each_shard_that_was_erased_wakes_at_once_and_none_is_lost(news: News) -> None:

@@ -186,6 +186,17 @@ def test_lateness_that_only_grows_is_not_written() -> None:
     assert wait_seconds(hours_later, made, since_write=7200) is None
 
 
+def test_why_tasks_are_late_is_written_now_and_then() -> None:
+    """A busy queue claims something in one look and nothing in the next; whether they are late is told at once."""
+    late = replace(BUSY, oldest_due_at=NOW - 100)
+    made = status(view(backlog=late), {}, NOW)
+    other = status(view(backlog=replace(late, in_flight=0)), made, NOW)
+    assert entry(made, "ObjectiveMet")["reason"] != entry(other, "ObjectiveMet")["reason"]
+    assert wait_seconds(other, made, since_write=2) == NUMBERS_SECONDS - 2
+    on_time = status(view(backlog=replace(BUSY, oldest_due_at=None)), made, NOW)
+    assert wait_seconds(on_time, made, since_write=2) == 0
+
+
 def test_a_first_status_is_written_at_once() -> None:
     assert wait_seconds(status(view(), {}, NOW), {}, since_write=0) == 0
 

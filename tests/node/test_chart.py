@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from tests.node.harness.node import Node
 
 
-def test_helm_test_passes_shows_its_log_and_leaves_no_queue(node: Node, images: dict[str, str], namespace: str) -> None:
+def test_helm_test_passes_shows_its_log_and_leaves_no_queue(
+    node: Node, images: dict[str, str], namespace: str
+) -> None:
     assert images["operator"]
     redis = node.redis(namespace)
     chart.install(node, namespace, redis, "--set", f"watchNamespaces={{{namespace}}}")

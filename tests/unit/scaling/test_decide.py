@@ -160,16 +160,16 @@ def test_a_policy_for_adding_removes_nobody_that_came_another_way() -> None:
 def test_a_policy_for_removing_adds_nobody_that_an_edit_took() -> None:
     """maxReplicas was five for a moment: a policy of one a minute does not bring the other fifteen back."""
     slow = ScaleDown(policies=(ScalingPolicy(type="Pods", value=1, period_seconds=60),))
-    past = {"changes": (Change(NOW - 6, 20, 5),), "active_at": NOW}
+    past: dict[str, Any] = {"changes": (Change(NOW - 6, 20, 5),), "active_at": NOW}
     rules = policy(behavior=Behavior(scale_down=slow))
     assert decided(sample(in_flight=1, ready=5), before=5, rules=rules, **past).replicas == 5
 
 
 def test_what_was_written_before_a_clock_stepped_back_does_not_count() -> None:
-    ahead = {"recommendations": (Recommendation(NOW + 3600, 10),), "active_at": NOW + 3600}
+    ahead: dict[str, Any] = {"recommendations": (Recommendation(NOW + 3600, 10),), "active_at": NOW + 3600}
     rules = policy(behavior=Behavior(scale_up=FEW_A_MINUTE))
     assert decided(sample(in_flight=1, ready=10), before=10, **ahead).replicas == 1
-    pace = {"changes": (Change(NOW + 3600, 0, 4),), "active_at": NOW}
+    pace: dict[str, Any] = {"changes": (Change(NOW + 3600, 0, 4),), "active_at": NOW}
     assert (
         decided(sample(overdue=640, ready=4, handler_seconds=60.0), before=4, rules=rules, **pace).replicas
         == 8

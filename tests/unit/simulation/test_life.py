@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.unit.simulation.strategies import NOW, looks, policies
 
-
 pauses = st.floats(0, 5) | st.floats(0, 100)
 
 

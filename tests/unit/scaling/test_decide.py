@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from delayq.contract.autoscaling import Behavior, Fallback, ScaleDown, ScaleUp, ScalingPolicy
 from delayq.scaling import decide
 from delayq.scaling.memory import Change, Recommendation

@@ -57,19 +57,26 @@ def scale(
         return _fixed(spec.worker.replicas)
     if spec.autoscaling.mode == "External":
         return _external(spec, current)
-    # The first worker shows whether workers start at all, and how long that takes.
-    kept = _clamped(spec, 1) if current is None else current
-    why = HELD.get(spec.stop_policy) or ("the DelayQueue is paused" if paused else "")
-    if why or decision is None:
-        reason = NOT_DECIDED if not why else "Paused" if spec.stop_policy == "None" else "Held"
-        message = f"{pods(kept, 'worker')}, kept: {why or 'the metrics were not read yet'}"
-        return Scale(replicas=kept, reason=reason, message=message)
+    if why := HELD.get(spec.stop_policy) or ("the DelayQueue is paused" if paused else ""):
+        kept = _clamped(spec, 1) if current is None else current
+        reason = "Paused" if spec.stop_policy == "None" else "Held"
+        return Scale(replicas=kept, reason=reason, message=f"{pods(kept, 'worker')}, kept: {why}")
+    if decision is None:
+        return _undecided(spec, current)
     return Scale(
         replicas=decision.replicas,
         reason="FollowsWork" if decision.reason == "FollowsWork" else "MetricsUnavailable",
         message=sentence(decision),
         decision=decision,
     )
+
+
+def _undecided(spec: Spec, current: int | None) -> Scale:
+    """Keep the number, within its bounds; the first worker shows whether workers start, and how long that takes."""
+    wanted = _clamped(spec, 1 if current is None else current)
+    kept = "kept" if wanted == current else "the nearest that spec.autoscaling allows"
+    message = f"{pods(wanted, 'worker')}, {kept}: the metrics were not read yet"
+    return Scale(replicas=wanted, reason=NOT_DECIDED, message=message)
 
 
 def _fixed(replicas: int | None) -> Scale:

@@ -27,7 +27,8 @@ PYTHON = {"callable": "shop.orders:cancel"}
 HTTP = {"url": "https://shop/"}
 LABELS = "expected names of labels, such as release or example.com/team"
 GUARDS = "expected exactly one of none, redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic"
-REPLICAS = "worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External"
+REPLICAS = "worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External; "
+REPLICAS += "to leave that, set worker.replicas to null in the same patch"
 
 
 @dataclass(frozen=True)

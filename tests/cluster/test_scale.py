@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.world import World, managers, serving
 
@@ -87,6 +88,18 @@ def test_kubectl_scale_sets_the_number_of_workers(world: World) -> None:
     eventually(lambda: world.queue()["status"]["replicas"] == 5, what="status.replicas")
 
 
+def test_from_an_hpa_to_the_operator_takes_the_number_out_of_the_spec(world: World) -> None:
+    """A manifest never had it, so to apply the next one cannot take it away; the refusal says what does."""
+    world.start(autoscaling=EXTERNAL)
+    eventually(lambda: world.queue()["spec"].get("worker", {}).get("replicas") == 1, what="a first number")
+    with pytest.raises(Refused, match=r"to leave that, set worker\.replicas to null in the same patch"):
+        world.edit(autoscaling={"mode": "Internal"})
+    world.edit(autoscaling={"mode": "Internal"}, worker={"replicas": None})
+    world.until("ScalingActive", "Unknown", "NotDecided")
+    assert "replicas" not in world.queue()["spec"]["worker"]
+    assert asked(world) == 1
+
+
 def test_the_number_is_not_for_others_to_change(world: World) -> None:
     """kubectl scale of the Deployment is put back, and the scaler owns the number again."""
     world.start(worker={"replicas": 2})
@@ -101,7 +114,7 @@ def test_the_number_is_not_for_others_to_change(world: World) -> None:
 
 
 def test_without_metrics_a_number_is_kept_within_its_bounds(world: World) -> None:
-    """Nobody runs scanners here: the number is held, however the bounds move, and it says so."""
+    """Nobody runs scanners here, so nothing was ever read: the number is kept, and it says so."""
     world.start(autoscaling={"minReplicas": 2, "maxReplicas": 6})
     for minimum, maximum, number in ((5, 6, 5), (1, 3, 3), (1, 9, 3)):
         world.edit(autoscaling={"minReplicas": minimum, "maxReplicas": maximum})
@@ -109,8 +122,8 @@ def test_without_metrics_a_number_is_kept_within_its_bounds(world: World) -> Non
         world.settle()
         assert asked(world) == number
         assert world.queue()["status"]["desiredReplicas"] == number
-    world.until("ScalingActive", "False", "MetricsUnavailable")
-    world.event("ScaledUp", "2 → 5 workers: metrics cannot be read")
+    world.until("ScalingActive", "Unknown", "NotDecided")
+    world.event("ScaledUp", "2 → 5 workers, the nearest that spec.autoscaling allows")
 
 
 def test_draining_takes_all_workers_away_and_gives_them_back(world: World) -> None:

@@ -38,7 +38,10 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"autoscaling": {"minReplicas": 11}}, "spec.autoscaling: minReplicas must not exceed maxReplicas"),
     (
         {"worker": {"replicas": 2}, "autoscaling": {}},
-        "spec: worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External",
+        (
+            "spec: worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External; "
+            "to leave that, set worker.replicas to null in the same patch"
+        ),
     ),
     (
         {"guard": {"none": {}, "redisLock": {}}},

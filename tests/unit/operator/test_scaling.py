@@ -24,8 +24,9 @@ CASES: list[tuple[dict[str, Any], int | None, int, str]] = [
     ({"autoscaling": EXTERNAL}, None, 2, "External"),
     ({"autoscaling": BOUNDS}, None, 2, "NotDecided"),
     ({"autoscaling": {"minReplicas": 0, "maxReplicas": 5}}, None, 1, "NotDecided"),
-    ({"autoscaling": BOUNDS}, 9, 9, "NotDecided"),  # the first look decides
-    ({"autoscaling": BOUNDS}, 0, 0, "NotDecided"),
+    ({"autoscaling": BOUNDS}, 4, 4, "NotDecided"),  # the first look decides
+    ({"autoscaling": BOUNDS}, 9, 5, "NotDecided"),  # whatever it says, it will not be more
+    ({"autoscaling": BOUNDS}, 0, 2, "NotDecided"),
     ({"autoscaling": BOUNDS, "stopPolicy": "Hold"}, 3, 3, "Held"),
     ({"autoscaling": BOUNDS, "stopPolicy": "HoldAndDrain"}, 3, 0, "Held"),
     ({"worker": {"replicas": 3}, "stopPolicy": "HoldAndDrain"}, 3, 0, "Held"),
@@ -38,6 +39,13 @@ def test_the_number_of_workers_that_nobody_decides_on(
 ) -> None:
     found = scale(queue(**spec), current)
     assert (found.replicas, found.reason, found.decision) == (replicas, reason, None)
+
+
+def test_what_nobody_has_read_keeps_the_number_within_its_bounds_and_says_so() -> None:
+    why = "the metrics were not read yet"
+    assert scale(queue(autoscaling=BOUNDS), 3).message == f"3 workers, kept: {why}"
+    moved = scale(queue(autoscaling=BOUNDS), 9).message
+    assert moved == f"5 workers, the nearest that spec.autoscaling allows: {why}"
 
 
 def test_what_was_decided_counts_with_its_sentence() -> None:

@@ -79,7 +79,12 @@ class Behavior:
 class Fallback:
     """What to do when the metrics stay away."""
 
-    failure_threshold: int = whole(1, 1000, default=3, doc="Failed readings in a row before falling back.")
+    failure_threshold: int = whole(
+        1,
+        1000,
+        default=3,
+        doc="Failed readings in a row before falling back; those in the 10 s after a good one do not count.",
+    )
     replicas: int = whole(0, 10_000, doc="Workers to run meanwhile; never fewer than there are.")
 
 

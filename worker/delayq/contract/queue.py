@@ -39,7 +39,8 @@ class Spec:
     SHAPE: ClassVar[Shape] = Shape(
         rules=(
             Rule(
-                "worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External",
+                "worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External; "
+                "to leave that, set worker.replicas to null in the same patch",
                 ("worker", "autoscaling"),
                 _one_writer_of_replicas,
             ),

@@ -17,9 +17,10 @@ from delayq.scaling.behavior import changed
 from delayq_operator import metrics, names
 from delayq_operator.backlog import SAME_SECONDS
 from delayq_operator.crew import Crew
-from delayq_operator.outlook import Learnt, Outlook
+from delayq_operator.outlook import Outlook
 from delayq_operator.sampling import sample
 from delayq_operator.status import NUMBERS_SECONDS
+from delayq_operator.view import Learnt
 
 if TYPE_CHECKING:
     from delayq.scaling import Decision, Memory, Policy, Sample

@@ -29,21 +29,6 @@ class Rush:
     late_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learnt:
-    """What a status says of a queue's scaling, beside the decision."""
-
-    looked: bool = False
-    """Whether this operator has ever decided."""
-    lead_seconds: float | None = None
-    handler_seconds: float | None = None
-    rush: Rush | None = None
-    waking: bool = False
-    """Whether workers are on their way from none, and not for longer than it takes."""
-    scaled_at: float | None = None
-    """When the number last changed, Unix seconds; None: not since this operator runs."""
-
-
 class Outlook:
     """Of one queue."""
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator.conditions import accepted, backend_available, conditions, no_image, paused, taken, told
+from delayq_operator import conditions, scaling_conditions
+from delayq_operator.conditions import accepted, backend_available, no_image, paused, taken
+from delayq_operator.reasons import told
 
 if TYPE_CHECKING:
-    from delayq_operator.conditions import Condition
+    from collections.abc import Callable
+
+    from delayq_operator.reasons import Condition
     from delayq_operator.view import View
 
 Refusal = tuple[str, str]
 _FINE: Final[Refusal] = ("", "")
-
-
-def everything(view: View) -> list[Condition]:
-    """Every condition, in the order people read them."""
-    return [ready(view), *conditions(view)]
 
 
 def ready(view: View) -> Condition:
@@ -82,3 +81,24 @@ def _why(view: View, component: str) -> str:
     if not found:
         return "They have not started yet; see kubectl describe pod."
     return f"{found.rstrip('.')}.{no_image(view) if component == 'worker' else ''}"
+
+
+_DECIDED: Final[tuple[Callable[[View], Condition], ...]] = (
+    ready,
+    conditions.accepted,
+    conditions.backend_available,
+    conditions.durability_at_risk,
+    conditions.progressing,
+    conditions.degraded,
+    scaling_conditions.scaling_active,
+    scaling_conditions.scaling_limited,
+    scaling_conditions.fallback_active,
+    scaling_conditions.capacity_shortfall_expected,
+    scaling_conditions.objective_met,
+    conditions.paused,
+)
+
+
+def everything(view: View) -> list[Condition]:
+    """Every condition, in the order people read them; also those that nobody can tell."""
+    return [decide(view) for decide in _DECIDED]

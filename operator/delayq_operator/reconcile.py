@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq.contract import SpecError, parse
 from delayq.contract.unsupported import unsupported
 
-from delayq_operator import metrics, names
+from delayq_operator import metrics, names, scaling
 from delayq_operator.desired import desired
 from delayq_operator.drift import stamped
 from delayq_operator.errors import Conflict, OperatorError, Unavailable
 from delayq_operator.facts import missing, unserved
 from delayq_operator.plan import plan
-from delayq_operator.scaling import scale
 from delayq_operator.view import View
 from delayq_operator.work import LATER_SECONDS, SOON_SECONDS
 from delayq_operator.workload import workload
@@ -128,12 +127,12 @@ class Reconciler:
         todo = plan(wanted, children, resource.uid)
         worker = children.get(("Deployment", names.worker(resource.key.name)))
         current = worker.body["spec"].get("replicas") if worker else None
-        made = self._autoscaler.decision(resource.key, time.time())
-        decision = scale(queue, current, made, paused=resource.paused)
+        decision = self._autoscaler.decision(resource.key, time.time())
+        scale = scaling.scale(queue, current, decision, paused=resource.paused)
         view = View(
             resource=resource,
             queue=queue,
-            scale=decision,
+            scale=scale,
             missing=missing(facts),
             unserved=unserved(queue, facts),
             sharing=tuple(map(str, self._queues.sharing(resource.key))),
@@ -141,21 +140,21 @@ class Reconciler:
             leaving=tuple(f"{child.kind.kind} {child.name}" for child in todo.leaving),
         )
         if not resource.paused:
-            outcome = await self._apply(resource, todo, decision)
-            await self._scaler.hand_over(resource, queue, decision, outcome)
+            outcome = await self._apply(resource, todo, scale)
+            await self._scaler.hand_over(resource, queue, scale, outcome)
             view = replace(view, failures=tuple(outcome.failures), taken=tuple(outcome.taken))
         result = await self._report(self._seen(view))
         if view.failures or view.taken:
             return "refused"
         return "waiting" if view.leaving else result
 
-    async def _apply(self, resource: Resource, todo: Plan, decision: Scale) -> Outcome:
+    async def _apply(self, resource: Resource, todo: Plan, scale: Scale) -> Outcome:
         if any(change.live is None for change in todo.changes):
             await self._ending.still_there(resource)
-        outcome = await self._applier.apply(resource, todo, decision)
+        outcome = await self._applier.apply(resource, todo, scale)
         worker = self._children.of(resource.key).get((names.DEPLOYMENT.kind, names.worker(resource.key.name)))
         if worker is not None and worker.owner_uid in (None, resource.uid):
-            await self._scaler.scale(resource, worker, decision, outcome)
+            await self._scaler.scale(resource, worker, scale, outcome)
         self._reporter.tell(resource, outcome)
         return outcome
 

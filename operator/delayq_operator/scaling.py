@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delayq.scaling import sentence
-
-from delayq_operator.words import pods
+from delayq.scaling.sentences import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +59,7 @@ def scale(
     if why := HELD.get(spec.stop_policy) or ("the DelayQueue is paused" if paused else ""):
         kept = _clamped(spec, 1) if current is None else current
         reason = "Paused" if spec.stop_policy == "None" else "Held"
-        return Scale(replicas=kept, reason=reason, message=f"{pods(kept, 'worker')}, kept: {why}")
+        return Scale(replicas=kept, reason=reason, message=f"{counted(kept, 'worker')}, kept: {why}")
     if decision is None:
         return _undecided(spec, current)
     return Scale(
@@ -75,14 +74,14 @@ def _undecided(spec: Spec, current: int | None) -> Scale:
     """Keep the number, within its bounds; the first worker shows whether workers start, and how long that takes."""
     wanted = _clamped(spec, 1 if current is None else current)
     kept = "kept" if wanted == current else "the nearest that spec.autoscaling allows"
-    message = f"{pods(wanted, 'worker')}, {kept}: the metrics were not read yet"
+    message = f"{counted(wanted, 'worker')}, {kept}: the metrics were not read yet"
     return Scale(replicas=wanted, reason=NOT_DECIDED, message=message)
 
 
 def _fixed(replicas: int | None) -> Scale:
     wanted = 1 if replicas is None else replicas
     origin = "the default" if replicas is None else "spec.worker.replicas"
-    message = f"{pods(wanted, 'worker')}: {origin}, without spec.autoscaling"
+    message = f"{counted(wanted, 'worker')}: {origin}, without spec.autoscaling"
     return Scale(replicas=wanted, reason="Fixed", message=message)
 
 
@@ -90,7 +89,7 @@ def _external(spec: Spec, current: int | None) -> Scale:
     asked = spec.worker.replicas
     if asked is None:
         asked = _clamped(spec, current or 1)
-    message = f"{pods(asked, 'worker')}, as written to spec.worker.replicas through the scale subresource"
+    message = f"{counted(asked, 'worker')}, as written to spec.worker.replicas through the scale subresource"
     return Scale(replicas=asked, reason="External", message=message)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delayq_operator.backlog import Backlog
-    from delayq_operator.conditions import Condition
+    from delayq_operator.reasons import Condition
     from delayq_operator.view import View
 
 Status = dict[str, Any]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delayq_operator.outlook import Learnt
 from delayq_operator.workload import Workload
 
 if TYPE_CHECKING:
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue, Problem
 
     from delayq_operator.backlog import Backlog
+    from delayq_operator.outlook import Rush
     from delayq_operator.resource import Resource
     from delayq_operator.scaling import Scale
 
@@ -27,6 +27,21 @@ class Erasing:
     message: str = ""
     erased_shards: int = 0
     shards: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """What a status says of a queue's scaling, beside the decision."""
+
+    looked: bool = False
+    """Whether this operator has ever decided."""
+    lead_seconds: float | None = None
+    handler_seconds: float | None = None
+    rush: Rush | None = None
+    waking: bool = False
+    """Whether workers are on their way from none, and not for longer than it takes."""
+    scaled_at: float | None = None
+    """When the number last changed, Unix seconds; None: not since this operator runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,8 +50,3 @@ def listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:MOST_LISTED])
     more = len(names) - MOST_LISTED
     return f"{shown} and {more} more" if more > 0 else shown
-
-
-def pods(count: int, what: str) -> str:
-    """Count pods: "1 worker", "2 workers"."""
-    return f"{count:,} {what}" + ("" if count == 1 else "s")

@@ -12,7 +12,7 @@ import pytest
 from delayq import SyncClient
 from delayq.contract import parse
 from delayq_operator import names
-from delayq_operator.conditions import REASONS
+from delayq_operator.reasons import REASONS
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import condition, queue

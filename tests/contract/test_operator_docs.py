@@ -8,9 +8,10 @@ from pathlib import Path
 import delayq_operator
 import pytest
 import yaml
-from delayq_operator import apply, conditions, events, metrics, process, report
+from delayq_operator import apply, events, metrics, process, report
 from delayq_operator.cli import delayq_operator as command
 from delayq_operator.desired.prometheus_rule import prometheus_rule
+from delayq_operator.reasons import REASONS
 from delayq_operator.reconcile import RETRY_SECONDS
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -38,13 +39,9 @@ def words(cell: str) -> list[str]:
 
 def test_every_condition_is_there_with_every_reason_and_its_status_in_the_order_people_read_them() -> None:
     told = [(words(row[0])[0], words(row[1])[0], row[2]) for row in rows("Conditions")]
-    known = [
-        (kind, reason, each)
-        for kind, reasons in conditions.REASONS.items()
-        for reason, each in reasons.items()
-    ]
+    known = [(kind, reason, each) for kind, reasons in REASONS.items() for reason, each in reasons.items()]
     assert sorted(told) == sorted(known)
-    assert list(dict.fromkeys(kind for kind, _, _ in told)) == list(conditions.REASONS)
+    assert list(dict.fromkeys(kind for kind, _, _ in told)) == list(REASONS)
 
 
 def test_what_is_wrong_comes_with_something_to_do() -> None:
@@ -56,7 +53,7 @@ def test_what_is_wrong_comes_with_something_to_do() -> None:
     asks = [row for row in rows("Conditions") if words(row[0])[0] not in fine.get(row[2], "")]
     silent = [words(row[1])[0] for row in asks if not row[4]]
     assert set(silent) <= {
-        *conditions.REASONS["ScalingActive"],
+        *REASONS["ScalingActive"],
         "NewReplicaSetAvailable",
         "DesiredWithinRange",
         "NotNeeded",
@@ -81,8 +78,8 @@ def test_every_event_that_is_posted_has_a_reason_of_the_table() -> None:
 
 def test_every_reason_that_becomes_an_event_is_a_reason_of_its_condition() -> None:
     for kind, reasons in report.BY_REASON.items():
-        assert set(reasons) <= set(conditions.REASONS[kind])
-    assert {*report.TURNED_TRUE, *report.TURNED_FALSE} <= set(conditions.REASONS)
+        assert set(reasons) <= set(REASONS[kind])
+    assert {*report.TURNED_TRUE, *report.TURNED_FALSE} <= set(REASONS)
 
 
 def test_every_metric_is_there_with_its_kind_labels_and_help() -> None:

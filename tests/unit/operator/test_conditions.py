@@ -10,10 +10,11 @@ from delayq.contract import Problem
 from delayq.contract.metrics import DURABILITY_RISKS
 from delayq.contract.metrics import OUTAGES as OUTAGES_THERE_ARE
 from delayq.scaling import Sample
-from delayq_operator import conditions, readiness, scaling
-from delayq_operator.outlook import Learnt, Rush
+from delayq_operator import readiness, scaling
+from delayq_operator.outlook import Rush
+from delayq_operator.reasons import REASONS
 from delayq_operator.scaling import Scale
-from delayq_operator.view import Erasing
+from delayq_operator.view import Erasing, Learnt
 from delayq_operator.words import OUTAGES, RISKS
 from delayq_operator.workload import Workload
 
@@ -21,6 +22,7 @@ from tests.unit.operator.queues import queue
 from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view
 
 if TYPE_CHECKING:
+    from delayq_operator.reasons import Condition
     from delayq_operator.view import View
 
 PROBLEM = (Problem("spec.worker.concurrency", "expected a whole number from 1 to 10000"),)
@@ -162,7 +164,7 @@ CASES: list[tuple[str, str, View]] = [
 ]
 
 
-def told(seen: View, kind: str) -> conditions.Condition:
+def told(seen: View, kind: str) -> Condition:
     return next(each for each in readiness.everything(seen) if each.type == kind)
 
 
@@ -171,18 +173,18 @@ def told(seen: View, kind: str) -> conditions.Condition:
 )
 def test_a_condition_has_the_reason_that_the_view_calls_for(kind: str, reason: str, seen: View) -> None:
     found = told(seen, kind)
-    assert (found.reason, found.status) == (reason, conditions.REASONS[kind][reason])
+    assert (found.reason, found.status) == (reason, REASONS[kind][reason])
 
 
 def test_every_reason_can_be_reached() -> None:
     """A reason that nothing leads to would be documented for nobody."""
-    every = {(kind, reason) for kind, reasons in conditions.REASONS.items() for reason in reasons}
+    every = {(kind, reason) for kind, reasons in REASONS.items() for reason in reasons}
     assert {(kind, reason) for kind, reason, _ in CASES} == every
 
 
 def test_every_condition_is_there_on_every_visit_in_the_same_order() -> None:
     for seen in (view(), view(problems=PROBLEM, scale=None, backlog=None), view(erasing=ERASING, scale=None)):
-        assert [each.type for each in readiness.everything(seen)] == list(conditions.REASONS)
+        assert [each.type for each in readiness.everything(seen)] == list(REASONS)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from delayq.scaling import Sample
 from delayq_operator import metrics, report
 from delayq_operator.apply import Outcome, Scaled
 from delayq_operator.errors import NotFound
-from delayq_operator.outlook import Learnt, Rush
+from delayq_operator.outlook import Rush
 from delayq_operator.queues import Queues
 from delayq_operator.report import Reporter, turned
 from delayq_operator.status import NUMBERS_SECONDS, status
+from delayq_operator.view import Learnt
 from delayq_operator.workload import Workload
 
 from tests.unit.operator.fakes import Clock

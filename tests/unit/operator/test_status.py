@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.scaling import Sample, sentence
 from delayq_operator.backlog import SAME_SECONDS, bucket
-from delayq_operator.outlook import Learnt, Rush
+from delayq_operator.outlook import Rush
 from delayq_operator.scaling import scale
 from delayq_operator.status import MOST_TOLD, NUMBERS_SECONDS, status, timestamp, wait_seconds
-from delayq_operator.view import Erasing
+from delayq_operator.view import Erasing, Learnt
 from delayq_operator.workload import Workload
 from hypothesis import given
 from hypothesis import strategies as st

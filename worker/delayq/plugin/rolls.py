@@ -8,7 +8,8 @@ from delayq_operator import names
 from delayq_operator.desired.checksum import TEMPLATE, changes
 from delayq_operator.drift import differs
 from delayq_operator.plan import inputs_of
-from delayq_operator.words import pods
+
+from delayq.scaling.sentences import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def _component(world: Surroundings, found: Comparison, component: str, name: str
     elif _template(pair.before) != _template(pair.after):
         live = world.children.get((names.DEPLOYMENT.kind, name), pair.before)
         count = live["spec"].get("replicas", 1)
-        yield f"{pods(count, f'{component} pod')} would be replaced: {'; '.join(_reasons(pair))}"
+        yield f"{counted(count, f'{component} pod')} would be replaced: {'; '.join(_reasons(pair))}"
 
 
 def _template(deployment: Object) -> object:
@@ -80,7 +81,7 @@ def _workers(world: Surroundings) -> Iterator[str]:
     if wanted is None:
         yield f"workers would be {why}"
     elif live is not None and live["spec"].get("replicas", 1) != wanted:
-        yield f"{live['spec'].get('replicas', 1)} → {pods(wanted, 'worker')}: {why}"
+        yield f"{live['spec'].get('replicas', 1)} → {counted(wanted, 'worker')}: {why}"
 
 
 def _wanted(queue: DelayQueue) -> tuple[int | None, str]:

@@ -1,0 +1,112 @@
+"""What there is to say of the number of workers, and of what it does for the tasks: a condition each. Pure.
+
+Each function answers one question. Not here: how many workers there should be (scaling.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delayq.scaling.sentences import clock, counted, seconds
+
+from delayq_operator import scaling
+from delayq_operator.reasons import told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delayq_operator.reasons import Condition
+    from delayq_operator.view import View
+
+
+def scaling_active(view: View) -> Condition:
+    """Whether the number of workers follows the work."""
+    if view.scale is None or view.scale.reason == scaling.NOT_DECIDED:
+        return told("ScalingActive", scaling.NOT_DECIDED, "No decision was made yet.")
+    return told("ScalingActive", view.scale.reason, f"{view.scale.message}.")
+
+
+LIMITED: Final[Mapping[str, tuple[str, str]]] = {
+    "MaxReplicas": (
+        "TooManyReplicas",
+        "The work asks for more workers than spec.autoscaling.maxReplicas allows.",
+    ),
+    "MinReplicas": ("TooFewReplicas", "The work asks for fewer workers than spec.autoscaling.minReplicas."),
+    "ScaleUpPolicy": ("ScaleUpLimit", "spec.autoscaling.behavior.scaleUp lets the number rise no faster."),
+    "ScaleDownPolicy": ("ScaleDownLimit", "spec.autoscaling.behavior.scaleDown lets it fall no faster."),
+}
+"""What limits a decision → reason and message; what only delays it, such as a cool-down, is no limit."""
+
+
+def scaling_limited(view: View) -> Condition:
+    """Whether a bound kept the number of workers from what the work asks for."""
+    decision = view.scale.decision if view.scale is not None else None
+    limited = LIMITED.get(decision.limited_by) if decision is not None else None
+    if limited is not None:
+        return told("ScalingLimited", *limited)
+    return told("ScalingLimited", "DesiredWithinRange", "No bound keeps the number of workers from demand.")
+
+
+def fallback_active(view: View) -> Condition:
+    """Whether the number of workers is a substitute for one that could not be decided."""
+    kind = "FallbackActive"
+    decision = view.scale.decision if view.scale is not None else None
+    if decision is None or decision.reason != "FallenBack":
+        return told(kind, "NotNeeded", "No fallback is in use.")
+    message = f"Metrics cannot be read: at least {counted(decision.replicas, 'worker')}, by spec.autoscaling.fallback."
+    return told(kind, "MetricsUnavailable", f"{message} {_unread(view)}")
+
+
+def _unread(view: View) -> str:
+    return f"The last complaint: {view.unread}." if view.unread else "No scanner has told of every shard."
+
+
+def capacity_shortfall_expected(view: View) -> Condition:
+    """Whether more falls due at once than the most workers allowed can begin in time."""
+    kind = "CapacityShortfallExpected"
+    if view.learnt.rush is not None:
+        rush = view.learnt.rush
+        message = (
+            f"From {clock(rush.at)} on tasks begin up to {seconds(rush.late_seconds)} late, even with maxReplicas:"
+            f" {counted(rush.needed, 'worker')} would be in time."
+        )
+        return told(kind, "TooFewReplicasAllowed", message)
+    if view.scale is None or view.scale.decision is None or view.scale.decision.sample is None:
+        message = "Nobody looks ahead: metrics cannot be read, or spec.autoscaling does not have the operator decide."
+        return told(kind, "NotForecast", message)
+    return told(
+        kind, "CapacitySuffices", "In the next hour, no more falls due at once than maxReplicas can begin."
+    )
+
+
+def objective_met(view: View) -> Condition:
+    """Whether tasks start in time. How late is in status.backlog: here it would be another message each time."""
+    kind = "ObjectiveMet"
+    if view.backlog is None or not view.backlog.whole or view.queue is None:
+        return told(kind, "NotMeasured", "No scanner has told yet what is due.")
+    allowed = view.queue.spec.objective.lateness_seconds
+    if not view.backlog.late(allowed):
+        return told(kind, "OnTime", f"No task has been due for more than {allowed} s.")
+    reason, cure = _what_binds(view)
+    return told(kind, reason, f"Tasks have been due for more than {allowed} s (DUE, LATENESS). {cure}")
+
+
+def _what_binds(view: View) -> tuple[str, str]:
+    """Why tasks are late: the first cause there is, and what helps."""
+    decision = view.scale.decision if view.scale is not None else None
+    if view.worker.ready < view.worker.wanted:
+        why = view.troubles.get("worker", "they may still be starting")
+        return (
+            "WorkersNotReady",
+            f"{view.worker.ready} of {counted(view.worker.wanted, 'worker')} are ready: {why}.",
+        )
+    if view.backlog is not None and not view.backlog.in_flight and view.worker.ready:
+        return "NothingClaimed", "Workers are ready and claim nothing: see their /readyz and logs."
+    if decision is not None and decision.limited_by == "MaxReplicas":
+        return (
+            "TooManyReplicas",
+            "All workers that spec.autoscaling.maxReplicas allows are at work: raise it.",
+        )
+    if decision is not None and decision.limited_by == "ScaleUpPolicy":
+        return "ScaleUpLimit", "spec.autoscaling.behavior.scaleUp lets the number of workers rise no faster."
+    return "Late", "More workers or concurrency help, or quicker handlers."

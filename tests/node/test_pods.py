@@ -79,6 +79,7 @@ def check_locked_down(node: Node, pod: Object) -> None:
     for pid in pids:
         seen = status(pid)
         assert set(seen["Uid"].split()) == {USER}
+        assert set(seen["Gid"].split()) == {USER}
         capabilities = {kind: seen[kind] for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
         assert set(capabilities.values()) == {NO_RIGHTS}, capabilities
         assert (seen["NoNewPrivs"], seen["Seccomp"]) == ("1", FILTERED)

@@ -1,6 +1,6 @@
 """`make bench-node`: a rush met from zero workers on a real kubelet, next to simulations of the same tasks.
 
-Two rushes: the first teaches how long workers take when several start at once, the second is measured.
+Two rushes: the first, twice as large, teaches how long workers take when several start at once; the second is measured.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> int:
         print(report.heading())
         orders = spike.begin(world)
         _say("a rush that teaches")
-        spike.ride(orders, "rehearsal", options.tasks)
+        spike.ride(orders, "rehearsal", 2 * options.tasks)
         _say("the rush that is measured")
         rush = spike.ride(orders, "rush", options.tasks)
         forecasts = spike.simulated(orders, rush, Path(directory))
@@ -68,11 +68,13 @@ def _starts(rush: spike.Ride) -> list[Figure]:
 
 
 def _course(each: spike.Forecast) -> list[Figure]:
+    """What is measured has to keep the promise; what is simulated is there to be compared with."""
     p50, p99, most = each.late
+    promised = spike.LATENESS if each.by == "measured" else None
     return [
         _figure("B", "the first worker is asked for, from the due time", "s", each.asked),
         _figure("B", "lateness p50", "s", p50),
-        _figure("B", "lateness p99", "s", p99, most=spike.LATENESS),
+        _figure("B", "lateness p99", "s", p99, most=promised),
         _figure("B", "lateness, largest", "s", most),
         _figure("B", "most workers", "", each.most_workers),
         _figure("B", "pod-hours, from zero to zero", "h", each.pod_hours),

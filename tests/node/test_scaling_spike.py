@@ -11,6 +11,7 @@ from delayq.scaling import replayed
 from tests.cluster.chart import NAMESPACE
 from tests.cluster.harness.waiting import eventually
 from tests.node import spike
+from tests.node.release import PODS
 from tests.node.scaled import Scaled, record
 from tests.node.world import is_ready
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 def test_a_rush_is_met_from_zero_workers_earlier_than_who_only_reacts(
     world: NodeWorld, tmp_path: Path
 ) -> None:
-    """The second of its kind: the first has taught how long workers take when several start on this machine at once."""
+    """A larger one before has taught how long workers take when several start on this machine at once."""
     orders = spike.begin(world)
-    spike.ride(orders, "rehearsal")
+    spike.ride(orders, "rehearsal", 2 * spike.TASKS)
     rush = spike.ride(orders, "rush")
     runs = spike.simulated(orders, rush, tmp_path)
     print("", *rush.table(), "", *spike.side_by_side(rush, runs), sep="\n")
@@ -98,8 +99,9 @@ def test_an_operator_that_dies_amid_a_rush_goes_on_where_it_was(world: NodeWorld
 
 
 def replaced(world: NodeWorld, gone: str) -> bool:
-    pod = world.operator.pod
-    return pod["metadata"]["name"] != gone and is_ready(pod)
+    """Whether another operator pod is ready; for a moment there is none at all."""
+    pods = world.cluster.rest.items(PODS, labelSelector="app.kubernetes.io/component=operator")
+    return any(is_ready(pod) and pod["metadata"]["name"] != gone for pod in pods)
 
 
 def kill(world: NodeWorld) -> None:

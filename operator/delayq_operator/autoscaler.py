@@ -215,7 +215,7 @@ class Autoscaler:
             conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
             known = _Queue(
                 uid=uid,
-                crew=Crew(status.get("scaling") or {}),
+                crew=Crew(status.get("scaling") or {}, since=time.time()),
                 outlook=Outlook(told=conditions.get("CapacityShortfallExpected") == "True"),
             )
             if resource is not None:

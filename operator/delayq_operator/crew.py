@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
 from delayq.scaling import HandlerTime, LeadTime
-from delayq.scaling.learning import LONGEST_LEAD_SECONDS
+from delayq.scaling.learning import LONGEST_HANDLER_SECONDS, LONGEST_LEAD_SECONDS
 from delayq.scaling.policy import LEAD_SECONDS
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ PATIENCE: Final = 3  # times the usual start-up, until a worker counts as one th
 LEAST_PATIENCE_SECONDS: Final = 60.0
 MOST_BUSY: Final = 100_000
 MOST: Final = 2**53  # beyond, a float does not count any more
-LONGEST_HANDLER_SECONDS: Final = 7 * 86_400.0
 
 NEEDED: Final = frozenset(
     {
@@ -53,8 +52,9 @@ class Fleet:
 class Crew:
     """What is known of the workers of one queue."""
 
-    def __init__(self, status: Mapping[str, object]) -> None:
-        """Take up what an earlier operator has learnt, from `status.scaling`."""
+    def __init__(self, status: Mapping[str, object], since: float = 0.0) -> None:
+        """Take up what an earlier operator has learnt, from `status.scaling`; who is older than `since` was there."""
+        self._since = since
         self.handler = HandlerTime(
             _number(status.get("handlerMilliseconds"), per=1000, most=LONGEST_HANDLER_SECONDS)
         )
@@ -89,12 +89,13 @@ class Crew:
         coming = pod.name not in self._claimed and not pod.ready and not pod.trouble
         return SOON_SECONDS if coming and now - pod.created_at < self.patience_seconds else AGAIN_SECONDS
 
-    def take(self, pod: Pod, samples: Iterable[Sample]) -> None:
+    def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
         """Take note of what a worker says."""
         said = _said(samples)
         total, count = (said.get(f"{table.WORKER_HANDLER.name}_{which}") for which in ("sum", "count"))
-        if total is not None and count is not None and total <= count * LONGEST_HANDLER_SECONDS:
-            self.handler.take(pod.name, total, count)
+        if total is not None and count is not None:
+            self.handler.take(pod.name, total, count, older=pod.created_at < self._since)
+            self.handler.watch(pod.name, busy=int(said.get(table.WORKER_BUSY_SLOTS.name, 0)), now=now)
         first_claim = said.get(table.WORKER_FIRST_CLAIM.name)
         if first_claim is None:
             return

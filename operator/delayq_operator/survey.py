@@ -101,6 +101,6 @@ class Survey:
 
 def _take(known: Crew, pod: Pod, answer: Iterable[Sample], key: Key) -> None:
     try:
-        known.take(pod, answer)
+        known.take(pod, answer, time.time())
     except Exception:  # whatever one says, the others are heard
         log.exception("scrape_broke", extra={"fields": {"queue": str(key), "pod": pod.name}})

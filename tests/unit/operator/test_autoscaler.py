@@ -317,7 +317,7 @@ def test_what_moves_by_itself_wakes_nobody() -> None:
     world = World(replicas=0)
     world.pods.append(replace(POD, component="worker", name="w", created_at=NOW - 10, ready=True))
     for n in range(30):
-        world.scaler.crew(KEY).take(world.pods[0], says(NOW - 2, total=100 + n * 1.01, count=100 + n))
+        world.scaler.crew(KEY).take(world.pods[0], says(NOW - 2, total=100 + n * 1.01, count=100 + n), NOW)
         now = NOW + 2 * n
         next_due_ms = 1_700_000_000_000 + int((4000 - 2 * n) * 1000) + (n % 3) * 400
         world.look(now, delayed=1, next_due_ms=next_due_ms)

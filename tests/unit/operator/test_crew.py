@@ -39,14 +39,14 @@ def test_ready_workers_and_those_that_have_claimed_count() -> None:
         Crew({}),
         [worker("ready", ready=True), worker("claims", 5), worker("starts", 5), worker("young", 2)],
     )
-    crew.take(pods[1], says(NOW - 1))
+    crew.take(pods[1], says(NOW - 1), NOW)
     assert crew.fleet(pods, NOW) == Fleet(ready=2, starting=2, starting_seconds=2)
 
 
 def test_one_that_is_not_ready_any_more_claims_nothing_and_is_not_on_the_way() -> None:
     """Its node may be gone: it must not count as capacity, nor as capacity to come."""
     crew = Crew({})
-    crew.take(worker("w"), says(NOW - 90))
+    crew.take(worker("w"), says(NOW - 90), NOW)
     assert crew.fleet([worker("w", ready=True)], NOW) == Fleet(ready=1)
     assert crew.fleet([worker("w")], NOW) == Fleet()
 
@@ -69,7 +69,7 @@ def test_a_start_teaches_once_and_an_operator_takes_up_what_an_earlier_one_learn
     crew = Crew({})
     assert (crew.lead.seconds, crew.handler.seconds) == (None, None)
     for _ in range(3):
-        crew.take(worker("w", 10), says(NOW - 2, total=4, count=8))
+        crew.take(worker("w", 10), says(NOW - 2, total=4, count=8), NOW)
     assert (crew.lead.seconds, crew.handler.seconds) == (8, 0.5)
     again = Crew({"leadSeconds": 8, "handlerMilliseconds": 500})
     assert (again.lead.seconds, again.handler.seconds) == (8, 0.5)
@@ -90,7 +90,7 @@ def test_a_status_that_somebody_has_edited_is_not_believed(status: dict[str, obj
 
 def test_a_container_that_started_anew_does_not_teach_how_long_a_pod_takes() -> None:
     crew = Crew({})
-    crew.take(worker("w", 1000, restarts=1), says(NOW))
+    crew.take(worker("w", 1000, restarts=1), says(NOW), NOW)
     assert crew.lead.seconds is None
 
 
@@ -98,9 +98,9 @@ def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
     """An outage of 20 minutes would have every later rush begun 20 minutes early."""
     crew, waits, young = Crew({}), worker("waits", 1000), worker("young", 5)
     crew.hold_up([waits, young], NOW)
-    crew.take(waits, says(NOW))
+    crew.take(waits, says(NOW), NOW)
     assert crew.lead.seconds is None
-    crew.take(young, says(NOW))
+    crew.take(young, says(NOW), NOW)
     assert crew.lead.seconds == 5
 
 
@@ -111,27 +111,27 @@ def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
 )
 def test_nonsense_teaches_nothing(value: float) -> None:
     crew = Crew({})
-    crew.take(worker("w"), says(value, total=value, count=value))
-    crew.take(worker("w"), says(None, total=value, count=3))
-    crew.take(worker("w"), says(None, total=3, count=value))
-    crew.take(worker("w"), [])
+    crew.take(worker("w"), says(value, total=value, count=value), NOW)
+    crew.take(worker("w"), says(None, total=value, count=3), NOW)
+    crew.take(worker("w"), says(None, total=3, count=value), NOW)
+    crew.take(worker("w"), [], NOW)
     assert (crew.lead.seconds, crew.handler.seconds) == (None, None)
 
 
 def test_no_handler_takes_longer_than_a_week() -> None:
     """Time without handlers, or centuries of it, would be the mean of all workers for the next 500 tasks."""
     crew = Crew({})
-    crew.take(worker("none"), says(total=5, count=0))
-    crew.take(worker("long"), says(total=15 * 86_400, count=2))
+    crew.take(worker("none"), says(total=5, count=0), NOW)
+    crew.take(worker("long"), says(total=15 * 86_400, count=2), NOW)
     assert crew.handler.seconds is None
-    crew.take(worker("week"), says(total=14 * 86_400, count=2))
+    crew.take(worker("week"), says(total=14 * 86_400, count=2), NOW)
     assert crew.handler.seconds == 7 * 86_400
 
 
 def test_who_is_on_its_way_is_asked_soon_again_and_others_in_turn() -> None:
     crew, pods = Crew({}), [worker("old", ready=True), worker("new", 3)]
     assert [pod.name for pod in crew.to_ask(pods, NOW)] == ["old", "new"]
-    crew.take(pods[0], says(NOW - 50))
+    crew.take(pods[0], says(NOW - 50), NOW)
     assert crew.to_ask(pods, NOW + 0.5) == []
     assert [pod.name for pod in crew.to_ask(pods, NOW + 2)] == ["new"]
     assert [pod.name for pod in crew.to_ask(pods, NOW + AGAIN_SECONDS)] == ["old", "new"]
@@ -181,7 +181,7 @@ def test_one_without_an_address_cannot_be_asked() -> None:
 def test_nothing_stays_of_workers_that_are_gone() -> None:
     crew, pods = Crew({}), [worker("w", ready=True)]
     crew.to_ask(pods, NOW)
-    crew.take(pods[0], says(NOW - 90, 1, 1))
+    crew.take(pods[0], says(NOW - 90, 1, 1), NOW)
     crew.hold_up([worker("v")], NOW)
     crew.fleet(pods, NOW)
     crew.fleet([], NOW)
@@ -205,3 +205,20 @@ def test_how_busy_a_worker_says_it_is() -> None:
     assert [said(each) for each in (3, 0, 1e9)] == [3, 0, 100_000]
     assert [said(each) for each in (1e300, 10**400, float("nan"), -1)] == [None] * 4
     assert busy([]) is None
+
+
+def test_workers_that_were_there_before_teach_only_what_happens_from_now_on() -> None:
+    """What was remembered is younger than their lifetime's mean."""
+    crew = Crew({"handlerMilliseconds": 5000}, since=NOW - 50)
+    crew.take(worker("old", 1000), says(total=100_000, count=1_000_000), NOW)
+    assert crew.handler.seconds == 5.0
+    crew.take(worker("new", 10), says(total=10, count=10), NOW)
+    assert crew.handler.seconds == pytest.approx(15 / 11)
+
+
+def test_handlers_that_do_not_end_are_noticed_while_they_run() -> None:
+    crew = Crew({})
+    busy: Sample = ("delayq_worker_busy_slots", {}, 32)
+    crew.take(worker("w"), [*says(), busy], NOW)
+    crew.take(worker("w"), [*says(), busy], NOW + 40)
+    assert crew.handler.seconds == 40

@@ -69,10 +69,10 @@ async def test_one_whose_answer_breaks_what_takes_it_spoils_nothing(
 ) -> None:
     take = Crew.take
 
-    def broken(self: Crew, pod: Pod, said: list[Sample]) -> None:
+    def broken(self: Crew, pod: Pod, said: list[Sample], now: float) -> None:
         if pod.name == "odd":
             raise OverflowError
-        take(self, pod, said)
+        take(self, pod, said, now)
 
     monkeypatch.setattr(Crew, "take", broken)
     world = World(replace(W, name="odd"), W, w=WORKER, odd=WORKER)

@@ -95,8 +95,9 @@ class Production:
 
     def _learn(self, plant: Plant) -> None:
         """Read the counters of the workers that claim; one that is gone cannot be asked any more."""
+        self._handler.forget({worker.name for worker in plant.staff})
         for worker in plant.staff:
-            if worker.tasks:
-                self._handler.take(worker.name, worker.seconds, worker.tasks)
+            self._handler.take(worker.name, worker.seconds, worker.tasks)
+            self._handler.watch(worker.name, busy=worker.busy, now=plant.now)
             if worker.claims_at <= plant.now and worker.claims_at > worker.created:
                 self._lead.take(worker.name, worker.claims_at - worker.created)

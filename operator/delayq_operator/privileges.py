@@ -37,7 +37,9 @@ _OF_POD: Final[Mapping[str, object]] = {
 _OF_CONTAINER: Final[Mapping[str, object]] = {
     "command": _ANY,
     "args": _ANY,
-    "lifecycle": _ANY,
+    "lifecycle.postStart": _ANY,
+    "lifecycle.preStop.exec": _ANY,
+    "lifecycle.preStop.httpGet": _ANY,
     "securityContext.privileged": True,
     "securityContext.allowPrivilegeEscalation": True,
     "securityContext.capabilities.add": _ANY,

@@ -146,7 +146,7 @@ def test_values_that_exclude_each_other_are_refused_with_what_to_do() -> None:
         manifest({"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}})
 
 
-def test_a_kubernetes_without_stable_rules_in_crds_is_refused() -> None:
-    manifest({}, "--kube-version=1.29.0")
+def test_a_kubernetes_that_would_drop_what_pods_and_policies_need_is_refused() -> None:
+    manifest({}, "--kube-version=1.30.0")
     with pytest.raises(Rejected, match="kubeVersion"):
-        manifest({}, "--kube-version=1.28.9")
+        manifest({}, "--kube-version=1.29.9")

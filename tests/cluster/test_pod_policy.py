@@ -121,10 +121,7 @@ def test_the_policy_is_of_the_types_that_it_speaks_of(pods: Pods) -> None:
     assert pods.admin.get(pods.policy)["status"]["typeChecking"] == {}
 
 
-@pytest.mark.parametrize(
-    ("values", "args"), [({}, ["--kube-version=1.29.0"]), ({"rbac": {"podPolicy": False}}, [])]
-)
-def test_there_is_none_where_it_is_not_served_or_not_wanted(values: Body, args: list[str]) -> None:
+def test_there_is_none_where_it_is_not_wanted() -> None:
     policy = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     assert policy <= kinds(rendered())
-    assert not policy & kinds(rendered(values, *args))
+    assert not policy & kinds(rendered({"rbac": {"podPolicy": False}}))

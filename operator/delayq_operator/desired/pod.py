@@ -82,6 +82,7 @@ def _container(setting: Setting, role: Role) -> Object:
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
         ],
         **role.probes,
+        **role.container,
     }
     if setting.image_pull_policy is not None:
         made["imagePullPolicy"] = setting.image_pull_policy

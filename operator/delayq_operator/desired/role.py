@@ -38,3 +38,5 @@ class Role:
     """Fields of the pod that the template may not touch, beside those no template may, and why."""
     pod: Mapping[str, object] = field(default_factory=dict)
     """More fields of the pod."""
+    container: Mapping[str, object] = field(default_factory=dict)
+    """More fields of the container."""

@@ -20,6 +20,13 @@ RESOURCES: Final[Object] = {
     "requests": {"cpu": "100m", "memory": "128Mi"}
 }
 
+YOUNG_SECONDS: Final = 2
+"""Process 1 of a container is deaf to SIGTERM until it has set a handler for it, which takes Python a moment.
+
+A pod that is deleted while it starts, as when a rush turns out smaller, would claim on until it is killed. So SIGTERM
+comes this much later than the deletion; the worker claims meanwhile as it did before.
+"""
+
 
 def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
     """Make the Deployment."""
@@ -58,7 +65,17 @@ def role(queue: DelayQueue, setting: Setting) -> Role:
         template=spec.worker.template,
         path="spec.worker.template",
         probes=probes.of_server(queue),
+        container=_stops_later(
+            spec.worker.termination_grace_period_seconds - spec.worker.drain_timeout_seconds
+        ),
         protected={
             "terminationGracePeriodSeconds": "has a field of its own, spec.worker.terminationGracePeriodSeconds"
         },
     )
+
+
+def _stops_later(spare_seconds: int) -> Object:
+    """Say how a worker is stopped; of the time that handlers are given to finish, nothing is taken."""
+    if spare_seconds <= YOUNG_SECONDS:
+        return {}
+    return {"lifecycle": {"preStop": {"sleep": {"seconds": YOUNG_SECONDS}}}}

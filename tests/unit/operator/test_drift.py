@@ -184,7 +184,8 @@ PRIVILEGES: list[tuple[Object, str]] = [
 
 OF_A_CONTAINER: list[tuple[Object, str]] = [
     ({"args": ["--config", "/mine"]}, "args"),
-    ({"lifecycle": {"postStart": {"exec": {"command": ["mine"]}}}}, "lifecycle"),
+    ({"lifecycle": {"postStart": {"exec": {"command": ["mine"]}}}}, "lifecycle.postStart"),
+    ({"lifecycle": {"preStop": {"exec": {"command": ["mine"]}}}}, "lifecycle.preStop.exec"),
     ({"securityContext": {"privileged": True}}, "privileged"),
     ({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, "capabilities.add"),
     ({"securityContext": {"procMount": "Unmasked"}}, 'procMount: "Unmasked"'),

@@ -164,8 +164,10 @@ def _conditions(queue: Object, now: float) -> Table | None:
 
 
 def _mark(condition: Object) -> str:
-    wanted = EXPECTED.get(condition["type"], condition["status"])
-    return "✓" if condition["status"] == wanted else "?" if condition["status"] == "Unknown" else "!"
+    status = condition["status"]
+    if status == "Unknown":
+        return "?"
+    return "✓" if status == EXPECTED.get(condition["type"], status) else "!"
 
 
 def _age(condition: Object, now: float) -> str:

@@ -42,6 +42,12 @@ def test_hours_are_full_by_the_clock_on_the_wall() -> None:
     assert starts("2026-07-14T14:20:00Z", 22 * HOUR, KOLKATA)[:3] == ["Tue 19:50", "Tue 20:00", "Tue 21:00"]
 
 
+def test_an_instant_that_is_not_round_has_seconds() -> None:
+    now = ms("2026-07-14T14:20:00Z")
+    assert label(ms("2026-07-14T14:30:05Z"), now, HOUR, UTC) == "14:30:05"
+    assert label(ms("2026-07-14T14:30:05Z"), now, DAY, UTC) == "Tue 14:30:05"
+
+
 def test_what_reaches_far_is_cut_at_midnights_and_has_dates() -> None:
     assert starts("2026-07-14T22:20:00Z", 20 * DAY, PARIS)[:3] == [
         "2026-07-15 00:20",

@@ -73,6 +73,15 @@ def test_overdue_tasks_are_due_now_and_as_late_as_they_are() -> None:
     assert told(now=now, supply=replace(SUPPLY, lead_seconds=15))[0] == (100, 1, 105)
 
 
+def test_overdue_tasks_may_be_told_in_a_span_of_no_length_before_all_others() -> None:
+    now = Now(0, overdue=500, oldest_overdue_ms=4000)
+    whole = outlook([rush(1, 3000)], HOURS, now, SUPPLY)
+    overdue, first, *rest = outlook([rush(1, 3000)], [(0, 0), *HOURS], now, SUPPLY)
+    assert (overdue.tasks, overdue.workers, overdue.late_seconds) == (500, 5, whole[0].late_seconds)
+    assert (first.tasks, first.late_seconds) == (0, 0.0)
+    assert rest == whole[1:]
+
+
 def test_workers_that_hold_leases_are_there_and_need_no_start() -> None:
     slow = replace(SUPPLY, lead_seconds=60)
     assert told(rush(0, 10), supply=slow)[0] == (10, 1, 60)

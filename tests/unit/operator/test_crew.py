@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from delayq.scaling.policy import LEAD_SECONDS
 from delayq_operator.crew import AGAIN_SECONDS, MOST_AT_ONCE, Crew, Fleet, busy
 
 from tests.unit.operator.test_scrape_exposition import POD
@@ -69,8 +70,8 @@ def test_a_start_teaches_once_and_an_operator_takes_up_what_an_earlier_one_learn
     crew = Crew({})
     assert (crew.lead.seconds, crew.handler.seconds) == (None, None)
     for _ in range(3):
-        crew.take(worker("w", 10), says(NOW - 2, total=4, count=8), NOW)
-    assert (crew.lead.seconds, crew.handler.seconds) == (8, 0.5)
+        crew.take(worker("w", 20), says(NOW - 2, total=4, count=8), NOW)
+    assert (crew.lead.seconds, crew.handler.seconds) == (18, 0.5)
     again = Crew({"leadSeconds": 8, "handlerMilliseconds": 500})
     assert (again.lead.seconds, again.handler.seconds) == (8, 0.5)
 
@@ -101,7 +102,7 @@ def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
     crew.take(waits, says(NOW), NOW)
     assert crew.lead.seconds is None
     crew.take(young, says(NOW), NOW)
-    assert crew.lead.seconds == 5
+    assert crew.lead.seconds == LEAD_SECONDS  # it took less, but one alone makes nobody bold
 
 
 @pytest.mark.parametrize(

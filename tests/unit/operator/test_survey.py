@@ -31,7 +31,7 @@ WORKER: list[Sample] = [
     ("delayq_worker_handler_seconds_sum", {"queue": "orders"}, 30.0),
     ("delayq_worker_handler_seconds_count", {"queue": "orders"}, 60.0),
 ]
-W = replace(POD, name="w", component="worker", created_at=999_990.0, address="10.0.0.1")
+W = replace(POD, name="w", component="worker", created_at=999_980.0, address="10.0.0.1")
 
 
 class World:
@@ -61,7 +61,7 @@ async def test_workers_teach_and_one_that_does_not_answer_spoils_nothing() -> No
     world = World(W, replace(W, name="mute"), w=WORKER, mute="mute refused")
     assert await world.visit() == crew.SOON_SECONDS
     assert world.answers.asked == ["w", "mute"]
-    assert (world.crew.lead.seconds, world.crew.handler.seconds) == (10, 0.5)
+    assert (world.crew.lead.seconds, world.crew.handler.seconds) == (20, 0.5)
 
 
 async def test_one_whose_answer_breaks_what_takes_it_spoils_nothing(
@@ -77,7 +77,7 @@ async def test_one_whose_answer_breaks_what_takes_it_spoils_nothing(
     monkeypatch.setattr(Crew, "take", broken)
     world = World(replace(W, name="odd"), W, w=WORKER, odd=WORKER)
     await world.visit()
-    assert world.crew.lead.seconds == 10
+    assert world.crew.lead.seconds == 20
     assert caplog.messages == ["scrape_broke"]
 
 

@@ -126,3 +126,17 @@ def test_nonsense_teaches_nothing(told: tuple[float, float]) -> None:
     learnt = HandlerTime(since=2.0)
     learnt.take("one", *told)
     assert learnt.seconds == 2.0
+
+
+def test_a_few_starts_make_nobody_bold() -> None:
+    """One worker alone takes 5 s, five at once may take 16: the default of 15 s holds until five were seen."""
+    learnt = LeadTime()
+    for number in range(4):
+        learnt.take(f"worker-{number}", 5.0)
+    assert learnt.seconds == 15.0
+    learnt.take("slow", 16.0)
+    assert learnt.seconds == 16.0
+    quick = LeadTime()
+    for number in range(5):
+        quick.take(f"worker-{number}", 5.0)
+    assert quick.seconds == 5.0

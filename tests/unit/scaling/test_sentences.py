@@ -18,7 +18,7 @@ def test_a_rush_is_told_with_what_it_needs() -> None:
 
 def test_a_bound_is_told_with_what_was_needed() -> None:
     assert sentence(decided(sample((12.0, 2000), overdue=3, in_flight=7), before=4)).endswith(
-        "up to 1.5 s late (objective 1 s); more were needed than maxReplicas (32)"
+        "up to 1.5 s late (objective 1 s); 32 were needed, more than maxReplicas"
     )
 
 

@@ -26,12 +26,12 @@ Limit = Literal[
 
 LIMITS: Final[Mapping[Limit, str]] = {
     "None": "",
-    "MaxReplicas": "more were needed than maxReplicas",
-    "MinReplicas": "fewer were needed than minReplicas",
-    "ScaleUpPolicy": "behavior.scaleUp allows no more now",
-    "ScaleDownPolicy": "behavior.scaleDown allows no fewer now",
-    "Stabilization": "a stabilization window of behavior holds it back",
-    "DueAgain": "as many are needed again within cooldownSeconds",
+    "MaxReplicas": "{wanted} were needed, more than maxReplicas",
+    "MinReplicas": "{wanted} would do, fewer than minReplicas",
+    "ScaleUpPolicy": "{wanted} were needed, behavior.scaleUp allows no more now",
+    "ScaleDownPolicy": "{wanted} would do, behavior.scaleDown allows no fewer now",
+    "Stabilization": "{wanted} without the stabilization window of behavior",
+    "DueAgain": "{wanted} would do, as many are needed again within cooldownSeconds",
     "Cooldown": "the last worker stays for cooldownSeconds",
 }
 """What kept the number from the one that the work asked for → how people are told."""

@@ -9,13 +9,14 @@ from collections import deque
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from delayq.scaling.policy import HANDLER_SECONDS
+from delayq.scaling.policy import HANDLER_SECONDS, LEAD_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 TASKS_REMEMBERED: Final = 500
 STARTS_REMEMBERED: Final = 20
+STARTS_ENOUGH: Final = 5
 PERCENTILE: Final = 0.95
 LONGEST_LEAD_SECONDS: Final = 3600.0
 LONGEST_HANDLER_SECONDS: Final = 604_800.0  # the most that delivery.handlerTimeoutSeconds takes
@@ -81,18 +82,26 @@ class HandlerTime:
 
 
 class LeadTime:
-    """From creating a worker to its first claim: the p95 of the last starts."""
+    """From creating a worker to its first claim: the p95 of the last starts.
+
+    The first worker starts alone, in a rush many do at once and take longer: until some were seen, the lead is no less
+    than what is taken for a queue of which nothing is known.
+    """
 
     def __init__(self, since: float | None = None) -> None:
         """`since` is what was known before, worth as much as one start."""
         self._starts: deque[float] = deque([] if since is None else [since], STARTS_REMEMBERED)
+        self._least = LEAD_SECONDS if since is None else 0.0
         self._known: set[str] = set()
 
     @property
     def seconds(self) -> float | None:
         """The nearest-rank percentile; None before the first start."""
         ranked = sorted(self._starts)
-        return ranked[ceil(PERCENTILE * len(ranked)) - 1] if ranked else None
+        if not ranked:
+            return None
+        found = ranked[ceil(PERCENTILE * len(ranked)) - 1]
+        return found if len(ranked) >= STARTS_ENOUGH else max(self._least, found)
 
     def take(self, worker: str, seconds: float) -> None:
         """Take note of a worker's start, once; a clock that is off must not teach nonsense."""

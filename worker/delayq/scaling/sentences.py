@@ -36,7 +36,7 @@ def because(decision: Decision) -> str:
     elif decision.wake_seconds is not None:
         parts.append(f"workers start at {clock(decision.at + decision.wake_seconds)}")
     if decision.limited_by != "None":
-        parts.append(f"{LIMITS[decision.limited_by]} ({decision.wanted:,})")
+        parts.append(LIMITS[decision.limited_by].format(wanted=f"{decision.wanted:,}"))
     if not decision.sample.whole:
         parts.append("not every shard has told")
     if decision.reason == "FallenBack":

@@ -52,6 +52,7 @@ REASONS: Final = {
     "ForeignFields": (WARNING, "somebody added containers or privileges to our pod templates"),
     "ApplyFailed": (WARNING, "the API server refused a child"),
     "Unreachable": (WARNING, "scanners cannot reach Redis"),
+    "ObjectiveMissed": (WARNING, "tasks begin later than the objective allows, and what keeps them"),
     "CapacityShortfallExpected": (
         WARNING,
         "so many tasks will fall due at once that maxReplicas workers cannot begin them in time",

@@ -30,7 +30,12 @@ TURNED_TRUE: Final = {
 }
 """Condition → event when it becomes True."""
 
-TURNED_FALSE: Final = {"Ready": "NotReady", "Paused": "Resumed", "BackendAvailable": "Unreachable"}
+TURNED_FALSE: Final = {
+    "Ready": "NotReady",
+    "Paused": "Resumed",
+    "BackendAvailable": "Unreachable",
+    "ObjectiveMet": "ObjectiveMissed",
+}
 """Condition → event when it becomes False, after it was True."""
 
 BY_REASON: Final = {

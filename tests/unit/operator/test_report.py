@@ -60,6 +60,11 @@ def test_a_redis_that_was_never_reached_is_not_news_of_a_change() -> None:
     assert events(view(backlog=DOWN)) == [[]]
 
 
+def test_tasks_that_begin_too_late_are_told_once() -> None:
+    late = view(backlog=replace(HEALTHY, due=5, oldest_due_at=HEALTHY.read_at - 60))
+    assert events(view(), late, late, view()) == [["Ready"], ["ObjectiveMissed"], [], []]
+
+
 def test_pausing_and_resuming() -> None:
     paused = view(resource=resource(annotations={"delayq.dev/paused": "true"}))
     assert events(view(), paused, view()) == [["Ready"], ["Paused"], ["Resumed"]]

@@ -32,6 +32,8 @@ spec:
   autoscaling: {maxReplicas: 100}
 """
 
+SPIKE = "spike:2000@60s/500ms"
+
 
 @pytest.fixture
 def queue(tmp_path: Path) -> str:
@@ -206,7 +208,7 @@ def test_a_name_needs_its_document(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_without_autoscaling_its_defaults_count(tmp_path: Path) -> None:
     path = tmp_path / "plain.yaml"
     path.write_text(DOCUMENT.replace("  autoscaling: {maxReplicas: 100}\n", ""))
-    result = simulate(str(path))
+    result = simulate(str(path), "--scenario", SPIKE)
     assert result.stderr == f"note: {path} has no spec.autoscaling, so its defaults count\n"
     assert "were needed, more than maxReplicas" in result.stdout
 
@@ -224,7 +226,9 @@ def test_many_changes_are_cut_and_that_is_said(queue: str, monkeypatch: pytest.M
 
 
 def test_a_chart_is_drawn_into_a_file(queue: str, tmp_path: Path) -> None:
-    result = simulate(queue, "--compare", "reactive", "--png", str(tmp_path / "chart.png"))
+    result = simulate(
+        queue, "--scenario", SPIKE, "--compare", "reactive", "--png", str(tmp_path / "chart.png")
+    )
     assert (result.exit_code, result.stderr) == (0, f"wrote {tmp_path / 'chart.png'}\n")
     picture = (tmp_path / "chart.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
@@ -243,7 +247,7 @@ def test_without_the_extra_a_chart_names_it(
 
     monkeypatch.delitem(sys.modules, "delayq.simulation.picture", raising=False)
     monkeypatch.setattr(builtins, "__import__", bare)
-    result = simulate(queue, "--png", str(tmp_path / "chart.png"))
+    result = simulate(queue, "--scenario", SPIKE, "--png", str(tmp_path / "chart.png"))
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "error: --png needs matplotlib\nhint:  install delayq[chart]\n"
 

@@ -127,8 +127,7 @@ def load(source: Source, queue: str, notice_seconds: float) -> Workload:
         elif source.snapshot:
             found, start = _snapped(source, queue)
         else:
-            text = source.scenario or scenario.DEFAULT
-            found, start = _invented(source, text), None
+            found, start = _invented(source, source.scenario or _default()), None
         tasks = Tasks.of(found)
     kept = tasks.until(source.until_ms / 1000)
     _told_of_later(len(tasks) - len(kept), source)
@@ -145,6 +144,13 @@ def _refusals() -> Iterator[None]:
         raise Wrong(str(error), "", INVALID) from None
     except TooMany as error:
         raise Wrong(str(error), "simulate a part of it, with the bounds scaled down alike") from None
+
+
+def _default() -> str:
+    note(
+        f"note: made-up tasks: --scenario {scenario.DEFAULT}; for those that wait in the queue: --snapshot",
+    )
+    return scenario.DEFAULT
 
 
 def _invented(source: Source, text: str) -> list[Arrival]:

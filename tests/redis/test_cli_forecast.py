@@ -76,7 +76,7 @@ def test_a_day_is_shown_by_the_clock_on_the_wall(shard: Shard, document: str) ->
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [
         "WHEN (UTC+05:30)  DUE                        WORKERS  LATE (at most 2 workers)",
-        "now                 1  ▏                           1  5 s",
+        "until Tue 06:00     1  ▏                           1  5 s",
         "…",
         "Tue 08:00         640  ████████████████████        6  29 s",
         "…",
@@ -90,6 +90,30 @@ def test_a_day_is_shown_by_the_clock_on_the_wall(shard: Shard, document: str) ->
         "note: counted with 1 s a task, 10 at a time in a worker, 5 s until a new worker claims, "
         "10 s late at the most; not with what is scheduled from now on\n"
     )
+
+
+def test_overdue_tasks_have_a_row_of_their_own_and_need_workers_now(shard: Shard, document: str) -> None:
+    shard.seed(State(delayed=tasks("late", NOW - 4000, 300) | tasks("soon", NOW + 600_000, 2)))
+    result = on(shard, "forecast", document, "--handler-ms", "1000", "--lead", "5")
+    _, overdue, soon, said = result.stdout.splitlines()
+    assert overdue.split() == ["overdue", "300", "█" * 20, "3", "19", "s"]
+    assert soon.split()[:4] == ["until", "Tue", "06:00", "2"]
+    assert said.startswith("302 tasks within 1d: 3 workers are needed now; ")
+
+
+@pytest.mark.parametrize(
+    ("due", "said"),
+    [
+        ({"one": NOW + 123_000}, "1 worker is needed from Tue 05:32:03 on"),
+        (tasks("rush", NOW + 1_200_000, 600), "6 workers are needed from Tue 05:50 on"),
+        (tasks("rush", NOW + 8 * HOUR + 754_000, 600), "6 workers are needed from Tue 13:42:34 on"),
+    ],
+)
+def test_the_sentence_names_the_instant_where_it_is_known(
+    shard: Shard, document: str, due: dict[str, int], said: str
+) -> None:
+    shard.seed(State(delayed=due))
+    assert said in on(shard, "forecast", document, "--handler-ms", "1000").stdout
 
 
 def test_programs_are_told_all_spans_and_what_is_a_guess(shard: Shard, tmp_path: Path) -> None:
@@ -177,12 +201,12 @@ def test_without_autoscaling_the_workers_are_those_there_are(shard: Shard, tmp_p
     result = on(shard, "forecast", document)
     assert "LATE (3 workers)" in result.stdout
     assert (
-        "9 workers are needed from Tue 06:00 on; with 3 workers, tasks begin up to 29 s late."
+        "9 workers are needed from Tue 06:30 on; with 3 workers, tasks begin up to 29 s late."
         in result.stdout
     )
     assert "note: guessed, as nobody said: how long a task takes (--handler-ms)\n" in result.stderr
     what_if = on(shard, "forecast", document, "--max", "9", "--lead", "30.5").stdout
-    assert "9 workers are needed from Tue 06:00 on; at most 9 workers will do." in what_if
+    assert "9 workers are needed from Tue 06:30 on; at most 9 workers will do." in what_if
 
 
 @pytest.mark.parametrize(

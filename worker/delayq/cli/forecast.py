@@ -129,4 +129,7 @@ def _reckoned(client: SyncClient, within_ms: int, terms: Terms) -> Forecast:
         histogram.told(told.due_by)
         found = told if nth == 0 else found
     now = Now(parts[0][0], found.overdue, found.oldest_overdue_ms, found.processing)
-    return Forecast(client.queue, now, outlook(histogram.bins, parts, now, supply), terms, found)
+    if now.overdue:
+        parts = [(now.at_ms, now.at_ms), *parts]  # told apart from what is still to come
+    told_spans = outlook(histogram.bins, parts, now, supply)
+    return Forecast(client.queue, now, told_spans, terms, found, histogram.bins)

@@ -12,10 +12,10 @@ from delayq.forecast import label, offset
 from delayq.scaling.sentences import counted, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import tzinfo
 
-    from delayq.forecast import Expected, Now, Supply
+    from delayq.forecast import Bin, Expected, Now, Supply
     from delayq.values import Counts
 
 BAR: Final = 20
@@ -45,8 +45,11 @@ class Forecast(NamedTuple):
     queue: str
     now: Now
     spans: list[Expected]
+    """When tasks are overdue, the first is theirs: it ends as it begins."""
     terms: Terms
     counts: Counts
+    bins: Sequence[Bin] = ()
+    """What is known more finely."""
     zone: tzinfo | None = None
 
     @property
@@ -70,10 +73,24 @@ class Forecast(NamedTuple):
         return max(span.late_seconds for span in self.spans)
 
     def when(self, span: Expected) -> str:
-        """Name a span by its beginning."""
-        if span is self.spans[0]:
-            return "now"
-        return label(span.start_ms, self.now.at_ms, self.within_ms, self.zone)
+        """Name a span by its beginning; the one that has begun by its end."""
+        if span.end_ms == span.start_ms:
+            return "overdue"
+        begun = span.start_ms == self.now.at_ms
+        return f"until {self.clock(span.end_ms)}" if begun else self.clock(span.start_ms)
+
+    def clock(self, at_ms: int) -> str:
+        """Name an instant."""
+        return label(at_ms, self.now.at_ms, self.within_ms, self.zone)
+
+    def instant_ms(self, span: Expected) -> int | None:
+        """Say when most of a span falls due, if that is known: when it is at once, or from the next task on."""
+        inside = [each for each in self.bins if span.start_ms <= each.start_ms < span.end_ms]
+        most = max(inside, key=lambda each: each.tasks, default=None)
+        if most is not None and most.tasks and most.width_ms <= self.terms.supply.short_ms:
+            return most.roundest_ms
+        following = self.counts.next_due_ms
+        return following if following is not None and span.start_ms <= following < span.end_ms else None
 
 
 def view(found: Forecast) -> dict[str, Any]:
@@ -94,8 +111,21 @@ def view(found: Forecast) -> dict[str, Any]:
         "handler_ms": supply.handler_seconds * 1000,
         "lead_ms": round(supply.lead_seconds * 1000),
         "assumed": list(found.terms.assumed),
-        "spans": [_span(span) for span in found.spans],
+        "spans": [_span(span) for span in _merged(found.spans)],
     }
+
+
+def _merged(spans: list[Expected]) -> list[Expected]:
+    """Count overdue tasks in the span that has begun."""
+    first, *rest = spans
+    if first.end_ms > first.start_ms:
+        return spans
+    second, *rest = rest
+    worse = max(first.workers, second.workers), max(first.late_seconds, second.late_seconds)
+    return [
+        second._replace(tasks=first.tasks + second.tasks, workers=worse[0], late_seconds=worse[1]),
+        *rest,
+    ]
 
 
 def _span(span: Expected) -> dict[str, Any]:
@@ -167,9 +197,7 @@ def summary(found: Forecast) -> str:
     worst = max(found.spans, key=lambda span: span.late_seconds)
     late, have = f"begin up to {seconds(worst.late_seconds)} late", counted(supply.workers, "worker")
     have = have if found.terms.fixed else f"at most {have}"
-    needed = (
-        f"{counted(peak.workers, 'worker')} {'is' if peak.workers == 1 else 'are'} needed {_at(found, peak)}"
-    )
+    needed = f"{counted(peak.workers, 'worker')} {'is' if peak.workers == 1 else 'are'} needed {_needed_at(found, peak)}"
     if isinf(worst.late_seconds):
         told = "without any, no task begins"
     elif peak.workers > supply.workers:
@@ -181,8 +209,17 @@ def summary(found: Forecast) -> str:
     return f"{tasks(found.tasks)} within {length(found.within_ms)}: {needed}; {told}."
 
 
+def _needed_at(found: Forecast, span: Expected) -> str:
+    """Say since when, as precisely as is known."""
+    at_ms = found.instant_ms(span)
+    return _at(found, span) if at_ms is None else f"from {found.clock(at_ms)} on"
+
+
 def _at(found: Forecast, span: Expected) -> str:
-    return "now" if span is found.spans[0] else f"from {found.when(span)} on"
+    if span.end_ms == span.start_ms:
+        return "now"
+    begun = span.start_ms == found.now.at_ms
+    return f"before {found.clock(span.end_ms)}" if begun else f"from {found.clock(span.start_ms)} on"
 
 
 def notes(found: Forecast) -> Iterator[str]:

@@ -48,12 +48,13 @@ def _edge(now_ms: int, step: int, number: int, zone: tzinfo | None) -> int:
 
 
 def label(at_ms: int, now_ms: int, within_ms: int, zone: tzinfo | None) -> str:
-    """Name a time as briefly as it is clear: 02:00, Tue 02:00, 2026-07-14 02:00; an offset if it is another then."""
+    """Name a time as briefly as it is clear: 02:00, 02:00:05, Tue 02:00, 2026-07-14 02:00; another offset, too."""
     at, now, last = (_local(ms, zone) for ms in (at_ms, now_ms, now_ms + within_ms - 1))
+    clock = f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
     if within_ms > WEEK_MS:
-        shown = f"{at:%Y-%m-%d %H:%M}"
+        shown = f"{at:%Y-%m-%d} {clock}"
     else:
-        shown = f"{at:%a %H:%M}" if last.date() > now.date() else f"{at:%H:%M}"
+        shown = f"{at:%a} {clock}" if last.date() > now.date() else clock
     return shown if at.utcoffset() == now.utcoffset() else f"{shown} {offset(at_ms, zone)}"
 
 

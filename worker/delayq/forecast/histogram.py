@@ -33,6 +33,12 @@ class Bin(NamedTuple):
         """How long it is."""
         return self.end_ms - self.start_ms
 
+    @property
+    def roundest_ms(self) -> int:
+        """The instant in it that somebody would have chosen: a full hour, minute or second."""
+        rounded = (-(-self.start_ms // step) * step for step in (3_600_000, 60_000, 1000))
+        return next((at for at in rounded if at < self.end_ms), self.start_ms)
+
 
 class Histogram:
     """Stretches one after the other."""

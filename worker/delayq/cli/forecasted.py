@@ -197,7 +197,8 @@ def summary(found: Forecast) -> str:
     worst = max(found.spans, key=lambda span: span.late_seconds)
     late, have = f"begin up to {seconds(worst.late_seconds)} late", counted(supply.workers, "worker")
     have = have if found.terms.fixed else f"at most {have}"
-    needed = f"{counted(peak.workers, 'worker')} {'is' if peak.workers == 1 else 'are'} needed {_needed_at(found, peak)}"
+    are = "is" if peak.workers == 1 else "are"
+    needed = f"{counted(peak.workers, 'worker')} {are} needed {_needed_at(found, peak)}"
     if isinf(worst.late_seconds):
         told = "without any, no task begins"
     elif peak.workers > supply.workers:

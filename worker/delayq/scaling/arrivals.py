@@ -30,7 +30,8 @@ def unforeseen(sample: Sample, memory: Memory, lead_seconds: float, now: float) 
     fell_due = sample.fallen_due - then.fallen_due
     if passed <= 0 or fell_due < 0:
         return 0.0
-    return max(0.0, fell_due - _coming(then, passed)) / passed
+    # Watched for two seconds only, a burst of twenty would be a flow of ten a second for the rest of the lead time.
+    return max(0.0, fell_due - _coming(then, passed)) / max(passed, lead_seconds / 2)
 
 
 def expected(rate: float, seconds: float, percentile: float) -> float:

@@ -29,6 +29,14 @@ def test_each_trouble_has_its_code(err: str, code: int, words: str) -> None:
     assert words in found.message
 
 
+def test_without_a_kubeconfig_it_says_so() -> None:
+    said = "The connection to the server {} was refused - did you specify the right host or port?"
+    assert refusal(said.format("localhost:8080")).hint == (
+        "no kubeconfig is in use: export KUBECONFIG=…, or name it with --kubeconfig"
+    )
+    assert refusal(said.format("10.0.0.1:6443")).hint == "kubectl cluster-info"
+
+
 def test_who_may_not_exec_is_not_allowed_either() -> None:
     """The API server says it in another way when a connection was to be upgraded."""
     found = refusal(

@@ -38,6 +38,12 @@ _KNOWN: Final = tuple(
             REFUSED,
         ),
         (
+            r"connection to the server localhost:8080 was refused",  # where kubectl looks that knows of no cluster
+            "cannot reach the API server: {message}",
+            "no kubeconfig is in use: export KUBECONFIG=…, or name it with --kubeconfig",
+            UNAVAILABLE,
+        ),
+        (
             "|".join(_AWAY),
             "cannot reach the API server: {message}",
             "kubectl cluster-info",

@@ -108,6 +108,13 @@ def test_what_cannot_be_scheduled_leaves_nothing_and_shows_no_trace(
     assert orders.whole() == State()
 
 
+def test_what_does_not_go_with_many_is_named(orders: Shard) -> None:
+    result = on(orders, "schedule", "orders", "--many", "-", "1", "--in", "5m", "--header", "k=v")
+    assert result.stderr.startswith(
+        "error: --many: expected no PAYLOAD and no option of a task, got PAYLOAD, --in, --header\n"
+    )
+
+
 def test_many_come_from_a_file_and_wrong_lines_are_told_by_number(orders: Shard) -> None:
     first, last = b'{"payload": 1, "id": "a", "in": "30m"}\n', b'{"payload": 3, "id": "c"}'
     lines = first + b'\nnonsense\n{"payload": 2, "id": "a b"}\n' + last

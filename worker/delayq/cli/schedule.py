@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from delayq.sync_client import SyncClient
     from delayq.values import Scheduled
 
-ONE_ONLY = ("payload", "task_id", "delay_ms", "due_ms", "headers", "raw", "content_type")
+ONE_ONLY = {
+    "payload": "PAYLOAD",
+    "task_id": "--id",
+    "delay_ms": "--in",
+    "due_ms": "--at",
+    "headers": "--header",
+    "raw": "--bytes",
+    "content_type": "--content-type",
+}
+"""What describes one task: parameter → as it is typed."""
 
 
 def when_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -84,9 +93,10 @@ def schedule(
     """
     if file is None:
         _one(client, if_exists, output, **task)
-    elif any(task[name] for name in ONE_ONLY):
+    elif got := [typed for name, typed in ONE_ONLY.items() if task[name] not in (None, (), False)]:
         raise Wrong(
-            "--many: expected no PAYLOAD and no other option of a task, got some", "write them into the file"
+            f"--many: expected no PAYLOAD and no option of a task, got {', '.join(got)}",
+            "write that into the file",
         )
     else:
         many.schedule(client, file, if_exists=if_exists, output=output)

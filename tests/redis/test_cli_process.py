@@ -59,6 +59,14 @@ def test_an_unreachable_redis_is_said_as_ux_has_it(tmp_path: Path) -> None:
     )
 
 
+def test_a_forecast_that_cannot_reach_redis_names_the_way_of_a_cluster(tmp_path: Path) -> None:
+    (tmp_path / "queue.yaml").write_text(RIGHT)
+    done = delayq("forecast", "queue.yaml", cwd=tmp_path)
+    assert done.stderr.endswith(
+        "hint:  delayq doctor queue.yaml checks every step of the way; in a cluster: kubectl dq forecast orders\n"
+    )
+
+
 def test_of_many_for_a_redis_that_was_never_reached_none_may_be_stored(tmp_path: Path) -> None:
     (tmp_path / "queue.yaml").write_text(RIGHT)
     (tmp_path / "tasks.jsonl").write_text('{"payload": 1, "in": "1m"}\n' * 3)

@@ -5,6 +5,7 @@ Not here: how it is reckoned (delayq/forecast), what is said about it (forecaste
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -78,13 +79,19 @@ def forecast(  # noqa: PLR0913 -- click's options, by name
     with errors_as_exits():
         target = resolve(queue, redis=redis, shards=shards, key_prefix=key_prefix)
         terms = _terms(target, most, handler_ms, lead)
-    with errors_as_exits(target.hint), target.client() as client:
+    with errors_as_exits(_hint(target)), target.client() as client:
         found = _reckoned(client, within, terms)
     emit(output, forecasted.view(found), forecasted.shown(found))
     if output == "table" and found.tasks:
         click.echo(forecasted.summary(found))
         for each in forecasted.notes(found):
             note(each)
+
+
+def _hint(target: Target) -> str:
+    """Where a document's Redis does not answer, it may be one that only the cluster reaches."""
+    outside = target.source == "spec.redis" and "KUBERNETES_SERVICE_HOST" not in os.environ
+    return f"{target.hint}; in a cluster: kubectl dq forecast {target.queue}" if outside else target.hint
 
 
 def _terms(target: Target, most: int | None, handler_ms: float | None, lead: float | None) -> Terms:

@@ -44,9 +44,9 @@ class Bundle:
     files: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def text(self, path: str, make: Callable[[], str]) -> None:
-        """Add a text, if it can be had."""
-        self._add(path, lambda: self.scrub(make()))
+    def text(self, path: str, make: Callable[[], str], moot: Callable[[], bool] = lambda: False) -> None:
+        """Add a text, if it can be had; where that is `moot`, nobody misses it."""
+        self._add(path, lambda: self.scrub(make()), moot)
 
     def objects(self, path: str, make: Callable[[], Iterable[Object]]) -> list[Object]:
         """Add objects, scrubbed text by text; return them as they are, for what follows from them."""
@@ -60,11 +60,12 @@ class Bundle:
         self._add(path, written)
         return found
 
-    def _add(self, path: str, make: Callable[[], str]) -> None:
+    def _add(self, path: str, make: Callable[[], str], moot: Callable[[], bool] = lambda: False) -> None:
         try:
             self.files[path] = make()
         except Wrong as error:
-            self.notes.append(self.scrub(f"{path}: {error.message}"))
+            if not moot():
+                self.notes.append(self.scrub(f"{path}: {error.message}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +207,8 @@ def _pod(kubectl: Kubectl, pod: Object, under: str, *, into: Bundle, wish: Wish)
             path = f"{under}/{name}/{container}{'.previous' if previous else ''}.log"
             into.text(path, lambda c=container, p=previous: _log(kubectl, pod, c, wish, previous=p))  # type: ignore[misc]
     if pod.get("status", {}).get("phase") == "Running":
-        into.text(f"{under}/{name}/metrics.txt", lambda: _metrics(kubectl, namespace, pod))
+        path = f"{under}/{name}/metrics.txt"
+        into.text(path, lambda: _metrics(kubectl, namespace, pod), moot=lambda: _completed(kubectl, pod))
 
 
 def _log(kubectl: Kubectl, pod: Object, container: str, wish: Wish, *, previous: bool) -> str:
@@ -214,6 +216,16 @@ def _log(kubectl: Kubectl, pod: Object, container: str, wish: Wish, *, previous:
     args = [f"--container={container}", f"--tail={wish.lines}", *(["--previous"] if previous else [])]
     said = kubectl.text("logs", name, *args, namespace=namespace)
     return said if wish.handlers else own(said)
+
+
+def _completed(kubectl: Kubectl, pod: Object) -> bool:
+    """Whether it is done by now, as a reaper's pod soon is: then there is nobody to ask."""
+    namespace, name = queues.place(pod)
+    try:
+        now = kubectl.json("get", "pod", name, namespace=namespace)
+    except Wrong:
+        return False
+    return now.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _metrics(kubectl: Kubectl, namespace: str, pod: Object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -116,9 +116,31 @@ def test_a_name_that_is_none_is_answered_with_the_nearest(dq: Plugin, world: Wor
     assert (
         said == f'error: no DelayQueue "order" in namespace {world.namespace}\nhint:  did you mean orders?\n'
     )
-    assert "there is orders" in dq.err("top", "xyzzy", code=6)
+    assert "there is orders; -n tells another namespace" in dq.err("top", "xyzzy", code=6)
+    assert "there is none in kube-public; -n tells another" in dq.err(
+        "top", "orders", "-n", "kube-public", code=6
+    )
     assert dq.err("pause", "order", code=6)
     assert dq.err("report", "order", code=6)
+
+
+def _with_namespace(config: dict[str, Any], namespace: str) -> dict[str, Any]:
+    for each in config["contexts"]:
+        each["context"]["namespace"] = namespace
+    return config
+
+
+def test_the_namespace_that_nobody_named_is_named(world: World, tmp_path: Path) -> None:
+    """It is the context's, or default."""
+    config = tmp_path / "kubeconfig"
+    config.write_bytes(world.cluster.kubeconfig.read_bytes())
+    bare = Plugin(world.cluster, "", config)
+    assert bare.err("status", "order", code=6).startswith(
+        'error: no DelayQueue "order" in namespace default\n'
+    )
+    world.create()
+    config.write_text(yaml.safe_dump(_with_namespace(yaml.safe_load(config.read_text()), world.namespace)))
+    assert f"in namespace {world.namespace}\n" in bare.err("status", "order", code=6)
 
 
 def test_options_of_kubectl_are_taken_before_and_after_the_command(

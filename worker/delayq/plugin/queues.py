@@ -17,6 +17,9 @@ KIND: Final = f"{names.PLURAL}.{names.DELAY_QUEUE.group}"
 """Written out: `dq` may be somebody else's short name, too."""
 
 
+MOST_NAMED: Final = 8
+
+
 def one(kubectl: Kubectl, name: str) -> Object:
     """Return a DelayQueue; when there is none, say which there are."""
     try:
@@ -30,15 +33,21 @@ def one(kubectl: Kubectl, name: str) -> Object:
 def _unknown(kubectl: Kubectl, name: str) -> Wrong:
     there = [each["metadata"]["name"] for each in every(kubectl)]
     close = difflib.get_close_matches(name, there, n=1)
-    place = f"namespace {kubectl.where.namespace}" if kubectl.where.namespace else "the context's namespace"
-    hint = f"did you mean {close[0]}?" if close else f"there {_listed(there)}; -n tells another namespace"
-    return Wrong(f"no DelayQueue {quote(name)} in {place}", hint, NOT_FOUND)
+    namespace = kubectl.where.namespace or _own_namespace(kubectl)
+    hint = f"did you mean {close[0]}?" if close else f"there {_listed(there, namespace)}"
+    return Wrong(f"no DelayQueue {quote(name)} in namespace {namespace}", hint, NOT_FOUND)
 
 
-def _listed(there: list[str]) -> str:
-    if not there:
-        return "is none at all"
-    return f"{'is' if len(there) == 1 else 'are'} {', '.join(sorted(there)[:8])}{', …' if len(there) > 8 else ''}"  # noqa: PLR2004
+def _own_namespace(kubectl: Kubectl) -> str:
+    """Return the context's namespace, which kubectl takes when it is told none."""
+    said = kubectl.text("config", "view", "--minify", "--output=jsonpath={.contexts[0].context.namespace}")
+    return said.strip() or "default"
+
+
+def _listed(there: list[str], namespace: str) -> str:
+    more = ", …" if len(there) > MOST_NAMED else ""
+    names_of_them = ", ".join(sorted(there)[:MOST_NAMED]) if there else f"none in {namespace}"
+    return f"{'are' if len(there) > 1 else 'is'} {names_of_them}{more}; -n tells another namespace"
 
 
 def every(kubectl: Kubectl, *, everywhere: bool = False) -> list[Object]:

@@ -142,12 +142,15 @@ def test_what_the_operator_did_not_do_yet_is_kept_apart(dq: Plugin, world: World
     ("text", "words"),
     [
         (document(delivery={"maxAttempts": 0}), "spec.delivery.maxAttempts"),
-        (document(delivery={"maxAtempts": 3}), "maxAtempts"),
+        (
+            document(delivery={"maxAtempts": 3}),
+            "error: <stdin>: spec.delivery.maxAtempts: unknown field, did you mean maxAttempts?",
+        ),
         (
             document(worker={"template": {"spec": {"restartPolicy": "Never"}}}),
             "spec.worker.template.spec.restartPolicy",
         ),
-        ("kind: Pod\n", "expected a document of kind DelayQueue"),
+        ("kind: Pod\n", 'error: <stdin>: expected kind DelayQueue, got "Pod"'),
         ("a: [", "not YAML"),
     ],
 )

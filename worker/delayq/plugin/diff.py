@@ -14,7 +14,8 @@ import yaml
 from delayq_operator import names
 
 from delayq.cli.exits import FAILED, INVALID, USAGE, Wrong
-from delayq.contract import SpecError
+from delayq.contract import SpecError, parse
+from delayq.contract.problems import show
 from delayq.plugin import queues, rolls, surroundings, unified
 from delayq.plugin.comparison import compare
 from delayq.plugin.options import kubectl_options
@@ -23,9 +24,11 @@ from delayq.plugin.tolerant import one_or_none
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from delayq.contract import Problem
     from delayq.plugin.kubectl import Kubectl, Object
 
 CHANGES, SAME = 1, 0
+MOST_NAMED = 5
 BESIDES = ("Secret", "ConfigMap")
 
 
@@ -71,8 +74,21 @@ def _documents(file: BinaryIO) -> tuple[list[Object], list[Object]]:
         raise Wrong(f"{name}: not YAML: {' '.join(str(error).split())[:300]}", "", INVALID) from None
     wanted = [each for each in found if each.get("kind") == names.DELAY_QUEUE.kind]
     if not wanted:
-        raise Wrong(f"{name}: expected a document of kind DelayQueue, found none", "", INVALID)
+        kinds = ", ".join(show(each.get("kind")) for each in found[:MOST_NAMED]) or "no document"
+        raise Wrong(f"{name}: expected kind {names.DELAY_QUEUE.kind}, got {kinds}", "", INVALID)
+    problems = [f"{name}: {problem}" for each in wanted for problem in _problems(each)]
+    if problems:
+        raise Wrong("\n".join(problems), "", INVALID)
     return wanted, [each for each in found if each.get("kind") in BESIDES]
+
+
+def _problems(document: Object) -> tuple[Problem, ...]:
+    """Say what `delayq validate` would: it knows what a word was meant to be, and the API server does not."""
+    try:
+        parse(document)
+    except SpecError as error:
+        return error.problems
+    return ()
 
 
 def _diff(kubectl: Kubectl, document: Object, besides: list[Object], how: list[str]) -> bool:

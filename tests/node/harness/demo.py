@@ -41,20 +41,21 @@ def install(node: Node) -> None:
 def hints(kubeconfig: Path) -> str:
     tools = f"{KUBERNETES}:{ROOT / '.venv' / 'bin'}"
     return f"""
-A Kubernetes of one node is up, with the operator, a Redis, and the queue `{QUEUE}`, which has no worker until something
-falls due. In this shell, and in a second one:
+A Kubernetes of one node is up, with the operator, a Redis, and the queue `{QUEUE}`. The queue has one worker at first,
+which shows whether workers start at all, and how long that takes. About half a minute to a minute later it has none,
+until something falls due. The namespace is `{NAMESPACE}`; the KUBECONFIG below says so. In this shell, and in a second one:
 
   export KUBECONFIG={kubeconfig} KUBECACHEDIR={kubeconfig.parent / "kubectl"}
   export PATH={tools}:$PATH
-  kubectl get dq                        # the queue
+  kubectl get dq                        # the queue; its numbers are up to 10 s old
   kubectl get pods --watch              # its pods, as they come and go
 
-1,000 tasks that fall due at one instant, half a minute from now; the workers are there before:
+1,000 tasks that fall due at one instant, a minute from now; the workers are there before:
 
-  for n in $(seq 1000); do echo "{{\\"payload\\": {{\\"order\\": $n}}, \\"in\\": \\"30s\\"}}"; done >tasks.jsonl
+  for n in $(seq 1000); do echo "{{\\"payload\\": {{\\"order\\": $n}}, \\"in\\": \\"60s\\"}}"; done >tasks.jsonl
   kubectl dq schedule {QUEUE} --many tasks.jsonl
   kubectl dq forecast {QUEUE}             # what falls due when, and the workers that it takes
-  kubectl dq top {QUEUE}                  # live; Ctrl-C ends it
+  kubectl dq top {QUEUE}                  # live, from Redis itself; Ctrl-C ends it
   kubectl dq status {QUEUE}               # and why there are as many workers as there are
   kubectl logs -l delayq.dev/queue={QUEUE} --prefix --tail=3
 

@@ -43,7 +43,7 @@ def hints(kubeconfig: Path) -> str:
     return f"""
 A Kubernetes of one node is up, with the operator, a Redis, and the queue `{QUEUE}`. The queue has one worker at first,
 which shows whether workers start at all, and how long that takes. About half a minute to a minute later it has none,
-until something falls due. The namespace is `{NAMESPACE}`; the KUBECONFIG below says so. In this shell, and in a second one:
+until something falls due. The namespace is `{NAMESPACE}`, as this KUBECONFIG says. In this shell, and in a second one:
 
   export KUBECONFIG={kubeconfig} KUBECACHEDIR={kubeconfig.parent / "kubectl"}
   export PATH={tools}:$PATH

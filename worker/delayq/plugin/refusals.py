@@ -38,7 +38,8 @@ _KNOWN: Final = tuple(
             REFUSED,
         ),
         (
-            r"connection to the server localhost:8080 was refused|http://localhost:8080/",  # where kubectl looks that knows of no cluster
+            # Where kubectl looks that knows of no cluster.
+            r"connection to the server localhost:8080 was refused|http://localhost:8080/",
             "cannot reach the API server: {message}",
             "no kubeconfig is in use: export KUBECONFIG=…, or name it with --kubeconfig",
             UNAVAILABLE,

@@ -80,6 +80,7 @@ class Clock:
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "FAKETIME_DISABLE_SHM": "1",
+            "TZ": "UTC0",  # of absolute times in the file; ours may be another when a server is started
         }
 
 

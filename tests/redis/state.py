@@ -142,9 +142,9 @@ def still(server: RedisServer) -> Iterator[None]:
 
 
 def set_clock(server: RedisServer, at_ms: int) -> None:
-    """Let the clock stand at `at_ms`. libfaketime takes an absolute local time for one that does not move on."""
+    """Let the clock stand at `at_ms`. libfaketime takes an absolute time of its server's zone, UTC, for one that stands."""
     assert server.clock is not None
-    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms // 1000))
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at_ms // 1000))
     new = server.clock.file.with_suffix(".new")
     # Half a microsecond more: libfaketime reads a binary fraction, and .499 would become the millisecond before.
     new.write_text(f"{stamp}.{at_ms % 1000:03d}0005\n")

@@ -142,7 +142,7 @@ def still(server: RedisServer) -> Iterator[None]:
 
 
 def set_clock(server: RedisServer, at_ms: int) -> None:
-    """Let the clock stand at `at_ms`. libfaketime takes an absolute time of its server's zone, UTC, for one that stands."""
+    """Let the clock stand at `at_ms`. For that, libfaketime takes a time of its server's zone, which is UTC."""
     assert server.clock is not None
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at_ms // 1000))
     new = server.clock.file.with_suffix(".new")

@@ -27,3 +27,5 @@ def test_helm_test_passes_shows_its_log_and_leaves_no_queue(
         assert queues == ""
     finally:
         chart.uninstall(node, namespace)
+        # Helm keeps it, and with it whose release it is: that of other tests could not be installed.
+        node.cluster.kubectl("delete", "customresourcedefinition", "delayqueues.delayq.dev")

@@ -183,7 +183,8 @@ def test_no_verb_grows_with_a_million_pending(queue: Measured) -> None:
         queue.measure("reclaim", broker.reclaim(0, max_crashes=3))
         queue.measure("rewind", broker.rewind(0, 1000))
         queue.measure("reconcile", broker.reconcile(0, "tasks", 0))
-    queue.measure("erase", broker.erase(0))
+    for _ in range(12):  # of a single call, a neighbour's noise would be all there is
+        queue.measure("erase", broker.erase(0))
     queue.judge()
 
 

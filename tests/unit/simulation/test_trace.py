@@ -109,6 +109,11 @@ def test_no_text_does_worse_than_that(lines: list[str]) -> None:
         assert refusal([*first, *lines])[:2] in ("", "t:")
 
 
+def test_a_part_of_a_task_is_refused_as_csv_and_as_json() -> None:
+    for lines in (["due,count", "+1,1.5"], ['{"due": "+1", "count": 1.5}']):
+        assert "count: expected a whole number, got \"1.5\"" in refusal(lines)
+
+
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists, max_leaves=3))
 def test_no_value_does_worse_than_that(value: object) -> None:
     for name in ("due", "scheduled", "handler_ms", "count"):

@@ -132,7 +132,7 @@ def _arrival(row: Mapping[str, Any], handler_seconds: float) -> tuple[Arrival, K
         found = _number("count", row["count"], 0, MOST_TASKS)
         count = int(found)
         if count != found:
-            raise ValueError(f"count: expected a whole number, got {quote(row['count'])}")
+            raise ValueError(f"count: expected a whole number, got {quote(str(row['count']))}")
     return Arrival(due, handler_seconds, scheduled, count), kind
 
 

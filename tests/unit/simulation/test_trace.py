@@ -111,7 +111,7 @@ def test_no_text_does_worse_than_that(lines: list[str]) -> None:
 
 def test_a_part_of_a_task_is_refused_as_csv_and_as_json() -> None:
     for lines in (["due,count", "+1,1.5"], ['{"due": "+1", "count": 1.5}']):
-        assert "count: expected a whole number, got \"1.5\"" in refusal(lines)
+        assert 'count: expected a whole number, got "1.5"' in refusal(lines)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists, max_leaves=3))

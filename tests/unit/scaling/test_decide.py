@@ -192,3 +192,10 @@ def test_a_burst_that_was_watched_for_a_moment_is_not_taken_for_a_flow() -> None
     later = decide(sample(fallen_due=20, in_flight=20, ready=1), rules, first, NOW + 2)
     assert later.unforeseen_rate < 4
     assert later.replicas == 1
+
+
+def test_tasks_that_came_and_went_between_two_looks_keep_the_last_worker_for_the_cool_down() -> None:
+    before = decided(sample(fallen_due=0, ready=1), before=1, active_at=NOW - 59).memory
+    again = decide(sample(fallen_due=3, ready=1), policy(), before, NOW + 2)
+    assert again.memory.active_at == NOW + 2
+    assert again.replicas == 1

@@ -94,8 +94,15 @@ def _demand(sample: Sample, policy: Policy, previous: Memory, now: float) -> _De
     if needed < previous.replicas and policy.cooldown_seconds > window:
         farther = load(sample, rate, policy.cooldown_seconds)
         again = max(needed, required(farther, workers, policy.lateness_seconds))
-    active = bool(sample.overdue or sample.in_flight or sample.within(window))
+    active = bool(sample.overdue or sample.in_flight or sample.within(window)) or _stirred(sample, previous)
     return _Demand(replicas=needed, again=again, rate=rate, active=active, due=due)
+
+
+def _stirred(sample: Sample, previous: Memory) -> bool:
+    """Whether tasks fell due since an earlier look, and may be done already: short ones never meet a look."""
+    if sample.fallen_due is None or not previous.foresights:
+        return False
+    return sample.fallen_due > previous.foresights[-1].fallen_due
 
 
 def _kept(demand: _Demand, policy: Policy, previous: Memory, now: float) -> tuple[int, Limit]:

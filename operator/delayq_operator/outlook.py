@@ -15,7 +15,7 @@ SURE_SECONDS: Final = 5.0
 """How long it has to be forecast until it is told."""
 OVER_SECONDS: Final = 60.0
 """How long it has to be absent until it is over."""
-SAME_SECONDS: Final = 30.0
+SAME_RUSH_SECONDS: Final = 30.0
 SAME_SHARE: Final = 0.2
 
 
@@ -57,7 +57,7 @@ class Outlook:
 
 def _moved(told: Rush, made: Rush) -> bool:
     return (
-        abs(told.at - made.at) > SAME_SECONDS
+        abs(told.at - made.at) > SAME_RUSH_SECONDS
         or abs(told.needed - made.needed) > told.needed * SAME_SHARE
         or abs(told.late_seconds - made.late_seconds) > max(1.0, told.late_seconds * SAME_SHARE)
     )

@@ -13,6 +13,8 @@ from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.node import ProcessNode
 from tests.cluster.harness.resources import install_crd, make_namespace
+from tests.cluster.operator import Operator, install_rights
+from tests.servers import PREFERRED, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,3 +82,19 @@ def process_node(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[P
         pytest.skip(f"{FOREIGN} names the cluster: it has nodes of its own")
     with ProcessNode(cluster, namespace, tmp_path / "pods") as node:
         yield node
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis as production has it."""
+    server = RedisServer.start(PREFERRED, dir=tmp_path / "redis", appendonly=True)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def operator(cluster: Cluster, crd: str, namespace: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
+    """The operator with the chart's rights, of one namespace."""
+    operator = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
+    yield operator
+    operator.process.stop()

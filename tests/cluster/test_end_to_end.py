@@ -16,15 +16,12 @@ from delayq.contract import parse
 
 from tests.cluster.harness.resources import found
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import QUEUES, Operator, condition, install_rights, queue
-from tests.servers import PREFERRED, RedisServer
+from tests.cluster.operator import QUEUES, condition, queue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.cluster.harness.cluster import Cluster
     from tests.cluster.harness.node import ProcessNode
+    from tests.servers import RedisServer
 
 HANDLER = """
 import os
@@ -34,21 +31,6 @@ async def handle(task):
     await ledger.rpush("ledger", task.id)
 """
 TASKS = 300
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    """A Redis that keeps what it is given."""
-    server = RedisServer.start(PREFERRED, dir=tmp_path / "redis", appendonly=True)
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def operator(cluster: Cluster, crd: str, namespace: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    operator = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
-    yield operator
-    operator.process.stop()
 
 
 class Shop:

@@ -9,31 +9,13 @@ from delayq_operator import names
 
 from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import Operator, install_rights
 from tests.cluster.scaled import Scaled
-from tests.servers import PREFERRED, RedisServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.cluster.harness.cluster import Cluster
+    from tests.servers import RedisServer
 
 pytestmark = pytest.mark.xdist_group("autoscale")
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer.start(PREFERRED, dir=tmp_path / "redis", appendonly=True)
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def operator(cluster: Cluster, crd: str, namespace: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    operator = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
-    yield operator
-    operator.process.stop()
 
 
 @pytest.mark.usefixtures("operator", "process_node")

@@ -185,20 +185,28 @@ class Shop:
     def client(self) -> SyncClient:
         return SyncClient(self.redis.url, queue=parse(queue(**self.spec)).queue)
 
-    def work(self, tasks: int) -> None:
-        """Run a worker until it has done what it can, and kill it: what hangs stays in flight."""
+    def work(self, *, hangs: int, fails: int) -> None:
+        """Run a worker until it has done what it can, and kill it: what hangs stays in flight.
+
+        Redis tells when that is. What the worker prints of a failure comes before the task is buried, and whoever is
+        killed in between leaves it in flight.
+        """
         (self.dir / "shop.py").write_text(HANDLER)
         worker = delayq(
             *("worker", "--port", "0", "--config", str(self.dir / "queue.yaml")),
             env={"PYTHONPATH": str(self.dir)},
         )
         try:
-            for _ in range(tasks):
-                worker.wait_line("handling")
-            eventually(lambda: worker.output.count("handling") == tasks)
-            eventually(lambda: worker.output.count("failing on purpose") >= 1)
+            eventually(lambda: worker.output.count("handling") == hangs + fails, what="all are handled")
+            eventually(lambda: self.counted() == (hangs, fails), what="what fails is buried")
         finally:
             worker.kill()
+
+    def counted(self) -> tuple[int, int]:
+        """What Redis has in flight, and dead."""
+        with self.client() as client:
+            counts = client.counts()
+        return counts.processing, counts.dlq
 
     @property
     def backlog(self) -> dict[str, Any]:
@@ -235,7 +243,7 @@ def test_numbers_are_what_scanners_count(shop: Shop) -> None:
     with shop.client() as client:
         for number in range(5):
             client.schedule({"do": "hang" if number < 2 else "fail"}, delay_ms=0)
-        shop.work(5)
+        shop.work(hangs=2, fails=3)
         for _ in range(4):
             client.schedule({"do": "hang"}, delay_ms=0)
         next_due = time.time() + 3600

@@ -35,14 +35,13 @@ def make_namespace(cluster: Cluster, name: str, labels: dict[str, str] | None = 
 
 
 def found(cluster: Cluster, path: str) -> bool:
-    """Whether something is there."""
+    """Whether something is there, and says what: a description that is still being made is empty, see Rest.request."""
     try:
-        cluster.rest.get(path)
+        return bool(cluster.rest.get(path))
     except Refused as error:
         if error.code == 404:
             return False
         raise
-    return True
 
 
 def delayqueues(namespace: str) -> str:

@@ -84,7 +84,11 @@ class Rest:
         content_type: str = "application/json",
         query: dict[str, str] | None = None,
     ) -> Object:
-        """The object or list that is the answer; raises Refused for a Status, urllib3's errors when none came."""
+        """The object or list that is the answer; raises Refused for a Status, urllib3's errors when none came.
+
+        Empty when the answer is: an API server that is just told of a CRD answers 200 and not one byte for its OpenAPI,
+        between the moment when it knows the group and the moment when it has a description.
+        """
         answer = self._pool.request(
             method,
             self._address(path, query or {}),
@@ -95,7 +99,7 @@ class Rest:
         )
         if answer.status >= 400:
             raise refused(answer.status, answer.data)
-        return dict(json.loads(answer.data))
+        return dict(json.loads(answer.data)) if answer.data else {}
 
     def watch(
         self, path: str, *, since: str, timeout_s: float = 300, **query: str

@@ -1,6 +1,6 @@
 """delayq: a delay queue on Redis, for one machine or for Kubernetes.
 
-Client and SyncClient schedule tasks; Task, Retry and Bury are for handlers.
+Client and SyncClient schedule tasks; Task, Retry, Bury and Seen are for handlers, and delayq.guards guards them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from delayq.errors import (
     Bury,
     DelayQError,
     DelayTooLong,
+    GuardBusy,
+    GuardLost,
+    GuardUnavailable,
     InvalidDocument,
     InvalidDueTime,
     InvalidTask,
@@ -19,6 +22,7 @@ from delayq.errors import (
     QueueFull,
     Refused,
     Retry,
+    Seen,
     TaskExists,
     TaskInFlight,
     TasksRefused,
@@ -36,6 +40,9 @@ __all__ = [
     "Client",
     "DelayQError",
     "DelayTooLong",
+    "GuardBusy",
+    "GuardLost",
+    "GuardUnavailable",
     "InvalidDocument",
     "InvalidDueTime",
     "InvalidTask",
@@ -44,6 +51,7 @@ __all__ = [
     "QueueFull",
     "Refused",
     "Retry",
+    "Seen",
     "SyncClient",
     "Task",
     "TaskExists",

@@ -14,7 +14,10 @@ DelayQError
 ├── Unavailable                Redis cannot be reached or will not serve
 └── EnvelopeError              a stored task cannot be read
     └── EnvelopeTooNew
-Retry, Bury                    for handlers to raise
+Retry, Bury, Seen              for handlers to raise
+├── GuardBusy                  somebody else holds the task's guard
+├── GuardLost                  the guard was lost while the handler ran
+└── GuardUnavailable           the guard's store cannot be reached or will not serve
 """
 
 from __future__ import annotations
@@ -155,3 +158,36 @@ def check_retry(delay_ms: object, *, charge: object) -> None:
 
 class Bury(Exception):
     """Raise in a handler when the task can never succeed: it becomes a dead letter at once."""
+
+
+class Seen(Exception):
+    """The task has taken effect already: it is done, and the handler is not to run again."""
+
+    def __init__(self, reason: str = "the task has taken effect already") -> None:
+        """Guards raise it when they are asked to begin; a handler that finds out by itself may, too."""
+        super().__init__(reason)
+
+
+class GuardBusy(Retry):
+    """Somebody else holds the task's guard right now; the task is put off for a moment, and no attempt charged."""
+
+    def __init__(self, reason: str, *, delay_ms: int = 1000) -> None:
+        """`delay_ms` is how long the holder may still need."""
+        super().__init__(reason, delay_ms=delay_ms, charge=False)
+
+
+class GuardLost(Retry):
+    """The guard was lost while the handler ran; the task runs again, and no attempt is charged."""
+
+    def __init__(self, reason: str, *, delay_ms: int = 1000) -> None:
+        """Whether the handler had its effect by then is known to nobody."""
+        super().__init__(reason, delay_ms=delay_ms, charge=False)
+
+
+class GuardUnavailable(Retry):
+    """The guard's store cannot be reached or will not serve; the task waits, and no attempt is charged."""
+
+    def __init__(self, where: str, why: str, *, delay_ms: int = 2000) -> None:
+        """`where` and `why` never hold a password: they are logged, and exported as a condition."""
+        super().__init__(f"guard at {where} is not available ({why})", delay_ms=delay_ms, charge=False)
+        self.where, self.why = where, why

@@ -6,6 +6,7 @@ Standard library only, no I/O: the one part of delayq that the operator imports.
 from __future__ import annotations
 
 from delayq.contract.autoscaling import Autoscaling
+from delayq.contract.check import Check
 from delayq.contract.delivery import Backoff, Delivery, Exponential
 from delayq.contract.document import parse, to_document
 from delayq.contract.guard import Guard
@@ -28,6 +29,7 @@ __all__ = [
     "AuthSecretRef",
     "Autoscaling",
     "Backoff",
+    "Check",
     "Cluster",
     "Connection",
     "DelayQueue",

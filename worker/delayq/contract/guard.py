@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from delayq.contract.fields import section, whole
-from delayq.contract.record import Shape
+from delayq.contract.fields import choice, section, text, whole
+from delayq.contract.record import Rule, Shape
 from delayq.contract.references import DatabaseSecretRef, UrlsSecretRef
+from delayq.contract.words import STATEMENT
+
+Unfinished = Literal["Run", "Bury"]
+RowWait = Literal["Wait", "NoWait", "SkipLocked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,27 +38,84 @@ class Redlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqlUnique:
-    """A row per finished task, under a unique index."""
+class SqlGuard:
+    """What all guards that keep rows in a database have in common."""
 
     database_secret_ref: DatabaseSecretRef = section(DatabaseSecretRef, doc="URL of the database.")
+    max_connections: int = whole(
+        1,
+        1000,
+        default=20,
+        doc="Most connections one worker keeps to the database; a running task may hold one throughout.",
+    )
+    lock_timeout_milliseconds: int = whole(
+        1,
+        600_000,
+        default=5000,
+        doc="Longest wait for another worker's open transaction; then the task is put off for a moment.",
+    )
     retention_seconds: int = whole(
         60, 315_360_000, default=604_800, doc="How long finished tasks are remembered."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqlPessimistic:
-    """A row per task, locked while the handler runs."""
+class SqlUnique(SqlGuard):
+    """A row per finished task, under a unique index."""
 
-    database_secret_ref: DatabaseSecretRef = section(DatabaseSecretRef, doc="URL of the database.")
+    unfinished: Unfinished = choice(
+        "Run",
+        "Bury",
+        default="Run",
+        doc="What becomes of a task that began before and never said how it ended, where the handler takes no "
+        "connection: run it again, at the risk of a second effect, or make it a dead letter.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqlOptimistic:
+class SqlPessimistic(SqlGuard):
+    """A row per task, locked while the handler runs."""
+
+    select: str | None = text(
+        STATEMENT,
+        default=None,
+        doc="Query for the rows to lock, while the task is still to be done; no row: it is done. "
+        "Absent: a row of delayq's own table.",
+    )
+    wait: RowWait = choice(
+        "Wait",
+        "NoWait",
+        "SkipLocked",
+        default="Wait",
+        doc="What to do about a row that somebody else has locked: wait for it, or put the task off at once.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlOptimistic(SqlGuard):
     """A row per task, changed only if nobody changed it meanwhile."""
 
-    database_secret_ref: DatabaseSecretRef = section(DatabaseSecretRef, doc="URL of the database.")
+    SHAPE: ClassVar[Shape] = Shape(
+        rules=(
+            Rule(
+                "select needs update",
+                ("select", "update"),
+                lambda select, update: select is None or update is not None,
+            ),
+        )
+    )
+
+    select: str | None = text(
+        STATEMENT,
+        default=None,
+        doc="Query before the handler runs; its columns are parameters of update, and no row means: it is done.",
+    )
+    update: str | None = text(
+        STATEMENT,
+        default=None,
+        doc="Statement after the handler has run, in the same transaction; no row changed means that somebody "
+        "else did it. Absent: a row of delayq's own table.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +146,8 @@ class Guard:
     sql_optimistic: SqlOptimistic | None = section(
         SqlOptimistic, default=None, doc="A row per task, changed only if nobody changed it meanwhile."
     )
+
+    @property
+    def sql(self) -> SqlGuard | None:
+        """The guard, if it keeps rows in a database."""
+        return self.sql_unique or self.sql_pessimistic or self.sql_optimistic

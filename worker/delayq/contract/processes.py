@@ -1,12 +1,14 @@
 """spec.scanner, spec.worker and spec.reaper: the processes that serve a queue."""
 
+# ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
 from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import gt
 from typing import TYPE_CHECKING, ClassVar
 
-from delayq.contract.fields import flag, freeform, text, whole
+from delayq.contract.check import Check
+from delayq.contract.fields import flag, freeform, section, text, whole
 from delayq.contract.record import Rule, Shape
 from delayq.contract.words import IMAGE, SCHEDULE, TIME_ZONE
 
@@ -75,4 +77,9 @@ class Reaper:
     successful_jobs_history_limit: int = whole(0, 100, default=1, doc="Finished runs to keep for reading.")
     failed_jobs_history_limit: int = whole(0, 100, default=3, doc="Failed runs to keep for reading.")
     sweep_seconds: int = whole(1, 60, default=5, doc="Time between two sweeps within a run.")
+    check: Check | None = section(
+        Check,
+        default=None,
+        doc="Who says whether a task whose lease ran out still has to run. Absent: it runs again.",
+    )
     template: Mapping[str, object] | None = freeform(doc="Pod template, merged over the operator's own.")

@@ -9,7 +9,6 @@ from delayq.contract.problems import Problem
 if TYPE_CHECKING:
     from delayq.contract.queue import Spec
 
-GUARD: Final = Problem("spec.guard", "this version has no guards yet; use none, with an idempotent handler")
 REDIS: Final = Problem(
     "spec.redis", "this version connects to standalone Redis only, not sentinel or cluster"
 )
@@ -18,7 +17,6 @@ REDIS: Final = Problem(
 def unsupported(spec: Spec) -> tuple[Problem, ...]:
     """Name what a valid spec asks for in vain."""
     asks = {
-        GUARD: spec.guard is not None and spec.guard.none is None,
         REDIS: spec.redis.standalone is None,
     }
     return tuple(problem for problem, asked in asks.items() if asked)

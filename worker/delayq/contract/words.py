@@ -79,6 +79,12 @@ ARGUMENT: Final = Text(
     pattern=r"^[^\x00]*$",
     quiet=True,
 )
+STATEMENT: Final = Text(
+    expected="one SQL statement of at most 8192 characters without NUL",
+    max_length=8192,
+    pattern=r"^[^\x00]*$",
+    quiet=True,
+)
 LABEL_NAME: Final = Text(
     expected="names of labels, such as release or example.com/team",
     max_length=317,

@@ -1,0 +1,74 @@
+"""spec.reaper.check: who says whether a task whose worker went silent still has to run."""
+
+# ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from delayq.contract.fields import choice, dictionary, section, text, whole
+from delayq.contract.record import Shape
+from delayq.contract.references import SigningSecretRef
+from delayq.contract.words import CALLABLE, HEADER_NAME, HEADER_VALUE, URL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OnFailure = Literal["Wait", "Requeue", "Complete", "Bury"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonCheck:
+    """A Python function, called with the task; it returns a verdict."""
+
+    callable: str = text(
+        CALLABLE, doc='Module and function, as in "shop.orders:state"; async or not. It returns the verdict.'
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpCheck:
+    """A POST to an HTTP service, which answers with a verdict."""
+
+    url: str = text(URL, doc="Where to POST the payload; http or https, without user name and password.")
+    headers: Mapping[str, str] = dictionary(
+        name=HEADER_NAME, value=HEADER_VALUE, most=64, doc="Headers to send along; not a place for secrets."
+    )
+    signing_secret_ref: SigningSecretRef | None = section(
+        SigningSecretRef, default=None, doc="Key to sign each call with (HMAC). Absent: calls are not signed."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardCheck:
+    """What the SQL guard remembers of the task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Asks the business about a task whose lease ran out: exactly one of python, http, guard."""
+
+    SHAPE: ClassVar[Shape] = Shape(one_of=("python", "http", "guard"))
+
+    python: PythonCheck | None = section(PythonCheck, default=None, doc="A Python function.")
+    http: HttpCheck | None = section(HttpCheck, default=None, doc="A POST to an HTTP service.")
+    guard: GuardCheck | None = section(
+        GuardCheck, default=None, doc="What the queue's SQL guard remembers of the task."
+    )
+    timeout_seconds: int = whole(
+        1, 300, default=5, doc="Longest wait for the verdict; then the check has failed."
+    )
+    on_failure: OnFailure = choice(
+        "Wait",
+        "Requeue",
+        "Complete",
+        "Bury",
+        default="Wait",
+        doc="The verdict when the check fails. Wait risks a delay, Requeue a second effect.",
+    )
+    wait_seconds: int = whole(
+        1,
+        86_400,
+        default=30,
+        doc="How long the verdict wait leaves a task alone before it is asked about again.",
+    )

@@ -1,0 +1,66 @@
+"""Guards: what keeps a task from taking effect twice. One per file; docs/guards.md helps to choose.
+
+Each kind is imported only when it is asked for: a worker without a database needs no SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from delayq.guards.base import Guard, Guarded, Hold
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from delayq.connection import Address
+    from delayq.contract import DelayQueue
+    from delayq.guards.redis_lock import RedisLock
+    from delayq.guards.redlock import Redlock
+    from delayq.guards.sql_optimistic import SqlOptimistic
+    from delayq.guards.sql_pessimistic import SqlPessimistic
+    from delayq.guards.sql_unique import SqlUnique
+
+__all__ = [
+    "Guard",
+    "Guarded",
+    "Hold",
+    "RedisLock",
+    "Redlock",
+    "SqlOptimistic",
+    "SqlPessimistic",
+    "SqlUnique",
+    "build",
+]
+_KINDS = {
+    "redis_lock": "RedisLock",
+    "redlock": "Redlock",
+    "sql_unique": "SqlUnique",
+    "sql_pessimistic": "SqlPessimistic",
+    "sql_optimistic": "SqlOptimistic",
+}
+"""Field of spec.guard, which is the module's name, too, and the class in it."""
+
+
+def build(queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool) -> Guard[Any] | None:
+    """Return the guard that the document names, None for none; InvalidDocument when it cannot be set up here.
+
+    `address` is the queue's own Redis. `apart`: the handler takes no connection, so its effects are apart from the
+    guard's transaction.
+    """
+    spec = queue.spec.guard
+    for field, kind in _KINDS.items():
+        if spec is not None and getattr(spec, field) is not None:
+            made: Guard[Any] = getattr(import_module(f"delayq.guards.{field}"), kind).of(
+                queue, address, secrets_dir=secrets_dir, apart=apart
+            )
+            return made
+    return None
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
+    """Import on first use: see above."""
+    for field, kind in _KINDS.items():
+        if kind == name:
+            return getattr(import_module(f"delayq.guards.{field}"), name)
+    raise AttributeError(f"module 'delayq.guards' has no attribute {name!r}")

@@ -1,0 +1,105 @@
+"""What all guards have in common: begin → run → finish or abandon, and seen. Not here: any guard.
+
+`async with guard(task) as hold:` goes through these steps, and the worker does nothing else around a handler: a block
+that ends well finishes, one that raises abandons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from delayq.errors import GuardLost
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from delayq.message import Task
+
+
+@dataclass(eq=False)
+class Hold:
+    """One task that may run now. Guards extend it by what they need to finish."""
+
+    task: Task
+    connection: Any = None
+    """The open transaction of a SQL guard, for what the handler writes to take effect exactly once."""
+    running: asyncio.Task[Any] | None = field(default=None, init=False)
+    """What to cancel when the hold is lost; None in a thread."""
+    lost: str = field(default="", init=False)
+    """Why the hold was lost; empty while it is not."""
+
+    def lose(self, why: str) -> None:
+        """Tell whoever runs that somebody else may run now, too."""
+        if not self.lost:
+            self.lost = why
+            if self.running is not None:
+                self.running.cancel()
+
+
+H = TypeVar("H", bound=Hold)
+
+
+class Guard(Protocol[H]):
+    """Keeps a task from taking effect twice, as far as it can; docs/guarantees.md says how far."""
+
+    name: str
+    """As metrics and logs say it: redis-lock."""
+
+    async def begin(self, task: Task) -> H:
+        """Let the task run. Raises Seen, GuardBusy, GuardUnavailable; Bury when it must not run again."""
+
+    async def finish(self, hold: H) -> None:
+        """Remember that it ran. Raises Seen, GuardBusy, GuardLost or GuardUnavailable when that cannot be."""
+
+    async def abandon(self, hold: H) -> None:
+        """Forget that it began, for it failed; what cannot be undone now, a time limit undoes. Raises nothing."""
+
+    async def seen(self, task: Task) -> bool | None:
+        """Tell whether the task has taken effect; None when nobody can. Raises GuardUnavailable."""
+
+    async def check(self) -> None:
+        """Return when the guard can serve; GuardUnavailable says why it cannot."""
+
+    async def close(self) -> None:
+        """Let go of connections; holds may still be open, and their time limits end them."""
+
+    def __call__(self, task: Task) -> Guarded[H]:
+        """Make the context manager around one run of a task."""
+        return Guarded(self, task)
+
+
+class Guarded(Generic[H]):
+    """One run of a task under a guard, on the event loop."""
+
+    def __init__(self, guard: Guard[H], task: Task) -> None:
+        """Nothing begins before the block is entered."""
+        self._guard, self._task = guard, task
+        self._hold: H | None = None
+        self._cancelling = 0
+
+    async def __aenter__(self) -> H:
+        running = asyncio.current_task()
+        self._cancelling = running.cancelling() if running else 0
+        self._hold = hold = await self._guard.begin(self._task)
+        if hold.lost:  # while begin had not returned yet, there was nothing to cancel
+            await self._guard.abandon(hold)
+            raise GuardLost(hold.lost)
+        hold.running = running
+        return hold
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        hold, self._hold = self._hold, None
+        if hold is None:
+            return
+        running, hold.running = hold.running, None  # from here on, a loss interrupts nothing
+        if kind is None and not hold.lost:
+            await self._guard.finish(hold)
+            return
+        await self._guard.abandon(hold)
+        # Our own cancellation is taken back, as asyncio.timeout does; somebody else's stands.
+        if hold.lost and (running is None or running.uncancel() <= self._cancelling):
+            raise GuardLost(hold.lost) from error

@@ -15,6 +15,7 @@ digest = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-16)
 SOURCES := $(wildcard worker operator tests examples benchmarks)
 PYTHON_READY := $(VENV)/.ready-$(call digest,pyproject.toml uv.lock tools/setup-python tools/uv)
 SERVERS_READY := .cache/servers/.ready-$(call digest,uv.lock tools/setup-servers)
+DATABASES_READY := .cache/databases/.ready-$(call digest,tools/setup-databases)
 # Behind the link .cache/kubernetes/bin, in the user's cache directory, where all checkouts find it.
 KUBERNETES := $(sort $(wildcard tests/cluster/tools/*/go.*)) tools/setup-kubernetes
 KUBERNETES_READY := .cache/kubernetes/bin/.ready-$(call digest,$(KUBERNETES))
@@ -24,7 +25,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(PYTHON_READY) $(SERVERS_READY) $(KUBERNETES_READY) ## Make .venv, fetch Redis servers, build Kubernetes
+setup: $(PYTHON_READY) $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Make .venv, find Redis and database servers, build Kubernetes
 
 $(PYTHON_READY):
 	@tools/setup-python
@@ -34,6 +35,10 @@ $(SERVERS_READY): | $(PYTHON_READY)
 	@tools/setup-servers
 	@rm -f .cache/servers/.ready-* && touch $@
 
+$(DATABASES_READY):
+	@tools/setup-databases
+	@rm -f .cache/databases/.ready-* && touch $@
+
 $(KUBERNETES_READY): | $(PYTHON_READY)
 	@tools/setup-kubernetes
 
@@ -42,7 +47,7 @@ run: $(PYTHON_READY) ## Run examples/hello: 1,000 delayed tasks on a Redis of th
 	@$(BIN)/python examples/hello/run.py
 
 .PHONY: test
-test: check $(SERVERS_READY) $(KUBERNETES_READY) ## Run every check and every test, on every Redis
+test: check $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run every check and every test, on every Redis
 	@$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/process --ignore=tests/cluster --ignore=tests/node \
 		--ignore=tests/images --redis=all
 	@$(BIN)/pytest tests/process --redis=all

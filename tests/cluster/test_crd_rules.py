@@ -25,10 +25,15 @@ Fields = dict[str, Any]
 HOST = {"host": "redis"}
 PYTHON = {"callable": "shop.orders:cancel"}
 HTTP = {"url": "https://shop/"}
+DATABASE = {"databaseSecretRef": {"name": "orders-database"}}
 LABELS = "expected names of labels, such as release or example.com/team"
 GUARDS = "expected exactly one of none, redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic"
 REPLICAS = "worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External; "
 REPLICAS += "to leave that, set worker.replicas to null in the same patch"
+LEDGER = "reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic"
+ANSWER = "delivery.acknowledgeTimeoutMilliseconds must be less than redis.connection.timeoutSeconds"
+CHECKS = "expected exactly one of python, http, guard"
+HEADERS = "expected header names of letters, digits and !#$%&'*+.^_`|~-"
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,14 @@ CASES: dict[tuple[str, str], Case] = {
         {"worker": {"replicas": 2}, "autoscaling": {"mode": "External"}},
         {"worker": {"replicas": 2}, "autoscaling": {}},
     ),
+    ("spec", LEDGER): Case(
+        {"guard": {"sqlOptimistic": DATABASE}, "reaper": {"check": {"guard": {}}}},
+        {"guard": {"redisLock": {}}, "reaper": {"check": {"guard": {}}}},
+    ),
+    ("spec", ANSWER): Case(
+        {"delivery": {"acknowledge": "Fsynced", "acknowledgeTimeoutMilliseconds": 4999}},
+        {"delivery": {"acknowledge": "Fsynced", "acknowledgeTimeoutMilliseconds": 5000}},
+    ),
     ("spec.redis", "expected exactly one of standalone, sentinel, cluster"): Case(
         {"redis": {"sentinel": {"masterName": "main", "nodes": [HOST]}}},
         {"redis": {"standalone": HOST, "cluster": {"nodes": [HOST]}}},
@@ -73,7 +86,7 @@ CASES: dict[tuple[str, str], Case] = {
         {"handler": {"exec": {"command": ["true"]}}},
         {"handler": {"python": PYTHON, "exec": {"command": ["true"]}}},
     ),
-    ("spec.handler.http.headers", "expected header names of letters, digits and !#$%&'*+.^_`|~-"): Case(
+    ("spec.handler.http.headers", HEADERS): Case(
         {"handler": {"http": HTTP | {"headers": {"X-Shop": "1", "!#$%&'*+.^_`|~-": "2"}}}},
         {"handler": {"http": HTTP | {"headers": {"X Shop": "1"}}}},
     ),
@@ -88,6 +101,22 @@ CASES: dict[tuple[str, str], Case] = {
     ("spec.autoscaling", "minReplicas must not exceed maxReplicas"): Case(
         {"autoscaling": {"minReplicas": 4, "maxReplicas": 4}},
         {"autoscaling": {"minReplicas": 5, "maxReplicas": 4}},
+    ),
+    ("spec.reaper.check", CHECKS): Case(
+        {"reaper": {"check": {"http": HTTP}}},
+        {"reaper": {"check": {"http": HTTP, "python": PYTHON}}},
+    ),
+    ("spec.reaper.check.http.headers", HEADERS): Case(
+        {"reaper": {"check": {"http": HTTP | {"headers": {"X-Shop": "1"}}}}},
+        {"reaper": {"check": {"http": HTTP | {"headers": {"X Shop": "1"}}}}},
+    ),
+    ("spec.guard.sqlOptimistic", "select needs update"): Case(
+        {
+            "guard": {
+                "sqlOptimistic": DATABASE | {"select": "SELECT 1", "update": "UPDATE orders SET done = true"}
+            }
+        },
+        {"guard": {"sqlOptimistic": DATABASE | {"select": "SELECT 1"}}},
     ),
     ("spec.guard", GUARDS): Case({"guard": {"none": {}}}, {"guard": {"none": {}, "redisLock": {}}}),
     ("spec.monitoring.podMonitor.labels", LABELS): Case(

@@ -11,6 +11,8 @@ from tests.unit.contract.documents import document
 
 HOST = {"host": "redis"}
 PYTHON = {"callable": "shop.orders:cancel"}
+DATABASE = {"databaseSecretRef": {"name": "orders-database"}}
+LEDGER = "spec: reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic"
 
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"redis": {}}, "spec.redis: expected exactly one of standalone, sentinel, cluster, got nothing"),
@@ -50,6 +52,20 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
             " got none and redisLock"
         ),
     ),
+    (
+        {"reaper": {"check": {"python": PYTHON, "guard": {}}}, "guard": {"sqlUnique": DATABASE}},
+        "spec.reaper.check: expected exactly one of python, http, guard, got python and guard",
+    ),
+    ({"reaper": {"check": {"guard": {}}}}, LEDGER),
+    ({"reaper": {"check": {"guard": {}}}, "guard": {"redisLock": {}}}, LEDGER),
+    (
+        {"guard": {"sqlOptimistic": DATABASE | {"select": "SELECT 1"}}},
+        "spec.guard.sqlOptimistic: select needs update",
+    ),
+    (
+        {"delivery": {"acknowledge": "Fsynced", "acknowledgeTimeoutMilliseconds": 5000}},
+        "spec: delivery.acknowledgeTimeoutMilliseconds must be less than redis.connection.timeoutSeconds",
+    ),
 ]
 
 
@@ -71,6 +87,11 @@ def test_a_broken_rule_is_the_only_problem(fields: dict[str, Any], problem: str)
         {"autoscaling": {"minReplicas": 10}},
         {"worker": {"replicas": 2}},
         {"guard": {"none": {}}},
+        {"guard": {"sqlOptimistic": DATABASE | {"update": "UPDATE orders SET done = true"}}},
+        {"guard": {"sqlPessimistic": DATABASE}, "reaper": {"check": {"guard": {}}}},
+        {"reaper": {"check": {"python": PYTHON}}},
+        {"delivery": {"acknowledge": "Replicated", "acknowledgeTimeoutMilliseconds": 4999}},
+        {"delivery": {"acknowledgeTimeoutMilliseconds": 60_000}},
     ],
 )
 def test_a_kept_rule_is_silent(fields: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from delayq.contract import parse
-from delayq.contract.unsupported import GUARD, REDIS, unsupported
+from delayq.contract.unsupported import REDIS, unsupported
 
 NODES = [{"host": "a", "port": 26379}]
 
@@ -22,9 +22,9 @@ def spec(**fields: Any) -> Any:  # noqa: ANN401  JSON in, a spec out
     [
         ({}, ()),
         ({"guard": {"none": {}}}, ()),
-        ({"guard": {"redisLock": {}}}, (GUARD,)),
+        ({"guard": {"redisLock": {}}}, ()),
         ({"redis": {"sentinel": {"masterName": "main", "nodes": NODES}}}, (REDIS,)),
-        ({"redis": {"cluster": {"nodes": NODES}}, "guard": {"redisLock": {}}}, (GUARD, REDIS)),
+        ({"redis": {"cluster": {"nodes": NODES}}, "guard": {"redisLock": {}}}, (REDIS,)),
     ],
 )
 def test_what_is_asked_for_in_vain_is_named(fields: dict[str, Any], problems: tuple[Any, ...]) -> None:

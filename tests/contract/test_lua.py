@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import scripts
 from delayq.broker import Broker, Call
-from delayq.keys import Keys
+from delayq.keys import Keys, TaskKeys
 from delayq.values import State
 
 if TYPE_CHECKING:
@@ -18,21 +19,20 @@ if TYPE_CHECKING:
 
 LUA = files("delayq") / "lua"
 VERBS = scripts.names()
-KEY_NAMES = {name for name in vars(Keys) if inspect.getdoc(vars(Keys)[name]) and not name.startswith("_")} - {
-    "shard"
-}
+KEY_NAMES = {name for name, kept in vars(Keys).items() if isinstance(kept, cached_property)}
+TASK_KEY_NAMES = {name for name, kept in vars(TaskKeys).items() if isinstance(kept, cached_property)}
 TYPES = {
     **dict.fromkeys(("delayed", "retry", "processing", "dlq"), "zset"),
     **dict.fromkeys(("tasks", "attempts", "dlq_info", "cursors", "stats"), "hash"),
     **dict.fromkeys(("wake", "alarm"), "list"),
-    "leader": "string",
+    **dict.fromkeys(("leader", "lock", "recovery_lock"), "string"),
     "index": "hash or zset",  # in reconcile.lua; list.lua walks sorted sets only
 }
 # What Redis 5 knows: no ZADD GT, ZRANGESTORE, LPOS, SMISMEMBER, COPY, LMPOP, GETDEL, EXPIRETIME, functions …
 REDIS_5 = {
     "DEL", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSCAN", "HSET", "HSETNX",
-    "HSTRLEN", "LLEN", "LPUSH", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM",
-    "UNLINK", "ZREMRANGEBYRANK", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
+    "HSTRLEN", "LLEN", "LPUSH", "PEXPIRE", "PTTL", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE",
+    "ZRANGEBYSCORE", "ZREM", "UNLINK", "ZREMRANGEBYRANK", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
 }  # fmt: skip
 EACH: dict[str, Callable[[Broker], Call[Any]]] = {
     "schedule": lambda b: b.schedule(
@@ -58,6 +58,9 @@ EACH: dict[str, Callable[[Broker], Call[Any]]] = {
     "redrive": lambda b: b.redrive(0, ["id", 1]),
     "purge": lambda b: b.purge(0, ["id"]),
     "erase": lambda b: b.erase(0),
+    "lock": lambda b: b.lock("id", "owner", 1),
+    "renew": lambda b: b.renew("id", "owner", 1),
+    "unlock": lambda b: b.unlock("id", "owner"),
 }
 
 
@@ -116,7 +119,7 @@ def test_the_first_line_of_code_names_the_declared_keys_in_order(verb: str) -> N
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_key_has_the_one_type_it_has_everywhere(verb: str) -> None:
     for name, kind in declared(verb):
-        assert name in KEY_NAMES | {"index"}
+        assert name in KEY_NAMES | TASK_KEY_NAMES | {"index"}
         assert kind == TYPES[name] or (verb, name, kind) == ("list", "index", "zset")
 
 
@@ -167,9 +170,8 @@ def test_the_broker_binds_what_the_header_declares(verb: str) -> None:
     keys, arguments = rest[: len(script.keys)], rest[len(script.keys) :]
     assert call.script is script
     assert count == len(script.keys) == len(declared(verb))
-    shard = (
-        broker.shards[broker.shard_of("id")] if verb in {"cancel", "reschedule", "get"} else broker.shards[0]
-    )
+    of_a_task = verb in {"cancel", "reschedule", "get"} or not TASK_KEY_NAMES.isdisjoint(script.keys)
+    shard = broker.shards[broker.shard_of("id") if of_a_task else 0].of("id")
     index = {"list": "delayed", "reconcile": "tasks"}.get(verb, "")
     assert keys == [getattr(shard, index if name == "index" else name) for name in script.keys]
     repeated = len(arguments) - len(script.arguments)
@@ -190,8 +192,19 @@ def test_the_body_reads_as_many_arguments_as_the_header_declares(verb: str) -> N
         ]
 
 
-def test_erase_knows_every_key_there_is() -> None:
+def test_erase_knows_every_key_there_is_and_those_of_single_tasks_expire() -> None:
     assert set(scripts.load("erase").keys) == KEY_NAMES
+
+
+def test_the_same_verbs_lock_a_task_for_its_recovery() -> None:
+    broker = Broker("q", shards=2)
+    keys = broker.shards[broker.shard_of("id")].of("id")
+    for call in (
+        broker.lock("id", "owner", 1, lock="recovery_lock"),
+        broker.renew("id", "owner", 1, lock="recovery_lock"),
+        broker.unlock("id", "owner", lock="recovery_lock"),
+    ):
+        assert call.arguments[:2] == [1, keys.recovery_lock]
 
 
 def test_a_call_that_forgets_or_invents_an_argument_is_refused() -> None:

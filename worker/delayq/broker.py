@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from delayq import replies, scripts
 from delayq.keys import Keys, shard_of
@@ -32,6 +32,7 @@ Settlements: TypeAlias = "list[Settled]"
 Rows: TypeAlias = "list[TaskRow]"
 Pairs: TypeAlias = "list[tuple[str, str]]"
 Ids: TypeAlias = "list[bytes]"
+Lock: TypeAlias = Literal["lock", "recovery_lock"]  # keys of a single task
 
 CLAIM_LIMIT = 250  # tasks a claim may lease: about a millisecond of Redis' time
 BATCH = 250  # tasks any other call may carry
@@ -68,6 +69,11 @@ class Broker:
     ) -> Call[T]:
         script = scripts.load(verb)
         return Call(script, script.bind(self.shards[shard], rest, **named), decode)
+
+    def _of_lock(self, verb: str, task_id: str, decode: Callable[[Any], T], **named: Argument) -> Call[T]:
+        script = scripts.load(verb)
+        keys = self.shards[self.shard_of(task_id)].of(task_id)
+        return Call(script, script.bind(keys, **named), decode)
 
     def _of_task(self, verb: str, task_id: str, decode: Callable[[Any], T], **named: Argument) -> Call[T]:
         return self._call(verb, self.shard_of(task_id), decode, (), id=task_id, **named)
@@ -163,6 +169,20 @@ class Broker:
     def erase(self, shard: int) -> Call[tuple[int, int]]:
         """Forget everything a shard holds; answers with how many keys and tasks that was."""
         return self._call("erase", shard, replies.erased)
+
+    # one task, held alone; every lock expires
+
+    def lock(self, task_id: str, owner: str, ttl_ms: int, *, lock: Lock = "lock") -> Call[int]:
+        """Hold a task alone, or still; answers with 0, or for how many ms somebody else's lock may yet last."""
+        return self._of_lock("lock", task_id, int, lock=lock, owner=owner, ttl_ms=ttl_ms)
+
+    def renew(self, task_id: str, owner: str, ttl_ms: int, *, lock: Lock = "lock") -> Call[bool]:
+        """Hold a task for longer; answers whether it was held still."""
+        return self._of_lock("renew", task_id, bool, lock=lock, owner=owner, ttl_ms=ttl_ms)
+
+    def unlock(self, task_id: str, owner: str, *, lock: Lock = "lock") -> Call[bool]:
+        """Let others have a task; answers whether it was held still."""
+        return self._of_lock("unlock", task_id, bool, lock=lock, owner=owner)
 
     # dead letters
 

@@ -78,6 +78,27 @@ class Keys:
         """Hash: monotonic counters, and the last fencing token."""
         return self._key("stats")
 
+    def of(self, task_id: str) -> TaskKeys:
+        """Return the same with the keys of one task of this shard."""
+        return TaskKeys(self.prefix, self.queue, self.shard, task_id)
+
+
+@dataclass(frozen=True)
+class TaskKeys(Keys):
+    """The keys of a shard and of one task in it; the task's own are there while somebody holds it, and expire."""
+
+    task_id: str
+
+    @cached_property
+    def lock(self) -> str:
+        """String: who runs the task under a guard that locks."""
+        return self._key(f"lock:{self.task_id}")
+
+    @cached_property
+    def recovery_lock(self) -> str:
+        """String: who is asking what to do with the task, whose lease ran out."""
+        return self._key(f"recovery_lock:{self.task_id}")
+
 
 def shard_of(task_id: str, shards: int) -> int:
     """Return the shard that holds a task: a stable hash, the same in every process and version."""

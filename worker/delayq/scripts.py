@@ -37,10 +37,10 @@ class Script:
     def bind(self, keys: Keys, rest: Iterable[Argument] = (), /, **named: Argument) -> list[Argument]:
         """Return what follows EVALSHA's sha: the key count, the keys and the arguments in the header's order.
 
-        A script whose first key is `index` walks one of several: `index="delayed"` names it.
+        A key's name may stand for one of several: `index="delayed"` says which one a script is to walk.
         """
-        index = named.pop("index", None)
-        found = [getattr(keys, str(index) if name == "index" else name) for name in self.keys]
+        chosen = {name: str(named.pop(name)) for name in self.keys if name in named}
+        found = [getattr(keys, chosen.get(name, name)) for name in self.keys]
         if len(named) != len(self.arguments):
             raise TypeError(f"{self.name}.lua takes {self.arguments}, got {tuple(named)}")
         return [len(found), *found, *[named[name] for name in self.arguments], *rest]

@@ -17,12 +17,14 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 DELAYQ = str(Path(sys.executable).with_name("delayq"))
+PATIENCE_SECONDS: Final = 60.0
+"""Where others use the machine too, even a start of Python takes seconds."""
 
 
 class Gone(Exception):
@@ -89,7 +91,7 @@ class Process:
     def alive(self) -> bool:
         return self.popen.poll() is None
 
-    def wait_line(self, pattern: str, *, timeout_s: float = 20, after: int = 0) -> str:
+    def wait_line(self, pattern: str, *, timeout_s: float = PATIENCE_SECONDS, after: int = 0) -> str:
         """The first line from number `after` on that the pattern is found in."""
         deadline = time.monotonic() + timeout_s
         with self._said:
@@ -103,10 +105,10 @@ class Process:
                     raise Gone(f"never said {pattern!r}:\n{self.output}")
                 self._said.wait(left_s)
 
-    async def line(self, pattern: str, *, timeout_s: float = 20, after: int = 0) -> str:
+    async def line(self, pattern: str, *, timeout_s: float = PATIENCE_SECONDS, after: int = 0) -> str:
         return await asyncio.to_thread(self.wait_line, pattern, timeout_s=timeout_s, after=after)
 
-    def wait_http(self, url: str, *, timeout_s: float = 20) -> bytes:
+    def wait_http(self, url: str, *, timeout_s: float = PATIENCE_SECONDS) -> bytes:
         """The body of the first answer with status 200; a port has no event to wait for, so ask often."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and not self.ended:
@@ -115,17 +117,17 @@ class Process:
             time.sleep(0.02)
         raise Gone(f"{url} never answered 200:\n{self.output}")
 
-    async def http(self, url: str, *, timeout_s: float = 20) -> bytes:
+    async def http(self, url: str, *, timeout_s: float = PATIENCE_SECONDS) -> bytes:
         return await asyncio.to_thread(self.wait_http, url, timeout_s=timeout_s)
 
-    def wait(self, *, timeout_s: float = 20) -> int:
+    def wait(self, *, timeout_s: float = PATIENCE_SECONDS) -> int:
         """The exit code, with all output read, unless a child of its own outlives it and holds the pipe."""
         code = self.popen.wait(timeout_s)
         if self._reader is not None:
             self._reader.join(1)
         return code
 
-    async def exit(self, *, timeout_s: float = 20) -> int:
+    async def exit(self, *, timeout_s: float = PATIENCE_SECONDS) -> int:
         return await asyncio.to_thread(self.wait, timeout_s=timeout_s)
 
     def send(self, number: signal.Signals) -> None:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from delayq_operator.lease import LEASE_SECONDS
 
-from tests.cluster.harness.waiting import eventually
+from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.operator import COMMAND, Operator, install_rights
 from tests.cluster.world import RECONCILES, World
 from tests.processes import Process
@@ -118,7 +118,7 @@ def test_a_leader_that_slept_past_its_lease_writes_nothing_when_it_wakes(
     mark = control_plane.audit_mark()
     world.delete("cronjobs", "orders-reaper")  # so that the one that wakes has something to repair, too
     leader.process.resume()
-    assert leader.process.wait(timeout_s=10) == LEADERSHIP_LOST
+    assert leader.process.wait() == LEADERSHIP_LOST
     assert written(control_plane, world.namespace, ACCOUNT, mark) == []
     eventually(lambda: world.there("cronjobs", "orders-reaper"))
     assert leads(standby)
@@ -134,7 +134,7 @@ def test_a_leader_that_is_told_to_go_hands_the_lease_over(
     world.edit(worker={"replicas": 3})
     eventually(lambda: leads(standby), timeout_s=STOP_SECONDS)
     led_after = time.monotonic() - told_at
-    assert leader.process.wait(timeout_s=STOP_SECONDS) == 0
+    assert leader.process.wait(timeout_s=lenient(STOP_SECONDS)) == 0
     eventually(lambda: applied(world, 3))
     worked_after = time.monotonic() - told_at
     print(f"told to go; the standby led after {led_after:.2f} s, worked after {worked_after:.2f} s")
@@ -220,7 +220,7 @@ def test_it_ends_when_it_is_told_to_before_it_has_begun(kubeconfig: Path, namesp
             eventually(partial(hears, process, signal.SIGTERM), every_s=0.005)
             time.sleep(pause)
             process.send(signal.SIGTERM)
-            assert process.wait(timeout_s=STOP_SECONDS) == 0, process.output
+            assert process.wait(timeout_s=lenient(STOP_SECONDS)) == 0, process.output
         finally:
             process.stop()
 
@@ -237,9 +237,9 @@ def told_to_go(operator: Operator) -> float:
     told_at = time.monotonic()
     operator.process.send(signal.SIGTERM)
     try:
-        code = operator.process.wait(timeout_s=STOP_SECONDS)
+        code = operator.process.wait(timeout_s=lenient(STOP_SECONDS))
     except subprocess.TimeoutExpired:
-        raise AssertionError(f"not within {STOP_SECONDS} s:\n{operator.process.output}") from None
+        raise AssertionError(f"not within {lenient(STOP_SECONDS)} s:\n{operator.process.output}") from None
     assert code == 0, operator.process.output
     return time.monotonic() - told_at
 
@@ -251,4 +251,4 @@ def test_it_ends_soon_while_the_api_server_hangs(
     control_plane.api_server.pause()
     world_hangs_at = time.monotonic()
     print(f"it took {told_to_go(leader):.2f} s to end")
-    assert time.monotonic() - world_hangs_at < STOP_SECONDS
+    assert time.monotonic() - world_hangs_at < lenient(STOP_SECONDS)

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from tests.cluster.harness.resources import make_namespace
-from tests.cluster.harness.waiting import eventually
+from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.operator import Operator, install_rights
 from tests.cluster.world import World
 
@@ -74,7 +74,7 @@ def test_rights_withdrawn_end_the_operator_which_says_so_and_rights_given_back_l
     world.start()
     binding = withdraw(cluster, namespace)
     withdrawn = time.monotonic()
-    assert world.operator.process.wait(timeout_s=PATIENCE_SECONDS + WATCH_SECONDS) == DENIED
+    assert world.operator.process.wait(timeout_s=lenient(PATIENCE_SECONDS + WATCH_SECONDS)) == DENIED
     print(f"ended {time.monotonic() - withdrawn:.1f} s after its rights were gone")
     last = next(line for line in world.operator.process.lines if "rights_missing" in line)
     assert "forbidden" in last
@@ -105,7 +105,7 @@ def test_without_the_rights_to_watch_or_to_lead_it_ends_and_says_which_it_needs(
     operators = {words: without(cluster, resource) for words, resource in lacking.items()}
     try:
         for words, operator in operators.items():
-            assert operator.process.wait(timeout_s=2 * PATIENCE_SECONDS) == DENIED
+            assert operator.process.wait(timeout_s=lenient(2 * PATIENCE_SECONDS)) == DENIED
             assert words in next(line for line in operator.process.lines if "rights_missing" in line)
     finally:
         for operator in operators.values():

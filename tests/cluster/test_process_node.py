@@ -118,7 +118,7 @@ def test_a_deleted_pod_that_does_not_end_is_killed_after_its_grace_period(
     before = time.monotonic()
     pods.rest.delete(f"{pods.path}/deaf")
     eventually(lambda: not pods_has(pods, "deaf"), what="the pod is gone")
-    assert 1 <= time.monotonic() - before < 5
+    assert 1 <= time.monotonic() - before < 30, "which is the grace period without one in the spec"
     assert process_node.pod("deaf").containers[0].exit_code == 128 + signal.SIGKILL
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.cluster.harness.rest import Refused
-from tests.cluster.harness.waiting import eventually
+from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.world import World, managers, serving
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def test_workers_start_in_the_wanted_number(world: World, spec: dict[str, Any], 
     done = threading.Event()
 
     def watch() -> None:
-        for _, body in world.cluster.rest.watch(world.path("deployments"), since=since, timeout_s=15):
+        for _, body in world.cluster.rest.watch(
+            world.path("deployments"), since=since, timeout_s=lenient(15)
+        ):
             if body["metadata"]["name"] == "orders-worker":
                 seen.append(body["spec"]["replicas"])
                 if "last" in body["metadata"].get("labels", {}):
@@ -67,7 +69,7 @@ def test_workers_start_in_the_wanted_number(world: World, spec: dict[str, Any], 
     watcher.start()
     world.start(**spec)
     world.patch("deployments", "orders-worker", {"metadata": {"labels": {"last": "one"}}})
-    assert done.wait(15)
+    assert done.wait(lenient(15))
     assert set(seen) == {number}
     assert world.queue()["status"]["desiredReplicas"] == number
 

@@ -81,6 +81,7 @@ class Slots:
         self.exchanging = False  # a claim may be under way
         self.held = spec.stop_policy != "None"  # the document says to claim nothing
         self.draining = False
+        self.blocked = False  # the guard cannot serve
         self.empty = asyncio.Event()  # set once draining has left nothing running or under way
         self.exchange_alarm, self.listener_alarm = Alarm(), Alarm()
 
@@ -97,7 +98,7 @@ class Slots:
     @property
     def may_claim(self) -> bool:
         """Whether there is room for tasks, and nothing forbids taking them."""
-        return self.free > 0 and not self.draining and not self.held
+        return self.free > 0 and not (self.draining or self.held or self.blocked)
 
     def hint(self, shard: int) -> None:
         """Let the next exchange claim from this shard."""

@@ -67,6 +67,9 @@ def worker_families(tally: WorkerTally) -> Iterable[Family]:
     first: dict[Labels, float] = {} if tally.first_claim is None else {(queue,): tally.first_claim}
     yield _family(m.WORKER_FIRST_CLAIM, first)
     yield _family(m.WORKER_SETTLED, {(queue, outcome): tally.settled[outcome] for outcome in m.OUTCOMES})
+    yield _family(m.WORKER_GUARD_UP, {} if tally.guard_up is None else {(queue,): tally.guard_up})
+    ends = () if tally.guard_up is None else m.GUARD_OUTCOMES
+    yield _family(m.WORKER_GUARDED, {(queue, outcome): tally.guarded[outcome] for outcome in ends})
     yield _histogram(m.WORKER_DUE_TO_CLAIMED, queue, tally.due_to_claimed)
     yield _histogram(m.WORKER_CLAIMED_TO_STARTED, queue, tally.claimed_to_started)
     yield _histogram(m.WORKER_HANDLER, queue, tally.handler)

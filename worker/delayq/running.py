@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delayq import backoff
-from delayq.errors import Bury, Retry, check_retry
+from delayq.errors import Bury, GuardBusy, GuardLost, GuardUnavailable, Retry, Seen, check_retry
 from delayq.inflight import Running, Settlement
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_ERROR_BYTES = 500
+# What a guard says of a task, and not its handler: no failure, and no sample of how long the handler takes.
+_REFUSED = (Seen, GuardBusy, GuardUnavailable)
+_EVENTS = {GuardBusy: "guard_busy", GuardLost: "guard_lost", GuardUnavailable: "guard_unavailable"}
 UNREADABLE = "the handler raised an exception that cannot be read (a Retry without super().__init__()?)"
 _DELAYQ = str(Path(__file__).parent)
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -50,6 +53,8 @@ class Runner:
             await self._call(running.lease.task)
         except BaseException as error:  # noqa: BLE001 -- whatever a handler raises is that task's failure
             settlement = self.settlement(running, error)
+            if isinstance(error, _REFUSED):
+                return settlement
         else:
             settlement = self.settlement(running, None)
         self._tally.handler.observe(time.monotonic() - started)
@@ -72,6 +77,8 @@ class Runner:
         reason = running.cancelled_for
         if reason == "lease_lost":
             return None
+        if isinstance(error, Seen):
+            return self._seen(running, error)
         if reason == "drain" and not isinstance(error, (Bury, Retry)):
             return _released(running)  # anything else would charge the task for our stopping
         if reason == "timeout":
@@ -79,25 +86,39 @@ class Runner:
             error = TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})")
         return Settlement("ack", running.lease) if error is None else self._failed(running, error)
 
+    def _seen(self, running: Running, error: Seen) -> Settlement:
+        fields = {"task_id": running.lease.task.id, "why": bounded(_message(error))}
+        log.info("seen", extra={"fields": fields})
+        return Settlement("ack", running.lease)
+
     def _failed(self, running: Running, error: BaseException) -> Settlement:
         if isinstance(error, Bury):
             return self._bury(running, error)
         if isinstance(error, Retry):
             check_retry(error.delay_ms, charge=error.charge)  # a subclass may not have called ours
-            return self._retried(running, described(error), delay_ms=error.delay_ms, charge=error.charge)
+            event = _EVENTS.get(type(error), "handler_failed")
+            return self._retried(
+                running, described(error), delay_ms=error.delay_ms, charge=error.charge, event=event
+            )
         if isinstance(error, asyncio.CancelledError):
             return self._retried(running, "the handler cancelled itself")
         return self._retried(running, described(error))
 
     def _retried(
-        self, running: Running, text: str, *, delay_ms: int | None = None, charge: bool = True
+        self,
+        running: Running,
+        text: str,
+        *,
+        delay_ms: int | None = None,
+        charge: bool = True,
+        event: str = "handler_failed",
     ) -> Settlement:
         task = running.lease.task
         if delay_ms is None:
             failures = running.lease.failures + 1
             delay_ms = backoff.delay_ms(failures, self._delivery.backoff, random.random())  # noqa: S311 -- jitter
         fields = {"task_id": task.id, "attempt": task.attempt, "retry_in_ms": delay_ms, "error": text}
-        log.warning("handler_failed", extra={"fields": fields})
+        log.warning(event, extra={"fields": fields})
         return Settlement("retry", running.lease, (delay_ms, int(charge), text))
 
     def _bury(self, running: Running, order: Bury) -> Settlement:

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import uvloop
 
-from delayq import handlers, metrics
+from delayq import guards, handlers, metrics
 from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
-from delayq.contract.unsupported import GUARD, unsupported
 from delayq.eraser import Eraser
-from delayq.errors import InvalidDocument
 from delayq.loop import STUCK_AFTER_SECONDS
 from delayq.probes import Probes
 from delayq.reaper import Reaper
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
 
-    from delayq.contract import DelayQueue, Spec
+    from delayq.contract import DelayQueue
     from delayq.horizons import Horizons
     from delayq.loop import Loop
 
@@ -88,11 +86,14 @@ def run_eraser(setting: Setting, patience_seconds: float) -> None:
 
 
 async def _worker(setting: Setting) -> None:
-    _refuse_guards(setting.queue.spec)
     handler = handlers.build(setting.queue, secrets_dir=setting.secrets_dir)
+    guard = guards.build(
+        setting.queue, setting.address, secrets_dir=setting.secrets_dir, apart=not handler.joins
+    )
+    call = handler.call if guard is None else handler.under(guard)
     await handler.start()
     try:
-        worker = Worker(setting.queue.spec, setting.broker, setting.address, handler.call)
+        worker = Worker(setting.queue.spec, setting.broker, setting.address, call, guard=guard)
 
         async def families(_horizons: Horizons) -> Iterable[metrics.Family]:
             worker.tally.busy = len(worker.slots.running)
@@ -101,6 +102,8 @@ async def _worker(setting: Setting) -> None:
         await _serve("worker", worker, setting, families)
     finally:
         await handler.close()
+        if guard is not None:
+            await guard.close()
     if worker.slots.running:
         _leave()
 
@@ -112,12 +115,6 @@ def _leave() -> None:
         with suppress(OSError, ValueError):  # closed, or nobody reads it: what a handler printed is lost then
             stream.flush()
     os._exit(0)
-
-
-def _refuse_guards(spec: Spec) -> None:
-    """A guard that is asked for and not there would be believed in: better not to start."""
-    if GUARD in unsupported(spec):
-        raise InvalidDocument(str(GUARD))
 
 
 async def _scanner(setting: Setting) -> None:

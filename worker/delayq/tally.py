@@ -54,6 +54,8 @@ class WorkerTally(ProcessTally):
     extended: int = 0
     leases_lost: int = 0
     handler_timeouts: int = 0
+    guard_up: bool | None = None  # None without a guard
+    guarded: Counter[str] = field(default_factory=Counter)
     settled: Counter[str] = field(default_factory=Counter)
     due_to_claimed: Buckets = field(default_factory=lambda: Buckets(metrics.LATENESS_BUCKETS))
     claimed_to_started: Buckets = field(default_factory=lambda: Buckets(metrics.LATENESS_BUCKETS))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from delayq.connection import AsyncConnection, Hints
 from delayq.errors import DelayQError
 from delayq.exchange import Exchange
+from delayq.guarding import Guarding
 from delayq.inflight import Slots
 from delayq.listener import Listener
 from delayq.loop import Loop
@@ -21,9 +22,12 @@ from delayq.tally import WorkerTally
 from delayq.watchdog import Watchdog
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from delayq.broker import Broker
     from delayq.connection import Address
     from delayq.contract import Spec
+    from delayq.guards import Guard
     from delayq.running import HandlerCall
 
 log = logging.getLogger(__name__)
@@ -35,25 +39,37 @@ FLUSH_SECONDS = 5.0  # for Redis to take what is still to be settled
 class Worker:
     """One worker process' services."""
 
-    def __init__(self, spec: Spec, broker: Broker, address: Address, call: HandlerCall) -> None:
-        """Nothing is connected before run(). `call` is the handler's."""
+    def __init__(
+        self,
+        spec: Spec,
+        broker: Broker,
+        address: Address,
+        call: HandlerCall,
+        *,
+        guard: Guard[Any] | None = None,
+    ) -> None:
+        """Nothing is connected before run(). `call` is the handler's, under the guard if there is one."""
         self.tally = WorkerTally("worker", broker.queue)
         self.slots = Slots(spec, self.tally)
         self._broker, self._drain_seconds = broker, spec.worker.drain_timeout_seconds
         # The watchdog has a connection of its own: a large claim must not hold up a lease's extension.
         self._connection, self._watch_connection = AsyncConnection(address), AsyncConnection(address)
         self._hints = Hints(address)
+        guarding = () if guard is None else (Guarding(guard, self.slots),)
+        for each in guarding:
+            call = each.around(call)
         runner = Runner(call, spec.delivery, self.tally)
         self._listener = Loop(Listener(self.slots, broker, self._hints), self.tally)
         self.loops = (
             Loop(Exchange(self.slots, broker, self._connection, runner), self.tally),
             self._listener,
             Loop(Watchdog(self.slots, broker, self._watch_connection), self.tally),
+            *(Loop(service, self.tally) for service in guarding),
         )
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
         """Work until `stop`, then drain; `hurry` ends the draining early."""
-        exchange, listener, watchdog = (asyncio.create_task(loop.run()) for loop in self.loops)
+        exchange, listener, *others = (asyncio.create_task(loop.run()) for loop in self.loops)
         try:
             await stop.wait()
             self.slots.draining = True
@@ -65,10 +81,11 @@ class Worker:
         finally:
             for loop in self.loops:
                 loop.stop()
-            watchdog.cancel()
-            await asyncio.wait((exchange, watchdog), timeout=FLUSH_SECONDS)
+            for each in others:
+                each.cancel()
+            await asyncio.wait((exchange, *others), timeout=FLUSH_SECONDS)
             exchange.cancel()
-            await asyncio.gather(exchange, listener, watchdog, return_exceptions=True)
+            await asyncio.gather(exchange, listener, *others, return_exceptions=True)
             await asyncio.gather(
                 self._connection.close(), self._watch_connection.close(), self._hints.close()
             )

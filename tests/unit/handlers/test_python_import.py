@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import sys
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from delayq.handlers import HandlerSetupError
-from delayq.handlers.importing import load
+from delayq.handlers.importing import load as load_at
+from delayq.handlers.importing import takes_connection
+from delayq.handlers.python import FIELD, PythonHandler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+load = partial(load_at, field=FIELD)
 
 SOURCE = """
 import functools
@@ -33,6 +38,9 @@ def no_arguments(): ...
 def two(task, order): ...
 def optional(task, order=None, *, loud=False): ...
 def keyword(task, *, loud): ...
+async def joins(task, connection): ...
+def joins_by_keyword(task, *, connection): ...
+def may_join(task, connection=None): ...
 def generator(task): yield task
 async def async_generator(task): yield task
 """
@@ -52,7 +60,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], s
     return write
 
 
-@pytest.mark.parametrize("name", ["cancel", "shop", "shop.cancel", "Shop.settle", "late", "optional"])
+@pytest.mark.parametrize(
+    "name", ["cancel", "shop", "shop.cancel", "Shop.settle", "late", "optional", "joins"]
+)
 def test_a_callable_is_found_from_the_current_directory(module: Callable[[str], str], name: str) -> None:
     """Functions, methods, partials and callable objects are imported from where the worker was started."""
     assert callable(load(f"{module(SOURCE)}:{name}"))
@@ -111,3 +121,29 @@ def test_a_path_without_its_two_parts_is_refused(path: str) -> None:
     """Both the module and the callable must be named."""
     with pytest.raises(HandlerSetupError, match='expected "module:callable"'):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "joins"),
+    [
+        ("cancel", False),
+        ("joins", True),
+        ("joins_by_keyword", True),
+        ("may_join", False),
+        ("shop.cancel", False),
+    ],
+)
+def test_a_parameter_named_connection_takes_part_in_the_guards_transaction(
+    module: Callable[[str], str], name: str, *, joins: bool
+) -> None:
+    """Only one that has to be given: what has a default is the function's own affair."""
+    assert takes_connection(load(f"{module(SOURCE)}:{name}")) is joins
+
+
+def test_a_connection_is_refused_where_no_guard_gives_one(module: Callable[[str], str]) -> None:
+    path = f"{module(SOURCE)}:joins"
+    assert PythonHandler(path, concurrency=1, transactions=True).joins
+    with pytest.raises(
+        HandlerSetupError, match=f'"{path}" takes a connection, which only the guards sql… give'
+    ):
+        PythonHandler(path, concurrency=1)

@@ -41,6 +41,11 @@ STATES: Final = ("delayed", "retry", "processing", "dlq")
 OUTCOMES: Final = ("acked", "retried", "buried", "released", "lease_lost")
 """Values of the label `outcome`."""
 
+GuardOutcome = Literal["finished", "seen", "busy", "lost", "unavailable", "abandoned"]
+GUARD_OUTCOMES: Final[tuple[GuardOutcome, ...]] = get_args(GuardOutcome)
+"""Values of the label `outcome` of runs under a guard: the handler returned; the task had taken effect before; somebody
+else holds it; the hold was lost; the guard's store is away; the handler raised."""
+
 DURABILITY_RISKS: Final[tuple[DurabilityRisk, ...]] = get_args(DurabilityRisk)
 """Values of the label `risk`: no append-only file; it cannot be written; it is never forced to the disk; tasks may be
 evicted; INFO or CONFIG was refused, so nobody can tell."""
@@ -181,6 +186,12 @@ WORKER_LEASES_LOST: Final = _counter(
 WORKER_HANDLER_TIMEOUTS: Final = _counter(
     "worker_handler_timeouts", "Handlers cancelled because they ran too long.", "queue"
 )
+WORKER_GUARD_UP: Final = _gauge(
+    "worker_guard_up", "1 while the guard can serve this worker, else 0; no value without a guard.", "queue"
+)
+WORKER_GUARDED: Final = _counter(
+    "worker_guarded", "Runs under the guard, by how they ended; no value without one.", "queue", "outcome"
+)
 WORKER_DUE_TO_CLAIMED: Final = _seconds("due_to_claimed", "From due to claimed.", LATENESS_BUCKETS)
 WORKER_CLAIMED_TO_STARTED: Final = _seconds(
     "claimed_to_started", "From claimed to the start of the handler.", LATENESS_BUCKETS
@@ -213,6 +224,8 @@ METRICS: Final = (
     WORKER_EXTENDED,
     WORKER_LEASES_LOST,
     WORKER_HANDLER_TIMEOUTS,
+    WORKER_GUARD_UP,
+    WORKER_GUARDED,
     WORKER_DUE_TO_CLAIMED,
     WORKER_CLAIMED_TO_STARTED,
     WORKER_HANDLER,

@@ -24,7 +24,9 @@ def build(queue: DelayQueue, *, secrets_dir: Path) -> Handler:
     if spec.python:
         from delayq.handlers.python import PythonHandler  # noqa: PLC0415 -- see above
 
-        return PythonHandler(spec.python.callable, concurrency=queue.spec.worker.concurrency)
+        guard, concurrency = queue.spec.guard, queue.spec.worker.concurrency
+        transactions = guard is not None and guard.sql is not None
+        return PythonHandler(spec.python.callable, concurrency=concurrency, transactions=transactions)
     if spec.http:
         from delayq.handlers.http import HttpHandler  # noqa: PLC0415 -- see above
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from delayq.guards import Guard
     from delayq.message import Task
+
+
+HandlerCall: TypeAlias = "Callable[[Task], Awaitable[object]]"
 
 
 class Handler(Protocol):
@@ -21,8 +25,15 @@ class Handler(Protocol):
     """
 
     @property
-    def call(self) -> Callable[[Task], Awaitable[object]]:
+    def call(self) -> HandlerCall:
         """What the worker awaits for each task; the value is ignored."""
+
+    @property
+    def joins(self) -> bool:
+        """Whether it takes part in the guard's transaction: it has a parameter named `connection`."""
+
+    def under(self, guard: Guard[Any]) -> HandlerCall:
+        """Return what the worker awaits instead of `call` when there is a guard."""
 
     async def start(self) -> None:
         """Open what the calls share; HandlerSetupError when the document names what is not there."""

@@ -12,17 +12,20 @@ import logging
 import os
 import shutil
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from delayq.errors import Retry
 from delayq.handlers import exec_env, orphans
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.child import Child, spawn
+from delayq.handlers.guarded import apart
 from delayq.handlers.text import last_lines, printable
 from delayq.handlers.warden import Warden
 
 if TYPE_CHECKING:
     from delayq.contract import ExecHandler as ExecSpec
+    from delayq.guards import Guard
+    from delayq.handlers.base import HandlerCall
     from delayq.message import Task
 
 log = logging.getLogger(__name__)
@@ -39,6 +42,8 @@ class ExecFailed(Exception):
 class ExecHandler:
     """A command, and the process groups of the tasks that run it now."""
 
+    joins = False
+
     def __init__(self, spec: ExecSpec, *, grace_seconds: float = GRACE_SECONDS) -> None:
         """`grace_seconds` lie between SIGTERM and SIGKILL when a task is cancelled."""
         self._argv = tuple(spec.command)
@@ -48,6 +53,10 @@ class ExecHandler:
         self._warden: Warden | None = None
         self._running: set[Child] = set()
         self._ended: set[Child] = set()  # over for us, but perhaps not quite dead yet
+
+    def under(self, guard: Guard[Any]) -> HandlerCall:
+        """Run the command inside the guard's block."""
+        return apart(self.call, guard)
 
     async def start(self) -> None:
         """Check that the command is there, without running it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from yarl import URL
@@ -18,6 +18,7 @@ from delayq.contract.files import secret_path
 from delayq.errors import Retry
 from delayq.handlers import http_request, signature
 from delayq.handlers.base import HandlerSetupError
+from delayq.handlers.guarded import apart
 from delayq.handlers.http_response import Answer, settle
 from delayq.handlers.secret import SecretFile
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.contract import HttpHandler as HttpSpec
+    from delayq.guards import Guard
+    from delayq.handlers.base import HandlerCall
     from delayq.message import Task
 
 log = logging.getLogger(__name__)
@@ -44,6 +47,8 @@ class HTTPTimeoutError(Exception):
 class HttpHandler:
     """A pool of connections to one URL."""
 
+    joins = False
+
     def __init__(self, spec: HttpSpec, *, timeout_seconds: float, secrets_dir: Path) -> None:
         """`timeout_seconds` bounds a whole run, the wait for a connection included."""
         self._url = _url(spec.url)
@@ -51,6 +56,10 @@ class HttpHandler:
         self._max_connections = spec.max_connections
         self._timeout_seconds = timeout_seconds
         self._secret = _secret(spec, secrets_dir)
+
+    def under(self, guard: Guard[Any]) -> HandlerCall:
+        """Call the service inside the guard's block."""
+        return apart(self.call, guard)
 
     async def start(self) -> None:
         """Read the secret and make the pool; nothing is sent."""

@@ -11,7 +11,7 @@ import importlib
 import inspect
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from delayq.handlers.base import HandlerSetupError
 
@@ -19,14 +19,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-FIELD = "spec.handler.python.callable"
+CONNECTION = "connection"
+"""The second parameter of a function that takes part in its guard's transaction."""
 
 
-def load(path: str) -> Callable[[Any], object]:
-    """Import the callable that the document names and check that one task can be passed to it."""
+class _Unusable(Exception):
+    """What is wrong with the callable, or with the way to it."""
+
+
+def load(path: str, field: str) -> Callable[..., object]:
+    """Import the callable that the document names at `field` and check that one task can be passed to it."""
+    try:
+        return _load(path)
+    except _Unusable as error:
+        raise HandlerSetupError(field, str(error)) from error.__cause__
+
+
+def takes_connection(target: Callable[..., object]) -> bool:
+    """Tell whether a callable has a second parameter named `connection` that has to be given."""
+    try:
+        parameter = inspect.signature(target).parameters.get(CONNECTION)
+    except (TypeError, ValueError):  # some callables written in C do not tell
+        return False
+    return parameter is not None and parameter.default is parameter.empty
+
+
+def _load(path: str) -> Callable[..., object]:
     module_name, _, attributes = path.partition(":")
     if not module_name or not attributes:
-        raise HandlerSetupError(FIELD, f'expected "module:callable", got "{path}"')
+        raise _Unusable(f'expected "module:callable", got "{path}"')
     _put_current_directory_on_path()
     found: object = _import(module_name)
     for name in attributes.split("."):
@@ -54,14 +75,14 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             problem = f'no module "{error.name}" in {Path.cwd()} or on the Python path'
-            raise HandlerSetupError(FIELD, problem) from error
+            raise _Unusable(problem) from error
         raise _failed_import(name, error) from error
     except (Exception, SystemExit) as error:  # user code: a script without a main guard may even exit
         raise _failed_import(name, error) from error
 
 
-def _failed_import(name: str, error: BaseException) -> HandlerSetupError:
-    return HandlerSetupError(FIELD, f'importing "{name}" failed: {type(error).__name__}: {error}')
+def _failed_import(name: str, error: BaseException) -> _Unusable:
+    return _Unusable(f'importing "{name}" failed: {type(error).__name__}: {error}')
 
 
 def _attribute(owner: object, name: str, path: str) -> object:
@@ -70,19 +91,17 @@ def _attribute(owner: object, name: str, path: str) -> object:
     except AttributeError:
         near = difflib.get_close_matches(name, dir(owner), n=1)
         hint = f', did you mean "{near[0]}"?' if near else ""
-        raise HandlerSetupError(FIELD, f'"{path}" has no attribute "{name}"{hint}') from None
+        raise _Unusable(f'"{path}" has no attribute "{name}"{hint}') from None
 
 
-def _check(target: object, path: str) -> Callable[[Any], object]:
+def _check(target: object, path: str) -> Callable[..., object]:
     if not callable(target):
-        raise HandlerSetupError(FIELD, f'"{path}" is not callable, it is of type {type(target).__name__}')
+        raise _Unusable(f'"{path}" is not callable, it is of type {type(target).__name__}')
     if inspect.isclass(target):
         problem = f'"{path}" is a class: calling it only builds an instance; name a function or an instance'
-        raise HandlerSetupError(FIELD, problem)
+        raise _Unusable(problem)
     if _is_generator(target):
-        raise HandlerSetupError(
-            FIELD, f'"{path}" is a generator function (it has a yield): calling it runs nothing'
-        )
+        raise _Unusable(f'"{path}" is a generator function (it has a yield): calling it runs nothing')
     _check_signature(target, path)
     return target
 
@@ -101,10 +120,11 @@ def _check_signature(target: Callable[..., object], path: str) -> None:
         signature = inspect.signature(target)
     except (TypeError, ValueError):  # some callables written in C do not tell
         return
+    given = {CONNECTION: None} if takes_connection(target) else {}
     try:
-        signature.bind(None)
+        signature.bind(None, **given)
     except TypeError as error:
         problem = (
             f'"{path}" must be callable with one argument, the task: {error}; its signature is {signature}'
         )
-        raise HandlerSetupError(FIELD, problem) from None
+        raise _Unusable(problem) from None

@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from delayq.handlers.importing import load, unwrap
+from delayq.handlers.base import HandlerSetupError
+from delayq.handlers.guarded import apart, sharing, sharing_in_thread
+from delayq.handlers.importing import CONNECTION, load, takes_connection, unwrap
 from delayq.handlers.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from delayq.guards import Guard
+    from delayq.handlers.base import HandlerCall
     from delayq.message import Task
+
+FIELD = "spec.handler.python.callable"
 
 
 class PythonHandler:
     """The user's coroutine function itself, or a plain function with a thread under it."""
 
-    call: Callable[[Task], Awaitable[object]]
+    call: HandlerCall
 
-    def __init__(self, path: str, *, concurrency: int) -> None:
-        """Import now: a document that names nothing callable must not get as far as claiming tasks."""
-        target = load(path)
+    def __init__(self, path: str, *, concurrency: int, transactions: bool = False) -> None:
+        """Import now: a document that names nothing callable must not get as far as claiming tasks.
+
+        `transactions`: the document names a guard that has some, so the function may take part in them.
+        """
+        self._target = target = load(path, FIELD)
         self._threads = Threads(concurrency)
+        self.joins = takes_connection(target)
+        if self.joins and not transactions:
+            raise HandlerSetupError(FIELD, f'"{path}" takes a {CONNECTION}, which only the guards sql… give')
         self.call = target if is_async(target) else in_thread(target, self._threads)  # type: ignore[assignment]  # mypy cannot tell the two kinds apart
+
+    def under(self, guard: Guard[Any]) -> HandlerCall:
+        """Call the function inside the guard's block, and hand it the open transaction if it takes one."""
+        if not self.joins:
+            return apart(self.call, guard)
+        if is_async(self._target):
+            return sharing(self._target, guard)  # type: ignore[arg-type]  # as above
+        return in_thread(sharing_in_thread(self._target, guard), self._threads)
 
     async def start(self) -> None:
         """Nothing to open."""

@@ -1,0 +1,42 @@
+"""A handler under a guard: who enters the guard's block, and who is given its transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from delayq.guards import Guard
+    from delayq.handlers.base import HandlerCall
+    from delayq.message import Task
+
+
+def apart(call: HandlerCall, guard: Guard[Any]) -> HandlerCall:
+    """Run inside the guard's block, with effects of one's own: an HTTP service, a command, another database."""
+
+    async def guarded(task: Task) -> object:
+        async with guard(task):
+            return await call(task)
+
+    return guarded
+
+
+def sharing(call: Callable[..., Awaitable[object]], guard: Guard[Any]) -> HandlerCall:
+    """Run inside the guard's transaction: what is written through the connection and the guard's mark are one."""
+
+    async def guarded(task: Task) -> object:
+        async with guard(task) as hold:
+            return await call(task, connection=hold.connection)
+
+    return guarded
+
+
+def sharing_in_thread(function: Callable[..., object], guard: Guard[Any]) -> Callable[[Task], object]:
+    """Do the same in a thread, which then holds the transaction from beginning to end."""
+
+    def guarded(task: Task) -> object:
+        with guard(task) as hold:  # type: ignore[attr-defined]  # the SQL guards' blocks are of both kinds
+            return function(task, connection=hold.connection)
+
+    return guarded

@@ -29,7 +29,12 @@ log = logging.getLogger(__name__)
 MAX_ERROR_BYTES = 500
 # What a guard says of a task, and not its handler: no failure, and no sample of how long the handler takes.
 _REFUSED = (Seen, GuardBusy, GuardUnavailable)
-_EVENTS = {GuardBusy: "guard_busy", GuardLost: "guard_lost", GuardUnavailable: "guard_unavailable"}
+_EVENTS: dict[type[Retry], str] = {
+    Retry: "handler_failed",
+    GuardBusy: "guard_busy",
+    GuardLost: "guard_lost",
+    GuardUnavailable: "guard_unavailable",
+}
 UNREADABLE = "the handler raised an exception that cannot be read (a Retry without super().__init__()?)"
 _DELAYQ = str(Path(__file__).parent)
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -96,7 +101,7 @@ class Runner:
             return self._bury(running, error)
         if isinstance(error, Retry):
             check_retry(error.delay_ms, charge=error.charge)  # a subclass may not have called ours
-            event = _EVENTS.get(type(error), "handler_failed")
+            event = _EVENTS.get(type(error), _EVENTS[Retry])
             return self._retried(
                 running, described(error), delay_ms=error.delay_ms, charge=error.charge, event=event
             )
@@ -111,7 +116,7 @@ class Runner:
         *,
         delay_ms: int | None = None,
         charge: bool = True,
-        event: str = "handler_failed",
+        event: str = _EVENTS[Retry],
     ) -> Settlement:
         task = running.lease.task
         if delay_ms is None:

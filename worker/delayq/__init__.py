@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from delayq.acknowledge import Acknowledge
 from delayq.errors import (
     Bury,
     DelayQError,
@@ -18,6 +19,7 @@ from delayq.errors import (
     InvalidDocument,
     InvalidDueTime,
     InvalidTask,
+    NotAcknowledged,
     PayloadTooLarge,
     QueueFull,
     Refused,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from delayq.sync_client import SyncClient
 
 __all__ = [
+    "Acknowledge",
     "Bury",
     "Client",
     "DelayQError",
@@ -47,6 +50,7 @@ __all__ = [
     "InvalidDueTime",
     "InvalidTask",
     "NewTask",
+    "NotAcknowledged",
     "PayloadTooLarge",
     "QueueFull",
     "Refused",

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from delayq.connection import AsyncConnection
 from delayq.intake import NewTask
-from delayq.operations import Finish, IfExists, Start
+from delayq.operations import Finish, IfExists, Start, Trip
 from delayq.queue_client import QueueClient, all_stored
 from delayq.values import Cancelled, Counts, Rescheduled, Scheduled, State, TaskView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from delayq.acknowledge import Commands
     from delayq.letters import Redriven
     from delayq.operations import Operation
     from delayq.queue_client import Groups, Rows, Views
@@ -25,6 +26,7 @@ class Client(QueueClient):
     """A queue, for asyncio. Use as `async with`; any number of coroutines may share one."""
 
     _open: AsyncConnection | None = None
+    _confirming: AsyncConnection  # a connection that waits to be confirmed keeps everything behind it waiting
 
     @property
     def _connection(self) -> AsyncConnection:
@@ -32,15 +34,20 @@ class Client(QueueClient):
             raise RuntimeError("this Client is not open: use it inside `async with`")
         return self._open
 
+    def _connection_for(self, behind: Commands) -> AsyncConnection:
+        connection = self._connection
+        return self._confirming if behind else connection
+
     async def __aenter__(self) -> Self:
         """Connect on first use: entering does no I/O."""
-        self._open = AsyncConnection(self.address)
+        self._open, self._confirming = AsyncConnection(self.address), AsyncConnection(self._patient)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the connection."""
+        """Close the connections."""
         connection, self._open = self._connection, None
         await connection.close()
+        await self._confirming.close()
 
     async def _do(self, operation: Operation[T]) -> T:
         answer: Any = None
@@ -65,14 +72,16 @@ class Client(QueueClient):
 
     async def _answer(self, asked: Any, started: set[asyncio.Future[Any]]) -> Any:  # noqa: ANN401 -- see Operation
         match asked:
-            case Start(calls):
-                task = asyncio.ensure_future(self._connection.run(calls))
+            case Start(calls, behind):
+                task = asyncio.ensure_future(self._connection_for(behind).run(calls, behind))
                 started.add(task)
                 await asyncio.sleep(0)  # lets the task hand its bytes to the socket
                 return task
             case Finish(ticket):
                 started.discard(ticket)
                 return await ticket
+            case Trip(calls, behind):
+                return await self._connection_for(behind).run(calls, behind)
             case float():
                 return await asyncio.sleep(asked)
         return await self._connection.run(asked)
@@ -92,7 +101,8 @@ class Client(QueueClient):
 
         `payload` is any JSON value, or bytes with a `content_type`. Raises Refused (InvalidTask, TaskExists,
         QueueFull, …), which leaves nothing behind, or Unavailable, after which the task may or may not be stored:
-        calling again with the same task_id and if_exists="keep" is safe.
+        calling again with the same task_id and if_exists="keep" is safe. With `acknowledge`, NotAcknowledged says that
+        it is stored, and not confirmed in time; the same call again is safe then, too.
         """
         task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type)
         return await self._do(self._operations.schedule(task, if_exists))
@@ -100,7 +110,10 @@ class Client(QueueClient):
     async def schedule_many(
         self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject"
     ) -> list[Scheduled]:
-        """Store any number of tasks, 500 per round trip. Raises TasksRefused when some, and only they, were refused."""
+        """Store any number of tasks, 500 per round trip. Raises TasksRefused when some, and only they, were refused.
+
+        With `acknowledge`, NotAcknowledged tells which of those stored were not confirmed, and which refused.
+        """
         return all_stored(await self._do(self._operations.schedule_many(tasks, if_exists)))
 
     async def cancel(self, task_id: str) -> Cancelled:

@@ -10,6 +10,7 @@ DelayQError
 │   ├── QueueFull
 │   └── DelayTooLong
 ├── TasksRefused               some tasks of schedule_many were turned down
+├── NotAcknowledged            stored, but replicas or the disk did not confirm it in time
 ├── InvalidDocument            the DelayQueue document cannot be used
 ├── Unavailable                Redis cannot be reached or will not serve
 └── EnvelopeError              a stored task cannot be read
@@ -106,6 +107,25 @@ class TasksRefused(DelayQError):
         first = next(iter(refused.values()))
         super().__init__(f"{len(refused):,} refused, {len(scheduled):,} scheduled; the first: {first}")
         self.refused, self.scheduled = dict(refused), list(scheduled)
+
+
+class NotAcknowledged(DelayQError):
+    """Tasks are stored on the primary, but what spec.delivery.acknowledge asks for did not come in time."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        scheduled: Sequence[object],
+        unconfirmed: Sequence[object],
+        refused: Mapping[int, Refused],
+        confirmed: int,
+        wanted: int,
+    ) -> None:
+        """`scheduled` is all that is stored, `unconfirmed` those in doubt; `confirmed` of `wanted` were heard of."""
+        super().__init__(message)
+        self.scheduled, self.unconfirmed, self.refused = list(scheduled), list(unconfirmed), dict(refused)
+        self.confirmed, self.wanted = confirmed, wanted
 
 
 class InvalidDocument(DelayQError):

@@ -8,16 +8,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from delayq.acknowledge import EARLY, HURRY_MS, Shortfall, unfit
 from delayq.broker import BATCH, Broker
-from delayq.errors import DelayQError, DelayTooLong, QueueFull, Refused, TaskExists, TaskInFlight, Unavailable
+from delayq.errors import (
+    DelayQError,
+    DelayTooLong,
+    NotAcknowledged,
+    QueueFull,
+    Refused,
+    TaskExists,
+    TaskInFlight,
+    Unavailable,
+)
 from delayq.intake import Intake, checked_id, due_ms_of, when
 from delayq.values import Cancelled, Counts, Outcome, Rescheduled, Scheduled, State, TaskRow, TaskView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from delayq.acknowledge import Acknowledge, Commands
     from delayq.broker import Call
     from delayq.contract import Limits
     from delayq.intake import Chunk, NewTask
@@ -34,31 +47,65 @@ log = logging.getLogger(__name__)
 PAUSES_SECONDS = (0.05, 0.2, 1.0)  # between tries while Redis is unavailable
 
 
+CONFIRMED_CHUNKS = 8  # that share one confirmation, for it may take a second: of appendfsync everysec
+
+
 class Start(NamedTuple):
     """Send these calls and answer with a ticket at once: what follows overlaps with Redis' own work."""
 
     calls: list[Call[Any]]
+    behind: Commands = ()
 
 
 class Finish(NamedTuple):
-    """Answer with what the calls of this ticket came to."""
+    """Answer with what the calls of this ticket came to, and after that with the last reply to what was behind them."""
 
     ticket: Any
 
 
-class Results(NamedTuple):
+class Trip(NamedTuple):
+    """Send these calls and those commands behind them; answered as Finish is."""
+
+    calls: list[Call[Any]]
+    behind: Commands
+
+
+@dataclass
+class Results:
     """What schedule_many has come to so far, by position."""
 
-    stored: dict[int, Scheduled]
-    refused: dict[int, Refused]
+    stored: dict[int, Scheduled] = field(default_factory=dict)
+    refused: dict[int, Refused] = field(default_factory=dict)
+    unconfirmed: list[int] = field(default_factory=list)
+    shortfall: Shortfall | None = None  # the first
+
+    @property
+    def scheduled(self) -> list[Scheduled]:
+        """What is stored, in the order given."""
+        return [self.stored[at] for at in sorted(self.stored)]
+
+    def check_acknowledged(self) -> None:
+        """Raise NotAcknowledged when some of what is stored was not confirmed."""
+        if self.shortfall is None or not self.unconfirmed:
+            return
+        unconfirmed = [self.stored[at] for at in sorted(self.unconfirmed)]
+        raise NotAcknowledged(
+            self.shortfall.message(unconfirmed),
+            scheduled=self.scheduled,
+            unconfirmed=unconfirmed,
+            refused=dict(sorted(self.refused.items())),
+            confirmed=self.shortfall.confirmed,
+            wanted=self.shortfall.asked.wanted,
+        )
 
 
 class Operations:
     """The operations on one queue, within its limits."""
 
-    def __init__(self, broker: Broker, limits: Limits) -> None:
-        """`limits` come from spec.limits."""
-        self.broker, self.limits = broker, limits
+    def __init__(self, broker: Broker, limits: Limits, acknowledge: Acknowledge | None = None) -> None:
+        """`limits` come from spec.limits, `acknowledge` from spec.delivery."""
+        self.broker, self.limits, self._acknowledge = broker, limits, acknowledge
+        self._can_acknowledge = False  # not asked yet
         self._intake = Intake(limits, len(broker.shards))
         self._options = {
             "max_length": -(-limits.max_length // len(broker.shards)),
@@ -68,21 +115,25 @@ class Operations:
     # schedule
 
     def schedule(self, task: NewTask, if_exists: IfExists) -> Operation[Scheduled]:
-        """Store one task, or raise why it was refused."""
+        """Store one task, or raise why it was refused or is in doubt."""
         results = yield from self.schedule_many([task], if_exists)
         for error in results.refused.values():
             raise error
+        results.check_acknowledged()
         return results.stored[0]
 
     def schedule_many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:
         """Store any number of tasks, a chunk per round trip; the next chunk is encoded while Redis stores this one."""
         if if_exists not in ("reject", "keep", "replace"):
             raise ValueError(f'if_exists: expected "reject", "keep" or "replace", got {if_exists!r}')
-        results, under_way = Results({}, {}), None
+        if self._acknowledge and not self._can_acknowledge:
+            yield from self._check_acknowledge(self._acknowledge)
+        results, under_way = Results(), None
         try:
-            for chunk in self._intake.chunks(tasks, results.refused):
-                ticket = yield Start([self._store(chunk, if_exists)])
-                earlier, under_way = under_way, (ticket, chunk)
+            for chunks in self._together(self._intake.chunks(tasks, results.refused)):
+                calls = [self._store(chunk, if_exists) for chunk in chunks]
+                ticket = yield Start(calls, self._behind(results))
+                earlier, under_way = under_way, (ticket, chunks)
                 if earlier:
                     yield from self._collect(*earlier, if_exists, results)
         except Exception:  # from `tasks` itself, too; what was sent still has its answer on the way
@@ -94,17 +145,30 @@ class Operations:
             yield from self._collect(*under_way, if_exists, results)
         return results
 
+    def _together(self, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
+        while together := tuple(islice(chunks, CONFIRMED_CHUNKS if self._acknowledge else 1)):
+            yield together
+
     def _store(self, chunk: Chunk, if_exists: IfExists, *, repeated: bool = False) -> Call[Stored]:
         shard, _, flat = chunk
         return self.broker.schedule(shard, flat, if_exists=if_exists, repeated=int(repeated), **self._options)
 
     def _collect(
-        self, ticket: object, chunk: Chunk, if_exists: IfExists, results: Results
+        self, ticket: object, chunks: Sequence[Chunk], if_exists: IfExists, results: Results
     ) -> Operation[None]:
         try:
-            [done] = yield Finish(ticket)
+            answers = yield Finish(ticket)
         except Unavailable:
-            [done] = yield from persistently([self._store(chunk, if_exists, repeated=True)])
+            calls = [self._store(chunk, if_exists, repeated=True) for chunk in chunks]
+            answers = yield from persistently(calls, self._behind(results))
+        before = len(results.stored)
+        for chunk, done in zip(chunks, answers, strict=False):
+            self._note(chunk, done, results)
+        if self._acknowledge:
+            new = list(results.stored)[before:]
+            self._note_confirmation(self._acknowledge, answers[-1], new, results)
+
+    def _note(self, chunk: Chunk, done: Stored, results: Results) -> None:
         if done.clamped:
             log.warning(
                 "due_in_the_past", extra={"fields": {"tasks": done.clamped, "queue": self.broker.queue}}
@@ -117,6 +181,54 @@ class Operations:
                 results.refused[at] = self._refusal(task_id, outcome)
             else:
                 results.stored[at] = Scheduled(task_id, due_ms_of(moment, done.now_ms), outcome)
+
+    # acknowledge
+
+    def _behind(self, results: Results) -> Commands:
+        """What has to confirm a round trip. After one failed, the call will fail: the rest is not waited for."""
+        if self._acknowledge is None:
+            return ()
+        return self._acknowledge.behind(self._stats, HURRY_MS if results.shortfall else None)
+
+    @property
+    def _stats(self) -> str:
+        return self.broker.shards[0].stats  # one key for all shards, so that calls sent together share a wait
+
+    @staticmethod
+    def _note_confirmation(asked: Acknowledge, reply: object, new: list[int], results: Results) -> None:
+        confirmed = asked.confirmed(reply)
+        if confirmed >= asked.wanted:
+            return
+        results.unconfirmed += new
+        if results.shortfall is None:
+            why = str(reply) if isinstance(reply, DelayQError) else ""
+            results.shortfall = Shortfall(asked, confirmed, why)
+
+    def _check_acknowledge(self, asked: Acknowledge) -> Operation[None]:
+        """Find out, before anything is stored, whether this Redis can confirm anything, and speaks the truth."""
+        [reply] = yield from persistently([], (asked.waiting(HURRY_MS),))
+        why = str(reply) if isinstance(reply, DelayQError) else ""
+        if not why and asked.kind == "Fsynced":
+            [setting] = yield from persistently([], (("CONFIG", "GET", "appendfsync"),))
+            why = unfit(setting) or (yield from self._answers_early(asked, setting))
+        if why:
+            raise DelayQError(f"acknowledge {asked.kind}: {why}; nothing was stored")
+        self._can_acknowledge = True
+
+    def _answers_early(self, asked: Acknowledge, setting: list[bytes]) -> Operation[str]:
+        """Ask for two confirmations in a row: a disk that is synced once a second cannot give the second at once.
+
+        The better of three: a sync may last as long as the time to the next, and a server may be slow to answer.
+        """
+        if setting[1] != b"everysec":
+            return ""
+        early = 0
+        for tries in range(1, 4):
+            [reply] = yield from persistently([], asked.twice(self._stats))
+            early += bool(asked.confirmed(reply))
+            if tries - early == 2:  # noqa: PLR2004 -- of three
+                return ""
+        return EARLY
 
     def _refusal(self, task_id: str, outcome: Outcome) -> Refused:
         match outcome:
@@ -179,16 +291,17 @@ class Operations:
         return rows
 
 
-def persistently(calls: list[Call[Any]]) -> Operation[list[Any]]:
+def persistently(calls: list[Call[Any]], behind: Commands = ()) -> Operation[list[Any]]:
     """Yield calls until Redis answers, a few times. They have to be safe to repeat: each try may have been done."""
+    asked = Trip(calls, behind) if behind else calls
     for pause in PAUSES_SECONDS:
         try:
-            answers: list[Any] = yield calls
+            answers: list[Any] = yield asked
         except Unavailable:
             yield pause
         else:
             return answers
-    last: list[Any] = yield calls
+    last: list[Any] = yield asked
     return last
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from delayq.acknowledge import Acknowledge
 from delayq.broker import Broker
 from delayq.connection import Address
 from delayq.contract import DelayQueue, Limits
@@ -43,11 +45,15 @@ class QueueClient:
         key_prefix: str = "delayq",
         shards: int = 1,
         limits: Limits | None = None,
+        acknowledge: Acknowledge | None = None,
     ) -> None:
         """Name a queue and its Redis. `shards` and `key_prefix` have to be those of the queue's document."""
         self.address = url if isinstance(url, Address) else Address.from_url(url)
         self.queue = queue
-        self._operations = Operations(Broker(queue, prefix=key_prefix, shards=shards), limits or Limits())
+        broker = Broker(queue, prefix=key_prefix, shards=shards)
+        self._operations = Operations(broker, limits or Limits(), acknowledge)
+        # Waiting for a confirmation is no sign of a Redis that does not answer.
+        self._longest = 2 * acknowledge.timeout_ms / 1000 if acknowledge else 0.0
         self._letters = Letters(self._operations)
 
     @classmethod
@@ -62,12 +68,18 @@ class QueueClient:
             key_prefix=spec.redis.key_prefix,
             shards=spec.shards,
             limits=spec.limits,
+            acknowledge=Acknowledge.of(spec.delivery),
         )
+
+    @property
+    def _patient(self) -> Address:
+        """Where to send what waits to be confirmed."""
+        return replace(self.address, timeout_seconds=self.address.timeout_seconds + self._longest)
 
 
 def all_stored(results: Results) -> list[Scheduled]:
-    """Return the stored tasks in order, or raise TasksRefused with them."""
-    stored = [results.stored[at] for at in sorted(results.stored)]
+    """Return the stored tasks in order, or raise NotAcknowledged or TasksRefused with them."""
+    results.check_acknowledged()
     if results.refused:
-        raise TasksRefused(dict(sorted(results.refused.items())), stored)
-    return stored
+        raise TasksRefused(dict(sorted(results.refused.items())), results.scheduled)
+    return results.scheduled

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from delayq.connection import SyncConnection
 from delayq.intake import NewTask
-from delayq.operations import Finish, IfExists, Start
+from delayq.operations import Finish, IfExists, Start, Trip
 from delayq.queue_client import QueueClient, all_stored
 from delayq.values import Cancelled, Counts, Rescheduled, Scheduled, State, TaskView
 
@@ -35,7 +35,7 @@ class SyncClient(QueueClient):
 
     def __enter__(self) -> Self:
         """Connect on first use: entering does no I/O."""
-        self._open = SyncConnection(self.address)
+        self._open = SyncConnection(self._patient)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,13 +64,15 @@ class SyncClient(QueueClient):
 
     def _answer(self, asked: Any, started: set[Ticket]) -> Any:  # noqa: ANN401 -- see Operation
         match asked:
-            case Start(calls):
-                ticket = self._connection.start(calls)
+            case Start(calls, behind):
+                ticket = self._connection.start(calls, behind)
                 started.add(ticket)
                 return ticket
             case Finish(ticket):
                 started.discard(ticket)
                 return self._connection.finish(ticket)
+            case Trip(calls, behind):
+                return self._connection.run(calls, behind)
             case float():
                 return time.sleep(asked)
         return self._connection.run(asked)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import RedisError
 
-from delayq.connection.round_trip import not_master, packed, raise_first, round_trip, translated
+from delayq.connection.round_trip import (
+    last_word,
+    not_master,
+    packed,
+    raise_first,
+    round_trip,
+    translated,
+)
 from delayq.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -22,7 +29,8 @@ T = TypeVar("T")
 # What one round trip carries, unless a single request is larger: each has a time-out to itself.
 BATCH_COMMANDS = 1000
 BATCH_BYTES = 1 << 20
-Waiting = tuple[bytes, int, "asyncio.Future[list[Any]]"]  # what to send, how many replies, who waits for them
+# What to send, how many replies, what else is to be sent behind everybody's, who waits for the replies.
+Waiting = tuple[bytes, int, "tuple[Command, ...]", "asyncio.Future[list[Any]]"]
 
 
 class AsyncConnection:
@@ -38,9 +46,14 @@ class AsyncConnection:
         self._brought: set[str] = set()  # scripts whose source waits or is under way
         self._sent: set[str] = set()  # those of them that waited when the last round trip began
 
-    async def run(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Answer each call in order. Raises the first error, after all have been tried; Unavailable without Redis."""
-        return raise_first(await self.answers(calls))
+    async def run(self, calls: Sequence[Call[Any]], behind: tuple[Command, ...] = ()) -> list[Any]:
+        """Answer each call in order. Raises the first error, after all have been tried; Unavailable without Redis.
+
+        With commands to send `behind` the calls, the reply to the last of these comes last, an error as a value.
+        Requests that go out together share one of the same kind: it speaks of all that this connection wrote.
+        """
+        answers, replies = await self._driven(calls, behind)
+        return raise_first(answers) + [last_word(each, self.address.where, behind) for each in replies]
 
     async def one(self, call: Call[T]) -> T:
         """Answer a single call."""
@@ -49,24 +62,29 @@ class AsyncConnection:
 
     async def answers(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """Answer each call in order, a refused one with its error as the value."""
+        return (await self._driven(calls, ()))[0]
+
+    async def _driven(
+        self, calls: Sequence[Call[Any]], behind: tuple[Command, ...]
+    ) -> tuple[list[Any], list[Any]]:
         steps = round_trip(calls, self.address.where, self._brought)
         commands = next(steps)
         while True:
-            replies = await self.send(commands)
+            replies = await self.send(commands, behind)
+            replies, last = replies[: len(commands)], replies[len(commands) :]
             try:
                 commands = steps.send(replies)
             except StopIteration as done:
-                answers: list[Any] = done.value
-                return answers
+                return done.value, last
 
-    async def send(self, commands: Sequence[Command]) -> list[Any]:
+    async def send(self, commands: Sequence[Command], behind: tuple[Command, ...] = ()) -> list[Any]:
         """Send raw commands; replies come in order, an error reply as a value.
 
         Packed here and not in the flusher: what cannot be packed has to fail for its own caller and nobody else.
         """
         request = packed(commands)
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((request, len(commands), future))
+        self._waiting.append((request, len(commands), behind, future))
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush())
         return await future
@@ -94,7 +112,7 @@ class AsyncConnection:
     def _next_batch(self) -> list[Waiting]:
         """Take what goes out together, at least one request."""
         many = commands = size = 0
-        for request, count, _ in self._waiting:
+        for request, count, _, _ in self._waiting:
             commands, size = commands + count, size + len(request)
             if many and (commands > BATCH_COMMANDS or size > BATCH_BYTES):
                 break
@@ -109,14 +127,21 @@ class AsyncConnection:
         if not connection.is_connected:
             await connection.connect()
             self.connects += 1
-        everything = b"".join([request for request, _, _ in batch])
-        await connection.send_packed_command(everything, check_health=False)
-        elsewhere = False
-        for _, count, future in batch:
+        shared = list(dict.fromkeys(behind for _, _, behind, _ in batch if behind))
+        everything = b"".join([request for request, _, _, _ in batch])
+        await connection.send_packed_command(everything + b"".join(map(packed, shared)), check_health=False)
+        elsewhere, held = False, []
+        for _, count, behind, future in batch:
             replies = [await self._read() for _ in range(count)]
             elsewhere = elsewhere or any(map(not_master, replies))
-            if not future.done():
+            if behind:
+                held.append((replies, behind, future))
+            elif not future.done():
                 future.set_result(replies)
+        last = {behind: [await self._read() for _ in behind][-1] for behind in shared}
+        for replies, behind, future in held:
+            if not future.done():
+                future.set_result([*replies, last[behind]])
         if elsewhere:
             await connection.disconnect(nowait=True)
 
@@ -133,7 +158,7 @@ class AsyncConnection:
         try:
             await self._connection.disconnect(nowait=True)
         finally:
-            for _, _, future in batch:
+            for *_, future in batch:
                 if not future.done():
                     future.set_exception(error)
 

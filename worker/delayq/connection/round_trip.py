@@ -133,3 +133,8 @@ def raise_first(answers: list[Any]) -> list[Any]:
         if isinstance(answer, DelayQError):
             raise answer
     return answers
+
+
+def last_word(reply: object, where: str, behind: Sequence[Command]) -> object:
+    """Return the reply to the last command of those sent behind, or, as a value, its error."""
+    return translated(reply, where, str(behind[-1][0])) if isinstance(reply, RedisError) else reply

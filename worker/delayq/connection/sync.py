@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import BoundedSemaphore, local
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +13,14 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from delayq.connection.round_trip import not_master, packed, raise_first, round_trip, translated
+from delayq.connection.round_trip import (
+    last_word,
+    not_master,
+    packed,
+    raise_first,
+    round_trip,
+    translated,
+)
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
@@ -33,8 +40,10 @@ class Ticket:
 
     steps: Generator[list[Command], list[Any], list[Any]]
     commands: Sequence[Command]
+    behind: Sequence[Command] = ()  # sent after the commands, each time; only the last reply counts
     connection: Any = None
     error: DelayQError | None = None
+    last: list[Any] = field(default_factory=list)  # that reply
 
 
 class Thread(local):
@@ -68,9 +77,12 @@ class SyncConnection:
             **options,
         )
 
-    def run(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Answer each call in order. Raises the first error, after all have been tried; Unavailable without Redis."""
-        return self.finish(self.start(calls))
+    def run(self, calls: Sequence[Call[Any]], behind: Sequence[Command] = ()) -> list[Any]:
+        """Answer each call in order. Raises the first error, after all have been tried; Unavailable without Redis.
+
+        With commands to send `behind` the calls, the reply to the last of these comes last, an error as a value.
+        """
+        return self.finish(self.start(calls, behind))
 
     def send(self, commands: Sequence[Command]) -> list[Any]:
         """Send raw commands; replies come in order, an error reply as a value."""
@@ -82,14 +94,14 @@ class SyncConnection:
         finally:
             self._release(ticket)
 
-    def start(self, calls: Sequence[Call[Any]]) -> Ticket:
+    def start(self, calls: Sequence[Call[Any]], behind: Sequence[Command] = ()) -> Ticket:
         """Send calls without waiting for anything: without a free connection, or on failure, finish() sees to it.
 
         A thread may have started another call before. No thread ever waits for a connection while it holds one, or as
         many threads as there are connections would wait for each other; so nothing overtakes what is still to be sent.
         """
         steps = round_trip(calls, self.address.where)
-        ticket = Ticket(steps, next(steps))
+        ticket = Ticket(steps, next(steps), behind)
         if self._thread.unsent or not self._places.acquire(blocking=False):
             self._thread.unsent += 1
             return ticket
@@ -113,7 +125,9 @@ class SyncConnection:
                 try:
                     ticket.commands = ticket.steps.send(replies)
                 except StopIteration as done:
-                    return raise_first(done.value)
+                    return raise_first(done.value) + [
+                        last_word(each, self.address.where, ticket.behind) for each in ticket.last
+                    ]
                 self._guarded(ticket, self._write)
         finally:
             self._release(ticket)
@@ -167,10 +181,13 @@ class SyncConnection:
 
     @staticmethod
     def _write(ticket: Ticket) -> None:
-        ticket.connection.send_packed_command([packed(ticket.commands)], check_health=False)
+        ticket.connection.send_packed_command(
+            [packed([*ticket.commands, *ticket.behind])], check_health=False
+        )
 
     def _read_all(self, ticket: Ticket) -> list[Any]:
         replies = [self._read(ticket.connection) for _ in ticket.commands]
+        ticket.last = [self._read(ticket.connection) for _ in ticket.behind][-1:]
         if any(map(not_master, replies)):
             ticket.connection.disconnect()
             self._pool.disconnect(inuse_connections=False)

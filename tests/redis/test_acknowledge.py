@@ -1,0 +1,256 @@
+"""spec.delivery.acknowledge: schedule returns when replicas, or the disk, have the task; else it says what is known."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq import Acknowledge, Client, DelayQError, NewTask, NotAcknowledged, TaskExists, Unavailable
+from delayq.values import Outcome
+
+from tests.process.fleet import until
+from tests.redis.proxy import proxy_to
+from tests.redis.state import known, tasks
+from tests.servers import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.redis.conftest import Make
+
+PATIENT = 30_000  # for what will be confirmed: however slow the machine, it is not the time-out that decides
+SHORT = 200  # for what will not
+
+
+def replicated(timeout_ms: int = PATIENT, replicas: int = 1) -> Acknowledge:
+    return Acknowledge("Replicated", replicas=replicas, timeout_ms=timeout_ms)
+
+
+def online(server: RedisServer) -> int:
+    with server.client() as redis:
+        return str(redis.info("replication")).count("'state': 'online'")
+
+
+@contextmanager
+def replica_of(server: RedisServer, directory: Path) -> Iterator[RedisServer]:
+    """A second server that has all of the first."""
+    replica = RedisServer.start(server.flavour, dir=directory)
+    try:
+        with server.client() as redis:
+            redis.config_set("repl-diskless-sync-delay", 0)  # it would wait for more replicas to come
+        with replica.client() as redis:
+            redis.replicaof("127.0.0.1", server.port)
+        until(lambda: online(server) == 1, "the replica is online", timeout_s=60)
+        yield replica
+    finally:
+        replica.resume()
+        replica.stop()
+
+
+@pytest.fixture
+def replica(aof_server: RedisServer, tmp_path: Path) -> Iterator[RedisServer]:
+    with replica_of(aof_server, tmp_path / "replica") as replica:
+        yield replica
+
+
+def test_what_is_confirmed_is_on_the_replica(
+    make: Make, aof_server: RedisServer, replica: RedisServer
+) -> None:
+    client = make(aof_server.url, acknowledge=replicated())
+    assert client.schedule(1, delay_ms=60_000, task_id="a").outcome is Outcome.CREATED
+    assert len(client.schedule_many(tasks(1200))) == 1200
+    aof_server.kill()
+    with replica.client() as redis:
+        redis.replicaof("NO", "ONE")
+    assert make(replica.url).counts().delayed == 1201
+
+
+def test_a_replica_that_hangs_fails_the_call_and_the_task_is_stored(
+    make: Make, aof_server: RedisServer, replica: RedisServer
+) -> None:
+    client = make(aof_server.url, acknowledge=replicated(SHORT))
+    replica.pause()
+    with pytest.raises(NotAcknowledged) as raised:
+        client.schedule(1, delay_ms=60_000, task_id="a")
+    assert str(raised.value) == (
+        "task a is stored on the primary, but 0 of 1 replicas confirmed within 200 ms: until then it may be lost at a "
+        'fail-over; calling again with the same id and if_exists="keep" is safe'
+    )
+    assert [each.id for each in raised.value.scheduled] == ["a"]
+    assert (raised.value.confirmed, raised.value.wanted) == (0, 1)
+    assert known(client, "a").body == b"1"
+
+
+def test_a_task_that_is_there_already_is_not_taken_for_confirmed(
+    make: Make, aof_server: RedisServer, replica: RedisServer
+) -> None:
+    """From a connection that has written nothing of its own, which newer servers find confirmed in any case."""
+    replica.pause()
+    make(aof_server.url).schedule(1, delay_ms=60_000, task_id="a")
+    again = make(aof_server.url, acknowledge=replicated(SHORT))
+    with pytest.raises(NotAcknowledged) as raised:
+        again.schedule(1, delay_ms=60_000, task_id="a", if_exists="keep")
+    assert raised.value.scheduled[0].outcome is Outcome.KEPT  # type: ignore[attr-defined]  # the exception knows no Scheduled
+    replica.resume()
+    patient = make(aof_server.url, acknowledge=replicated())
+    assert patient.schedule(1, delay_ms=60_000, task_id="a", if_exists="keep").outcome is Outcome.KEPT
+
+
+def test_a_lost_reply_is_asked_for_again_and_confirmed_for_what_it_found(
+    make: Make, aof_server: RedisServer, replica: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delayq.operations.PAUSES_SECONDS", (0.01, 0.02, 0.05))
+    with proxy_to(aof_server.port) as proxy:
+        client = make(proxy.url, acknowledge=replicated(SHORT))
+        replica.pause()
+        client.counts()
+        with pytest.raises(NotAcknowledged):
+            client.schedule(0, delay_ms=60_000)
+        proxy.drop = 1
+        with pytest.raises(NotAcknowledged) as raised:
+            client.schedule(1, delay_ms=60_000, task_id="a")
+        assert proxy.dropped == 1
+        assert raised.value.scheduled[0].outcome is Outcome.REPEATED  # type: ignore[attr-defined]  # as above
+
+
+def test_many_are_each_accounted_for(make: Make, aof_server: RedisServer, replica: RedisServer) -> None:
+    client = make(aof_server.url, acknowledge=replicated(SHORT), shards=3)
+    client.schedule(0, delay_ms=60_000, task_id="t7", if_exists="keep")
+    replica.pause()
+    began = time.monotonic()
+    with pytest.raises(NotAcknowledged, match="9,999 tasks are stored on the primary") as raised:
+        client.schedule_many(tasks(10_000))
+    print(f"took {time.monotonic() - began:.2f} s")
+    found = {each.id for each in raised.value.unconfirmed}  # type: ignore[attr-defined]  # as above
+    assert [each.id for each in raised.value.scheduled] == [f"t{n}" for n in range(10_000) if n != 7]  # type: ignore[attr-defined]  # as above
+    assert found == {f"t{n}" for n in range(10_000)} - {"t7"}
+    assert {at: type(error) for at, error in raised.value.refused.items()} == {7: TaskExists}
+    assert client.counts().delayed == 10_000
+
+
+def test_what_was_refused_is_not_in_doubt(make: Make, aof_server: RedisServer, replica: RedisServer) -> None:
+    client = make(aof_server.url, acknowledge=replicated(SHORT))
+    make(aof_server.url).schedule(1, delay_ms=60_000, task_id="a")
+    replica.pause()
+    with pytest.raises(TaskExists):
+        client.schedule(2, delay_ms=60_000, task_id="a")
+
+
+def test_too_few_replicas_are_counted(make: Make, aof_server: RedisServer, replica: RedisServer) -> None:
+    client = make(aof_server.url, acknowledge=replicated(SHORT, replicas=2))
+    with pytest.raises(NotAcknowledged, match="of 2 replicas confirmed") as raised:
+        client.schedule(1, delay_ms=60_000)
+    assert raised.value.wanted == 2
+    assert online(aof_server) == 1
+    assert replica.process.alive
+
+
+def test_calls_that_wait_share_one_confirmation_and_hold_up_nothing_else(
+    aof_server: RedisServer, replica: RedisServer, queue_name: str
+) -> None:
+    """200 calls one after the other would take forty seconds; a look at the queue goes another way."""
+
+    async def all_at_once() -> list[BaseException | object]:
+        async with Client(aof_server.url, queue=queue_name, acknowledge=replicated(SHORT)) as client:
+            waiting = [
+                asyncio.ensure_future(client.schedule(n, delay_ms=60_000, task_id=f"t{n}"))
+                for n in range(200)
+            ]
+            async with asyncio.timeout(20):
+                while (await client.counts()).delayed < 200:
+                    await asyncio.sleep(0.01)
+                assert (await client.get("t0")) is not None
+                return await asyncio.gather(*waiting, return_exceptions=True)
+
+    replica.pause()
+    assert {type(each) for each in asyncio.run(all_at_once())} == {NotAcknowledged}
+
+
+def test_a_redis_without_waitaof_is_told_before_anything_is_stored(
+    make: Make, redis_server: RedisServer
+) -> None:
+    if redis_server.version >= (7, 2):
+        pytest.skip("it has WAITAOF")
+    client = make(acknowledge=Acknowledge("Fsynced"))
+    with pytest.raises(DelayQError, match=r"acknowledge Fsynced: .*unknown command.*; nothing was stored"):
+        client.schedule(1, delay_ms=60_000)
+    assert client.counts().delayed == 0
+
+
+@pytest.fixture
+def fsyncing(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer.start(
+        "valkey9", dir=tmp_path / "fsyncing", appendonly=True, config={"appendfsync": "always"}
+    )
+    yield server
+    server.stop()
+
+
+def fsynced(timeout_ms: int = PATIENT) -> Acknowledge:
+    return Acknowledge("Fsynced", timeout_ms=timeout_ms)
+
+
+def test_fsynced_is_confirmed_by_a_server_that_always_syncs(make: Make, fsyncing: RedisServer) -> None:
+    client = make(fsyncing.url, acknowledge=fsynced())
+    assert client.schedule(1, delay_ms=60_000, task_id="a").id == "a"
+    assert len(client.schedule_many(tasks(1200))) == 1200
+
+
+def test_a_server_that_confirms_before_it_syncs_is_found_out(make: Make, fsyncing: RedisServer) -> None:
+    """Valkey 9.1 does, between two syncs a second apart. One that waits for its disk may be used."""
+    with fsyncing.client() as redis:
+        redis.config_set("appendfsync", "everysec")
+    client = make(fsyncing.url, acknowledge=fsynced())
+    with pytest.raises(DelayQError, match="answers WAITAOF before its file is on the disk"):
+        client.schedule(1, delay_ms=60_000)
+    assert client.counts().delayed == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("appendfsync", "no", "appendfsync no and never forces"),
+        ("appendonly", "no", "appendonly is disabled"),
+    ],
+)
+def test_a_server_that_never_syncs_is_told_before_anything_is_stored(
+    make: Make, fsyncing: RedisServer, setting: str, value: str, said: str
+) -> None:
+    with fsyncing.client() as redis:
+        redis.config_set(setting, value)
+    client = make(fsyncing.url, acknowledge=fsynced(SHORT))
+    with pytest.raises(DelayQError, match=rf"{said}.*; nothing was stored"):
+        client.schedule(1, delay_ms=60_000)
+    assert client.counts().delayed == 0
+
+
+def test_a_setting_changed_later_is_a_confirmation_that_does_not_come(
+    make: Make, fsyncing: RedisServer
+) -> None:
+    client = make(fsyncing.url, acknowledge=fsynced(SHORT))
+    client.schedule(0, delay_ms=60_000)
+    with fsyncing.client() as redis:
+        redis.config_set("appendonly", "no")
+    with pytest.raises(NotAcknowledged, match=r"its disk did not confirm within 200 ms \(.*appendonly"):
+        client.schedule_many([NewTask(1, delay_ms=60_000)])
+    assert client.counts().delayed == 2
+
+
+def test_a_redis_that_is_away_is_unavailable_as_ever(
+    make: Make, aof_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delayq.operations.PAUSES_SECONDS", (0.01,))
+    aof_server.stop()
+    with pytest.raises(Unavailable):
+        make(aof_server.url, acknowledge=replicated(SHORT)).schedule(1, delay_ms=1)
+    aof_server.restart()
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "None"}, {"replicas": 0}, {"timeout_ms": 1.5}])
+def test_what_no_redis_could_do_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="acknowledge: "):
+        Acknowledge(**{"kind": "Fsynced", **wrong})  # type: ignore[arg-type]  # on purpose

@@ -1,0 +1,119 @@
+"""What `schedule` waits for beyond Redis' own answer: replicas that have the task, or the disk. Nothing here waits.
+
+WAIT and WAITAOF speak of what their own connection wrote last, and newer servers count a connection that wrote nothing
+as confirmed at once: a task found again after a lost reply would be "confirmed" by nobody. So a small write of our own
+goes in front of each, and is younger than whatever it is to confirm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from delayq.contract.delivery import Delivery
+    from delayq.values import Scheduled
+
+Kind = Literal["Replicated", "Fsynced"]
+Commands = tuple[tuple[str | int, ...], ...]
+
+MARK: Final = "confirmations"
+"""Field of `stats`: how often anybody asked for one."""
+HURRY_MS: Final = 1
+"""How long to wait where the answer is to be had at once, or does not matter any more."""
+TWICE_MS: Final = 250
+"""How long the second of two confirmations may take: two and a half rounds of an idle server, a quarter of everysec."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Replicated: `replicas` of them have the task. Fsynced: the append-only file with it is on Redis' own disk."""
+
+    kind: Kind
+    replicas: int = 1
+    timeout_ms: int = 1000
+
+    def __post_init__(self) -> None:
+        """ValueError for what no Redis could do."""
+        if self.kind not in ("Replicated", "Fsynced"):
+            raise ValueError(f'acknowledge: expected "Replicated" or "Fsynced", got {self.kind!r:.60}')
+        for name, value in (("replicas", self.replicas), ("timeout_ms", self.timeout_ms)):
+            if type(value) is not int or value < 1:
+                raise ValueError(f"acknowledge: {name}: expected a whole number from 1, got {value!r:.60}")
+
+    @classmethod
+    def of(cls, delivery: Delivery) -> Acknowledge | None:
+        """Return what a document asks for."""
+        if delivery.acknowledge == "None":
+            return None
+        replicas, timeout_ms = delivery.acknowledge_replicas, delivery.acknowledge_timeout_milliseconds
+        return cls(delivery.acknowledge, replicas, timeout_ms)
+
+    @property
+    def wanted(self) -> int:
+        """How many have to confirm: replicas, or the one disk."""
+        return self.replicas if self.kind == "Replicated" else 1
+
+    def waiting(self, timeout_ms: int | None = None) -> tuple[str | int, ...]:
+        """Return the command that waits."""
+        longest = self.timeout_ms if timeout_ms is None else timeout_ms
+        return ("WAIT", self.replicas, longest) if self.kind == "Replicated" else ("WAITAOF", 1, 0, longest)
+
+    def behind(self, stats: str, timeout_ms: int | None = None) -> Commands:
+        """Return what follows the scripts on their connection; `stats` is the key of a counter of ours."""
+        return ("HINCRBY", stats, MARK, 1), self.waiting(timeout_ms)
+
+    def twice(self, stats: str) -> Commands:
+        """Return two confirmations in a row: the second has no time to come true."""
+        return *self.behind(stats), *self.behind(stats, TWICE_MS)
+
+    def confirmed(self, reply: Any) -> int:  # noqa: ANN401 -- an error is a reply, too
+        """Return how many have confirmed; none when the wait itself was refused."""
+        if isinstance(reply, int):
+            return reply
+        return int(reply[0]) if isinstance(reply, list) else 0
+
+
+def unfit(appendfsync: object) -> str:
+    """Say why an append-only file with this setting confirms nothing; empty when it may."""
+    setting = appendfsync[1] if isinstance(appendfsync, list) and len(appendfsync) > 1 else b""
+    if setting == b"no":
+        return "Redis has appendfsync no and never forces its file to the disk; set everysec or always"
+    if not setting:
+        return (
+            "nobody can tell whether Redis forces its file to the disk, for it refuses CONFIG GET appendfsync"
+        )
+    return ""
+
+
+EARLY: Final = (
+    "this Redis answers WAITAOF before its file is on the disk, as Valkey 9.1 does with appendfsync everysec; "
+    "set appendfsync always, or acknowledge Replicated"
+)
+"""Of a server that confirms twice within a millisecond, though it syncs its file once a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """What was confirmed of what was to be."""
+
+    asked: Acknowledge
+    confirmed: int
+    why: str = ""
+
+    def message(self, unconfirmed: Sequence[Scheduled]) -> str:
+        """Say what is stored, what is not known of it, what may become of it, and what is safe."""
+        one = len(unconfirmed) == 1
+        what = f"task {unconfirmed[0].id} is" if one else f"{len(unconfirmed):,} tasks are"
+        task = "it" if one else "they"
+        within = f"within {self.asked.timeout_ms:,} ms"
+        if self.asked.kind == "Replicated":
+            who = f"{self.confirmed} of {self.asked.replicas} replicas confirmed {within}"
+            fate = f"{task} may be lost at a fail-over"
+        else:
+            who, fate = f"its disk did not confirm {within}", f"{task} may be lost if its machine fails"
+        because = f" ({self.why})" if self.why else ""
+        again = 'calling again with the same id and if_exists="keep" is safe'
+        return f"{what} stored on the primary, but {who}{because}: until then {fate}; {again}"

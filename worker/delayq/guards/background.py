@@ -1,0 +1,38 @@
+"""What nobody waits for to the end: releases and answers of slow servers. None is dropped, and none outlives its guard.
+
+Whatever runs here has a time limit of its own, for all of it are calls on a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+T = TypeVar("T")
+
+
+class Background:
+    """Tasks that are held until they end: the event loop itself holds them weakly."""
+
+    def __init__(self) -> None:
+        """Nothing runs yet."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work`, which must not raise; whoever waits for it may be cancelled without harm to it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for all that runs, `seconds` at most, and cancel the rest."""
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(set(self._tasks), timeout=seconds)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)

@@ -1,0 +1,128 @@
+"""What guards that lock have in common: begin takes the lock and has it renewed, finish and abandon give it back.
+
+What no lock with a time limit can promise: that the holder runs while it holds. A process that stands still for longer
+than the limit (SIGSTOP, a virtual machine that is moved, a long garbage collection, swapping) goes on as if nothing had
+happened, until its event loop has run once; and a write that it sent before may arrive later still. Martin Kleppmann
+described this in 2016 ("How to do distributed locking"): only the store that is written to can keep a late write out,
+by refusing a fencing token that is smaller than one it has seen. `task.token` is such a token. Salvatore Sanfilippo
+answered ("Is Redlock safe?") that a client which looks at its clock after acquiring is no worse off than with any other
+lock that ends by itself, and that a store which can compare tokens may need no lock. Both are right: these guards make
+a second run rare; a SQL guard, or a store that compares `task.token`, makes its effect impossible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from delayq.errors import DelayQError, GuardUnavailable
+from delayq.guards.background import Background
+from delayq.guards.base import Guard
+from delayq.guards.renewal import LockHold, Renewal, validity_seconds
+
+if TYPE_CHECKING:
+    from delayq.message import Task
+
+log = logging.getLogger(__name__)
+
+RELEASE_SECONDS: Final = 2.0  # for giving a lock back; then its time limit does it
+MIN_BUSY_MS, MAX_BUSY_MS = 100, 5000  # the holder may need much less than its lock may last
+
+
+def busy_ms(others_ms: int, rand: float) -> int:
+    """Return when to ask again for what somebody else holds for at most `others_ms`; `rand` is in [0, 1).
+
+    25,000 → 4,000 to 5,000; 800 → 640 to 800; 3 → 100 to 120: spread, so that many do not ask at once.
+    """
+    spread = min(others_ms, MAX_BUSY_MS) * (1 - 0.2 * rand)
+    return int(max(spread, MIN_BUSY_MS * (1 + 0.2 * rand)))
+
+
+class LockGuard(Guard[LockHold]):
+    """A guard that holds a lock with a time limit while the task runs, and remembers nothing afterwards."""
+
+    def __init__(self, ttl_seconds: float) -> None:
+        """`ttl_seconds` is for how long a lock lasts whose holder has died."""
+        if not ttl_seconds >= 1:
+            raise ValueError(f"ttl_seconds: expected 1 or more, got {ttl_seconds!r}")
+        self._ttl_seconds, self._ttl_ms = float(ttl_seconds), int(ttl_seconds * 1000)
+        self._background = Background()
+        self._renewals: dict[LockHold, Renewal] = {}
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """The server or servers, without a password."""
+
+    @abstractmethod
+    async def _acquire(self, task_id: str, owner: str) -> None:
+        """Take the lock. Raises GuardBusy, GuardUnavailable; it may have been taken even so, in part or in full."""
+
+    @abstractmethod
+    async def _renew(self, hold: LockHold) -> bool | None:
+        """Say whether the lock was ours still, and so lasts for as long again; None when nobody knows."""
+
+    @abstractmethod
+    async def _release(self, task_id: str, owner: str) -> bool | None:
+        """Give the lock back. Says whether it was ours still, None when nobody knows; raises nothing."""
+
+    async def begin(self, task: Task) -> LockHold:
+        """Take the task's lock and keep it. Raises GuardBusy, GuardUnavailable."""
+        owner, asked = f"{task.token}:{secrets.token_hex(8)}", time.monotonic()
+        try:
+            await self._acquire(task.id, owner)
+            hold = self._held(task, owner, asked)
+        except BaseException:
+            self._background.start(self._release(task.id, owner))  # the answer may be what was lost
+            raise
+        self._renewals[hold] = Renewal(hold, self._ttl_seconds, lambda: self._renew(hold))
+        return hold
+
+    def _held(self, task: Task, owner: str, asked: float) -> LockHold:
+        until = asked + validity_seconds(self._ttl_seconds)
+        if time.monotonic() >= until:
+            raise GuardUnavailable(self.where, "taking a lock took longer than it lasts")
+        return LockHold(task, owner=owner, until=until)
+
+    async def finish(self, hold: LockHold) -> None:
+        """Give the lock back. One that is gone is logged only: the handler has ended, and another run helps nobody."""
+        await self._give_up(hold)
+
+    async def abandon(self, hold: LockHold) -> None:
+        """Give the lock back, as far as that works: the handler failed or was interrupted."""
+        await self._give_up(hold)
+
+    async def _give_up(self, hold: LockHold) -> None:
+        hold.over = True
+        self._renewals.pop(hold).stop()
+        release = self._background.start(self._release(hold.task.id, hold.owner))
+        await asyncio.wait({release}, timeout=RELEASE_SECONDS)
+        if release.done() and release.result() is False and not hold.lost:
+            fields = {"task_id": hold.task.id, "guard": self.name, "noticed": "when the handler had ended"}
+            log.warning("guard_lost", extra={"fields": fields})
+
+    async def seen(self, task: Task) -> bool | None:
+        """Return None: a lock remembers nothing."""
+        del task
+        return None
+
+    async def close(self) -> None:
+        """Stop renewing, give back what is being given back, and disconnect."""
+        for renewal in self._renewals.values():
+            renewal.stop()
+        self._renewals.clear()
+        await self._background.drain(RELEASE_SECONDS)
+        await self._disconnect()
+
+    @abstractmethod
+    async def _disconnect(self) -> None:
+        """Close every connection."""
+
+
+def unavailable(where: str, error: DelayQError) -> GuardUnavailable:
+    """Return the guard's word for what kept Redis from answering, or from doing as it was told."""
+    return GuardUnavailable(where, getattr(error, "why", None) or str(error))

@@ -12,7 +12,7 @@ import pytest
 from delayq import scripts
 from delayq.broker import Broker, Call
 from delayq.keys import Keys, TaskKeys
-from delayq.values import State
+from delayq.values import State, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,11 @@ EACH: dict[str, Callable[[Broker], Call[Any]]] = {
     "wake": lambda b: b.wake(0),
     "lead": lambda b: b.lead(0, "owner", 1),
     "reclaim": lambda b: b.reclaim(0, max_crashes=1),
+    "expired": lambda b: b.expired(0, offset=0, limit=1),
+    "examine": lambda b: b.examine(0, b"id:1"),
+    "recover": lambda b: b.recover(
+        b.shard_of("id"), b"id:1", "owner", Verdict.WAIT, reason="", wait_ms=1, max_crashes=1, failed=0
+    ),
     "rewind": lambda b: b.rewind(0, 1),
     "reconcile": lambda b: b.reconcile(0, "tasks", 0),
     "adopt": lambda b: b.adopt(0, [b"id"]),

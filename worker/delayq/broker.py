@@ -16,12 +16,15 @@ if TYPE_CHECKING:
         Cancelled,
         Claimed,
         Counts,
+        Expired,
         Leadership,
+        Recovered,
         Rescheduled,
         Settled,
         State,
         TaskRow,
         TaskView,
+        Verdict,
         Wait,
     )
 
@@ -70,9 +73,17 @@ class Broker:
         script = scripts.load(verb)
         return Call(script, script.bind(self.shards[shard], rest, **named), decode)
 
-    def _of_lock(self, verb: str, task_id: str, decode: Callable[[Any], T], **named: Argument) -> Call[T]:
+    def _of_lock(
+        self,
+        verb: str,
+        task_id: str,
+        decode: Callable[[Any], T],
+        *,
+        shard: int | None = None,
+        **named: Argument,
+    ) -> Call[T]:
         script = scripts.load(verb)
-        keys = self.shards[self.shard_of(task_id)].of(task_id)
+        keys = self.shards[self.shard_of(task_id) if shard is None else shard].of(task_id)
         return Call(script, script.bind(keys, **named), decode)
 
     def _of_task(self, verb: str, task_id: str, decode: Callable[[Any], T], **named: Argument) -> Call[T]:
@@ -151,6 +162,23 @@ class Broker:
         """Take back leases that ran out; answers with member and outcome of each."""
         return self._call("reclaim", shard, replies.pairs, limit=limit, max_crashes=max_crashes)
 
+    def expired(self, shard: int, *, offset: int, limit: int) -> Call[Expired]:
+        """Return a page of the leases that ran out, the longest ago first, and when the next will."""
+        return self._call("expired", shard, replies.expired, offset=offset, limit=limit)
+
+    def examine(self, shard: int, member: bytes) -> Call[replies.Examined]:
+        """Return the task of a lease that ran out, for a check to be asked about."""
+        return self._call("examine", shard, replies.examined(self.queue, member), member=member)
+
+    def recover(
+        self, shard: int, member: bytes, owner: str, verdict: Verdict, **options: str | int
+    ) -> Call[Recovered]:
+        """Do as a check said with a task whose lease ran out; options: reason, wait_ms, max_crashes, failed."""
+        task_id = member.rpartition(b":")[0].decode(errors="replace")
+        named: dict[str, Argument] = {"member": member, "owner": owner, "verdict": verdict.value, **options}
+        script = scripts.load("recover")
+        return Call(script, script.bind(self.shards[shard].of(task_id), **named), replies.recovered)
+
     def rewind(self, shard: int, lease_ms: int, *, limit: int = BATCH) -> Call[int]:
         """Shorten leases that outlive their length because Redis' clock stepped back."""
         return self._call("rewind", shard, int, lease_ms=lease_ms, limit=limit)
@@ -172,17 +200,24 @@ class Broker:
 
     # one task, held alone; every lock expires
 
-    def lock(self, task_id: str, owner: str, ttl_ms: int, *, lock: Lock = "lock") -> Call[int]:
-        """Hold a task alone, or still; answers with 0, or for how many ms somebody else's lock may yet last."""
-        return self._of_lock("lock", task_id, int, lock=lock, owner=owner, ttl_ms=ttl_ms)
+    def lock(
+        self, task_id: str, owner: str, ttl_ms: int, *, lock: Lock = "lock", shard: int | None = None
+    ) -> Call[int]:
+        """Hold a task alone, or still; answers with 0, or for how many ms somebody else's lock may yet last.
+
+        `shard` is where the task was found; without it, where its id says it is.
+        """
+        return self._of_lock("lock", task_id, int, shard=shard, lock=lock, owner=owner, ttl_ms=ttl_ms)
 
     def renew(self, task_id: str, owner: str, ttl_ms: int, *, lock: Lock = "lock") -> Call[bool]:
         """Hold a task for longer; answers whether it was held still."""
         return self._of_lock("renew", task_id, bool, lock=lock, owner=owner, ttl_ms=ttl_ms)
 
-    def unlock(self, task_id: str, owner: str, *, lock: Lock = "lock") -> Call[bool]:
-        """Let others have a task; answers whether it was held still."""
-        return self._of_lock("unlock", task_id, bool, lock=lock, owner=owner)
+    def unlock(
+        self, task_id: str, owner: str, *, lock: Lock = "lock", shard: int | None = None
+    ) -> Call[bool]:
+        """Let others have a task; answers whether it was held still. `shard` as for lock."""
+        return self._of_lock("unlock", task_id, bool, shard=shard, lock=lock, owner=owner)
 
     # dead letters
 

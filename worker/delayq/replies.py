@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from delayq.errors import EnvelopeError
 from delayq.message import BYTES_TYPE, Envelope, Task, decode
@@ -11,20 +11,27 @@ from delayq.values import (
     Cancelled,
     Claimed,
     Counts,
+    Expired,
     Failures,
     Leadership,
     Lease,
     Outcome,
+    Recovered,
     Rescheduled,
     Settled,
     State,
     TaskRow,
     TaskView,
+    Unreadable,
     Wait,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+
+Examined: TypeAlias = Task | Unreadable | None
+"""A task whose lease ran out; None when its lease is gone, or lasts again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,39 @@ def pairs(reply: list[bytes]) -> list[tuple[str, str]]:
     """Read a flat list of names and outcomes."""
     texts = [item.decode(errors="replace") for item in reply]
     return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def expired(reply: list[Any]) -> Expired:
+    """Read expired.lua's answer."""
+    next_us, members = reply
+    return Expired(members, _seconds(next_us))
+
+
+def examined(queue: str, member: bytes) -> Callable[[list[Any] | None], Examined]:
+    """Return the reader of examine.lua's answer for one lease."""
+
+    def read(reply: list[Any] | None) -> Examined:
+        if reply is None:
+            return None
+        envelope, counted = reply
+        if envelope is None:
+            return Unreadable("the lease has no task")
+        raw_id, _, token = member.rpartition(b":")
+        try:
+            body, kind, headers, due_ms = decode(envelope)
+            failures, crashes = _counted(counted)
+            task_id, number = raw_id.decode(), int(token)
+        except (EnvelopeError, ValueError) as error:
+            return Unreadable(str(error))
+        # The run's own due time went with the worker: what is left is the one the task was scheduled for.
+        return Task(task_id, queue, failures + crashes + 1, number, due_ms, due_ms, body, kind, headers)
+
+    return read
+
+
+def recovered(reply: bytes) -> Recovered:
+    """Read recover.lua's answer."""
+    return Recovered(reply.decode())
 
 
 def mended(reply: list[Any]) -> Mended:

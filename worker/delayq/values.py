@@ -45,6 +45,28 @@ class Settled(StrEnum):
     LEASE_LOST = "lease_lost"
 
 
+class Verdict(StrEnum):
+    """What a check may answer when it is asked about a task whose lease ran out."""
+
+    REQUEUE = "requeue"  # it still has to run
+    COMPLETE = "complete"  # it has taken effect, or need not any more
+    BURY = "bury"  # somebody has to look at it
+    WAIT = "wait"  # nobody can tell yet: ask again later
+
+
+class Recovered(StrEnum):
+    """What became of one task whose lease ran out; the last three mean that nothing was done."""
+
+    RECLAIMED = "reclaimed"
+    COMPLETED = "completed"
+    BURIED = "buried"
+    WAITED = "waited"
+    ORPHANS = "orphans"  # no such task: the lease was dropped
+    GONE = "gone"  # settled meanwhile, or recovered by somebody else
+    ALIVE = "alive"  # its worker woke up and extended the lease
+    LOCK_LOST = "lock_lost"  # asking took too long: somebody else may ask
+
+
 class Cancelled(StrEnum):
     """What a call to cancel found."""
 
@@ -76,7 +98,7 @@ class Failures:
 
     failures: int = 0
     crashes: int = 0
-    reason: str = ""  # for a dead letter: attempts, crashes or buried
+    reason: str = ""  # for a dead letter: attempts, crashes, buried or recovered
     error: str = ""
 
 
@@ -155,6 +177,21 @@ class Claimed:
     leases: list[Lease]
     more: bool
     unreadable: list[tuple[Lease, Exception]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A task that nobody can be asked about, though its lease ran out."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """One page of leases that ran out, as Redis has them, and when the next will; None when none is left."""
+
+    members: list[bytes]
+    next_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)

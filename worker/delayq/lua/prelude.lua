@@ -57,6 +57,26 @@ local function attempts_of(entry)
   return tonumber(failures) or 0, tonumber(crashes) or 0, reason or entry
 end
 
+-- Two functions for a task whose lease ran out, which counts as a crash: run it again unless that was one too many, or
+-- make it a dead letter, with the last error unless there are other words.
+local function after_crash(at, retry, attempts, dlq, dlq_info)
+  local function bury(id, reason, words)
+    local failures, crashes, last = attempts_of(redis.call('HGET', attempts, id))
+    redis.call('HDEL', attempts, id)
+    redis.call('ZADD', dlq, at, id)
+    redis.call('HSET', dlq_info, id, failures .. ' ' .. crashes + 1 .. ' ' .. reason .. ' ' .. (words or last))
+    return 'buried'
+  end
+  local function requeue(id, max_crashes)
+    local failures, crashes, last = attempts_of(redis.call('HGET', attempts, id))
+    if crashes + 1 >= max_crashes then return bury(id, 'crashes') end
+    redis.call('HSET', attempts, id, failures .. ' ' .. crashes + 1 .. ' ' .. last)
+    redis.call('ZADD', retry, at, id)
+    return 'reclaimed'
+  end
+  return requeue, bury
+end
+
 -- unpack() fails near 8,000 values; a list of any length goes in slices.
 local function each_slice(command, key, values, size)
   for first = 1, #values, size do

@@ -9,27 +9,17 @@
 -- KEYS stats       hash  monotonic counters
 -- ARGV limit        how many leases at most
 -- ARGV max_crashes  crashes after which a task is dead
--- RETURNS member and outcome (reclaimed, buried or orphan) of each lease taken back
+-- RETURNS member and outcome (reclaimed, buried or orphans) of each lease taken back
 local processing, retry, tasks, attempts, dlq, dlq_info, wake, stats = unpack(KEYS)
 local max_crashes, at = tonumber(ARGV[2]), now()
 local taken, counted = {}, { reclaimed = 0, buried = 0, orphans = 0 }
+local requeue = after_crash(at, retry, attempts, dlq, dlq_info)
 
 local function take_back(member)
   local id = id_of(member)
   redis.call('ZREM', processing, member)
   if redis.call('HEXISTS', tasks, id) == 0 then return 'orphans' end
-  local failures, crashes, reason = attempts_of(redis.call('HGET', attempts, id))
-  crashes = crashes + 1
-  local entry = failures .. ' ' .. crashes .. ' '
-  if crashes >= max_crashes then
-    redis.call('HDEL', attempts, id)
-    redis.call('ZADD', dlq, at, id)
-    redis.call('HSET', dlq_info, id, entry .. 'crashes ' .. reason)
-    return 'buried'
-  end
-  redis.call('HSET', attempts, id, entry .. reason)
-  redis.call('ZADD', retry, at, id)
-  return 'reclaimed'
+  return requeue(id, max_crashes)
 end
 
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', processing, '-inf', at, 'LIMIT', 0, tonumber(ARGV[1]))) do

@@ -1,0 +1,10 @@
+-- examine: what a check has to know of a task whose lease ran out
+-- KEYS processing  zset  id:token -> lease expiry ms
+-- KEYS tasks       hash  id -> envelope
+-- KEYS attempts    hash  id -> failures, crashes, last error
+-- ARGV member  the lease, id:token
+-- RETURNS nothing when the lease is gone or lasts, else envelope or nothing, attempts or ''
+local processing, tasks, attempts = unpack(KEYS)
+local id, expiry = id_of(ARGV[1]), redis.call('ZSCORE', processing, ARGV[1])
+if not expiry or tonumber(expiry) > now() then return false end
+return { redis.call('HGET', tasks, id), redis.call('HGET', attempts, id) or '' }

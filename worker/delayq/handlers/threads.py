@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HAND_BACK_MS = 1_000
+EXHAUSTED = "as many threads as may run at a time are still held by runs that were given up"
 
 
 class Threads:
@@ -66,7 +67,7 @@ class Threads:
         if self._abandoned >= self._size:
             fields = {"task_id": task.id, "abandoned": self._abandoned}
             log.error("handler_threads_exhausted", extra={"fields": fields})
-            raise Retry(delay_ms=HAND_BACK_MS, charge=False)
+            raise Retry(EXHAUSTED, delay_ms=HAND_BACK_MS, charge=False)
         return self._idle.pop() if self._idle else _Thread()
 
     def _give_back(self, thread: _Thread) -> None:

@@ -1,0 +1,132 @@
+"""Sending a task to an HTTP service: one POST, its headers, its signature, and the beginning of the answer.
+
+Handlers and checks both do this. Not here: what an answer means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import aiohttp
+from yarl import URL
+
+from delayq.contract.files import secret_path
+from delayq.handlers import http_request, signature
+from delayq.handlers.base import HandlerSetupError
+from delayq.handlers.http_response import Answer
+from delayq.handlers.secret import SecretFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from delayq.contract import HttpHandler
+    from delayq.contract.check import HttpCheck
+    from delayq.message import Task
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 10  # a black hole must not hold a slot for the whole of a long time limit
+KEEPALIVE_SECONDS = 4  # below the 5 s after which many servers hang up: a POST on a dying connection fails
+BODY_BYTES = 64 * 1024  # read to here to use the connection again; a longer answer costs a new connection
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """How much a service may take of us."""
+
+    connections: int
+    timeout_seconds: float  # of a whole call, the wait for a connection included
+    body_seconds: float  # of these, for what follows the headers of the answer
+
+
+class Post:
+    """A pool of connections to one URL."""
+
+    def __init__(
+        self, spec: HttpHandler | HttpCheck, bounds: Bounds, *, field: str, secrets_dir: Path
+    ) -> None:
+        """`field` is the path in the document that errors name."""
+        self._url, self._bounds = _url(spec.url, field), bounds
+        self._static = _static(spec.headers, field)
+        self._secret = _secret(spec, field, secrets_dir)
+
+    async def start(self) -> None:
+        """Read the secret and make the pool; nothing is sent."""
+        if self._secret:
+            self._secret.open()
+        limit, seconds = self._bounds.connections, self._bounds.timeout_seconds
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=limit, limit_per_host=limit, keepalive_timeout=KEEPALIVE_SECONDS
+            ),
+            timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS),
+            headers={"User-Agent": "delayq", "Accept-Encoding": "identity"},
+            cookie_jar=aiohttp.DummyCookieJar(),  # what one task's answer sets is no other task's business
+            auto_decompress=False,  # 64 KiB of gzip may be 64 MiB of answer
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def send(self, task: Task, extra: Mapping[str, str] | None = None) -> Answer:
+        """POST the task. Raises TimeoutError, aiohttp.ClientError, OSError, or Bury for what no header can carry."""
+        headers = self._static | http_request.headers(task) | dict(extra or {})
+        if self._secret:
+            headers[signature.HEADER] = _sign(self._secret.read(), headers, task.body)
+        async with self._session.post(
+            self._url, data=task.body, headers=headers, allow_redirects=False
+        ) as response:
+            return Answer(
+                status=response.status,
+                body=await _beginning(response, self._bounds.body_seconds),
+                retry_after=response.headers.get("Retry-After"),
+                date=response.headers.get("Date"),
+                location=response.headers.get("Location"),
+            )
+
+
+async def _beginning(response: aiohttp.ClientResponse, seconds: float) -> bytes:
+    """Read at most 64 KiB for at most this long; what is not read is cut off with its connection."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            while len(body) < BODY_BYTES and (chunk := await response.content.read(BODY_BYTES - len(body))):
+                body += chunk
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        log.debug("http_body_cut", extra={"fields": {"status": response.status, "error": repr(error)}})
+    if not response.content.at_eof():
+        response.close()
+    return bytes(body)
+
+
+def _sign(key: bytes, headers: Mapping[str, str], body: bytes) -> str:
+    task_id, attempt = headers[signature.TASK_ID], headers[signature.ATTEMPT]
+    return signature.sign(key, seconds=int(time.time()), task_id=task_id, attempt=attempt, body=body)
+
+
+def _url(text: str, field: str) -> URL:
+    try:
+        return URL(text)
+    except ValueError as error:
+        raise HandlerSetupError(f"{field}.url", str(error)) from error
+
+
+def _static(headers: Mapping[str, str], field: str) -> dict[str, str]:
+    for name in headers:
+        if http_request.reserved(name):
+            raise HandlerSetupError(f"{field}.headers", f'"{name}" is set by delayq itself')
+    return dict(headers)
+
+
+def _secret(spec: HttpHandler | HttpCheck, field: str, secrets_dir: Path) -> SecretFile | None:
+    ref = spec.signing_secret_ref
+    if ref is None:
+        return None
+    return SecretFile(secret_path(secrets_dir, ref.name, ref.key), field=f"{field}.signingSecretRef")

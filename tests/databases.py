@@ -232,7 +232,7 @@ class Postgres(DatabaseServer):
         self.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)', database="postgres")
 
     def _ask_to_stop(self) -> None:
-        """SIGINT: after SIGTERM it waits for clients. And even then, for a minute, for one that has not said who it is."""
+        """SIGINT: after SIGTERM it waits for clients. Even then, for a minute, for one that did not say who it is."""
         self.process.send(SIGINT)
         for _ in range(20):
             with suppress(subprocess.TimeoutExpired):

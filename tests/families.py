@@ -40,7 +40,7 @@ def stop_all(pids: list[int]) -> None:
     """SIGSTOP, and wait until they stand still. Only a parent would be told, so look often."""
     signal_all(pids, SIGSTOP)
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while any(states(pid) - {"T", "Z"} for pid in pids):
+    while any(states(pid) - {"T", "X", "Z"} for pid in pids):
         if time.monotonic() > deadline:
             raise TimeoutError(f"still running after SIGSTOP: {pids}")
         time.sleep(0.001)

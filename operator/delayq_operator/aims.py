@@ -24,6 +24,8 @@ class Aim:
     """How it is scaled; None when somebody else decides, or nobody may."""
     ours: bool = True
     """Whether the operator scales it, or will when nothing keeps it from that any more."""
+    guarded: bool = False
+    """Whether its workers have a guard to tell of."""
     lateness_seconds: float = math.inf
     shards: int = MOST_SHARDS
 
@@ -40,6 +42,7 @@ def aim(resource: Resource) -> Aim:
     return Aim(
         policy=Policy.of(spec) if ours and not kept else None,
         ours=ours,
+        guarded=spec.guard is not None and spec.guard.none is None,
         lateness_seconds=spec.objective.lateness_seconds,
         shards=spec.shards,
     )

@@ -14,6 +14,8 @@ from delayq_operator.reasons import told
 from delayq_operator.words import OUTAGES, RISKS, listed
 
 if TYPE_CHECKING:
+    from delayq.contract.guard import Guard
+
     from delayq_operator.reasons import Condition
     from delayq_operator.view import View
 
@@ -63,6 +65,35 @@ def durability_at_risk(view: View) -> Condition:
     if view.backlog.risks:
         return told(kind, "NotTold", "Redis does not tell how it is set up (INFO or CONFIG is refused).")
     return told(kind, "Durable", "Redis keeps an append-only file and evicts nothing.")
+
+
+def guard_available(view: View) -> Condition:
+    """Whether workers can use the guard: without it they claim nothing."""
+    kind, seen = "GuardAvailable", view.guarding
+    guard = view.queue.spec.guard if view.queue is not None else None
+    if view.queue is not None and (guard is None or guard.none is not None):
+        return told(kind, "NotGuarded", "There is no spec.guard to keep tasks from taking effect twice.")
+    if seen.down:
+        message = f"0 of {counted(seen.unable, 'worker')} can use the guard: no task is started."
+        return told(kind, "Unreachable", f"{message} {_guards_store(guard)}")
+    if seen.unable:
+        who = f"{seen.unable} of {counted(seen.able + seen.unable, 'worker')} cannot use the guard"
+        return told(kind, "PartlyUnreachable", f"{who}, and claim nothing. {_guards_store(guard)}")
+    if seen.able:
+        return told(kind, "Connected", "Workers can use the guard.")
+    if not view.worker.pods:
+        return told(kind, "NoWorkers", "There is no worker that could tell.")
+    return told(kind, "NotMeasured", "No worker has told yet.")
+
+
+def _guards_store(guard: Guard | None) -> str:
+    """Say where to look."""
+    what = "the queue's Redis"
+    if guard is not None and guard.sql is not None:
+        what = f"the database that Secret {guard.sql.database_secret_ref.name} names"
+    elif guard is not None and guard.redlock is not None:
+        what = f"the Redis servers that Secret {guard.redlock.urls_secret_ref.name} names"
+    return f"See to {what}; the workers' logs say why, as guard_unavailable."
 
 
 def progressing(view: View) -> Condition:

@@ -32,6 +32,7 @@ NEEDED: Final = frozenset(
     {
         table.WORKER_BUSY_SLOTS.name,
         table.WORKER_FIRST_CLAIM.name,
+        table.WORKER_GUARD_UP.name,
         f"{table.WORKER_HANDLER.name}_sum",
         f"{table.WORKER_HANDLER.name}_count",
     }
@@ -91,12 +92,12 @@ class Crew:
 
     def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
         """Take note of what a worker says."""
-        said = _said(samples)
-        total, count = (said.get(f"{table.WORKER_HANDLER.name}_{which}") for which in ("sum", "count"))
+        told = said(samples)
+        total, count = (told.get(f"{table.WORKER_HANDLER.name}_{which}") for which in ("sum", "count"))
         if total is not None and count is not None:
             self.handler.take(pod.name, total, count, older=pod.created_at < self._since)
-            self.handler.watch(pod.name, busy=int(said.get(table.WORKER_BUSY_SLOTS.name, 0)), now=now)
-        first_claim = said.get(table.WORKER_FIRST_CLAIM.name)
+            self.handler.watch(pod.name, busy=int(told.get(table.WORKER_BUSY_SLOTS.name, 0)), now=now)
+        first_claim = told.get(table.WORKER_FIRST_CLAIM.name)
         if first_claim is None:
             return
         self._claimed.add(pod.name)
@@ -145,12 +146,12 @@ def reachable(pod: Pod) -> bool:
 
 def busy(samples: Iterable[Sample]) -> int | None:
     """Return how many tasks a worker says it runs; None when it does not say."""
-    found = _said(samples).get(table.WORKER_BUSY_SLOTS.name)
+    found = said(samples).get(table.WORKER_BUSY_SLOTS.name)
     return None if found is None else int(min(found, MOST_BUSY))
 
 
-def _said(samples: Iterable[Sample]) -> dict[str, float]:
-    """What can be counted with: neither NaN, nor what is below zero, nor an int of 400 digits."""
+def said(samples: Iterable[Sample]) -> dict[str, float]:
+    """Return what can be counted with: neither NaN, nor what is below zero, nor an int of 400 digits."""
     return {name: float(value) for name, _, value in samples if 0 <= value <= MOST}
 
 

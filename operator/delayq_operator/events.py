@@ -38,6 +38,7 @@ REASONS: Final = {
     "Ready": (NORMAL, "tasks run when they fall due, from now on"),
     "Paused": (NORMAL, "children are left alone, on request"),
     "Resumed": (NORMAL, "children follow the spec again"),
+    "GuardAvailable": (NORMAL, "workers can use the guard again"),
     "Erasing": (NORMAL, "the tasks of a deleted DelayQueue are being erased"),
     "Erased": (NORMAL, "they are erased"),
     "NotReady": (WARNING, "tasks do not run when they fall due, and why; of a new queue, after a minute"),
@@ -52,6 +53,7 @@ REASONS: Final = {
     "ForeignFields": (WARNING, "somebody added containers or privileges to our pod templates"),
     "ApplyFailed": (WARNING, "the API server refused a child"),
     "Unreachable": (WARNING, "scanners cannot reach Redis"),
+    "GuardUnavailable": (WARNING, "no worker can use the guard, and where to look"),
     "ObjectiveMissed": (WARNING, "tasks begin later than the objective allows, and what keeps them"),
     "CapacityShortfallExpected": (
         WARNING,

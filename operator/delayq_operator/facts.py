@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from delayq_operator import names
-from delayq_operator.desired import mounts
+from delayq_operator.desired import reads
 from delayq_operator.desired.facts import Facts
 from delayq_operator.desired.references import referenced
 from delayq_operator.errors import NotFound
@@ -51,7 +51,7 @@ class Referees:
 
     def _lacking(self, resource: Resource, queue: DelayQueue) -> tuple[tuple[str, str], ...]:
         """Keys of the document only: for those of a pod template, the pod says so itself."""
-        wanted = mounts.secret_keys(queue.spec.redis, queue.spec.handler, queue.spec.guard)
+        wanted = reads.by_anybody(queue.spec)
         return tuple(
             (name, key)
             for name, keys in wanted.items()

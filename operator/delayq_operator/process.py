@@ -20,6 +20,7 @@ from delayq_operator.ending import Ending
 from delayq_operator.errors import Denied, LeadershipLost, NoCluster
 from delayq_operator.events import Recorder
 from delayq_operator.facts import Referees
+from delayq_operator.guards import Guards
 from delayq_operator.handover import Handover
 from delayq_operator.health import Health
 from delayq_operator.inventory import Inventory
@@ -99,8 +100,9 @@ class Operator:
         self.inventory = Inventory(self.queues, self.children, self.pods)
         aims = Aims(self.queues)
         autoscaler = Autoscaler(self.inventory, aims, self.work)
-        self.scraper = Scraper(self.inventory, aims, autoscaler, self.work)
-        self.survey = Survey(self.inventory, aims, autoscaler)
+        guards = Guards(aims, self.work)
+        self.scraper = Scraper(self.inventory, aims, autoscaler, guards=guards, work=self.work)
+        self.survey = Survey(self.inventory, aims, autoscaler, guards=guards)
         self.reconciler = self._reconciler()
 
     def _reconciler(self) -> Reconciler:

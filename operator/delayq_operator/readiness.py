@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import conditions, scaling_conditions
-from delayq_operator.conditions import accepted, backend_available, no_image, paused, taken
+from delayq_operator.conditions import accepted, backend_available, guard_available, no_image, paused, taken
 from delayq_operator.reasons import told
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _FINE: Final[Refusal] = ("", "")
 
 def ready(view: View) -> Condition:
     """Whether tasks run when they fall due: everything else, summed up."""
-    for refuse in (_deleting, _rejected, _no_backend, _no_scanner, _held, _no_worker):
+    for refuse in (_deleting, _rejected, _no_backend, _no_scanner, _held, _no_guard, _no_worker):
         reason, message = refuse(view)
         if reason:
             return told("Ready", reason, message)
@@ -56,6 +56,11 @@ def _held(view: View) -> Refusal:
     return _FINE if policy == "None" else ("Held", f"spec.stopPolicy is {policy}: no task is claimed.")
 
 
+def _no_guard(view: View) -> Refusal:
+    verdict = guard_available(view)
+    return ("GuardUnreachable", verdict.message) if verdict.status == "False" else _FINE
+
+
 def _no_worker(view: View) -> Refusal:
     if view.worker.ready:
         return _FINE
@@ -88,6 +93,7 @@ _DECIDED: Final[tuple[Callable[[View], Condition], ...]] = (
     conditions.accepted,
     conditions.backend_available,
     conditions.durability_at_risk,
+    conditions.guard_available,
     conditions.progressing,
     conditions.degraded,
     scaling_conditions.scaling_active,

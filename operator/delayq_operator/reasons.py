@@ -29,6 +29,7 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
         "Unreachable": _FALSE,
         "ScannersNotReady": _FALSE,
         "Held": _FALSE,
+        "GuardUnreachable": _FALSE,
         "NoWorkers": _FALSE,
         "WorkersNotReady": _FALSE,
     },
@@ -44,6 +45,14 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
         **{reason: _TRUE for reason, _ in RISKS.values()},
         "Durable": _FALSE,
         "NotTold": _UNKNOWN,
+        "NotMeasured": _UNKNOWN,
+    },
+    "GuardAvailable": {
+        "Connected": _TRUE,
+        "NotGuarded": _TRUE,
+        "PartlyUnreachable": _TRUE,
+        "Unreachable": _FALSE,
+        "NoWorkers": _UNKNOWN,
         "NotMeasured": _UNKNOWN,
     },
     "Progressing": {
@@ -82,6 +91,7 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     },
     "ObjectiveMet": {
         "OnTime": _TRUE,
+        "GuardUnreachable": _FALSE,
         "WorkersNotReady": _FALSE,
         "NothingClaimed": _FALSE,
         "TooManyReplicas": _FALSE,

@@ -128,7 +128,8 @@ class Reconciler:
         worker = children.get(("Deployment", names.worker(resource.key.name)))
         current = worker.body["spec"].get("replicas") if worker else None
         decision = self._autoscaler.decision(resource.key, time.time())
-        scale = scaling.scale(queue, current, decision, paused=resource.paused)
+        down = self._scraper.guards.down(resource.key)
+        scale = scaling.scale(queue, current, decision, paused=resource.paused, guard_down=down)
         view = View(
             resource=resource,
             queue=queue,
@@ -176,6 +177,7 @@ class Reconciler:
             reaper=reaper.get("status") or {},
             backlog=self._scraper.backlog(key),
             unread=self._scraper.complaint(key),
+            guarding=self._scraper.guards.seen(key),
             learnt=self._autoscaler.learnt(key, time.time()),
         )
 

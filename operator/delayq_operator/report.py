@@ -34,9 +34,13 @@ TURNED_FALSE: Final = {
     "Ready": "NotReady",
     "Paused": "Resumed",
     "BackendAvailable": "Unreachable",
+    "GuardAvailable": "GuardUnavailable",
     "ObjectiveMet": "ObjectiveMissed",
 }
 """Condition → event when it becomes False, after it was True."""
+
+RECOVERED: Final = {"GuardAvailable": "GuardAvailable"}
+"""Condition → event when it becomes True, after it was False."""
 
 BY_REASON: Final = {
     "Accepted": ("InvalidSpec", "ReferenceNotFound"),
@@ -160,6 +164,8 @@ def turned(previous: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tup
         if entry["status"] != old.get("status"):
             if entry["status"] == "True" and kind in TURNED_TRUE:
                 yield TURNED_TRUE[kind], entry["message"]
+            if entry["status"] == "True" and old.get("status") == "False" and kind in RECOVERED:
+                yield RECOVERED[kind], entry["message"]
             if entry["status"] == "False" and old.get("status") == "True" and kind in TURNED_FALSE:
                 yield TURNED_FALSE[kind], f"{entry['reason']}: {entry['message']}"
         if entry["reason"] != old.get("reason") and entry["reason"] in BY_REASON.get(kind, ()):

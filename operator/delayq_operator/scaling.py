@@ -21,6 +21,7 @@ REASONS: Final[Mapping[str, bool]] = {
     "Fixed": False,
     "Held": False,
     "Paused": False,
+    "GuardUnreachable": False,
 }
 """Reasons of condition ScalingActive → whether the number of workers follows the work."""
 
@@ -46,7 +47,12 @@ class Scale:
 
 
 def scale(
-    queue: DelayQueue, current: int | None, decision: Decision | None = None, *, paused: bool = False
+    queue: DelayQueue,
+    current: int | None,
+    decision: Decision | None = None,
+    *,
+    paused: bool = False,
+    guard_down: bool = False,
 ) -> Scale:
     """Say how many; `current` is how many the Deployment asks for, None when there is none yet."""
     spec = queue.spec
@@ -56,10 +62,14 @@ def scale(
         return _fixed(spec.worker.replicas)
     if spec.autoscaling.mode == "External":
         return _external(spec, current)
-    if why := HELD.get(spec.stop_policy) or ("the DelayQueue is paused" if paused else ""):
-        kept = _clamped(spec, 1) if current is None else current
-        reason = "Paused" if spec.stop_policy == "None" else "Held"
-        return Scale(replicas=kept, reason=reason, message=f"{counted(kept, 'worker')}, kept: {why}")
+    for holds, reason, why in (
+        (spec.stop_policy in HELD, "Held", HELD.get(spec.stop_policy)),
+        (paused, "Paused", "the DelayQueue is paused"),
+        (guard_down, "GuardUnreachable", "no worker can use the guard, and more could not either"),
+    ):
+        if holds:
+            kept = _clamped(spec, 1) if current is None else current
+            return Scale(replicas=kept, reason=reason, message=f"{counted(kept, 'worker')}, kept: {why}")
     if decision is None:
         return _undecided(spec, current)
     return Scale(

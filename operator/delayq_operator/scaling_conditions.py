@@ -94,6 +94,8 @@ def objective_met(view: View) -> Condition:
 def _what_binds(view: View) -> tuple[str, str]:
     """Why tasks are late: the first cause there is, and what helps."""
     decision = view.scale.decision if view.scale is not None else None
+    if view.guarding.down:
+        return "GuardUnreachable", "No worker can use the guard: see condition GuardAvailable."
     if view.worker.ready < view.worker.wanted:
         why = view.troubles.get("worker", "they may still be starting")
         return (

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from delayq_operator.aims import Aims
     from delayq_operator.autoscaler import Autoscaler
     from delayq_operator.backlog import Backlog
+    from delayq_operator.guards import Guards
     from delayq_operator.inventory import Inventory
     from delayq_operator.names import Key
     from delayq_operator.pod import Pod
@@ -56,10 +57,12 @@ class Said:
 class Scraper:
     """Reads all queues, and keeps the last reading of each."""
 
-    def __init__(self, inventory: Inventory, aims: Aims, autoscaler: Autoscaler, work: Work) -> None:
+    def __init__(
+        self, inventory: Inventory, aims: Aims, autoscaler: Autoscaler, *, guards: Guards, work: Work
+    ) -> None:
         """Mark a queue in `work` whenever a reading of it says something new."""
         self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
-        self._aims, self.autoscaler = aims, autoscaler
+        self._aims, self.autoscaler, self.guards = aims, autoscaler, guards
         self._news: dict[Key, News] = {}
         self._looked_at: dict[Key, float] = {}
         self._places, self._large = Places(*AT_ONCE), Places(*LARGE_AT_ONCE)
@@ -81,6 +84,7 @@ class Scraper:
 
     def forget(self, key: Key) -> None:
         """Drop what was read of a queue."""
+        self.guards.forget(key)
         self._news.pop(key, None)
         self._looked_at.pop(key, None)
 
@@ -128,7 +132,11 @@ class Scraper:
     def _look(self, key: Key, reading: Reading | None, asked: tuple[float, ...]) -> None:
         """Have the number of workers decided, no more often than the spec says."""
         policy, now = self._aims.of(key).policy, time.time()
-        if policy is not None and not 0 <= now - self._looked_at.get(key, 0.0) < policy.period_seconds * 0.8:
+        if policy is not None and self.guards.down(key):
+            self.autoscaler.rest(key, now)  # they would not run anything either
+        elif (
+            policy is not None and not 0 <= now - self._looked_at.get(key, 0.0) < policy.period_seconds * 0.8
+        ):
             self._looked_at[key] = now
             self.autoscaler.look(key, reading, asked, now)
         elif policy is None:

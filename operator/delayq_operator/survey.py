@@ -1,7 +1,8 @@
-"""Asks workers how they started and what they are busy with, all queues side by side. No decision waits for it.
+"""Asks workers how they started, what they are busy with, and whether their guard serves, all queues side by side.
 
-What they say goes to the crew of their queue, from where a decision takes what is known by then. One that hangs costs
-a second of a place, of which each namespace has its share. Not here: who is to be asked when (crew.py).
+No decision waits for it: what they say goes to the crew of their queue, from where a decision takes what is known by
+then, and to guards.py. One that hangs costs a second of a place, of which each namespace has its share. Not here: who
+is to be asked when (crew.py, guards.py).
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from delayq_operator.places import Places
 from delayq_operator.rounds import Rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from delayq_operator.aims import Aims
     from delayq_operator.autoscaler import Autoscaler
     from delayq_operator.crew import Crew
+    from delayq_operator.guards import Guards, Watch
     from delayq_operator.inventory import Inventory
     from delayq_operator.names import Key
     from delayq_operator.objects import Sample
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-IDLE_SECONDS: Final = 5.0  # while nobody scales by what workers say
+IDLE_SECONDS: Final = 5.0  # while nobody scales by what workers say, and they have no guard
 FULL_SECONDS: Final = 0.25  # when there were more than can be asked at a time
 WORKERS_SECONDS: Final = 1.0
 """For a worker to answer, and to get a place before."""
@@ -41,9 +43,10 @@ OF_A_WORKER: Final = Question(crew.NEEDED, shards=1)
 class Survey:
     """The questions to the workers of all queues."""
 
-    def __init__(self, inventory: Inventory, aims: Aims, autoscaler: Autoscaler) -> None:
-        """Have the crews of `autoscaler` learn."""
+    def __init__(self, inventory: Inventory, aims: Aims, autoscaler: Autoscaler, *, guards: Guards) -> None:
+        """Have the crews of `autoscaler` learn, and `guards` know."""
         self._queues, self._aims, self._autoscaler = inventory.queues, aims, autoscaler
+        self._guards = guards
         self._places = Places(*AT_ONCE)
         self._client: Client | None = None
 
@@ -59,10 +62,12 @@ class Survey:
 
     async def _visit(self, client: Client, key: Key) -> float:
         """Ask those workers whose turn it is."""
-        if self._aims.of(key).policy is None:
+        known = None if self._aims.of(key).policy is None else self._autoscaler.crew(key)
+        hearers = [each for each in (known, self._guards.watch(key)) if each is not None]
+        if not hearers:
             return IDLE_SECONDS
-        known = self._autoscaler.crew(key)
-        pods = known.to_ask(self._autoscaler.workers(key), time.time())
+        workers, now = self._autoscaler.workers(key), time.time()
+        pods = list({pod.name: pod for each in hearers for pod in each.to_ask(workers, now)}.values())
         answers = await self._each(client, key.namespace, pods)
         there = {pod.name: pod for pod in self._autoscaler.workers(key) if crew.reachable(pod)}
         for asked, answer in zip(pods, answers, strict=True):
@@ -72,7 +77,8 @@ class Survey:
                 and pod is not None
                 and (pod.uid, pod.address) == (asked.uid, asked.address)
             ):
-                _take(known, pod, answer, key)
+                _take(hearers, pod, answer, key)
+        self._guards.tell(key)
         return crew.SOON_SECONDS if len(pods) < crew.MOST_AT_ONCE else FULL_SECONDS
 
     async def busy(self, key: Key, pods: list[Pod]) -> dict[str, int]:
@@ -99,8 +105,9 @@ class Survey:
         return await asyncio.gather(*map(ask, pods))
 
 
-def _take(known: Crew, pod: Pod, answer: Iterable[Sample], key: Key) -> None:
+def _take(hearers: Iterable[Crew | Watch], pod: Pod, answer: Sequence[Sample], key: Key) -> None:
     try:
-        known.take(pod, answer, time.time())
+        for each in hearers:
+            each.take(pod, answer, time.time())
     except Exception:  # whatever one says, the others are heard
         log.exception("scrape_broke", extra={"fields": {"queue": str(key), "pod": pod.name}})

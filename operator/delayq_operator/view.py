@@ -45,6 +45,24 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Guarding:
+    """How many workers told of late that they can use the guard, and how many that they cannot."""
+
+    able: int = 0
+    unable: int = 0
+
+    @property
+    def verdict(self) -> tuple[bool, bool]:
+        """Whether some can, and whether some cannot."""
+        return self.able > 0, self.unable > 0
+
+    @property
+    def down(self) -> bool:
+        """Whether none can."""
+        return self.verdict == (False, True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """What is known of one DelayQueue at the end of a reconciliation."""
 
@@ -66,6 +84,7 @@ class View:
     learnt: Learnt = field(default_factory=Learnt)
     backlog: Backlog | None = None
     """None when no scanner was read of late."""
+    guarding: Guarding = field(default_factory=Guarding)
     unread: str = ""
     """Why the scanners could not be read."""
     failures: tuple[str, ...] = ()

@@ -51,6 +51,13 @@ def test_a_queue_without_scanners_is_not_blamed_for_having_no_leader() -> None:
     assert "DelayQueueLeaderless" not in {alert["alert"] for alert in alerts(scanner={"replicas": 0})}
 
 
+def test_a_queue_without_a_guard_is_not_blamed_for_having_none() -> None:
+    assert "DelayQueueGuardDown" in {alert["alert"] for alert in alerts()}
+    for guard in (None, {"none": {}}):
+        bare = alerts(guard=guard, reaper={})
+        assert "DelayQueueGuardDown" not in {alert["alert"] for alert in bare}
+
+
 def test_lateness_is_measured_against_the_objective_of_the_document() -> None:
     (late,) = (
         alert for alert in alerts(objective={"latenessSeconds": 42}) if alert["alert"] == "DelayQueueLate"

@@ -47,7 +47,7 @@ def test_every_condition_is_there_with_every_reason_and_its_status_in_the_order_
 def test_what_is_wrong_comes_with_something_to_do() -> None:
     """Only what is as it should be needs no advice."""
     fine = {
-        "True": "Ready Accepted BackendAvailable ObjectiveMet",
+        "True": "Ready Accepted BackendAvailable GuardAvailable ObjectiveMet",
         "False": "DurabilityAtRisk Degraded Paused",
     }
     asks = [row for row in rows("Conditions") if words(row[0])[0] not in fine.get(row[2], "")]
@@ -71,6 +71,7 @@ def test_every_event_that_is_posted_has_a_reason_of_the_table() -> None:
     turned = {
         *report.TURNED_TRUE.values(),
         *report.TURNED_FALSE.values(),
+        *report.RECOVERED.values(),
         *sum(report.BY_REASON.values(), ()),
     }
     assert posted | turned | {apply.UP, apply.DOWN} == set(events.REASONS)
@@ -79,7 +80,7 @@ def test_every_event_that_is_posted_has_a_reason_of_the_table() -> None:
 def test_every_reason_that_becomes_an_event_is_a_reason_of_its_condition() -> None:
     for kind, reasons in report.BY_REASON.items():
         assert set(reasons) <= set(REASONS[kind])
-    assert {*report.TURNED_TRUE, *report.TURNED_FALSE} <= set(REASONS)
+    assert {*report.TURNED_TRUE, *report.TURNED_FALSE, *report.RECOVERED} <= set(REASONS)
 
 
 def test_every_metric_is_there_with_its_kind_labels_and_help() -> None:

@@ -61,5 +61,5 @@ def _with_pods(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object
         except SpecError as error:
             problems += error.problems
     if problems:
-        raise SpecError(tuple(problems))
+        raise SpecError(tuple(dict.fromkeys(problems)))  # scanners take a part of the workers' template
     return made

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from delayq_operator.names import Component
 
 SCANNER_READS: Final = ("redis", "shards", "delivery")
+CHECK: Final = "spec.reaper.check"
+GUARD: Final = ("guard",)
+"""What a scanner reads too when it asks about tasks: the question, and the guard when that has to answer."""
 WORKER_READS: Final = ("redis", "shards", "delivery", "handler", "guard")
 WORKER_FIELDS: Final = ("concurrency", "drainTimeoutSeconds")
 """Of spec.worker; the rest of it is the Deployment's own."""
@@ -43,7 +46,13 @@ Inputs = dict[str, str]
 
 def of_scanner(queue: DelayQueue) -> Inputs:
     """Hash the parts of the document that a scanner reads."""
-    return _sections(_spec(queue), SCANNER_READS)
+    spec, check = _spec(queue), queue.spec.reaper.check
+    own = _sections(spec, SCANNER_READS)
+    if check is not None:
+        own[CHECK] = _hash(spec["reaper"]["check"])
+    if check is not None and check.guard is not None:
+        own |= _sections(spec, GUARD)
+    return own
 
 
 def of_worker(queue: DelayQueue, before: Mapping[str, str]) -> Inputs:

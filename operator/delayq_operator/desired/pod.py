@@ -29,6 +29,10 @@ SMALL: Final[Object] = {
     "requests": {"cpu": "50m", "memory": "64Mi"},
     "limits": {"memory": "256Mi"},
 }
+OF_CODE: Final[Object] = {
+    # Requests that a handler without appetite fits in. No limits: what a handler needs is for its author to know.
+    "requests": {"cpu": "100m", "memory": "128Mi"}
+}
 
 
 def template(queue_name: str, setting: Setting, role: Role) -> Object:
@@ -42,7 +46,8 @@ def template(queue_name: str, setting: Setting, role: Role) -> Object:
     problems: list[Problem] = []
     place = Place(role.path, problems)
     protected.check(given, place, container=role.component, pod=role.protected)
-    found = merged(base, given, place)
+    ours = merged(base, role.under, Place("spec.worker.template", problems)) if role.under else base
+    found = merged(ours, given, place)
     if problems or not isinstance(found, dict):
         raise SpecError(tuple(problems))
     return found

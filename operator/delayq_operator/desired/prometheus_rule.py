@@ -73,6 +73,8 @@ def _alerts(queue: DelayQueue, facts: Facts) -> Iterator[Alert]:
     yield _dead_letters(of(metrics.QUEUE_BURIED))
     yield _redis_down(of(metrics.REDIS_UP))
     yield _at_risk(of(metrics.DURABILITY_RISK))
+    if queue.spec.guard is not None and queue.spec.guard.none is None:
+        yield _guard_down(of(metrics.WORKER_GUARD_UP))
     if queue.spec.scanner.replicas:
         yield _leaderless(of(metrics.SHARD_LED), queue.spec.shards)
 
@@ -114,6 +116,16 @@ def _at_risk(risk: str) -> Alert:
         seconds=300,
         severity="warning",
         summary="Redis may lose tasks: {{ $labels.risk }}.",
+    )
+
+
+def _guard_down(up: str) -> Alert:
+    return Alert(
+        name="GuardDown",
+        expr=f"max({up}) == 0",
+        seconds=60,
+        severity="critical",
+        summary="no worker can use the guard: no task is started.",
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
-from delayq_operator.desired import config, mounts, pod, reaper
+from delayq_operator.desired import config, mounts, pod, reads, reaper
 from delayq_operator.desired.child import Object, child
 
 if TYPE_CHECKING:
@@ -47,7 +47,15 @@ def purge_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
 
 
 def _role(queue: DelayQueue, setting: Setting) -> Role:
-    return replace(reaper.role(queue, setting), arguments=("erase", *pod.LISTEN), probes={})
+    return replace(
+        reaper.role(queue, setting),
+        image=setting.worker_image,  # no code of the user's, and no Secret but Redis', can keep a DelayQueue from going
+        resources=pod.SMALL,
+        secrets=reads.by_purge(queue.spec),
+        under={},
+        arguments=("erase", *pod.LISTEN),
+        probes={},
+    )
 
 
 def _on_its_own(template: Object, queue: DelayQueue) -> Object:

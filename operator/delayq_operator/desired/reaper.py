@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
-from delayq_operator.desired import mounts, pod, probes
+from delayq_operator.desired import code, pod, probes, reads
 from delayq_operator.desired.child import Object, child
 from delayq_operator.desired.role import Role
 
@@ -32,7 +32,7 @@ def cron_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
         "jobTemplate": {
             "metadata": {"labels": names.labels(name, "reaper")},
             "spec": {
-                "activeDeadlineSeconds": DEADLINE_SECONDS,
+                "activeDeadlineSeconds": DEADLINE_SECONDS + _longest_question(queue),
                 "backoffLimit": 0,  # the next minute tries again
                 "template": pod.template(name, setting, role(queue, setting)),
             },
@@ -43,17 +43,24 @@ def cron_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
     return child(names.CRON_JOB, queue, facts, name=names.reaper(name), component="reaper", spec=cron)
 
 
+def _longest_question(queue: DelayQueue) -> int:
+    """How long a run may wait for an answer that it asked for in its last moment."""
+    check = queue.spec.reaper.check
+    return 0 if check is None else check.timeout_seconds
+
+
 def role(queue: DelayQueue, setting: Setting) -> Role:
     """Say what a reaper pod is."""
     return Role(
         component="reaper",
-        image=setting.worker_image,
+        image=code.image(queue, setting),
         arguments=("reap", *pod.LISTEN),
-        resources=pod.SMALL,
+        resources=code.resources(queue),
         grace_seconds=GRACE_SECONDS,
-        secrets=mounts.secret_keys(queue.spec.redis),
+        secrets=reads.by_reaper(queue.spec),
         template=queue.spec.reaper.template,
         path="spec.reaper.template",
+        under=code.pulled(queue, "reaper"),
         probes=probes.of_run(queue),
         pod={"restartPolicy": "Never"},
     )

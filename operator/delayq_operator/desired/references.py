@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from delayq.contract import Problem, SpecError
 
 from delayq_operator import names
-from delayq_operator.desired import mounts
+from delayq_operator.desired import reads
 from delayq_operator.desired.facts import References
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def referenced(queue: DelayQueue) -> References:
     Says nothing else about templates that cannot be merged.
     """
     spec = queue.spec
-    found = {(SECRET, name) for name in mounts.secret_keys(spec.redis, spec.handler, spec.guard)}
+    found = {(SECRET, name) for name in reads.by_anybody(spec)}
     for template in (spec.scanner.template, spec.worker.template, spec.reaper.template):
         found |= of_template(template or {})
     found.discard((CONFIG_MAP, names.config(queue.metadata.name)))

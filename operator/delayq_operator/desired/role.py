@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from delayq_operator.desired.child import Object
     from delayq_operator.names import Component
 
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,8 @@ class Role:
     """Probes of the container, by field."""
     protected: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """Fields of the pod that the template may not touch, beside those no template may, and why."""
+    under: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    """What these pods take from spec.worker.template, laid over ours before the user's own."""
     pod: Mapping[str, object] = field(default_factory=dict)
     """More fields of the pod."""
     container: Mapping[str, object] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
-from delayq_operator.desired import checksum, mounts, pod, probes
+from delayq_operator.desired import checksum, code, pod, probes, reads
 from delayq_operator.desired.child import Object, child
 from delayq_operator.desired.role import Role
 
@@ -48,13 +48,14 @@ def role(queue: DelayQueue, setting: Setting) -> Role:
     """Say what a scanner pod is."""
     return Role(
         component="scanner",
-        image=setting.worker_image,
+        image=code.image(queue, setting),
         arguments=("scanner", *pod.LISTEN),
-        resources=pod.SMALL,
+        resources=code.resources(queue),
         grace_seconds=GRACE_SECONDS,
-        secrets=mounts.secret_keys(queue.spec.redis),
+        secrets=reads.by_scanner(queue.spec),
         template=queue.spec.scanner.template,
         path="spec.scanner.template",
+        under=code.pulled(queue, "scanner"),
         probes=probes.of_server(queue),
         pod={"topologySpreadConstraints": _spread(queue.metadata.name)},
     )

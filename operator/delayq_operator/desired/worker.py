@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
-from delayq_operator.desired import checksum, mounts, pod, probes
+from delayq_operator.desired import checksum, pod, probes, reads
 from delayq_operator.desired.child import Object, child
 from delayq_operator.desired.role import Role
 from delayq_operator.desired.scanner import REVISIONS_KEPT
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
     from delayq_operator.desired.facts import Facts, Setting
-
-RESOURCES: Final[Object] = {
-    # Requests that a handler without appetite fits in. No limits: what a handler needs is for its author to know.
-    "requests": {"cpu": "100m", "memory": "128Mi"}
-}
 
 YOUNG_SECONDS: Final = 2
 """Process 1 of a container is deaf to SIGTERM until it has set a handler for it, which takes Python a moment.
@@ -59,9 +54,9 @@ def role(queue: DelayQueue, setting: Setting) -> Role:
         component="worker",
         image=spec.worker.image or setting.worker_image,
         arguments=("worker", *pod.LISTEN),
-        resources=RESOURCES,
+        resources=pod.OF_CODE,
         grace_seconds=spec.worker.termination_grace_period_seconds,
-        secrets=mounts.secret_keys(spec.redis, spec.handler, spec.guard),
+        secrets=reads.by_worker(spec),
         template=spec.worker.template,
         path="spec.worker.template",
         probes=probes.of_server(queue),

@@ -102,7 +102,7 @@ spec:
         - {name: tmp, emptyDir: {sizeLimit: 1Gi, medium: Memory}}
         - {name: models, configMap: {name: models}}
   autoscaling: {minReplicas: 1, maxReplicas: 40}
-  reaper: {schedule: "*/5 * * * *", timeZone: Europe/Paris, startingDeadlineSeconds: 60}
+  reaper: {schedule: "*/5 * * * *", timeZone: Europe/Paris, startingDeadlineSeconds: 60, check: {guard: {}}}
   objective: {latenessSeconds: 5}
   podDisruptionBudget: {maxUnavailable: 2}
   networkPolicy:

@@ -14,7 +14,7 @@ from delayq_operator import readiness, scaling
 from delayq_operator.outlook import Rush
 from delayq_operator.reasons import REASONS
 from delayq_operator.scaling import Scale
-from delayq_operator.view import Erasing, Learnt
+from delayq_operator.view import Erasing, Guarding, Learnt
 from delayq_operator.words import OUTAGES, RISKS
 from delayq_operator.workload import Workload
 
@@ -37,6 +37,8 @@ HALF = replace(HEALTHY, whole=False)
 LATE = replace(HEALTHY, due=2_000, oldest_due_at=NOW - 9)
 EXTERNAL = queue(autoscaling={"mode": "External"}, worker={"replicas": 0})
 BY_OTHERS = Scale(replicas=0, reason="External", message="0 workers")
+GUARDED = queue(guard={"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}})
+GUARD_DOWN = Guarding(unable=3)
 ERASING = Erasing(message="Job orders-purge erases the tasks.")
 LATE_AT_WORK = replace(LATE, in_flight=8)
 IDLE = Sample(ready=1)
@@ -95,6 +97,18 @@ CASES: list[tuple[str, str, View]] = [
     ("DurabilityAtRisk", "NotTold", view(backlog=replace(HEALTHY, risks=("unknown",)))),
     ("DurabilityAtRisk", "NotMeasured", view(backlog=None)),
     ("DurabilityAtRisk", "NotMeasured", view(backlog=UNREACHED)),  # no sample is not the same as no risk
+    ("GuardAvailable", "NotGuarded", view()),
+    ("GuardAvailable", "NotGuarded", view(queue=queue(guard={"none": {}}))),
+    ("GuardAvailable", "Connected", view(queue=GUARDED, guarding=Guarding(able=2))),
+    ("GuardAvailable", "PartlyUnreachable", view(queue=GUARDED, guarding=Guarding(able=2, unable=1))),
+    ("GuardAvailable", "Unreachable", view(queue=GUARDED, guarding=GUARD_DOWN)),
+    ("GuardAvailable", "NoWorkers", view(queue=GUARDED, worker=ASLEEP)),
+    ("GuardAvailable", "NotMeasured", view(queue=GUARDED)),
+    ("GuardAvailable", "NotMeasured", view(queue=None, problems=PROBLEM)),
+    ("Ready", "GuardUnreachable", view(queue=GUARDED, guarding=GUARD_DOWN)),
+    ("Ready", "AsExpected", view(queue=GUARDED, guarding=Guarding(able=2, unable=1))),
+    ("Ready", "AsExpected", view(queue=GUARDED)),
+    ("ObjectiveMet", "GuardUnreachable", view(queue=GUARDED, guarding=GUARD_DOWN, backlog=LATE)),
     ("Progressing", "NewReplicaSetAvailable", view()),
     ("Progressing", "NewReplicaSetAvailable", view(worker=ASLEEP)),
     ("Progressing", "ReplicaSetUpdated", view(worker=ROLLING)),
@@ -203,7 +217,8 @@ READY_ASKS_IN_THIS_ORDER = (
     ("ReferenceNotFound", {"missing": ("Secret shop-db",)}),
     ("Unreachable", {"backlog": UNREACHED}),
     ("ScannersNotReady", {"scanner": STARTING}),
-    ("Held", {"queue": queue(stopPolicy="Hold")}),
+    ("Held", {"queue": replace(GUARDED, spec=replace(GUARDED.spec, stop_policy="Hold"))}),
+    ("GuardUnreachable", {"guarding": GUARD_DOWN, "queue": GUARDED}),
     ("WorkersNotReady", {"worker": STARTING}),
 )
 
@@ -212,13 +227,19 @@ def test_ready_names_the_first_cause_and_not_what_follows_from_it() -> None:
     """Without Redis neither scanners nor workers are ready: saying so would send people to the wrong place."""
     for first in range(len(READY_ASKS_IN_THIS_ORDER)):
         everything_after = {
-            name: value for _, seen in READY_ASKS_IN_THIS_ORDER[first:] for name, value in seen.items()
+            name: value
+            for _, seen in reversed(READY_ASKS_IN_THIS_ORDER[first:])
+            for name, value in seen.items()
         }
         assert told(view(**everything_after), "Ready").reason == READY_ASKS_IN_THIS_ORDER[first][0]
 
 
 def test_ready_repeats_the_words_of_the_condition_it_sums_up() -> None:
-    for kind, seen in (("Accepted", view(problems=PROBLEM)), ("BackendAvailable", view(backlog=UNREACHED))):
+    for kind, seen in (
+        ("Accepted", view(problems=PROBLEM)),
+        ("BackendAvailable", view(backlog=UNREACHED)),
+        ("GuardAvailable", view(queue=GUARDED, guarding=GUARD_DOWN)),
+    ):
         assert told(seen, "Ready").message == told(seen, kind).message
 
 
@@ -238,6 +259,29 @@ def test_there_is_something_to_do_for_every_cause_of_an_outage() -> None:
     for cause, words in OUTAGES.items():
         found = told(view(backlog=replace(UNREACHED, outage=cause)), "BackendAvailable")
         assert (found.reason, found.message.endswith(f": {words}.")) == ("Unreachable", True)
+
+
+@pytest.mark.parametrize(
+    ("guard", "where"),
+    [
+        ({"redisLock": {}}, "the queue's Redis;"),
+        ({"redlock": {"urlsSecretRef": {"name": "locks"}}}, "the Redis servers that Secret locks names;"),
+        (
+            {"sqlOptimistic": {"databaseSecretRef": {"name": "shop-db"}}},
+            "the database that Secret shop-db names;",
+        ),
+    ],
+)
+def test_how_many_cannot_use_the_guard_is_told_and_where_to_look(
+    guard: dict[str, object], where: str
+) -> None:
+    all_of_them = told(view(queue=queue(guard=guard), guarding=GUARD_DOWN), "GuardAvailable").message
+    some = told(view(queue=queue(guard=guard), guarding=Guarding(able=2, unable=1)), "GuardAvailable").message
+    assert all_of_them.startswith("0 of 3 workers can use the guard")
+    assert some.startswith("1 of 3 workers cannot use the guard")
+    for message in (all_of_them, some):
+        assert where in message
+        assert "guard_unavailable" in message
 
 
 def test_what_pauses_is_quoted_when_it_does_not_pause() -> None:

@@ -168,8 +168,111 @@ def test_each_role_gets_the_keys_it_reads_and_no_other() -> None:
         *("redis-tls/ca.crt", "redis-tls/tls.crt", "redis-tls/tls.key"),
     }
     made = pods(queue(RICH))
-    assert _mounted(made["scanner"]) == _mounted(made["reaper"]) == _mounted(made["purge"]) == redis
+    assert _mounted(made["scanner"]) == _mounted(made["reaper"]) == redis | {"shop-db/url"}
+    assert _mounted(made["purge"]) == redis
     assert _mounted(made["worker"]) == redis | {"signing/key", "shop-db/url"}
+
+
+DATABASE: Object = {"databaseSecretRef": {"name": "shop-db"}}
+SIGNED: Object = {"http": {"url": "https://shop.example/state", "signingSecretRef": {"name": "signing"}}}
+WHO_READS: list[tuple[Object, Object | None, dict[str, set[str]]]] = [
+    ({"redisLock": {}}, None, {}),
+    ({"redlock": {"urlsSecretRef": {"name": "locks"}}}, None, {"worker": {"locks/urls"}}),
+    ({"sqlUnique": DATABASE}, None, {"worker": {"shop-db/url"}, "reaper": {"shop-db/url"}}),
+    ({"sqlPessimistic": DATABASE}, None, {"worker": {"shop-db/url"}, "reaper": {"shop-db/url"}}),
+    (
+        {"sqlOptimistic": DATABASE},
+        {"guard": {}},
+        {"worker": {"shop-db/url"}, "reaper": {"shop-db/url"}, "scanner": {"shop-db/url"}},
+    ),
+    ({"none": {}}, SIGNED, {"reaper": {"signing/key"}, "scanner": {"signing/key"}}),
+    ({"redlock": {"urlsSecretRef": {"name": "locks"}}}, SIGNED, {
+        "worker": {"locks/urls"}, "reaper": {"signing/key"}, "scanner": {"signing/key"},
+    }),
+    (
+        {"sqlUnique": DATABASE},
+        {"python": {"callable": "shop.orders:state"}},
+        {"worker": {"shop-db/url"}, "reaper": {"shop-db/url"}},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("guard", "check", "readers"), WHO_READS)
+def test_secrets_of_guards_and_checks_go_to_those_who_use_them(
+    guard: Object, check: Object | None, readers: dict[str, set[str]]
+) -> None:
+    made = pods(queue(guard=guard, reaper={"check": check} if check else {}))
+    assert {component: found for component, each in made.items() if (found := _mounted(each))} == readers
+
+
+PULLED: Object = {
+    "spec": {
+        "imagePullSecrets": [{"name": "registry"}],
+        "nodeSelector": {"kubernetes.io/arch": "arm64"},
+        "containers": [{"name": "worker", "imagePullPolicy": "Always", "env": [{"name": "A", "value": "b"}]}],
+    }
+}
+STATE: Object = {"check": {"python": {"callable": "shop.orders:state"}}}
+
+
+def test_who_asks_the_users_code_runs_the_users_image_and_pulls_it_as_workers_do() -> None:
+    made = pods(queue(worker={"image": "shop:7", "template": PULLED}, reaper=STATE))
+    for component in ("scanner", "reaper"):
+        spec, of = made[component]["spec"], container(made[component])
+        assert (of["image"], of["imagePullPolicy"]) == ("shop:7", "Always")
+        assert spec["imagePullSecrets"] == [{"name": "registry"}]
+        assert "limits" not in of["resources"]  # what the code needs is for its author to know
+        assert (of.get("env"), spec.get("nodeSelector")) == (None, None)
+    assert container(made["purge"])["image"] == SETTING.worker_image
+    assert "imagePullSecrets" not in made["purge"]["spec"]
+
+
+def test_the_template_of_a_scanner_goes_before_what_it_takes_from_that_of_workers() -> None:
+    own = {"imagePullSecrets": [{"name": "registry", "$patch": "delete"}, {"name": "mirror"}]}
+    made = pods(
+        queue(
+            worker={"image": "shop:7", "template": PULLED},
+            scanner={"template": {"spec": own}},
+            reaper=STATE,
+        )
+    )
+    assert made["scanner"]["spec"]["imagePullSecrets"] == [{"name": "mirror"}]
+    assert made["reaper"]["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+
+
+@pytest.mark.parametrize("check", [SIGNED, None])
+def test_who_asks_somebody_else_runs_our_image(check: Object | None) -> None:
+    made = pods(
+        queue(worker={"image": "shop:7", "template": PULLED}, reaper={"check": check} if check else {})
+    )
+    for component in ("scanner", "reaper"):
+        assert container(made[component])["image"] == SETTING.worker_image
+        assert "imagePullSecrets" not in made[component]["spec"]
+        assert container(made[component])["resources"]["limits"] == {"memory": "256Mi"}
+
+
+def test_without_an_image_of_the_users_the_code_is_looked_for_in_ours() -> None:
+    made = pods(queue(worker={"template": PULLED}, reaper=STATE))
+    assert {container(made[each])["image"] for each in made} == {SETTING.worker_image}
+    assert "imagePullSecrets" not in made["scanner"]["spec"]
+
+
+@pytest.mark.parametrize("spec", [{"imagePullSecrets": [{}]}, {"containers": 5}, {"containers": [5]}, 5])
+def test_what_is_wrong_with_the_template_of_workers_is_told_once(spec: object) -> None:
+    of = queue(worker={"image": "shop:7", "template": {"spec": spec}}, reaper=STATE)
+    with pytest.raises(SpecError) as told:
+        desired(of, SETTING, facts(of))
+    assert all(problem.path.startswith("spec.worker.template") for problem in told.value.problems)
+    assert len(set(told.value.problems)) == len(told.value.problems)
+
+
+def test_a_reapers_run_may_last_as_long_as_its_last_question() -> None:
+    def deadline(**check: object) -> int:
+        spec = child("CronJob", "-reaper", queue(reaper={"check": {**SIGNED, **check}}))["spec"]
+        found: int = spec["jobTemplate"]["spec"]["activeDeadlineSeconds"]
+        return found
+
+    assert deadline(timeoutSeconds=200) == 500
 
 
 def test_referenced_is_what_the_document_and_the_templates_name() -> None:

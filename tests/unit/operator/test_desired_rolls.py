@@ -20,6 +20,7 @@ Object = dict[str, Any]
 Spec = dict[str, Any]
 
 HTTP = {"url": "https://x", "signingSecretRef": {"name": "signing"}}
+CHECK = {"http": {"url": "https://x"}}
 SPEC: Spec = {
     "redis": {"standalone": {"host": "redis"}, "authSecretRef": {"name": "shop-redis"}},
     "handler": {"http": HTTP},
@@ -101,6 +102,12 @@ CHANGES: dict[str, tuple[Spec, set[str], list[str]]] = {
     "limits": ({"limits": {"maxLength": 9}}, set(), []),
     "retention": ({"retention": {"deadLetterCount": 9}}, set(), []),
     "reaper": ({"reaper": {"sweepSeconds": 9}}, set(), []),
+    "check": ({"reaper": {"check": CHECK}}, {"scanner"}, ["spec.reaper.check added"]),
+    "checking code": (
+        {"reaper": {"check": {"python": {"callable": "shop:state"}}}},
+        {"scanner"},
+        ["spec.reaper.check added", "pod template changed"],
+    ),
     "budget": ({"podDisruptionBudget": {"enabled": False}}, set(), []),
     "network": ({"networkPolicy": {"enabled": True}}, set(), []),
     "monitoring": ({"monitoring": {"podMonitor": {"enabled": True}}}, set(), []),
@@ -128,6 +135,30 @@ def secrets(**contents: str) -> Object:
         **{name.replace("_", "-"): text for name, text in contents.items()},
     }
     return {"known": {"secrets": given}}
+
+
+LEDGER: Spec = {
+    "guard": {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}},
+    "reaper": {"check": {"guard": {}}},
+}
+
+
+def test_a_scanner_that_asks_the_guard_reads_the_guard() -> None:
+    other = {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}, "retentionSeconds": 60}}
+    for component in BOTH:
+        before, after = inputs(component, **LEDGER), inputs(component, **{**LEDGER, "guard": other})
+        assert changes(before, after) == ["spec.guard changed"]
+    asking = {"reaper": {"check": {"http": {"url": "https://x"}}}}
+    before, after = (inputs("scanner", **{**asking, "guard": each}) for each in (LEDGER["guard"], other))
+    assert changes(before, after) == []
+
+
+def test_another_database_rolls_those_who_use_it() -> None:
+    for component in BOTH:
+        old, new = (
+            inputs(component, **LEDGER, known={"secrets": {"shop-db": content}}) for content in ("1", "2")
+        )
+        assert changes(old, new) == ["Secret shop-db changed"]
 
 
 def test_a_secret_rolls_those_who_mount_it() -> None:

@@ -15,10 +15,11 @@ from delayq_operator.outlook import Rush
 from delayq_operator.queues import Queues
 from delayq_operator.report import Reporter, turned
 from delayq_operator.status import NUMBERS_SECONDS, status
-from delayq_operator.view import Learnt
+from delayq_operator.view import Guarding, Learnt
 from delayq_operator.workload import Workload
 
 from tests.unit.operator.fakes import Clock
+from tests.unit.operator.queues import queue
 from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view
 
 if TYPE_CHECKING:
@@ -58,6 +59,25 @@ def test_redis_goes_and_comes_back() -> None:
 def test_a_redis_that_was_never_reached_is_not_news_of_a_change() -> None:
     """The condition says it; an event would come with each new queue whose Redis starts a little later."""
     assert events(view(backlog=DOWN)) == [[]]
+
+
+def test_a_guard_goes_and_comes_back() -> None:
+    guarded = view(queue=queue(guard={"redisLock": {}}), guarding=Guarding(able=2))
+    down = replace(guarded, guarding=Guarding(unable=2))
+    half = replace(guarded, guarding=Guarding(able=1, unable=1))
+    assert events(guarded, half, down, down, half, guarded) == [
+        ["Ready"],
+        [],
+        ["NotReady", "GuardUnavailable"],
+        [],
+        ["Ready", "GuardAvailable"],
+        [],
+    ]
+
+
+def test_a_guard_that_was_never_reached_is_not_news_of_a_change() -> None:
+    """As for Redis: a new queue that does not get ready is told of after a minute."""
+    assert events(view(queue=queue(guard={"redisLock": {}}), guarding=Guarding(unable=1))) == [[]]
 
 
 def test_tasks_that_begin_too_late_are_told_once() -> None:

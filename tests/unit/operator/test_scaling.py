@@ -71,6 +71,17 @@ def test_a_decision_is_not_carried_out_while_held_or_paused() -> None:
         assert found.replicas <= 3
 
 
+def test_while_no_worker_can_use_the_guard_the_number_stays_and_the_reason_is_told() -> None:
+    decision = decided(Sample(overdue=5_000, ready=1))
+    found = scale(queue(autoscaling=BOUNDS), 3, decision, guard_down=True)
+    assert (found.replicas, found.reason, found.decision) == (3, "GuardUnreachable", None)
+    assert found.message == "3 workers, kept: no worker can use the guard, and more could not either"
+    assert scale(queue(), 3, guard_down=True).reason == "Fixed"
+    assert scale(queue(autoscaling=EXTERNAL), 3, guard_down=True).reason == "External"
+    held = scale(queue(autoscaling=BOUNDS, stopPolicy="Hold"), 3, guard_down=True)
+    assert held.reason == "Held"
+
+
 def test_one_worker_is_not_called_workers() -> None:
     assert scale(queue(), None) == Scale(
         replicas=1, reason="Fixed", message="1 worker: the default, without spec.autoscaling"

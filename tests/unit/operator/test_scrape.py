@@ -10,10 +10,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from delayq_operator import rounds, scrape
+from delayq_operator import guards, rounds, scrape
 from delayq_operator.aims import Aims
 from delayq_operator.crew import Crew
 from delayq_operator.exposition import Client, Question
+from delayq_operator.guards import Guards
 from delayq_operator.names import Key
 from delayq_operator.news import FRESH_SECONDS, News
 from delayq_operator.queues import Queues
@@ -101,6 +102,7 @@ class Pods:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(scrape, "time", clock)
+    monkeypatch.setattr(guards, "time", clock)
     return clock
 
 
@@ -128,8 +130,8 @@ def scraper(clock: Clock, marks: Marks, pods: Pods) -> Scraper:  # noqa: ARG001 
     for key in (ORDERS, MAILS):
         queues.seen(known(key, 10))
     inventory = SimpleNamespace(queues=queues, pods=pods)
-    looks = cast("Autoscaler", Looks(pods))
-    return Scraper(cast("Inventory", inventory), Aims(queues), looks, cast("Work", marks))
+    looks, aims, work = cast("Autoscaler", Looks(pods)), Aims(queues), cast("Work", marks)
+    return Scraper(cast("Inventory", inventory), aims, looks, guards=Guards(aims, work), work=work)
 
 
 async def read(scraper: Scraper, answers: Answers) -> list[str]:
@@ -307,6 +309,22 @@ async def test_there_is_a_look_also_when_nothing_could_be_read(
     clock.now += 2
     await read(scraper, Answers())
     assert [told for _, told, _ in looks(scraper).of] == [False, False]
+
+
+async def test_while_no_worker_can_use_its_guard_nothing_is_decided(scraper: Scraper, clock: Clock) -> None:
+    """More workers would not run anything either; when the guard is back, the next look decides."""
+    guard = {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}}
+    spec: dict[str, Any] = {"autoscaling": {}, "guard": guard}
+    scraper._queues.seen(known(ORDERS, 10, version=101, **spec))
+    watch = scraper.guards.watch(ORDERS)
+    assert watch is not None
+    for value in (0.0, 0.0):
+        watch.take(replace(POD, name="w"), [("delayq_worker_guard_up", {}, value)], clock.now)
+    await read(scraper, Answers(a=LEADS))
+    assert (looks(scraper).of, looks(scraper).rested[ORDERS]) == ([], 1)
+    watch.take(replace(POD, name="w"), [("delayq_worker_guard_up", {}, 1.0)], clock.now)
+    await read(scraper, Answers(a=LEADS))
+    assert [told for _, told, _ in looks(scraper).of] == [True]
 
 
 async def test_no_more_is_decided_than_the_spec_says(scraper: Scraper, clock: Clock) -> None:

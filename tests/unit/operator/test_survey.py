@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from delayq_operator import crew, survey
+from delayq_operator import crew, guards, survey
 from delayq_operator.aims import Aims
 from delayq_operator.crew import Crew
+from delayq_operator.guards import Guards
 from delayq_operator.queues import Queues
 from delayq_operator.survey import Survey
+from delayq_operator.view import Guarding
 
 from tests.unit.operator.fakes import Clock
-from tests.unit.operator.test_scrape import ORDERS, Answers, Looks, Pods, known
+from tests.unit.operator.test_scrape import ORDERS, Answers, Looks, Marks, Pods, known
 from tests.unit.operator.test_scrape_exposition import POD
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from delayq_operator.inventory import Inventory
     from delayq_operator.objects import Sample
     from delayq_operator.pod import Pod
+    from delayq_operator.work import Work
 
 WORKER: list[Sample] = [
     ("delayq_worker_busy_slots", {"queue": "orders"}, 3.0),
@@ -44,7 +47,11 @@ class World:
         looks = Looks(self.pods)
         self.crew, self.queues, self.answers = looks.known, queues, Answers(**said)
         inventory = SimpleNamespace(queues=queues, pods=self.pods)
-        self.survey = Survey(cast("Inventory", inventory), Aims(queues), cast("Autoscaler", looks))
+        aims, self.marks = Aims(queues), Marks()
+        self.guards = Guards(aims, cast("Work", self.marks))
+        self.survey = Survey(
+            cast("Inventory", inventory), aims, cast("Autoscaler", looks), guards=self.guards
+        )
 
     async def visit(self) -> float:
         return await self.survey._visit(cast("Client", self.answers), ORDERS)
@@ -54,6 +61,7 @@ class World:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(survey, "time", clock)
+    monkeypatch.setattr(guards, "time", clock)
     return clock
 
 
@@ -132,6 +140,32 @@ async def test_nobody_is_asked_for_a_queue_that_somebody_else_scales() -> None:
     world.queues.seen(known(ORDERS, 10, version=101))
     assert await world.visit() == survey.IDLE_SECONDS
     assert world.answers.asked == []
+
+
+GUARD: Any = {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}}
+
+
+def up(value: float) -> list[Sample]:
+    return [("delayq_worker_guard_up", {"queue": "orders"}, value)]
+
+
+async def test_workers_with_a_guard_are_asked_whoever_scales_them(clock: Clock) -> None:
+    world = World(W, w=up(0))
+    world.queues.seen(known(ORDERS, 10, version=101, guard=GUARD))
+    for _ in range(3):
+        assert await world.visit() == crew.SOON_SECONDS
+        clock.now += 1
+    assert world.guards.seen(ORDERS) == Guarding(unable=1)
+    assert world.marks.of[ORDERS] == 1
+    assert (world.crew.lead.seconds, world.crew.handler.seconds) == (None, None)
+
+
+async def test_a_worker_is_asked_once_for_what_it_teaches_and_for_its_guard() -> None:
+    world = World(W, w=[*WORKER, *up(1)])
+    world.queues.seen(known(ORDERS, 10, version=101, guard=GUARD, autoscaling={}))
+    await world.visit()
+    assert world.answers.asked == ["w"]
+    assert (world.crew.lead.seconds, world.guards.seen(ORDERS)) == (20, Guarding(able=1))
 
 
 async def test_workers_are_asked_how_busy_they_are_once_there_is_somebody_to_ask() -> None:

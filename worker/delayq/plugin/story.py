@@ -23,6 +23,7 @@ EXPECTED: Final[Mapping[str, str]] = {
     "Accepted": "True",
     "BackendAvailable": "True",
     "DurabilityAtRisk": "False",
+    "GuardAvailable": "True",
     "Progressing": "True",
     "Degraded": "False",
     "ScalingLimited": "False",

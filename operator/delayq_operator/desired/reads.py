@@ -1,0 +1,46 @@
+"""Which Secrets of the document each process reads: nobody gets one that it has no use for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delayq_operator.desired.mounts import secret_keys
+
+if TYPE_CHECKING:
+    from delayq.contract.queue import Spec
+
+Keys = dict[str, list[str]]
+"""Name of a Secret → the keys of it."""
+
+
+def by_scanner(spec: Spec) -> Keys:
+    """Name what it takes to reach Redis, and to ask about tasks whose leases ran out."""
+    return secret_keys(spec.redis, *_to_ask(spec))
+
+
+def by_reaper(spec: Spec) -> Keys:
+    """Name the same, and the guard's database: finished tasks are forgotten there."""
+    ledger = None if spec.guard is None else spec.guard.sql
+    return secret_keys(spec.redis, ledger, *_to_ask(spec))
+
+
+def by_purge(spec: Spec) -> Keys:
+    """Name what it takes to reach Redis."""
+    return secret_keys(spec.redis)
+
+
+def by_worker(spec: Spec) -> Keys:
+    """Name what it takes to reach Redis, to call the handler, and to guard it."""
+    return secret_keys(spec.redis, spec.handler, spec.guard)
+
+
+def by_anybody(spec: Spec) -> Keys:
+    """Name everything that pods of the queue need."""
+    return secret_keys(spec.redis, spec.handler, spec.guard, spec.reaper.check)
+
+
+def _to_ask(spec: Spec) -> tuple[object, ...]:
+    check = spec.reaper.check
+    if check is None:
+        return ()
+    return (check,) if check.guard is None else (check, spec.guard)

@@ -1,0 +1,352 @@
+"""redis-lock: one run at a time, kept while it lasts, told when the lock is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq import guards
+from delayq.connection import Address
+from delayq.contract.document import parse
+from delayq.errors import GuardBusy, GuardLost, GuardUnavailable
+from delayq.guards import RedisLock
+from delayq.guards.locking import MAX_BUSY_MS, MIN_BUSY_MS, busy_ms
+from delayq.guards.renewal import GONE, TOO_LATE, validity_seconds
+from delayq.keys import Keys, shard_of
+
+from tests.guards.locks import contend, interrupted, task, until
+from tests.redis.proxy import proxy_to
+from tests.servers import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from redis import Redis
+
+KEY = Keys("delayq", "q", 0).of("order-7").lock
+
+
+@pytest.fixture
+def redis(aof_server: RedisServer) -> Iterator[Redis]:
+    with aof_server.client() as client:
+        yield client
+
+
+@pytest.fixture
+async def guard(aof_server: RedisServer) -> AsyncIterator[RedisLock]:
+    guard = RedisLock(aof_server.url, queue="q", ttl_seconds=30)
+    yield guard
+    await guard.close()
+
+
+@pytest.fixture
+async def brief(aof_server: RedisServer) -> AsyncIterator[RedisLock]:
+    """A guard whose locks run out within seconds, and are renewed every second."""
+    guard = RedisLock(aof_server.url, queue="q", ttl_seconds=3)
+    yield guard
+    await guard.close()
+
+
+def renewals(redis: Redis) -> int:
+    return int(redis.info("commandstats").get("cmdstat_pexpire", {}).get("calls", 0))
+
+
+def logged(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
+    return [record.fields for record in caplog.records if record.getMessage() == event]  # type: ignore[attr-defined]
+
+
+async def test_a_task_is_locked_while_it_runs_and_free_afterwards(guard: RedisLock, redis: Redis) -> None:
+    async with guard(task(token=41)) as hold:
+        token, _, chance = str(redis.get(KEY)).partition(":")
+        assert (token, len(chance)) == ("41", 16)
+        assert 29_000 < redis.pttl(KEY) <= 30_000
+        assert hold.connection is None
+    assert redis.get(KEY) is None
+
+
+async def test_it_is_free_when_the_handler_failed(guard: RedisLock, redis: Redis) -> None:
+    with pytest.raises(LookupError):
+        async with guard(task()):
+            raise LookupError
+    assert redis.get(KEY) is None
+
+
+async def test_two_runs_never_have_the_same_owner(guard: RedisLock) -> None:
+    """Though they were of one lease."""
+    owners = set()
+    for _ in range(3):
+        async with guard(task()) as hold:
+            owners.add(hold.owner)
+    assert len(owners) == 3
+
+
+async def test_another_run_is_put_off_for_about_as_long_as_the_lock_may_last(
+    guard: RedisLock, redis: Redis
+) -> None:
+    async with guard(task(token=1)) as hold:
+        with pytest.raises(GuardBusy) as busy:
+            await guard.begin(task(token=2))
+        assert busy.value.charge is False
+        assert 0.8 * MAX_BUSY_MS <= (busy.value.delay_ms or 0) <= MAX_BUSY_MS
+        assert redis.get(KEY) == hold.owner
+
+
+async def test_other_tasks_run_meanwhile(guard: RedisLock) -> None:
+    async with guard(task("a")), guard(task("b")), guard(task("")):
+        pass
+
+
+async def test_never_more_than_one_run_under_contention(aof_server: RedisServer) -> None:
+    several = [RedisLock(aof_server.url, queue="q") for _ in range(4)]
+    try:
+        assert await contend(several, runs=6) == 1
+    finally:
+        await asyncio.gather(*(each.close() for each in several))
+
+
+async def test_a_lock_is_kept_for_longer_than_it_lasts(aof_server: RedisServer, redis: Redis) -> None:
+    guard, began = RedisLock(aof_server.url, queue="q", ttl_seconds=3), time.monotonic()
+    async with guard(task()) as hold:
+        await until(lambda: renewals(redis) >= 4)
+        assert time.monotonic() - began > 3
+        assert redis.get(KEY) == hold.owner
+    assert redis.get(KEY) is None
+    await guard.close()
+
+
+async def test_nothing_goes_on_once_tasks_have_ended(guard: RedisLock) -> None:
+    await guard.check()
+    before = len(asyncio.all_tasks())
+    for n in range(50):
+        async with guard(task(f"t{n}")):
+            pass
+    await until(lambda: len(asyncio.all_tasks()) == before)
+
+
+async def test_a_handler_whose_lock_was_removed_is_interrupted(brief: RedisLock, redis: Redis) -> None:
+    with pytest.raises(GuardLost, match=GONE) as lost:
+        await interrupted(brief, lambda _: redis.delete(KEY))
+    assert lost.value.charge is False
+
+
+async def test_a_handler_whose_lock_somebody_else_has_is_interrupted(brief: RedisLock, redis: Redis) -> None:
+    with pytest.raises(GuardLost, match=GONE):
+        await interrupted(brief, lambda _: redis.set(KEY, "somebody"))
+    assert redis.get(KEY) == "somebody"
+
+
+@pytest.mark.parametrize("how", ["pause", "kill"])
+async def test_a_handler_is_interrupted_when_redis_is_away_for_as_long_as_a_lock_lasts(
+    brief: RedisLock, aof_server: RedisServer, how: str
+) -> None:
+    with pytest.raises(GuardLost, match=TOO_LATE):
+        await interrupted(brief, lambda _: getattr(aof_server, how)())
+    aof_server.resume()
+
+
+async def test_an_outage_that_is_shorter_than_a_lock_interrupts_nobody(
+    aof_server: RedisServer, redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What Redis had written it still knows; the renewal is tried again until it is confirmed."""
+    guard = RedisLock(aof_server.url, queue="q", ttl_seconds=12)
+    async with guard(task()):
+        await asyncio.to_thread(aof_server.kill)
+        aof_server.restart()
+        await until(lambda: renewals(redis) >= 1)
+    assert redis.get(KEY) is None
+    assert logged(caplog, "guard_lost") == []
+    await guard.close()
+
+
+async def test_what_redis_forgets_is_unlocked(flavour: str, tmp_path: Path) -> None:
+    """The known limit of one Redis: after a restart without persistence a second run begins beside the first."""
+    server = RedisServer.start(flavour, dir=tmp_path / "forgetful")
+    first, second = (RedisLock(server.url, queue="q", ttl_seconds=30) for _ in range(2))
+    try:
+        hold = await first.begin(task())
+        server.restart()
+        async with second(task()) as other:
+            assert not hold.lost  # its next renewal will tell
+            await first.finish(hold)
+            with server.client() as redis:
+                assert redis.get(KEY) == other.owner
+    finally:
+        await asyncio.gather(first.close(), second.close())
+        server.stop()
+
+
+async def test_a_late_unlock_leaves_the_next_holder_alone_and_is_logged(
+    guard: RedisLock, aof_server: RedisServer, redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The handler has ended: a retry would run it again, for nothing."""
+    late = await guard.begin(task())
+    redis.pexpire(KEY, 1)
+    await until(lambda: not redis.exists(KEY))
+    next_guard = RedisLock(aof_server.url, queue="q")
+    with caplog.at_level(logging.WARNING):
+        async with next_guard(task()) as hold:
+            await guard.finish(late)
+            assert redis.get(KEY) == hold.owner
+    assert [fields["task_id"] for fields in logged(caplog, "guard_lost")] == ["order-7"]
+    await next_guard.close()
+
+
+@pytest.mark.parametrize("how", ["pause", "kill"])
+async def test_a_task_that_ended_is_done_though_its_lock_cannot_be_given_back(
+    guard: RedisLock, aof_server: RedisServer, how: str
+) -> None:
+    async with guard(task()):
+        getattr(aof_server, how)()
+    aof_server.resume()
+
+
+async def test_a_cancellation_from_outside_stays_one_and_frees_the_task(
+    guard: RedisLock, redis: Redis
+) -> None:
+    running = asyncio.Event()
+    handler = asyncio.create_task(interrupted(guard, lambda _: running.set()))
+    await running.wait()
+    handler.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await handler
+    assert redis.get(KEY) is None
+
+
+async def test_a_cancellation_from_outside_stays_one_though_the_lock_is_lost_too(guard: RedisLock) -> None:
+    running: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    handler = asyncio.create_task(interrupted(guard, running.set_result))
+    (await running).lose("for a test")
+    handler.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await handler
+
+
+async def test_whoever_is_cancelled_while_asking_leaves_no_lock_behind(
+    guard: RedisLock, aof_server: RedisServer, redis: Redis
+) -> None:
+    await guard.check()
+    asked = redis.info("commandstats")["cmdstat_set"]["calls"]
+    aof_server.pause()
+    asking = asyncio.create_task(guard.begin(task()))
+    for _ in range(20):  # turns of the event loop, for the request to leave
+        await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    aof_server.resume()
+    await guard.close()
+    assert redis.info("commandstats")["cmdstat_set"]["calls"] == asked + 1
+    assert redis.get(KEY) is None
+
+
+async def test_a_lock_whose_confirmation_was_lost_is_given_back(
+    aof_server: RedisServer, redis: Redis
+) -> None:
+    with proxy_to(aof_server.port) as proxy:
+        guard = RedisLock(proxy.url, queue="q")
+        await guard.check()
+        proxy.drop = 1
+        with pytest.raises(GuardUnavailable):
+            await guard.begin(task())
+        await guard.close()
+    assert proxy.dropped == 1
+    assert redis.get(KEY) is None
+
+
+async def test_a_guard_without_its_redis_is_unavailable_until_it_is_back(
+    guard: RedisLock, aof_server: RedisServer
+) -> None:
+    aof_server.stop()
+    with pytest.raises(GuardUnavailable, match="not available") as away:
+        await guard.begin(task())
+    assert away.value.where == f"127.0.0.1:{aof_server.port}"
+    assert away.value.charge is False
+    with pytest.raises(GuardUnavailable):
+        await guard.check()
+    aof_server.restart()
+    await guard.check()
+    async with guard(task()):
+        pass
+
+
+async def test_a_redis_that_takes_no_writes_cannot_serve(guard: RedisLock, redis: Redis) -> None:
+    """It would answer a PING; and a worker that believed it would claim tasks for nothing."""
+    redis.replicaof("127.0.0.1", 1)
+    with pytest.raises(GuardUnavailable, match="READONLY"):
+        await guard.check()
+    with pytest.raises(GuardUnavailable, match="READONLY"):
+        await guard.begin(task())
+    redis.replicaof("NO", "ONE")
+    await guard.check()
+    assert redis.keys() == []
+
+
+async def test_a_lock_remembers_nothing(guard: RedisLock) -> None:
+    async with guard(task()):
+        pass
+    assert await guard.seen(task()) is None
+
+
+async def test_a_lock_lies_on_the_shard_of_its_task(aof_server: RedisServer, redis: Redis) -> None:
+    guard = RedisLock(aof_server.url, queue="q", prefix="p", shards=5)
+    async with guard(task("a")), guard(task("b")), guard(task("c")):
+        expected = {f"p:{{q:{shard_of(name, 5)}}}:lock:{name}" for name in "abc"}
+        assert set(redis.keys()) == expected
+        assert len({shard_of(name, 5) for name in "abc"}) > 1
+    await guard.close()
+
+
+async def test_a_document_chooses_it(aof_server: RedisServer, redis: Redis) -> None:
+    document = {
+        "apiVersion": "delayq.dev/v1alpha1",
+        "kind": "DelayQueue",
+        "metadata": {"name": "orders"},
+        "spec": {
+            "redis": {"standalone": {"host": "redis.test"}, "keyPrefix": "p"},
+            "handler": {"python": {"callable": "shop:cancel"}},
+            "guard": {"redisLock": {"ttlSeconds": 77}},
+        },
+    }
+    address = Address.from_url(aof_server.url)
+    guard = guards.build(parse(document), address, secrets_dir=Path(), apart=True)
+    assert isinstance(guard, RedisLock)
+    async with guard(task()):
+        assert 76_000 < redis.pttl("p:{orders:0}:lock:order-7") <= 77_000
+    await guard.close()
+
+
+async def test_closing_ends_renewals_and_the_lock_runs_out(aof_server: RedisServer, redis: Redis) -> None:
+    guard = RedisLock(aof_server.url, queue="q", ttl_seconds=1)
+    await guard.begin(task())
+    await guard.close()
+    await until(lambda: not redis.exists(KEY))
+
+
+async def test_a_handler_that_blocks_the_event_loop_for_too_long_is_told_so(brief: RedisLock) -> None:
+    """As after SIGSTOP: only when the process runs again can it know."""
+    with pytest.raises(GuardLost, match=TOO_LATE):
+        await interrupted(brief, lambda _: time.sleep(3.1))
+
+
+@pytest.mark.parametrize(
+    ("others_ms", "lowest", "highest"),
+    [(25_000, 4000, 5000), (800, 640, 800), (3, 100, 120), (-1, 100, 120)],
+)
+def test_how_long_a_busy_task_is_put_off(others_ms: int, lowest: int, highest: int) -> None:
+    assert sorted((busy_ms(others_ms, 0), busy_ms(others_ms, 1))) == [lowest, highest]
+    assert MIN_BUSY_MS <= busy_ms(others_ms, 0.5) <= MAX_BUSY_MS
+
+
+def test_a_lock_is_relied_on_for_a_little_less_than_it_lasts() -> None:
+    assert validity_seconds(30) == pytest.approx(29.698)
+    assert validity_seconds(1) == pytest.approx(0.988)
+
+
+@pytest.mark.parametrize("ttl_seconds", [0.5, 0, -1, float("nan")])
+def test_a_lock_that_lasts_no_time_is_refused(ttl_seconds: float) -> None:
+    with pytest.raises(ValueError, match="ttl_seconds: expected 1 or more, got"):
+        RedisLock("redis://localhost", queue="q", ttl_seconds=ttl_seconds)

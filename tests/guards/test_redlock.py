@@ -1,0 +1,382 @@
+"""redlock: held by the majority of independent servers, whatever becomes of a minority."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq import guards
+from delayq.connection import Address
+from delayq.contract.document import parse
+from delayq.errors import DelayQError, GuardBusy, GuardLost, GuardUnavailable, InvalidDocument
+from delayq.guards import Redlock
+from delayq.guards.quorum import Poll, majority
+from delayq.guards.redlock import BUSY_MS, server_seconds
+from delayq.guards.renewal import GONE, TOO_LATE
+from delayq.keys import Keys
+
+from tests.guards.locks import contend, interrupted, task, until
+from tests.servers import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from delayq.guards.renewal import LockHold
+
+KEY = Keys("delayq", "q", 0).of("order-7").lock
+
+
+@pytest.fixture
+def servers(flavour: str, tmp_path: Path) -> Iterator[list[RedisServer]]:
+    """Five independent servers that keep nothing on disk."""
+    with started(5, flavour, tmp_path) as servers:
+        yield servers
+
+
+@pytest.fixture
+def three(flavour: str, tmp_path: Path) -> Iterator[list[RedisServer]]:
+    with started(3, flavour, tmp_path) as servers:
+        yield servers
+
+
+@contextmanager
+def started(count: int, flavour: str, folder: Path) -> Iterator[list[RedisServer]]:
+    with ExitStack() as stack:
+        servers = []
+        for n in range(count):
+            servers.append(RedisServer.start(flavour, dir=folder / f"redis-{n}"))
+            stack.callback(servers[-1].stop)
+        yield servers
+
+
+def redlock(servers: Sequence[RedisServer], ttl_seconds: float = 30) -> Redlock:
+    return Redlock([server.url for server in servers], queue="q", ttl_seconds=ttl_seconds)
+
+
+def owners(servers: Sequence[RedisServer]) -> list[str | None]:
+    """What each server, of those that run, says of the task's lock."""
+    found = []
+    for server in servers:
+        with server.client() as redis:
+            found.append(redis.get(KEY))
+    return found
+
+
+def forget(servers: Sequence[RedisServer]) -> None:
+    """What a restart does, without its time."""
+    for server in servers:
+        with server.client() as redis:
+            redis.delete(KEY)
+
+
+async def test_all_servers_have_the_lock_while_the_task_runs_and_none_afterwards(
+    servers: list[RedisServer],
+) -> None:
+    guard = redlock(servers)
+    async with guard(task(token=41)) as hold:
+        await until(lambda: owners(servers) == [hold.owner] * 5)  # the last two are not waited for
+        assert hold.owner.startswith("41:")
+    await until(lambda: owners(servers) == [None] * 5)
+    await guard.close()
+
+
+async def test_never_more_than_one_run_under_contention(servers: list[RedisServer]) -> None:
+    several = [redlock(servers) for _ in range(3)]
+    try:
+        assert await contend(several, runs=3) == 1
+    finally:
+        await asyncio.gather(*(each.close() for each in several))
+    assert owners(servers) == [None] * 5
+
+
+async def test_another_run_is_put_off_and_leaves_nothing_behind(servers: list[RedisServer]) -> None:
+    """Not even where it could have had the lock."""
+    first, second = redlock(servers), redlock(servers)
+    async with first(task(token=1)) as hold:
+        await until(lambda: owners(servers) == [hold.owner] * 5)
+        forget(servers[:2])
+        with pytest.raises(GuardBusy) as busy:
+            await second.begin(task(token=2))
+        assert BUSY_MS[0] <= (busy.value.delay_ms or 0) <= BUSY_MS[1]
+        assert busy.value.charge is False
+        await second.close()
+        assert owners(servers) == [None, None, hold.owner, hold.owner, hold.owner]
+    await first.close()
+
+
+@pytest.mark.parametrize("how", ["kill", "pause"])
+async def test_a_minority_that_is_away_delays_nobody(servers: list[RedisServer], how: str) -> None:
+    guard = redlock(servers)
+    for server in servers[1:3]:
+        getattr(server, how)()
+    await guard.check()
+    began = time.monotonic()
+    for n in range(20):
+        async with guard(task(token=n)):
+            pass
+    # Waiting for those two would take a second for each lock, and another for each release.
+    assert time.monotonic() - began < 20 * server_seconds(30)
+    for server in servers[1:3]:
+        server.resume()
+    await guard.close()
+
+
+async def test_a_lock_is_kept_while_a_minority_is_away(three: list[RedisServer]) -> None:
+    guard, began = redlock(three, ttl_seconds=3), 0.0
+    three[2].pause()
+    async with guard(task()) as hold:
+        began = hold.until
+        await until(lambda: hold.until > began + 3)  # renewed for longer than it lasts
+        assert owners(three[:2]) == [hold.owner] * 2
+    three[2].resume()
+    await guard.close()
+    assert owners(three[:2]) == [None] * 2
+
+
+async def test_servers_may_be_restarted_empty_one_after_the_other(three: list[RedisServer]) -> None:
+    """Each gets the lock back at the next renewal that the others confirm."""
+    guard = redlock(three, ttl_seconds=6)
+    async with guard(task()) as hold:
+        for server in three:
+            await until(lambda: owners(three) == [hold.owner] * 3)
+            server.restart()
+        await until(lambda: owners(three) == [hold.owner] * 3)
+    await until(lambda: owners(three) == [None] * 3)
+    await guard.close()
+
+
+async def test_with_a_majority_down_the_guard_is_unavailable_until_they_are_back(
+    servers: list[RedisServer],
+) -> None:
+    guard = redlock(servers)
+    for server in servers[:3]:
+        server.stop()
+    for ask in (guard.check, lambda: guard.begin(task())):
+        with pytest.raises(GuardUnavailable, match="3 of 5 servers must serve, 3 do not: cannot reach"):
+            await ask()
+    for server in servers[:3]:
+        server.restart()
+    await guard.check()
+    async with guard(task()):
+        pass
+    await guard.close()
+
+
+@pytest.mark.parametrize("how", ["kill", "pause"])
+async def test_a_handler_is_interrupted_when_a_majority_is_away_for_as_long_as_a_lock_lasts(
+    three: list[RedisServer], how: str
+) -> None:
+    guard = redlock(three, ttl_seconds=3)
+    with pytest.raises(GuardLost, match=TOO_LATE):
+        await interrupted(guard, lambda _: [getattr(server, how)() for server in three[1:]])
+    for server in three:
+        server.resume()
+    await guard.close()
+
+
+async def test_a_handler_is_interrupted_when_a_majority_has_lost_the_lock(three: list[RedisServer]) -> None:
+    guard = redlock(three, ttl_seconds=9)
+
+    def lose_it(hold: LockHold) -> None:
+        asyncio.get_running_loop().create_task(lost_everywhere(hold))
+
+    async def lost_everywhere(hold: LockHold) -> None:
+        await until(lambda: owners(three) == [hold.owner] * 3)  # the last request may be under way still
+        forget(three[1:])
+
+    with pytest.raises(GuardLost, match=GONE):
+        await interrupted(guard, lose_it)
+    await guard.close()
+    assert owners(three) == [None] * 3
+
+
+@pytest.mark.parametrize(("forgetful", "enters"), [(1, False), (2, True)])
+async def test_a_second_run_comes_in_only_when_the_majority_forgot(
+    three: list[RedisServer], forgetful: int, *, enters: bool
+) -> None:
+    """The known limit: servers that forget a lock within its life, as by a restart without persistence."""
+    first, second = redlock(three), redlock(three)
+    async with first(task(token=1)) as hold:
+        await until(lambda: owners(three) == [hold.owner] * 3)
+        forget(three[:forgetful])
+        if enters:
+            async with second(task(token=2)):
+                assert not hold.lost  # its next renewal will tell
+        else:
+            with pytest.raises(GuardBusy):
+                await second.begin(task(token=2))
+    await asyncio.gather(first.close(), second.close())
+
+
+async def test_a_late_unlock_leaves_the_next_holder_alone_and_is_logged(
+    three: list[RedisServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = redlock(three), redlock(three)
+    late = await first.begin(task(token=1))
+    await until(lambda: owners(three) == [late.owner] * 3)
+    forget(three)
+    async with second(task(token=2)) as hold:
+        await until(lambda: owners(three) == [hold.owner] * 3)
+        await first.finish(late)
+        await first.close()
+        assert owners(three) == [hold.owner] * 3
+    assert [record.getMessage() for record in caplog.records] == ["guard_lost"]
+    await second.close()
+
+
+async def test_a_cancellation_from_outside_stays_one_and_frees_the_task(three: list[RedisServer]) -> None:
+    guard, running = redlock(three), asyncio.Event()
+    handler = asyncio.create_task(interrupted(guard, lambda _: running.set()))
+    await running.wait()
+    handler.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await handler
+    await until(lambda: owners(three) == [None] * 3)
+    await guard.close()
+
+
+async def test_looks_say_which_servers_are_away_when_that_changes(
+    three: list[RedisServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = redlock(three)
+    await guard.check()
+    three[1].stop()
+    await guard.check()
+    await guard.check()
+    three[1].restart()
+    await guard.check()
+    told = [record.fields["away"] for record in caplog.records]  # type: ignore[attr-defined]
+    assert told == [[f"127.0.0.1:{three[1].port}"], []]
+    await guard.close()
+
+
+async def test_a_lock_remembers_nothing(three: list[RedisServer]) -> None:
+    guard = redlock(three)
+    assert await guard.seen(task()) is None
+    await guard.close()
+
+
+def build(tmp_path: Path, content: bytes | None) -> Redlock:
+    """The guard of a document whose Secret holds these URLs."""
+    if content is not None:
+        (tmp_path / "locks").mkdir()
+        (tmp_path / "locks" / "urls").write_bytes(content)
+    document = {
+        "apiVersion": "delayq.dev/v1alpha1",
+        "kind": "DelayQueue",
+        "metadata": {"name": "q"},
+        "spec": {
+            "redis": {"standalone": {"host": "redis.test"}},
+            "handler": {"python": {"callable": "shop:cancel"}},
+            "guard": {"redlock": {"urlsSecretRef": {"name": "locks"}, "ttlSeconds": 77}},
+        },
+    }
+    guard = guards.build(
+        parse(document), Address.from_url("redis://elsewhere"), secrets_dir=tmp_path, apart=True
+    )
+    assert isinstance(guard, Redlock)
+    return guard
+
+
+async def test_a_document_names_a_secret_with_one_url_a_line(
+    three: list[RedisServer], tmp_path: Path
+) -> None:
+    lines = ["# in three data centres", "", *(f"  {server.url}\r" for server in three)]
+    guard = build(tmp_path, "\n".join(lines).encode())
+    async with guard(task()):
+        with three[0].client() as redis:
+            assert 76_000 < redis.pttl(KEY) <= 77_000
+    await guard.close()
+
+
+def test_servers_may_be_reached_by_tls_and_by_sockets(tmp_path: Path) -> None:
+    guard = build(tmp_path, b"rediss://u:p@a:7000/1\nunix:///run/redis.sock\nredis://b\n")
+    assert guard.where == "a:7000, /run/redis.sock, b:6379"
+
+
+PREFIX = "spec.guard.redlock.urlsSecretRef: Secret locks"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "expected its key urls as the file .*/locks/urls, found none"),
+        (b"", "expected URLs of 3 or more independent Redis servers, one a line, got 0"),
+        (b"redis://a\nredis://b\n#redis://c", "expected URLs of 3 or more .*, got 2"),
+        (
+            b"redis://a\nredis://:hunter2@b\nredis://b/1",
+            "expected independent Redis servers, got b:6379 more than once",
+        ),
+        (b"redis://a\n\nredis://:hun/ter2@b:1\nredis://c", "line 3: Redis URL: expected redis://"),
+        (b"redis://a\nhttp://x:hunter2@b\nredis://c", "line 2: Redis URL: expected redis://"),
+        (b"redis://a\n\xff\xfe\nredis://c", "line 2: Redis URL: expected redis://"),
+    ],
+)
+def test_a_secret_that_names_no_majority_is_refused_and_not_quoted(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    with pytest.raises(InvalidDocument, match=f"{PREFIX}.*: {message}") as refused:
+        build(tmp_path, content)
+    assert "hun" not in str(refused.value)
+    assert "hun" not in str(refused.value.__cause__)
+
+
+async def test_an_even_number_is_no_better_than_one_less_and_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await build(tmp_path, b"redis://a\nredis://b\nredis://c\nredis://d").close()
+    assert [(record.getMessage(), record.fields) for record in caplog.records] == [  # type: ignore[attr-defined]
+        ("redlock_servers_even", {"servers": 4, "as_good_as": 3})
+    ]
+
+
+@pytest.mark.parametrize(("servers", "needed"), [(3, 2), (4, 3), (5, 3), (6, 4), (7, 4)])
+def test_two_majorities_have_a_server_in_common(servers: int, needed: int) -> None:
+    assert majority(servers) == needed
+    assert 2 * needed > servers
+
+
+@pytest.mark.parametrize(
+    ("answers", "granted", "denied", "failed"),
+    [
+        ("yyy", True, False, False),
+        ("yye", True, False, False),
+        ("yy.", True, False, False),
+        ("yn.", False, False, False),
+        ("yne", False, False, False),
+        ("nn.", False, True, False),
+        ("ye.", False, False, False),
+        ("ee.", False, False, True),
+        ("eey", False, False, True),
+        ("yyne", False, False, False),
+        ("yynn", False, True, False),  # of four, three are needed
+        ("yyy..", True, False, False),
+        ("yynn.", False, False, False),
+        ("nnn..", False, True, False),
+        ("ynnee", False, False, False),
+        ("yyeee", False, False, True),
+    ],
+)
+async def test_what_answers_mean(answers: str, *, granted: bool, denied: bool, failed: bool) -> None:
+    values = {"y": True, "n": False, "e": DelayQError("away")}
+    poll: Poll[bool] = Poll([answered(values.get(each)) for each in answers], bool)
+    await asyncio.sleep(0)
+    assert (poll.granted, poll.denied, poll.failed) == (granted, denied, failed)
+    assert poll.verdict is (True if granted else False if denied else None)
+    for each in poll.tasks:
+        each.cancel()
+
+
+def answered(value: object) -> asyncio.Task[Any]:
+    async def answer() -> object:
+        return await asyncio.Event().wait() if value is None else value
+
+    return asyncio.ensure_future(answer())
+
+
+def test_a_server_has_less_time_than_a_lock_lasts() -> None:
+    assert [server_seconds(ttl) for ttl in (1, 5, 30, 3600)] == [0.2, 1.0, 1.0, 1.0]

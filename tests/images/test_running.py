@@ -53,13 +53,19 @@ def test_no_shell_is_needed(unpacked: Callable[[str], Container], name: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "modules"), [("operator", "delayq_operator.process"), ("worker", "delayq.runtime")]
+    ("name", "modules"),
+    [
+        ("operator", "delayq_operator.process, delayq.cli"),
+        ("worker", "delayq.runtime, delayq.cli"),
+        ("worker", "sqlalchemy.ext.asyncio, sqlalchemy.dialects.postgresql, psycopg"),
+        ("worker", "sqlalchemy.ext.asyncio, sqlalchemy.dialects.mysql, aiomysql"),
+    ],
 )
 def test_nothing_is_compiled_at_a_start(
     unpacked: Callable[[str], Container], name: str, modules: str
 ) -> None:
     """Python says of each module whether it came from bytecode (with quotes) or from source (without)."""
-    said = unpacked(name).output("python", "-v", "-c", f"import {modules}, delayq.cli")
+    said = unpacked(name).output("python", "-v", "-c", f"import {modules}")
     loaded = [line for line in said.splitlines() if line.startswith("# code object from ")]
     compiled = [line for line in loaded if "/client/models/" not in line and not line.endswith(".pyc'")]
     assert len(loaded) > 200

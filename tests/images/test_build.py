@@ -26,7 +26,7 @@ def test_what_is_built_is_not_built_again() -> None:
         assert (done.stderr, done.stdout) == ("", "")
     made = sorted(each.stem for each in (ROOT / ".cache" / "images").glob("*.tar"))
     assert made == ["hello", "operator", "redis", "shop", "worker"]
-    assert min(taken) < 1
+    assert min(taken) < 5, "to build the quickest of them takes ten seconds"
 
 
 @pytest.mark.usefixtures("images")

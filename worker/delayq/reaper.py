@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from delayq.alarm import Alarm
 from delayq.broker import BATCH
 from delayq.connection import AsyncConnection
-from delayq.loop import Loop
+from delayq.errors import GuardUnavailable
+from delayq.loop import Loop, Service
 from delayq.reclaim import LIMIT, reclaim
 from delayq.tally import ProcessTally
 from delayq.values import State
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from delayq.broker import Broker
     from delayq.connection import Address
     from delayq.contract import Spec
+    from delayq.recovery import Recovery
 
 log = logging.getLogger(__name__)
 
@@ -31,15 +33,19 @@ PAGE_PAUSE_SECONDS = (
     0.005  # between pages of reconciliation: about 10,000 entries a second, a tenth of Redis' time
 )
 
+PRUNE_PAUSE_SECONDS = 0.1  # between two batches of what a guard forgets
+
 
 class Sweep:
-    """Expired leases and retention, of all shards."""
+    """Expired leases, unless a check has to be asked about them, and retention, of all shards."""
 
     name, blocks = "sweep", False
 
-    def __init__(self, broker: Broker, connection: AsyncConnection, spec: Spec) -> None:
+    def __init__(
+        self, broker: Broker, connection: AsyncConnection, spec: Spec, *, reclaims: bool = True
+    ) -> None:
         """Sweep every spec.reaper.sweepSeconds."""
-        self._broker, self._connection = broker, connection
+        self._broker, self._connection, self._reclaims = broker, connection, reclaims
         self._pause, self._retention = spec.reaper.sweep_seconds, spec.retention
         self._max_crashes = spec.delivery.max_crashes
         # Rounded up, as limits are: with more shards than letters to keep, each shard still keeps one.
@@ -55,6 +61,8 @@ class Sweep:
         return 0.0 if acted >= LIMIT else float(self._pause)
 
     async def _reclaim(self, shard: int) -> int:
+        if not self._reclaims:
+            return 0
         taken = await reclaim(self._broker, self._connection, shard, max_crashes=self._max_crashes)
         self.done.update(outcome for _, outcome in taken)
         return len(taken)
@@ -143,16 +151,70 @@ class Reconcile:
         log.warning("mended", extra={"fields": {"task_id": task_id, "outcome": outcome, "shard": shard}})
 
 
+@runtime_checkable
+class Ledger(Protocol):
+    """A guard that remembers what has taken effect, and should not do so for ever."""
+
+    async def prune(self) -> int:
+        """Forget a batch of what is older than its retention; return how many. Raises GuardUnavailable."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
+
+
+class Prune:
+    """Has the guard forget what it has kept for long enough."""
+
+    name, blocks = "prune", False
+
+    def __init__(self, ledger: Ledger, spec: Spec, tally: ProcessTally) -> None:
+        """Prune every spec.reaper.sweepSeconds."""
+        self._ledger, self._pause, self._tally = ledger, float(spec.reaper.sweep_seconds), tally
+        self._away = False
+        self.done: Counter[str] = Counter()
+        self.alarm = Alarm()
+
+    async def step(self) -> float:
+        """Forget a batch, the next one soon. A database that is down is no reason to restart a reaper."""
+        try:
+            forgotten = await self._ledger.prune()
+        except GuardUnavailable as error:
+            self._tally.loop_errors[self.name] += 1
+            if not self._away:
+                fields = {"loop": self.name, "where": error.where, "error": error.why}
+                log.warning("guard_unavailable", extra={"fields": fields})
+            self._away = True
+            return self._pause
+        self._away = False
+        self.done["forgotten"] += forgotten
+        if forgotten:
+            log.info("pruned", extra={"fields": {"rows": forgotten}})
+        return PRUNE_PAUSE_SECONDS if forgotten else self._pause
+
+
 class Reaper:
     """The services of one reaper process."""
 
-    def __init__(self, spec: Spec, broker: Broker, address: Address) -> None:
-        """Nothing is connected before run()."""
-        self.tally = ProcessTally("reaper", broker.queue)
+    def __init__(
+        self,
+        spec: Spec,
+        broker: Broker,
+        address: Address,
+        *,
+        recovery: Recovery | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        """Nothing is connected before run(). `recovery` is ours to run and to close."""
+        self.tally, self._recovery = ProcessTally("reaper", broker.queue), recovery
         self._connection = AsyncConnection(address)
-        self.sweep = Sweep(broker, self._connection, spec)
+        self.sweep = Sweep(broker, self._connection, spec, reclaims=recovery is None)
         self.reconcile = Reconcile(broker, self._connection, spec)
-        self.loops = tuple(Loop(service, self.tally) for service in (self.sweep, self.reconcile))
+        services: list[Service] = [self.sweep, self.reconcile]
+        if recovery is not None:
+            services.append(recovery)
+        if ledger is not None:
+            services.append(Prune(ledger, spec, self.tally))
+        self.loops = tuple(Loop(service, self.tally) for service in services)
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
         """Sweep and reconcile until `stop`."""
@@ -166,6 +228,9 @@ class Reaper:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if self._recovery is not None:
+                await self._recovery.close()
+                self.sweep.done += self._recovery.done
             await self._connection.close()
             fields = {**self.sweep.done, **self.reconcile.mended, "walks": self.reconcile.walks}
             log.info("reaped", extra={"fields": fields})

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from delayq.connection import Address
     from delayq.contract import Spec
     from delayq.contract.metrics import Outage
+    from delayq.recovery import Recovery
     from delayq.values import Wait
 
 log = logging.getLogger(__name__)
@@ -52,10 +53,11 @@ class ShardScanner:
         listener: AlarmListener,
         owner: str,
         spec: Spec,
+        recovery: Recovery | None = None,
     ) -> None:
-        """`owner` names this process among all scanners."""
+        """`owner` names this process among all scanners. Without `recovery`, leases that ran out are ours to take."""
         self.name, self.shard, self.leads = f"scan-{shard}", shard, False
-        self._listener = listener
+        self._listener, self._recovery = listener, recovery
         self._owner, self._broker, self._connection = owner, broker, connection
         self._lease_ms, self._max_crashes = spec.delivery.lease_seconds * 1000, spec.delivery.max_crashes
         self._due_at = self._lead_until = 0.0  # monotonic seconds
@@ -71,7 +73,7 @@ class ShardScanner:
         self._sleep_exactly()
         asked_at = time.monotonic()
         wait = await self._connection.one(self._broker.wake(self.shard))
-        if wait.next_expiry_seconds is not None and wait.next_expiry_seconds <= 0:
+        if self._recovery is None and wait.next_expiry_seconds is not None and wait.next_expiry_seconds <= 0:
             await reclaim(self._broker, self._connection, self.shard, max_crashes=self._max_crashes)
             return 0.0
         return self._pause(wait, asked_at)
@@ -90,6 +92,8 @@ class ShardScanner:
         event = "leading" if leads else "leadership_lost"
         log.info(event, extra={"fields": {"shard": self.shard, "owner": self._owner}})
         self.leads = leads
+        if self._recovery is not None:
+            self._recovery.watch(self.shard, leads=leads)
         await self._listener.listen(self.shard, self.alarm if leads else None)
 
     async def _rewind(self, stepped_back_ms: int) -> None:
@@ -103,9 +107,13 @@ class ShardScanner:
             time.sleep(left)  # blocks the loop for at most EXACT_SECONDS, on purpose
 
     def _pause(self, wait: Wait, asked_at: float) -> float:
-        """Seconds until there is something to do: a due time, a lease running out, or just the next tick."""
+        """Seconds until there is something to do: a due time, a lease running out, or just the next tick.
+
+        Leases that run out are the business of `recovery`, if there is one: one that waits for its verdict, which may
+        take seconds, must not make us look again and again.
+        """
         pause = min(TICK_SECONDS, max(0.0, self._lead_until - time.monotonic()))
-        if wait.next_expiry_seconds is not None:
+        if self._recovery is None and wait.next_expiry_seconds is not None:
             pause = min(pause, wait.next_expiry_seconds + 0.001)
         # While a hint lies untaken, what falls due next could be told to nobody either: look ever more rarely.
         # A claim that leaves nothing due takes the hint away and rings our alarm.
@@ -129,16 +137,26 @@ class ShardScanner:
 class Scanner:
     """The services of one scanner process."""
 
-    def __init__(self, spec: Spec, broker: Broker, address: Address, *, owner: str) -> None:
-        """Nothing is connected before run()."""
-        self.tally = ProcessTally("scanner", broker.queue)
+    def __init__(
+        self, spec: Spec, broker: Broker, address: Address, *, owner: str, recovery: Recovery | None = None
+    ) -> None:
+        """Nothing is connected before run(). `recovery` is ours to run and to close."""
+        self.tally, self._recovery = ProcessTally("scanner", broker.queue), recovery
         self._connection, self._hints = AsyncConnection(address), Hints(address)
         listener = AlarmListener(broker, self._hints)
         self.shards = [
-            ShardScanner(keys.shard, broker, self._connection, listener=listener, owner=owner, spec=spec)
+            ShardScanner(
+                keys.shard,
+                broker,
+                self._connection,
+                listener=listener,
+                owner=owner,
+                spec=spec,
+                recovery=recovery,
+            )
             for keys in broker.shards
         ]
-        services: list[Service] = [*self.shards, listener]
+        services: list[Service] = [*self.shards, listener, *([recovery] if recovery else [])]
         self.loops = tuple(Loop(service, self.tally) for service in services)
 
     @property
@@ -175,6 +193,8 @@ class Scanner:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._resign()
+            if self._recovery is not None:
+                await self._recovery.close()
             await asyncio.gather(self._connection.close(), self._hints.close())
 
     async def _resign(self) -> None:

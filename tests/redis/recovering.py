@@ -1,0 +1,101 @@
+"""Recoveries on a shard whose clock stands still, and a check that tests can look into and hold back."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from delayq.checks import Answer
+from delayq.connection import Address
+from delayq.contract import parse
+from delayq.loop import Loop
+from delayq.recovery import Recovery
+from delayq.tally import ProcessTally
+from delayq.values import Verdict
+
+from tests.redis.state import NOW
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from delayq.checks import Check
+    from delayq.contract import DelayQueue
+    from delayq.message import Task
+
+    from tests.redis.state import Shard
+
+PATIENCE_SECONDS = 60
+EXPIRED = NOW - 1
+
+
+def document(check: Mapping[str, object], **spec: Any) -> DelayQueue:  # noqa: ANN401
+    return parse(
+        {
+            "apiVersion": "delayq.dev/v1alpha1",
+            "kind": "DelayQueue",
+            "metadata": {"name": "q"},
+            "spec": {
+                "redis": {"standalone": {"host": "unused"}},
+                "handler": {"exec": {"command": ["true"]}},
+                "reaper": {"check": {"python": {"callable": "unused:unused"}} | dict(check)},
+            }
+            | spec,
+        }
+    )
+
+
+class Asked:
+    """A check that notes whom it was asked about, and answers as told once it is let."""
+
+    def __init__(self, verdict: Verdict = Verdict.COMPLETE) -> None:
+        self.verdict = verdict
+        self.tasks: list[str] = []
+        self.at_once = self.most = 0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def start(self) -> None:
+        pass
+
+    async def ask(self, task: Task) -> Answer:
+        self.tasks.append(task.id)
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        try:
+            await self.may_answer.wait()
+        finally:
+            self.at_once -= 1
+        return Answer(self.verdict, "as the books say")
+
+    async def close(self) -> None:
+        pass
+
+
+def recovery_of(shard: Shard, check: Check, **spec: Any) -> Recovery:  # noqa: ANN401
+    """A recovery that nobody runs; spec.reaper.check has these fields beside the check."""
+    queue = document({"python": {"callable": "unused:unused"}} | spec)
+    address = Address.from_url(shard.server.url)
+    return Recovery(shard.broker, address, queue.spec, check, shards=[shard.index])
+
+
+@asynccontextmanager
+async def recovering(shard: Shard, check: Check, **spec: Any) -> AsyncIterator[Recovery]:  # noqa: ANN401
+    """A recovery at work, as in a scanner or reaper."""
+    recovery = recovery_of(shard, check, **spec)
+    loop = Loop(recovery, ProcessTally("reaper", "q"))
+    running = asyncio.create_task(loop.run())
+    try:
+        yield recovery
+    finally:
+        loop.stop()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await recovery.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that nobody announces."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():  # noqa: ASYNC110 -- what is waited for may be in Redis, or in a thread
+            await asyncio.sleep(0.005)

@@ -1,0 +1,415 @@
+"""Recovery: tasks whose lease ran out are asked about, once, and the verdict is carried out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+from delayq import checks
+from delayq.connection import Address
+from delayq.contract.files import secret_path
+from delayq.handlers import signature
+from delayq.values import Recovered, Verdict
+
+from tests.redis.recovering import EXPIRED, Asked, document, recovering, recovery_of, until
+from tests.redis.state import NOW, Shard, State, envelope
+from tests.unit.handlers.receivers import Receiver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from delayq.checks import Check
+    from delayq.message import Task
+    from delayq.recovery import Recovery
+
+TIMES = 20
+LOCK_MS = 10_000  # timeoutSeconds of 5 by default, and the margin
+
+
+def leases(count: int) -> dict[str, int]:
+    return {f"t{n}:{n + 1}": EXPIRED - n for n in range(count)}
+
+
+async def settled(recovery: Recovery, count: int) -> None:
+    await until(lambda: sum(recovery.done.values()) >= count)
+
+
+def python(callable_: str, tmp_path: Path) -> Check:
+    """The check of a document."""
+    queue = document({"python": {"callable": f"{__name__}:{callable_}"}})
+    found = checks.build(queue, Address.from_url("redis://unused"), secrets_dir=tmp_path)
+    assert found is not None
+    return found
+
+
+async def books(task: Task) -> Verdict:
+    return Verdict(task.payload["verdict"])
+
+
+def books_in_a_thread(task: Task) -> tuple[str, str]:
+    return task.payload["verdict"], f"read by {threading.current_thread().name}"
+
+
+@pytest.mark.parametrize("callable_", ["books", "books_in_a_thread"])
+async def test_every_verdict_of_a_python_function_is_carried_out(
+    shard: Shard, tmp_path: Path, callable_: str
+) -> None:
+    kept = {verdict.value: envelope(NOW, {"verdict": verdict.value}) for verdict in Verdict}
+    before = shard.seed(State(processing={f"{each.value}:7": EXPIRED for each in Verdict}, tasks=kept))
+    async with recovering(shard, python(callable_, tmp_path), waitSeconds=60) as recovery:
+        await settled(recovery, 4)
+    why = "the check said so" if callable_ == "books" else "read by delayq-handler"
+    assert shard.whole() == before.without(
+        "complete",
+        processing={"wait:7": NOW + 60_000},
+        retry={"requeue": NOW},
+        attempts={"requeue": "0 1 "},
+        dlq={"bury": NOW},
+        dlq_info={"bury": f"0 1 recovered {why}"},
+        wake=1,
+        stats={"completed": 1, "reclaimed": 1, "buried": 1, "waited": 1},
+    )
+
+
+async def test_a_service_is_asked_with_what_its_handler_gets_and_a_header_more(
+    shard: Shard, tmp_path: Path
+) -> None:
+    secret = secret_path(tmp_path, "keys", "key")
+    secret.parent.mkdir(parents=True)
+    secret.write_text("abc")
+    before = shard.seed(State(processing={"a:7": EXPIRED}, tasks={"a": envelope(NOW, {"order": 7})}))
+    async with Receiver.listening() as receiver:
+        said = {"verdict": "bury", "reason": "refunded\ntwice"}
+        receiver.answers = [web.json_response(said)]
+        spec = {"url": receiver.url, "signingSecretRef": {"name": "keys", "key": "key"}}
+        queue = document({"python": None, "http": spec})
+        check = checks.build(queue, Address.from_url("redis://unused"), secrets_dir=tmp_path)
+        assert check is not None
+        await check.start()
+        async with recovering(shard, check) as recovery:
+            await settled(recovery, 1)
+        await check.close()
+        [headers], [body] = receiver.headers, receiver.bodies
+    signature.verify(headers, body, secrets=[b"abc"])
+    assert json.loads(body) == {"order": 7}
+    assert (headers["Delayq-Check"], headers["Delayq-Task-Id"], headers["Delayq-Token"]) == ("1", "a", "7")
+    assert shard.whole() == before.but(
+        processing={},
+        dlq={"a": NOW},
+        dlq_info={"a": "0 1 recovered refunded\ntwice"},
+        stats={"buried": 1},
+    )
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "stats"),
+    [("Wait", "waited"), ("Requeue", "reclaimed"), ("Complete", "completed"), ("Bury", "buried")],
+)
+async def test_when_the_check_fails_the_document_decides(
+    shard: Shard, tmp_path: Path, on_failure: str, stats: str
+) -> None:
+    shard.seed(State(processing={"a:7": EXPIRED}))
+    async with recovering(shard, python("fails", tmp_path), onFailure=on_failure) as recovery:
+        await settled(recovery, 1)
+    assert shard.whole().stats == {stats: 1, "checks_failed": 1}
+
+
+async def fails(_task: Task) -> str:
+    raise LookupError("no such order")
+
+
+async def exits(_task: Task) -> str:
+    raise SystemExit(3)
+
+
+async def cancels(_task: Task) -> str:
+    raise asyncio.CancelledError
+
+
+def says_nothing(_task: Task) -> None:
+    pass
+
+
+def says_too_much(_task: Task) -> tuple[str, str, str]:
+    return "wait", "for", "me"
+
+
+@pytest.mark.parametrize(
+    ("callable_", "why"),
+    [
+        ("fails", "LookupError: no such order (tests.redis.test_recovery:fails line"),
+        ("exits", "SystemExit: 3"),
+        ("cancels", "CancelledError"),
+        ("says_nothing", "expected one of requeue, complete, bury, wait as the verdict, got None"),
+        ("says_too_much", "got ('wait', 'for', 'me')"),
+    ],
+)
+async def test_whatever_a_check_does_instead_of_answering_is_a_failure_that_is_told(
+    shard: Shard, tmp_path: Path, callable_: str, why: str
+) -> None:
+    shard.seed(State(processing={"a:7": EXPIRED}))
+    async with recovering(shard, python(callable_, tmp_path), onFailure="Bury") as recovery:
+        await settled(recovery, 1)
+    [info] = shard.whole().dlq_info.values()
+    assert info.startswith("0 1 recovered the check failed: ")
+    assert why in info
+
+
+async def test_a_verdict_is_logged_with_who_gave_it(shard: Shard, caplog: pytest.LogCaptureFixture) -> None:
+    shard.seed(State(processing={"a:7": EXPIRED}))
+    async with recovering(shard, Asked()) as recovery:
+        await settled(recovery, 1)
+    [record] = [record for record in caplog.records if record.message == "recovered"]
+    assert record.fields == {  # type: ignore[attr-defined]  # ours, see logs.py
+        "task_id": "a",
+        "token": 7,
+        "verdict": "complete",
+        "cause": "check",
+        "reason": "as the books say",
+        "outcome": "completed",
+    }
+
+
+async def test_what_no_check_can_be_asked_about_goes_the_way_it_goes_without_one(shard: Shard) -> None:
+    asked = Asked()
+    kept = {"corrupt": b"short", "new": b"\x21{}......."}
+    shard.seed(State(processing={"orphan:1": EXPIRED, "corrupt:2": EXPIRED, "new:3": EXPIRED}, tasks=kept))
+    shard.redis.hset(shard.keys.tasks, b"\xff", envelope())
+    shard.redis.zadd(shard.keys.processing, {b"\xff:4": EXPIRED})
+    async with recovering(shard, asked) as recovery:
+        await settled(recovery, 4)
+    assert asked.tasks == []
+    assert recovery.done == {Recovered.ORPHANS: 1, Recovered.RECLAIMED: 3}
+    assert {each[0] for each in shard.redis.zscan_iter(shard.keys.retry)} == {b"corrupt", b"new", b"\xff"}
+
+
+@pytest.mark.parametrize("_nth", range(TIMES))
+async def test_two_that_recover_at_once_ask_once(shard: Shard, _nth: int) -> None:
+    shard.seed(State(processing=leases(30)))
+    one, other = Asked(), Asked(Verdict.REQUEUE)
+    async with recovering(shard, one) as first, recovering(shard, other) as second:
+        await until(lambda: not shard.redis.zcard(shard.keys.processing))
+    assert sorted(one.tasks + other.tasks) == sorted(f"t{n}" for n in range(30))
+    stats = shard.whole().stats
+    assert stats.get("completed", 0) == len(one.tasks)
+    assert stats.get("reclaimed", 0) == len(other.tasks)
+    assert set(first.done + second.done) <= {Recovered.COMPLETED, Recovered.RECLAIMED}
+    assert shard.redis.keys("*recovery_lock*") == []
+
+
+async def test_a_few_are_asked_about_at_a_time(shard: Shard) -> None:
+    asked = Asked()
+    asked.may_answer.clear()
+    shard.seed(State(processing=leases(30)))
+    async with recovering(shard, asked) as recovery:
+        await until(lambda: asked.at_once == checks.CONCURRENCY)
+        asked.may_answer.set()
+        await settled(recovery, 30)
+    assert asked.most == checks.CONCURRENCY
+    assert asked.tasks[:3] == ["t29", "t28", "t27"]
+
+
+async def test_a_question_that_hangs_is_given_up_and_holds_nobody_up(shard: Shard) -> None:
+    """A coroutine that ignores its cancellation; the others are asked about while it hangs."""
+    answered: list[str] = []
+    enough = asyncio.Event()
+
+    class Deaf(Asked):
+        async def ask(self, task: Task) -> checks.Answer:
+            while task.id == "t9" and not enough.is_set():
+                try:
+                    await enough.wait()
+                except asyncio.CancelledError:
+                    continue
+            answered.append(task.id)
+            return checks.Answer(Verdict.COMPLETE)
+
+    shard.seed(State(processing=leases(10)))
+    async with recovering(shard, Deaf(), timeoutSeconds=1, waitSeconds=7) as recovery:
+        await until(lambda: len(answered) == 9)
+        assert "t9" not in answered
+        await settled(recovery, 10)
+        assert recovery.hangs
+        assert shard.whole().processing == {"t9:10": NOW + 7000}
+        assert shard.whole().stats == {"completed": 9, "waited": 1, "checks_failed": 1}
+        enough.set()
+        await until(lambda: not recovery.hangs)
+    assert shard.whole().processing == {"t9:10": NOW + 7000}, "a verdict that comes too late is none"
+
+
+RELEASE = threading.Event()
+
+
+def hangs(task: Task) -> str:
+    if task.id.startswith("hang"):
+        RELEASE.wait(60)
+    return "complete"
+
+
+async def test_threads_that_hang_are_bounded_and_the_rest_waits_for_them(
+    shard: Shard, tmp_path: Path
+) -> None:
+    """As many as are asked at a time; then questions fail at once, and the document decides."""
+    RELEASE.clear()
+    stuck = {f"hang{n}:{n + 1}": EXPIRED - 100 for n in range(checks.CONCURRENCY)}
+    shard.seed(State(processing=stuck | leases(2)))
+    before = threading.active_count()
+    try:
+        async with recovering(shard, python("hangs", tmp_path), timeoutSeconds=1) as recovery:
+            await settled(recovery, checks.CONCURRENCY + 2)
+            assert threading.active_count() <= before + checks.CONCURRENCY + 1
+            assert shard.whole().stats["checks_failed"] >= checks.CONCURRENCY
+            RELEASE.set()
+            # Given back, the threads serve again.
+            await until(lambda: threading.active_count() >= before)
+            shard.clock(NOW + 31_000)
+            recovery.alarm.ring()
+            await until(lambda: not shard.redis.zcard(shard.keys.processing))
+    finally:
+        RELEASE.set()
+    assert shard.whole().stats["completed"] == checks.CONCURRENCY + 2
+
+
+@pytest.mark.parametrize("_nth", range(TIMES))
+async def test_who_dies_while_asking_leaves_a_lock_that_runs_out(shard: Shard, _nth: int) -> None:
+    before = shard.seed(State(processing={"a:7": EXPIRED}))
+    dying, other = Asked(Verdict.REQUEUE), Asked(Verdict.COMPLETE)
+    dying.may_answer.clear()
+    async with recovering(shard, dying) as dead:
+        await until(lambda: dying.tasks)
+        async with recovering(shard, other) as alive:
+            await until(lambda: alive.busy)
+            assert other.tasks == []
+            shard.clock(NOW + LOCK_MS + 1)
+            await settled(alive, 1)
+            after = shard.whole()
+            assert after == before.without("a", processing={}, stats={"completed": 1})
+            dying.may_answer.set()  # it was only paused, and comes back
+            await settled(dead, 1)
+    assert dead.done == {Recovered.GONE: 1}
+    assert shard.whole() == after
+
+
+async def test_a_verdict_that_comes_after_its_lock_ran_out_is_none(shard: Shard) -> None:
+    before = shard.seed(State(processing={"a:7": EXPIRED}))
+    asked = Asked()
+    asked.may_answer.clear()
+    async with recovering(shard, asked) as recovery:
+        await until(lambda: asked.tasks)
+        shard.clock(NOW + LOCK_MS + 1)
+        asked.may_answer.set()
+        await until(lambda: recovery.done[Recovered.LOCK_LOST])
+        await until(lambda: recovery.done[Recovered.COMPLETED])
+    assert asked.tasks == ["a", "a"]
+    assert shard.whole() == before.without("a", processing={}, stats={"completed": 1})
+
+
+async def test_who_is_told_to_stop_lets_others_ask_at_once(shard: Shard) -> None:
+    before = shard.seed(State(processing=leases(3)))
+    asked = Asked()
+    asked.may_answer.clear()
+    async with recovering(shard, asked):
+        await until(lambda: len(asked.tasks) == 3)
+        assert len(shard.redis.keys("*recovery_lock*")) == 3
+    assert shard.redis.keys("*recovery_lock*") == []
+    assert shard.whole() == before
+
+
+@pytest.mark.parametrize(
+    ("act", "outcome"),
+    [
+        (lambda shard: shard.broker.extend(0, [b"a:7"], 5000), Recovered.ALIVE),
+        (lambda shard: shard.broker.ack(0, [b"a:7"]), Recovered.GONE),
+        (lambda shard: shard.broker.retry(0, [b"a:7", 0, 1, "x"], max_attempts=3), Recovered.GONE),
+    ],
+    ids=["extend", "ack", "retry"],
+)
+async def test_a_worker_that_wakes_up_while_its_task_is_asked_about_goes_first(
+    shard: Shard, act: Callable[[Shard], object], outcome: Recovered
+) -> None:
+    shard.seed(State(processing={"a:7": EXPIRED}))
+    asked = Asked()
+    asked.may_answer.clear()
+    async with recovering(shard, asked) as recovery:
+        await until(lambda: asked.tasks)
+        shard.run(act(shard))  # type: ignore[arg-type]  # a call of any kind
+        after = shard.whole()
+        asked.may_answer.set()
+        await settled(recovery, 1)
+    assert recovery.done == {outcome: 1}
+    assert shard.whole() == after
+
+
+@pytest.mark.parametrize("verdict", [Verdict.REQUEUE, Verdict.COMPLETE, Verdict.BURY])
+async def test_a_worker_that_wakes_up_after_the_verdict_changes_nothing(
+    shard: Shard, verdict: Verdict
+) -> None:
+    shard.seed(State(processing={"a:7": EXPIRED}))
+    async with recovering(shard, Asked(verdict)) as recovery:
+        await settled(recovery, 1)
+    after = shard.whole()
+    assert shard.run(shard.broker.extend(0, [b"a:7"], 5000)) == {0}
+    assert shard.run(shard.broker.ack(0, [b"a:7"])) == ["lease_lost"]
+    assert shard.run(shard.broker.bury(0, [b"a:7", "x"])) == ["lease_lost"]
+    assert shard.whole() == after
+
+
+async def test_what_others_recover_is_paged_past_and_looked_at_again_a_second_later(shard: Shard) -> None:
+    """350 leases are locked by somebody else, whose questions take long; one behind them is not."""
+    shard.seed(State(processing=leases(350) | {"mine:7": EXPIRED + 1}))
+    for n in range(350):
+        shard.run(shard.broker.lock(f"t{n}", "other", 60_000, lock="recovery_lock"))
+    asked = Asked()
+    recovery = recovery_of(shard, asked)
+    async with asyncio.timeout(30):
+        while not asked.tasks:
+            await recovery.step()
+            await asyncio.sleep(0.001)
+    assert asked.tasks == ["mine"]
+    await until(lambda: recovery.done)
+    assert 0 < await recovery.step() <= 1
+    await recovery.close()
+    assert shard.whole().stats == {"completed": 1}
+
+
+async def test_nothing_is_looked_at_again_before_the_next_lease_runs_out(shard: Shard) -> None:
+    shard.seed(State(processing={"a:7": NOW + 1500, "b:8": NOW + 99_000}))
+    recovery = recovery_of(shard, Asked())
+    assert await recovery.step() == pytest.approx(1.5, abs=0.01)
+    shard.seed(State())
+    assert await recovery.step() == 5.0
+    await recovery.close()
+
+
+async def test_a_shard_full_of_slow_questions_is_one_of_many(shard: Shard) -> None:
+    """Room that comes free goes to the next shard, and not to the same one again."""
+    asked = Asked()
+    asked.may_answer.clear()
+    two = Shard(shard.server, shard.redis, type(shard.broker)(shard.broker.queue, shards=2), shard.connection)
+    full = leases(50)
+    two.seed(State(processing=full))
+    other = Shard(shard.server, shard.redis, two.broker, shard.connection, 1)
+    other.seed(State(processing={"x:7": EXPIRED}))
+    async with recovering(two, asked) as recovery:
+        recovery.watch(1, leads=True)
+        await until(lambda: asked.at_once == checks.CONCURRENCY)
+        asked.may_answer.set()
+        await until(lambda: "x" in asked.tasks)
+        assert len(asked.tasks) < 50
+        await settled(recovery, 51)
+
+
+async def test_nobody_asks_about_shards_that_are_not_watched(shard: Shard) -> None:
+    before = shard.seed(State(processing={"a:7": EXPIRED}))
+    asked = Asked()
+    recovery = recovery_of(shard, asked)
+    recovery.watch(0, leads=False)
+    assert await recovery.step() == 5.0
+    await recovery.close()
+    assert asked.tasks == []
+    assert shard.whole() == before

@@ -1,0 +1,86 @@
+"""Asking a check within its time limit, and what to do when it gives no verdict. Never raises what a check raised."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from delayq.checks.base import Answer, CheckFailed
+from delayq.running import bounded, described
+from delayq.values import Verdict
+
+if TYPE_CHECKING:
+    from delayq.checks.base import Check
+    from delayq.contract import Check as Spec
+    from delayq.message import Task
+
+Cause = Literal["check", "failed", "timeout", "unreadable"]
+
+MOST_GIVEN_UP = 64  # questions that ignore their cancellation and still run
+NO_WORDS = "the check said so"
+
+
+class Judgement(NamedTuple):
+    """What is to become of a task, why, and who says so: the check, or the document because the check failed."""
+
+    verdict: Verdict
+    reason: str
+    cause: Cause
+
+    @property
+    def failed(self) -> bool:
+        """Whether the check gave no verdict."""
+        return self.cause in {"failed", "timeout"}
+
+
+class Asking:
+    """The questions under way."""
+
+    def __init__(self, check: Check, spec: Spec) -> None:
+        """`spec` says how long to wait, and what to do in vain."""
+        self._check, self._timeout_seconds = check, spec.timeout_seconds
+        self._on_failure = Verdict(spec.on_failure.lower())
+        self._given_up: set[asyncio.Task[Answer | BaseException]] = set()
+
+    @property
+    def given_up(self) -> int:
+        """How many questions still run though nobody waits for them."""
+        return len(self._given_up)
+
+    async def judge(self, task: Task) -> Judgement:
+        """Ask about one task; always returns within the time limit, or when cancelled."""
+        if self.given_up >= MOST_GIVEN_UP:
+            return self._failure("failed", f"{self.given_up} questions that were given up still run")
+        asked = asyncio.create_task(self._ask(task))
+        try:
+            # Not wait_for(), which waits for whatever ignores its cancellation.
+            await asyncio.wait({asked}, timeout=self._timeout_seconds)
+        finally:
+            if not asked.done():
+                asked.cancel()
+                self._given_up.add(asked)
+                asked.add_done_callback(self._given_up.discard)
+        if not asked.done():
+            return self._failure("timeout", f"no verdict within {self._timeout_seconds} s")
+        answer = asked.result()
+        if isinstance(answer, Answer):
+            reason = bounded(answer.reason) or (NO_WORDS if answer.verdict is Verdict.BURY else "")
+            return Judgement(answer.verdict, reason, "check")
+        return self._failure("failed", _why(answer))
+
+    async def _ask(self, task: Task) -> Answer | BaseException:
+        """Let nothing out: what leaves an asyncio task as SystemExit would end the process."""
+        try:
+            return await self._check.ask(task)
+        except BaseException as error:  # noqa: BLE001 -- a value for whoever waits, never swallowed
+            return error
+
+    def _failure(self, cause: Cause, why: str) -> Judgement:
+        return Judgement(self._on_failure, bounded(f"the check failed: {why}"), cause)
+
+
+def _why(error: BaseException) -> str:
+    try:
+        return str(error) if isinstance(error, CheckFailed) else described(error)
+    except BaseException:  # noqa: BLE001 -- a user's exception, whose parts are a user's code, too
+        return "it raised an exception that cannot be read"

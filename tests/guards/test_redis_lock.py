@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +17,21 @@ from delayq.errors import GuardBusy, GuardLost, GuardUnavailable
 from delayq.guards import RedisLock
 from delayq.guards.locking import MAX_BUSY_MS, MIN_BUSY_MS, busy_ms
 from delayq.guards.renewal import GONE, TOO_LATE, validity_seconds
+from delayq.handlers import cancelled
+from delayq.handlers.guarded import apart
+from delayq.handlers.python import in_thread
+from delayq.handlers.threads import Threads
 from delayq.keys import Keys, shard_of
 
 from tests.guards.locks import contend, interrupted, task, until
+from tests.processes import PATIENCE_SECONDS
 from tests.redis.proxy import proxy_to
 from tests.servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from delayq.message import Task
     from redis import Redis
 
 KEY = Keys("delayq", "q", 0).of("order-7").lock
@@ -330,6 +337,29 @@ async def test_a_handler_that_blocks_the_event_loop_for_too_long_is_told_so(brie
     """As after SIGSTOP: only when the process runs again can it know."""
     with pytest.raises(GuardLost, match=TOO_LATE):
         await interrupted(brief, lambda _: time.sleep(3.1))
+
+
+async def test_a_handler_in_a_thread_is_told_that_its_lock_is_lost(brief: RedisLock, redis: Redis) -> None:
+    """A thread cannot be interrupted; it has to ask."""
+    told = threading.Event()
+
+    def handler(_: Task) -> None:
+        redis.delete(KEY)
+        while not cancelled():
+            time.sleep(0.01)
+        told.set()
+
+    threads = Threads(1)
+    with pytest.raises(GuardLost, match=GONE):
+        await apart(in_thread(handler, threads), brief)(task())
+    assert await asyncio.to_thread(told.wait, PATIENCE_SECONDS)
+    threads.close()
+
+
+async def test_a_hold_may_outlive_its_guard(guard: RedisLock) -> None:
+    hold = await guard.begin(task())
+    await guard.close()
+    await guard.abandon(hold)
 
 
 @pytest.mark.parametrize(

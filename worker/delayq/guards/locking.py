@@ -98,7 +98,9 @@ class LockGuard(Guard[LockHold]):
 
     async def _give_up(self, hold: LockHold) -> None:
         hold.over = True
-        self._renewals.pop(hold).stop()
+        renewal = self._renewals.pop(hold, None)  # none once the guard was closed
+        if renewal is not None:
+            renewal.stop()
         release = self._background.start(self._release(hold.task.id, hold.owner))
         await asyncio.wait({release}, timeout=RELEASE_SECONDS)
         if release.done() and release.result() is False and not hold.lost:

@@ -1,0 +1,123 @@
+"""Engines with bounded pools, and who still uses them: a new URL makes a new engine, the old one goes when unused."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from delayq.guards.sql import urls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import URL
+
+    from delayq.guards.sql.limits import Limits
+
+E = TypeVar("E", Engine, AsyncEngine)
+CONNECT_SECONDS: Final = 5
+# A server that went without a word is noticed after so long, instead of the quarter of an hour that TCP takes.
+_LIBPQ: Final = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+
+
+@dataclass(eq=False)
+class Pool(Generic[E]):
+    """One URL's engine, and how many use it now."""
+
+    url: URL
+    engine: E
+    users: int = 0
+
+
+class Engines(Generic[E]):
+    """The engine of a URL that may change. Called from many threads; disposing is left to the caller."""
+
+    def __init__(self, url: Callable[[], URL], make: Callable[[URL], E]) -> None:
+        """`make` is called at first use, and whenever `url` says something else than before."""
+        self._url = url
+        self._make: Callable[[URL], E] = make
+        self._lock = threading.Lock()
+        self._current: Pool[E] | None = None
+        self._retired: list[Pool[E]] = []
+
+    def take(self) -> Pool[E]:
+        """Return the engine to use now; give it back when done."""
+        with self._lock:
+            url = self._url()
+            if self._current is None or self._current.url != url:
+                self._retire()
+                self._current = Pool(url, self._make(url))
+            self._current.users += 1
+            return self._current
+
+    def give(self, pool: Pool[E]) -> None:
+        """Say that one use has ended."""
+        with self._lock:
+            pool.users -= 1
+
+    def unused(self) -> list[E]:
+        """Return engines to dispose of: not used now, and never again."""
+        with self._lock:
+            ended = [pool for pool in self._retired if not pool.users]
+            self._retired = [pool for pool in self._retired if pool.users]
+            return [pool.engine for pool in ended]
+
+    def retire(self) -> None:
+        """Use the current engine no more; whoever comes next gets a new one."""
+        with self._lock:
+            self._retire()
+
+    def _retire(self) -> None:
+        if self._current is not None:
+            self._retired.append(self._current)
+            self._current = None
+
+
+def plain_engine(url: URL, limits: Limits) -> Engine:
+    """Make an engine for code without an event loop; it connects when it is used."""
+    real = urls.plain(url)
+    return create_engine(real, **_options(real, limits))
+
+
+def aio_engine(url: URL, limits: Limits) -> AsyncEngine:
+    """Make an engine for an event loop."""
+    real = urls.aio(url)
+    if real is None:
+        raise RuntimeError(f"there is no driver with asyncio for {url.drivername}")
+    return create_async_engine(real, **_options(real, limits))
+
+
+def _options(url: URL, limits: Limits) -> dict[str, Any]:
+    pool = {"pool_size": limits.max_connections, "max_overflow": 0, "pool_timeout": limits.pool_seconds}
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        pool = {}  # one connection for all, for it is the database
+    arguments = {name: value for name, value in _arguments(url, limits).items() if name not in url.query}
+    return {"connect_args": arguments, "hide_parameters": True, "pool_pre_ping": True, **pool}
+
+
+def _arguments(url: URL, limits: Limits) -> dict[str, Any]:
+    match url.get_driver_name():
+        case "psycopg":
+            # Statements prepared by name are lost where a proxy hands each transaction to another connection.
+            return {**_LIBPQ, "prepare_threshold": None}
+        case "psycopg2":
+            return {**_LIBPQ}
+        case "asyncpg":
+            return {"timeout": CONNECT_SECONDS}
+        case "pymysql" | "mysqldb":
+            silent = limits.run_seconds + limits.lock_seconds + CONNECT_SECONDS
+            return {"connect_timeout": CONNECT_SECONDS, "read_timeout": silent, "write_timeout": silent}
+        case "aiomysql" | "asyncmy":
+            return {"connect_timeout": CONNECT_SECONDS}
+        case _:
+            return {"timeout": limits.lock_seconds}

@@ -1,0 +1,111 @@
+"""What a database's or driver's error means for a task: later, never mind who, or not here. Errors hold no secrets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import URL
+
+Meaning = Literal["busy", "unavailable", "missing", "statement"]
+MAX_TEXT = 200
+
+_BUSY_STATES = frozenset({"40001", "40P01", "55P03", "57014"})
+_MISSING_STATES = frozenset({"42P01"})
+_STATEMENT_STATES = frozenset({"42703", "42601", "42883", "42P02", "42P18", "42804", "42P10", "0A000"})
+# Connections; server's resources; administrators; no rights; read-only; login; no such database; idle for too long.
+_GONE_STATES = ("08", "53", "57P", "58", "28", "3D", "XX")
+_GONE_EXACTLY = frozenset({"25006", "25P03", "42501", "F0000"})
+
+_BUSY_NUMBERS = frozenset({1020, 1205, 1213, 1317, 1969, 3024, 3058, 3572})
+_MISSING_NUMBERS = frozenset({1146})
+_STATEMENT_NUMBERS = frozenset({1054, 1064, 1305, 1327})
+_GONE_NUMBERS = frozenset(
+    {0, 1021, 1028, 1037, 1040, 1041, 1043, 1044, 1045, 1047, 1049, 1053, 1114, 1129, 1130, 1142, 1152, 1153}
+    | {*range(1154, 1162), 1184, 1203, 1226, 1290, 1792, 1836, 1927, 3159, 4031, *range(2000, 2070)}
+)
+_SQLITE_BUSY = frozenset({5, 6})
+_SQLITE_GONE = frozenset({3, 8, 10, 11, 13, 14, 23, 26})
+
+
+def meaning(error: BaseException) -> Meaning | None:
+    """Say what an error means to a guard; None for what it knows nothing of."""
+    if isinstance(error, PoolTimeout):
+        return "busy"
+    if isinstance(error, DBAPIError):
+        if error.connection_invalidated:
+            return "unavailable"
+        return _of_driver(error.orig)
+    # asyncpg raises its own while it connects; what the network says is an OSError everywhere.
+    return "unavailable" if isinstance(error, OSError) else _of_driver(error)
+
+
+def _of_driver(error: BaseException | None) -> Meaning | None:
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if isinstance(state, str):
+        return _of_state(state)
+    code = getattr(error, "sqlite_errorcode", None)
+    if isinstance(code, int):
+        return _of_sqlite(code & 0xFF, str(error))
+    number = error.args[0] if error is not None and error.args else None
+    if isinstance(number, int):
+        return _of_number(number)
+    # A connection that was never made has neither: psycopg's OperationalError.
+    return "unavailable" if type(error).__name__ in ("OperationalError", "InterfaceError") else None
+
+
+def _of_state(state: str) -> Meaning | None:
+    if state in _BUSY_STATES:
+        return "busy"
+    if state in _MISSING_STATES:
+        return "missing"
+    if state in _STATEMENT_STATES:
+        return "statement"
+    return "unavailable" if state.startswith(_GONE_STATES) or state in _GONE_EXACTLY else None
+
+
+def _of_number(number: int) -> Meaning | None:
+    if number in _BUSY_NUMBERS:
+        return "busy"
+    if number in _MISSING_NUMBERS:
+        return "missing"
+    if number in _STATEMENT_NUMBERS:
+        return "statement"
+    return "unavailable" if number in _GONE_NUMBERS else None
+
+
+def _of_sqlite(code: int, words: str) -> Meaning | None:
+    if code in _SQLITE_BUSY:
+        return "busy"
+    if words.startswith("no such table"):
+        return "missing"
+    if words.startswith(("no such column", "near ", "no such function", "incomplete input")):
+        return "statement"
+    return "unavailable" if code in _SQLITE_GONE else None
+
+
+def told(error: BaseException, url: URL | None) -> str:
+    """Return the driver's own words on one line, short, and without the password, which no driver should say."""
+    words = " ".join(str(getattr(error, "orig", None) or error).split()) or type(error).__name__
+    password = None if url is None else url.password
+    if password:
+        words = words.replace(password, "***")
+    return words if len(words) <= MAX_TEXT else words[: MAX_TEXT - 1] + "…"
+
+
+def lost_under(error: BaseException) -> bool:
+    """Tell whether an exception of a handler comes from a connection that broke under it."""
+    return any(isinstance(each, DBAPIError) and each.connection_invalidated for each in _causes(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(20):  # causes may go in circles
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__

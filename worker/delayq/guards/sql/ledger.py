@@ -1,0 +1,132 @@
+"""What guards do with the ledger: statements on an open connection, each of them one round trip."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import and_, delete, false, literal_column, or_, select, tuple_, update
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from delayq.guards.sql.clock import NOW, Ago
+from delayq.guards.sql.table import DONE, MAX_ID_BYTES, MAX_QUEUE_BYTES, RUNNING, TABLE
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import Connection, Insert
+    from sqlalchemy.sql import ColumnElement
+
+    from delayq.message import Task
+
+_ROW = TABLE.c
+FORGOTTEN_SECONDS = 3600  # how much longer than any run may take a row stays that never came to an end
+
+
+class Row(NamedTuple):
+    """What the ledger says of a task."""
+
+    state: str
+    token: int
+    version: int
+    began_at: datetime
+
+    @property
+    def done(self) -> bool:
+        """Whether the task has taken effect."""
+        return self.state == DONE
+
+
+def add(connection: Connection, task: Task, state: str) -> bool:
+    """Add the task's row; False when there is one. Waits for a transaction that has added it and is still open."""
+    _check(task)
+    values = {
+        "queue": task.queue,
+        "task_id": task.id,
+        "state": state,
+        "token": task.token,
+        "version": 0,
+        "began_at": NOW,
+        "done_at": NOW if state == DONE else None,
+    }
+    made: Insert
+    if connection.dialect.name == "postgresql":
+        made = postgresql.insert(TABLE).on_conflict_do_nothing()
+    elif connection.dialect.name == "sqlite":
+        made = sqlite.insert(TABLE).on_conflict_do_nothing()
+    else:
+        made = mysql.insert(TABLE).prefix_with("IGNORE")
+    # SQLAlchemy keeps the count of an INSERT when it is told to, and the driver has forgotten it a moment later.
+    kept = made.values(values).inline().execution_options(preserve_rowcount=True)
+    return connection.execute(kept).rowcount == 1
+
+
+def ensure(connection: Connection, task: Task) -> None:
+    """Add a row to lock or to compare, if there is none. MariaDB's insert would wait for a row that is locked."""
+    if connection.dialect.name in ("postgresql", "sqlite") or look(connection, task) is None:
+        add(connection, task, RUNNING)
+
+
+def _check(task: Task) -> None:
+    """No database may cut an id: it would become another task's."""
+    if len(task.id.encode()) > MAX_ID_BYTES or len(task.queue.encode()) > MAX_QUEUE_BYTES:
+        expected = f"at most {MAX_ID_BYTES} bytes of id and {MAX_QUEUE_BYTES} of queue"
+        raise ValueError(f"expected {expected}, got {len(task.id.encode())} and {len(task.queue.encode())}")
+
+
+def look(
+    connection: Connection, task: Task, *, lock: bool = False, nowait: bool = False, skip_locked: bool = False
+) -> Row | None:
+    """Return the task's row; with `lock`, keep it from everybody else until the transaction ends."""
+    asked = select(_ROW.state, _ROW.token, _ROW.version, _ROW.began_at).where(_own(task))
+    if lock:
+        asked = asked.with_for_update(nowait=nowait, skip_locked=skip_locked)
+    found = connection.execute(asked).one_or_none()
+    return None if found is None else Row(*found)
+
+
+def complete(connection: Connection, task: Task, *, version: int | None = None) -> bool:
+    """Say that the task is done; False when that is not ours to say, by the token or by a version seen before."""
+    ours = _ROW.token == task.token if version is None else _ROW.version == version
+    values = {"state": DONE, "done_at": NOW, "version": _ROW.version + 1}
+    changed = update(TABLE).where(_own(task), _ROW.state == RUNNING, ours).values(values)
+    return connection.execute(changed).rowcount == 1
+
+
+def take_over(connection: Connection, task: Task, token: int) -> bool:
+    """Make an earlier run's row ours; False when somebody was faster."""
+    values = {"token": task.token, "began_at": NOW}
+    changed = update(TABLE).where(_own(task), _ROW.state == RUNNING, _ROW.token == token).values(values)
+    return connection.execute(changed).rowcount == 1
+
+
+def remove(connection: Connection, task: Task) -> None:
+    """Forget that this run began."""
+    connection.execute(delete(TABLE).where(_own(task), _ROW.state == RUNNING, _ROW.token == task.token))
+
+
+def prune(connection: Connection, queue: str | None, *, kept: int, run: int, batch: int) -> int:
+    """Delete at most `batch` rows: done `kept` seconds ago, or begun before that, when no run can still go on."""
+    done = and_(_ROW.done_at.is_not(None), _ROW.done_at < Ago(kept))
+    forgotten = and_(_ROW.done_at.is_(None), _ROW.began_at < Ago(kept + run + FORGOTTEN_SECONDS))
+    old = and_(_ROW.began_at < Ago(kept), or_(done, forgotten))
+    if queue is not None:
+        old = and_(_ROW.queue == queue, old)
+    if connection.dialect.name == "sqlite":
+        row: ColumnElement[int] = literal_column("rowid")
+        found = select(row).select_from(TABLE).where(old).limit(batch)
+        return connection.execute(delete(TABLE).where(row.in_(found))).rowcount
+    if connection.dialect.name != "postgresql":
+        deleted = delete(TABLE).where(old).with_dialect_options(mysql_limit=batch, mariadb_limit=batch)
+        return connection.execute(deleted).rowcount
+    keys = select(_ROW.queue, _ROW.task_id).where(old).limit(batch).with_for_update(skip_locked=True)
+    return connection.execute(delete(TABLE).where(tuple_(_ROW.queue, _ROW.task_id).in_(keys))).rowcount
+
+
+def probe(connection: Connection) -> None:
+    """Read all columns and write nothing: a table that is missing, another's or read-only is an error now."""
+    connection.execute(select(TABLE).where(false()))
+    connection.execute(delete(TABLE).where(_ROW.queue == "", _ROW.task_id == ""))
+
+
+def _own(task: Task) -> ColumnElement[bool]:
+    return and_(_ROW.queue == task.queue, _ROW.task_id == task.id)

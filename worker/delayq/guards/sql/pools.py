@@ -1,0 +1,126 @@
+"""Connections to a guard's database, for code with and without an event loop: taken, and given back."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from delayq.guards.sql import urls
+from delayq.guards.sql.engines import Engines, Pool, aio_engine, plain_engine
+from delayq.guards.sql.source import Fixed
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Connection
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from delayq.guards.sql.limits import Limits
+    from delayq.guards.sql.source import Source
+
+Database: TypeAlias = "str | Source | Engine | AsyncEngine"
+_AUTOCOMMIT = "expected an engine with transactions, got one with isolation_level AUTOCOMMIT"
+
+
+class Pools:
+    """The engines of one database."""
+
+    def __init__(self, database: Database, limits: Limits) -> None:
+        """An engine that is given is used as it is, and neither bounded nor disposed of."""
+        self._given = database if isinstance(database, Engine | AsyncEngine) else None
+        self._source = Fixed(database) if isinstance(database, str) else database
+        if (
+            self._given is not None
+            and self._given.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+        ):
+            raise ValueError(_AUTOCOMMIT)
+        self._plain = Engines(
+            self.url, self._given_plain if self._given else partial(plain_engine, limits=limits)
+        )
+        self._aio = Engines(self.url, self._given_aio if self._given else partial(aio_engine, limits=limits))
+        _ = self.threaded  # InvalidDocument now when a driver is not installed
+
+    def url(self) -> URL:
+        """Return the URL as it is now. Its text hides the password; errors say urls.where() of it."""
+        if isinstance(self._source, Engine | AsyncEngine):
+            return self._source.url
+        return self._source.url()
+
+    @property
+    def threaded(self) -> bool:
+        """Whether code on the event loop has to use the driver for plain code, in threads."""
+        if self._given is not None:
+            return isinstance(self._given, Engine)
+        if urls.aio(self.url()) is not None:
+            return False
+        urls.plain(self.url())
+        return True
+
+    def _given_plain(self, _: URL) -> Engine:
+        if isinstance(self._given, Engine):
+            return self._given
+        raise TypeError(
+            "`with guard(task)` expects a URL or an Engine, the guard was made with an AsyncEngine"
+        )
+
+    def _given_aio(self, _: URL) -> AsyncEngine:
+        assert isinstance(self._given, AsyncEngine)  # noqa: S101 -- see threaded
+        return self._given
+
+    def open(self) -> tuple[Pool[Engine], Connection]:
+        """Take a connection; waits for one, and for the server, no longer than the limits allow."""
+        pool = self._plain.take()
+        try:
+            return pool, pool.engine.connect()
+        except BaseException:
+            self._plain.give(pool)
+            raise
+
+    def close(self, pool: Pool[Engine], connection: Connection) -> None:
+        """Give it back, rolled back. Never raises: a connection that cannot be rolled back is thrown away."""
+        with suppress(SQLAlchemyError, OSError):
+            connection.close()
+        self._plain.give(pool)
+        self._dispose_plain()
+
+    async def open_aio(self) -> tuple[Pool[AsyncEngine], AsyncConnection]:
+        """Do the same on the event loop."""
+        pool = self._aio.take()
+        try:
+            return pool, await pool.engine.connect()
+        except BaseException:
+            self._aio.give(pool)
+            raise
+
+    async def close_aio(self, pool: Pool[AsyncEngine], connection: AsyncConnection) -> None:
+        """Do the same on the event loop."""
+        try:
+            with suppress(SQLAlchemyError, OSError):
+                await connection.close()
+        finally:
+            self._aio.give(pool)
+        await self._dispose_aio()
+
+    def end(self) -> None:
+        """Close what plain code has used; holds keep their connections until they end."""
+        self._plain.retire()
+        self._dispose_plain()
+
+    async def end_aio(self) -> None:
+        """Close everything."""
+        self.end()
+        self._aio.retire()
+        await self._dispose_aio()
+
+    def _dispose_plain(self) -> None:
+        for engine in self._plain.unused():
+            if engine is not self._given:
+                engine.dispose()
+
+    async def _dispose_aio(self) -> None:
+        for engine in self._aio.unused():
+            if engine is not self._given:
+                await engine.dispose()

@@ -1,0 +1,42 @@
+"""From spec.guard to what a SQL guard is made of: its limits, and where its database is said."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract.files import secret_path
+from delayq.errors import InvalidDocument
+from delayq.guards.sql.limits import Limits
+from delayq.guards.sql.source import Fixed, Mounted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from delayq.contract import DelayQueue
+    from delayq.contract.guard import SqlGuard
+    from delayq.guards.sql.source import Source
+
+URL_VARIABLE: Final = "DELAYQ_DATABASE_URL"
+
+
+def source(spec: SqlGuard, field: str, secrets_dir: Path, url: str | None = None) -> Source:
+    """Return the URL's place: the URL given, else $DELAYQ_DATABASE_URL, else the mounted Secret."""
+    told = url or os.environ.get(URL_VARIABLE)
+    if told:
+        try:
+            return Fixed(told)
+        except InvalidDocument as error:
+            raise InvalidDocument(f"{'--database' if url else '$' + URL_VARIABLE}: {error}") from None
+    secret = spec.database_secret_ref
+    return Mounted(secret_path(secrets_dir, secret.name, secret.key), field=f"{field}.databaseSecretRef")
+
+
+def limits(queue: DelayQueue, spec: SqlGuard) -> Limits:
+    """Read the bounds."""
+    return Limits(
+        max_connections=spec.max_connections,
+        lock_timeout_ms=spec.lock_timeout_milliseconds,
+        retention_seconds=spec.retention_seconds,
+        run_seconds=queue.spec.delivery.handler_timeout_seconds,
+    )

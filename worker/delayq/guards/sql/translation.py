@@ -1,0 +1,53 @@
+"""From what goes wrong in a guard's step to what the worker understands."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument
+from delayq.guards.sql.errors import meaning, told
+from delayq.guards.sql.table import NAME
+from delayq.guards.sql.urls import where
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import URL
+
+BUSY_MS = 1000
+
+
+@contextmanager
+def translated(url: Callable[[], URL]) -> Iterator[None]:
+    """Turn drivers' errors into GuardBusy and GuardUnavailable; what is neither stays what it is."""
+    try:
+        yield
+    except InvalidDocument as error:
+        raise GuardUnavailable(where(url()), str(error)) from None
+    except PoolTimeout:
+        raise GuardBusy(
+            f"every connection to {where(url())} is in use; raise maxConnections or lower worker.concurrency",
+            delay_ms=BUSY_MS,
+        ) from None
+    except Exception as error:
+        found = of(error, url())
+        if found is None:
+            raise
+        raise found from error
+
+
+def of(error: BaseException, url: URL) -> GuardBusy | GuardUnavailable | None:
+    """Say what a driver's error means, None when it means nothing to a guard."""
+    words = told(error, url)
+    match meaning(error):
+        case "busy":
+            return GuardBusy(f"guard at {where(url)} is busy: {words}", delay_ms=BUSY_MS)
+        case "missing" if NAME in words:
+            return GuardUnavailable(where(url), f"no table {NAME} there: delayq guard init makes it")
+        case "unavailable" | "missing" | "statement":
+            return GuardUnavailable(where(url), words)
+        case _:
+            return None

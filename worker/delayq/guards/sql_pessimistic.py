@@ -1,0 +1,121 @@
+"""sql-pessimistic: a row per task, locked while the handler runs. Everybody else waits, or comes again later.
+
+The row is one that the user's query names, and is to be done as long as the query finds it; or one of the ledger.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from delayq.errors import GuardBusy, GuardLost, InvalidDocument, Seen
+from delayq.guards.sql import ledger, setting
+from delayq.guards.sql.guard import SqlGuard
+from delayq.guards.sql.limits import Limits
+from delayq.guards.sql.statements import READS, Statement
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+    from delayq.connection import Address
+    from delayq.contract import DelayQueue
+    from delayq.contract.guard import RowWait
+    from delayq.guards.sql.hold import SqlHold
+    from delayq.guards.sql.pools import Database
+    from delayq.message import Task
+
+FIELD = "spec.guard.sqlPessimistic"
+_LOCKS: dict[RowWait, str] = {
+    "Wait": "FOR UPDATE",
+    "NoWait": "FOR UPDATE NOWAIT",
+    "SkipLocked": "FOR UPDATE SKIP LOCKED",
+}
+
+
+class SqlPessimistic(SqlGuard):
+    """One run at a time, by a lock that lives as long as its transaction."""
+
+    name = "sql-pessimistic"
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        queue: str | None = None,
+        select: str | None = None,
+        wait: RowWait = "Wait",
+        limits: Limits | None = None,
+    ) -> None:
+        """`select` finds the rows to lock while the task is still to be done; InvalidDocument when it cannot be."""
+        super().__init__(database, queue=queue, apart=False, limits=limits or Limits())
+        self._wait: RowWait = wait
+        self._select = None if select is None else Statement(select, field=f"{FIELD}.select", begins=READS)
+        self.prepares = self._select is None
+        if self._select is not None:
+            self._select.know()
+            if self._select.locking:
+                raise InvalidDocument(
+                    f"{FIELD}.select: expected no FOR UPDATE or the like: {FIELD}.wait adds it"
+                )
+
+    @classmethod
+    def of(cls, queue: DelayQueue, _address: Address, *, secrets_dir: Path, apart: bool) -> Self:
+        """Make the guard that a document describes; InvalidDocument when it cannot be."""
+        spec = queue.spec.guard.sql_pessimistic if queue.spec.guard else None
+        assert spec is not None  # noqa: S101 -- guards.build asks for what is there
+        del apart  # the lock is held in either case
+        return cls(
+            setting.source(spec, FIELD, secrets_dir),
+            queue=queue.queue,
+            select=spec.select,
+            wait=spec.wait,
+            limits=setting.limits(queue, spec),
+        )
+
+    def prepare(self, connection: Connection, task: Task) -> None:
+        """Add the ledger's row, for there is nothing to lock otherwise."""
+        ledger.ensure(connection, task)
+
+    def enter(self, connection: Connection, task: Task) -> int | None:
+        """Lock; returns the version of the ledger's row."""
+        if self._select is None:
+            return self._enter_ledger(connection, task)
+        if not self._found(connection, self._select, task, _LOCKS[self._wait]):
+            if self._wait == "SkipLocked" and self._found(connection, self._select, task, ""):
+                raise GuardBusy("somebody else has locked the task's row")
+            raise Seen
+        return None
+
+    def _enter_ledger(self, connection: Connection, task: Task) -> int:
+        nowait, skip = self._wait == "NoWait", self._wait == "SkipLocked"
+        row = ledger.look(connection, task, lock=True, nowait=nowait, skip_locked=skip)
+        if row is None:
+            raise GuardBusy("somebody else has locked the task's row")
+        if row.done:
+            raise Seen
+        return row.version
+
+    def _found(self, connection: Connection, select: Statement, task: Task, lock: str) -> bool:
+        """SQLite has no locks of rows: its transaction has the whole database."""
+        end = "" if connection.dialect.name == "sqlite" else lock
+        return connection.execute(select.followed_by(end), select.values(task)).first() is not None
+
+    def leave(self, connection: Connection, hold: SqlHold) -> None:
+        """Say that it is done; a user's own row says so by no longer being found."""
+        if self._select is None and not ledger.complete(connection, hold.task, version=hold.facts):
+            raise GuardLost("the task's row was deleted while it was locked")
+
+    def has(self, connection: Connection, task: Task) -> bool | None:
+        """Ask without locking."""
+        if self._select is None:
+            return super().has(connection, task)
+        return not self._found(connection, self._select, task, "")
+
+    def probe(self, connection: Connection) -> None:
+        """Try the user's query, for nobody: all of its parameters are NULL."""
+        if self._select is None:
+            super().probe(connection)
+            return
+        end = "" if connection.dialect.name == "sqlite" else _LOCKS[self._wait]
+        connection.execute(self._select.followed_by(end), dict.fromkeys(self._select.names))

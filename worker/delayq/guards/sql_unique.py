@@ -1,0 +1,97 @@
+"""sql-unique: a row per finished task under a unique index. Whose insert is first runs; everybody else has seen it.
+
+With the handler's writes in the same transaction, the effect takes place exactly once in that database. A handler that
+writes elsewhere runs between two transactions: one says that it began, the other that it is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Self
+
+from delayq.errors import Bury, GuardBusy, Seen
+from delayq.guards.sql import ledger, setting
+from delayq.guards.sql.guard import SqlGuard
+from delayq.guards.sql.limits import Limits
+from delayq.guards.sql.table import DONE, RUNNING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+    from delayq.connection import Address
+    from delayq.contract import DelayQueue
+    from delayq.contract.guard import Unfinished
+    from delayq.guards.sql.hold import SqlHold
+    from delayq.guards.sql.pools import Database
+    from delayq.message import Task
+
+log = logging.getLogger(__name__)
+
+
+class SqlUnique(SqlGuard):
+    """The guard to choose where there is a database."""
+
+    name = "sql-unique"
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        queue: str | None = None,
+        unfinished: Unfinished = "Run",
+        apart: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        """`database` is a URL or an engine. `queue` bounds what prune() deletes; `unfinished` matters with `apart`."""
+        super().__init__(database, queue=queue, apart=apart, limits=limits or Limits())
+        self.holding, self._unfinished = not apart, unfinished
+
+    @classmethod
+    def of(cls, queue: DelayQueue, _address: Address, *, secrets_dir: Path, apart: bool) -> Self:
+        """Make the guard that a document describes; InvalidDocument when it cannot be."""
+        spec = queue.spec.guard.sql_unique if queue.spec.guard else None
+        assert spec is not None  # noqa: S101 -- guards.build asks for what is there
+        return cls(
+            setting.source(spec, "spec.guard.sqlUnique", secrets_dir),
+            queue=queue.queue,
+            unfinished=spec.unfinished,
+            apart=apart,
+            limits=setting.limits(queue, spec),
+        )
+
+    def enter(self, connection: Connection, task: Task) -> None:
+        """Add the task's row: done, for it is rolled back with the handler; or running, for the handler is apart."""
+        if ledger.add(connection, task, RUNNING if self.apart else DONE):
+            return
+        row = ledger.look(connection, task)
+        if row is None:
+            raise GuardBusy("the task's row has just been deleted")
+        if row.done:
+            raise Seen
+        self._enter_unfinished(connection, task, row)
+
+    def _enter_unfinished(self, connection: Connection, task: Task, row: ledger.Row) -> None:
+        """An earlier run began and never said how it ended: it may have had its effect, and may even go on."""
+        if row.token > task.token:
+            raise GuardBusy("a later run of the task has begun")
+        if row.token == task.token:
+            return
+        if self._unfinished == "Bury":
+            raise Bury(
+                f"an earlier run (token {row.token}) began at {row.began_at:%Y-%m-%dT%H:%M:%S}Z and never said how it "
+                "ended; it may have taken effect (spec.guard.sqlUnique.unfinished: Bury)"
+            )
+        if not ledger.take_over(connection, task, row.token):
+            raise GuardBusy("another run of the task has just begun")
+
+    def leave(self, connection: Connection, hold: SqlHold) -> None:
+        """Say that it is done, where its row does not say so already."""
+        if self.apart and not ledger.complete(connection, hold.task):
+            fields = {"task_id": hold.task.id, "guard": self.name, "why": "a later run has taken over"}
+            log.warning("guard_lost", extra={"fields": fields})
+
+    def undo(self, connection: Connection, hold: SqlHold) -> None:
+        """Forget that it began: it failed, and said so."""
+        ledger.remove(connection, hold.task)

@@ -91,6 +91,12 @@ bench-node: $(PYTHON_READY) $(SERVERS_READY) $(KUBERNETES_READY) ## Measure a ru
 	@tools/build-images
 	@$(BIN)/python -m benchmarks.node $(BENCH_ARGS)
 
+FAULTS_ARGS ?= --keep
+.PHONY: faults
+faults: $(PYTHON_READY) $(SERVERS_READY) $(DATABASES_READY) ## Transfer money under every guard and fault, and write the table to docs/guarantees.md (takes root); FAULTS_ARGS="--guards none"
+	@command -v ip >/dev/null || tools/apt-install iproute2
+	@$(BIN)/python -m tests.faults $(FAULTS_ARGS)
+
 .PHONY: images
 images: $(SERVERS_READY) ## Build the images, as tests on a node run them, into .cache/images
 	@tools/build-images

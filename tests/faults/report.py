@@ -1,0 +1,85 @@
+"""The table: for the terminal and, between two lines, for docs/guarantees.md. No fault is made here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.faults.cell import LATE_SECONDS
+from tests.faults.crew import LEASE_SECONDS
+from tests.faults.faults import FAULTS
+from tests.faults.guards import GUARDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.faults.cell import Cell
+    from tests.faults.result import Result
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "guarantees.md"
+FIRST: Final = "<!-- fault ledger: written by make faults -->"
+LAST: Final = "<!-- end of fault ledger -->"
+SUMS: Final = ("expected", "lost", "duplicated", "early", "late")
+
+
+def line(cell: Cell) -> str:
+    """One cell, as soon as it is known."""
+    counts = ", ".join(f"{getattr(cell, name)} {name}" for name in SUMS)
+    unbalanced = "" if cell.balanced else ", ACCOUNTS NOT BALANCED"
+    return f"{cell.guard} × {cell.fault}: {counts}{unbalanced} ({cell.seconds:.0f} s)"
+
+
+def markdown(result: Result) -> str:
+    """Both tables, and what to know to read them."""
+    duplicated = _rows(["fault", *result.guards], _duplicated(result))
+    sums = _rows(["guard", "", *(f"effects {SUMS[0]}", *SUMS[1:])], _sums(result))
+    return f"""{_made(result)}
+
+Transfers that took effect twice:
+
+{duplicated}
+
+All faults together:
+
+{sums}
+
+Early and late are by Redis' clock. Early is begun before the due time; what was claimed right before that clock was set
+back is judged by what it showed then. Late is begun more than {LATE_SECONDS} s after the due time (the lease of
+{LEASE_SECONDS} s, and 5 s), with the steps of that clock taken out."""
+
+
+def _made(result: Result) -> str:
+    some = result.cells[0]
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    return (
+        f"Measured {result.started[:10]} with {versions}.\n"
+        f"In each cell {some.expected} transfers, {some.hit} of them at the fault's point when it strikes."
+    )
+
+
+def _duplicated(result: Result) -> Iterable[list[str]]:
+    for fault in result.faults:
+        found = {cell.guard: cell for cell in result.cells if cell.fault == fault}
+        cells = [str(found[guard].duplicated) if guard in found else "" for guard in result.guards]
+        yield [FAULTS[fault].meaning, *cells]
+
+
+def _sums(result: Result) -> Iterable[list[str]]:
+    for guard in result.guards:
+        sums = [sum(getattr(cell, name) for cell in result.of(guard)) for name in SUMS]
+        yield [guard, GUARDS[guard].meaning, *(f"{each:,}" for each in sums)]
+
+
+def _rows(head: list[str], rows: Iterable[list[str]]) -> str:
+    ruler = ["---"] + ["--:" if name else "---" for name in head[1:]]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ruler, *rows))
+
+
+def kept() -> str:
+    """What the page shows between the two lines."""
+    return PAGE.read_text().partition(FIRST)[2].partition(LAST)[0].strip("\n")
+
+
+def write(result: Result) -> None:
+    before, _, rest = PAGE.read_text().partition(FIRST)
+    PAGE.write_text(f"{before}{FIRST}\n{markdown(result)}\n{LAST}{rest.partition(LAST)[2]}")

@@ -16,13 +16,48 @@ RISKS: Final = {
         "AppendOnlyFailing",
         "Redis cannot write its append-only file: tasks can be lost when it restarts. Is its disk full?",
     ),
-    "fsync_off": (
-        "FsyncOff",
-        "Redis has appendfsync no: tasks can be lost with its machine. Set appendfsync everysec, or always.",
+    "saves_failing": (
+        "SavesFailing",
+        (
+            "Redis cannot write its snapshots (rdb_last_bgsave_status): it takes no more tasks, or loses them when it "
+            'restarts. Look at its disk, memory and log; with an append-only file, set save "".'
+        ),
     ),
     "evicts": (
         "Evicts",
         "Redis has a maxmemory-policy that evicts: it may forget waiting tasks. Set noeviction.",
+    ),
+    "fsync_off": (
+        "FsyncOff",
+        "Redis has appendfsync no: tasks can be lost with its machine. Set appendfsync everysec, or always.",
+    ),
+    "fsync_unconfirmed": (
+        "FsyncUnconfirmed",
+        (
+            "Redis cannot confirm what delivery.acknowledge Fsynced waits for. It takes appendonly yes, appendfsync "
+            "always and WAITAOF, of Redis 7.2; with everysec, Valkey confirms too early."
+        ),
+    ),
+    "replicas_missing": (
+        "ReplicasMissing",
+        (
+            "Fewer replicas of Redis keep up than delivery.acknowledgeReplicas asks for: every schedule call fails, "
+            "though the task is stored. Mend the replicas, or ask for fewer."
+        ),
+    ),
+    "fsync_paused": (
+        "FsyncPaused",
+        (
+            "Redis has no-appendfsync-on-rewrite yes: tasks can be lost with its machine while it rewrites its file. "
+            "Set it to no."
+        ),
+    ),
+    "rewrite_failing": (
+        "RewriteFailing",
+        (
+            "Redis cannot rewrite its append-only file (aof_last_bgrewrite_status), which grows until the disk is full."
+            " Look at its disk, memory and log."
+        ),
     ),
 }
 """Label values of delayq_durability_risk → reason and message of DurabilityAtRisk; the gravest first."""
@@ -38,6 +73,7 @@ OUTAGES: Final = {
     "loading": "it is loading its data; wait",
     "read_only": f"it is a replica that takes no writes; {_SPEC}, it has to be the master",
     "cannot_persist": "it takes no writes because it cannot write to its disk",
+    "no_replicas": "it takes no writes with fewer replicas than its min-replicas-to-write; mend those",
     "other": f"{_SPEC}, its Secret, network policies and the logs of scanners",
 }
 """Label values of delayq_redis_down → what is wrong, and what to look at."""

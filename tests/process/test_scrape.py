@@ -9,6 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 from delayq import NewTask
+from delayq.contract.metrics import DURABILITY_RISKS
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.process.fleet import status, until, url_of
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tests.process.fleet import NewFleet
     from tests.processes import Process
 
-RISKS = {"append_only_off", "append_only_failing", "fsync_off", "evicts", "unknown"}
+RISKS = set(DURABILITY_RISKS)
 
 
 def samples(process: Process, query: str = "") -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -80,6 +81,7 @@ def test_a_standby_tells_of_redis_but_not_of_tasks(new_fleet: NewFleet) -> None:
     for leads, each in zip(led, told, strict=True):
         assert each["delayq_redis_up"] == [({"queue": fleet.queue}, 1)]
         assert {labels["risk"] for labels, _ in each["delayq_durability_risk"]} == RISKS
+        assert each["delayq_redis_replicas"] == [({"queue": fleet.queue}, 0)]
         assert bool(each["delayq_tasks"]) == bool(each["delayq_overdue_tasks"]) == bool(leads)
 
 
@@ -91,6 +93,7 @@ def test_without_redis_there_is_a_zero_and_no_other_number(new_fleet: NewFleet) 
     until(lambda: up(process) == 0, "it tells that Redis is away")
     told = samples(process)
     assert told["delayq_durability_risk"] == told["delayq_tasks"] == []
+    assert told["delayq_redis_replicas"] == told["delayq_redis_clock_offset_seconds"] == []
     assert status(process, "healthz") == 200
     until(lambda: status(process, "readyz") == 503, "it is not ready")
     fleet.server.restart()
@@ -153,3 +156,31 @@ def test_refused_questions_are_a_risk_that_nobody_knows(new_fleet: NewFleet) -> 
     assert {risk for risk, value in risks(process).items() if value} == {"unknown"}
     with fleet.server.client() as redis:
         redis.execute_command("ACL", "SETUSER", "default", "+@all")
+
+
+@pytest.mark.parametrize("offset_s", [-3600, 3600])
+def test_the_clock_offset_is_that_of_redis_to_this_machine(new_fleet: NewFleet, offset_s: int) -> None:
+    fleet = new_fleet(movable_clock=True)
+    process = fleet.start("scanner")
+    clock = fleet.server.clock
+    assert clock is not None
+    clock.set_ms(offset_s * 1000)
+    [(_, found)] = samples(process)["delayq_redis_clock_offset_seconds"]
+    assert abs(found - offset_s) < 60  # however slow the machine: half a round trip
+
+
+def test_a_replica_that_is_missing_is_told_where_it_is_asked_for(new_fleet: NewFleet) -> None:
+    fleet = new_fleet({"delivery": {"acknowledge": "Replicated"}})
+    process = fleet.start("scanner")
+    assert {risk for risk, value in risks(process).items() if value} == {"replicas_missing"}
+
+
+def test_a_redis_that_wants_more_replicas_is_down_and_says_why(new_fleet: NewFleet) -> None:
+    fleet = new_fleet(config={"min-replicas-to-write": "1"})
+    process = fleet.start("scanner", ready=False)
+    until(lambda: causes(process) == {"no_replicas"}, "it tells why")
+    assert up(process) == 0
+
+
+def causes(process: Process) -> set[str]:
+    return {labels["cause"] for labels, value in samples(process)["delayq_redis_down"] if value}

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delayq.broker import Broker
 from delayq.cli.doctor import rights
+from delayq.cli.doctor.findings import Level
+from delayq.connection import Address, SyncConnection
+from delayq.contract import Delivery
 
 from tests.redis.commands import on
 from tests.redis.state import NOW, Shard, State
@@ -94,6 +99,38 @@ def test_no_right_is_missed_for_a_wrong_number_of_words(redis_server: RedisServe
         assert {name: redis.execute_command(*call) for name, call in calls.items()} == dict.fromkeys(
             calls, "OK"
         )
+
+
+def test_a_clock_that_is_off_is_told_with_what_it_does_and_does_not(redis_server: RedisServer) -> None:
+    assert redis_server.clock is not None
+    redis_server.clock.set_ms(-90_000)
+    found = findings(redis_server.url)["clock"]
+    assert found["level"] == "warning"
+    assert "behind this machine: nothing starts early" in found["message"]
+
+
+def test_what_the_document_wants_confirmed_is_checked(aof_server: RedisServer, tmp_path: Path) -> None:
+    document = tmp_path / "queue.yaml"
+    text = DOCUMENT.replace("PORT", str(aof_server.port))
+    document.write_text(f"{text}  delivery: {{acknowledge: Replicated}}\n")
+    result = run("doctor", str(document))
+    assert result.exit_code == 1
+    assert "✗ acknowledge Replicated: 0 of 1 replicas keep up, so every schedule fails" in result.stdout
+
+
+def test_a_right_to_wait_is_only_asked_for_where_it_is_used(redis_server: RedisServer) -> None:
+    if redis_server.version < (7, 0):
+        pytest.skip("ACL DRYRUN came with 7.0")
+    broker = Broker("orders")
+    with redis_server.client() as redis:
+        redis.execute_command("ACL", "SETUSER", "no-wait", "on", ">secret", "~*", "+@all", "-wait")
+        url = f"redis://no-wait:secret@127.0.0.1:{redis_server.port}"
+        with closing(SyncConnection(Address.from_url(url))) as connection:
+            plain = rights.run_scripts(connection, broker, Delivery())
+            waits = rights.run_scripts(connection, broker, Delivery(acknowledge="Replicated"))
+        redis.execute_command("ACL", "DELUSER", "no-wait")
+    assert plain.level is Level.OK
+    assert waits.message == "the user may not use wait"
 
 
 def test_a_replica_is_an_error(redis_server: RedisServer) -> None:

@@ -6,40 +6,110 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq import durability
+from delayq.contract import Delivery
+from delayq.durability import Told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SAFE = {"aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction"}
+OFF = {"aof_enabled": "0"}
+UNSAVED = {"rdb_last_bgsave_status": "err"}
+EVERYSEC = {"appendfsync": "everysec"}
+ALWAYS = {"appendfsync": "always"}
+REPLICA = {"slave0": "ip=10.0.0.7,port=6379,state=online,offset=42,lag=0"}
+BARE = Delivery()
 
 
 @pytest.mark.parametrize(
-    ("facts", "appendfsync", "risks"),
+    ("facts", "settings", "risks"),
     [
-        (SAFE, "everysec", set()),
-        (SAFE, "always", set()),
-        (SAFE, "no", {"fsync_off"}),
-        (SAFE, "", {"unknown"}),
-        (SAFE | {"aof_last_write_status": "err"}, "everysec", {"append_only_failing"}),
-        (SAFE | {"maxmemory_policy": "allkeys-lru"}, "everysec", {"evicts"}),
-        (SAFE | {"maxmemory_policy": "volatile-lru"}, "everysec", set()),
-        (SAFE | {"aof_enabled": "0"}, "", {"append_only_off"}),
-        ({"aof_enabled": "0", "maxmemory_policy": "allkeys-lfu"}, "no", {"append_only_off", "evicts"}),
-        ({}, "", {"unknown"}),
-        ({}, "everysec", {"unknown"}),
+        (SAFE, EVERYSEC, set()),
+        (SAFE, ALWAYS, set()),
+        (SAFE, {"appendfsync": "no"}, {"fsync_off"}),
+        (SAFE, {"appendfsync": "no", "no-appendfsync-on-rewrite": "yes"}, {"fsync_off"}),
+        (SAFE, EVERYSEC | {"no-appendfsync-on-rewrite": "yes"}, {"fsync_paused"}),
+        (SAFE, {}, {"unknown"}),
+        (SAFE | {"aof_last_write_status": "err"}, EVERYSEC, {"append_only_failing"}),
+        (SAFE | {"aof_last_bgrewrite_status": "err"}, EVERYSEC, {"rewrite_failing"}),
+        (SAFE | {"maxmemory_policy": "allkeys-lru"}, EVERYSEC, {"evicts"}),
+        (SAFE | {"maxmemory_policy": "volatile-lru"}, EVERYSEC, set()),
+        (OFF, {}, {"append_only_off"}),
+        (OFF | {"maxmemory_policy": "allkeys-lfu"}, {"appendfsync": "no"}, {"append_only_off", "evicts"}),
+        (OFF | UNSAVED, {"save": ""}, {"append_only_off", "saves_failing"}),
+        (SAFE | UNSAVED, EVERYSEC, {"saves_failing"}),  # by default, Redis takes no writes then
+        (SAFE | UNSAVED, EVERYSEC | {"save": ""}, set()),
+        (SAFE | UNSAVED, EVERYSEC | {"stop-writes-on-bgsave-error": "no"}, set()),
+        ({}, {}, {"unknown"}),
+        ({}, EVERYSEC, {"unknown"}),
     ],
 )
 def test_each_way_to_lose_a_task_is_named(
-    facts: Mapping[str, str], appendfsync: str, risks: set[str]
+    facts: Mapping[str, str], settings: Mapping[str, str], risks: set[str]
 ) -> None:
-    assert durability.risks(facts, appendfsync) == risks
+    assert durability.risks(Told(facts, settings), BARE) == risks
+
+
+@pytest.mark.parametrize(
+    ("lines", "replicas"),
+    [
+        ({}, 0),
+        (REPLICA, 1),
+        (REPLICA | {"slave1": "ip=h,port=1,state=online,offset=42,lag=10,type=replica"}, 2),
+        (REPLICA | {"slave1": "ip=h,port=1,state=online,offset=42,lag=11"}, 1),
+        (REPLICA | {"slave1": "ip=h,port=1,state=wait_bgsave,offset=0,lag=0"}, 1),
+        ({"slave_read_only": "1", "connected_slaves": "7"}, 0),
+    ],
+)
+def test_replicas_count_while_they_keep_up(lines: dict[str, str], replicas: int) -> None:
+    assert Told(SAFE | lines).replicas == replicas
+
+
+@pytest.mark.parametrize(("wanted", "risks"), [(1, set()), (2, {"replicas_missing"})])
+def test_fewer_replicas_than_asked_for_are_a_risk(wanted: int, risks: set[str]) -> None:
+    asked = Delivery(acknowledge="Replicated", acknowledge_replicas=wanted)
+    assert durability.risks(Told(SAFE | REPLICA, EVERYSEC), asked) == risks
+    assert durability.risks(Told(SAFE | REPLICA, EVERYSEC), Delivery(acknowledge_replicas=wanted)) == set()
+
+
+@pytest.mark.parametrize(
+    ("facts", "settings", "waitaof", "confirms"),
+    [
+        (SAFE, EVERYSEC, True, True),
+        (SAFE, EVERYSEC, None, True),
+        (SAFE, EVERYSEC, False, False),
+        (SAFE, {"appendfsync": "no"}, True, False),
+        (SAFE | OFF, EVERYSEC, True, False),
+        (SAFE | {"valkey_version": "9.1.2"}, EVERYSEC, True, False),
+        (SAFE | {"valkey_version": "9.1.2"}, ALWAYS, True, True),
+    ],
+)
+def test_a_disk_that_confirms_nothing_is_a_risk_where_it_is_asked_to(
+    facts: Mapping[str, str],
+    settings: Mapping[str, str],
+    waitaof: bool | None,  # noqa: FBT001  the example
+    *,
+    confirms: bool,
+) -> None:
+    told = Told(facts, settings, waitaof)
+    found = durability.risks(told, Delivery(acknowledge="Fsynced"))
+    assert ("fsync_unconfirmed" in found) is not confirms
+    assert "fsync_unconfirmed" not in durability.risks(told, BARE)
 
 
 def test_a_refusal_tells_nothing() -> None:
-    assert durability.info(Exception("NOPERM")) == {}
-    assert durability.setting(Exception("NOPERM")) == durability.setting([]) == ""
+    refused = Exception("NOPERM")
+    assert durability.told([refused] * len(durability.QUESTIONS)) == Told({}, {}, None)
+    assert durability.info(refused) == {}
+    assert durability.setting(refused) is durability.setting([]) is None
 
 
 def test_info_is_read_line_by_line() -> None:
     assert durability.info(b"# Persistence\r\naof_enabled:1\r\nx:a:b\r\n") == {"aof_enabled": "1", "x": "a:b"}
     assert durability.setting([b"appendfsync", b"always"]) == "always"
+    assert durability.setting([b"save", b""]) == ""
+
+
+@pytest.mark.parametrize(("reply", "knows"), [([None], False), ([], False), ([[b"waitaof", 4]], True)])
+def test_whether_it_knows_waitaof_is_asked(reply: object, knows: bool) -> None:  # noqa: FBT001  the example
+    assert durability.told([b"", reply, *[[]] * len(durability.SETTINGS)]).waitaof is knows

@@ -3,15 +3,58 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from delayq.contract import Delivery
     from delayq.contract.metrics import DurabilityRisk
 
-QUESTIONS: Final = (("INFO",), ("CONFIG", "GET", "appendfsync"))
-"""Read-only, and constant in the number of tasks; a user may lack the right to either."""
+SETTINGS: Final = ("appendfsync", "no-appendfsync-on-rewrite", "save", "stop-writes-on-bgsave-error")
+QUESTIONS: Final = (
+    ("INFO",),
+    ("COMMAND", "INFO", "waitaof"),
+    *(("CONFIG", "GET", name) for name in SETTINGS),  # one by one: several in one came with Redis 7
+)
+"""Read-only, and constant in the number of tasks; a user may lack the right to any."""
+
+LAGGING_SECONDS: Final = 10
+"""A replica not heard of for longer does not count: Redis' own min-replicas-max-lag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What Redis told of itself. `waitaof`: whether it knows that command; None when it would not say."""
+
+    facts: Mapping[str, str]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    waitaof: bool | None = None
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas have been heard of lately, with all data there was when they connected."""
+        lines = [line for name, line in self.facts.items() if re.fullmatch(r"slave\d+", name)]
+        return sum(_keeps_up(dict(re.findall(r"(\w+)=([^,]*)", line))) for line in lines)
+
+    @property
+    def saves(self) -> bool:
+        """Whether it writes snapshots by itself. One that will not say is taken to: that is the default."""
+        return self.settings.get("save", "3600 1") != ""
+
+
+def _keeps_up(replica: Mapping[str, str]) -> bool:
+    lag = replica.get("lag", "0")
+    return replica.get("state") == "online" and lag.isdigit() and int(lag) <= LAGGING_SECONDS
+
+
+def told(replies: Sequence[object]) -> Told:
+    """Read the replies to QUESTIONS; what was refused is not there."""
+    about, command, *settings = replies
+    values = {name: setting(reply) for name, reply in zip(SETTINGS, settings, strict=True)}
+    waitaof = command[:1] != [None] and command != [] if isinstance(command, list) else None
+    return Told(info(about), {name: value for name, value in values.items() if value is not None}, waitaof)
 
 
 def info(reply: object) -> dict[str, str]:
@@ -21,29 +64,72 @@ def info(reply: object) -> dict[str, str]:
     return dict(re.findall(r"^(\w+):(.*?)\r?$", reply.decode(errors="replace"), re.MULTILINE))
 
 
-def setting(reply: object) -> str:
-    """Return the value CONFIG GET answers with; nothing when it was refused, as in many a hosted Redis."""
-    return reply[1].decode() if isinstance(reply, list) and len(reply) > 1 else ""
+def setting(reply: object) -> str | None:
+    """Return the value CONFIG GET answers with; None when it was refused, as in many a hosted Redis."""
+    return reply[1].decode() if isinstance(reply, list) and len(reply) > 1 else None
 
 
-def risks(facts: Mapping[str, str], appendfsync: str) -> frozenset[DurabilityRisk]:
+def clock_offset_seconds(reply: object, before: float, after: float) -> float | None:
+    """Return Redis' clock minus ours, from TIME and our clock on both sides of it; None when TIME was refused.
+
+    The reply stands for the middle, so that it is off by half the round trip at most.
+    """
+    if not isinstance(reply, list):
+        return None
+    seconds, micros = map(int, reply)
+    return seconds + micros / 1e6 - (before + after) / 2
+
+
+def risks(told: Told, delivery: Delivery) -> frozenset[DurabilityRisk]:
     """Return every way in which an accepted task may be lost; `unknown` where it cannot be told."""
-    return frozenset(_risks(facts, appendfsync))
+    if not told.facts:
+        return frozenset({"unknown"})
+    return frozenset((*_memory(told), *_files(told), *_acknowledge(told, delivery)))
 
 
-def _risks(facts: Mapping[str, str], appendfsync: str) -> Iterator[DurabilityRisk]:
-    if not facts:
-        yield "unknown"
-        return
-    # The volatile-… policies take keys that expire, and of ours only `leader` does: a scanner leads again, no more.
-    if facts.get("maxmemory_policy", "").startswith("allkeys"):
+def _memory(told: Told) -> Iterator[DurabilityRisk]:
+    # The volatile-… policies take keys that expire, and of ours only locks and `leader` do: no task is one.
+    if told.facts.get("maxmemory_policy", "").startswith("allkeys"):
         yield "evicts"
-    if facts.get("aof_enabled") != "1":
+
+
+def _files(told: Told) -> Iterator[DurabilityRisk]:
+    logs = told.facts.get("aof_enabled") == "1"
+    # With a log, a snapshot that fails loses nothing by itself; but Redis takes no writes then, unless told otherwise.
+    refuses = told.saves and told.settings.get("stop-writes-on-bgsave-error", "yes") == "yes"
+    if told.facts.get("rdb_last_bgsave_status", "ok") != "ok" and (refuses or not logs):
+        yield "saves_failing"
+    if not logs:
         yield "append_only_off"
         return
-    if facts.get("aof_last_write_status", "ok") != "ok":
+    if told.facts.get("aof_last_write_status", "ok") != "ok":
         yield "append_only_failing"
+    if told.facts.get("aof_last_bgrewrite_status", "ok") != "ok":
+        yield "rewrite_failing"
+    appendfsync = told.settings.get("appendfsync")
     if appendfsync == "no":
         yield "fsync_off"
-    if not appendfsync:
+    elif told.settings.get("no-appendfsync-on-rewrite") == "yes":
+        yield "fsync_paused"
+    if appendfsync is None:
         yield "unknown"
+
+
+def _acknowledge(told: Told, delivery: Delivery) -> Iterator[DurabilityRisk]:
+    """Name what makes every `schedule` fail, or what it waits for worthless."""
+    if delivery.acknowledge == "Replicated" and told.replicas < delivery.acknowledge_replicas:
+        yield "replicas_missing"
+    if delivery.acknowledge == "Fsynced" and not _confirms_fsync(told):
+        yield "fsync_unconfirmed"
+
+
+def _confirms_fsync(told: Told) -> bool:
+    """Whether WAITAOF can be believed. Valkey's answers early between two syncs a second apart (9.1 does)."""
+    appendfsync = told.settings.get("appendfsync", "everysec")
+    early = appendfsync == "everysec" and "valkey_version" in told.facts
+    return (
+        told.waitaof is not False
+        and told.facts.get("aof_enabled") == "1"
+        and appendfsync != "no"
+        and not early
+    )

@@ -103,7 +103,12 @@ def queue_families(
 
 
 def backend_families(
-    queue: str, risks: Collection[DurabilityRisk] | None, outage: Outage = "other"
+    queue: str,
+    risks: Collection[DurabilityRisk] | None,
+    outage: Outage = "other",
+    *,
+    replicas: int | None = None,
+    clock_offset_seconds: float | None = None,
 ) -> Iterable[Family]:
     """Return what a scanner exports of its Redis: whether it serves, what it may lose then, and if not, why not."""
     yield _family(m.REDIS_UP, {(queue,): risks is not None})
@@ -111,6 +116,13 @@ def backend_families(
     yield _family(m.REDIS_DOWN, {(queue, cause): cause == outage for cause in down})
     told = () if risks is None else m.DURABILITY_RISKS
     yield _family(m.DURABILITY_RISK, {(queue, risk): risk in (risks or ()) for risk in told})
+    yield _known(m.REDIS_REPLICAS, queue, replicas)
+    yield _known(m.REDIS_CLOCK_OFFSET_SECONDS, queue, clock_offset_seconds)
+
+
+def _known(metric: Metric, queue: str, value: float | None) -> Family:
+    """Return a gauge that has a value only where somebody knows it."""
+    return _family(metric, {} if value is None else {(queue,): value})
 
 
 def _next_due(counts: Counts) -> float:

@@ -8,6 +8,9 @@ import pytest
 from delayq.cli.doctor import server
 from delayq.cli.doctor.command import verdict
 from delayq.cli.doctor.findings import Level, failed, ok, unreachable, warning
+from delayq.contract import Delivery
+from delayq.contract.metrics import DURABILITY_RISKS
+from delayq.durability import Told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,16 +29,62 @@ def test_redis_5_is_the_oldest(facts: Mapping[str, str], level: Level) -> None:
     assert server.version(facts).level is level
 
 
-def test_what_may_lose_tasks_is_a_warning() -> None:
-    assert server.persistence({"aof_enabled": "1"}, "no").level is Level.WARNING
-    assert (
-        server.persistence({"aof_enabled": "1", "aof_last_write_status": "err"}, "always").level
-        is Level.FAILED
-    )
-    assert server.persistence({"aof_enabled": "1"}, "").level is Level.OK
-    assert server.eviction({"maxmemory_policy": "allkeys-lru"}).message.endswith(
+ON = {"aof_enabled": "1"}
+EVERYSEC = {"appendfsync": "everysec"}
+
+
+@pytest.mark.parametrize(
+    ("told", "level", "said"),
+    [
+        (Told(ON, EVERYSEC), Level.OK, "append-only file on, appendfsync everysec"),
+        (Told(ON), Level.OK, "unknown"),
+        (Told({"aof_enabled": "0"}), Level.WARNING, "append-only file off"),
+        (Told(ON, {"appendfsync": "no"}), Level.WARNING, "appendfsync no"),
+        (Told(ON | {"aof_last_write_status": "err"}, EVERYSEC), Level.FAILED, "could not be written"),
+        (Told(ON | {"rdb_last_bgsave_status": "err"}, EVERYSEC), Level.FAILED, "the last snapshot failed"),
+        (Told(ON | {"aof_last_bgrewrite_status": "err"}, EVERYSEC), Level.WARNING, "it grows"),
+        (Told(ON, EVERYSEC | {"no-appendfsync-on-rewrite": "yes"}), Level.WARNING, "is rewritten"),
+    ],
+)
+def test_what_may_lose_tasks_is_told(told: Told, level: Level, said: str) -> None:
+    [found] = server.persistence(told)
+    assert (found.level, said in found.message) == (level, True)
+
+
+def test_every_risk_of_a_file_is_told_and_the_gravest_first() -> None:
+    bad = {
+        "aof_last_write_status": "err",
+        "rdb_last_bgsave_status": "err",
+        "aof_last_bgrewrite_status": "err",
+    }
+    found = list(server.persistence(Told(ON | bad, {"appendfsync": "no"})))
+    assert [each.level for each in found] == [Level.FAILED, Level.FAILED, Level.WARNING, Level.WARNING]
+
+
+def test_every_risk_has_a_check() -> None:
+    elsewhere = {"evicts", "fsync_unconfirmed", "replicas_missing", "unknown"}
+    assert {*server._PERSISTENCE, *elsewhere} == set(DURABILITY_RISKS)
+
+
+def test_a_policy_that_evicts_is_told() -> None:
+    assert server.eviction(Told({"maxmemory_policy": "allkeys-lru"})).message.endswith(
         "Redis may evict waiting tasks"
     )
+
+
+def test_what_cannot_be_confirmed_is_told_where_it_is_asked_for() -> None:
+    replica = {"slave0": "state=online,lag=0"}
+    wanted = Delivery(acknowledge="Replicated", acknowledge_replicas=2)
+    assert "1 of 2 replicas" in server.acknowledge(Told(ON | replica), wanted).message
+    assert server.acknowledge(Told(ON | replica), Delivery(acknowledge="Replicated")).level is Level.OK
+    fsynced = Delivery(acknowledge="Fsynced")
+    assert server.acknowledge(Told(ON, EVERYSEC, waitaof=False), fsynced).level is Level.FAILED
+    assert server.acknowledge(Told(ON, EVERYSEC, waitaof=True), fsynced).level is Level.OK
+
+
+def test_a_replica_that_lags_is_not_counted_and_told() -> None:
+    facts = {"connected_slaves": "2", "slave0": "state=online,lag=0", "slave1": "state=online,lag=60"}
+    assert server.role(Told(facts)).message == "master, 1 replicas, and 1 that do not keep up"
 
 
 @pytest.mark.parametrize(("used", "level"), [(10, Level.OK), (85, Level.WARNING), (100, Level.FAILED)])

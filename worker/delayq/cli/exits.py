@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from delayq.errors import DelayQError, InvalidDocument, Refused, TaskExists, TasksRefused, Unavailable
+from delayq.errors import (
+    DelayQError,
+    InvalidDocument,
+    NotAcknowledged,
+    Refused,
+    TaskExists,
+    TasksRefused,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,6 +27,7 @@ INVALID = 3  # the document, or something it names, cannot be used
 UNAVAILABLE = 4  # Redis cannot be reached or will not serve
 REFUSED = 5  # the queue turned the call down and stored nothing
 NOT_FOUND = 6  # no such task or dead letter
+NOT_ACKNOWLEDGED = 7  # stored, and not confirmed in time by what spec.delivery.acknowledge names
 INTERRUPTED = 130  # Ctrl-C, as shells count it: 128 + SIGINT
 PIPE_CLOSED = 141  # 128 + SIGPIPE: who read our output had enough
 
@@ -30,6 +39,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     UNAVAILABLE: "Redis cannot be reached or will not serve.",
     REFUSED: "The queue turned the call down and stored nothing; of `--many`, some tasks.",
     NOT_FOUND: "No such task or dead letter.",
+    NOT_ACKNOWLEDGED: "Stored, but not confirmed in time by what `delivery.acknowledge` names.",
     INTERRUPTED: "Interrupted by Ctrl-C.",
     PIPE_CLOSED: "Whoever read the output closed it.",
 }
@@ -58,6 +68,9 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
     except TaskExists as error:
         complain(f"task {error.task_id} exists already", "--if-exists keep, or replace")
         sys.exit(REFUSED)
+    except NotAcknowledged as error:
+        complain(str(error), "the same command again, with --id and --if-exists keep; " + hint)
+        sys.exit(NOT_ACKNOWLEDGED)
     except (Refused, TasksRefused) as error:
         complain(str(error))
         sys.exit(REFUSED)

@@ -13,7 +13,7 @@ from delayq.cli.inputs import MAX_BYTES
 from delayq.cli.lines import new_task
 from delayq.cli.output import emit, note
 from delayq.cli.words import tasks
-from delayq.errors import TasksRefused, Unavailable
+from delayq.errors import NotAcknowledged, TasksRefused, Unavailable
 from delayq.values import Outcome, Scheduled
 
 if TYPE_CHECKING:
@@ -63,11 +63,10 @@ def schedule(client: SyncClient, file: BinaryIO, *, if_exists: IfExists, output:
             progress.reached = True
         try:
             _store(client, numbers, batch, if_exists=if_exists, progress=progress)
-        except Unavailable:
+        except (NotAcknowledged, Unavailable) as error:
             done = numbers[0] - 1
-            note(
-                f"note: lines up to {done:,} are done; of lines {done + 1:,} to {numbers[-1]:,} some may be stored"
-            )
+            what = "are stored" if isinstance(error, NotAcknowledged) else "may be stored"
+            note(f"note: lines up to {done:,} are done; of lines {done + 1:,} to {numbers[-1]:,} some {what}")
             note(
                 "note: with ids in the file and --if-exists keep, the same command again stores each task once"
             )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from delayq.acknowledge import Acknowledge
 from delayq.cli import address
 from delayq.cli.exits import INVALID, Wrong
 from delayq.cli.output import note
-from delayq.contract import DelayQueue, Limits
+from delayq.contract import DelayQueue, Delivery, Limits
 from delayq.contract.problems import quote
 from delayq.contract.words import KEY_PREFIX, QUEUE_NAME
 from delayq.document import read
@@ -35,6 +36,7 @@ class Target:
     shards: int = 1
     key_prefix: str = "delayq"
     limits: Limits
+    delivery: Delivery = field(default_factory=Delivery)
     document: Path | None = None
     source: Source = "--redis"
 
@@ -52,6 +54,7 @@ class Target:
             key_prefix=self.key_prefix,
             shards=self.shards,
             limits=self.limits,
+            acknowledge=Acknowledge.of(self.delivery),
         )
 
 
@@ -100,6 +103,7 @@ def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
         shards=spec.shards,
         key_prefix=spec.redis.key_prefix,
         limits=spec.limits,
+        delivery=spec.delivery,
         document=path,
     )
 

@@ -19,6 +19,7 @@ _REPLIES: Final[Mapping[str, Outage]] = {
     "READONLY": "read_only",
     "MASTERDOWN": "read_only",
     "MISCONF": "cannot_persist",
+    "NOREPLICAS": "no_replicas",
     "NOAUTH": "auth",
     "WRONGPASS": "auth",
 }

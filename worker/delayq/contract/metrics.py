@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 MetricKind = Literal["counter", "gauge", "histogram"]
-DurabilityRisk = Literal["append_only_off", "append_only_failing", "fsync_off", "evicts", "unknown"]
+DurabilityRisk = Literal[
+    "append_only_off",
+    "append_only_failing",
+    "saves_failing",
+    "evicts",
+    "fsync_off",
+    "fsync_unconfirmed",
+    "replicas_missing",
+    "fsync_paused",
+    "rewrite_failing",
+    "unknown",
+]
 Outage = Literal[
     "refused",
     "timeout",
@@ -20,6 +31,7 @@ Outage = Literal[
     "loading",
     "read_only",
     "cannot_persist",
+    "no_replicas",
     "other",
 ]
 
@@ -47,8 +59,10 @@ GUARD_OUTCOMES: Final[tuple[GuardOutcome, ...]] = get_args(GuardOutcome)
 else holds it; the hold was lost; the guard's store is away; the handler raised."""
 
 DURABILITY_RISKS: Final[tuple[DurabilityRisk, ...]] = get_args(DurabilityRisk)
-"""Values of the label `risk`: no append-only file; it cannot be written; it is never forced to the disk; tasks may be
-evicted; INFO or CONFIG was refused, so nobody can tell."""
+"""Values of the label `risk`, the gravest first: no append-only file; it cannot be written; snapshots fail, where they
+are all there is or Redis takes no writes without them; tasks may be evicted; the file is never forced to the disk; the
+disk, or the replicas that are there, cannot confirm what spec.delivery.acknowledge wants confirmed; the file is not
+forced to the disk while it is rewritten; it cannot be rewritten and grows; INFO or CONFIG was refused."""
 
 
 MOST_HORIZONS: Final = 128
@@ -128,6 +142,14 @@ DURABILITY_RISK: Final = _gauge(
     "queue",
     "risk",
 )
+REDIS_REPLICAS: Final = _gauge(
+    "redis_replicas", "Replicas of Redis that keep up; no value while Redis does not serve or tell.", "queue"
+)
+REDIS_CLOCK_OFFSET_SECONDS: Final = _gauge(
+    "redis_clock_offset_seconds",
+    "Redis' clock minus this scanner's, to half a round trip; no value while Redis does not serve.",
+    "queue",
+)
 
 QUEUE_SCHEDULED: Final = _queue_counter("scheduled", "Tasks scheduled")
 QUEUE_CLAIMED: Final = _queue_counter("claimed", "Tasks claimed")
@@ -136,6 +158,11 @@ QUEUE_RETRIED: Final = _queue_counter("retried", "Attempts failed and put off")
 QUEUE_BURIED: Final = _queue_counter("buried", "Tasks buried as dead letters")
 QUEUE_RELEASED: Final = _queue_counter("released", "Tasks handed back without an attempt charged")
 QUEUE_RECLAIMED: Final = _queue_counter("reclaimed", "Expired leases reclaimed")
+QUEUE_COMPLETED: Final = _queue_counter("completed", "Expired leases whose task a check declared to be done")
+QUEUE_WAITED: Final = _queue_counter("waited", "Expired leases left alone for longer by a check")
+QUEUE_CHECKS_FAILED: Final = _queue_counter(
+    "checks_failed", "Expired leases about which a check gave no verdict"
+)
 QUEUE_CANCELLED: Final = _queue_counter("cancelled", "Tasks cancelled")
 QUEUE_RESCHEDULED: Final = _queue_counter("rescheduled", "Tasks given another due time")
 QUEUE_REDRIVEN: Final = _queue_counter("redriven", "Dead letters scheduled again")
@@ -156,6 +183,9 @@ QUEUE_COUNTERS: Final = (
     QUEUE_BURIED,
     QUEUE_RELEASED,
     QUEUE_RECLAIMED,
+    QUEUE_COMPLETED,
+    QUEUE_WAITED,
+    QUEUE_CHECKS_FAILED,
     QUEUE_CANCELLED,
     QUEUE_RESCHEDULED,
     QUEUE_REDRIVEN,
@@ -215,6 +245,8 @@ METRICS: Final = (
     REDIS_UP,
     REDIS_DOWN,
     DURABILITY_RISK,
+    REDIS_REPLICAS,
+    REDIS_CLOCK_OFFSET_SECONDS,
     *QUEUE_COUNTERS,
     WORKER_SLOTS,
     WORKER_BUSY_SLOTS,

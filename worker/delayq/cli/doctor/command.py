@@ -90,10 +90,10 @@ def _connected(target: Target) -> Iterator[Finding]:
         if found.unreachable:
             return
         try:
-            yield from server(connection)
+            yield from server(connection, target.delivery)
             yield latency(connection)
             yield clock(connection)
-            scripts = run_scripts(connection, broker)
+            scripts = run_scripts(connection, broker, target.delivery)
             yield scripts
             if scripts.level is not Level.FAILED:
                 yield from check_queue(connection, broker)

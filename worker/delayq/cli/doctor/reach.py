@@ -7,6 +7,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
+from delayq import durability
 from delayq.cli.doctor.findings import Finding, ok, unreachable, warning
 from delayq.connection import reason
 from delayq.errors import DelayQError, Unavailable
@@ -99,14 +100,17 @@ def latency(connection: SyncConnection) -> Finding:
 def clock(connection: SyncConnection) -> Finding:
     """Compare the clocks. Redis' decides; this one only matters to people who read --at off it."""
     before = time.time()
-    [(seconds, micros)] = connection.send([("TIME",)])
-    here_ms = (before + time.time()) / 2 * 1000
-    offset_ms = round(int(seconds) * 1000 + int(micros) / 1000 - here_ms)
+    [reply] = connection.send([("TIME",)])
+    offset = durability.clock_offset_seconds(reply, before, time.time())
+    if offset is None:
+        return warning("clock", f"TIME: {reply}", "allow the user TIME")
+    offset_ms = round(offset * 1000)
     said = f"Redis is {abs(offset_ms):,} ms {'ahead of' if offset_ms >= 0 else 'behind'} this machine"
     if abs(offset_ms) > SKEWED_MS:
         return warning(
             "clock",
-            said,
-            "Redis' clock decides what is due: delays hold, but --at runs by that clock; check NTP",
+            f"{said}: nothing starts early, for Redis' clock alone decides, and delays hold; "
+            "but an instant read off a clock here (--at, due_ms) comes by that of Redis",
+            "check NTP on both",
         )
     return ok("clock", said)

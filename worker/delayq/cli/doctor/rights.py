@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 
     from delayq.broker import Broker
     from delayq.connection import SyncConnection
+    from delayq.contract import Delivery
 
 OUTSIDE = ("ping", "time", "blpop")  # what processes send beside scripts
+CONFIRMING = {"None": (), "Replicated": ("wait",), "Fsynced": ("waitaof", "config|get")}  # clients send, too
 _CALLED = re.compile(r"redis\.call\('(\w+)'|each_slice\('(\w+)'")
 _DENIED = re.compile(r"NOPERM|can't run this command|no permissions", re.IGNORECASE)
 
 
-def run_scripts(connection: SyncConnection, broker: Broker) -> Finding:
+def run_scripts(connection: SyncConnection, broker: Broker, delivery: Delivery) -> Finding:
     """Run `wake` and `counts` on every shard, which change nothing but a hint, and forget nothing."""
     shards = range(len(broker.shards))
     calls: list[Any] = [broker.wake(shard) for shard in shards] + [broker.counts(shard) for shard in shards]
@@ -28,7 +30,7 @@ def run_scripts(connection: SyncConnection, broker: Broker) -> Finding:
         connection.run(calls)
     except DelayQError as error:
         return _refused(connection, broker, str(error))
-    lacking = denied(connection, broker)
+    lacking = denied(connection, broker, CONFIRMING[delivery.acknowledge])
     if lacking:
         return failed("scripts", f"the user may not use {', '.join(lacking)}", _allow(lacking))
     return ok("scripts", f"load and run on {len(broker.shards)} of {len(broker.shards)} shards")
@@ -61,12 +63,12 @@ def needed() -> list[str]:
     return sorted({name.lower() for name in called if name} | scanned | set(OUTSIDE) | {"evalsha", "eval"})
 
 
-def denied(connection: SyncConnection, broker: Broker) -> list[str]:
+def denied(connection: SyncConnection, broker: Broker, more: Sequence[str] = ()) -> list[str]:
     """Ask Redis 7 or newer which of them the user may not use; nothing when it cannot be asked."""
     [user] = connection.send([("ACL", "WHOAMI")])
     if not isinstance(user, bytes):
         return []
-    commands = needed()
+    commands = [*needed(), *more]
     key = broker.shards[0].delayed
     tried = [("ACL", "DRYRUN", user, *_example(name, key)) for name in commands]
     answers = connection.send(tried)
@@ -83,9 +85,16 @@ def _example(name: str, key: str) -> tuple[str, ...]:
         return name, "return 1", "1", key
     if name in ("ping", "time"):
         return (name,)
+    if name in _PLAIN:
+        return _PLAIN[name]
     return name, key, *["1"] * _MORE.get(name, 0)
 
 
+_PLAIN = {
+    "wait": ("wait", "1", "1"),
+    "waitaof": ("waitaof", "1", "0", "1"),
+    "config|get": ("config", "get", "appendfsync"),
+}
 _ONE = (
     "blpop",
     "hdel",
@@ -95,6 +104,7 @@ _ONE = (
     "hscan",
     "hstrlen",
     "lpush",
+    "pexpire",
     "set",
     "zrem",
     "zscan",

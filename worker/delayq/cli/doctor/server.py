@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from delayq import durability
 from delayq.cli.doctor.findings import Finding, failed, ok, warning
+from delayq.contract import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from delayq.connection import SyncConnection
+    from delayq.contract.metrics import DurabilityRisk
+    from delayq.durability import Told
 
 OLDEST = 5
 NEARLY_FULL = 0.8
 NEVER_LOST = "tasks can be lost when Redis restarts"
 
 
-def server(connection: SyncConnection) -> Iterator[Finding]:
-    """Check everything that INFO tells."""
-    told, fsync = connection.send(durability.QUESTIONS)
-    facts = durability.info(told)
-    if not facts:
+def server(connection: SyncConnection, delivery: Delivery) -> Iterator[Finding]:
+    """Check everything that INFO tells, and a few settings; `delivery` says what is to be confirmed."""
+    told = durability.told(connection.send(durability.QUESTIONS))
+    if not told.facts:
         yield warning("version", "Redis does not tell (INFO is refused)", "allow the user INFO")
         return
-    yield version(facts)
-    yield role(facts)
-    yield persistence(facts, durability.setting(fsync))
-    yield eviction(facts)
-    yield memory(facts)
+    yield version(told.facts)
+    yield role(told)
+    yield from persistence(told)
+    if delivery.acknowledge != "None":
+        yield acknowledge(told, delivery)
+    yield eviction(told)
+    yield memory(told.facts)
 
 
 def version(facts: Mapping[str, str]) -> Finding:
@@ -47,34 +51,77 @@ def version(facts: Mapping[str, str]) -> Finding:
     return ok("version", name)
 
 
-def role(facts: Mapping[str, str]) -> Finding:
+def role(told: Told) -> Finding:
     """A replica takes no writes."""
-    if facts.get("role") in ("slave", "replica"):
-        master = f"{facts.get('master_host', '?')}:{facts.get('master_port', '?')}"
+    if told.facts.get("role") in ("slave", "replica"):
+        master = f"{told.facts.get('master_host', '?')}:{told.facts.get('master_port', '?')}"
         return failed("role", f"a replica of {master}", "point spec.redis at the master")
-    return ok("role", f"master, {facts.get('connected_slaves', '0')} replicas")
+    lagging = int(told.facts.get("connected_slaves", 0)) - told.replicas
+    behind = f", and {lagging} that do not keep up" if lagging > 0 else ""
+    return ok("role", f"master, {told.replicas} replicas{behind}")
 
 
-def persistence(facts: Mapping[str, str], fsync: str) -> Finding:
-    """Never lost takes an append-only file that reaches the disk."""
-    found = durability.risks(facts, fsync)
-    if "append_only_off" in found:
-        return warning("persistence", f"append-only file off: {NEVER_LOST}", "set appendonly yes")
-    if "append_only_failing" in found:
-        return failed("persistence", "the append-only file could not be written", "is the disk full?")
-    if "fsync_off" in found:
-        return warning(
-            "persistence",
-            f"appendfsync no: {NEVER_LOST} with its machine",
-            "set appendfsync everysec, or always",
+def persistence(told: Told) -> Iterator[Finding]:
+    """Never lost takes an append-only file that reaches the disk: each way it may not, the gravest first."""
+    found = durability.risks(told, Delivery())
+    wrong = [finding for risk, finding in _PERSISTENCE.items() if risk in found]
+    fsync = told.settings.get("appendfsync")
+    said = f"append-only file on, appendfsync {fsync or 'unknown (CONFIG is refused)'}"
+    yield from wrong or [ok("persistence", said)]
+
+
+_PERSISTENCE: Final[Mapping[DurabilityRisk, Finding]] = {
+    "append_only_off": warning("persistence", f"append-only file off: {NEVER_LOST}", "set appendonly yes"),
+    "append_only_failing": failed(
+        "persistence", "the append-only file could not be written", "is the disk full?"
+    ),
+    "saves_failing": failed(
+        "persistence",
+        "the last snapshot failed: Redis refuses tasks, or loses those since the one before when it restarts",
+        'its disk, its memory (overcommit), its log; with an append-only file, set save ""',
+    ),
+    "fsync_off": warning(
+        "persistence",
+        f"appendfsync no: {NEVER_LOST} with its machine",
+        "set appendfsync everysec, or always",
+    ),
+    "fsync_paused": warning(
+        "persistence",
+        "no-appendfsync-on-rewrite yes: tasks can be lost with the machine while the file is rewritten",
+        "set no-appendfsync-on-rewrite no",
+    ),
+    "rewrite_failing": warning(
+        "persistence",
+        "the append-only file could not be rewritten: it grows until the disk is full",
+        "its disk, its memory (overcommit), its log",
+    ),
+}
+
+
+def acknowledge(told: Told, delivery: Delivery) -> Finding:
+    """What the document wants confirmed has to be possible, or every schedule fails."""
+    found = durability.risks(told, delivery)
+    if "replicas_missing" in found:
+        return failed(
+            "acknowledge",
+            f"Replicated: {told.replicas} of {delivery.acknowledge_replicas} replicas keep up, so every schedule fails",
+            "mend the replicas, or lower delivery.acknowledgeReplicas",
         )
-    return ok("persistence", f"append-only file on, appendfsync {fsync or 'unknown (CONFIG is refused)'}")
+    if "fsync_unconfirmed" in found:
+        return failed(
+            "acknowledge",
+            "Fsynced: this Redis cannot confirm it, or confirms too early, so every schedule fails",
+            "appendonly yes, appendfsync always, and a Redis with WAITAOF (7.2, Valkey); or Replicated",
+        )
+    return ok(
+        "acknowledge", f"{delivery.acknowledge}, within {delivery.acknowledge_timeout_milliseconds:,} ms"
+    )
 
 
-def eviction(facts: Mapping[str, str]) -> Finding:
+def eviction(told: Told) -> Finding:
     """Eviction forgets tasks without a word."""
-    policy = facts.get("maxmemory_policy", "")
-    if "evicts" in durability.risks(facts, ""):
+    policy = told.facts.get("maxmemory_policy", "")
+    if "evicts" in durability.risks(told, Delivery()):
         return warning(
             "eviction", f"maxmemory-policy {policy}: Redis may evict waiting tasks", "set noeviction"
         )

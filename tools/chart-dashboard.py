@@ -108,6 +108,16 @@ QUEUES = (
         },
     ),
     Panel(
+        "Recovery",
+        "What checks said of tasks whose lease ran out, and how often one gave no verdict.",
+        "ops",
+        {
+            "completed": rate("delayq_queue_completed_total"),
+            "waited": rate("delayq_queue_waited_total"),
+            "checks failed": rate("delayq_queue_checks_failed_total"),
+        },
+    ),
+    Panel(
         "Guards",
         "Runs under the guard, by how they ended, and workers that the guard serves.",
         "short",

@@ -31,6 +31,7 @@ from delayq.errors import (
     Unavailable,
 )
 from delayq.message import Task
+from delayq.values import Verdict
 
 if TYPE_CHECKING:
     from delayq.client import Client
@@ -62,6 +63,7 @@ __all__ = [
     "TaskInFlight",
     "TasksRefused",
     "Unavailable",
+    "Verdict",
 ]
 _LAZY = {"Client": "client", "SyncClient": "sync_client", "NewTask": "intake"}
 

@@ -90,7 +90,7 @@ class Loop:
             return self._failed("step_failed", error, trace=True)
         if self._failures:
             log.info(
-                "recovered", extra={"fields": {"loop": self.service.name, "after_failures": self._failures}}
+                "works_again", extra={"fields": {"loop": self.service.name, "after_failures": self._failures}}
             )
         self._failures, self.last_success, self.served = 0, time.monotonic(), True
         return pause

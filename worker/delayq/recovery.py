@@ -199,8 +199,10 @@ class Recovery:
             "reason": judgement.reason,
             "outcome": outcome,
         }
-        event = "not_recovered" if outcome in UNDONE else "recovered"
-        log.warning(event, extra={"fields": fields})
+        if outcome in UNDONE:
+            log.warning("not_recovered", extra={"fields": fields})
+        else:
+            log.warning("recovered", extra={"fields": fields})
 
     async def close(self) -> None:
         """Give up what is under way, and let others ask at once."""

@@ -20,10 +20,12 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 async def ask(url):
-    async with create_async_engine(url).connect() as connection:
-        return await connection.scalar(text("SELECT 7"))
+    engine = create_async_engine(url)
+    async with engine.connect() as connection:
+        print("async", await connection.scalar(text("SELECT 7")))
+    await engine.dispose()
 
-print("async", asyncio.run(ask(sys.argv[1])))
+asyncio.run(ask(sys.argv[1]))
 with create_engine(sys.argv[2]).connect() as connection:
     print("sync", connection.scalar(text("SELECT 7")))
 """

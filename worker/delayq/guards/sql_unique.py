@@ -88,7 +88,10 @@ class SqlUnique(SqlGuard):
 
     def leave(self, connection: Connection, hold: SqlHold) -> None:
         """Say that it is done, where its row does not say so already."""
-        if self.apart and not ledger.complete(connection, hold.task):
+        if not self.apart or ledger.complete(connection, hold.task):
+            return
+        row = ledger.look(connection, hold.task)
+        if row is None or row.token != hold.task.token:  # ours: an earlier COMMIT was not answered
             fields = {"task_id": hold.task.id, "guard": self.name, "why": "a later run has taken over"}
             log.warning("guard_lost", extra={"fields": fields})
 

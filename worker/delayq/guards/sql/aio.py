@@ -1,0 +1,130 @@
+"""Connections for one step or for a whole hold, on the event loop. No step is waited for without a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from delayq.errors import GuardBusy, GuardUnavailable
+from delayq.guards.sql import urls
+from delayq.guards.sql.keeper import Keeper
+from delayq.guards.sql.plain import PAUSE_SECONDS, PERSIST_SECONDS
+from delayq.guards.sql.threads import in_thread
+from delayq.guards.sql.transaction import NOT_WHOLE
+from delayq.guards.sql.translation import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from sqlalchemy import Connection
+
+    from delayq.guards.sql.hold import SqlHold
+    from delayq.guards.sql.plain import Plain
+    from delayq.guards.sql.pools import Pools
+
+T = TypeVar("T")
+CLOSE_SECONDS = 5.0
+
+
+class Aio:
+    """The event loop's way to the database: a driver with asyncio, or the plain way in threads."""
+
+    def __init__(self, pools: Pools, plain: Plain, *, seconds: float) -> None:
+        """`seconds` bound each step."""
+        self._pools, self._plain, self._seconds = pools, plain, seconds
+        self._keeper = Keeper()
+
+    async def begin(
+        self,
+        step: Callable[[Connection], SqlHold],
+        *,
+        unwanted: Callable[[SqlHold], Awaitable[None]],
+        unwanted_plain: Callable[[SqlHold], None],
+    ) -> SqlHold:
+        """Take a connection; the hold keeps it while its transaction is open. Nobody waits any more: undo it."""
+        if self._pools.threaded:
+            return await self._bounded(in_thread(partial(self._begin_threaded, step), unwanted_plain))
+        return await self._bounded(self._begin(step), unwanted)
+
+    async def finish(self, hold: SqlHold, step: Callable[[Connection], None]) -> None:
+        """Take the step on the hold's connection, and give that back."""
+        if hold.threaded:
+            await self._bounded(in_thread(partial(self._plain.finish, hold, step)))
+        else:
+            await self._bounded(self._finish(hold, step))
+
+    async def abandon(self, hold: SqlHold) -> None:
+        """Give the hold's connection back, rolled back."""
+        if hold.threaded:
+            await self._bounded(in_thread(partial(self._plain.abandon, hold)))
+        elif hold.pool is not None:
+            await self._bounded(self._pools.close_aio(hold.pool, hold.connection))
+
+    async def once(self, step: Callable[[Connection], T]) -> T:
+        """Take a connection for one step."""
+        if self._pools.threaded:
+            return await self._bounded(in_thread(partial(self._plain.once, step)))
+        return await self._bounded(self._once(step))
+
+    async def persist(self, step: Callable[[Connection], T]) -> T:
+        """Do the same, and again for a while when the database is away."""
+        deadline = time.monotonic() + PERSIST_SECONDS
+        while True:
+            try:
+                return await self.once(step)
+            except (GuardBusy, GuardUnavailable):
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def close(self) -> None:
+        """Close the connections that nobody holds."""
+        await self._keeper.close(CLOSE_SECONDS)
+        await self._pools.end_aio()
+
+    def _begin_threaded(self, step: Callable[[Connection], SqlHold]) -> SqlHold:
+        hold = self._plain.begin(step)
+        hold.threaded = True
+        return hold
+
+    async def _begin(self, step: Callable[[Connection], SqlHold]) -> SqlHold:
+        with translated(self._pools.url):
+            pool, connection = await self._pools.open_aio()
+            try:
+                hold = await connection.run_sync(step)
+                if hold.transaction is not None:
+                    hold.pool, hold.connection = pool, connection
+                    return hold
+            except BaseException:
+                await self._pools.close_aio(pool, connection)
+                raise
+            await self._pools.close_aio(pool, connection)
+            return hold
+
+    async def _finish(self, hold: SqlHold, step: Callable[[Connection], None]) -> None:
+        try:
+            with translated(self._pools.url):
+                if hold.connection.closed:
+                    raise RuntimeError(NOT_WHOLE)
+                await hold.connection.run_sync(step)
+        finally:
+            if hold.pool is not None:
+                await self._pools.close_aio(hold.pool, hold.connection)
+
+    async def _once(self, step: Callable[[Connection], T]) -> T:
+        with translated(self._pools.url):
+            pool, connection = await self._pools.open_aio()
+            try:
+                return await connection.run_sync(step)
+            finally:
+                await self._pools.close_aio(pool, connection)
+
+    async def _bounded(
+        self, step: Coroutine[Any, Any, T], unwanted: Callable[[T], Awaitable[None]] | None = None
+    ) -> T:
+        try:
+            return await self._keeper.within(self._seconds, step, unwanted)
+        except TimeoutError as error:
+            raise GuardUnavailable(urls.where(self._pools.url()), str(error)) from None

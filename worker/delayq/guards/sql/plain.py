@@ -1,0 +1,87 @@
+"""Connections for one step or for a whole hold, in the thread of whoever calls."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from delayq.errors import GuardBusy, GuardUnavailable
+from delayq.guards.sql.transaction import NOT_WHOLE
+from delayq.guards.sql.translation import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import Connection
+
+    from delayq.guards.sql.hold import SqlHold
+    from delayq.guards.sql.pools import Pools
+
+T = TypeVar("T")
+PERSIST_SECONDS: Final = 15.0
+"""How long to try to write down what a handler has done elsewhere already: a database restarts faster."""
+PAUSE_SECONDS: Final = 0.5
+
+
+class Plain:
+    """The plain world's way to the database."""
+
+    def __init__(self, pools: Pools) -> None:
+        """Nothing is connected before the first step."""
+        self._pools = pools
+
+    def begin(self, step: Callable[[Connection], SqlHold]) -> SqlHold:
+        """Take a connection; the hold keeps it while its transaction is open."""
+        with translated(self._pools.url):
+            pool, connection = self._pools.open()
+            try:
+                hold = step(connection)
+                if hold.transaction is not None:
+                    hold.pool, hold.connection = pool, connection
+                    return hold
+            except BaseException:
+                self._pools.close(pool, connection)
+                raise
+            self._pools.close(pool, connection)
+            return hold
+
+    def finish(self, hold: SqlHold, step: Callable[[Connection], None]) -> None:
+        """Take the step on the hold's connection, and give that back."""
+        with self._ending(hold), translated(self._pools.url):
+            if hold.connection.closed:
+                raise RuntimeError(NOT_WHOLE)
+            step(hold.connection)
+
+    def abandon(self, hold: SqlHold) -> None:
+        """Give the hold's connection back, rolled back."""
+        with self._ending(hold):
+            pass
+
+    def once(self, step: Callable[[Connection], T]) -> T:
+        """Take a connection for one step."""
+        with translated(self._pools.url):
+            pool, connection = self._pools.open()
+            try:
+                return step(connection)
+            finally:
+                self._pools.close(pool, connection)
+
+    def persist(self, step: Callable[[Connection], T]) -> T:
+        """Do the same, and again for a while when the database is away."""
+        deadline = time.monotonic() + PERSIST_SECONDS
+        while True:
+            try:
+                return self.once(step)
+            except (GuardBusy, GuardUnavailable):
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(PAUSE_SECONDS)
+
+    @contextmanager
+    def _ending(self, hold: SqlHold) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if hold.pool is not None:
+                self._pools.close(hold.pool, hold.connection)

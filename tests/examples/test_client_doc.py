@@ -47,7 +47,7 @@ def test_every_snippet_does_what_the_page_says(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ORDERS_REDIS_URL", redis_url)
     bury_two_orders(redis_url)
-    assert len(BLOCKS) == PAGE.count("```python") == 7
+    assert len(BLOCKS) == PAGE.count("```python") == 8
     namespace: dict[str, Any] = {}
     for block in BLOCKS:
         exec(block.replace(URL, redis_url), namespace)  # noqa: S102 -- our own page

@@ -8,13 +8,23 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq import Acknowledge, Client, DelayQError, NewTask, NotAcknowledged, TaskExists, Unavailable
+from delayq import (
+    Acknowledge,
+    Client,
+    DelayQError,
+    NewTask,
+    NotAcknowledged,
+    SyncClient,
+    TaskExists,
+    Unavailable,
+)
 from delayq.values import Outcome
 
 from tests.process.fleet import until
 from tests.redis.proxy import proxy_to
 from tests.redis.state import known, tasks
 from tests.servers import RedisServer
+from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -254,3 +264,46 @@ def test_a_redis_that_is_away_is_unavailable_as_ever(
 def test_what_no_redis_could_do_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="acknowledge: "):
         Acknowledge(**{"kind": "Fsynced", **wrong})  # type: ignore[arg-type]  # on purpose
+
+
+DOCUMENT = """\
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata: {name: QUEUE}
+spec:
+  redis: {standalone: {host: 127.0.0.1, port: PORT}}
+  handler: {python: {callable: "shop.orders:cancel_unpaid"}}
+  delivery: {acknowledge: Replicated, acknowledgeTimeoutMilliseconds: 200}
+"""
+
+
+def test_the_command_says_what_is_stored_and_that_nobody_confirmed_it(
+    redis_server: RedisServer, queue_name: str, tmp_path: Path
+) -> None:
+    document = tmp_path / "queue.yaml"
+    document.write_text(DOCUMENT.replace("PORT", str(redis_server.port)).replace("QUEUE", queue_name))
+    result = run("schedule", str(document), "1", "--id", "a", "--in", "1m")
+    assert (result.exit_code, result.stdout) == (7, "")
+    error, hint = result.stderr.splitlines()
+    assert error.startswith(
+        "error: task a is stored on the primary, but 0 of 1 replicas confirmed within 200 ms"
+    )
+    assert hint.startswith(
+        f"hint:  --id ID --if-exists keep makes it safe to repeat; delayq doctor {document} "
+    )
+    lines = b'{"payload": 1, "id": "b", "in": "30m"}\n{"payload": 2, "id": "c", "in": "30m"}'
+    many = run("schedule", str(document), "--many", "-", stdin=lines)
+    assert many.exit_code == 7
+    assert "note: lines up to 0 are done; of lines 1 to 2 some are stored" in many.stderr
+    with SyncClient.from_document(document) as client:
+        assert client.counts().delayed == 3
+
+
+@pytest.mark.parametrize("kind", [Client, SyncClient])
+def test_a_document_says_what_its_clients_wait_for(kind: type[Client | SyncClient], tmp_path: Path) -> None:
+    document = tmp_path / "queue.yaml"
+    document.write_text(DOCUMENT.replace("PORT", "6379").replace("QUEUE", "orders"))
+    client = kind.from_document(document)
+    assert client._operations._acknowledge == Acknowledge("Replicated", timeout_ms=200)
+    plain = kind("redis://localhost", queue="orders")
+    assert plain._operations._acknowledge is None

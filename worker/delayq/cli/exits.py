@@ -69,7 +69,7 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
         complain(f"task {error.task_id} exists already", "--if-exists keep, or replace")
         sys.exit(REFUSED)
     except NotAcknowledged as error:
-        complain(str(error), "the same command again, with --id and --if-exists keep; " + hint)
+        complain(str(error), f"--id ID --if-exists keep makes it safe to repeat; {hint}")
         sys.exit(NOT_ACKNOWLEDGED)
     except (Refused, TasksRefused) as error:
         complain(str(error))

@@ -1,0 +1,219 @@
+"""A DelayQueue with a guard: who mounts its Secret, and what is told and done while its database is away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from delayq import SyncClient
+from delayq.contract import parse
+from delayq.guards.sql.install import install
+from sqlalchemy import create_engine
+
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.world import World
+from tests.databases import Postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.rest import Object
+    from tests.cluster.operator import Operator
+    from tests.servers import RedisServer
+
+pytestmark = pytest.mark.xdist_group("guard")
+
+GUARD: Final[dict[str, Any]] = {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}}
+HANDLER: Final = """
+from sqlalchemy import text
+PAY = text("INSERT INTO payments (task) VALUES (:task)")
+async def pay(task, connection):
+    await connection.execute(PAY, {"task": task.id})
+"""
+
+
+@pytest.fixture
+def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
+    return World(cluster, operator, namespace)
+
+
+def secret(world: World, name: str, **data: str) -> None:
+    world.make("secrets", {"metadata": {"name": name}, "stringData": data})
+
+
+# --- What is made. No pod runs here.
+
+
+def mounted(world: World, plural: str, component: str) -> set[str]:
+    """Secret/key of all that the pods of a component find at /etc/delayq."""
+    spec = world.get(plural, f"orders-{component}")["spec"]
+    spec = spec["jobTemplate"]["spec"] if plural == "cronjobs" else spec
+    volumes = spec["template"]["spec"]["volumes"]
+    sources = next(each["projected"]["sources"] for each in volumes if each["name"] == "delayq")
+    found = [source["secret"] for source in sources if "secret" in source]
+    return {f"{each['name']}/{item['key']}" for each in found for item in each["items"]}
+
+
+def readers(world: World) -> dict[str, set[str]]:
+    loads = (("deployments", "scanner"), ("deployments", "worker"), ("cronjobs", "reaper"))
+    return {component: mounted(world, plural, component) for plural, component in loads}
+
+
+def test_each_process_finds_the_secrets_that_it_reads_and_no_others(world: World) -> None:
+    """As the API server has it; what somebody asks for later arrives, and what nobody asks for any more goes."""
+    secret(world, "shop-db", url="postgresql://db/shop")
+    secret(world, "shop-locks", urls="redis://a\nredis://b\nredis://c")
+    secret(world, "shop-signing", key="secret")
+    world.start(guard=GUARD)
+    world.until("Accepted", "True", "Valid")
+    database = {"shop-db/url"}
+    assert readers(world) == {"scanner": set(), "worker": database, "reaper": database}
+    world.edit(reaper={"check": {"guard": {}}})
+    eventually(lambda: readers(world) == dict.fromkeys(("scanner", "worker", "reaper"), database))
+    world.event("RolledOut", "spec.reaper.check added")
+    signed = {"url": "https://shop/state", "signingSecretRef": {"name": "shop-signing"}}
+    world.edit(
+        guard={"sqlUnique": None, "redlock": {"urlsSecretRef": {"name": "shop-locks"}}},
+        reaper={"check": {"guard": None, "http": signed}},
+    )
+    key = {"shop-signing/key"}
+    eventually(lambda: readers(world) == {"scanner": key, "worker": {"shop-locks/urls"}, "reaper": key})
+    world.until("Accepted", "True", "Valid")
+
+
+def test_who_asks_the_users_code_runs_the_users_image(world: World) -> None:
+    template = {"spec": {"imagePullSecrets": [{"name": "registry"}]}}
+    world.start(worker={"image": "shop:7", "template": template})
+    assert _images(world) == {"scanner": ("delayq-worker:test", []), "reaper": ("delayq-worker:test", [])}
+    world.edit(reaper={"check": {"python": {"callable": "shop.orders:state"}}})
+    ours = ("shop:7", [{"name": "registry"}])
+    eventually(lambda: _images(world) == {"scanner": ours, "reaper": ours})
+
+
+def _images(world: World) -> dict[str, tuple[str, list[Object]]]:
+    found = {}
+    for plural, component in (("deployments", "scanner"), ("cronjobs", "reaper")):
+        spec = world.get(plural, f"orders-{component}")["spec"]
+        spec = (spec["jobTemplate"]["spec"] if plural == "cronjobs" else spec)["template"]["spec"]
+        found[component] = (spec["containers"][0]["image"], spec.get("imagePullSecrets", []))
+    return found
+
+
+def test_a_guard_is_accepted_once_its_secret_is_there_and_a_redis_we_do_not_speak_to_never(
+    world: World,
+) -> None:
+    secret(world, "shop-db", another="key")
+    world.start(guard=GUARD)
+    told = world.until("Accepted", "False", "ReferenceNotFound")["message"]
+    assert "key url of Secret shop-db" in told
+    world.patch("secrets", "shop-db", {"stringData": {"url": "postgresql://db/shop"}})
+    world.until("Accepted", "True", "Valid")
+    assert world.until("GuardAvailable", "Unknown", "NotMeasured")
+    nodes = [{"host": "sentinel"}]
+    world.edit(redis={"standalone": None, "sentinel": {"masterName": "main", "nodes": nodes}})
+    told = world.until("Accepted", "False", "InvalidSpec")["message"]
+    assert "standalone Redis only" in told
+    assert "guard" not in told
+
+
+def test_a_queue_without_a_guard_lacks_none(world: World) -> None:
+    world.start()
+    world.until("GuardAvailable", "True", "NotGuarded")
+
+
+# --- What happens. Workers and scanners are real, and so are Redis and PostgreSQL.
+
+
+@dataclass
+class Shop:
+    """A DelayQueue whose handler writes to the database of its guard."""
+
+    world: World
+    redis: RedisServer
+    database: Postgres
+
+    def open(self, **spec: Any) -> None:  # noqa: ANN401  parts of a document
+        code = {"metadata": {"name": "shop-code"}, "data": {"shop.py": HANDLER}}
+        self.world.cluster.rest.create(f"/api/v1/namespaces/{self.world.namespace}/configmaps", code)
+        secret(self.world, "shop-db", url=self.database.url())
+        container = {
+            "name": "worker",
+            "env": [{"name": "PYTHONPATH", "value": "/code"}],
+            "volumeMounts": [{"name": "code", "mountPath": "/code"}],
+        }
+        volume = {"name": "code", "configMap": {"name": "shop-code"}}
+        self.document = self.world.create(
+            redis={"standalone": {"host": "127.0.0.1", "port": self.redis.port}},
+            handler={"python": {"callable": "shop:pay"}},
+            guard=GUARD,
+            scanner={"replicas": 1},
+            worker={"concurrency": 2, "template": {"spec": {"containers": [container], "volumes": [volume]}}},
+            **spec,
+        )
+
+    def init(self) -> None:
+        """Make the tables: delayq's, and the shop's."""
+        engine = create_engine(self.database.url())
+        with engine.connect() as connection:
+            install(connection)
+        engine.dispose()
+        self.database.sql("CREATE TABLE payments (task text)")
+
+    def schedule(self, tasks: int) -> set[str]:
+        with SyncClient(self.redis.url, queue=parse(self.document).queue) as client:
+            return {client.schedule({}, delay_ms=0).id for _ in range(tasks)}
+
+    def paid(self) -> list[str]:
+        return sorted(task for (task,) in self.database.sql("SELECT task FROM payments"))
+
+    def until_paid(self, ids: set[str]) -> None:
+        """Each once: a second time would be a row more."""
+        eventually(lambda: self.paid() == sorted(ids), timeout_s=60, what="all tasks took effect, once")
+
+    def kept(self) -> bool:
+        """Whether the number of workers is said to be the one there is, whatever the work asks for."""
+        told = self.world.until("ScalingActive", "False", "GuardUnreachable")["message"]
+        workers = int(self.world.get("deployments", "orders-worker")["spec"]["replicas"])
+        assert told.startswith(f"{workers} worker"), (told, workers)
+        return "kept: no worker can use the guard" in told
+
+
+@pytest.fixture
+def shop(world: World, redis: RedisServer, tmp_path: Path) -> Iterator[Shop]:
+    database = Postgres.start(tmp_path / "database")
+    yield Shop(world, redis, database)
+    database.kill()
+
+
+@pytest.mark.usefixtures("process_node")
+def test_a_guard_that_is_away_is_told_and_nothing_runs_or_is_scaled_until_it_is_back(shop: Shop) -> None:
+    """From a table that was not made, to a database that dies under load and returns: every task takes effect once."""
+    world = shop.world
+    shop.open(autoscaling={"minReplicas": 1, "maxReplicas": 4})
+    told = world.until("GuardAvailable", "False", "Unreachable", timeout_s=60)["message"]
+    assert told.startswith("0 of 1 worker can use the guard")
+    assert "Secret shop-db" in told
+    assert world.until("Ready", "False", "GuardUnreachable")["message"] == told
+    shop.init()
+    world.until("GuardAvailable", "True", "Connected", timeout_s=40)
+    world.event("GuardAvailable")
+    world.until("Ready", "True", timeout_s=60)
+    world.until("ScalingActive", "True", "FollowsWork", timeout_s=60)
+    first = shop.schedule(3)
+    shop.until_paid(first)
+
+    shop.database.kill()
+    world.until("GuardAvailable", "False", "Unreachable", timeout_s=60)
+    world.event("GuardUnavailable", "Secret shop-db")
+    world.until("Ready", "False", "GuardUnreachable")
+    second = shop.schedule(400)  # enough for all four, if anybody decided
+    world.until("ObjectiveMet", "False", "GuardUnreachable", timeout_s=60)
+    eventually(shop.kept, what="the number of workers is kept, and told")
+
+    shop.database.restart()
+    world.until("GuardAvailable", "True", timeout_s=40)
+    shop.until_paid(first | second)
+    world.until("Ready", "True", timeout_s=60)

@@ -62,7 +62,7 @@ def test_scaling_in_under_load_hands_back_what_does_not_end_in_time(world: NodeW
     assert len(gone) == 20
     deaf = {entry.id for entry in gone if tasks[entry.id] == {"do": "deaf"}}
     handed_back = {entry.id for entry in gone} - deaf
-    assert world.stats["released"] == len(handed_back)
+    assert world.stats["released"] == len(handed_back), world.snapshot
     with world.client as client:
         views = [client.get(task) for task in handed_back]
     assert {(view.failed.failures, view.failed.crashes) for view in views if view} == {(0, 0)}

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import uvloop
 
-from delayq import guards, handlers, metrics
+from delayq import checks, guards, handlers, metrics
 from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.eraser import Eraser
 from delayq.loop import STUCK_AFTER_SECONDS
 from delayq.probes import Probes
-from delayq.reaper import Reaper
+from delayq.reaper import Ledger, Reaper
+from delayq.recovery import Recovery
 from delayq.scanner import Scanner
 from delayq.scrape import Scrape
 from delayq.worker import Worker
@@ -109,7 +110,7 @@ async def _worker(setting: Setting) -> None:
 
 
 def _leave() -> None:
-    """End at once: the event loop would wait, without end, for handlers that ignore their cancellation."""
+    """End at once: the event loop would wait, without end, for handlers or checks that ignore their cancellation."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # closed, or nobody reads it: what a handler printed is lost then
@@ -120,23 +121,53 @@ def _leave() -> None:
 async def _scanner(setting: Setting) -> None:
     # Containers in their host's network share its name, and each has a process 1.
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-    scanner = Scanner(setting.queue.spec, setting.broker, setting.address, owner=owner)
     connection = AsyncConnection(setting.address)
-
-    scrape = Scrape(scanner, setting.broker, connection)
-    try:
-        await _serve("scanner", scanner, setting, scrape.families)
-    finally:
-        await connection.close()
+    async with _recovery(setting) as recovery:
+        scanner = Scanner(setting.queue.spec, setting.broker, setting.address, owner=owner, recovery=recovery)
+        scrape = Scrape(scanner, setting.broker, connection, setting.queue.spec.delivery)
+        try:
+            await _serve("scanner", scanner, setting, scrape.families)
+        finally:
+            await connection.close()
 
 
 async def _reaper(setting: Setting, seconds: float | None) -> None:
-    reaper = Reaper(setting.queue.spec, setting.broker, setting.address)
+    spec, broker = setting.queue.spec, setting.broker
+    guard: object = None
+    if spec.guard is not None and spec.guard.sql is not None:
+        guard = guards.build(setting.queue, setting.address, secrets_dir=setting.secrets_dir, apart=True)
+    ledger = guard if isinstance(guard, Ledger) else None
+    async with _recovery(setting) as recovery:
+        if recovery is not None:
+            for keys in broker.shards:
+                recovery.watch(keys.shard, leads=True)
+        reaper = Reaper(spec, broker, setting.address, recovery=recovery, ledger=ledger)
 
-    async def families(_horizons: Horizons) -> Iterable[metrics.Family]:
-        return metrics.process_families(reaper.tally)
+        async def families(_horizons: Horizons) -> Iterable[metrics.Family]:
+            return metrics.process_families(reaper.tally)
 
-    await _serve("reaper", reaper, setting, families, seconds=seconds)
+        try:
+            await _serve("reaper", reaper, setting, families, seconds=seconds)
+        finally:
+            if ledger is not None:
+                await ledger.close()
+
+
+@asynccontextmanager
+async def _recovery(setting: Setting) -> AsyncIterator[Recovery | None]:
+    """What asks the document's check, if it names one; InvalidDocument before anything runs."""
+    check = checks.build(setting.queue, setting.address, secrets_dir=setting.secrets_dir)
+    if check is None:
+        yield None
+        return
+    await check.start()
+    recovery = Recovery(setting.broker, setting.address, setting.queue.spec, check)
+    try:
+        yield recovery
+    finally:
+        await check.close()
+    if recovery.hangs:
+        _leave()
 
 
 async def _eraser(setting: Setting, patience_seconds: float) -> None:

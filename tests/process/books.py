@@ -1,0 +1,33 @@
+"""The check under test, as a shop would write one: its books are files beside the ledger, one verdict each.
+
+Runs inside scanners and reapers, with this directory as the current one. Whom it was asked about is in the ledger
+before anything else happens. What the books say nothing of still has to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recorder import note  # type: ignore[import-not-found]  # beside us, which is where the processes start
+
+if TYPE_CHECKING:
+    from delayq import Task
+
+BOOKS = Path(os.environ["LEDGER"])
+
+
+async def state(task: Task) -> str:
+    note("asked", task)
+    found = BOOKS / f"{task.id}.verdict"
+    verdict = found.read_text() if found.exists() else "requeue"
+    if verdict == "hang":
+        await asyncio.sleep(3600)
+    return verdict
+
+
+def state_sync(task: Task) -> str:
+    """The same in a thread."""
+    return asyncio.run(state(task))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 from pathlib import Path
@@ -24,9 +25,9 @@ from delayq.handlers.threads import Threads
 from delayq.keys import Keys, shard_of
 
 from tests.guards.locks import contend, interrupted, task, until
-from tests.processes import PATIENCE_SECONDS
+from tests.processes import PATIENCE_SECONDS, Process
 from tests.redis.proxy import proxy_to
-from tests.servers import RedisServer
+from tests.servers import Clock, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -337,6 +338,24 @@ async def test_a_handler_that_blocks_the_event_loop_for_too_long_is_told_so(brie
     """As after SIGSTOP: only when the process runs again can it know."""
     with pytest.raises(GuardLost, match=TOO_LATE):
         await interrupted(brief, lambda _: time.sleep(3.1))
+
+
+async def test_a_machines_clock_that_steps_ends_no_hold(aof_server: RedisServer, tmp_path: Path) -> None:
+    clock = Clock(tmp_path / "clock", aof_server.port)
+    clock.write()
+    holder = Process.start(
+        sys.executable, "-m", "tests.guards.holder", aof_server.url, env=clock.environment()
+    )
+    try:
+        for hours in (1, -1):
+            clock.offset_ms = hours * 3_600_000
+            clock.write()
+            about = int(time.time() + hours * 3600) // 1000  # a run of the test takes no 1,000 s
+            for _ in range(2):
+                await holder.line(f"renewed at ({about}|{about + 1})", after=len(holder.lines))
+        assert "lost" not in holder.output
+    finally:
+        holder.stop()
 
 
 async def test_a_handler_in_a_thread_is_told_that_its_lock_is_lost(brief: RedisLock, redis: Redis) -> None:

@@ -14,7 +14,10 @@ from delayq_operator.desired.checksum import SCANNER_READS, WORKER_FIELDS, WORKE
 WORKER = Path(__file__).parents[2] / "worker" / "delayq"
 COMMON = ("runtime.py", "connection/address.py", "exchange.py", "listener.py", "watchdog.py", "broker.py")
 MODULES = {
-    "scanner": (*COMMON, "scanner.py", "reclaim.py", "scrape.py"),
+    "scanner": (
+        *(*COMMON, "scanner.py", "reclaim.py", "recovery.py", "scrape.py"),
+        *(str(path.relative_to(WORKER)) for path in sorted((WORKER / "checks").glob("*.py"))),
+    ),
     "worker": (
         *COMMON,
         "worker.py",
@@ -40,8 +43,12 @@ def read(role: str) -> set[str]:
 
 
 def test_a_scanner_reads_only_what_rolls_it() -> None:
-    # Guards are the worker's, in a module that both share.
-    assert read("scanner") - {"guard"} <= set(SCANNER_READS)
+    # reaper.check rolls it, and so does the guard that a check asks: checksum.of_scanner.
+    assert read("scanner") - {"guard", "reaper"} <= set(SCANNER_READS)
+
+
+def test_of_the_reapers_section_a_scanner_reads_the_check_only() -> None:
+    assert set(re.findall(r"\bspec\.reaper\.([a-z_]+)", code("scanner"))) <= {"check"}
 
 
 def test_a_worker_reads_only_what_rolls_it() -> None:

@@ -75,6 +75,8 @@ def _alerts(queue: DelayQueue, facts: Facts) -> Iterator[Alert]:
     yield _at_risk(of(metrics.DURABILITY_RISK))
     if queue.spec.guard is not None and queue.spec.guard.none is None:
         yield _guard_down(of(metrics.WORKER_GUARD_UP))
+    if queue.spec.reaper.check is not None:
+        yield _checks_fail(of(metrics.QUEUE_CHECKS_FAILED))
     if queue.spec.scanner.replicas:
         yield _leaderless(of(metrics.SHARD_LED), queue.spec.shards)
 
@@ -126,6 +128,17 @@ def _guard_down(up: str) -> Alert:
         seconds=60,
         severity="critical",
         summary="no worker can use the guard: no task is started.",
+    )
+
+
+def _checks_fail(failed: str) -> Alert:
+    # One that fails now and then is asked again; one that always does leaves tasks waiting, or worse.
+    return Alert(
+        name="ChecksFail",
+        expr=f"sum(increase({failed}[5m])) > 0",
+        seconds=300,
+        severity="warning",
+        summary="the check gives no verdict on tasks whose lease ran out: reaper.check.onFailure decides.",
     )
 
 

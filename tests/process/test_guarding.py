@@ -1,4 +1,4 @@
-"""A guard whose database is away closes the door before the claims; nothing is charged, and all runs when it is back."""
+"""A guard whose database is away closes the door before the claims; no attempt is charged, and all runs later."""
 
 from __future__ import annotations
 

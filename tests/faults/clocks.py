@@ -6,6 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.faults.crew import LEASE_SECONDS
 from tests.faults.fault import HOUR_MS, Fault
 from tests.faults.stage import OUTAGE_SECONDS
 
@@ -30,7 +31,7 @@ def step_redis_back(stage: Stage) -> None:
     """What waits would wait an hour longer, so the clock is put right again after a while."""
     stage.set_redis_clock(-HOUR_MS)
     stage.release()
-    time.sleep(2 * OUTAGE_SECONDS)
+    time.sleep(OUTAGE_SECONDS + LEASE_SECONDS)
     stage.set_redis_clock(0)
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tests.process.fleet import Role
 
 ROOT: Final = Path(__file__).parents[2]
-LEASE_SECONDS: Final = 1
-CONCURRENCY: Final = 25
+LEASE_SECONDS: Final = 2  # with 1, a busy machine loses leases though nothing has happened
+CONCURRENCY: Final = 15
 START_SECONDS: Final = 60.0
 
 

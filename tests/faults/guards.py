@@ -8,10 +8,10 @@ from typing import Any, Final
 SECRET: Final = "faults"  # noqa: S105  the name of a Secret, not what is in it
 DATABASE: Final = {
     "databaseSecretRef": {"name": SECRET},
-    "lockTimeoutMilliseconds": 500,
-    "maxConnections": 25,
+    "lockTimeoutMilliseconds": 1000,
+    "maxConnections": 20,
 }
-TTL: Final = {"ttlSeconds": 2}  # with 1, a busy machine loses locks though nothing has happened
+TTL: Final = {"ttlSeconds": 3}  # with 1, a busy machine loses locks though nothing has happened
 
 
 @dataclass(frozen=True, slots=True)

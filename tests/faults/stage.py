@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.processes import Process
 
 OUTAGE_SECONDS: Final = 1.5 * LEASE_SECONDS
-TAKE_OVER_SECONDS: Final = 5.0
+TAKE_OVER_SECONDS: Final = 3.0 * LEASE_SECONDS
 """Another worker has begun the tasks by then, unless their guard keeps it from them."""
 HIT_LOCKS: Final = 1
 """How many of a guard's own servers a fault of Redis hits: what a majority must be able to bear."""

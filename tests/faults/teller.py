@@ -27,7 +27,7 @@ WRITE_DOWN = text(
 )
 RETURNED = "transfer whose transaction is about to end"
 
-engine = create_async_engine(os.environ["FAULTS_DATABASE"], pool_size=25, pool_pre_ping=True)
+engine = create_async_engine(os.environ["FAULTS_DATABASE"], pool_size=20, pool_pre_ping=True)
 
 
 async def charge(task: Task) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -113,14 +112,14 @@ async def hold(_task: Task) -> None:
 
 
 async def deaf(task: Task) -> None:
-    """The same, whoever cancels me."""
-    while not await redis().exists(OPEN):
-        deadline = time.monotonic() + 0.1
-        while (left := deadline - time.monotonic()) > 0:
-            try:
-                await asyncio.sleep(left)
-            except asyncio.CancelledError:
-                await note("ignored", task)
+    """The same, whoever cancels me, and whenever."""
+    opened = False
+    while not opened:
+        try:
+            opened = bool(await redis().exists(OPEN))
+            await asyncio.sleep(0.1)
+        except asyncio.CancelledError:
+            await note("ignored", task)
 
 
 async def devour(_task: Task) -> None:

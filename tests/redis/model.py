@@ -171,6 +171,26 @@ class Model:
         )
         return [(member, self._taken_back(now, life)) for _, member, life in expired[:limit]]
 
+    def recover(self, now: int, member: str, verdict: str, *, locked: bool, wait_ms: int) -> str:
+        life = self.held(member)
+        if refused := "gone" if not life else "alive" if life.at > now else "" if locked else "lock_lost":
+            return refused
+        assert life
+        if verdict == "requeue":
+            return self._taken_back(now, life)
+        if verdict == "wait":
+            life.at = now + wait_ms
+            self.stats["waited"] += 1
+            return "waited"
+        if verdict == "complete":
+            del self.lives[member.rpartition(":")[0]]
+            self.stats["completed"] += 1
+            return "completed"
+        life.crashes += 1
+        life.die(now, "recovered", "why")
+        self.stats["buried"] += 1
+        return "buried"
+
     def _taken_back(self, now: int, life: Life) -> str:
         life.crashes += 1
         if life.crashes >= MAX_CRASHES:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.message import encode
-from delayq.values import Outcome
+from delayq.values import Outcome, Verdict
 from delayq.values import State as In
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -217,6 +217,41 @@ class Queue(RuleBasedStateMachine):
         expected = self.models[index].reclaim(self.now, limit)
         assert self.run(self.broker.reclaim(index, max_crashes=MAX_CRASHES, limit=limit)) == expected
 
+    @rule(nth=NTH, verdict=st.sampled_from(Verdict), locked=st.booleans(), wait_ms=st.sampled_from([1, 5000]))
+    def recover(self, nth: int, verdict: Verdict, *, locked: bool, wait_ms: int) -> None:
+        self.recover_one(self.lease(nth)[0], verdict, locked=locked, wait_ms=wait_ms)
+
+    def recover_one(self, member: str, verdict: Verdict, *, locked: bool, wait_ms: int) -> None:
+        task_id = member.rpartition(":")[0]
+        index, model = self.at(task_id)
+        self.run(self.broker.lock(task_id, "me" if locked else "other", 1000, lock="recovery_lock"))
+        options: dict[str, str | int] = {
+            "reason": "why",
+            "wait_ms": wait_ms,
+            "max_crashes": MAX_CRASHES,
+            "failed": 0,
+        }
+        done = self.run(self.broker.recover(index, member.encode(), "me", verdict, **options))
+        assert done == model.recover(self.now, member, verdict, locked=locked, wait_ms=wait_ms)
+        self.run(self.broker.unlock(task_id, "me" if locked else "other", lock="recovery_lock"))
+
+    @rule(index=SHARDS, verdict=st.sampled_from(Verdict))
+    def recover_all(self, index: int, verdict: Verdict) -> None:
+        """Every lease runs out and is recovered: those that ran out are the ones that are listed."""
+        index %= len(self.models)
+        model = self.models[index]
+        self.now += LEASE_MS
+        self.shard.clock(self.now)
+        found = self.run(self.broker.expired(index, offset=0, limit=100)).members
+        late = {
+            f"{name}:{life.token}"
+            for name, life in model.lives.items()
+            if life.home == "processing" and life.at <= self.now
+        }
+        assert {member.decode() for member in found} == late
+        for member in found:
+            self.recover_one(member.decode(), verdict, locked=True, wait_ms=5000)
+
     @rule(index=SHARDS)
     def rewind(self, index: int) -> None:
         index %= len(self.models)
@@ -288,7 +323,7 @@ class Queue(RuleBasedStateMachine):
     def every_task_that_was_ever_taken_is_accounted_for(self) -> None:
         for model in self.models:
             stats = model.stats
-            gone = stats["acked"] + stats["cancelled"] + stats["purged"]
+            gone = stats["acked"] + stats["completed"] + stats["cancelled"] + stats["purged"]
             assert len(model.lives) + gone <= stats["scheduled"]
 
 

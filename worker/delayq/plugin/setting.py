@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator import names
-from delayq_operator.desired import desired
+from delayq_operator.desired import code, desired
 from delayq_operator.desired.facts import Setting
 from delayq_operator.drift import fingerprint
 
@@ -40,7 +41,8 @@ def guessed(
 ) -> tuple[Setting, list[str]]:
     """Return the most likely options, and what is to be said about them."""
     live = list(children.values())
-    asked = not live or (new.spec.network_policy.enabled and not _peers(live))
+    hidden = _hidden(old)
+    asked = not live or hidden or (new.spec.network_policy.enabled and not _peers(live))
     told = _of_operator(kubectl, facts.namespace) if asked else None
     candidates = [*([told] if told else []), *_of_children(live)]
     if old is None or not live:
@@ -48,17 +50,20 @@ def guessed(
     best = max(candidates, key=lambda each: len(_known(old, each, facts, children)), default=UNKNOWN)
     if told is not None and best is not told and best.own_namespace is None:
         best = _with_peer(best, told)
-    return best, []
+    return (
+        (replace(best, worker_image=UNKNOWN.worker_image), [NO_IMAGE])
+        if hidden and told is None
+        else (best, [])
+    )
+
+
+def _hidden(queue: DelayQueue | None) -> bool:
+    """Whether no pod runs the operator's image: scanners and reapers have the user's code to ask."""
+    return queue is not None and queue.spec.worker.image is not None and code.asked(queue)
 
 
 def _with_peer(setting: Setting, told: Setting) -> Setting:
-    return Setting(
-        worker_image=setting.worker_image,
-        image_pull_policy=setting.image_pull_policy,
-        image_pull_secrets=setting.image_pull_secrets,
-        own_namespace=told.own_namespace,
-        own_labels=told.own_labels,
-    )
+    return replace(setting, own_namespace=told.own_namespace, own_labels=told.own_labels)
 
 
 def _known(

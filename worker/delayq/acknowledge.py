@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.contract.delivery import Delivery
-    from delayq.values import Scheduled
 
 Kind = Literal["Replicated", "Fsynced"]
 Commands = tuple[tuple[str | int, ...], ...]
@@ -103,10 +102,10 @@ class Shortfall:
     confirmed: int
     why: str = ""
 
-    def message(self, unconfirmed: Sequence[Scheduled]) -> str:
+    def message(self, unconfirmed: Sequence[str]) -> str:
         """Say what is stored, what is not known of it, what may become of it, and what is safe."""
         one = len(unconfirmed) == 1
-        what = f"task {unconfirmed[0].id} is" if one else f"{len(unconfirmed):,} tasks are"
+        what = f"task {unconfirmed[0]} is" if one else f"{len(unconfirmed):,} tasks are"
         task = "it" if one else "they"
         within = f"within {self.asked.timeout_ms:,} ms"
         if self.asked.kind == "Replicated":

@@ -90,7 +90,7 @@ class Results:
             return
         unconfirmed = [self.stored[at] for at in sorted(self.unconfirmed)]
         raise NotAcknowledged(
-            self.shortfall.message(unconfirmed),
+            self.shortfall.message([each.id for each in unconfirmed]),
             scheduled=self.scheduled,
             unconfirmed=unconfirmed,
             refused=dict(sorted(self.refused.items())),

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from delayq.broker import BATCH, Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.contract import parse
-from delayq.reaper import Reconcile, Sweep
+from delayq.errors import GuardBusy, GuardUnavailable
+from delayq.reaper import Prune, Reconcile, Sweep
+from delayq.tally import ProcessTally
 
 from tests.redis.state import NOW, Shard, State, envelope
 
@@ -145,3 +147,49 @@ async def test_a_sweep_takes_back_leases_that_ran_out(shard: Shard, redis_url: s
         wake=1,
         stats={"reclaimed": 1},
     )
+
+
+async def test_where_a_check_is_to_be_asked_a_sweep_leaves_leases_alone(shard: Shard, redis_url: str) -> None:
+    before = shard.seed(State(processing={"a:7": NOW - 1}))
+    connection = AsyncConnection(Address.from_url(redis_url))
+    await Sweep(shard.broker, connection, spec(), reclaims=False).step()
+    await connection.close()
+    assert shard.whole() == before
+
+
+class Rows:
+    """A guard's ledger that answers as told."""
+
+    def __init__(self, *answers: int | Exception) -> None:
+        self.answers = list(answers)
+
+    async def prune(self) -> int:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_guards_rows_are_forgotten_batch_by_batch_and_then_after_each_sweep() -> None:
+    tally = ProcessTally("reaper", "q")
+    prune = Prune(Rows(500, 20, 0, GuardBusy("all connections in use"), 3), spec(), tally)
+    pauses = [await prune.step() for _ in range(5)]
+    assert pauses == [0.1, 0.1, 5.0, 5.0, 0.1]
+    assert prune.done == {"forgotten": 523}
+    assert tally.loop_errors == {}
+
+
+async def test_a_database_that_is_down_is_told_once_counted_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It never ends the sweep, nor makes the reaper look broken."""
+    down = GuardUnavailable("db:5432", "refused")
+    tally = ProcessTally("reaper", "q")
+    prune = Prune(Rows(down, down, 7, down), spec(), tally)
+    assert [await prune.step() for _ in range(4)] == [5.0, 5.0, 0.1, 5.0]
+    assert tally.loop_errors == {"prune": 3}
+    told = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert told == ["guard_unavailable", "guard_unavailable"]

@@ -13,6 +13,8 @@ from delayq import checks
 from delayq.connection import Address
 from delayq.contract.files import secret_path
 from delayq.handlers import signature
+from delayq.recovery import Recovery
+from delayq.scanner import Scanner
 from delayq.values import Recovered, Verdict
 
 from tests.redis.recovering import EXPIRED, Asked, document, recovering, recovery_of, until
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     from delayq.checks import Check
     from delayq.message import Task
-    from delayq.recovery import Recovery
 
 TIMES = 20
 LOCK_MS = 10_000  # timeoutSeconds of 5 by default, and the margin
@@ -413,3 +414,43 @@ async def test_nobody_asks_about_shards_that_are_not_watched(shard: Shard) -> No
     await recovery.close()
     assert asked.tasks == []
     assert shard.whole() == before
+
+
+@pytest.mark.parametrize("_nth", range(5))
+async def test_of_two_scanners_only_the_one_that_leads_asks(shard: Shard, _nth: int) -> None:
+    """And when it goes, the other does at once."""
+    shard.seed(State(processing=leases(30)))
+    asked, stops, running = [Asked(), Asked()], [asyncio.Event(), asyncio.Event()], []
+    address, queue = Address.from_url(shard.server.url), document({})
+    for check, stop, name in zip(asked, stops, ("one", "other"), strict=True):
+        recovery = Recovery(shard.broker, address, queue.spec, check)
+        scanner = Scanner(queue.spec, shard.broker, address, owner=name, recovery=recovery)
+        running.append(asyncio.create_task(scanner.run(stop, asyncio.Event())))
+    await until(lambda: not shard.redis.zcard(shard.keys.processing))
+    leads = 0 if asked[0].tasks else 1
+    assert [len(check.tasks) for check in (asked[leads], asked[1 - leads])] == [30, 0]
+    stops[leads].set()
+    await running[leads]
+    shard.redis.zadd(shard.keys.processing, {"late:7": EXPIRED})
+    shard.redis.hset(shard.keys.tasks, "late", envelope())
+    await until(lambda: asked[1 - leads].tasks == ["late"])
+    stops[1 - leads].set()
+    await running[1 - leads]
+    assert shard.whole().stats["completed"] == 31
+
+
+async def test_a_scanner_sleeps_though_a_lease_that_ran_out_waits_for_its_verdict(shard: Shard) -> None:
+    """It would look at it again and again otherwise; what falls due meanwhile still has its wake on time."""
+    before = shard.seed(State(processing={"a:7": EXPIRED, "b:8": NOW + 50}))
+    address, queue = Address.from_url(shard.server.url), document({})
+    recovery = Recovery(shard.broker, address, queue.spec, Asked())
+    scanner = Scanner(queue.spec, shard.broker, address, owner="me", recovery=recovery)
+    [watching] = scanner.shards
+    assert await watching.step() > 1
+    assert recovery.shards == {0}
+    shard.seed(before.but(delayed={"c": NOW + 200}))
+    assert 0.1 < await watching.step() <= 0.2
+    stop = asyncio.Event()
+    stop.set()
+    await scanner.run(stop, asyncio.Event())
+    assert shard.whole().processing == before.processing

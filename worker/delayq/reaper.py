@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from delayq.alarm import Alarm
 from delayq.broker import BATCH
 from delayq.connection import AsyncConnection
-from delayq.errors import GuardUnavailable
+from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.loop import Loop, Service
 from delayq.reclaim import LIMIT, reclaim
 from delayq.tally import ProcessTally
@@ -156,7 +156,7 @@ class Ledger(Protocol):
     """A guard that remembers what has taken effect, and should not do so for ever."""
 
     async def prune(self) -> int:
-        """Forget a batch of what is older than its retention; return how many. Raises GuardUnavailable."""
+        """Forget a batch of what is older than its retention; return how many. Raises as guards do."""
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -178,6 +178,8 @@ class Prune:
         """Forget a batch, the next one soon. A database that is down is no reason to restart a reaper."""
         try:
             forgotten = await self._ledger.prune()
+        except GuardBusy:  # workers need its connections more
+            return self._pause
         except GuardUnavailable as error:
             self._tally.loop_errors[self.name] += 1
             if not self._away:

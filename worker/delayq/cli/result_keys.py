@@ -29,6 +29,7 @@ KEYS: Final[Mapping[str, str]] = {
     "count": "How many tasks.",
     "last_died": "When the latest of the group died.",
     "ids": "The tasks of the group.",
+    "seen": "Whether the task has taken effect, as its guard knows it; null: nobody can tell.",
     "seconds": "Over how long the due times are spread.",
     "dry_run": "Whether nothing was changed.",
     "queue": "Name of the queue.",

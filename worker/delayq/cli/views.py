@@ -108,3 +108,8 @@ def counts(queue: str, found: Counts) -> View:
 def problem(found: Problem) -> View:
     """Return one thing to mend in a document."""
     return {"path": found.path, "message": found.message}
+
+
+def guarded(task_id: str, *, seen: bool | None) -> View:
+    """Return what a guard knows of a task."""
+    return {"id": task_id, "seen": seen}

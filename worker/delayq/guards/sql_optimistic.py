@@ -56,12 +56,20 @@ class SqlOptimistic(SqlGuard):
         self.holding, self.prepares = not apart, self._update is None
 
     @classmethod
-    def of(cls, queue: DelayQueue, _address: Address, *, secrets_dir: Path, apart: bool) -> Self:
-        """Make the guard that a document describes; InvalidDocument when it cannot be."""
+    def of(
+        cls,
+        queue: DelayQueue,
+        _address: Address | None,
+        *,
+        secrets_dir: Path,
+        apart: bool,
+        url: str | None = None,
+    ) -> Self:
+        """Make the guard that a document describes; InvalidDocument when it cannot be. `url` overrides the Secret."""
         spec = queue.spec.guard.sql_optimistic if queue.spec.guard else None
         assert spec is not None  # noqa: S101 -- guards.build asks for what is there
         return cls(
-            setting.source(spec, FIELD, secrets_dir),
+            setting.source(spec, FIELD, secrets_dir, url),
             queue=queue.queue,
             select=spec.select,
             update=spec.update,

@@ -60,13 +60,21 @@ class SqlPessimistic(SqlGuard):
                 )
 
     @classmethod
-    def of(cls, queue: DelayQueue, _address: Address, *, secrets_dir: Path, apart: bool) -> Self:
-        """Make the guard that a document describes; InvalidDocument when it cannot be."""
+    def of(
+        cls,
+        queue: DelayQueue,
+        _address: Address | None,
+        *,
+        secrets_dir: Path,
+        apart: bool,
+        url: str | None = None,
+    ) -> Self:
+        """Make the guard that a document describes; InvalidDocument when it cannot be. `url` overrides the Secret."""
         spec = queue.spec.guard.sql_pessimistic if queue.spec.guard else None
         assert spec is not None  # noqa: S101 -- guards.build asks for what is there
         del apart  # the lock is held in either case
         return cls(
-            setting.source(spec, FIELD, secrets_dir),
+            setting.source(spec, FIELD, secrets_dir, url),
             queue=queue.queue,
             select=spec.select,
             wait=spec.wait,

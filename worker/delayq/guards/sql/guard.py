@@ -12,7 +12,7 @@ from delayq.guards.sql import urls
 from delayq.guards.sql.aio import Aio
 from delayq.guards.sql.blocks import SqlGuarded
 from delayq.guards.sql.hold import SqlHold
-from delayq.guards.sql.install import install
+from delayq.guards.sql.install import install, problems
 from delayq.guards.sql.plain import Plain
 from delayq.guards.sql.pools import Pools
 from delayq.guards.sql.steps import Steps
@@ -84,6 +84,10 @@ class SqlGuard(Steps, Guard[SqlHold]):
     async def install(self) -> bool:
         """Make the ledger's table unless it is there; True when that was needed."""
         return await self._aio.once(install)
+
+    async def problems(self) -> list[str]:
+        """Say what of the table is not as it should be."""
+        return await self._aio.once(problems)
 
     async def close(self) -> None:
         """Close the connections that nobody holds, the others when their holds end."""

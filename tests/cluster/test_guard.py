@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from delayq import SyncClient
 from delayq.contract import parse
-from delayq.guards.sql.install import install
-from sqlalchemy import create_engine
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.world import World
 from tests.databases import Postgres
+from tests.processes import delayq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,10 +155,7 @@ class Shop:
 
     def init(self) -> None:
         """Make the tables: delayq's, and the shop's."""
-        engine = create_engine(self.database.url())
-        with engine.connect() as connection:
-            install(connection)
-        engine.dispose()
+        assert delayq("guard", "init", "--database", self.database.url()).wait(timeout_s=60) == 0
         self.database.sql("CREATE TABLE payments (task text)")
 
     def schedule(self, tasks: int) -> set[str]:

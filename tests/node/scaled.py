@@ -119,14 +119,25 @@ class Scaled:
 
     @classmethod
     def begin(cls, world: NodeWorld, *, concurrency: int, **spec: Any) -> Scaled:  # noqa: ANN401  parts of a document
-        """Make it, and wait until it is Ready and its first worker has taught how long a start takes."""
+        """Make it, and wait until it is Ready and its number follows the work.
+
+        How long a start takes is not known yet, for sure: a worker that was long on its way before anybody was to be
+        asked teaches nothing. One that is started for a task does.
+        """
         worker = {"concurrency": concurrency, "replicas": None, **spec.pop("worker", {})}
         autoscaling = {**SOON, **spec.pop("autoscaling", {})}
         world.begin(worker=worker, autoscaling=autoscaling, **spec)
         scaled = cls(world)
         world.until("ScalingActive", "True", "FollowsWork")
-        scaled.until_told("leadSeconds")
         return scaled
+
+    def learn_lead(self) -> int:
+        """Have a worker started for a task, if none has taught yet how long that takes; and let it go again."""
+        if "leadSeconds" not in self.told:
+            self.world.schedule({"teacher": None})
+            self.until_told("leadSeconds")
+            self.until_none()
+        return int(self.told["leadSeconds"])
 
     # --- The number of workers.
 

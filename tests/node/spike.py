@@ -94,6 +94,7 @@ def begin(world: NodeWorld) -> Scaled:
     )
     orders.until_told("handlerMilliseconds")
     orders.until_none()
+    orders.learn_lead()
     return orders
 
 

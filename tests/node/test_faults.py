@@ -70,10 +70,17 @@ def test_a_worker_out_of_memory_says_so_and_its_task_ends_as_a_dead_letter(world
     world.wait_entries("start", ["glutton"], nth=2)
     world.told(name(worker), "OOMKilled")
     assert "OOMKilled" in world.until("Ready", "False", "WorkersNotReady")["message"]
+    eventually(lambda: died_twice(world, worker), timeout_s=60, what="who comes later is not dragged along")
     world.schedule({f"patient-{nth}": {"do": "nothing"} for nth in range(20)})
     world.account(crashes={"glutton": 2})
     world.recovered(1)
     assert world.restarts(name(worker)) == 2
+
+
+def died_twice(world: NodeWorld, pod: Object) -> bool:
+    """Whether its container was started anew, and has ended again."""
+    (status,) = world.pod(name(pod))["status"]["containerStatuses"]
+    return bool(status["restartCount"] + ("running" not in status["state"]) >= 2)
 
 
 def test_a_worker_that_was_frozen_settles_nothing_that_others_hold(world: NodeWorld) -> None:

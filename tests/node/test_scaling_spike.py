@@ -70,7 +70,7 @@ def test_an_operator_that_dies_amid_a_rush_goes_on_where_it_was(world: NodeWorld
     """Killed while workers start, and its pod deleted while handlers run: nothing is lost, and the lead is kept."""
     orders = Scaled.begin(world, concurrency=50)
     orders.until_none()
-    lead = orders.told["leadSeconds"]
+    lead = orders.learn_lead()
     first = {f"first-{nth}": {"do": "sleep", "seconds": 3} for nth in range(100)}
     orders.schedule_at(orders.now_ms + (lead + 10) * 1000, dict(first))
     orders.until_number(lambda number: number >= 1)

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recorder import note  # type: ignore[import-not-found]  # beside us, which is where the processes start
+from sqlalchemy import text
 
 if TYPE_CHECKING:
     from delayq import Task
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
 BOOKS = Path(os.environ["LEDGER"])
 
@@ -31,3 +33,11 @@ async def state(task: Task) -> str:
 def state_sync(task: Task) -> str:
     """The same in a thread."""
     return asyncio.run(state(task))
+
+
+async def transfer(task: Task, connection: AsyncConnection) -> None:
+    """A handler in its guard's transaction: it ends when a file says so."""
+    note("start", task)
+    await connection.execute(text("INSERT INTO transfers VALUES (:id)"), {"id": task.id})
+    while not (BOOKS / f"{task.id}.enough").exists():  # noqa: ASYNC110 -- a file announces nothing
+        await asyncio.sleep(0.01)

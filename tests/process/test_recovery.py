@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,14 +12,22 @@ from delayq import NewTask
 from delayq.values import State
 
 from tests.process.fleet import said, until, wait_said
+from tests.processes import delayq
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from delayq import SyncClient
 
     from tests.process.fleet import Entry, Fleet, NewFleet, Role
     from tests.processes import Process
 
 TASKS = 20
+DAY_SECONDS = 86_400
+ROW = """
+INSERT INTO delayq_processed (queue, task_id, state, token, version, began_at, done_at)
+VALUES (?, ?, 'done', 1, 1, datetime('now', ?), datetime('now', ?))
+"""
 WAIT_SECONDS = 3
 ENDLESS = {"do": "sleep", "seconds": 3600}
 
@@ -255,3 +265,71 @@ def test_a_failed_check_is_logged_with_what_it_said_and_what_was_done(new_fleet:
     why = "the check failed: expected one of requeue, complete, bury, wait as the verdict, got 'perhaps'"
     assert (told["task_id"], told["token"], told["cause"]) == ("a", run.token, "failed")
     assert (told["verdict"], told["outcome"], told["reason"]) == ("bury", "buried", why)
+
+
+def ledgered(new_fleet: NewFleet, tmp_path: Path) -> tuple[Fleet, Path]:
+    """A fleet under the guard sqlUnique, whose handler takes part in its transaction, and its database."""
+    file, secrets = tmp_path / "bank.sqlite", tmp_path / "secrets" / "bank"
+    secrets.mkdir(parents=True)
+    (secrets / "url").write_text(f"sqlite:///{file}")
+    asking = spec() | {
+        "handler": {"python": {"callable": "books:transfer"}},
+        "guard": {"sqlUnique": {"databaseSecretRef": {"name": "bank"}, "retentionSeconds": DAY_SECONDS}},
+    }
+    asking["reaper"]["check"] = {"guard": {}, "waitSeconds": 1}
+    fleet: Fleet = new_fleet(asking, environment={"DELAYQ_SECRETS_DIR": str(secrets.parent)})
+    init = delayq("guard", "init", "--config", str(fleet.config), env=fleet.environment)
+    assert init.wait() == 0, init.output
+    sql(file, "CREATE TABLE transfers (id TEXT)")
+    return fleet, file
+
+
+def sql(file: Path, statement: str, *values: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(file, timeout=30)) as database, database:
+        return database.execute(statement, values).fetchall()
+
+
+@pytest.mark.parametrize("role", ["scanner", "reap"])
+def test_the_guards_ledger_tells_a_task_that_took_effect_from_one_that_did_not(
+    new_fleet: NewFleet, tmp_path: Path, role: Role
+) -> None:
+    """One worker dies before it commits, the other after, before Redis could be told."""
+    fleet, file = ledgered(new_fleet, tmp_path)
+    with fleet.client() as client, fleet.server.client() as redis:
+        first = fleet.start("worker")
+        client.schedule(None, delay_ms=0, task_id="before")
+        fleet.wait_entry("start", "before")
+        first.kill()
+        second = fleet.start("worker")
+        client.schedule(None, delay_ms=0, task_id="after")
+        fleet.wait_entry("start", "after")
+        fleet.server.pause()
+        (fleet.ledger_dir / "after.enough").touch()
+        until(lambda: sql(file, "SELECT id FROM transfers") == [("after",)], "committed", timeout_s=60)
+        second.kill()
+        fleet.server.resume()
+        fleet.start(role)
+        gone(client, "after")
+        (fleet.ledger_dir / "before.enough").touch()
+        fleet.start("worker")
+        gone(client, "before")
+        stats = fleet.stats(redis)
+    assert {name: len(runs) for name, runs in fleet.starts().items()} == {"before": 2, "after": 1}
+    assert sql(file, "SELECT id FROM transfers ORDER BY id") == [("after",), ("before",)]
+    assert (stats["completed"], stats["reclaimed"], stats["acked"]) == (1, 1, 1)
+
+
+def test_the_reaper_has_the_guard_forget_what_it_has_kept_for_long_enough(
+    new_fleet: NewFleet, tmp_path: Path
+) -> None:
+    """Also after the database was away, which costs nothing but time."""
+    fleet, file = ledgered(new_fleet, tmp_path)
+    sql(file, "ALTER TABLE delayq_processed RENAME TO away")
+    reaper = fleet.start("reap")
+    wait_said(reaper, "guard_unavailable", timeout_s=60)
+    sql(file, "ALTER TABLE away RENAME TO delayq_processed")
+    for name, age in (("old", "-2 days"), ("young", "0 days")):
+        sql(file, ROW, fleet.queue, name, age, age)
+    assert wait_said(reaper, "pruned", timeout_s=60)["rows"] == 1
+    assert sql(file, "SELECT task_id FROM delayq_processed") == [("young",)]
+    assert reaper.alive

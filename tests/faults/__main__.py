@@ -30,7 +30,10 @@ def main() -> int:
     orders = [(GUARDS[guard], FAULTS[fault]) for guard in options.guards for fault in options.faults]
     began, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     lanes = Lanes(orders, options.transfers, options.redis, DIRECTORY)
-    lanes.play(options.at_once)
+    try:
+        lanes.play(options.at_once)
+    except KeyboardInterrupt:
+        return 130
     result = Result(started, _versions(options.redis), lanes.in_order(), tuple(lanes.failed))
     if result.cells:
         print(f"\n{report.markdown(result)}\n")
@@ -76,7 +79,7 @@ def _versions(flavour: str) -> dict[str, str]:
         "Redis": _said(str(servers.binary(flavour)), "--version").partition("v=")[2].split()[0],
         "PostgreSQL": _said(databases.binary("postgres", "postgres"), "--version").split()[2],
         "Python": platform.python_version(),
-        "Linux": platform.release(),
+        "Linux": platform.release().partition("-")[0],
     }
 
 

@@ -53,7 +53,8 @@ def _made(result: Result) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     return (
         f"Measured {result.started[:10]} with {versions}.\n"
-        f"In each cell {some.expected} transfers, {some.hit} of them at the fault's point when it strikes."
+        f"In each cell {some.expected} transfers: {some.hit} are at the fault's point when it strikes, a few others "
+        "wherever they happen to be."
     )
 
 

@@ -1,0 +1,57 @@
+"""docs/guarantees.md shows what the last `make faults` found, of every guard and every fault, and it is as promised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from delayq.contract.guard import Guard
+from delayq.contract.record import camel
+
+from tests.faults import report
+from tests.faults.faults import FAULTS
+from tests.faults.guards import GUARDS
+from tests.faults.result import Result, broken
+
+AGAIN = "run `make faults`"
+
+
+@pytest.fixture(scope="module")
+def kept() -> Result:
+    return Result.kept()
+
+
+def test_the_document_shows_what_was_found_last(kept: Result) -> None:
+    assert report.kept() == report.markdown(kept), AGAIN
+
+
+def test_every_fault_was_made_under_every_guard(kept: Result) -> None:
+    assert [(cell.guard, cell.fault) for cell in kept.cells] == [*product(GUARDS, FAULTS)], AGAIN
+
+
+def test_nothing_was_lost_or_early_and_nothing_doubled_in_a_guards_own_transaction(kept: Result) -> None:
+    assert kept.broken() == []
+
+
+def test_every_cell_was_hundreds_of_transfers_some_of_them_at_the_faults_point(kept: Result) -> None:
+    assert {(cell.expected >= 200, cell.hit >= 5) for cell in kept.cells} == {(True, True)}
+
+
+def test_duplicates_are_counted_where_nothing_prevents_them(kept: Result) -> None:
+    """A fault that hits nothing would prove nothing."""
+    found = {cell.fault: cell.duplicated >= cell.hit for cell in kept.of("none")}
+    assert found["kill-after"]
+
+
+def test_each_guard_of_a_document_is_in_the_table() -> None:
+    assert {name for kind in GUARDS.values() for name in kind.spec} == {
+        camel(name) for name in Guard.SHAPE.one_of
+    }
+
+
+@pytest.mark.parametrize("wrong", [{"lost": 1}, {"early": 1}, {"duplicated": 1}, {"balanced": False}])
+def test_the_command_says_what_is_not_as_promised(kept: Result, wrong: dict[str, Any]) -> None:
+    fine, *_ = (cell for cell in kept.cells if GUARDS[cell.guard].exact)
+    assert (broken(fine), len(broken(replace(fine, **wrong)))) == ([], 1)

@@ -44,6 +44,8 @@ class Lane:
 
     def new_database(self) -> str:
         """Where the next cell's accounts are; returns its name."""
+        if not self.postgres.process.alive:  # a cell failed between the two halves of its fault
+            self.postgres.launch()
         name = f"bank{next(self._names)}"
         self.postgres.create_database(name)
         return name

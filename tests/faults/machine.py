@@ -70,8 +70,8 @@ class Cable:
         try:
             _ip("link", "set", self.name, "down")
             yield
-            _ip("link", "set", self.name, "up")
         finally:
+            _ip("link", "set", self.name, "up")
             _ip("route", "delete", *nowhere)
 
 

@@ -121,7 +121,8 @@ else:
 
         def cut_power(self) -> Sync:
             """Kill it, and tear off of its log what no fsync covers; returns the last that does."""
-            self.kill()
+            if self.process.alive:
+                self.kill()
             self._hearing.join()  # it may have answered, and not noted it yet
             last = self.witness.syncs[-1] if self.witness.syncs else Sync(0.0, 0)
             for log in (self.dir / "appendonlydir").glob("*.incr.aof"):

@@ -62,10 +62,11 @@ class Stage:
     safe_until: float = 0.0  # what was confirmed before then must not be missing
     ended: float = 0.0
 
-    def over(self) -> None:
-        """There is no Redis any more; nobody is to go on when it is back."""
-        self.stop.set()
+    def kill(self) -> None:
+        """End Redis; nobody is to go on when it is back."""
         self.ended = time.monotonic()
+        self.server.kill()
+        self.stop.set()
 
     def wait(self, part: float) -> None:
         """Let the load go on for a part of the time there is, and for some confirmed tasks in any case."""
@@ -211,8 +212,7 @@ def _there(server: RedisServer) -> set[str]:
 def killed(stage: Stage) -> RedisServer:
     """SIGKILL. What it had written is with the kernel, which lives on."""
     stage.wait(1.0)
-    stage.server.kill()
-    stage.over()
+    stage.kill()
     stage.server.restart()
     return stage.server
 
@@ -220,9 +220,8 @@ def killed(stage: Stage) -> RedisServer:
 def cut_off(stage: Stage) -> RedisServer:
     """The power fails: what no fsync covers is gone."""
     stage.wait(1.0)
-    last = stage.server.cut_power()
-    stage.over()
-    stage.safe_until = last.asked_at
+    stage.kill()
+    stage.safe_until = stage.server.cut_power().asked_at
     stage.server.restart()
     return stage.server
 
@@ -238,8 +237,7 @@ def killed_after_save(stage: Stage) -> RedisServer:
         until(lambda: redis.info("persistence")["rdb_bgsave_in_progress"] == 0, "a snapshot", timeout_s=60)
         assert redis.lastsave() >= before
     stage.wait(0.5)
-    stage.server.kill()
-    stage.over()
+    stage.kill()
     stage.server.restart()
     return stage.server
 
@@ -254,8 +252,7 @@ def failed_over(stage: Stage) -> RedisServer:
     with stage.replica.client() as redis:
         redis.replicaof("127.0.0.1", 1)
         stage.wait_unheard(0.5)
-        stage.server.kill()
-        stage.over()
+        stage.kill()
         redis.replicaof("NO", "ONE")
     return stage.replica
 

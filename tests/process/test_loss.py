@@ -20,8 +20,8 @@ SECONDS = 2.5  # of load: longer than everysec's second
 def loss(name: str, directory: Path, flavour: str) -> Loss:
     found = measure(CASES[name], directory, flavour, seconds=SECONDS)
     print(found.row())
-    assert found.confirmed > 20
-    assert found.acked > 20
+    assert found.confirmed >= 20
+    assert found.acked >= 20
     return found
 
 

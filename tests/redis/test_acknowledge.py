@@ -214,6 +214,7 @@ def test_a_server_that_confirms_before_it_syncs_is_found_out(make: Make, fsyncin
     """Valkey 9.1 does, between two syncs a second apart. One that waits for its disk may be used."""
     with fsyncing.client() as redis:
         redis.config_set("appendfsync", "everysec")
+        redis.config_set("hz", 100)  # the faster it goes round, the sooner it is found out
     client = make(fsyncing.url, acknowledge=fsynced())
     with pytest.raises(DelayQError, match="answers WAITAOF before its file is on the disk"):
         client.schedule(1, delay_ms=60_000)

@@ -22,8 +22,8 @@ MARK: Final = "confirmations"
 """Field of `stats`: how often anybody asked for one."""
 HURRY_MS: Final = 1
 """How long to wait where the answer is to be had at once, or does not matter any more."""
-TWICE_MS: Final = 250
-"""How long the second of two confirmations may take: two and a half rounds of an idle server, a quarter of everysec."""
+TWICE_MS: Final = 400
+"""How long the second of two confirmations may take: four rounds of an idle server, less than half of everysec."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,9 @@ def _join(path: str, key: str) -> str:
 
 
 def _list_differs(wanted: Sequence[object], found: object, path: str, field: str) -> str | None:
-    theirs = found if isinstance(found, list) else []
+    if not isinstance(found, list | None):
+        return path
+    theirs = found or []
     if field in _KEYS and not path.startswith("spec.ingress"):
         return _items_differ(wanted, theirs, path, field)
     if len(wanted) != len(theirs):

@@ -62,6 +62,7 @@ DIFFERENT: list[tuple[object, object, str]] = [
     ({"limits": {"cpu": "0"}}, {"limits": {}}, "spec.limits.cpu"),
     ({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "a"}, {"key": "b"}]}, "spec.tolerations"),
     ({"tolerations": []}, {"tolerations": [{"key": "b"}]}, "spec.tolerations"),
+    ({"tolerations": []}, {"tolerations": "none"}, "spec.tolerations"),
     ({"command": ["a", "b"]}, {"command": ["b", "a"]}, "spec.command[0]"),
     ({"containers": [{"name": "a"}]}, {"containers": [{"name": "b"}]}, "spec.containers[a]"),
     (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import time
 from contextlib import closing
@@ -12,6 +14,7 @@ from delayq import NewTask
 from delayq.values import State
 
 from tests.process.fleet import said, until, wait_said
+from tests.process.local_home import Home, stopped
 from tests.processes import delayq
 
 if TYPE_CHECKING:
@@ -333,3 +336,34 @@ def test_the_reaper_has_the_guard_forget_what_it_has_kept_for_long_enough(
     assert wait_said(reaper, "pruned", timeout_s=60)["rows"] == 1
     assert sql(file, "SELECT task_id FROM delayq_processed") == [("young",)]
     assert reaper.alive
+
+
+BOOKS = """\
+from pathlib import Path
+
+def state(task):
+    with (Path(__file__).parent / "asked").open("a") as out:
+        out.write(task.id)
+    return "complete"
+"""
+ASKS = """\
+  delivery: {leaseSeconds: 2}
+  reaper: {check: {python: {callable: "shop_books:state"}}}
+"""
+
+
+def test_delayq_run_asks_a_check_beside_the_document(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.dir.mkdir()
+    home.write("hang", ASKS)
+    (home.dir / "shop_books.py").write_text(BOOKS)
+    with stopped(home.ready()) as run, home.client() as client:
+        client.schedule({}, task_id="a", delay_ms=0)
+        until((home.dir / "hanging").exists, "it runs", timeout_s=60)
+        os.kill(home.child(run, "worker"), signal.SIGKILL)
+        gone(client, "a")
+        told = run.wait_line('"event": "recovered"')
+        home.note(run)
+    home.wait_gone()
+    assert '"outcome": "completed"' in told
+    assert (home.dir / "asked").read_text() == "a"

@@ -197,11 +197,11 @@ class GuardBusy(Retry):
 
 
 class GuardLost(Retry):
-    """The guard was lost while the handler ran; the task runs again, and no attempt is charged."""
+    """The guard was lost while the handler ran; the task runs again, and an attempt is charged."""
 
-    def __init__(self, reason: str, *, delay_ms: int = 1000) -> None:
-        """Whether the handler had its effect by then is known to nobody."""
-        super().__init__(reason, delay_ms=delay_ms, charge=False)
+    def __init__(self, reason: str, *, delay_ms: int | None = None) -> None:
+        """Whether the handler had its effect by then is known to nobody: so it must not run without end."""
+        super().__init__(reason, delay_ms=delay_ms)
 
 
 class GuardUnavailable(Retry):

@@ -68,7 +68,7 @@ class Guarding:
     async def step(self) -> float:
         """Look whether the guard serves; returns the pause until the next look."""
         try:
-            await self._guard.check()
+            await self._serves()
         except GuardUnavailable as error:
             if not self._slots.blocked or self._pause == AWAY_SECONDS[0]:
                 self._away(error)
@@ -80,6 +80,15 @@ class Guarding:
             self._slots.exchange_alarm.ring()
         self._pause = AWAY_SECONDS[0]
         return LOOK_SECONDS
+
+    async def _serves(self) -> None:
+        try:
+            await self._guard.check()
+        except GuardUnavailable:
+            raise
+        except Exception as error:
+            # Whatever it is, a guard that cannot even be looked at must not be run under.
+            raise GuardUnavailable(self._guard.name, f"{type(error).__name__}: {error}") from error
 
     def _away(self, error: GuardUnavailable) -> None:
         self._slots.blocked, self._tally.guard_up = True, False

@@ -55,16 +55,16 @@ class Worker:
         # The watchdog has a connection of its own: a large claim must not hold up a lease's extension.
         self._connection, self._watch_connection = AsyncConnection(address), AsyncConnection(address)
         self._hints = Hints(address)
-        guarding = () if guard is None else (Guarding(guard, self.slots),)
-        for each in guarding:
-            call = each.around(call)
+        guarding = None if guard is None else Guarding(guard, self.slots)
+        if guarding is not None:
+            call = guarding.around(call)
         runner = Runner(call, spec.delivery, self.tally)
         self._listener = Loop(Listener(self.slots, broker, self._hints), self.tally)
         self.loops = (
             Loop(Exchange(self.slots, broker, self._connection, runner), self.tally),
             self._listener,
             Loop(Watchdog(self.slots, broker, self._watch_connection), self.tally),
-            *(Loop(service, self.tally) for service in guarding),
+            *([Loop(guarding, self.tally)] if guarding else []),
         )
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from delayq.errors import GuardLost
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from types import TracebackType
 
     from delayq.message import Task
@@ -96,10 +97,30 @@ class Guarded(Generic[H]):
         if hold is None:
             return
         running, hold.running = hold.running, None  # from here on, a loss interrupts nothing
-        if kind is None and not hold.lost:
-            await self._guard.finish(hold)
+        interrupted = running is not None and running.cancelling() > self._cancelling
+        if kind is None and not interrupted:
+            await _to_its_end(self._guard.finish(hold))
             return
         await self._guard.abandon(hold)
         # Our own cancellation is taken back, as asyncio.timeout does; somebody else's stands.
         if hold.lost and (running is None or running.uncancel() <= self._cancelling):
             raise GuardLost(hold.lost) from error
+        if kind is None:  # the block swallowed its cancellation, and may not have done what it was to do
+            raise asyncio.CancelledError
+
+
+_finishing: set[asyncio.Task[None]] = set()
+
+
+async def _to_its_end(finish: Coroutine[Any, Any, None]) -> None:
+    """Finish even when whoever waits for it is interrupted: the handler has ended well, and that is to be known."""
+    finishing = asyncio.create_task(finish)
+    _finishing.add(finishing)  # the event loop itself holds tasks weakly
+    finishing.add_done_callback(_finished)
+    await asyncio.shield(finishing)
+
+
+def _finished(finishing: asyncio.Task[None]) -> None:
+    _finishing.discard(finishing)
+    if not finishing.cancelled():
+        finishing.exception()  # whoever waited has it; if nobody did, the next run finds what came of it

@@ -90,20 +90,21 @@ class LockGuard(Guard[LockHold]):
 
     async def finish(self, hold: LockHold) -> None:
         """Give the lock back. One that is gone is logged only: the handler has ended, and another run helps nobody."""
-        await self._give_up(hold)
+        await asyncio.wait({self._give_up(hold)}, timeout=RELEASE_SECONDS)
 
     async def abandon(self, hold: LockHold) -> None:
         """Give the lock back, as far as that works: the handler failed or was interrupted."""
-        await self._give_up(hold)
+        await asyncio.wait({self._give_up(hold)}, timeout=RELEASE_SECONDS)
 
-    async def _give_up(self, hold: LockHold) -> None:
+    def _give_up(self, hold: LockHold) -> asyncio.Task[None]:
         hold.over = True
         renewal = self._renewals.pop(hold, None)  # none once the guard was closed
         if renewal is not None:
             renewal.stop()
-        release = self._background.start(self._release(hold.task.id, hold.owner))
-        await asyncio.wait({release}, timeout=RELEASE_SECONDS)
-        if release.done() and release.result() is False and not hold.lost:
+        return self._background.start(self._give_back(hold))
+
+    async def _give_back(self, hold: LockHold) -> None:
+        if await self._release(hold.task.id, hold.owner) is False and not hold.lost:
             fields = {"task_id": hold.task.id, "guard": self.name, "noticed": "when the handler had ended"}
             log.warning("guard_lost", extra={"fields": fields})
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
+
+from delayq.errors import GuardLost
+from delayq.handlers.threads import cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,10 +37,21 @@ def sharing(call: Callable[..., Awaitable[object]], guard: Guard[Any]) -> Handle
 
 
 def sharing_in_thread(function: Callable[..., object], guard: Guard[Any]) -> Callable[[Task], object]:
-    """Do the same in a thread, which then holds the transaction from beginning to end."""
+    """Do the same in a thread, which then holds the transaction from beginning to end.
+
+    A function that was told to stop returns early, and well: the guard's mark must not say that it is done.
+    """
 
     def guarded(task: Task) -> object:
         with guard(task) as hold:  # type: ignore[attr-defined]  # the SQL guards' blocks are of both kinds
-            return function(task, connection=hold.connection)
+            result = function(task, connection=hold.connection)
+            if inspect.iscoroutine(result):
+                result.close()
+                raise TypeError(
+                    "a plain function around a coroutine function cannot take a connection: make it async"
+                )
+            if cancelled():
+                raise GuardLost("the task was given up while its handler ran in a thread")
+            return result
 
     return guarded

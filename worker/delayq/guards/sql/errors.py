@@ -46,15 +46,16 @@ def meaning(error: BaseException) -> Meaning | None:
 
 
 def _of_driver(error: BaseException | None) -> Meaning | None:
+    # MariaDB's drivers have a state, too, but the same one for many things; only theirs have a number in front.
+    number = error.args[0] if error is not None and error.args else None
+    if isinstance(number, int) and not isinstance(error, OSError):
+        return _of_number(number)
     state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     if isinstance(state, str):
         return _of_state(state)
     code = getattr(error, "sqlite_errorcode", None)
     if isinstance(code, int):
         return _of_sqlite(code & 0xFF, str(error))
-    number = error.args[0] if error is not None and error.args else None
-    if isinstance(number, int):
-        return _of_number(number)
     # A connection that was never made has neither: psycopg's OperationalError.
     return "unavailable" if type(error).__name__ in ("OperationalError", "InterfaceError") else None
 

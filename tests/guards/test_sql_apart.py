@@ -1,0 +1,161 @@
+"""The SQL guards around handlers that write elsewhere: what they know of a run that began, and what they do then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.errors import Bury, GuardBusy, Seen
+from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
+from delayq.guards.sql.limits import Limits
+
+from tests.guards.sql_bank import APART, HASTY, PATIENT, prepared, sql, task
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from delayq.guards.sql.guard import SqlGuard
+
+    from tests.guards.conftest import Database
+
+POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+
+
+@pytest.fixture
+async def unique(database: Database) -> AsyncIterator[SqlUnique]:
+    guard = SqlUnique(database.async_url, apart=True, limits=HASTY)
+    prepared(guard)
+    yield guard
+    await guard.close()
+
+
+def row(guard: SqlGuard) -> list[tuple[Any, ...]]:
+    return sql(guard, "SELECT state, token FROM delayq_processed")
+
+
+async def test_a_task_is_running_and_then_done(unique: SqlUnique) -> None:
+    async with unique(task(token=5)) as hold:
+        assert hold.connection is None
+        assert row(unique) == [("running", 5)]
+        assert await unique.seen(task(token=5)) is False
+    assert row(unique) == [("done", 5)]
+    assert await unique.seen(task(token=5)) is True
+    with pytest.raises(Seen):
+        await unique.begin(task(token=6))
+
+
+async def test_a_run_that_fails_leaves_no_row(unique: SqlUnique) -> None:
+    async def run() -> None:
+        async with unique(task()):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await run()
+    assert row(unique) == []
+
+
+async def test_a_run_that_never_said_how_it_ended_is_run_again(unique: SqlUnique) -> None:
+    await unique.begin(task(token=1))
+    async with unique(task(token=2)):
+        assert row(unique) == [("running", 2)]
+    assert row(unique) == [("done", 2)]
+
+
+async def test_a_run_that_never_said_how_it_ended_is_buried_where_the_document_says_so(
+    unique: SqlUnique, database: Database
+) -> None:
+    careful = SqlUnique(database.async_url, apart=True, unfinished="Bury", limits=HASTY)
+    await unique.begin(task(token=1))
+    with pytest.raises(Bury, match=r"an earlier run \(token 1\) began at 20.* never said how it ended"):
+        await careful.begin(task(token=2))
+    assert row(unique) == [("running", 1)]
+    await careful.close()
+
+
+async def test_the_same_lease_may_begin_again(unique: SqlUnique) -> None:
+    """Its first answer was lost."""
+    await unique.begin(task(token=1))
+    async with unique(task(token=1)):
+        pass
+    assert row(unique) == [("done", 1)]
+
+
+async def test_an_earlier_run_that_wakes_up_cannot_begin_any_more(unique: SqlUnique) -> None:
+    await unique.begin(task(token=2))
+    with pytest.raises(GuardBusy, match="later run"):
+        await unique.begin(task(token=1))
+
+
+async def test_an_earlier_run_that_wakes_up_does_not_end_the_later_one(
+    unique: SqlUnique, caplog: pytest.LogCaptureFixture
+) -> None:
+    early = await unique.begin(task(token=1))
+    later = await unique.begin(task(token=2))
+    with caplog.at_level(logging.WARNING):
+        await unique.finish(early)
+    assert [record.message for record in caplog.records] == ["guard_lost"]
+    assert row(unique) == [("running", 2)]
+    await unique.abandon(early)
+    assert row(unique) == [("running", 2)]
+    await unique.finish(later)
+    assert row(unique) == [("done", 2)]
+
+
+async def test_of_two_that_take_over_at_once_the_later_lease_has_the_row(
+    unique: SqlUnique, database: Database
+) -> None:
+    other = SqlUnique(database.async_url, apart=True, limits=PATIENT)
+    for number in range(20):
+        await unique.begin(task(f"order-{number}", token=1))
+        await asyncio.gather(
+            *(each.begin(task(f"order-{number}", token=token)) for token, each in ((2, unique), (3, other))),
+            return_exceptions=True,
+        )
+        async with other(task(f"order-{number}", token=3)):
+            pass
+    states = sql(unique, "SELECT state, token FROM delayq_processed")
+    assert states == [("done", 3)] * 20
+    await other.close()
+
+
+@pytest.mark.parametrize("kind", APART)
+async def test_plain_code_does_the_same(database: Database, kind: str) -> None:
+    guard: SqlGuard = APART[kind](database.sync_url, apart=True, limits=HASTY)
+    prepared(guard)
+    with guard(task()) as hold:
+        assert hold.connection is None
+    with pytest.raises(Seen), guard(task(token=2)):
+        pass
+    with pytest.raises(KeyError), guard(task("other")):
+        raise KeyError
+    assert guard._plain.once(lambda connection: guard.has(connection, task("other"))) is False
+    guard.close_sync()
+
+
+async def test_an_optimistic_run_apart_keeps_no_transaction_and_the_first_to_end_has_done_it(
+    database: Database,
+) -> None:
+    guard = SqlOptimistic(
+        database.async_url, apart=True, limits=Limits(max_connections=1, lock_timeout_ms=1000)
+    )
+    prepared(guard)
+    holds = [await guard.begin(task(token=token)) for token in range(5)]
+    await guard.finish(holds[3])
+    for hold in (holds[0], holds[4]):
+        with pytest.raises(Seen, match="meanwhile"):
+            await guard.finish(hold)
+    assert await guard.seen(task()) is True
+    await guard.close()
+
+
+async def test_a_pessimistic_lock_is_held_while_a_handler_runs_elsewhere(database: Database) -> None:
+    guard = SqlPessimistic(database.async_url, limits=HASTY)
+    prepared(guard)
+    async with guard(task()):
+        with pytest.raises(GuardBusy):
+            await guard.begin(task(token=2))
+    with pytest.raises(Seen):
+        await guard.begin(task(token=3))
+    await guard.close()

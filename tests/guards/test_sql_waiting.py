@@ -1,0 +1,173 @@
+"""How long SQL guards wait for somebody else's transaction, and for a connection: never without a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.errors import GuardBusy, GuardUnavailable, Seen
+from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
+from delayq.guards.sql.limits import Limits
+from sqlalchemy import text
+
+from tests.guards.sql_bank import EFFECT, effects, prepared, sql, task, transfer
+
+if TYPE_CHECKING:
+    from delayq.guards.sql.guard import SqlGuard
+
+    from tests.guards.conftest import Database
+
+SHORT = Limits(lock_timeout_ms=1000)
+LONG = Limits(lock_timeout_ms=60_000)
+SERVERS = pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
+POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+SOON = 15.0  # seconds: much less than LONG, much more than it takes
+
+
+async def refused(guard: SqlGuard, **more: Any) -> float:  # noqa: ANN401 -- of a task
+    """How long it took to say that somebody else has the task."""
+    began = time.monotonic()
+    with pytest.raises(GuardBusy):
+        await guard.begin(task(**more))
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("kind", [SqlUnique, SqlPessimistic])
+async def test_waiting_for_another_run_is_bounded(database: Database, kind: Any) -> None:  # noqa: ANN401 -- a class
+    first, second = kind(database.async_url, limits=SHORT), kind(database.async_url, limits=SHORT)
+    prepared(first)
+    async with first(task()) as hold:
+        await hold.connection.execute(EFFECT, {"id": "order-7", "token": 1})
+        assert 0.9 < await refused(second, token=2) < SOON
+    assert await transfer(second, task(token=3)) == "seen"
+    assert effects(first) == {"order-7": 1}
+    await asyncio.gather(first.close(), second.close())
+
+
+@SERVERS
+async def test_whoever_waits_goes_on_when_the_other_run_fails(database: Database) -> None:
+    first, second = SqlUnique(database.async_url, limits=LONG), SqlUnique(database.async_url, limits=LONG)
+    prepared(first)
+    for number in range(20):
+        hold = await first.begin(task(f"order-{number}"))
+        waiting = asyncio.create_task(transfer(second, task(f"order-{number}", token=2)))
+        await asyncio.wait({waiting}, timeout=0.02)
+        await first.abandon(hold)
+        assert await waiting == "ran"
+    await asyncio.gather(first.close(), second.close())
+
+
+@SERVERS
+@pytest.mark.parametrize("wait", ["NoWait", "SkipLocked"])
+@pytest.mark.parametrize(
+    "select", [None, "SELECT 1 FROM orders WHERE id = :payload_order AND status = 'open'"]
+)
+async def test_a_locked_row_is_not_waited_for_where_the_document_says_so(
+    database: Database,
+    wait: Any,  # noqa: ANN401 -- one of a few words
+    select: str | None,
+) -> None:
+    first = SqlPessimistic(database.async_url, select=select, wait=wait, limits=LONG)
+    second = SqlPessimistic(database.async_url, select=select, wait=wait, limits=LONG)
+    prepared(first)
+    sql(first, "INSERT INTO orders VALUES (7, 1, 'open')")
+    for token in range(20):
+        hold = await first.begin(task(token=token))
+        assert await refused(second, token=token + 1) < SOON
+        await first.abandon(hold)
+    async with first(task(token=99)) as hold:
+        await hold.connection.execute(text("UPDATE orders SET status = 'cancelled' WHERE id = 7"))
+    with pytest.raises(Seen):
+        await second.begin(task(token=100))
+    await asyncio.gather(first.close(), second.close())
+
+
+@SERVERS
+async def test_whoever_waited_for_a_users_row_sees_that_it_is_done(database: Database) -> None:
+    select = "SELECT id FROM orders WHERE id = :payload_order AND status = 'open'"
+    first = SqlPessimistic(database.async_url, select=select, limits=LONG)
+    second = SqlPessimistic(database.async_url, select=select, limits=LONG)
+    prepared(first)
+    for _ in range(20):
+        sql(first, "DELETE FROM orders")
+        sql(first, "INSERT INTO orders VALUES (7, 1, 'open')")
+        hold = await first.begin(task())
+        waiting = asyncio.create_task(second.begin(task(token=2)))
+        await asyncio.wait({waiting}, timeout=0.02)
+        await hold.connection.execute(text("UPDATE orders SET status = 'cancelled' WHERE id = 7"))
+        await first.finish(hold)
+        with pytest.raises(Seen):
+            await waiting
+    await asyncio.gather(first.close(), second.close())
+
+
+@SERVERS
+async def test_an_optimistic_run_waits_at_its_end_only_and_not_for_ever(database: Database) -> None:
+    update = "UPDATE orders SET version = version + 1 WHERE id = :payload_order AND version = :version"
+    options = {"select": "SELECT version FROM orders WHERE id = :payload_order", "update": update}
+    guard = SqlOptimistic(database.async_url, limits=SHORT, **options)  # type: ignore[arg-type]  # they are texts
+    prepared(guard)
+    sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
+    other = SqlPessimistic(database.async_url, select="SELECT 1 FROM orders WHERE id = 7", limits=SHORT)
+    locked = await other.begin(task())
+    hold = await guard.begin(task())  # reads, and waits for nobody
+    with pytest.raises(GuardBusy):
+        await guard.finish(hold)
+    await other.abandon(locked)
+    assert sql(guard, "SELECT version FROM orders") == [(1,)]
+    await asyncio.gather(guard.close(), other.close())
+
+
+async def test_a_pool_is_bounded_and_who_waits_too_long_for_it_comes_again(database: Database) -> None:
+    guard = SqlUnique(database.async_url, limits=Limits(max_connections=2, lock_timeout_ms=1000))
+    prepared(guard)
+    select = SqlPessimistic(
+        database.async_url, select="SELECT 1", limits=Limits(max_connections=2, lock_timeout_ms=1000)
+    )
+    holds = [await select.begin(task()), *([await select.begin(task())] if database.kind != "sqlite" else [])]
+    if database.kind == "sqlite":
+        holds.append(await asyncio.wait_for(_second_connection(select), SOON))
+    with pytest.raises(GuardBusy, match="maxConnections"):
+        await select.begin(task())
+    await select.check()  # busy is not away
+    for hold in holds:
+        await select.abandon(hold)
+    await select.abandon(await select.begin(task()))
+    await asyncio.gather(guard.close(), select.close())
+
+
+async def _second_connection(guard: SqlGuard) -> Any:  # noqa: ANN401 -- a hold
+    """SQLite lets one transaction in at a time; a hold of a connection without one takes its place in the pool."""
+    from delayq.guards.sql.hold import SqlHold  # noqa: PLC0415 -- here only
+
+    pool, connection = await guard._pools.open_aio()
+    return SqlHold(task(), pool=pool, connection=connection)
+
+
+@POSTGRESQL
+async def test_a_worker_that_stands_still_holds_its_row_no_longer_than_a_run_may_take(
+    database: Database,
+) -> None:
+    still = SqlUnique(database.async_url, limits=Limits(run_seconds=-29))  # so that it is 1 s with the margin
+    prepared(still)
+    other = SqlUnique(database.async_url, limits=LONG)
+    hold = await still.begin(task())
+    assert await transfer(other, task(token=2)) == "ran"  # waits until the database has ended the other one
+    with pytest.raises(GuardUnavailable):
+        await still.finish(hold)
+    assert effects(other) == {"order-7": 1}
+    await asyncio.gather(still.close(), other.close())
+
+
+@pytest.mark.parametrize("database", ["mariadb"], indirect=True)
+async def test_a_worker_that_stands_still_loses_its_mariadb_row_too(database: Database) -> None:
+    still = SqlUnique(database.async_url, limits=Limits(run_seconds=-29))
+    other = SqlUnique(database.async_url, limits=LONG)
+    prepared(other)
+    hold = await still.begin(task())
+    assert await transfer(other, task(token=2)) == "ran"
+    with pytest.raises(GuardUnavailable):
+        await still.finish(hold)
+    await asyncio.gather(still.close(), other.close())

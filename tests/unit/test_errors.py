@@ -32,8 +32,12 @@ CLASSES = {
 
 def drawn() -> dict[str, str]:
     """Each class in the drawing, with the one it hangs from."""
-    parents, path = {}, ["DelayQError"]
-    for branch, name in re.findall(r"^((?:[│ ] {3})*)[├└]── (\w+)", errors.__doc__ or "", re.MULTILINE):
+    parents, path = {}, [""]
+    lines = re.findall(r"^(\w+)$|^((?:[│ ] {3})*)[├└]── (\w+)", errors.__doc__ or "", re.MULTILINE)
+    for root, branch, name in lines:
+        if root:
+            path = [root]
+            continue
         depth = len(branch) // 4 + 1
         path[depth:] = [name]
         parents[name] = path[depth - 1]

@@ -15,7 +15,10 @@ DelayQError
 ├── Unavailable                Redis cannot be reached or will not serve
 └── EnvelopeError              a stored task cannot be read
     └── EnvelopeTooNew
-Retry, Bury, Seen              for handlers to raise
+
+For handlers to raise: Bury, Seen and
+
+Retry
 ├── GuardBusy                  somebody else holds the task's guard
 ├── GuardLost                  the guard was lost while the handler ran
 └── GuardUnavailable           the guard's store cannot be reached or will not serve

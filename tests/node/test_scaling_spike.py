@@ -6,6 +6,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
 from delayq.scaling import replayed
 
 from tests.cluster.chart import NAMESPACE
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.node.world import NodeWorld
+
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_a_rush_is_met_from_zero_workers_earlier_than_who_only_reacts(

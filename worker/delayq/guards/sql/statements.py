@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import text
 
-from delayq.contract.problems import quote
+from delayq.contract.problems import quote, type_name
 from delayq.errors import Bury, InvalidDocument
 from delayq.guards.sql.tokens import code, pieces, unfinished
 from delayq.message import JSON_TYPE
@@ -79,17 +79,17 @@ class Statement:
 
     def _of_payload(self, name: str, task: Task) -> object:
         field = name.removeprefix(PAYLOAD)
-        payload = task.payload if task.content_type == JSON_TYPE else None
         expected = f"{self.field}: parameter :{name} expects a JSON object with {field} in the payload, got "
+        if task.content_type != JSON_TYPE:
+            raise Bury(expected + task.content_type)
+        payload = task.payload
         if not isinstance(payload, dict):
-            raise Bury(
-                expected + (f"a {type(payload).__name__}" if payload is not None else task.content_type)
-            )
+            raise Bury(expected + type_name(payload))
         if field not in payload:
             raise Bury(expected + "one without it")
         value = payload[field]
         if isinstance(value, dict | list):
-            raise Bury(f"{expected}{'an object' if isinstance(value, dict) else 'a list'} there")
+            raise Bury(f"{expected}{type_name(value)} there")
         return value
 
 

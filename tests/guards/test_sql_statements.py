@@ -1,0 +1,224 @@
+"""Users' statements in spec.guard: what is refused, what a task's values become, and what guards make of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.errors import Bury, GuardUnavailable, InvalidDocument, Seen
+from delayq.guards import SqlOptimistic, SqlPessimistic
+from delayq.guards.sql.statements import READS, WRITES, Statement
+from delayq.message import BYTES_TYPE
+from sqlalchemy import text
+
+from tests.guards.sql_bank import EFFECT, HASTY, PATIENT, effects, prepared, sql, task, transfer
+
+if TYPE_CHECKING:
+    from tests.guards.conftest import Database
+
+FIELD = "spec.guard.sqlPessimistic.select"
+OPEN = "SELECT 1 FROM orders WHERE id = :payload_order AND status = 'open'; "
+BY_VERSION: dict[str, Any] = {
+    "select": "SELECT version FROM orders WHERE id = :payload_order AND status = 'open'",
+    "update": "UPDATE orders SET version = version + 1, status = 'done' "
+    "WHERE id = :payload_order AND version = :version",
+}
+
+
+def statement(words: str) -> Statement:
+    return Statement(words, field=FIELD, begins=READS)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("DELETE FROM orders", 'expected a statement that begins with SELECT or WITH, got "DELETE"'),
+        ("", 'expected a statement that begins with SELECT or WITH, got ""'),
+        ("/* SELECT */ DROP TABLE x", 'begins with SELECT or WITH, got "DROP"'),
+        ("SELECT 1; DELETE FROM orders", "expected one SQL statement, got several"),
+        ("SELECT 1; --\nDELETE FROM orders", "got several"),
+        ("SELECT 'it''s", "a quote or comment that does not end"),
+        (r"SELECT 'it\'s'", "a quote or comment that does not end"),
+        ("SELECT 1 /* for now", "a quote or comment that does not end"),
+    ],
+)
+def test_what_is_not_one_query_is_refused(words: str, problem: str) -> None:
+    with pytest.raises(InvalidDocument) as refused:
+        statement(words)
+    assert str(refused.value).startswith(f"{FIELD}: expected")
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("SELECT :task_id, :queue, :token, :task_id;", ("task_id", "queue", "token")),
+        ("SELECT 'at 12:30', \":no\", `:no`, $$ :no ; $$, $a$ :no $a$ -- :no ;", ()),
+        ("SELECT id::text, :payload_é /* :no; */ FROM x", ("payload_é",)),
+        ("select 1 -- it's fine", ()),
+        ("WITH a AS (SELECT 1) SELECT * FROM a WHERE b = :payload_b", ("payload_b",)),
+    ],
+)
+def test_parameters_are_found_in_code_only(words: str, names: tuple[str, ...]) -> None:
+    made = statement(words)
+    assert made.names == names
+    assert set(made.clause._bindparams) == set(names)
+
+
+@pytest.mark.parametrize(
+    "lock", ["FOR UPDATE", "for  no key update", "FOR SHARE NOWAIT", "lock in share mode"]
+)
+def test_a_query_that_locks_by_itself_is_refused(lock: str) -> None:
+    with pytest.raises(InvalidDocument, match=r"select: expected no FOR UPDATE .*wait adds it"):
+        SqlPessimistic("sqlite:///x", select=f"SELECT 1 {lock}")
+    SqlPessimistic("sqlite:///x", select=f"SELECT 1 -- {lock}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "statements", "named"),
+    [
+        (SqlPessimistic, {"select": "SELECT :order"}, r"sqlPessimistic.select: .*, got :order"),
+        (
+            SqlOptimistic,
+            {"select": "SELECT :version", "update": "UPDATE x"},
+            r"Optimistic.select: .*, got :version",
+        ),
+        (SqlOptimistic, {"update": "UPDATE x SET y = :version"}, r"sqlOptimistic.update: .*, got :version"),
+    ],
+)
+def test_parameters_that_nobody_gives_are_refused_at_the_start(
+    kind: Any,  # noqa: ANN401 -- a class
+    statements: dict[str, str],
+    named: str,
+) -> None:
+    with pytest.raises(InvalidDocument, match=named):
+        kind("sqlite:///x", **statements)
+
+
+async def test_a_column_that_the_select_does_not_give_is_named_by_the_check(database: Database) -> None:
+    guard = SqlOptimistic(
+        database.async_url,
+        select="SELECT id FROM orders",
+        update="UPDATE orders SET version = :version",
+        limits=HASTY,
+    )
+    prepared(guard)
+    with pytest.raises(
+        GuardUnavailable, match=r"sqlOptimistic.update: expected parameters from .*:id, got :version"
+    ):
+        await guard.check()
+    await guard.close()
+
+
+def test_values_come_from_the_task_and_from_the_top_of_its_payload() -> None:
+    made = statement("SELECT :task_id, :queue, :token, :attempt, :due_ms, :payload_a, :payload_b, :payload_c")
+    values = made.values(task(token=3, body=b'{"a": "\'; DROP TABLE x", "b": null, "c": 1.5}'))
+    assert values == {
+        "task_id": "order-7",
+        "queue": "orders",
+        "token": 3,
+        "attempt": 1,
+        "due_ms": 1_700_000_000_000,
+        "payload_a": "'; DROP TABLE x",
+        "payload_b": None,
+        "payload_c": 1.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "got"),
+    [
+        (b"{}", "got one without it"),
+        (b"7", "got a number"),
+        (b'["order"]', "got a list"),
+        (b"null", "got null"),
+        (b'{"order": [7]}', "got a list there"),
+        (b'{"order": {"id": 7}}', "got a mapping there"),
+    ],
+)
+def test_a_task_whose_payload_lacks_a_parameter_is_buried_with_its_name(body: bytes, got: str) -> None:
+    with pytest.raises(Bury, match=f":payload_order expects a JSON object with order in the payload, {got}"):
+        statement("SELECT :payload_order").values(task(body=body))
+
+
+def test_a_payload_that_is_no_json_has_no_fields() -> None:
+    with pytest.raises(Bury, match="octet-stream"):
+        statement("SELECT :payload_order").values(task(body=b"\0", content_type=BYTES_TYPE))
+
+
+def test_a_statement_that_changes_rows_may_begin_with_any_of_these() -> None:
+    for word in WRITES:
+        Statement(f"{word.lower()} x", field=FIELD, begins=WRITES)
+
+
+async def test_a_version_lets_one_of_two_runs_through(database: Database) -> None:
+    guard = SqlOptimistic(database.async_url, limits=PATIENT, **BY_VERSION)
+    prepared(guard)
+    for number in range(20):
+        sql(guard, "INSERT INTO orders VALUES (:id, 1, 'open')", id=number)
+    todo = [(f"order-{n}", b'{"order": %d}' % n, token) for n in range(20) for token in (1, 2)]
+    ended = await asyncio.gather(*(transfer(guard, task(each, body=body, token=t)) for each, body, t in todo))
+    assert sorted(ended) == ["ran"] * 20 + ["seen"] * 20
+    assert set(effects(guard).values()) == {1}
+    assert sql(guard, "SELECT DISTINCT version, status FROM orders") == [(2, "done")]
+    assert await guard.seen(task(body=b'{"order": 3}')) is True
+    await guard.close()
+
+
+async def test_a_status_lets_one_of_two_runs_through(database: Database) -> None:
+    update = "UPDATE orders SET status = 'done' WHERE id = :payload_order AND status = 'open'"
+    guard = SqlOptimistic(database.async_url, limits=PATIENT, update=update)
+    prepared(guard)
+    sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
+    ended = await asyncio.gather(*(transfer(guard, task(token=token)) for token in range(20)))
+    assert sorted(ended) == ["ran"] + ["seen"] * 19
+    assert effects(guard) == {"order-7": 1}
+    assert await guard.seen(task()) is None
+    await guard.close()
+
+
+async def test_a_row_that_the_query_no_longer_finds_is_done(database: Database) -> None:
+    guard = SqlPessimistic(database.async_url, select=OPEN, limits=PATIENT)
+    prepared(guard)
+    sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
+    await guard.check()
+    assert await guard.seen(task()) is False
+    async with guard(task()) as hold:
+        await hold.connection.execute(EFFECT, {"id": "order-7", "token": 1})
+        await hold.connection.execute(text("UPDATE orders SET status = 'done' WHERE id = 7"))
+    assert await guard.seen(task()) is True
+    with pytest.raises(Seen):
+        await guard.begin(task(token=2))
+    with pytest.raises(Seen):
+        await guard.begin(task("other", body=b'{"order": 8}'))
+    assert effects(guard) == {"order-7": 1}
+    await guard.close()
+
+
+async def test_a_payload_never_becomes_sql(database: Database) -> None:
+    guard = SqlPessimistic(
+        database.async_url, select="SELECT 1 FROM orders WHERE status = :payload_s", limits=HASTY
+    )
+    prepared(guard)
+    sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
+    for hostile in ("' OR '1'='1", "open' --", "\\' OR 1=1 --", "%s", ":payload_s"):
+        body = b'{"s": "%s"}' % hostile.replace("\\", "\\\\").encode()
+        with pytest.raises(Seen):
+            await guard.begin(task(body=body))
+    await guard.close()
+
+
+async def test_a_query_of_what_is_not_there_is_told_by_the_check(database: Database) -> None:
+    for select in (
+        "SELECT 1 FROM nowhere WHERE id = :task_id",
+        "SELECT nothing FROM orders",
+        "SELECT 1 FROM FROM x",
+    ):
+        guard = SqlPessimistic(database.async_url, select=select, limits=HASTY)
+        if select.endswith("x") or "orders" not in select:
+            sql(guard, "DROP TABLE IF EXISTS orders")
+        with pytest.raises(GuardUnavailable) as away:
+            await guard.check()
+        assert guard.where in str(away.value)
+        await guard.close()

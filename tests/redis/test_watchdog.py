@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from delayq.broker import BATCH, CLAIM_LIMIT
 from delayq.connection import Address, AsyncConnection
 from delayq.inflight import Running, Slots
@@ -39,6 +40,23 @@ def hold(slots: Slots, shard: Shard, count: int) -> list[str]:
     while leases := shard.run(shard.broker.claim(0, CLAIM_LIMIT, 1)).leases:
         slots.running.update((lease.member, Running(lease, now - 3600, now + 3600)) for lease in leases)
     return [member.decode() for member in slots.running]
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept"), [(None, True), ("drain", True), ("timeout", False), ("lease_lost", False)]
+)
+async def test_a_task_is_kept_while_its_handler_cleans_up_for_a_worker_that_leaves(
+    shard: Shard, redis_url: str, reason: Any, *, kept: bool
+) -> None:
+    """That has an end; a handler that goes on after its time limit may never have one."""
+    slots = Slots(spec(), WorkerTally("worker", "q"))
+    hold(slots, shard, 1)
+    for running in slots.running.values():
+        running.cancelled_for = reason
+    connection = Recorded(redis_url)
+    await Watchdog(slots, shard.broker, connection).step()
+    await connection.close()
+    assert bool(connection.trips) is kept
 
 
 async def test_many_leases_are_extended_a_batch_a_call_in_one_round_trip(

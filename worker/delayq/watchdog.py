@@ -48,8 +48,12 @@ class Watchdog:
     async def _extend_leases(self, now: float) -> None:
         due: dict[int, list[Running]] = {}
         for running in self._slots.running.values():
-            # A handler that ignores its cancellation keeps its slot, but not the task.
-            if now - running.extended_at >= self._lease_seconds / 3 and running.cancelled_for is None:
+            # A handler that ignores its cancellation keeps its slot, but not the task. One that cleans up while the
+            # worker leaves keeps it until then: nobody is to begin beside it.
+            if now - running.extended_at >= self._lease_seconds / 3 and running.cancelled_for in (
+                None,
+                "drain",
+            ):
                 due.setdefault(running.lease.shard, []).append(running)
         if not due:
             return

@@ -9,7 +9,7 @@ from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
 from delayq.guards.sql.limits import Limits
 from delayq.message import JSON_TYPE, Task
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import OperationalError
 
 if TYPE_CHECKING:
     from delayq.guards.sql.guard import SqlGuard
@@ -61,7 +61,8 @@ def sql(guard: SqlGuard, statement: str, **values: object) -> list[tuple[Any, ..
 def prepared(guard: SqlGuard) -> None:
     """The ledger, a table of effects and one of orders."""
     assert guard.install_sync()
-    sql(guard, "CREATE TABLE effects (task_id VARCHAR(255) NOT NULL, run INTEGER NOT NULL)")
+    exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin" if guard.where.startswith("mysql") else ""
+    sql(guard, f"CREATE TABLE effects (task_id VARCHAR(255){exact} NOT NULL, run INTEGER NOT NULL)")
     sql(guard, "CREATE TABLE orders (id INTEGER PRIMARY KEY, version INTEGER NOT NULL, status VARCHAR(20))")
 
 
@@ -80,7 +81,7 @@ async def transfer(guard: SqlGuard, todo: Task) -> str:
                 await hold.connection.execute(EFFECT, {"id": todo.id, "token": todo.token})
         except Seen:
             return "seen"
-        except (GuardBusy, DBAPIError):  # the latter: a deadlock, which is an attempt that failed
+        except (GuardBusy, OperationalError):  # the latter: a deadlock, which is an attempt that failed
             continue
         return "ran"
 
@@ -93,6 +94,6 @@ def transfer_sync(guard: SqlGuard, todo: Task) -> str:
                 hold.connection.execute(EFFECT, {"id": todo.id, "token": todo.token})
         except Seen:
             return "seen"
-        except (GuardBusy, DBAPIError):
+        except (GuardBusy, OperationalError):
             continue
         return "ran"

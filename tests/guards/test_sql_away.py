@@ -40,8 +40,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(params=["postgresql", "mariadb"])
 def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseServer]:
     """A server that may be stopped."""
-    kind: type[Postgres | MariaDB] = {"postgresql": Postgres, "mariadb": MariaDB}[request.param]
-    server = kind.start(tmp_path_factory.mktemp(request.param))
+    directory = tmp_path_factory.mktemp(request.param)
+    server = Postgres.start(directory) if request.param == "postgresql" else MariaDB.start(directory)
     yield server
     server.resume()
     server.stop()

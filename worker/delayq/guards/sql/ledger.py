@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import and_, delete, false, literal_column, or_, select, tuple_, update
+from sqlalchemy import and_, bindparam, delete, false, literal_column, or_, select, tuple_, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from delayq.guards.sql.clock import NOW, Ago
@@ -115,11 +115,16 @@ def prune(connection: Connection, queue: str | None, *, kept: int, run: int, bat
         row: ColumnElement[int] = literal_column("rowid")
         found = select(row).select_from(TABLE).where(old).limit(batch)
         return connection.execute(delete(TABLE).where(row.in_(found))).rowcount
-    if connection.dialect.name != "postgresql":
-        deleted = delete(TABLE).where(old).with_dialect_options(mysql_limit=batch, mariadb_limit=batch)
-        return connection.execute(deleted).rowcount
-    keys = select(_ROW.queue, _ROW.task_id).where(old).limit(batch).with_for_update(skip_locked=True)
-    return connection.execute(delete(TABLE).where(tuple_(_ROW.queue, _ROW.task_id).in_(keys))).rowcount
+    keys = select(_ROW.queue, _ROW.task_id).where(old).limit(batch)
+    if connection.dialect.name == "postgresql":
+        free = keys.with_for_update(skip_locked=True)
+        return connection.execute(delete(TABLE).where(tuple_(_ROW.queue, _ROW.task_id).in_(free))).rowcount
+    # MariaDB's DELETE waits for every row that it looks at, those of runs that go on, too: look without locks first.
+    rows = [{"its_queue": queue, "its_id": task_id} for queue, task_id in connection.execute(keys)]
+    if rows:
+        own = and_(_ROW.queue == bindparam("its_queue"), _ROW.task_id == bindparam("its_id"))
+        connection.execute(delete(TABLE).where(own, old), rows)
+    return len(rows)
 
 
 def probe(connection: Connection) -> None:

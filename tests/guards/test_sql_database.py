@@ -1,0 +1,238 @@
+"""Where a guard's database is: URLs as people have them, a Secret that is rotated, engines of the user's own."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.contract import DelayQueue, parse
+from delayq.errors import GuardUnavailable, InvalidDocument, Seen
+from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique, build
+from delayq.guards.sql import urls
+from sqlalchemy import create_engine, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from tests.databases import PASSWORD, USER
+from tests.guards.sql_bank import HASTY, effects, prepared, sql, task, transfer, transfer_sync
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from delayq.guards.sql.guard import SqlGuard
+
+    from tests.guards.conftest import Database
+
+POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+GUARDS: dict[str, dict[str, Any]] = {
+    "sqlUnique": {"unfinished": "Bury"},
+    "sqlPessimistic": {"select": "SELECT 1 FROM orders WHERE id = :payload_order", "wait": "SkipLocked"},
+    "sqlOptimistic": {"update": "UPDATE orders SET status = 'done' WHERE id = :payload_order"},
+}
+
+
+def document(guard: str, **options: object) -> DelayQueue:
+    spec = {"databaseSecretRef": {"name": "shop-database"}, "lockTimeoutMilliseconds": 1000, **options}
+    return parse(
+        {
+            "apiVersion": "delayq.dev/v1alpha1",
+            "kind": "DelayQueue",
+            "metadata": {"name": "orders"},
+            "spec": {
+                "redis": {"standalone": {"host": "redis"}},
+                "handler": {"python": {"callable": "shop:cancel"}},
+                "guard": {guard: spec},
+            },
+        }
+    )
+
+
+def mounted(directory: Path, url: str) -> Path:
+    (directory / "shop-database").mkdir(exist_ok=True)
+    file = directory / "shop-database" / "url"
+    file.write_text(url + "\n")
+    return file
+
+
+def made(queue: DelayQueue, directory: Path, *, apart: bool = False) -> SqlGuard:
+    nowhere: Any = None  # no SQL guard asks where Redis is
+    guard: Any = build(queue, nowhere, secrets_dir=directory, apart=apart)
+    found: SqlGuard = guard
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "aio", "plain"),
+    [
+        ("postgres://u:p@h/d?sslmode=require", "postgresql+psycopg", "postgresql+psycopg"),
+        ("postgresql://u:p@h:1/d", "postgresql+psycopg", "postgresql+psycopg"),
+        ("postgresql+psycopg_async://u:p@h/d", "postgresql+psycopg", "postgresql+psycopg"),
+        ("postgresql+asyncpg://u:p@h/d", "postgresql+asyncpg", "postgresql+psycopg"),
+        ("postgresql:///d?host=/run/postgresql", "postgresql+psycopg", "postgresql+psycopg"),
+        ("mysql://u:p@h/d", "mysql+aiomysql", "mysql+pymysql"),
+        ("mariadb+pymysql://u:p@h/d", "mysql+aiomysql", "mysql+pymysql"),
+        ("sqlite:////data/x", "sqlite+aiosqlite", "sqlite+pysqlite"),
+    ],
+)
+def test_a_url_as_people_have_it_finds_its_drivers(given: str, aio: str, plain: str) -> None:
+    url = urls.parse(f" {given}\n")
+    found = urls.aio(url)
+    assert found is not None
+    assert (found.drivername, urls.plain(url).drivername) == (aio, plain)
+
+
+@pytest.mark.parametrize(
+    ("missing", "url", "install"),
+    [
+        ("psycopg", "postgres://u:p@h/d", "delayq[sql]"),
+        ("aiomysql", "mysql://u:p@h/d", "delayq[mysql]"),
+        ("psycopg2", "postgresql+psycopg2://u:p@h/d", "psycopg2"),
+        ("asyncpg", "postgresql+asyncpg://u:p@h/d", "asyncpg"),
+    ],
+)
+def test_a_driver_that_is_not_installed_is_named_with_the_field_and_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, missing: str, url: str, install: str
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(urls, "find_spec", lambda name: None if name == missing else find(name))
+    mounted(tmp_path, url)
+    with pytest.raises(InvalidDocument) as told:
+        made(document("sqlUnique"), tmp_path)
+    assert str(told.value).startswith("spec.guard.sqlUnique.databaseSecretRef: ")
+    assert f"{missing} for" in str(told.value)
+    assert str(told.value).endswith(f"is not installed: install {install}")
+
+
+async def test_sqlite_without_its_asynchronous_driver_is_called_in_threads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(urls, "find_spec", lambda name: None if name == "aiosqlite" else find(name))
+    guard = SqlUnique(f"sqlite:///{tmp_path / 'x.sqlite'}", limits=HASTY)
+    prepared(guard)
+    async with guard(task()) as hold:
+        assert type(hold.connection).__name__ == "Connection"
+    with pytest.raises(Seen):
+        await guard.begin(task(token=2))
+    await guard.close()
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_secret_that_is_not_there_or_holds_no_url_is_named_and_not_quoted(
+    tmp_path: Path, guard: str
+) -> None:
+    with pytest.raises(
+        InvalidDocument, match=rf"^spec\.guard\.{guard}\.databaseSecretRef: cannot read .*url: No such"
+    ):
+        made(document(guard), tmp_path)
+    mounted(tmp_path, f"postgresql://{USER}:{PASSWORD}@@:x/y/")
+    with pytest.raises(InvalidDocument, match=r"databaseSecretRef: .*expected a database URL") as told:
+        made(document(guard), tmp_path)
+    assert PASSWORD not in str(told.value)
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+async def test_a_document_makes_the_guard_it_describes(
+    database: Database, tmp_path: Path, guard: str
+) -> None:
+    mounted(tmp_path, database.sync_url)
+    found = made(document(guard, **GUARDS[guard]), tmp_path, apart=True)
+    prepared(found)
+    await found.check()
+    assert isinstance(found, SqlUnique | SqlPessimistic | SqlOptimistic)
+    assert (found.queue, found.limits.lock_timeout_ms, found.limits.run_seconds) == ("orders", 1000, 300)
+    assert PASSWORD not in found.where
+    await found.close()
+
+
+async def test_the_environment_says_where_the_database_is_on_a_laptop(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELAYQ_DATABASE_URL", database.async_url)
+    guard = made(document("sqlUnique"), tmp_path)
+    prepared(guard)
+    await guard.check()
+    await guard.close()
+    monkeypatch.setenv("DELAYQ_DATABASE_URL", f"nothing{PASSWORD}")
+    with pytest.raises(InvalidDocument, match=r"^\$DELAYQ_DATABASE_URL: expected") as told:
+        made(document("sqlUnique"), tmp_path)
+    assert PASSWORD not in str(told.value)
+
+
+@POSTGRESQL
+async def test_a_rotated_secret_is_taken_up_and_runs_that_go_on_keep_their_connection(
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = mounted(tmp_path, database.async_url)
+    guard = made(document("sqlUnique"), tmp_path)
+    prepared(guard)
+    owner = f"next_{database.name[-8:]}"
+    sql(guard, f"CREATE USER {owner} SUPERUSER PASSWORD 'rotated'")
+    hold = await guard.begin(task("long"))
+    old = guard._pools._aio._current
+    file.write_text(database.async_url.replace(f"{USER}:{PASSWORD}", f"{owner}:rotated"))
+    async with guard(task()) as new:
+        assert await new.connection.scalar(text("SELECT current_user")) == owner
+    await guard.finish(hold)
+    assert old is not None
+    assert old.users == 0
+    assert guard._pools._aio._retired == []
+    with caplog.at_level(logging.WARNING):
+        file.write_text("no URL at all")
+        assert await transfer(guard, task(token=2)) == "seen"
+        file.unlink()
+        assert await transfer(guard, task("long", token=2)) == "seen"
+    assert {record.message for record in caplog.records} == {"secret_unreadable"}
+    assert "rotated" not in caplog.text
+    await guard.close()
+    keeper = SqlUnique(database.async_url)
+    sql(keeper, f"REASSIGN OWNED BY {owner} TO {USER}")
+    sql(keeper, f"DROP USER {owner}")
+    await keeper.close()
+
+
+@POSTGRESQL
+async def test_asyncpg_serves_a_guard_too(database: Database) -> None:
+    guard = SqlUnique(database.async_url.replace("psycopg", "asyncpg"), limits=HASTY)
+    prepared(guard)
+    await guard.check()
+    ended = await asyncio.gather(*(transfer(guard, task(token=token)) for token in range(20)))
+    assert sorted(ended) == ["ran"] + ["seen"] * 19
+    first, second = await guard.begin(task("other")), SqlUnique(database.async_url, limits=HASTY)
+    with pytest.raises(GuardUnavailable), guard(task("x")):
+        sql(guard, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+            "AND datname = current_database()")  # fmt: skip
+    with pytest.raises(GuardUnavailable):
+        await guard.finish(first)
+    await asyncio.gather(guard.close(), second.close())
+
+
+async def test_an_engine_of_the_users_own_is_used_and_left_alone(database: Database) -> None:
+    engine = create_engine(database.sync_url)
+    guard = SqlUnique(engine, limits=HASTY)
+    prepared(guard)
+    assert transfer_sync(guard, task()) == "ran"
+    async with guard(task("from the loop".replace(" ", "-"))):  # in threads
+        pass
+    await guard.close()
+    with engine.connect() as connection:
+        assert connection.dialect.name in ("postgresql", "mysql", "sqlite")
+    assert effects(guard) == {"order-7": 1}
+    engine.dispose()
+
+
+async def test_an_asynchronous_engine_of_the_users_own_serves_the_loop_only(database: Database) -> None:
+    plain = SqlUnique(database.sync_url)
+    prepared(plain)
+    engine = create_async_engine(database.async_url)
+    guard = SqlUnique(engine, limits=HASTY)
+    assert await transfer(guard, task()) == "ran"
+    with pytest.raises(TypeError, match="expects a URL or an Engine"):
+        guard.begin_sync(task())
+    await guard.close()
+    async with engine.connect() as connection:
+        assert connection.dialect.name in ("postgresql", "mysql", "sqlite")
+    await engine.dispose()
+    await plain.close()

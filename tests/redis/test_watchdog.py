@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.broker import Call
+    from delayq.inflight import CancelReason
 
 
 class Recorded(AsyncConnection):
@@ -46,7 +47,7 @@ def hold(slots: Slots, shard: Shard, count: int) -> list[str]:
     ("reason", "kept"), [(None, True), ("drain", True), ("timeout", False), ("lease_lost", False)]
 )
 async def test_a_task_is_kept_while_its_handler_cleans_up_for_a_worker_that_leaves(
-    shard: Shard, redis_url: str, reason: Any, *, kept: bool
+    shard: Shard, redis_url: str, reason: CancelReason | None, *, kept: bool
 ) -> None:
     """That has an end; a handler that goes on after its time limit may never have one."""
     slots = Slots(spec(), WorkerTally("worker", "q"))

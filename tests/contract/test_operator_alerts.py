@@ -53,7 +53,8 @@ def test_a_queue_without_scanners_is_not_blamed_for_having_no_leader() -> None:
 
 def test_a_queue_without_a_guard_is_not_blamed_for_having_none() -> None:
     assert "DelayQueueGuardDown" in {alert["alert"] for alert in alerts()}
-    for guard in (None, {"none": {}}):
+    guards: list[dict[str, Any] | None] = [None, {"none": {}}]
+    for guard in guards:
         bare = alerts(guard=guard, reaper={})
         assert "DelayQueueGuardDown" not in {alert["alert"] for alert in bare}
 

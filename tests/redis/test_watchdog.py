@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.broker import Call
+    from delayq.connection.round_trip import Command
     from delayq.inflight import CancelReason
 
 
@@ -29,9 +30,9 @@ class Recorded(AsyncConnection):
         super().__init__(Address.from_url(url))
         self.trips: list[list[int]] = []
 
-    async def run(self, calls: Sequence[Call[Any]]) -> list[Any]:
+    async def run(self, calls: Sequence[Call[Any]], behind: tuple[Command, ...] = ()) -> list[Any]:
         self.trips.append([sum(isinstance(argument, bytes) for argument in call.arguments) for call in calls])
-        return await super().run(calls)
+        return await super().run(calls, behind)
 
 
 def hold(slots: Slots, shard: Shard, count: int) -> list[str]:

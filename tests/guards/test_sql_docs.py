@@ -1,0 +1,131 @@
+"""docs/guards.md: its documents parse, its table is the one that the command prints, its handlers do what it says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from delayq.contract import parse
+from delayq.errors import Seen
+from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
+from delayq.guards.sql.table import ddl
+from delayq.handlers.importing import takes_connection
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from tests.guards.sql_bank import prepared, sql, task
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.guards.conftest import Database
+
+PAGE = (Path(__file__).parents[2] / "docs" / "guards.md").read_text()
+URL = "postgresql://user:password@host:5432/shop"
+POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+class Base(DeclarativeBase):
+    """The models of a shop."""
+
+
+class Order(Base):
+    """What the page calls Order."""
+
+    __tablename__ = "orders"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    version: Mapped[int]
+    status: Mapped[str]
+
+
+@pytest.fixture
+async def guard(database: Database) -> AsyncIterator[SqlUnique]:
+    made = SqlUnique(database.async_url)
+    prepared(made)
+    sql(made, "INSERT INTO orders VALUES (7, 1, 'open')")
+    yield made
+    await made.close()
+
+
+def namespace(database: Database) -> dict[str, Any]:
+    """What the page's Python defines; blocks that only call something are compiled, and no more."""
+    found: dict[str, Any] = {"Order": Order}
+    for block in blocks("python"):
+        compile(block, "docs/guards.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if "def " in block:
+            exec(block.replace(URL, database.sync_url), found)  # noqa: S102 -- our own page
+    return found
+
+
+def status(guard: SqlUnique) -> str:
+    [(found,)] = sql(guard, "SELECT status FROM orders")
+    return str(found)
+
+
+@POSTGRESQL
+@pytest.mark.parametrize("name", ["cancel_unpaid", "cancel_with_orm"])
+async def test_handlers_of_the_page_take_part(guard: SqlUnique, database: Database, name: str) -> None:
+    handler = namespace(database)[name]
+    assert takes_connection(handler)
+    async with guard(task()) as hold:
+        await handler(task(), connection=hold.connection)
+        assert status(guard) == "open"
+    assert status(guard) == "cancelled"
+
+
+@POSTGRESQL
+async def test_the_plain_handler_of_the_page_takes_part(guard: SqlUnique, database: Database) -> None:
+    handler = namespace(database)["cancel_unpaid_plain"]
+    assert takes_connection(handler)
+    with guard(task()) as hold:
+        handler(task(), connection=hold.connection)
+        assert status(guard) == "open"
+    assert status(guard) == "cancelled"
+
+
+@POSTGRESQL
+async def test_guards_in_ones_own_code_work_as_the_page_has_them(
+    guard: SqlUnique, database: Database
+) -> None:
+    found = namespace(database)
+    await found["pay"](task())
+    assert status(guard) == "cancelled"
+    with pytest.raises(Seen):
+        found["pay_plain"](task(token=2))
+    found["pay_plain"](task("order-8"))
+    await found["guard"].close()
+
+
+def test_documents_of_the_page_are_valid_and_their_statements_are_accepted() -> None:
+    made = [yaml.safe_load(block) for block in blocks("yaml")]
+    assert len(made) == 3
+    for each in made:
+        queue = parse(
+            {
+                "apiVersion": "delayq.dev/v1alpha1",
+                "kind": "DelayQueue",
+                "metadata": {"name": "orders"},
+                "spec": {
+                    "redis": {"standalone": {"host": "redis"}},
+                    "handler": {"python": {"callable": "a:b"}},
+                    **each,
+                },
+            }
+        )
+        spec = queue.spec.guard
+        assert spec is not None
+        if spec.sql_optimistic:
+            SqlOptimistic("sqlite:///x", select=spec.sql_optimistic.select, update=spec.sql_optimistic.update)
+        if spec.sql_pessimistic:
+            SqlPessimistic("sqlite:///x", select=spec.sql_pessimistic.select, wait=spec.sql_pessimistic.wait)
+
+
+def test_the_table_of_the_page_is_the_one_that_the_command_prints() -> None:
+    assert blocks("sql") == ["".join(f"{statement};\n" for statement in ddl("postgresql"))]

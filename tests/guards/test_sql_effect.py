@@ -304,14 +304,6 @@ async def test_a_plain_session_of_the_orm_takes_part(guard: SqlGuard) -> None:
     guard.close_sync()
 
 
-async def test_a_thread_whose_task_was_given_up_commits_nothing(guard: SqlGuard) -> None:
-    guard.given_up = lambda: True  # as the worker sets it
-    with pytest.raises(GuardLost, match="given up"), guard(task()) as hold:
-        hold.connection.execute(EFFECT, {"id": "order-7", "token": 1})
-    assert effects(guard) == {}
-    guard.close_sync()
-
-
 async def test_a_hold_that_is_lost_commits_nothing(guard: SqlGuard) -> None:
     def run() -> None:
         with guard(task()) as hold:

@@ -209,6 +209,23 @@ async def test_a_payload_never_becomes_sql(database: Database) -> None:
     await guard.close()
 
 
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+async def test_a_parameter_whose_type_only_a_value_tells_does_not_fail_the_check(database: Database) -> None:
+    guard = SqlPessimistic(
+        database.async_url, select="SELECT :payload_order WHERE :payload_order IS NOT NULL", limits=HASTY
+    )
+    await guard.check()
+    await guard.close()
+
+
+@pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
+async def test_an_option_that_the_driver_does_not_know_is_told_by_the_check(database: Database) -> None:
+    guard = SqlPessimistic(f"{database.async_url}?ssl-mode=REQUIRED", select="SELECT 1", limits=HASTY)
+    with pytest.raises(GuardUnavailable, match="ssl-mode"):
+        await guard.check()
+    await guard.close()
+
+
 async def test_a_query_of_what_is_not_there_is_told_by_the_check(database: Database) -> None:
     for select in (
         "SELECT 1 FROM nowhere WHERE id = :task_id",

@@ -17,10 +17,12 @@ MAX_TEXT = 200
 
 _BUSY_STATES = frozenset({"40001", "40P01", "55P03", "57014"})
 _MISSING_STATES = frozenset({"42P01"})
-_STATEMENT_STATES = frozenset({"42703", "42601", "42883", "42P02", "42P18", "42804", "42P10", "0A000"})
+_STATEMENT_STATES = frozenset({"42703", "42601", "42883", "42P02", "42804", "42P10", "0A000"})
 # Connections; server's resources; administrators; no rights; read-only; login; no such database; idle for too long.
 _GONE_STATES = ("08", "53", "57P", "58", "28", "3D", "XX")
 _GONE_EXACTLY = frozenset({"25006", "25P03", "42501", "F0000"})
+
+_UNTYPED_STATES = frozenset({"42P08", "42P18"})
 
 _BUSY_NUMBERS = frozenset({1020, 1205, 1213, 1317, 1969, 3024, 3058, 3572})
 _MISSING_NUMBERS = frozenset({1146})
@@ -97,6 +99,11 @@ def told(error: BaseException, url: URL | None) -> str:
     if password:
         words = words.replace(password, "***")
     return words if len(words) <= MAX_TEXT else words[: MAX_TEXT - 1] + "…"
+
+
+def untyped(error: BaseException) -> bool:
+    """Tell whether PostgreSQL only does not know what type a NULL is to have."""
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _UNTYPED_STATES
 
 
 def lost_under(error: BaseException) -> bool:

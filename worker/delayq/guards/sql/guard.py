@@ -6,11 +6,12 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from delayq.errors import GuardBusy
+from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.guards.base import Guard
 from delayq.guards.sql import urls
 from delayq.guards.sql.aio import Aio
 from delayq.guards.sql.blocks import SqlGuarded
+from delayq.guards.sql.errors import told, untyped
 from delayq.guards.sql.hold import SqlHold
 from delayq.guards.sql.install import install, problems
 from delayq.guards.sql.plain import Plain
@@ -71,11 +72,19 @@ class SqlGuard(Steps, Guard[SqlHold]):
         return await self._aio.once(partial(self.has, task=task))
 
     async def check(self) -> None:
-        """Connect, and look whether everything is there. A pool that is all in use serves."""
+        """Connect, and look whether everything is there; whatever is wrong, no task could begin.
+
+        A pool that is all in use serves. So does a query whose parameters have a type only with a task's values.
+        """
         try:
             await self._aio.once(self._probe)
         except GuardBusy:
             return
+        except GuardUnavailable:
+            raise
+        except Exception as error:
+            if not untyped(error):
+                raise GuardUnavailable(self.where, told(error, self._pools.url())) from error
 
     async def prune(self, batch: int = BATCH) -> int:
         """Delete at most `batch` rows past their retention; returns how many: fewer than that, and all are gone."""

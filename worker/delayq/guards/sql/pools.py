@@ -41,6 +41,7 @@ class Pools:
             self.url, self._given_plain if self._given else partial(plain_engine, limits=limits)
         )
         self._aio = Engines(self.url, self._given_aio if self._given else partial(aio_engine, limits=limits))
+        self._threaded: tuple[URL, bool] | None = None
         _ = self.threaded  # InvalidDocument now when a driver is not installed
 
     def url(self) -> URL:
@@ -54,10 +55,13 @@ class Pools:
         """Whether code on the event loop has to use the driver for plain code, in threads."""
         if self._given is not None:
             return isinstance(self._given, Engine)
-        if urls.aio(self.url()) is not None:
-            return False
-        urls.plain(self.url())
-        return True
+        url = self.url()
+        if self._threaded is None or self._threaded[0] != url:
+            found = urls.aio(url) is None  # looks for installed modules, which takes a while
+            if found:
+                urls.plain(url)
+            self._threaded = url, found
+        return self._threaded[1]
 
     def _given_plain(self, _: URL) -> Engine:
         if isinstance(self._given, Engine):

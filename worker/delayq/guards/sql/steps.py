@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from delayq.errors import GuardLost
 from delayq.guards.sql import ledger
 from delayq.guards.sql import transaction as transactions
 from delayq.guards.sql.hold import SqlHold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlalchemy import Connection
 
     from delayq.guards.sql.limits import Limits
@@ -30,8 +27,6 @@ class Steps:
     """Whether there is something to commit before the transaction begins."""
     holding = True
     """Whether the transaction stays open while the handler runs."""
-    given_up: Callable[[], bool] = staticmethod(lambda: False)
-    """In a thread: tells that nobody waits for the handler any more, so that nothing may be committed."""
 
     def prepare(self, connection: Connection, task: Task) -> None:
         """Do what has to be committed before the transaction begins."""
@@ -74,8 +69,6 @@ class Steps:
         elif not transactions.whole(connection, transaction):
             raise RuntimeError(transactions.NOT_WHOLE)
         self.leave(connection, hold)
-        if self.given_up():
-            raise GuardLost("the task was given up")
         transaction.commit()
 
     def _undo(self, connection: Connection, hold: SqlHold) -> None:

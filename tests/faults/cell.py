@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 LATE_SECONDS: Final = LEASE_SECONDS + 5
 FIRST_MS: Final = 300
 BETWEEN_MS: Final = 20
-HIT_ONE_IN: Final = 20
+HIT_ONE_IN, MOST_HIT = 20, 10
+"""Fewer than a worker has slots: the others go on."""
 OVER_SECONDS: Final = 90.0
 CLAIMED_BEFORE_MS: Final = 2 * LEASE_SECONDS * 1000
 """How long after Redis' clock went back a run may begin that was claimed before: the lease, and as much again."""
@@ -51,7 +52,7 @@ class Cell:
 def play(lane: Lane, guard: GuardKind, fault: Fault, *, transfers: int, directory: Path) -> Cell:
     """Set up, strike, wait, judge."""
     began = time.monotonic()
-    hits = max(1, transfers // HIT_ONE_IN)
+    hits = min(max(1, transfers // HIT_ONE_IN), MOST_HIT)
     with Stage(lane, guard, fault, directory) as stage:
         stage.set_up(hits)
         due = _schedule(stage, transfers)

@@ -31,7 +31,6 @@ GUARDS = "expected exactly one of none, redisLock, redlock, sqlUnique, sqlPessim
 REPLICAS = "worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External; "
 REPLICAS += "to leave that, set worker.replicas to null in the same patch"
 LEDGER = "reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic"
-ANSWER = "delivery.acknowledgeTimeoutMilliseconds must be less than redis.connection.timeoutSeconds"
 CHECKS = "expected exactly one of python, http, guard"
 HEADERS = "expected header names of letters, digits and !#$%&'*+.^_`|~-"
 
@@ -61,10 +60,6 @@ CASES: dict[tuple[str, str], Case] = {
     ("spec", LEDGER): Case(
         {"guard": {"sqlOptimistic": DATABASE}, "reaper": {"check": {"guard": {}}}},
         {"guard": {"redisLock": {}}, "reaper": {"check": {"guard": {}}}},
-    ),
-    ("spec", ANSWER): Case(
-        {"delivery": {"acknowledge": "Fsynced", "acknowledgeTimeoutMilliseconds": 4999}},
-        {"delivery": {"acknowledge": "Fsynced", "acknowledgeTimeoutMilliseconds": 5000}},
     ),
     ("spec.redis", "expected exactly one of standalone, sentinel, cluster"): Case(
         {"redis": {"sentinel": {"masterName": "main", "nodes": [HOST]}}},

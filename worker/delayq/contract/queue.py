@@ -37,12 +37,6 @@ def _ledger_to_ask(reaper: Reaper, guard: Guard | None) -> bool:
     return not asked or (guard is not None and guard.sql is not None)
 
 
-def _answers_in_time(delivery: Delivery, redis: Redis) -> bool:
-    # The wait is one of Redis' answers, and no answer may take longer than the connection's time-out.
-    waits = delivery.acknowledge != "None"
-    return not waits or delivery.acknowledge_timeout_milliseconds < redis.connection.timeout_seconds * 1000
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
     """What the queue should be; redis and handler are enough."""
@@ -59,11 +53,6 @@ class Spec:
                 "reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic",
                 ("reaper", "guard"),
                 _ledger_to_ask,
-            ),
-            Rule(
-                "delivery.acknowledgeTimeoutMilliseconds must be less than redis.connection.timeoutSeconds",
-                ("delivery", "redis"),
-                _answers_in_time,
             ),
         )
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from delayq.guards.sql import urls
-from delayq.guards.sql.engines import Engines, Pool, aio_engine, plain_engine
+from delayq.guards.sql.engines import CONNECT_SECONDS, Engines, Pool, aio_engine, plain_engine
 from delayq.guards.sql.source import Fixed
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Pools:
         """Do the same on the event loop."""
         pool = self._aio.take()
         try:
-            return pool, await pool.engine.connect()
+            return pool, await _connected(pool.engine)
         except BaseException:
             self._aio.give(pool)
             raise
@@ -128,3 +129,21 @@ class Pools:
         for engine in self._aio.unused():
             if engine is not self._given:
                 await engine.dispose()
+
+
+async def _connected(engine: AsyncEngine) -> AsyncConnection:
+    """Connect, and to the end when cancelled: half a connection stays with a server until it loses patience."""
+    connecting = asyncio.ensure_future(_start(engine))
+    try:
+        return await asyncio.shield(connecting)
+    except asyncio.CancelledError:
+        try:
+            await asyncio.wait({connecting}, timeout=CONNECT_SECONDS)
+        finally:
+            if not connecting.cancel() and not connecting.cancelled() and connecting.exception() is None:
+                await connecting.result().close()
+        raise
+
+
+async def _start(engine: AsyncEngine) -> AsyncConnection:
+    return await engine.connect()

@@ -30,7 +30,8 @@ LABELS = "expected names of labels, such as release or example.com/team"
 GUARDS = "expected exactly one of none, redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic"
 REPLICAS = "worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External; "
 REPLICAS += "to leave that, set worker.replicas to null in the same patch"
-LEDGER = "reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic"
+LEDGER = "reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
+LEDGER += "the last with select where it has update"
 CHECKS = "expected exactly one of python, http, guard"
 HEADERS = "expected header names of letters, digits and !#$%&'*+.^_`|~-"
 
@@ -59,7 +60,10 @@ CASES: dict[tuple[str, str], Case] = {
     ),
     ("spec", LEDGER): Case(
         {"guard": {"sqlOptimistic": DATABASE}, "reaper": {"check": {"guard": {}}}},
-        {"guard": {"redisLock": {}}, "reaper": {"check": {"guard": {}}}},
+        {
+            "guard": {"sqlOptimistic": DATABASE | {"update": "UPDATE orders SET done = true"}},
+            "reaper": {"check": {"guard": {}}},
+        },
     ),
     ("spec.redis", "expected exactly one of standalone, sentinel, cluster"): Case(
         {"redis": {"sentinel": {"masterName": "main", "nodes": [HOST]}}},

@@ -12,7 +12,9 @@ from tests.unit.contract.documents import document
 HOST = {"host": "redis"}
 PYTHON = {"callable": "shop.orders:cancel"}
 DATABASE = {"databaseSecretRef": {"name": "orders-database"}}
-LEDGER = "spec: reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic"
+LEDGER = "spec: reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
+LEDGER += "the last with select where it has update"
+CHANGE = {"update": "UPDATE orders SET done = true"}
 
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"redis": {}}, "spec.redis: expected exactly one of standalone, sentinel, cluster, got nothing"),
@@ -58,6 +60,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ),
     ({"reaper": {"check": {"guard": {}}}}, LEDGER),
     ({"reaper": {"check": {"guard": {}}}, "guard": {"redisLock": {}}}, LEDGER),
+    ({"reaper": {"check": {"guard": {}}}, "guard": {"sqlOptimistic": DATABASE | CHANGE}}, LEDGER),
     (
         {"guard": {"sqlOptimistic": DATABASE | {"select": "SELECT 1"}}},
         "spec.guard.sqlOptimistic: select needs update",
@@ -85,6 +88,11 @@ def test_a_broken_rule_is_the_only_problem(fields: dict[str, Any], problem: str)
         {"guard": {"none": {}}},
         {"guard": {"sqlOptimistic": DATABASE | {"update": "UPDATE orders SET done = true"}}},
         {"guard": {"sqlPessimistic": DATABASE}, "reaper": {"check": {"guard": {}}}},
+        {"guard": {"sqlOptimistic": DATABASE}, "reaper": {"check": {"guard": {}}}},
+        {
+            "guard": {"sqlOptimistic": DATABASE | CHANGE | {"select": "SELECT 1"}},
+            "reaper": {"check": {"guard": {}}},
+        },
         {"reaper": {"check": {"python": PYTHON}}},
         {"delivery": {"acknowledge": "Fsynced", "acknowledgeTimeoutMilliseconds": 60_000}},
     ],

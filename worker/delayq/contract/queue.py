@@ -33,8 +33,12 @@ def _one_writer_of_replicas(worker: Worker, autoscaling: Autoscaling | None) -> 
 
 
 def _ledger_to_ask(reaper: Reaper, guard: Guard | None) -> bool:
+    # A row that only an UPDATE would find shows nobody whether it was found.
     asked = reaper.check is not None and reaper.check.guard is not None
-    return not asked or (guard is not None and guard.sql is not None)
+    if not asked or guard is None or guard.sql is None:
+        return not asked
+    optimistic = guard.sql_optimistic
+    return optimistic is None or optimistic.update is None or optimistic.select is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,8 @@ class Spec:
                 _one_writer_of_replicas,
             ),
             Rule(
-                "reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic",
+                "reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
+                "the last with select where it has update",
                 ("reaper", "guard"),
                 _ledger_to_ask,
             ),

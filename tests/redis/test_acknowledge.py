@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +20,9 @@ from delayq import (
     TaskExists,
     Unavailable,
 )
+from delayq.connection import Address
 from delayq.values import Outcome
+from redis.exceptions import ResponseError
 
 from tests.process.fleet import until
 from tests.redis.proxy import proxy_to
@@ -93,6 +97,17 @@ def test_a_replica_that_hangs_fails_the_call_and_the_task_is_stored(
     assert raised.value.scheduled == raised.value.unconfirmed
     assert (raised.value.confirmed, raised.value.wanted) == (0, 1)
     assert known(client, "a").body == b"1"
+
+
+def test_a_confirmation_may_take_longer_than_any_other_answer(
+    make: Make, aof_server: RedisServer, replica: RedisServer
+) -> None:
+    """Redis answers: that it takes its time is no outage, after which nobody would know whether the task is stored."""
+    hasty = replace(Address.from_url(aof_server.url), timeout_seconds=1.0)
+    client = make(hasty, acknowledge=replicated(timeout_ms=1100))
+    replica.pause()
+    with pytest.raises(NotAcknowledged):
+        client.schedule(1, delay_ms=60_000, task_id="a")
 
 
 def test_a_task_that_is_there_already_is_not_taken_for_confirmed(
@@ -259,6 +274,61 @@ def test_a_redis_that_is_away_is_unavailable_as_ever(
     with pytest.raises(Unavailable):
         make(aof_server.url, acknowledge=replicated(SHORT)).schedule(1, delay_ms=1)
     aof_server.restart()
+
+
+@pytest.mark.parametrize("writable", [False, True])
+@pytest.mark.parametrize("asked", [replicated(), Acknowledge("Fsynced")])
+def test_a_replica_is_left_for_the_master_that_the_address_has_by_then(
+    make: Make, fsyncing: RedisServer, tmp_path: Path, asked: Acknowledge, *, writable: bool
+) -> None:
+    """Right after a fail-over, a name may still lead to the old master: the first call of a client meets it."""
+    with replica_of(fsyncing, tmp_path / "replica") as replica, proxy_to(replica.port) as proxy:
+        with replica.client() as redis:
+            redis.config_set("replica-read-only", "no" if writable else "yes")
+        client = make(proxy.url, acknowledge=asked)
+        with pytest.raises(Unavailable, match=r"READONLY|cannot be used with replica"):
+            client.schedule(1, delay_ms=60_000, task_id="a")
+        proxy.target = fsyncing.port
+        assert client.schedule(1, delay_ms=60_000, task_id="a").outcome is Outcome.CREATED
+
+
+def test_what_will_pass_is_tried_again_and_then_is_unavailable(
+    make: Make, aof_server: RedisServer, replica: RedisServer
+) -> None:
+    """A Redis that is busy with somebody's script when a client first asks what it can confirm."""
+    client = make(aof_server.url, acknowledge=replicated())
+    with busy(aof_server), pytest.raises(Unavailable, match="BUSY"):
+        client.schedule(1, delay_ms=60_000, task_id="a")
+    assert client.schedule(1, delay_ms=60_000, task_id="a").outcome is Outcome.CREATED
+    assert online(aof_server) == 1
+    assert replica.process.alive
+
+
+@contextmanager
+def busy(server: RedisServer) -> Iterator[None]:
+    """It runs a script that never ends, and says so."""
+
+    def run_for_ever() -> None:
+        with server.client() as redis, suppress(ResponseError):  # it is killed
+            redis.eval("while true do end", 0)
+
+    def is_busy() -> bool:
+        try:
+            redis.ping()
+        except ResponseError as error:
+            return "BUSY" in str(error)
+        return False
+
+    with server.client() as redis:
+        redis.config_set("lua-time-limit", 100)
+        script = threading.Thread(target=run_for_ever)
+        script.start()
+        until(is_busy, "it is busy", timeout_s=60)
+        try:
+            yield
+        finally:
+            redis.execute_command("SCRIPT", "KILL")
+            script.join()
 
 
 @pytest.mark.parametrize("wrong", [{"kind": "None"}, {"replicas": 0}, {"timeout_ms": 1.5}])

@@ -22,6 +22,8 @@ MARK: Final = "confirmations"
 """Field of `stats`: how often anybody asked for one."""
 HURRY_MS: Final = 1
 """How long to wait where the answer is to be had at once, or does not matter any more."""
+FIRST_MS: Final = 3000
+"""How long the first of two confirmations may take, whatever its caller's patience: more than two syncs of everysec."""
 TWICE_MS: Final = 400
 """How long the second of two confirmations may take: four rounds of an idle server, less than half of everysec."""
 
@@ -66,13 +68,24 @@ class Acknowledge:
 
     def twice(self, stats: str) -> Commands:
         """Return two confirmations in a row: the second has no time to come true."""
-        return *self.behind(stats), *self.behind(stats, TWICE_MS)
+        return *self.behind(stats, FIRST_MS), *self.behind(stats, TWICE_MS)
 
-    def confirmed(self, reply: Any) -> int:  # noqa: ANN401 -- an error is a reply, too
-        """Return how many have confirmed; none when the wait itself was refused."""
-        if isinstance(reply, int):
-            return reply
-        return int(reply[0]) if isinstance(reply, list) else 0
+    @property
+    def longest_ms(self) -> int:
+        """How long all that may be behind one round trip can wait together."""
+        return self.timeout_ms + HURRY_MS + (FIRST_MS + TWICE_MS if self.kind == "Fsynced" else 0)
+
+    def confirmed(self, replies: object) -> int:
+        """Return how many have confirmed, by the replies to behind(); none when these are an error."""
+        return _count(replies[-1]) if isinstance(replies, list) else 0
+
+    def early(self, replies: object) -> bool:
+        """Whether both of two confirmations came, by the replies to twice(): the second alone may have come in time."""
+        return isinstance(replies, list) and all(map(_count, replies[1::2]))
+
+
+def _count(reply: Any) -> int:  # noqa: ANN401 -- as Redis sent it
+    return int(reply[0]) if isinstance(reply, list) else int(reply)
 
 
 def unfit(appendfsync: object) -> str:

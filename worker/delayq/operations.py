@@ -58,7 +58,7 @@ class Start(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """Answer with what the calls of this ticket came to, and after that with the last reply to what was behind them."""
+    """Answer with what the calls of this ticket came to, and after that with the replies to what was behind them."""
 
     ticket: Any
 
@@ -161,11 +161,10 @@ class Operations:
         except Unavailable:
             calls = [self._store(chunk, if_exists, repeated=True) for chunk in chunks]
             answers = yield from persistently(calls, self._behind(results))
-        before = len(results.stored)
         for chunk, done in zip(chunks, answers, strict=False):
             self._note(chunk, done, results)
         if self._acknowledge:
-            new = list(results.stored)[before:]
+            new = [at for _, positions, _ in chunks for at in positions if at in results.stored]
             self._note_confirmation(self._acknowledge, answers[-1], new, results)
 
     def _note(self, chunk: Chunk, done: Stored, results: Results) -> None:
@@ -195,21 +194,22 @@ class Operations:
         return self.broker.shards[0].stats  # one key for all shards, so that calls sent together share a wait
 
     @staticmethod
-    def _note_confirmation(asked: Acknowledge, reply: object, new: list[int], results: Results) -> None:
-        confirmed = asked.confirmed(reply)
+    def _note_confirmation(asked: Acknowledge, replies: object, new: list[int], results: Results) -> None:
+        confirmed = asked.confirmed(replies)
         if confirmed >= asked.wanted:
             return
         results.unconfirmed += new
         if results.shortfall is None:
-            why = str(reply) if isinstance(reply, DelayQError) else ""
+            why = str(replies) if isinstance(replies, DelayQError) else ""
             results.shortfall = Shortfall(asked, confirmed, why)
 
     def _check_acknowledge(self, asked: Acknowledge) -> Operation[None]:
         """Find out, before anything is stored, whether this Redis can confirm anything, and speaks the truth."""
-        [reply] = yield from persistently([], (asked.waiting(HURRY_MS),))
-        why = str(reply) if isinstance(reply, DelayQError) else ""
+        replies = yield from _replies(asked.behind(self._stats, HURRY_MS))  # a write: only a master takes one
+        why = str(replies) if isinstance(replies, DelayQError) else ""
         if not why and asked.kind == "Fsynced":
-            [setting] = yield from persistently([], (("CONFIG", "GET", "appendfsync"),))
+            replies = yield from _replies((("CONFIG", "GET", "appendfsync"),))
+            setting: Any = replies[0] if isinstance(replies, list) else None
             why = unfit(setting) or (yield from self._answers_early(asked, setting))
         if why:
             raise DelayQError(f"acknowledge {asked.kind}: {why}; nothing was stored")
@@ -224,8 +224,7 @@ class Operations:
             return ""
         early = 0
         for tries in range(1, 4):
-            [reply] = yield from persistently([], asked.twice(self._stats))
-            early += bool(asked.confirmed(reply))
+            early += asked.early((yield from _replies(asked.twice(self._stats))))
             if tries - early == 2:  # noqa: PLR2004 -- of three
                 return ""
         return EARLY
@@ -305,6 +304,17 @@ def persistently(calls: list[Call[Any]], behind: Commands = ()) -> Operation[lis
     return last
 
 
+def _replies(commands: Commands) -> Operation[list[Any] | DelayQError]:
+    """Return what Redis replies to commands of no call, or why it refuses them; what will pass is tried again."""
+    try:
+        [replies] = yield from persistently([], commands)
+    except Unavailable:
+        raise
+    except DelayQError as error:
+        return error
+    return replies  # type: ignore[no-any-return] # answers travel untyped between a generator and its driver
+
+
 def summed(found: Sequence[Counts]) -> Counts:
     """Add up the counts of several shards."""
     if len(found) == 1:
@@ -324,4 +334,5 @@ def summed(found: Sequence[Counts]) -> Counts:
         due_within={at: sum(each.due_within[at] for each in found) for at in found[0].due_within},
         due_by={at: sum(each.due_by[at] for each in found) for at in found[0].due_by},
         stats={name: sum(each.stats.get(name, 0) for each in found) for name in sorted(names)},
+        lapsed=sum(each.lapsed for each in found),
     )

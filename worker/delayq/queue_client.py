@@ -53,7 +53,7 @@ class QueueClient:
         broker = Broker(queue, prefix=key_prefix, shards=shards)
         self._operations = Operations(broker, limits or Limits(), acknowledge)
         # Waiting for a confirmation is no sign of a Redis that does not answer.
-        self._longest = 2 * acknowledge.timeout_ms / 1000 if acknowledge else 0.0
+        self._longest = acknowledge.longest_ms / 1000 if acknowledge else 0.0
         self._letters = Letters(self._operations)
 
     @classmethod

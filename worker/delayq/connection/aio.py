@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from redis.exceptions import RedisError
 
 from delayq.connection.round_trip import (
-    last_word,
+    answered,
     not_master,
     packed,
-    raise_first,
     round_trip,
     translated,
 )
@@ -49,11 +48,11 @@ class AsyncConnection:
     async def run(self, calls: Sequence[Call[Any]], behind: tuple[Command, ...] = ()) -> list[Any]:
         """Answer each call in order. Raises the first error, after all have been tried; Unavailable without Redis.
 
-        With commands to send `behind` the calls, the reply to the last of these comes last, an error as a value.
+        With commands to send `behind` the calls, their replies come last, as one list, or their error as a value.
         Requests that go out together share one of the same kind: it speaks of all that this connection wrote.
         """
         answers, replies = await self._driven(calls, behind)
-        return raise_first(answers) + [last_word(each, self.address.where, behind) for each in replies]
+        return answered(answers, replies, self.address.where, behind)
 
     async def one(self, call: Call[T]) -> T:
         """Answer a single call."""
@@ -138,11 +137,11 @@ class AsyncConnection:
                 held.append((replies, behind, future))
             elif not future.done():
                 future.set_result(replies)
-        last = {behind: [await self._read() for _ in behind][-1] for behind in shared}
+        last = {behind: [await self._read() for _ in behind] for behind in shared}
         for replies, behind, future in held:
             if not future.done():
-                future.set_result([*replies, last[behind]])
-        if elsewhere:
+                future.set_result([*replies, *last[behind]])
+        if elsewhere or any(not_master(reply) for replies in last.values() for reply in replies):
             await connection.disconnect(nowait=True)
 
     async def _read(self) -> object:

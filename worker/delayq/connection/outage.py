@@ -18,6 +18,8 @@ _REPLIES: Final[Mapping[str, Outage]] = {
     "LOADING": "loading",
     "READONLY": "read_only",
     "MASTERDOWN": "read_only",
+    "WAIT": "read_only",  # cannot be used with replica instances
+    "WAITAOF": "read_only",
     "MISCONF": "cannot_persist",
     "NOREPLICAS": "no_replicas",
     "NOAUTH": "auth",

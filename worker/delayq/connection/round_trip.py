@@ -20,11 +20,14 @@ Command = tuple[Any, ...]
 # What Redis answers while it cannot serve but may soon: waiting and trying again is right. The code is the reply's
 # first word; before 7.0, Redis wraps what a script met: `Error running script (call to f_…): …: -OOM command …`.
 _PASSING = re.compile(
-    r"(?:^|(?<=: -))(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS)\b"
+    r"(?:^|(?<=: -))(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS"
+    r"|WAIT(?:AOF)? cannot be used with replica)\b"
 )
 
 # What a server answers that is not, or not yet, the master: a new connection to the same address may find one.
-_NOT_MASTER = re.compile(r"(?:^|(?<=: -))(?:LOADING|READONLY|MASTERDOWN)\b")
+_NOT_MASTER = re.compile(
+    r"(?:^|(?<=: -))(?:LOADING|READONLY|MASTERDOWN|WAIT(?:AOF)? cannot be used with replica)\b"
+)
 
 # redis-py: `Error 111 connecting to host:6379. Connection refused.` -- the host stands in our sentence already.
 _CONNECTING = re.compile(r"Error -?\d+ connecting to \S+\. (.+?)\.?")
@@ -135,6 +138,20 @@ def raise_first(answers: list[Any]) -> list[Any]:
     return answers
 
 
-def last_word(reply: object, where: str, behind: Sequence[Command]) -> object:
-    """Return the reply to the last command of those sent behind, or, as a value, its error."""
-    return translated(reply, where, str(behind[-1][0])) if isinstance(reply, RedisError) else reply
+def answered(
+    answers: list[Any], replies: Sequence[object], where: str, behind: Sequence[Command]
+) -> list[Any]:
+    """Return the answers, and last what became of the commands `behind`: their replies, or the first error as a value.
+
+    The first, for none of them means anything when one before it failed. Where there are no answers it is raised, as
+    every other error is: it would hide nothing that was done.
+    """
+    if not behind:
+        return raise_first(answers)
+    errors = [
+        translated(reply, where, str(command[0]))
+        for command, reply in zip(behind, replies, strict=True)
+        if isinstance(reply, RedisError)
+    ]
+    last = errors[0] if errors else list(replies)
+    return [*raise_first(answers), last] if answers else raise_first([last])

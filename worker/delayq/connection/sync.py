@@ -14,10 +14,9 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from delayq.connection.round_trip import (
-    last_word,
+    answered,
     not_master,
     packed,
-    raise_first,
     round_trip,
     translated,
 )
@@ -40,10 +39,10 @@ class Ticket:
 
     steps: Generator[list[Command], list[Any], list[Any]]
     commands: Sequence[Command]
-    behind: Sequence[Command] = ()  # sent after the commands, each time; only the last reply counts
+    behind: Sequence[Command] = ()  # sent after the commands, each time; only the last replies count
     connection: Any = None
     error: DelayQError | None = None
-    last: list[Any] = field(default_factory=list)  # that reply
+    last: list[Any] = field(default_factory=list)  # those replies
 
 
 class Thread(local):
@@ -80,7 +79,7 @@ class SyncConnection:
     def run(self, calls: Sequence[Call[Any]], behind: Sequence[Command] = ()) -> list[Any]:
         """Answer each call in order. Raises the first error, after all have been tried; Unavailable without Redis.
 
-        With commands to send `behind` the calls, the reply to the last of these comes last, an error as a value.
+        With commands to send `behind` the calls, their replies come last, as one list, or their error as a value.
         """
         return self.finish(self.start(calls, behind))
 
@@ -125,9 +124,7 @@ class SyncConnection:
                 try:
                     ticket.commands = ticket.steps.send(replies)
                 except StopIteration as done:
-                    return raise_first(done.value) + [
-                        last_word(each, self.address.where, ticket.behind) for each in ticket.last
-                    ]
+                    return answered(done.value, ticket.last, self.address.where, ticket.behind)
                 self._guarded(ticket, self._write)
         finally:
             self._release(ticket)
@@ -187,8 +184,8 @@ class SyncConnection:
 
     def _read_all(self, ticket: Ticket) -> list[Any]:
         replies = [self._read(ticket.connection) for _ in ticket.commands]
-        ticket.last = [self._read(ticket.connection) for _ in ticket.behind][-1:]
-        if any(map(not_master, replies)):
+        ticket.last = [self._read(ticket.connection) for _ in ticket.behind]
+        if any(map(not_master, [*replies, *ticket.last])):
             ticket.connection.disconnect()
             self._pool.disconnect(inuse_connections=False)
         return replies

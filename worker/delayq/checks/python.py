@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from delayq.checks.base import Answer, verdict_of
 from delayq.handlers import HandlerSetupError
-from delayq.handlers.importing import CONNECTION, load, takes_connection
+from delayq.handlers.importing import CONNECTION, load, needs_connection
 from delayq.handlers.python import in_thread, is_async
 from delayq.handlers.threads import Threads
 
@@ -26,10 +26,15 @@ class PythonCheck:
     def __init__(self, path: str, *, concurrency: int) -> None:
         """Import now: a document that names nothing callable must not get as far as asking it."""
         target = load(path, FIELD)
-        if takes_connection(target):
+        if needs_connection(target):
             raise HandlerSetupError(FIELD, f'"{path}" takes a {CONNECTION}: a check is given the task alone')
         self._threads = Threads(concurrency)
         self._call = target if is_async(target) else in_thread(target, self._threads)  # type: ignore[assignment]  # mypy cannot tell the two kinds apart
+
+    @property
+    def stuck(self) -> int:
+        """How many threads are held by questions that were given up."""
+        return self._threads.abandoned
 
     async def start(self) -> None:
         """Nothing to open."""

@@ -36,12 +36,23 @@ def load(path: str, field: str) -> Callable[..., object]:
 
 
 def takes_connection(target: Callable[..., object]) -> bool:
-    """Tell whether a callable has a second parameter named `connection` that has to be given."""
-    try:
-        parameter = inspect.signature(target).parameters.get(CONNECTION)
-    except (TypeError, ValueError):  # some callables written in C do not tell
-        return False
+    """Tell whether a callable has a parameter named `connection`, which nobody has given it already."""
+    return _connection(target) is not None and not (
+        isinstance(target, functools.partial) and CONNECTION in target.keywords
+    )
+
+
+def needs_connection(target: Callable[..., object]) -> bool:
+    """Tell whether it cannot be called without one."""
+    parameter = _connection(target)
     return parameter is not None and parameter.default is parameter.empty
+
+
+def _connection(target: Callable[..., object]) -> inspect.Parameter | None:
+    try:
+        return inspect.signature(target).parameters.get(CONNECTION)
+    except (TypeError, ValueError):  # some callables written in C do not tell
+        return None
 
 
 def _load(path: str) -> Callable[..., object]:
@@ -120,7 +131,7 @@ def _check_signature(target: Callable[..., object], path: str) -> None:
         signature = inspect.signature(target)
     except (TypeError, ValueError):  # some callables written in C do not tell
         return
-    given = {CONNECTION: None} if takes_connection(target) else {}
+    given = {CONNECTION: None} if needs_connection(target) else {}
     try:
         signature.bind(None, **given)
     except TypeError as error:

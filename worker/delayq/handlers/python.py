@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.guarded import apart, sharing, sharing_in_thread
-from delayq.handlers.importing import CONNECTION, load, takes_connection, unwrap
+from delayq.handlers.importing import CONNECTION, load, needs_connection, takes_connection, unwrap
 from delayq.handlers.threads import Threads
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class PythonHandler:
         """
         self._target = target = load(path, FIELD)
         self._threads = Threads(concurrency)
-        self.joins = takes_connection(target)
-        if self.joins and not transactions:
+        self.joins = transactions and takes_connection(target)
+        if needs_connection(target) and not transactions:
             raise HandlerSetupError(FIELD, f'"{path}" takes a {CONNECTION}, which only the guards sql… give')
         self.call = target if is_async(target) else in_thread(target, self._threads)  # type: ignore[assignment]  # mypy cannot tell the two kinds apart
 

@@ -39,6 +39,7 @@ def two(task, order): ...
 def optional(task, order=None, *, loud=False): ...
 def keyword(task, *, loud): ...
 async def joins(task, connection): ...
+joined = functools.partial(lambda task, connection: None, connection=1)
 def joins_by_keyword(task, *, connection): ...
 def may_join(task, connection=None): ...
 def generator(task): yield task
@@ -129,20 +130,23 @@ def test_a_path_without_its_two_parts_is_refused(path: str) -> None:
         ("cancel", False),
         ("joins", True),
         ("joins_by_keyword", True),
-        ("may_join", False),
+        ("may_join", True),
+        ("joined", False),
         ("shop.cancel", False),
     ],
 )
 def test_a_parameter_named_connection_takes_part_in_the_guards_transaction(
     module: Callable[[str], str], name: str, *, joins: bool
 ) -> None:
-    """Only one that has to be given: what has a default is the function's own affair."""
-    assert takes_connection(load(f"{module(SOURCE)}:{name}")) is joins
+    """With a default, too; not when it was given already."""
+    path = f"{module(SOURCE)}:{name}"
+    assert takes_connection(load(path)) is joins
+    assert PythonHandler(path, concurrency=1, transactions=True).joins is joins
 
 
 def test_a_connection_is_refused_where_no_guard_gives_one(module: Callable[[str], str]) -> None:
     path = f"{module(SOURCE)}:joins"
-    assert PythonHandler(path, concurrency=1, transactions=True).joins
+    assert not PythonHandler(path.replace("joins", "may_join"), concurrency=1).joins
     with pytest.raises(
         HandlerSetupError, match=f'"{path}" takes a connection, which only the guards sql… give'
     ):

@@ -73,7 +73,7 @@ class RedisLock(LockGuard):
         return self._connection.address.where
 
     async def check(self) -> None:
-        """Take and give back the lock of no task: a replica and a full Redis would answer a PING."""
+        """Take and give back the lock of no task: a replica would answer a PING."""
         owner = f"check:{secrets.token_hex(8)}"
         await self._run(self._broker.lock("", owner, self._ttl_ms), self._broker.unlock("", owner))
 

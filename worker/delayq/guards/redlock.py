@@ -106,7 +106,8 @@ class Redlock(LockGuard):
         answers = zip(self._servers.addresses, poll.answers, strict=True)
         away = [address.where for address, answer in answers if isinstance(answer, DelayQError)]
         if away != self._away:
-            log.warning("redlock_servers_away", extra={"fields": {"away": away, "of": len(poll.tasks)}})
+            level = logging.WARNING if away else logging.INFO
+            log.log(level, "redlock_servers_away", extra={"fields": {"away": away, "of": len(poll.tasks)}})
             self._away = away
         if poll.failed:
             raise self._unavailable(poll)

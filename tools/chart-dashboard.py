@@ -133,6 +133,21 @@ QUEUES = (
         {"{{queue}}": total("delayq_shard_led", "queue")},
     ),
     Panel(
+        "Replicas of Redis",
+        "Those that keep up; a fail-over may lose what they have not.",
+        "short",
+        {"{{queue}}": f"min by (queue) (delayq_redis_replicas{{{QUEUE}}})"},
+    ),
+    Panel(
+        "Redis' clock",
+        "How far it is ahead of the scanners' clocks. It alone decides what is due.",
+        "s",
+        {
+            "{{queue}} at most": f"max by (queue) (delayq_redis_clock_offset_seconds{{{QUEUE}}})",
+            "{{queue}} at least": f"min by (queue) (delayq_redis_clock_offset_seconds{{{QUEUE}}})",
+        },
+    ),
+    Panel(
         "Workers",
         "Pods there should be, pods there are, and pods that the work asks for, before bounds and behavior.",
         "short",

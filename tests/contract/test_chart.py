@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from delayq.contract.metrics import METRICS
+from delayq.contract.metrics import METRICS, REDIS_CLOCK_OFFSET_SECONDS, REDIS_REPLICAS
 from delayq_operator import metrics as operator_metrics
 from delayq_operator.reconcile import RETRY_SECONDS
 from prometheus_client.metrics import MetricWrapperBase
@@ -134,6 +134,13 @@ def test_every_metric_of_the_operator_is_on_the_dashboard() -> None:
     mine = {name.removesuffix("_bucket") for name in exported() if name.startswith("delayq_operator")}
     families = {name for name in mine if not name.endswith(("_sum", "_count"))}
     assert [name for name in families if name not in asked] == []
+
+
+def test_what_no_condition_tells_of_redis_is_on_the_dashboard() -> None:
+    asked = "\n".join(queries())
+    assert [
+        metric.name for metric in (REDIS_REPLICAS, REDIS_CLOCK_OFFSET_SECONDS) if metric.name not in asked
+    ] == []
 
 
 def test_every_alert_says_what_is_wrong_and_what_to_do() -> None:

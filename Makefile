@@ -81,6 +81,10 @@ bench: $(PYTHON_READY) $(SERVERS_READY) ## Measure speed, lateness, memory and i
 bench-operator: $(PYTHON_READY) $(KUBERNETES_READY) ## Measure the operator with 1,000 DelayQueues; BENCH_ARGS="--queues 100 --idle 10"
 	@$(BIN)/python -m benchmarks.operator $(BENCH_ARGS)
 
+.PHONY: bench-loss
+bench-loss: $(PYTHON_READY) $(SERVERS_READY) ## Measure what Redis loses under each setting, and write the table to docs/guarantees.md
+	@$(BIN)/python -m benchmarks.loss
+
 .PHONY: bench-images
 bench-images: $(PYTHON_READY) $(SERVERS_READY) images ## Measure size of the images, and time from start to first claim; BENCH_ARGS="--runs 3"
 	@$(BIN)/python -m benchmarks.images $(BENCH_ARGS)

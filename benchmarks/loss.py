@@ -1,4 +1,4 @@
-"""`python -m benchmarks.loss`: measure what Redis takes away, and write it into docs/guarantees.md. Half a minute."""
+"""`make bench-loss`: measure what Redis takes away, and write it into docs/guarantees.md. Half a minute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.process.loss import CASES, CONFIRMING, HEAD, Loss, measure
 from tests.servers import PREFERRED, RedisServer
 
 PAGE = Path(__file__).parent.parent / "docs" / "guarantees.md"
-FIRST, LAST = "<!-- loss: made by python -m benchmarks.loss -->\n", "<!-- end of loss -->"
+FIRST, LAST = "<!-- loss: made by make bench-loss -->\n", "<!-- end of loss -->"
 SECONDS = 2.5  # of load, each: longer than everysec's second
 
 

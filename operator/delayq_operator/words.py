@@ -25,7 +25,10 @@ RISKS: Final = {
     ),
     "evicts": (
         "Evicts",
-        "Redis has a maxmemory-policy that evicts: it may forget waiting tasks. Set noeviction.",
+        (
+            "Redis has a maxmemory-policy that evicts: short of memory, it may forget waiting tasks (allkeys-…), or "
+            "locks, so that two hold one (volatile-…). Set noeviction."
+        ),
     ),
     "fsync_off": (
         "FsyncOff",

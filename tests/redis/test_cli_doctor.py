@@ -109,6 +109,14 @@ def test_a_clock_that_is_off_is_told_with_what_it_does_and_does_not(redis_server
     assert "behind this machine: nothing starts early" in found["message"]
 
 
+def test_a_policy_that_takes_locks_is_told(aof_server: RedisServer) -> None:
+    with aof_server.client() as redis:
+        redis.config_set("maxmemory-policy", "volatile-lru")
+    found = findings(aof_server.url)["eviction"]
+    assert (found["level"], found["hint"]) == ("warning", "set noeviction")
+    assert found["message"] == "maxmemory-policy volatile-lru: Redis may evict locks, so that two hold one"
+
+
 def test_what_the_document_wants_confirmed_is_checked(aof_server: RedisServer, tmp_path: Path) -> None:
     document = tmp_path / "queue.yaml"
     text = DOCUMENT.replace("PORT", str(aof_server.port))

@@ -33,7 +33,9 @@ BARE = Delivery()
         (SAFE | {"aof_last_write_status": "err"}, EVERYSEC, {"append_only_failing"}),
         (SAFE | {"aof_last_bgrewrite_status": "err"}, EVERYSEC, {"rewrite_failing"}),
         (SAFE | {"maxmemory_policy": "allkeys-lru"}, EVERYSEC, {"evicts"}),
-        (SAFE | {"maxmemory_policy": "volatile-lru"}, EVERYSEC, set()),
+        (SAFE | {"maxmemory_policy": "volatile-lru"}, EVERYSEC, {"evicts"}),
+        (SAFE | {"maxmemory_policy": "volatile-ttl"}, EVERYSEC, {"evicts"}),
+        ({"aof_enabled": "1"}, EVERYSEC, set()),  # what it does not tell
         (OFF, {}, {"append_only_off"}),
         (OFF | {"maxmemory_policy": "allkeys-lfu"}, {"appendfsync": "no"}, {"append_only_off", "evicts"}),
         (OFF | UNSAVED, {"save": ""}, {"append_only_off", "saves_failing"}),

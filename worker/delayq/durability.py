@@ -88,8 +88,8 @@ def risks(told: Told, delivery: Delivery) -> frozenset[DurabilityRisk]:
 
 
 def _memory(told: Told) -> Iterator[DurabilityRisk]:
-    # The volatile-… policies take keys that expire, and of ours only locks and `leader` do: no task is one.
-    if told.facts.get("maxmemory_policy", "").startswith("allkeys"):
+    # allkeys-… may take tasks; volatile-… what expires, of ours locks and `leader`: then there are two holders.
+    if told.facts.get("maxmemory_policy", "noeviction") != "noeviction":
         yield "evicts"
 
 

@@ -66,10 +66,38 @@ def test_every_risk_has_a_check() -> None:
     assert {*server._PERSISTENCE, *elsewhere} == set(DURABILITY_RISKS)
 
 
-def test_a_policy_that_evicts_is_told() -> None:
-    assert server.eviction(Told({"maxmemory_policy": "allkeys-lru"})).message.endswith(
-        "Redis may evict waiting tasks"
+@pytest.mark.parametrize(
+    ("policy", "what"),
+    [
+        ("allkeys-lru", "waiting tasks"),
+        ("volatile-lru", "locks, so that two hold one"),
+        ("volatile-ttl", "locks, so that two hold one"),
+    ],
+)
+def test_a_policy_that_evicts_is_told_by_what_is_lost(policy: str, what: str) -> None:
+    found = server.eviction(Told({"maxmemory_policy": policy}))
+    assert (found.level, found.message) == (
+        Level.WARNING,
+        f"maxmemory-policy {policy}: Redis may evict {what}",
     )
+
+
+@pytest.mark.parametrize(
+    ("appendfsync", "timeout_ms", "level"),
+    [
+        ("everysec", 1000, Level.WARNING),
+        ("everysec", 2999, Level.WARNING),
+        ("everysec", 3000, Level.OK),
+        ("always", 1000, Level.OK),
+    ],
+)
+def test_a_patience_shorter_than_two_syncs_is_told(appendfsync: str, timeout_ms: int, level: Level) -> None:
+    asked = Delivery(acknowledge="Fsynced", acknowledge_timeout_milliseconds=timeout_ms)
+    told = Told(ON, {"appendfsync": appendfsync}, waitaof=True)
+    assert server.acknowledge(told, asked).level is level
+    plain = Delivery(acknowledge="Replicated", acknowledge_timeout_milliseconds=timeout_ms)
+    replica = Told(ON | {"slave0": "state=online,lag=0"}, {"appendfsync": appendfsync})
+    assert server.acknowledge(replica, plain).level is Level.OK
 
 
 def test_what_cannot_be_confirmed_is_told_where_it_is_asked_for() -> None:
@@ -79,7 +107,7 @@ def test_what_cannot_be_confirmed_is_told_where_it_is_asked_for() -> None:
     assert server.acknowledge(Told(ON | replica), Delivery(acknowledge="Replicated")).level is Level.OK
     fsynced = Delivery(acknowledge="Fsynced")
     assert server.acknowledge(Told(ON, EVERYSEC, waitaof=False), fsynced).level is Level.FAILED
-    assert server.acknowledge(Told(ON, EVERYSEC, waitaof=True), fsynced).level is Level.OK
+    assert server.acknowledge(Told(ON, {"appendfsync": "always"}, waitaof=True), fsynced).level is Level.OK
 
 
 def test_a_replica_that_lags_is_not_counted_and_told() -> None:

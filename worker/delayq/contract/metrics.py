@@ -60,9 +60,9 @@ else holds it; the hold was lost; the guard's store is away; the handler raised.
 
 DURABILITY_RISKS: Final[tuple[DurabilityRisk, ...]] = get_args(DurabilityRisk)
 """Values of the label `risk`, the gravest first: no append-only file; it cannot be written; snapshots fail, where they
-are all there is or Redis takes no writes without them; tasks may be evicted; the file is never forced to the disk; the
-disk, or the replicas that are there, cannot confirm what spec.delivery.acknowledge wants confirmed; the file is not
-forced to the disk while it is rewritten; it cannot be rewritten and grows; INFO or CONFIG was refused."""
+are all there is or Redis takes no writes without them; tasks or locks may be evicted; the file is never forced to the
+disk; the disk, or the replicas that are there, cannot confirm what spec.delivery.acknowledge wants confirmed; the file
+is not forced to the disk while it is rewritten; it cannot be rewritten and grows; INFO or CONFIG was refused."""
 
 
 MOST_HORIZONS: Final = 128

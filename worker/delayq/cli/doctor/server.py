@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OLDEST = 5
 NEARLY_FULL = 0.8
+PATIENT_MS = 3000  # two syncs of appendfsync everysec, and a second for a busy disk
 NEVER_LOST = "tasks can be lost when Redis restarts"
 
 
@@ -113,18 +114,28 @@ def acknowledge(told: Told, delivery: Delivery) -> Finding:
             "Fsynced: this Redis cannot confirm it, or confirms too early, so every schedule fails",
             "appendonly yes, appendfsync always, and a Redis with WAITAOF (7.2, Valkey); or Replicated",
         )
-    return ok(
-        "acknowledge", f"{delivery.acknowledge}, within {delivery.acknowledge_timeout_milliseconds:,} ms"
-    )
+    said = f"{delivery.acknowledge}, within {delivery.acknowledge_timeout_milliseconds:,} ms"
+    everysec = told.settings.get("appendfsync") == "everysec"
+    if (
+        delivery.acknowledge == "Fsynced"
+        and everysec
+        and delivery.acknowledge_timeout_milliseconds < PATIENT_MS
+    ):
+        return warning(
+            "acknowledge",
+            f"{said}: with appendfsync everysec the disk often takes longer, and schedule fails",
+            f"delivery.acknowledgeTimeoutMilliseconds {PATIENT_MS} or more, or appendfsync always",
+        )
+    return ok("acknowledge", said)
 
 
 def eviction(told: Told) -> Finding:
-    """Eviction forgets tasks without a word."""
+    """Eviction forgets tasks, or who holds one, without a word."""
     policy = told.facts.get("maxmemory_policy", "")
     if "evicts" in durability.risks(told, Delivery()):
-        return warning(
-            "eviction", f"maxmemory-policy {policy}: Redis may evict waiting tasks", "set noeviction"
-        )
+        volatile = policy.startswith("volatile")
+        what = "locks, so that two hold one" if volatile else "waiting tasks"
+        return warning("eviction", f"maxmemory-policy {policy}: Redis may evict {what}", "set noeviction")
     return ok("eviction", f"maxmemory-policy {policy or 'unknown'}")
 
 

@@ -84,6 +84,23 @@ async def test_a_server_that_is_not_there_is_told_with_its_address_and_no_passwo
     await guard.close()
 
 
+async def test_a_server_that_is_silent_while_we_connect_is_away() -> None:
+    """As one that is stopped, or behind a firewall: the kernel accepts, and nobody says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+
+        async def tried(scheme: str) -> None:
+            guard = SqlUnique(f"{scheme}://{USER}:{PASSWORD}@127.0.0.1:{port}/test", limits=HASTY)
+            guard._aio._seconds = 10.0  # aiomysql waits for ever, others for 5 s
+            await away(guard)
+            if "mysql" not in scheme:
+                with pytest.raises(GuardUnavailable):
+                    await asyncio.to_thread(guard.begin_sync, task())
+            await guard.close()
+
+        await asyncio.gather(*(tried(scheme) for scheme in ("postgresql", "postgresql+asyncpg", "mysql")))
+
+
 @SERVERS
 async def test_a_wrong_password_or_database_is_told_without_it(database: Database) -> None:
     for url in (

@@ -58,8 +58,9 @@ def _of_driver(error: BaseException | None) -> Meaning | None:
     code = getattr(error, "sqlite_errorcode", None)
     if isinstance(code, int):
         return _of_sqlite(code & 0xFF, str(error))
-    # A connection that was never made has neither: psycopg's OperationalError.
-    return "unavailable" if type(error).__name__ in ("OperationalError", "InterfaceError") else None
+    # A connection that was never made has neither: psycopg's OperationalError, and ConnectionTimeout, which is one.
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    return "unavailable" if kinds & {"OperationalError", "InterfaceError"} else None
 
 
 def _of_state(state: str) -> Meaning | None:

@@ -11,6 +11,7 @@ from delayq.guards import SqlOptimistic, SqlPessimistic
 from delayq.guards.sql.statements import READS, WRITES, Statement
 from delayq.message import BYTES_TYPE
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from tests.guards.sql_bank import EFFECT, HASTY, PATIENT, effects, prepared, sql, task, transfer
 
@@ -223,6 +224,78 @@ async def test_an_option_that_the_driver_does_not_know_is_told_by_the_check(data
     guard = SqlPessimistic(f"{database.async_url}?ssl-mode=REQUIRED", select="SELECT 1", limits=HASTY)
     with pytest.raises(GuardUnavailable, match="ssl-mode"):
         await guard.check()
+    await guard.close()
+
+
+async def test_an_update_of_what_is_not_there_is_told_by_the_check_which_never_runs_it(
+    database: Database,
+) -> None:
+    update = "UPDATE orders SET version = version + 1, status = :payload_s"
+    guard = SqlOptimistic(database.async_url, update=update, limits=HASTY)
+    prepared(guard)
+    sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
+    await guard.check()
+    assert sql(guard, "SELECT version, status FROM orders") == [(1, "open")]
+    await guard.close()
+    for wrong in (update.replace("version =", "versio ="), update.replace("orders", "nowhere")):
+        guard = SqlOptimistic(database.async_url, update=wrong, limits=HASTY)
+        with pytest.raises(GuardUnavailable, match=r"versio|nowhere"):
+            await guard.check()
+        await guard.close()
+
+
+async def test_a_statement_that_fails_at_the_end_is_a_failed_attempt_and_no_reason_to_try_for_long(
+    database: Database,
+) -> None:
+    """Uncharged, the handler would run again and again without end."""
+    update = "UPDATE orders SET versio = 1 WHERE id = :payload_order"
+    guard = SqlOptimistic(database.async_url, update=update, apart=True, limits=HASTY)
+    prepared(guard)
+    hold = await guard.begin(task())
+    with pytest.raises(DBAPIError):
+        await asyncio.wait_for(guard.finish(hold), 10)
+    reads = SqlPessimistic(database.async_url, select="SELECT 1 FROM nowhere", limits=HASTY)
+    with pytest.raises(DBAPIError):
+        await reads.begin(task())
+    await asyncio.gather(guard.close(), reads.close())
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+async def test_a_payload_of_a_type_that_the_statement_cannot_use_is_buried(
+    database: Database, driver: str
+) -> None:
+    url = database.async_url.replace("psycopg", driver)
+    select = "SELECT 1 FROM orders WHERE status = :payload_status"
+    for guard in (SqlPessimistic(url, select=select, limits=HASTY),
+                  SqlOptimistic(url, select=select, update="UPDATE orders SET id = 1", limits=HASTY)):  # fmt: skip
+        if guard.name == "sql-pessimistic":
+            prepared(guard)
+        await guard.check()
+        with pytest.raises(Bury, match=r"select: the database takes no such value: "):
+            await guard.begin(task(body=b'{"status": 7}'))
+        await guard.close()
+    update = "UPDATE orders SET status = 'done' WHERE id = :payload_order"
+    late = SqlOptimistic(url, update=update, apart=True, limits=HASTY)
+    hold = await late.begin(task(body=b'{"order": "seven"}'))
+    with pytest.raises(Bury, match=r"update: the database takes no such value: "):
+        await late.finish(hold)
+    await late.close()
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+async def test_a_column_that_no_check_could_tell_is_missing_buries_the_task(database: Database) -> None:
+    guard = SqlOptimistic(
+        database.async_url,
+        select="SELECT :payload_order AS found WHERE :payload_order IS NOT NULL",
+        update="UPDATE orders SET version = :version",
+        apart=True,
+        limits=HASTY,
+    )
+    prepared(guard)
+    await guard.check()
+    with pytest.raises(Bury, match=r"update: expected parameters from .*:found, got :version"):
+        await guard.finish(await guard.begin(task()))
     await guard.close()
 
 

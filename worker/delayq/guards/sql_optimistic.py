@@ -90,7 +90,7 @@ class SqlOptimistic(SqlGuard):
             return row.version
         if self._select is None:
             return {}
-        found = connection.execute(self._select.clause, self._select.values(task)).mappings().first()
+        found = self._select.run(connection, task).mappings().first()
         if found is None:
             raise Seen
         return dict(found)
@@ -100,9 +100,7 @@ class SqlOptimistic(SqlGuard):
         if self._update is None:
             changed = ledger.complete(connection, hold.task, version=hold.facts)
         else:
-            values = self._update.values(hold.task, hold.facts)
-            kept = self._update.clause.execution_options(preserve_rowcount=True)
-            changed = connection.execute(kept, values).rowcount != 0
+            changed = self._update.run(connection, hold.task, hold.facts).rowcount != 0
         if not changed:
             raise Seen("another run of the task has taken effect meanwhile")
 
@@ -112,12 +110,13 @@ class SqlOptimistic(SqlGuard):
             return super().has(connection, task)
         if self._select is None:
             return None
-        return connection.execute(self._select.clause, self._select.values(task)).first() is None
+        return self._select.run(connection, task).first() is None
 
     def probe(self, connection: Connection) -> None:
-        """Try the user's query, for nobody: all of its parameters are NULL. Its columns have to suffice."""
+        """Try the user's query, whose columns have to suffice, and have the other statement looked at."""
         if self._update is None:
             super().probe(connection)
-        elif self._select is not None:
-            found = connection.execute(self._select.clause, dict.fromkeys(self._select.names))
-            self._update.know(found.keys())
+            return
+        if self._select is not None:
+            self._update.know(self._select.try_out(connection).keys())
+        self._update.explain(connection)

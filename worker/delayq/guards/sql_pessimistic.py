@@ -107,7 +107,7 @@ class SqlPessimistic(SqlGuard):
     def _found(self, connection: Connection, select: Statement, task: Task, lock: str) -> bool:
         """SQLite has no locks of rows: its transaction has the whole database."""
         end = "" if connection.dialect.name == "sqlite" else lock
-        return connection.execute(select.followed_by(end), select.values(task)).first() is not None
+        return select.run(connection, task, end=end).first() is not None
 
     def leave(self, connection: Connection, hold: SqlHold) -> None:
         """Say that it is done; a user's own row says so by no longer being found."""
@@ -121,9 +121,9 @@ class SqlPessimistic(SqlGuard):
         return not self._found(connection, self._select, task, "")
 
     def probe(self, connection: Connection) -> None:
-        """Try the user's query, for nobody: all of its parameters are NULL."""
+        """Try the user's query, and whether it can lock."""
         if self._select is None:
             super().probe(connection)
             return
         end = "" if connection.dialect.name == "sqlite" else _LOCKS[self._wait]
-        connection.execute(self._select.followed_by(end), dict.fromkeys(self._select.names))
+        self._select.try_out(connection, end=end)

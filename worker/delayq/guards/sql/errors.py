@@ -12,23 +12,24 @@ if TYPE_CHECKING:
 
     from sqlalchemy import URL
 
-Meaning = Literal["busy", "unavailable", "missing", "statement"]
+Meaning = Literal["busy", "unavailable", "unusable"]
 MAX_TEXT = 200
 
 _BUSY_STATES = frozenset({"40001", "40P01", "55P03", "57014"})
-_MISSING_STATES = frozenset({"42P01"})
-_STATEMENT_STATES = frozenset({"42703", "42601", "42883", "42P02", "42804", "42P10", "0A000"})
-# Connections; server's resources; administrators; no rights; read-only; login; no such database; idle for too long.
+_UNUSABLE_STATES = frozenset({"42P01", "42501"})  # no such table; no rights
+# Connections; server's resources; administrators; login; no such database; internal; read-only; idle for too long.
 _GONE_STATES = ("08", "53", "57P", "58", "28", "3D", "XX")
-_GONE_EXACTLY = frozenset({"25006", "25P03", "42501", "F0000"})
+_GONE_EXACTLY = frozenset({"25006", "25P03", "F0000"})
 
 _UNTYPED_STATES = frozenset({"42P08", "42P18"})
+# A value cannot be what it should: class 22; no operator or function for its type; another type; no cast.
+_UNFIT_STATES = ("22", "42883", "42804", "42846")
 
 _BUSY_NUMBERS = frozenset({1020, 1205, 1213, 1317, 1969, 3024, 3058, 3572})
-_MISSING_NUMBERS = frozenset({1146})
-_STATEMENT_NUMBERS = frozenset({1054, 1064, 1305, 1327})
+_UNUSABLE_NUMBERS = frozenset({1142, 1143, 1146})
+_UNFIT_NUMBERS = frozenset({1264, 1292, 1366, 1406, 3140})
 _GONE_NUMBERS = frozenset(
-    {0, 1021, 1028, 1037, 1040, 1041, 1043, 1044, 1045, 1047, 1049, 1053, 1114, 1129, 1130, 1142, 1152, 1153}
+    {0, 1021, 1028, 1037, 1040, 1041, 1043, 1044, 1045, 1047, 1049, 1053, 1114, 1129, 1130, 1152, 1153}
     | {*range(1154, 1162), 1184, 1203, 1226, 1290, 1792, 1836, 1927, 3159, 4031, *range(2000, 2070)}
 )
 _SQLITE_BUSY = frozenset({5, 6})
@@ -36,7 +37,11 @@ _SQLITE_GONE = frozenset({3, 8, 10, 11, 13, 14, 23, 26})
 
 
 def meaning(error: BaseException) -> Meaning | None:
-    """Say what an error means to a guard; None for what it knows nothing of."""
+    """Say what an error means to a guard; None for what it knows nothing of.
+
+    "unusable": a table is not there, or we have no rights to it. Of the ledger, that is its store's trouble, which the
+    check finds, too; of users' statements, theirs.
+    """
     if isinstance(error, PoolTimeout):
         return "busy"
     if isinstance(error, DBAPIError):
@@ -66,20 +71,16 @@ def _of_driver(error: BaseException | None) -> Meaning | None:
 def _of_state(state: str) -> Meaning | None:
     if state in _BUSY_STATES:
         return "busy"
-    if state in _MISSING_STATES:
-        return "missing"
-    if state in _STATEMENT_STATES:
-        return "statement"
+    if state in _UNUSABLE_STATES:
+        return "unusable"
     return "unavailable" if state.startswith(_GONE_STATES) or state in _GONE_EXACTLY else None
 
 
 def _of_number(number: int) -> Meaning | None:
     if number in _BUSY_NUMBERS:
         return "busy"
-    if number in _MISSING_NUMBERS:
-        return "missing"
-    if number in _STATEMENT_NUMBERS:
-        return "statement"
+    if number in _UNUSABLE_NUMBERS:
+        return "unusable"
     return "unavailable" if number in _GONE_NUMBERS else None
 
 
@@ -87,9 +88,7 @@ def _of_sqlite(code: int, words: str) -> Meaning | None:
     if code in _SQLITE_BUSY:
         return "busy"
     if words.startswith("no such table"):
-        return "missing"
-    if words.startswith(("no such column", "near ", "no such function", "incomplete input")):
-        return "statement"
+        return "unusable"
     return "unavailable" if code in _SQLITE_GONE else None
 
 
@@ -105,6 +104,17 @@ def told(error: BaseException, url: URL | None) -> str:
 def untyped(error: BaseException) -> bool:
     """Tell whether PostgreSQL only does not know what type a NULL is to have."""
     return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _UNTYPED_STATES
+
+
+def unfit(error: BaseException) -> bool:
+    """Tell whether a value has a type or size that the statement cannot use; no retry changes a task's values."""
+    if not isinstance(error, DBAPIError):
+        return isinstance(error, OverflowError)  # SQLite's driver
+    if isinstance(error.orig, OverflowError):
+        return True
+    number = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return number in _UNFIT_NUMBERS or (isinstance(state, str) and state.startswith(_UNFIT_STATES))
 
 
 def lost_under(error: BaseException) -> bool:

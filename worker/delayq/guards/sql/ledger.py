@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import and_, bindparam, delete, false, literal_column, or_, select, tuple_, update
+from sqlalchemy import and_, bindparam, delete, false, insert, literal_column, or_, select, tuple_, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from delayq.guards.sql.clock import NOW, Ago
@@ -128,9 +128,13 @@ def prune(connection: Connection, queue: str | None, *, kept: int, run: int, bat
 
 
 def probe(connection: Connection) -> None:
-    """Read all columns and write nothing: a table that is missing, another's or read-only is an error now."""
-    connection.execute(select(TABLE).where(false()))
-    connection.execute(delete(TABLE).where(_ROW.queue == "", _ROW.task_id == ""))
+    """Write nothing, in every way that is needed: a table that is missing, another's or read-only is an error now."""
+    nobody = and_(_ROW.queue == "", _ROW.task_id == "")
+    nothing = select(TABLE).where(false())
+    connection.execute(nothing)
+    connection.execute(insert(TABLE).from_select(list(_ROW.keys()), nothing))
+    connection.execute(update(TABLE).where(nobody).values(version=0))
+    connection.execute(delete(TABLE).where(nobody))
 
 
 def _own(task: Task) -> ColumnElement[bool]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import text
 
 from delayq.contract.problems import quote, type_name
 from delayq.errors import Bury, InvalidDocument
+from delayq.guards.sql.errors import told, unfit
 from delayq.guards.sql.tokens import code, pieces, unfinished
 from delayq.message import JSON_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sqlalchemy import TextClause
+    from sqlalchemy import Connection, CursorResult, TextClause
 
     from delayq.message import Task
 
@@ -38,30 +38,51 @@ class Statement:
         """`field` is its path, for messages. InvalidDocument when it is not one statement that begins as it should."""
         self.field = field
         self.sql = _one(sql, field, begins)
+        self._clauses: dict[str, TextClause] = {}
         self.names = tuple(dict.fromkeys(_PARAMETER.findall(code(self.sql))))
 
     def know(self, more: Iterable[str] = ()) -> None:
         """InvalidDocument when a parameter is none of ours, of the payload's or of `more`."""
         for name in self.names:
             if name not in OWN and name not in more and not name.startswith(PAYLOAD):
-                known = ", ".join(f":{each}" for each in (*OWN, f"{PAYLOAD}<field>", *more))
-                raise InvalidDocument(f"{self.field}: expected parameters from {known}, got :{name}")
+                raise InvalidDocument(self._unknown(name, more))
 
     @property
     def locking(self) -> bool:
         """Whether it says itself that it locks rows."""
         return _LOCKING.search(code(self.sql)) is not None
 
-    @cached_property
+    @property
     def clause(self) -> TextClause:
         """The statement for SQLAlchemy."""
         return self.followed_by("")
 
     def followed_by(self, end: str) -> TextClause:
         """Return it with more SQL behind it, on a line of its own, for the last one may be a comment."""
-        # In texts and comments, a colon is a colon; SQLAlchemy would see parameters there, too.
-        parts = (part if is_code else part.replace(":", r"\:") for part, is_code in pieces(self.sql))
-        return text("".join(parts) + (f"\n{end}" if end else ""))
+        if end not in self._clauses:
+            self._clauses[end] = _clause(self.sql + (f"\n{end}" if end else ""))
+        return self._clauses[end]
+
+    def run(
+        self, connection: Connection, task: Task, more: Mapping[str, Any] | None = None, *, end: str = ""
+    ) -> CursorResult[Any]:
+        """Execute it for a task, `end` behind it. Bury when the task's values are none that it can use."""
+        values = self.values(task, more)
+        clause = self.followed_by(end).execution_options(preserve_rowcount=True)
+        try:
+            return connection.execute(clause, values)
+        except Exception as error:
+            if unfit(error) and any(name.startswith(PAYLOAD) for name in values):
+                raise Bury(f"{self.field}: the database takes no such value: {told(error, None)}") from error
+            raise
+
+    def try_out(self, connection: Connection, *, end: str = "") -> CursorResult[Any]:
+        """Execute a query for nobody: all of its parameters are NULL."""
+        return connection.execute(self.followed_by(end), dict.fromkeys(self.names))
+
+    def explain(self, connection: Connection) -> None:
+        """Have the database look at a statement that changes rows, without executing it."""
+        connection.execute(_clause(f"EXPLAIN {self.sql}"), dict.fromkeys(self.names))
 
     def values(self, task: Task, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the parameters' values for a task. Bury when its payload has no such field: no retry will help."""
@@ -72,10 +93,13 @@ class Statement:
             return more[name]
         if name in OWN:
             return task.id if name == "task_id" else getattr(task, name)
-        if not name.startswith(PAYLOAD):
-            known = ", ".join(f":{each}" for each in (*OWN, f"{PAYLOAD}<field>", *more))
-            raise InvalidDocument(f"{self.field}: expected parameters from {known}, got :{name}")
+        if not name.startswith(PAYLOAD):  # the check could not tell: see errors.untyped
+            raise Bury(self._unknown(name, more))
         return self._of_payload(name, task)
+
+    def _unknown(self, name: str, more: Iterable[str]) -> str:
+        known = ", ".join(f":{each}" for each in (*OWN, f"{PAYLOAD}<field>", *more))
+        return f"{self.field}: expected parameters from {known}, got :{name}"
 
     def _of_payload(self, name: str, task: Task) -> object:
         field = name.removeprefix(PAYLOAD)
@@ -91,6 +115,11 @@ class Statement:
         if isinstance(value, dict | list):
             raise Bury(f"{expected}{type_name(value)} there")
         return value
+
+
+def _clause(sql: str) -> TextClause:
+    # In texts and comments, a colon is a colon; SQLAlchemy would see parameters there, too.
+    return text("".join(part if is_code else part.replace(":", r"\:") for part, is_code in pieces(sql)))
 
 
 def _one(sql: str, field: str, begins: tuple[str, ...]) -> str:

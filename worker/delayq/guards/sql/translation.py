@@ -22,7 +22,11 @@ BUSY_MS = 1000
 
 @contextmanager
 def translated(url: Callable[[], URL]) -> Iterator[None]:
-    """Turn drivers' errors into GuardBusy and GuardUnavailable; what is neither stays what it is."""
+    """Turn drivers' errors into GuardBusy and GuardUnavailable; what is neither stays what it is.
+
+    Only a store that is away is nobody's fault. What a user's statement brings about is a failed attempt: uncharged, it
+    would come again and again without end.
+    """
     try:
         yield
     except InvalidDocument as error:
@@ -45,9 +49,10 @@ def of(error: BaseException, url: URL) -> GuardBusy | GuardUnavailable | None:
     match meaning(error):
         case "busy":
             return GuardBusy(f"guard at {where(url)} is busy: {words}", delay_ms=BUSY_MS)
-        case "missing" if NAME in words:
-            return GuardUnavailable(where(url), f"no table {NAME} there: delayq guard init makes it")
-        case "unavailable" | "missing" | "statement":
+        case "unusable" if NAME in words:
+            hint = "delayq guard init makes the table, and workers need to read and write it"
+            return GuardUnavailable(where(url), f"{words}: {hint}")
+        case "unavailable":
             return GuardUnavailable(where(url), words)
         case _:
             return None

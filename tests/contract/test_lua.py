@@ -55,7 +55,12 @@ EACH: dict[str, Callable[[Broker], Call[Any]]] = {
     "expired": lambda b: b.expired(0, offset=0, limit=1),
     "examine": lambda b: b.examine(0, b"id:1"),
     "recover": lambda b: b.recover(
-        b.shard_of("id"), b"id:1", "owner", Verdict.WAIT, reason="", wait_ms=1, max_crashes=1, failed=0
+        *(b.shard_of("id"), b"id:1", "owner", Verdict.WAIT),
+        expiry_ms=1,
+        reason="",
+        wait_ms=1,
+        max_crashes=1,
+        failed=0,
     ),
     "rewind": lambda b: b.rewind(0, 1),
     "reconcile": lambda b: b.reconcile(0, "tasks", 0),

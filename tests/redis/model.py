@@ -16,7 +16,7 @@ class Life:
 
     envelope: bytes
     home: str
-    at: int  # due time, lease expiry or time of death
+    at: int  # due time, lease expiry (put off: minus until when) or time of death
     due: int = 0  # of the run in flight
     token: int = 0
     failures: int = 0
@@ -171,15 +171,16 @@ class Model:
         )
         return [(member, self._taken_back(now, life)) for _, member, life in expired[:limit]]
 
-    def recover(self, now: int, member: str, verdict: str, *, locked: bool, wait_ms: int) -> str:
+    def recover(self, now: int, member: str, verdict: str, *, stale: bool, locked: bool, wait_ms: int) -> str:
         life = self.held(member)
-        if refused := "gone" if not life else "alive" if life.at > now else "" if locked else "lock_lost":
+        alive = life is not None and (stale or abs(life.at) > now)
+        if refused := "gone" if not life else "alive" if alive else "" if locked else "lock_lost":
             return refused
         assert life
         if verdict == "requeue":
             return self._taken_back(now, life)
         if verdict == "wait":
-            life.at = now + wait_ms
+            life.at = -(now + wait_ms)  # put off
             self.stats["waited"] += 1
             return "waited"
         if verdict == "complete":
@@ -203,9 +204,9 @@ class Model:
         return "reclaimed"
 
     def rewind(self, latest: int) -> int:
-        longer = [life for life in self.lives.values() if life.home == "processing" and life.at > latest]
+        longer = [life for life in self.lives.values() if life.home == "processing" and abs(life.at) > latest]
         for life in longer:
-            life.at = latest
+            life.at = latest if life.at > 0 else -latest
         return len(longer)
 
     def dead(self) -> list[str]:

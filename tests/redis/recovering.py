@@ -48,6 +48,8 @@ def document(check: Mapping[str, object], **spec: Any) -> DelayQueue:  # noqa: A
 class Asked:
     """A check that notes whom it was asked about, and answers as told once it is let."""
 
+    stuck = 0
+
     def __init__(self, verdict: Verdict = Verdict.COMPLETE) -> None:
         self.verdict = verdict
         self.tasks: list[str] = []

@@ -21,7 +21,7 @@ def test_every_state_is_counted_and_nothing_is_changed(shard: Shard) -> None:
         State(
             delayed={"a": NOW - 9, "b": NOW, "c": NOW + 1, "d": NOW + 1000, "e": NOW + 1001},
             retry={"f": NOW - 10, "g": NOW + 500},
-            processing={"h:7": NOW},
+            processing={"h:7": NOW, "l:8": NOW + 1, "m:9": NOW - 1, "n:1": -(NOW + 5000), "o:1": -(NOW - 1)},
             dlq={"i": NOW, "j": NOW, "k": NOW},
             stats={"acked": 5, "token": TOKEN},
         )
@@ -31,7 +31,8 @@ def test_every_state_is_counted_and_nothing_is_changed(shard: Shard) -> None:
         now_ms=NOW,
         delayed=5,
         retry=2,
-        processing=1,
+        processing=5,
+        lapsed=4,
         dlq=3,
         overdue=3,
         oldest_due_ms=NOW - 10,

@@ -99,6 +99,27 @@ def test_a_task_can_be_held_when_memory_is_full(shard: Shard) -> None:
         assert unlock(shard, "me")
 
 
+def test_a_recovery_lock_that_outlives_its_length_was_written_before_the_clock_stepped_back(
+    shard: Shard,
+) -> None:
+    """Else nobody could ask about the task for as long as the step was."""
+    shard.run(shard.broker.lock("a", "dead", TTL_MS, lock="recovery_lock"))
+    shard.clock(NOW - 3_600_000)
+    assert shard.run(shard.broker.lock("a", "me", TTL_MS, lock="recovery_lock")) == 0
+    key = shard.keys.of("a").recovery_lock
+    assert (shard.redis.get(key), shard.redis.pttl(key)) == (b"me", TTL_MS)
+    assert shard.run(shard.broker.lock("a", "other", TTL_MS, lock="recovery_lock")) == TTL_MS
+
+
+def test_a_guards_lock_is_never_taken_from_its_holder(shard: Shard) -> None:
+    """It runs, and may have asked for longer than others do."""
+    lock(shard, "me")
+    assert lock(shard, "other", 1000) == TTL_MS
+    shard.clock(NOW - 3_600_000)
+    assert lock(shard, "other") == TTL_MS + 3_600_000
+    assert held(shard)[0] == b"me"
+
+
 @pytest.mark.parametrize("task_id", ["a:b", "{x}", "ü 漢", "*"])
 def test_any_id_has_a_lock_of_its_own(shard: Shard, task_id: str) -> None:
     lock(shard, "me")

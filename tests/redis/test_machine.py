@@ -107,7 +107,7 @@ class Queue(RuleBasedStateMachine):
         assert (view is None) is (life is None)
         if life:
             token = life.token if life.home == "processing" else None
-            assert (view.state, view.at_ms, view.token) == (life.home, life.at, token)
+            assert (view.state, view.at_ms, view.token) == (life.home, abs(life.at), token)
             assert view.body == life.envelope[1:-6]
 
     @rule(index=SHARDS)
@@ -118,6 +118,7 @@ class Queue(RuleBasedStateMachine):
         dues = [*state.delayed.values(), *state.retry.values()]
         assert (counts.delayed, counts.retry) == (len(state.delayed), len(state.retry))
         assert (counts.processing, counts.dlq) == (len(state.processing), len(state.dlq))
+        assert counts.lapsed == sum(expiry <= self.now for expiry in state.processing.values())
         assert counts.overdue == sum(due <= self.now for due in dues)
         assert counts.due_within == {1000: sum(self.now < due <= self.now + 1000 for due in dues)}
         assert counts.oldest_due_ms == min(dues, default=None)
@@ -126,8 +127,9 @@ class Queue(RuleBasedStateMachine):
     def list_(self, index: int, state: In) -> None:
         model = self.models[index % len(self.models)]
         rows = self.run(self.broker.list(index % len(self.models), state, offset=0, limit=100))
-        assert {row.id for row in rows} == {name for name, life in model.lives.items() if life.home == state}
-        assert [row.at_ms for row in rows] == sorted(row.at_ms for row in rows)
+        at = {name: life.at for name, life in model.lives.items() if life.home == state}
+        assert {row.id: row.at_ms for row in rows} == {name: abs(score) for name, score in at.items()}
+        assert [at[row.id] for row in rows] == sorted(at.values())
 
     # leases
 
@@ -217,22 +219,29 @@ class Queue(RuleBasedStateMachine):
         expected = self.models[index].reclaim(self.now, limit)
         assert self.run(self.broker.reclaim(index, max_crashes=MAX_CRASHES, limit=limit)) == expected
 
-    @rule(nth=NTH, verdict=st.sampled_from(Verdict), locked=st.booleans(), wait_ms=st.sampled_from([1, 5000]))
-    def recover(self, nth: int, verdict: Verdict, *, locked: bool, wait_ms: int) -> None:
-        self.recover_one(self.lease(nth)[0], verdict, locked=locked, wait_ms=wait_ms)
+    @rule(nth=NTH, verdict=st.sampled_from(Verdict), stale=st.booleans(), locked=st.booleans(),
+          wait_ms=st.sampled_from([1, 5000]))  # fmt: skip
+    def recover(self, nth: int, verdict: Verdict, *, stale: bool, locked: bool, wait_ms: int) -> None:
+        self.recover_one(self.lease(nth)[0], verdict, stale=stale, locked=locked, wait_ms=wait_ms)
 
-    def recover_one(self, member: str, verdict: Verdict, *, locked: bool, wait_ms: int) -> None:
+    def recover_one(
+        self, member: str, verdict: Verdict, *, stale: bool = False, locked: bool, wait_ms: int
+    ) -> None:
+        """Stale is a verdict on a lease that has been extended since."""
         task_id = member.rpartition(":")[0]
         index, model = self.at(task_id)
         self.run(self.broker.lock(task_id, "me" if locked else "other", 1000, lock="recovery_lock"))
+        life = model.held(member)
+        expiry_ms = life.at if life else 0
         options: dict[str, str | int] = {
+            "expiry_ms": expiry_ms - 1 if stale else expiry_ms,
             "reason": "why",
             "wait_ms": wait_ms,
             "max_crashes": MAX_CRASHES,
             "failed": 0,
         }
         done = self.run(self.broker.recover(index, member.encode(), "me", verdict, **options))
-        assert done == model.recover(self.now, member, verdict, locked=locked, wait_ms=wait_ms)
+        assert done == model.recover(self.now, member, verdict, stale=stale, locked=locked, wait_ms=wait_ms)
         self.run(self.broker.unlock(task_id, "me" if locked else "other", lock="recovery_lock"))
 
     @rule(index=SHARDS, verdict=st.sampled_from(Verdict))
@@ -246,7 +255,7 @@ class Queue(RuleBasedStateMachine):
         late = {
             f"{name}:{life.token}"
             for name, life in model.lives.items()
-            if life.home == "processing" and life.at <= self.now
+            if life.home == "processing" and abs(life.at) <= self.now
         }
         assert {member.decode() for member in found} == late
         for member in found:

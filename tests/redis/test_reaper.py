@@ -8,7 +8,8 @@ from delayq.broker import BATCH, Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.contract import parse
 from delayq.errors import GuardBusy, GuardUnavailable
-from delayq.reaper import Prune, Reconcile, Sweep
+from delayq.prune import Prune
+from delayq.reaper import Reconcile, Sweep
 from delayq.tally import ProcessTally
 
 from tests.redis.state import NOW, Shard, State, envelope

@@ -65,6 +65,12 @@ def test_a_lease_without_an_envelope_is_dropped(shard: Shard) -> None:
     assert shard.whole() == State(stats={"orphans": 1})
 
 
+@pytest.mark.parametrize("member", ["a", ":", "a:7x"])
+def test_a_lease_without_a_token_is_dropped_and_holds_nobody_up(shard: Shard, member: str) -> None:
+    shard.seed(State(processing={member: NOW - 1, "b:7": NOW}))
+    assert reclaim(shard) == [(member, "orphans"), ("b:7", "reclaimed")]
+
+
 def test_taking_back_twice_charges_one_crash(shard: Shard) -> None:
     """Any number of scanners and reapers may sweep at once."""
     shard.seed(State(processing={"a:7": NOW}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from delayq.message import Task
 from delayq.values import Recovered, Unreadable, Verdict
+from delayq.values import State as In
 
 from tests.redis.state import NOW, Shard, State, envelope
 
@@ -13,7 +14,14 @@ LASTS_MS = 10_000
 
 
 def recover(shard: Shard, verdict: Verdict, member: str = "a:7", **options: str | int) -> Recovered:
-    named: dict[str, str | int] = {"reason": "", "wait_ms": 30_000, "max_crashes": 3, "failed": 0}
+    """As it is after an examination at NOW."""
+    named: dict[str, str | int] = {
+        "expiry_ms": NOW,
+        "reason": "",
+        "wait_ms": 30_000,
+        "max_crashes": 3,
+        "failed": 0,
+    }
     return shard.run(shard.broker.recover(0, member.encode(), OWNER, verdict, **(named | options)))
 
 
@@ -66,11 +74,55 @@ def test_a_buried_task_keeps_the_words_of_the_check_and_counts_the_crash(shard: 
 
 
 def test_a_task_that_has_to_wait_keeps_its_lease_and_is_not_charged(shard: Shard) -> None:
-    """Its worker may still wake up and settle it."""
+    """Its worker may still wake up and settle it. Below zero, the lease is told from one that a worker extends."""
     before = locked(shard, attempts={"a": "1 1 boom"})
     assert recover(shard, Verdict.WAIT, wait_ms=1500) is Recovered.WAITED
-    assert shard.whole() == before.but(processing={"a:7": NOW + 1500, "b:8": NOW}, stats={"waited": 1})
+    assert shard.whole() == before.but(processing={"a:7": -(NOW + 1500), "b:8": NOW}, stats={"waited": 1})
     assert shard.run(shard.broker.ack(0, [b"a:7"])) == ["acked"]
+
+
+def test_a_task_that_was_put_off_is_asked_about_again_when_its_time_has_come(shard: Shard) -> None:
+    locked(shard, processing={"a:7": -(NOW + 1500)})
+    assert shard.run(shard.broker.examine(0, b"a:7")) is None
+    assert recover(shard, Verdict.COMPLETE, expiry_ms=-(NOW + 1500)) is Recovered.ALIVE
+    shard.clock(NOW + 1500)
+    examined = shard.run(shard.broker.examine(0, b"a:7"))
+    assert examined is not None
+    lock(shard)
+    assert recover(shard, Verdict.COMPLETE, expiry_ms=examined.expiry_ms) is Recovered.COMPLETED
+
+
+@pytest.mark.parametrize("expiry", [NOW, NOW + 1, None], ids=["done", "alive", "gone"])
+def test_the_lock_is_given_back_with_the_verdict(shard: Shard, expiry: int | None) -> None:
+    """And nobody else's."""
+    locked(shard, processing={} if expiry is None else {"a:7": expiry})
+    recover(shard, Verdict.WAIT)
+    assert shard.redis.exists(shard.keys.of("a").recovery_lock) == 0
+    lock(shard, "other")
+    recover(shard, Verdict.WAIT)
+    assert shard.redis.get(shard.keys.of("a").recovery_lock) == b"other"
+
+
+def test_who_holds_a_task_that_was_put_off_extends_it_as_if_nothing_had_been(shard: Shard) -> None:
+    before = shard.seed(State(processing={"a:7": -(NOW + 1500)}))
+    assert shard.run(shard.broker.extend(0, [b"a:7"], 5000)) == set()
+    assert shard.whole() == before.but(processing={"a:7": NOW + 5000})
+
+
+def test_a_task_that_was_put_off_runs_again_once_nobody_is_to_be_asked(shard: Shard) -> None:
+    """The document names no check any more."""
+    shard.seed(State(processing={"a:7": -(NOW + 86_400_000)}))
+    wait = shard.run(shard.broker.wake(0))
+    assert wait.next_expiry_seconds == 0
+    assert shard.run(shard.broker.reclaim(0, max_crashes=3)) == [("a:7", "reclaimed")]
+
+
+def test_people_are_told_until_when_a_task_is_put_off(shard: Shard) -> None:
+    shard.seed(State(processing={"a:7": -(NOW + 1500)}))
+    view = shard.run(shard.broker.get("a"))
+    assert view is not None
+    [row] = shard.run(shard.broker.list(0, In.PROCESSING, offset=0, limit=5))
+    assert view.at_ms == row.at_ms == NOW + 1500
 
 
 @pytest.mark.parametrize("verdict", Verdict)
@@ -87,6 +139,20 @@ def test_a_lease_that_was_settled_meanwhile_is_left_alone(shard: Shard, verdict:
     before = locked(shard, processing={"a:9": NOW})
     assert recover(shard, verdict, failed=1) is Recovered.GONE
     assert shard.whole() == before
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_lease_that_was_extended_and_ran_out_again_is_asked_about_again(
+    shard: Shard, verdict: Verdict
+) -> None:
+    """What its worker did in between, the check could not know."""
+    before = locked(shard, processing={"a:7": NOW - 500})
+    examined = shard.run(shard.broker.examine(0, b"a:7"))
+    assert examined is not None
+    shard.run(shard.broker.extend(0, [b"a:7"], 200))
+    shard.clock(NOW + 500)
+    assert recover(shard, verdict, expiry_ms=examined.expiry_ms) is Recovered.ALIVE
+    assert shard.whole() == before.but(processing={"a:7": NOW + 200})
 
 
 @pytest.mark.parametrize("verdict", Verdict)
@@ -155,6 +221,33 @@ def test_expired_leases_come_by_page_the_longest_ago_first(shard: Shard) -> None
     assert shard.whole() == before
 
 
+def test_leases_that_were_put_off_come_after_those_that_just_ran_out(shard: Shard) -> None:
+    put_off = {f"p{n}:7": -(NOW - n) for n in range(4)}
+    fresh = {f"t{n}:7": NOW - 100 - n for n in range(3)}
+    shard.seed(State(processing=put_off | fresh | {"later:8": -(NOW + 700), "held:9": NOW + 9000}))
+    expected = [b"t2:7", b"t1:7", b"t0:7", b"p3:7", b"p2:7", b"p1:7", b"p0:7"]
+    for size in range(1, 9):
+        found = [
+            shard.run(shard.broker.expired(0, offset=at, limit=size)) for at in range(0, len(expected), size)
+        ]
+        assert [member for page in found for member in page.members] == expected
+        assert [page.next_seconds for page in found] == pytest.approx([0.7] * len(found), abs=0.01)
+
+
+@pytest.mark.parametrize("member", ["a", "a:b", ":", "a:7x"])
+def test_a_lease_without_a_token_is_dropped_and_its_task_left_to_be_adopted(
+    shard: Shard, member: str
+) -> None:
+    """Only a hand can have written it. It must not stand in the way of others."""
+    lock(shard, task_id=member.rpartition(":")[0])
+    before = shard.seed(State(processing={member: NOW}, tasks={"a": envelope()}))
+    examined = shard.run(shard.broker.examine(0, member.encode()))
+    assert examined is not None
+    assert isinstance(examined.task, Unreadable)
+    assert recover(shard, Verdict.REQUEUE, member) is Recovered.ORPHANS
+    assert shard.whole() == before.but(processing={}, stats={"orphans": 1})
+
+
 def test_with_no_lease_left_nobody_says_when_the_next_runs_out(shard: Shard) -> None:
     shard.seed(State(processing={"a:7": NOW}))
     found = shard.run(shard.broker.expired(0, offset=0, limit=3))
@@ -164,7 +257,10 @@ def test_with_no_lease_left_nobody_says_when_the_next_runs_out(shard: Shard) -> 
 def test_a_check_is_given_the_run_that_ended_with_the_lease(shard: Shard) -> None:
     kept = {"a": envelope(NOW - 5000, {"order": 7}, {"from": "shop"})}
     before = shard.seed(State(processing={"a:7": NOW}, tasks=kept, attempts={"a": "2 1 boom"}))
-    task = shard.run(shard.broker.examine(0, b"a:7"))
+    examined = shard.run(shard.broker.examine(0, b"a:7"))
+    assert examined is not None
+    assert examined.expiry_ms == NOW
+    task = examined.task
     assert isinstance(task, Task)
     assert (task.id, task.queue, task.attempt, task.token) == ("a", shard.broker.queue, 4, 7)
     assert (task.due_ms, task.scheduled_ms) == (NOW - 5000, NOW - 5000)
@@ -194,5 +290,6 @@ def test_nobody_is_asked_about_what_cannot_be_read(
     shard.seed(State(tasks=kept))
     shard.redis.zadd(shard.keys.processing, {member: NOW})
     found = shard.run(shard.broker.examine(0, member))
-    assert isinstance(found, Unreadable)
-    assert why in found.why
+    assert found is not None
+    assert isinstance(found.task, Unreadable)
+    assert why in found.task.why

@@ -12,9 +12,12 @@ from aiohttp import web
 from delayq import checks
 from delayq.connection import Address
 from delayq.contract.files import secret_path
+from delayq.errors import GuardBusy
 from delayq.handlers import signature
+from delayq.loop import Loop
 from delayq.recovery import Recovery
 from delayq.scanner import Scanner
+from delayq.tally import ProcessTally
 from delayq.values import Recovered, Verdict
 
 from tests.redis.recovering import EXPIRED, Asked, document, recovering, recovery_of, until
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from delayq.message import Task
 
 TIMES = 20
-LOCK_MS = 10_000  # timeoutSeconds of 5 by default, and the margin
+LOCK_MS = 15_000  # timeoutSeconds of 5 by default, as long for an answer of Redis, and the margin
 
 
 def leases(count: int) -> dict[str, int]:
@@ -67,7 +70,7 @@ async def test_every_verdict_of_a_python_function_is_carried_out(
     why = "the check said so" if callable_ == "books" else "read by delayq-handler"
     assert shard.whole() == before.without(
         "complete",
-        processing={"wait:7": NOW + 60_000},
+        processing={"wait:7": -(NOW + 60_000)},
         retry={"requeue": NOW},
         attempts={"requeue": "0 1 "},
         dlq={"bury": NOW},
@@ -179,13 +182,14 @@ async def test_a_verdict_is_logged_with_who_gave_it(shard: Shard, caplog: pytest
 async def test_what_no_check_can_be_asked_about_goes_the_way_it_goes_without_one(shard: Shard) -> None:
     asked = Asked()
     kept = {"corrupt": b"short", "new": b"\x21{}......."}
-    shard.seed(State(processing={"orphan:1": EXPIRED, "corrupt:2": EXPIRED, "new:3": EXPIRED}, tasks=kept))
+    odd = {"orphan:1": EXPIRED, "corrupt:2": EXPIRED, "new:3": EXPIRED, "tokenless": EXPIRED}
+    shard.seed(State(processing=odd, tasks=kept))
     shard.redis.hset(shard.keys.tasks, b"\xff", envelope())
     shard.redis.zadd(shard.keys.processing, {b"\xff:4": EXPIRED})
     async with recovering(shard, asked) as recovery:
-        await settled(recovery, 4)
+        await settled(recovery, 5)
     assert asked.tasks == []
-    assert recovery.done == {Recovered.ORPHANS: 1, Recovered.RECLAIMED: 3}
+    assert recovery.done == {Recovered.ORPHANS: 2, Recovered.RECLAIMED: 3}
     assert {each[0] for each in shard.redis.zscan_iter(shard.keys.retry)} == {b"corrupt", b"new", b"\xff"}
 
 
@@ -236,11 +240,11 @@ async def test_a_question_that_hangs_is_given_up_and_holds_nobody_up(shard: Shar
         assert "t9" not in answered
         await settled(recovery, 10)
         assert recovery.hangs
-        assert shard.whole().processing == {"t9:10": NOW + 7000}
+        assert shard.whole().processing == {"t9:10": -(NOW + 7000)}
         assert shard.whole().stats == {"completed": 9, "waited": 1, "checks_failed": 1}
         enough.set()
         await until(lambda: not recovery.hangs)
-    assert shard.whole().processing == {"t9:10": NOW + 7000}, "a verdict that comes too late is none"
+    assert shard.whole().processing == {"t9:10": -(NOW + 7000)}, "a verdict that comes too late is none"
 
 
 RELEASE = threading.Event()
@@ -252,28 +256,90 @@ def hangs(task: Task) -> str:
     return "complete"
 
 
-async def test_threads_that_hang_are_bounded_and_the_rest_waits_for_them(
-    shard: Shard, tmp_path: Path
+async def test_what_hangs_decides_on_nothing_but_what_was_asked(
+    shard: Shard, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As many as are asked at a time; then questions fail at once, and the document decides."""
+    """As many threads as may be asked at a time are stuck: the other tasks have been asked about by nobody.
+
+    Nothing is decided on them, the process tells once, and the step that does not end has it restarted.
+    """
     RELEASE.clear()
-    stuck = {f"hang{n}:{n + 1}": EXPIRED - 100 for n in range(checks.CONCURRENCY)}
-    shard.seed(State(processing=stuck | leases(2)))
+    asked, others = checks.CONCURRENCY, 92
+    shard.seed(State(processing={f"hang{n}:{n + 1}": EXPIRED - 100 for n in range(asked)} | leases(others)))
     before = threading.active_count()
+    check = python("hangs", tmp_path)
+    recovery = recovery_of(shard, check, timeoutSeconds=1, onFailure="Complete")
+    tally = ProcessTally("reaper", "q")
+    loop = Loop(recovery, tally)
+    running = asyncio.create_task(loop.run())
     try:
-        async with recovering(shard, python("hangs", tmp_path), timeoutSeconds=1) as recovery:
-            await settled(recovery, checks.CONCURRENCY + 2)
-            assert threading.active_count() <= before + checks.CONCURRENCY + 1
-            assert shard.whole().stats["checks_failed"] >= checks.CONCURRENCY
-            RELEASE.set()
-            # Given back, the threads serve again.
-            await until(lambda: threading.active_count() >= before)
-            shard.clock(NOW + 31_000)
-            recovery.alarm.ring()
-            await until(lambda: not shard.redis.zcard(shard.keys.processing))
+        await until(lambda: loop.stuck_seconds > 2 and tally.loop_errors["recovery"])
+        assert threading.active_count() <= before + asked + 1
+        assert shard.whole().stats == {"completed": asked, "checks_failed": asked}
+        assert len(shard.whole().processing) == others
+        assert (tally.loop_errors["recovery"], loop.ready(60)) == (1, False)
+        told = [record for record in caplog.records if record.message == "step_failed"]
+        assert [record.fields["loop"] for record in told] == ["recovery"]  # type: ignore[attr-defined]  # ours
+        RELEASE.set()  # given back, the threads serve again
+        await until(lambda: not shard.redis.zcard(shard.keys.processing))
+        await until(lambda: loop.ready(60))
     finally:
         RELEASE.set()
-    assert shard.whole().stats["completed"] == checks.CONCURRENCY + 2
+        loop.stop()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await recovery.close()
+        await check.close()
+    assert shard.whole().stats == {"completed": asked + others, "checks_failed": asked}
+
+
+async def test_what_hangs_leaves_less_room_for_questions(shard: Shard, tmp_path: Path) -> None:
+    """Half of the threads are stuck; the other half goes on."""
+    RELEASE.clear()
+    half = checks.CONCURRENCY // 2
+    shard.seed(State(processing={f"hang{n}:{n + 1}": EXPIRED - 100 for n in range(half)} | leases(30)))
+    try:
+        async with recovering(shard, python("hangs", tmp_path), timeoutSeconds=1) as recovery:
+            await settled(recovery, half + 30)
+            assert shard.whole().stats == {"completed": 30, "waited": half, "checks_failed": half}
+    finally:
+        RELEASE.set()
+
+
+async def test_a_guard_that_is_busy_is_asked_again_in_a_moment(shard: Shard) -> None:
+    """That is no failure: onFailure decides on nothing."""
+
+    class Busy(Asked):
+        async def ask(self, task: Task) -> checks.Answer:
+            answer = await super().ask(task)
+            if len(self.tasks) == 1:
+                raise GuardBusy("all connections are in use")
+            return answer
+
+    asked = Busy()
+    shard.seed(State(processing={"a:7": EXPIRED}))
+    async with recovering(shard, asked, onFailure="Requeue") as recovery:
+        await until(lambda: recovery.busy)
+        assert shard.redis.keys("*recovery_lock*") == []
+        await settled(recovery, 1)
+    assert asked.tasks == ["a", "a"]
+    assert shard.whole().stats == {"completed": 1}
+
+
+async def test_a_worker_that_came_back_and_fell_silent_again_is_asked_about_again(shard: Shard) -> None:
+    """What it did in between, the first answer did not know."""
+    shard.seed(State(processing={"a:7": EXPIRED}))
+    asked = Asked(Verdict.REQUEUE)
+    asked.may_answer.clear()
+    async with recovering(shard, asked) as recovery:
+        await until(lambda: asked.tasks)
+        shard.run(shard.broker.extend(0, [b"a:7"], 1000))
+        shard.clock(NOW + 1500)
+        asked.verdict = Verdict.COMPLETE
+        asked.may_answer.set()
+        await settled(recovery, 2)
+    assert recovery.done == {Recovered.ALIVE: 1, Recovered.COMPLETED: 1}
+    assert asked.tasks == ["a", "a"]
 
 
 @pytest.mark.parametrize("_nth", range(TIMES))
@@ -364,7 +430,7 @@ async def test_what_others_recover_is_paged_past_and_looked_at_again_a_second_la
     """350 leases are locked by somebody else, whose questions take long; one behind them is not."""
     shard.seed(State(processing=leases(350) | {"mine:7": EXPIRED + 1}))
     for n in range(350):
-        shard.run(shard.broker.lock(f"t{n}", "other", 60_000, lock="recovery_lock"))
+        shard.run(shard.broker.lock(f"t{n}", "other", LOCK_MS, lock="recovery_lock"))
     asked = Asked()
     recovery = recovery_of(shard, asked)
     async with asyncio.timeout(30):

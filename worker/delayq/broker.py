@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Cancelled,
         Claimed,
         Counts,
+        Examined,
         Expired,
         Leadership,
         Recovered,
@@ -166,14 +167,17 @@ class Broker:
         """Return a page of the leases that ran out, the longest ago first, and when the next will."""
         return self._call("expired", shard, replies.expired, offset=offset, limit=limit)
 
-    def examine(self, shard: int, member: bytes) -> Call[replies.Examined]:
+    def examine(self, shard: int, member: bytes) -> Call[Examined | None]:
         """Return the task of a lease that ran out, for a check to be asked about."""
         return self._call("examine", shard, replies.examined(self.queue, member), member=member)
 
     def recover(
         self, shard: int, member: bytes, owner: str, verdict: Verdict, **options: str | int
     ) -> Call[Recovered]:
-        """Do as a check said with a task whose lease ran out; options: reason, wait_ms, max_crashes, failed."""
+        """Do as a check said with a task whose lease ran out.
+
+        Options: expiry_ms as examined, reason, wait_ms, max_crashes, failed.
+        """
         task_id = member.rpartition(b":")[0].decode(errors="replace")
         named: dict[str, Argument] = {"member": member, "owner": owner, "verdict": verdict.value, **options}
         script = scripts.load("recover")
@@ -207,7 +211,12 @@ class Broker:
 
         `shard` is where the task was found; without it, where its id says it is.
         """
-        return self._of_lock("lock", task_id, int, shard=shard, lock=lock, owner=owner, ttl_ms=ttl_ms)
+        # Should another document have asked for longer, recovery does no harm: a verdict without its lock is none.
+        # A guard would.
+        equal = int(lock == "recovery_lock")
+        return self._of_lock(
+            "lock", task_id, int, shard=shard, lock=lock, owner=owner, ttl_ms=ttl_ms, equal=equal
+        )
 
     def renew(self, task_id: str, owner: str, ttl_ms: int, *, lock: Lock = "lock") -> Call[bool]:
         """Hold a task for longer; answers whether it was held still."""

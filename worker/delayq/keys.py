@@ -30,7 +30,11 @@ class Keys:
 
     @cached_property
     def processing(self) -> str:
-        """Sorted set: lease `id:token` to lease expiry ms."""
+        """Sorted set: lease `id:token` to lease expiry ms.
+
+        Below zero: no worker extends it, and a check's verdict has put it off; the number is minus until when. So
+        what is beyond now is held by a worker, and nothing else is.
+        """
         return self._key("processing")
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from delayq.errors import EnvelopeError
 from delayq.message import BYTES_TYPE, Envelope, Task, decode
@@ -11,6 +11,7 @@ from delayq.values import (
     Cancelled,
     Claimed,
     Counts,
+    Examined,
     Expired,
     Failures,
     Leadership,
@@ -28,10 +29,6 @@ from delayq.values import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-
-Examined: TypeAlias = Task | Unreadable | None
-"""A task whose lease ran out; None when its lease is gone, or lasts again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,26 +142,30 @@ def expired(reply: list[Any]) -> Expired:
     return Expired(members, _seconds(next_us))
 
 
-def examined(queue: str, member: bytes) -> Callable[[list[Any] | None], Examined]:
-    """Return the reader of examine.lua's answer for one lease."""
+def examined(queue: str, member: bytes) -> Callable[[list[Any] | None], Examined | None]:
+    """Return the reader of examine.lua's answer for one lease; None when it is gone, lasts or is put off."""
 
-    def read(reply: list[Any] | None) -> Examined:
+    def read(reply: list[Any] | None) -> Examined | None:
         if reply is None:
             return None
-        envelope, counted = reply
-        if envelope is None:
-            return Unreadable("the lease has no task")
-        raw_id, _, token = member.rpartition(b":")
-        try:
-            body, kind, headers, due_ms = decode(envelope)
-            failures, crashes = _counted(counted)
-            task_id, number = raw_id.decode(), int(token)
-        except (EnvelopeError, ValueError) as error:
-            return Unreadable(str(error))
-        # The run's own due time went with the worker: what is left is the one the task was scheduled for.
-        return Task(task_id, queue, failures + crashes + 1, number, due_ms, due_ms, body, kind, headers)
+        expiry_ms, envelope, counted = reply
+        return Examined(_of_lease(queue, member, envelope, counted), expiry_ms)
 
     return read
+
+
+def _of_lease(queue: str, member: bytes, envelope: bytes | None, counted: bytes) -> Task | Unreadable:
+    if envelope is None:
+        return Unreadable("the lease has no task")
+    raw_id, _, token = member.rpartition(b":")
+    try:
+        body, kind, headers, due_ms = decode(envelope)
+        failures, crashes = _counted(counted)
+        task_id, number = raw_id.decode(), int(token)
+    except (EnvelopeError, ValueError) as error:
+        return Unreadable(str(error))
+    # The run's own due time went with the worker: what is left is the one the task was scheduled for.
+    return Task(task_id, queue, failures + crashes + 1, number, due_ms, due_ms, body, kind, headers)
 
 
 def recovered(reply: bytes) -> Recovered:
@@ -186,7 +187,7 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
     """Return the reader of counts.lua's answer for these horizons and instants."""
 
     def read(reply: list[Any]) -> Counts:
-        now_ms, delayed, retry, processing, dlq, overdue, oldest, following, within, flat = reply
+        now_ms, delayed, retry, processing, lapsed, dlq, overdue, oldest, following, within, flat = reply
         stats = {name.decode(): int(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
         for word in ("token", "largest"):  # no counters
             stats.pop(word, None)
@@ -202,6 +203,7 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
             due_within=dict(zip(horizons_ms, within[: len(horizons_ms)], strict=True)),
             due_by=dict(zip(instants_ms, within[len(horizons_ms) :], strict=True)),
             stats=stats,
+            lapsed=lapsed,
         )
 
     return read
@@ -227,7 +229,7 @@ def view(task_id: str) -> Callable[[list[Any] | None], TaskView | None]:
         return TaskView(
             id=task_id,
             state=State(state.decode()),
-            at_ms=at_ms,
+            at_ms=abs(at_ms),  # below zero: a lease that was put off
             scheduled_ms=content.due_ms,
             body=content.body,
             content_type=content.content_type,
@@ -251,7 +253,7 @@ def _row(state: State, *entry: Any) -> TaskRow:  # noqa: ANN401 -- one entry of 
     member, at_ms, size, counted, info = entry
     name = member.decode(errors="replace")
     task_id = name.rpartition(":")[0] if state is State.PROCESSING else name
-    return TaskRow(task_id, state, at_ms, size, _failures(counted, info))
+    return TaskRow(task_id, state, abs(at_ms), size, _failures(counted, info))
 
 
 def _failures(counted: bytes, info: bytes) -> Failures:

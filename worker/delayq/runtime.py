@@ -21,7 +21,8 @@ from delayq.connection import Address, AsyncConnection
 from delayq.eraser import Eraser
 from delayq.loop import STUCK_AFTER_SECONDS
 from delayq.probes import Probes
-from delayq.reaper import Ledger, Reaper
+from delayq.prune import Ledger
+from delayq.reaper import Reaper
 from delayq.recovery import Recovery
 from delayq.scanner import Scanner
 from delayq.scrape import Scrape

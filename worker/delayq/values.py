@@ -63,7 +63,7 @@ class Recovered(StrEnum):
     WAITED = "waited"
     ORPHANS = "orphans"  # no such task: the lease was dropped
     GONE = "gone"  # settled meanwhile, or recovered by somebody else
-    ALIVE = "alive"  # its worker woke up and extended the lease
+    ALIVE = "alive"  # its worker woke up and extended the lease since it was examined
     LOCK_LOST = "lock_lost"  # asking took too long: somebody else may ask
 
 
@@ -145,6 +145,7 @@ class Counts:
         default_factory=dict
     )  # instant, Unix ms, to tasks that fall due until then
     stats: Mapping[str, int] = field(default_factory=dict)
+    lapsed: int = 0  # of processing: no worker extends their leases, and nobody has decided on them yet
 
     @property
     def scheduled(self) -> int:
@@ -184,6 +185,14 @@ class Unreadable:
     """A task that nobody can be asked about, though its lease ran out."""
 
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A lease that ran out: its task, and when it did; minus until when it was put off, if it was."""
+
+    task: Task | Unreadable
+    expiry_ms: int
 
 
 @dataclass(frozen=True, slots=True)

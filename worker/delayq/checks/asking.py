@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from delayq.checks.base import Answer, CheckFailed
+from delayq.errors import GuardBusy
 from delayq.running import bounded, described
 from delayq.values import Verdict
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 Cause = Literal["check", "failed", "timeout", "unreadable"]
 
-MOST_GIVEN_UP = 64  # questions that ignore their cancellation and still run
 NO_WORDS = "the check said so"
 
 
@@ -44,13 +44,16 @@ class Asking:
 
     @property
     def given_up(self) -> int:
-        """How many questions still run though nobody waits for them."""
-        return len(self._given_up)
+        """How many questions still run though nobody waits for them, on the event loop or in threads."""
+        return len(self._given_up) + self._check.stuck
 
-    async def judge(self, task: Task) -> Judgement:
-        """Ask about one task; always returns within the time limit, or when cancelled."""
-        if self.given_up >= MOST_GIVEN_UP:
-            return self._failure("failed", f"{self.given_up} questions that were given up still run")
+    @property
+    def hangs(self) -> bool:
+        """Whether there are some on the event loop, which it would wait for without end."""
+        return bool(self._given_up)
+
+    async def judge(self, task: Task) -> Judgement | None:
+        """Ask about one task; None: ask again in a moment. Returns within the time limit, or when cancelled."""
         asked = asyncio.create_task(self._ask(task))
         try:
             # Not wait_for(), which waits for whatever ignores its cancellation.
@@ -63,6 +66,8 @@ class Asking:
         if not asked.done():
             return self._failure("timeout", f"no verdict within {self._timeout_seconds} s")
         answer = asked.result()
+        if isinstance(answer, GuardBusy):
+            return None
         if isinstance(answer, Answer):
             reason = bounded(answer.reason) or (NO_WORDS if answer.verdict is Verdict.BURY else "")
             return Judgement(answer.verdict, reason, "check")

@@ -25,11 +25,18 @@ class CheckFailed(DelayQError):
 class Check(Protocol):
     """Somebody who can be asked about a task whose lease ran out."""
 
+    @property
+    def stuck(self) -> int:
+        """How many threads still go on for questions that were cancelled: as many can be asked less."""
+
     async def start(self) -> None:
         """Open what the questions share; HandlerSetupError when the document names what is not there."""
 
     async def ask(self, task: Task) -> Answer:
-        """Ask about one task; whatever it raises means that there is no verdict. May be cancelled at any time."""
+        """Ask about one task; GuardBusy: ask again in a moment; whatever else it raises: there is no verdict.
+
+        May be cancelled at any time.
+        """
 
     async def close(self) -> None:
         """Let go of what `start` opened. No question begins any more."""

@@ -29,6 +29,8 @@ EXCERPT_CHARS = 200
 class HttpCheck:
     """A pool of connections to one URL."""
 
+    stuck = 0
+
     def __init__(
         self, spec: HttpSpec, *, connections: int, timeout_seconds: float, secrets_dir: Path
     ) -> None:

@@ -21,6 +21,8 @@ ANSWERS: Final = {
 class LedgerCheck:
     """Whether the guard has seen the task take effect."""
 
+    stuck = 0  # threads that hang in a driver are the pool's: it says GuardBusy
+
     def __init__(self, guard: Guard[Any]) -> None:
         """The guard is ours to close."""
         self._guard = guard
@@ -29,7 +31,7 @@ class LedgerCheck:
         """Nothing to open: a database that is down now may be up when it is asked."""
 
     async def ask(self, task: Task) -> Answer:
-        """Ask the guard; GuardUnavailable is no verdict."""
+        """Ask the guard; GuardUnavailable is no verdict, GuardBusy is one later."""
         return ANSWERS[await self._guard.seen(task)]
 
     async def close(self) -> None:

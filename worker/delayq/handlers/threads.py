@@ -39,6 +39,11 @@ class Threads:
         self._abandoned = 0
         self._closed = False
 
+    @property
+    def abandoned(self) -> int:
+        """How many still run for tasks that were cancelled."""
+        return self._abandoned
+
     async def run(self, function: Callable[[Task], object], task: Task) -> object:
         """Call the function in a thread; when cancelled, leave the thread to finish on its own."""
         thread = self._take(task)

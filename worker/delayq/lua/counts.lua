@@ -5,7 +5,7 @@
 -- KEYS dlq         zset  id -> time of death
 -- KEYS stats       hash  monotonic counters
 -- ARGV when ...     "+delay" or an instant, in ms
--- RETURNS now ms, delayed, retry, processing, dlq, overdue, earliest due ms (-1: none), next due ms after now (-1: none), due by each time, stats
+-- RETURNS now ms, delayed, retry, processing, lapsed, dlq, overdue, earliest due ms (-1: none), next due ms after now (-1: none), due by each time, stats
 local delayed, retry, processing, dlq, stats = unpack(KEYS)
 local at = now()
 local after_now = '(' .. at
@@ -35,6 +35,6 @@ local within = {}
 for i, when in ipairs(ARGV) do within[i] = both(after_now, due_at(when, at)) end
 return {
   at, redis.call('ZCARD', delayed), redis.call('ZCARD', retry),
-  redis.call('ZCARD', processing), redis.call('ZCARD', dlq),
+  redis.call('ZCARD', processing), redis.call('ZCOUNT', processing, '-inf', at), redis.call('ZCARD', dlq),
   both('-inf', at), earliest('-inf'), earliest(after_now), within, redis.call('HGETALL', stats),
 }

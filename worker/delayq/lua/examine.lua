@@ -3,8 +3,9 @@
 -- KEYS tasks       hash  id -> envelope
 -- KEYS attempts    hash  id -> failures, crashes, last error
 -- ARGV member  the lease, id:token
--- RETURNS nothing when the lease is gone or lasts, else envelope or nothing, attempts or ''
+-- RETURNS nothing when the lease is gone, lasts or is put off, else its expiry ms, envelope or nothing, attempts or ''
 local processing, tasks, attempts = unpack(KEYS)
-local id, expiry = id_of(ARGV[1]), redis.call('ZSCORE', processing, ARGV[1])
-if not expiry or tonumber(expiry) > now() then return false end
-return { redis.call('HGET', tasks, id), redis.call('HGET', attempts, id) or '' }
+local id, expiry = id_of(ARGV[1]), tonumber(redis.call('ZSCORE', processing, ARGV[1]))
+if not expiry or math.abs(expiry) > now() then return false end
+if not id then return { expiry, false, '' } end
+return { expiry, redis.call('HGET', tasks, id), redis.call('HGET', attempts, id) or '' }

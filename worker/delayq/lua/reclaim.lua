@@ -18,7 +18,7 @@ local requeue = after_crash(at, retry, attempts, dlq, dlq_info)
 local function take_back(member)
   local id = id_of(member)
   redis.call('ZREM', processing, member)
-  if redis.call('HEXISTS', tasks, id) == 0 then return 'orphans' end
+  if not id or redis.call('HEXISTS', tasks, id) == 0 then return 'orphans' end
   return requeue(id, max_crashes)
 end
 

@@ -1,4 +1,4 @@
--- recover: do as a check said with one task whose lease ran out, unless the lease or the right to do so is gone
+-- recover: do as a check said with one task whose lease ran out, unless the lease or the right to do so is gone; unlock it
 -- KEYS processing     zset    id:token -> lease expiry ms
 -- KEYS retry          zset    id -> due ms of the next attempt
 -- KEYS tasks          hash    id -> envelope
@@ -9,6 +9,7 @@
 -- KEYS stats          hash    monotonic counters
 -- KEYS recovery_lock  string  who asks what to do with the task
 -- ARGV member       the lease, id:token
+-- ARGV expiry_ms    of the lease as it was examined
 -- ARGV owner        who asked
 -- ARGV verdict      requeue, complete, bury or wait
 -- ARGV reason       of a burial, in the check's own words
@@ -17,18 +18,21 @@
 -- ARGV failed       1 when there was no verdict and this is what to do then, else 0
 -- RETURNS reclaimed, completed, buried, waited or orphans; gone, alive or lock_lost when nothing was done
 local processing, retry, tasks, attempts, dlq, dlq_info, wake, stats, recovery_lock = unpack(KEYS)
-local member, verdict, at = ARGV[1], ARGV[3], now()
-local id, expiry = id_of(member), redis.call('ZSCORE', processing, member)
+local member, verdict, at = ARGV[1], ARGV[4], now()
+local id, expiry = id_of(member), tonumber(redis.call('ZSCORE', processing, member))
+local mine = redis.call('GET', recovery_lock) == ARGV[3]
+if mine then redis.call('DEL', recovery_lock) end
 if not expiry then return 'gone' end
-if tonumber(expiry) > at then return 'alive' end
-if redis.call('GET', recovery_lock) ~= ARGV[2] then return 'lock_lost' end
+-- Another expiry is a sign of life, though it may be over by now, too: what the check knows is older.
+if expiry ~= tonumber(ARGV[2]) or math.abs(expiry) > at then return 'alive' end
+if not mine then return 'lock_lost' end
 
 local function outcome()
   local requeue, bury = after_crash(at, retry, attempts, dlq, dlq_info)
-  if redis.call('HEXISTS', tasks, id) == 0 then return 'orphans' end
-  if verdict == 'bury' then return bury(id, 'recovered', ARGV[4]) end
+  if not id or redis.call('HEXISTS', tasks, id) == 0 then return 'orphans' end
+  if verdict == 'bury' then return bury(id, 'recovered', ARGV[5]) end
   if verdict == 'wait' then
-    redis.call('ZADD', processing, at + tonumber(ARGV[5]), member)
+    redis.call('ZADD', processing, -(at + tonumber(ARGV[6])), member) -- below zero: no worker has it, see keys.py
     return 'waited'
   end
   if verdict == 'complete' then
@@ -36,12 +40,12 @@ local function outcome()
     redis.call('HDEL', attempts, id)
     return 'completed'
   end
-  return requeue(id, tonumber(ARGV[6]))
+  return requeue(id, tonumber(ARGV[7]))
 end
 
 redis.call('ZREM', processing, member) -- first, as in hint(): memory may be full
 local done = outcome()
 redis.call('HINCRBY', stats, done, 1)
-if ARGV[7] == '1' then redis.call('HINCRBY', stats, 'checks_failed', 1) end
+if ARGV[8] == '1' then redis.call('HINCRBY', stats, 'checks_failed', 1) end
 if done == 'reclaimed' then hint(wake) end
 return done

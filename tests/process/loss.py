@@ -221,7 +221,7 @@ def cut_off(stage: Stage) -> RedisServer:
     """The power fails: what no fsync covers is gone."""
     stage.wait(1.0)
     stage.kill()
-    stage.safe_until = stage.server.cut_power().asked_at
+    stage.safe_until = stage.server.cut_power()
     stage.server.restart()
     return stage.server
 

@@ -118,6 +118,12 @@ QUEUES = (
         },
     ),
     Panel(
+        "Awaiting a verdict",
+        "Tasks whose lease ran out and on which no check has decided yet. Should come back to zero.",
+        "short",
+        {"{{queue}}": total("delayq_lapsed_tasks", "queue")},
+    ),
+    Panel(
         "Guards",
         "Runs under the guard, by how they ended, and workers that the guard serves.",
         "short",

@@ -29,6 +29,7 @@ NEEDED: Final = frozenset(
     metric.name
     for metric in (
         table.TASKS,
+        table.LAPSED_TASKS,
         table.OVERDUE_TASKS,
         table.OLDEST_OVERDUE_SECONDS,
         table.NEXT_DUE_SECONDS,

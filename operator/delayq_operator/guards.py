@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from delayq_operator.work import Work
 
 AGAIN_SECONDS: Final = 6.0
+SEVERAL: Final = 2  # workers without the guard, until more are taken for useless
 SOON_SECONDS: Final = 0.9  # one that has just said no, or nothing yet; visits are a second apart
 
 
@@ -110,8 +111,9 @@ class Guards:
         return watch.seen(time.time()) if watch else Guarding()
 
     def down(self, key: Key) -> bool:
-        """Whether none can: more workers would not help."""
-        return self.seen(key).down
+        """Whether none of several can: more would not help. One alone may be where no other would be."""
+        seen = self.seen(key)
+        return seen.down and seen.unable >= SEVERAL
 
     def tell(self, key: Key) -> None:
         """Ask for a reconciliation: at once for another verdict, now and then for other numbers."""

@@ -32,7 +32,7 @@ def sample(reading: Reading, asked: Iterable[float], crew: Crew, fleet: Fleet) -
     due = reading.total(table.OVERDUE_TASKS)
     return Sample(
         overdue=due,
-        in_flight=reading.total(table.TASKS, state="processing"),
+        in_flight=_in_flight(reading),
         due_within=_due_within(reading, asked),
         next_due_seconds=_next_due(reading),
         fallen_due=_fallen_due(reading, due),
@@ -43,6 +43,14 @@ def sample(reading: Reading, asked: Iterable[float], crew: Crew, fleet: Fleet) -
         lead_seconds=crew.lead.seconds,
         whole=reading.whole,
     )
+
+
+def _in_flight(reading: Reading) -> int:
+    """How many tasks workers hold: a lease that ran out, and waits for a check, needs no worker.
+
+    Scanners that do not tell of those leave all of them in: a worker too many, never one too few.
+    """
+    return max(0, reading.total(table.TASKS, state="processing") - reading.total(table.LAPSED_TASKS))
 
 
 def _next_due(reading: Reading) -> float | None:

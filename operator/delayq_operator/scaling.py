@@ -65,7 +65,11 @@ def scale(
     for holds, reason, why in (
         (spec.stop_policy in HELD, "Held", HELD.get(spec.stop_policy)),
         (paused, "Paused", "the DelayQueue is paused"),
-        (guard_down, "GuardUnreachable", "no worker can use the guard, and more could not either"),
+        (
+            guard_down,
+            "GuardUnreachable",
+            "no worker can use the guard, of two or more; further ones could not either",
+        ),
     ):
         if holds:
             kept = _clamped(spec, 1) if current is None else current

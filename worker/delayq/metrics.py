@@ -87,6 +87,7 @@ def queue_families(
         for state in m.STATES
     }
     yield _family(m.TASKS, by_state)
+    yield _per_shard(m.LAPSED_TASKS, queue, {shard: each.lapsed for shard, each in counts.items()})
     yield _per_shard(m.OVERDUE_TASKS, queue, {shard: each.overdue for shard, each in counts.items()})
     lateness = {shard: each.oldest_overdue_ms / 1000 for shard, each in counts.items()}
     yield _per_shard(m.OLDEST_OVERDUE_SECONDS, queue, lateness)

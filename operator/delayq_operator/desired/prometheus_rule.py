@@ -77,6 +77,7 @@ def _alerts(queue: DelayQueue, facts: Facts) -> Iterator[Alert]:
         yield _guard_down(of(metrics.WORKER_GUARD_UP))
     if queue.spec.reaper.check is not None:
         yield _checks_fail(of(metrics.QUEUE_CHECKS_FAILED))
+        yield _awaits_verdict(of(metrics.LAPSED_TASKS))
     if queue.spec.scanner.replicas:
         yield _leaderless(of(metrics.SHARD_LED), queue.spec.shards)
 
@@ -139,6 +140,17 @@ def _checks_fail(failed: str) -> Alert:
         seconds=300,
         severity="warning",
         summary="the check gives no verdict on tasks whose lease ran out: reaper.check.onFailure decides.",
+    )
+
+
+def _awaits_verdict(lapsed: str) -> Alert:
+    # A check that can tell leaves none for longer than it takes to ask; `wait` may be its answer without end.
+    return Alert(
+        name="AwaitsVerdict",
+        expr=f"sum({lapsed}) > 0",
+        seconds=1800,
+        severity="warning",
+        summary="there have been tasks whose lease ran out, and on which the check has not decided, for half an hour.",
     )
 
 

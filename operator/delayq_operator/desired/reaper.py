@@ -32,7 +32,7 @@ def cron_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
         "jobTemplate": {
             "metadata": {"labels": names.labels(name, "reaper")},
             "spec": {
-                "activeDeadlineSeconds": DEADLINE_SECONDS + _longest_question(queue),
+                "activeDeadlineSeconds": DEADLINE_SECONDS,
                 "backoffLimit": 0,  # the next minute tries again
                 "template": pod.template(name, setting, role(queue, setting)),
             },
@@ -41,12 +41,6 @@ def cron_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
     if spec.time_zone is not None:
         cron["timeZone"] = spec.time_zone
     return child(names.CRON_JOB, queue, facts, name=names.reaper(name), component="reaper", spec=cron)
-
-
-def _longest_question(queue: DelayQueue) -> int:
-    """How long a run may wait for an answer that it asked for in its last moment."""
-    check = queue.spec.reaper.check
-    return 0 if check is None else check.timeout_seconds
 
 
 def role(queue: DelayQueue, setting: Setting) -> Role:

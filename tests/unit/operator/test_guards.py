@@ -134,7 +134,8 @@ def test_a_reconciliation_is_asked_for_when_there_is_something_to_tell(clock: Cl
     assert told(1, 1, 0, 0, 0, 1, clock=clock) == [1, 1, 1, 2, 2, 3, 4]
 
 
-def test_a_queue_without_a_guard_is_nobodys_business(clock: Clock) -> None:
+def test_one_worker_that_cannot_use_the_guard_does_not_speak_for_those_that_could(clock: Clock) -> None:
+    """It may be on a node that resolves no names: were the number held then, nobody else would ever start."""
     queues, marks = Queues(lambda _: None), Marks()
     made = Guards(Aims(queues), cast("Work", marks))
     queues.seen(known(ORDERS, 10, guard=GUARD))
@@ -142,6 +143,24 @@ def test_a_queue_without_a_guard_is_nobodys_business(clock: Clock) -> None:
     assert watch is not None
     for value in (0, 0):
         watch.take(W, up(value), clock.now)
+    assert made.seen(ORDERS).down
+    assert not made.down(ORDERS)
+    for value in (0, 0):
+        watch.take(replace(W, name="v"), up(value), clock.now)
+    assert made.down(ORDERS)
+    watch.take(replace(W, name="u"), up(1), clock.now)
+    assert not made.down(ORDERS)
+
+
+def test_a_queue_without_a_guard_is_nobodys_business(clock: Clock) -> None:
+    queues, marks = Queues(lambda _: None), Marks()
+    made = Guards(Aims(queues), cast("Work", marks))
+    queues.seen(known(ORDERS, 10, guard=GUARD))
+    watch = made.watch(ORDERS)
+    assert watch is not None
+    for pod in (W, replace(W, name="v")):
+        for value in (0, 0):
+            watch.take(pod, up(value), clock.now)
     assert made.down(ORDERS)
     queues.seen(known(ORDERS, 10, version=101, guard={"none": {}}))
     assert made.watch(ORDERS) is None

@@ -93,6 +93,26 @@ def test_a_missing_number_is_not_zero(missing: str, value: float | None) -> None
     assert look(lines) is None
 
 
+def test_tasks_that_wait_for_a_verdict_need_no_worker() -> None:
+    found = look(scanner({0: True}, **busy(processing=7, lapsed=7)))
+    assert found is not None
+    assert found.in_flight == 0
+    found = look(scanner({0: True, 1: True}, **busy(processing=7, lapsed=6)))
+    assert found is not None
+    assert found.in_flight == 2, "what a worker holds counts still"
+
+
+def test_a_scanner_that_does_not_tell_of_leases_that_ran_out_has_all_of_them_counted() -> None:
+    lines = [
+        line
+        for line in scanner({0: True}, **busy(processing=7, lapsed=7))
+        if line[0] != "delayq_lapsed_tasks"
+    ]
+    found = look(lines)
+    assert found is not None
+    assert found.in_flight == 7
+
+
 def test_a_due_time_is_within_what_people_can_be_told() -> None:
     lines = [line for line in scanner({0: True}, **busy()) if line[0] != "delayq_next_due_seconds"]
     found = look([*lines, ("delayq_next_due_seconds", {"queue": "orders", "shard": "0"}, 1e300)])

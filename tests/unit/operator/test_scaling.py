@@ -75,7 +75,10 @@ def test_while_no_worker_can_use_the_guard_the_number_stays_and_the_reason_is_to
     decision = decided(Sample(overdue=5_000, ready=1))
     found = scale(queue(autoscaling=BOUNDS), 3, decision, guard_down=True)
     assert (found.replicas, found.reason, found.decision) == (3, "GuardUnreachable", None)
-    assert found.message == "3 workers, kept: no worker can use the guard, and more could not either"
+    assert (
+        found.message
+        == "3 workers, kept: no worker can use the guard, of two or more; further ones could not either"
+    )
     assert scale(queue(), 3, guard_down=True).reason == "Fixed"
     assert scale(queue(autoscaling=EXTERNAL), 3, guard_down=True).reason == "External"
     held = scale(queue(autoscaling=BOUNDS, stopPolicy="Hold"), 3, guard_down=True)

@@ -114,6 +114,12 @@ def _queue_counter(verb: str, about: str) -> Metric:
 
 
 TASKS: Final = _gauge("tasks", "Tasks by state.", "queue", "shard", "state")
+LAPSED_TASKS: Final = _gauge(
+    "lapsed_tasks",
+    "Of those in processing, tasks whose lease ran out and on which nobody has decided yet, as they wait for a check.",
+    "queue",
+    "shard",
+)
 OVERDUE_TASKS: Final = _gauge("overdue_tasks", "Tasks that are due and not claimed.", "queue", "shard")
 OLDEST_OVERDUE_SECONDS: Final = _gauge(
     "oldest_overdue_seconds", "How long the most overdue task has been due; 0 when none is.", "queue", "shard"
@@ -237,6 +243,7 @@ LOOP_ERRORS: Final = _counter(
 
 METRICS: Final = (
     TASKS,
+    LAPSED_TASKS,
     OVERDUE_TASKS,
     OLDEST_OVERDUE_SECONDS,
     NEXT_DUE_SECONDS,

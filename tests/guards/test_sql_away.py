@@ -237,6 +237,30 @@ async def test_a_server_that_does_not_answer_is_given_up_and_what_it_holds_is_le
     await guard.close()
 
 
+@pytest.mark.parametrize("own", ["postgresql"], indirect=True)
+async def test_leaving_and_looking_wait_for_a_silent_server_no_longer_than_a_worker_has_time(
+    own: DatabaseServer,
+) -> None:
+    limits = Limits(lock_timeout_ms=600_000, max_connections=5)
+    guard, apart = (
+        SqlUnique(async_url(own), limits=limits),
+        SqlUnique(async_url(own), apart=True, limits=limits),
+    )
+    prepared(guard)
+    hold, other = await guard.begin(task()), await apart.begin(task("other"))
+    own.pause()
+    began = time.monotonic()
+    await asyncio.gather(guard.abandon(hold), apart.abandon(other))
+    assert time.monotonic() - began < 9
+    with pytest.raises(GuardUnavailable, match="no answer within 5 s"):
+        await guard.check()
+    assert time.monotonic() - began < 20
+    own.resume()
+    while sql(guard, "SELECT 1 FROM delayq_processed"):  # noqa: ASYNC110 -- it ends in the background
+        await asyncio.sleep(0.05)
+    await asyncio.gather(guard.close(), apart.close())
+
+
 async def _until_known(guard: SqlGuard) -> None:
     async with guard(task(token=2)):
         pass

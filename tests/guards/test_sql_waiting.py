@@ -138,6 +138,18 @@ async def test_a_pool_is_bounded_and_who_waits_too_long_for_it_comes_again(datab
     await asyncio.gather(guard.close(), select.close())
 
 
+async def test_a_check_waits_for_nobody_for_long_and_takes_waiting_for_no_outage(database: Database) -> None:
+    guard = SqlPessimistic(database.async_url, limits=Limits(max_connections=1, lock_timeout_ms=60_000))
+    prepared(guard)
+    guard.close_sync()
+    hold = await guard.begin(task())
+    other = SqlPessimistic(database.async_url, limits=LONG)  # on SQLite, it has to wait for the database
+    for each in (guard, other):
+        await asyncio.wait_for(each.check(), SOON)
+    await guard.abandon(hold)
+    await asyncio.gather(guard.close(), other.close())
+
+
 async def _second_connection(guard: SqlGuard) -> Any:  # noqa: ANN401 -- a hold
     """SQLite lets one transaction in at a time; a hold of a connection without one takes its place in the pool."""
     from delayq.guards.sql.hold import SqlHold  # noqa: PLC0415 -- here only

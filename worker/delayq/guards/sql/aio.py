@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLOSE_SECONDS = 5.0
+ABANDON_SECONDS = 2.0
+"""A worker that leaves gives its handlers 10 s for all of their ends; what takes longer ends in the background."""
+CHECK_SECONDS = 5.0
+"""The kubelet and whoever reads the condition want to know soon, however long tasks may wait."""
 
 
 class Aio:
@@ -58,15 +62,26 @@ class Aio:
     async def abandon(self, hold: SqlHold) -> None:
         """Give the hold's connection back, rolled back."""
         if hold.threaded:
-            await self._bounded(in_thread(partial(self._plain.abandon, hold)))
+            await self._soon(in_thread(partial(self._plain.abandon, hold)))
         elif hold.pool is not None:
-            await self._bounded(self._pools.close_aio(hold.pool, hold.connection))
+            await self._soon(self._pools.close_aio(hold.pool, hold.connection))
+
+    async def undo(self, step: Callable[[Connection], None]) -> None:
+        """Take a connection to forget that a run began."""
+        await self._soon(self._step(step))
+
+    async def look(self, step: Callable[[Connection], None]) -> None:
+        """Take a connection to look whether the database serves. Waiting for the pool says nothing against it."""
+        busy = self._pools.in_use
+        try:
+            await self._keeper.within(min(CHECK_SECONDS, self._seconds), self._step(step))
+        except TimeoutError as error:
+            if not busy:
+                raise self._silent(error) from None
 
     async def once(self, step: Callable[[Connection], T]) -> T:
         """Take a connection for one step."""
-        if self._pools.threaded:
-            return await self._bounded(in_thread(partial(self._plain.once, step)))
-        return await self._bounded(self._once(step))
+        return await self._bounded(self._step(step))
 
     async def persist(self, step: Callable[[Connection], T]) -> T:
         """Do the same, and again for a while when the database is away."""
@@ -113,6 +128,11 @@ class Aio:
             if hold.pool is not None:
                 await self._pools.close_aio(hold.pool, hold.connection)
 
+    async def _step(self, step: Callable[[Connection], T]) -> T:
+        if self._pools.threaded:
+            return await in_thread(partial(self._plain.once, step))
+        return await self._once(step)
+
     async def _once(self, step: Callable[[Connection], T]) -> T:
         with translated(self._pools.url):
             pool, connection = await self._pools.open_aio()
@@ -127,4 +147,14 @@ class Aio:
         try:
             return await self._keeper.within(self._seconds, step, unwanted)
         except TimeoutError as error:
-            raise GuardUnavailable(urls.where(self._pools.url()), str(error)) from None
+            raise self._silent(error) from None
+
+    async def _soon(self, step: Coroutine[Any, Any, T]) -> T:
+        seconds = min(ABANDON_SECONDS, self._seconds)
+        try:
+            return await self._keeper.within(seconds, step, more=self._seconds - seconds)
+        except TimeoutError as error:
+            raise self._silent(error) from None
+
+    def _silent(self, error: TimeoutError) -> GuardUnavailable:
+        return GuardUnavailable(urls.where(self._pools.url()), str(error))

@@ -65,6 +65,11 @@ class Engines(Generic[E]):
         with self._lock:
             pool.users -= 1
 
+    def pool(self) -> object:
+        """Return the current engine's pool, None before the first use."""
+        with self._lock:
+            return None if self._current is None else self._current.engine.pool
+
     def unused(self) -> list[E]:
         """Return engines to dispose of: not used now, and never again."""
         with self._lock:

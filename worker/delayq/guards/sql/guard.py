@@ -58,10 +58,10 @@ class SqlGuard(Steps, Guard[SqlHold]):
         await (self._aio.persist(step) if hold.pool is None else self._aio.finish(hold, step))
 
     async def abandon(self, hold: SqlHold) -> None:
-        """Roll back, or forget that it began."""
+        """Roll back, or forget that it began; within 2 s, or in the background."""
         try:
             if hold.pool is None:
-                await self._aio.once(partial(self._undo, hold=hold))
+                await self._aio.undo(partial(self._undo, hold=hold))
             else:
                 await self._aio.abandon(hold)
         except Exception as error:  # noqa: BLE001 -- what cannot be undone now, the next run finds
@@ -74,10 +74,11 @@ class SqlGuard(Steps, Guard[SqlHold]):
     async def check(self) -> None:
         """Connect, and look whether everything is there; whatever is wrong, no task could begin.
 
-        A pool that is all in use serves. So does a query whose parameters have a type only with a task's values.
+        Within 5 s, however long a task may wait. A pool that is all in use serves. So does a query whose parameters
+        have a type only with a task's values.
         """
         try:
-            await self._aio.once(self._probe)
+            await self._aio.look(self._probe)
         except GuardBusy:
             return
         except GuardUnavailable:

@@ -28,21 +28,28 @@ class Keeper:
         seconds: float,
         step: Coroutine[Any, Any, T],
         unwanted: Callable[[T], Awaitable[None]] | None = None,
+        *,
+        more: float = 0,
     ) -> T:
-        """Return what the step returns; TimeoutError when that takes too long. `unwanted` undoes a late success."""
+        """Return what the step returns; TimeoutError when that takes too long. `unwanted` undoes a late success.
+
+        The step itself may go on for `more` seconds when nobody waits for it any more; then it is cancelled.
+        """
         running = asyncio.ensure_future(step)
         try:
             await asyncio.wait({running}, timeout=seconds)
         except asyncio.CancelledError:
-            self._leave(running, unwanted)
+            self._leave(running, unwanted, more)
             raise
         if running.done():
             return running.result()
-        self._leave(running, unwanted)
+        self._leave(running, unwanted, more)
         raise TimeoutError(f"no answer within {seconds:g} s")
 
-    def _leave(self, running: asyncio.Task[T], unwanted: Callable[[T], Awaitable[None]] | None) -> None:
-        late = asyncio.ensure_future(_end(running, unwanted))
+    def _leave(
+        self, running: asyncio.Task[T], unwanted: Callable[[T], Awaitable[None]] | None, more: float
+    ) -> None:
+        late = asyncio.ensure_future(_end(running, unwanted, more))
         self._late.add(late)
         late.add_done_callback(self._late.discard)
 
@@ -52,7 +59,11 @@ class Keeper:
             await asyncio.wait(set(self._late), timeout=seconds)
 
 
-async def _end(running: asyncio.Task[T], unwanted: Callable[[T], Awaitable[None]] | None) -> None:
+async def _end(
+    running: asyncio.Task[T], unwanted: Callable[[T], Awaitable[None]] | None, more: float
+) -> None:
+    if more:
+        await asyncio.wait({running}, timeout=more)
     for _ in range(CANCELLATIONS):
         if not running.done():
             running.cancel()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, QueuePool
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -63,6 +63,12 @@ class Pools:
                 urls.plain(url)
             self._threaded = url, found
         return self._threaded[1]
+
+    @property
+    def in_use(self) -> bool:
+        """Whether code on the event loop would have to wait for a connection of the pool now."""
+        pool = (self._plain if self.threaded else self._aio).pool()
+        return isinstance(pool, QueuePool) and pool.checkedout() >= pool.size()
 
     def _given_plain(self, _: URL) -> Engine:
         if isinstance(self._given, Engine):

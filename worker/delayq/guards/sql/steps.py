@@ -5,6 +5,7 @@ All of it is plain code. Who opens the connection, and in which world, is in pla
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from delayq.guards.sql import ledger
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from delayq.guards.sql.limits import Limits
     from delayq.message import Task
+
+CHECK_LOCK_MS = 2000  # a check waits for nobody's transaction for long: whoever has one is served
 
 
 class Steps:
@@ -76,7 +79,8 @@ class Steps:
             self.undo(connection, hold)
 
     def _probe(self, connection: Connection) -> None:
-        with transactions.begin(connection, self.limits) as transaction:
+        short = replace(self.limits, lock_timeout_ms=min(self.limits.lock_timeout_ms, CHECK_LOCK_MS))
+        with transactions.begin(connection, short) as transaction:
             self.probe(connection)
             transaction.rollback()
 

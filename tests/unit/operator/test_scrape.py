@@ -318,8 +318,8 @@ async def test_while_no_worker_can_use_its_guard_nothing_is_decided(scraper: Scr
     scraper._queues.seen(known(ORDERS, 10, version=101, **spec))
     watch = scraper.guards.watch(ORDERS)
     assert watch is not None
-    for value in (0.0, 0.0):
-        watch.take(replace(POD, name="w"), [("delayq_worker_guard_up", {}, value)], clock.now)
+    for name in ("w", "w", "v", "v"):
+        watch.take(replace(POD, name=name), [("delayq_worker_guard_up", {}, 0.0)], clock.now)
     await read(scraper, Answers(a=LEADS))
     assert (looks(scraper).of, looks(scraper).rested[ORDERS]) == ([], 1)
     watch.take(replace(POD, name="w"), [("delayq_worker_guard_up", {}, 1.0)], clock.now)

@@ -225,6 +225,24 @@ async def test_a_handler_that_ends_the_transaction_itself_is_told_so(guard: SqlG
     assert await transfer(guard, task(token=2)) in ("ran", "seen")
 
 
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+@POSTGRESQL
+async def test_a_handler_that_rolls_back_in_words_of_its_own_is_told_so_too(
+    guard: SqlGuard, database: Database, driver: str
+) -> None:
+    made: SqlGuard = KINDS[guard.name](database.async_url.replace("psycopg", driver), limits=HASTY)
+
+    async def run() -> None:
+        async with made(task()) as hold:
+            await hold.connection.execute(EFFECT, {"id": "order-7", "token": 1})
+            await hold.connection.exec_driver_sql("ROLLBACK")
+
+    with pytest.raises(RuntimeError, match="was over before its block"):
+        await run()
+    assert await transfer(made, task(token=2)) == "ran"
+    await made.close()
+
+
 @pytest.mark.parametrize("database", ["mariadb"], indirect=True)
 async def test_a_handler_that_changes_a_tables_definition_is_told_that_mariadb_has_committed(
     guard: SqlGuard,

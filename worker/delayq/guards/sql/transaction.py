@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -18,7 +18,7 @@ _POSTGRESQL = text(
     "set_config('idle_in_transaction_session_timeout', :idle, true)"
 )
 _MARK: Final = "delayq_whole"
-_IN_ERROR: Final = 3  # libpq's PQTRANS_INERROR
+_IN_TRANSACTION: Final = 2  # libpq's PQTRANS_INTRANS: neither over nor in error
 NOT_WHOLE: Final = (
     "the guard's transaction was over before its block: the handler committed it or rolled it back, changed a table's "
     "definition, or went on after an error of its SQL; begin_nested() makes a savepoint around what may fail"
@@ -62,7 +62,8 @@ def whole(connection: Connection, transaction: RootTransaction) -> bool:
     """Tell whether all that was done since `mark` is still there to be committed.
 
     PostgreSQL answers the COMMIT of a transaction in which a statement failed by rolling back, and drivers take that
-    for a success. psycopg knows without asking.
+    for a success. psycopg knows without asking, and asyncpg whether there is a transaction at all: a ROLLBACK in the
+    handler's own words is one that SQLAlchemy has not heard of.
     """
     if not transaction.is_active:
         return False
@@ -70,9 +71,11 @@ def whole(connection: Connection, transaction: RootTransaction) -> bool:
         if connection.dialect.name != "postgresql":
             connection.exec_driver_sql(f"RELEASE SAVEPOINT {_MARK}")
             return True
-        info = getattr(connection.connection.driver_connection, "info", None)
-        if info is not None:
-            return int(info.transaction_status) != _IN_ERROR
+        driver: Any = connection.connection.driver_connection
+        if hasattr(driver, "info"):
+            return int(driver.info.transaction_status) == _IN_TRANSACTION
+        if hasattr(driver, "is_in_transaction") and not driver.is_in_transaction():
+            return False
         connection.exec_driver_sql("SELECT 1")
     except DBAPIError as error:
         if error.connection_invalidated:

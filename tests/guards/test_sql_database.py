@@ -209,6 +209,22 @@ async def test_asyncpg_serves_a_guard_too(database: Database) -> None:
     await asyncio.gather(guard.close(), second.close())
 
 
+@POSTGRESQL
+async def test_asyncpg_keeps_no_statement_that_a_proxys_other_connection_does_not_know(
+    database: Database,
+) -> None:
+    guard = SqlUnique(database.async_url.replace("psycopg", "asyncpg"), limits=HASTY)
+    prepared(guard)
+    async with guard(task()) as hold:
+        for _ in range(5):
+            await hold.connection.execute(text("SELECT COUNT(*) FROM effects"))
+        kept = await hold.connection.execute(text("SELECT statement, name FROM pg_prepared_statements"))
+        rows = kept.all()
+    assert [words for words, _ in rows if "effects" in words] == []
+    assert all(name.startswith("__delayq_") for _, name in rows)
+    await guard.close()
+
+
 async def test_an_engine_of_the_users_own_is_used_and_left_alone(database: Database) -> None:
     engine = create_engine(database.sync_url)
     guard = SqlUnique(engine, limits=HASTY)

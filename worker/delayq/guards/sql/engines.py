@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from uuid import uuid4
 
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -118,7 +119,13 @@ def _arguments(url: URL, limits: Limits) -> dict[str, Any]:
         case "psycopg2":
             return {**_LIBPQ}
         case "asyncpg":
-            return {"timeout": CONNECT_SECONDS}
+            # The same; and what it still prepares has a name that no other connection behind the proxy has used.
+            return {
+                "timeout": CONNECT_SECONDS,
+                "statement_cache_size": 0,
+                "prepared_statement_cache_size": 0,
+                "prepared_statement_name_func": lambda: f"__delayq_{uuid4().hex}__",
+            }
         case "pymysql" | "mysqldb":
             silent = limits.run_seconds + limits.lock_seconds + CONNECT_SECONDS
             return {"connect_timeout": CONNECT_SECONDS, "read_timeout": silent, "write_timeout": silent}

@@ -78,7 +78,7 @@ def test_the_page_says_the_defaults_and_bounds_there_are() -> None:
     assert f"`waitSeconds` ({check.wait_seconds})" in PAGE
     assert f"`{check.on_failure}`, the default" in PAGE
     assert f"asks about {checks.CONCURRENCY} tasks" in PAGE
-    assert f"As long as {checks.CONCURRENCY} threads" in PAGE
+    assert f"one of the {checks.CONCURRENCY} places" in PAGE
 
 
 def test_every_verdict_is_in_the_table() -> None:

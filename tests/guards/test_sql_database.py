@@ -147,6 +147,16 @@ async def test_a_document_makes_the_guard_it_describes(
     await found.close()
 
 
+def test_the_bounds_of_a_document_fit_each_other(tmp_path: Path) -> None:
+    """A slot without a connection would be put off again and again, and a wait beyond the time limit be charged."""
+    mounted(tmp_path, "sqlite:////data/x")
+    queue = document("sqlUnique", lockTimeoutMilliseconds=600_000)
+    limits = made(queue, tmp_path).limits
+    assert limits.max_connections == queue.spec.worker.concurrency + 1
+    assert limits.lock_timeout_ms == queue.spec.delivery.handler_timeout_seconds * 1000 / 2
+    assert made(document("sqlUnique", maxConnections=7), tmp_path).limits.max_connections == 7
+
+
 async def test_the_environment_says_where_the_database_is_on_a_laptop(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,17 +42,19 @@ class SqlGuard:
     """What all guards that keep rows in a database have in common."""
 
     database_secret_ref: DatabaseSecretRef = section(DatabaseSecretRef, doc="URL of the database.")
-    max_connections: int = whole(
+    max_connections: int | None = whole(
         1,
         1000,
-        default=20,
-        doc="Most connections one worker keeps to the database; a running task may hold one throughout.",
+        default=None,
+        doc="Most connections one worker keeps to the database; a running task may hold one throughout. "
+        "Absent: one more than worker.concurrency.",
     )
     lock_timeout_milliseconds: int = whole(
         1,
         600_000,
         default=5000,
-        doc="Longest wait for another worker's open transaction; then the task is put off for a moment.",
+        doc="Longest wait for another worker's open transaction, and for locks of the handler's own statements in "
+        "the guard's; then the task is put off for a moment. At most half of delivery.handlerTimeoutSeconds counts.",
     )
     retention_seconds: int = whole(
         60, 315_360_000, default=604_800, doc="How long finished tasks are remembered."

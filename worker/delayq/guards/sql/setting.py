@@ -33,10 +33,15 @@ def source(spec: SqlGuard, field: str, secrets_dir: Path, url: str | None = None
 
 
 def limits(queue: DelayQueue, spec: SqlGuard) -> Limits:
-    """Read the bounds."""
+    """Read the bounds.
+
+    A wait for somebody else's lock that outlasts the handler's time limit would be charged as one. And without a number
+    every slot has a connection, and the check one more.
+    """
+    seconds = queue.spec.delivery.handler_timeout_seconds
     return Limits(
-        max_connections=spec.max_connections,
-        lock_timeout_ms=spec.lock_timeout_milliseconds,
+        max_connections=spec.max_connections or queue.spec.worker.concurrency + 1,
+        lock_timeout_ms=min(spec.lock_timeout_milliseconds, seconds * 1000 // 2),
         retention_seconds=spec.retention_seconds,
-        run_seconds=queue.spec.delivery.handler_timeout_seconds,
+        run_seconds=seconds,
     )

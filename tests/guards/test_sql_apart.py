@@ -68,9 +68,19 @@ async def test_a_run_that_never_said_how_it_ended_is_buried_where_the_document_s
 ) -> None:
     careful = SqlUnique(database.async_url, apart=True, unfinished="Bury", limits=HASTY)
     await unique.begin(task(token=1))
-    with pytest.raises(Bury, match=r"an earlier run \(token 1\) began at 20.* never said how it ended"):
+    with pytest.raises(
+        Bury, match=r"an earlier run \(token 1\) began at 20.* never said how it ended.*guard forget"
+    ):
         await careful.begin(task(token=2))
     assert row(unique) == [("running", 1)]
+    assert await careful.forget("refunds", "order-7") is None
+    assert await careful.forget("orders", "order-7") == "running"
+    async with careful(task(token=3)):
+        pass
+    assert await careful.forget("orders", "order-7") == "done"
+    assert row(unique) == [("done", 3)]
+    assert await careful.forget("orders", "order-7", done=True) == "done"
+    assert row(unique) == []
     await careful.close()
 
 

@@ -150,8 +150,13 @@ def test_the_command_makes_asks_and_tidies(database: Database, tmp_path: Path) -
         pass
     asked = command("seen", "queue.yaml", "order-7", "-o", "json", directory=tmp_path)
     assert json.loads(asked.stdout) == {"id": "order-7", "seen": True}
+    forgotten = command("forget", "queue.yaml", "order-7", directory=tmp_path)
+    assert (forgotten.returncode, forgotten.stderr.splitlines()[0]) == (5, "error: order-7: done already")
     pruned = command("prune", "--config", "queue.yaml", directory=tmp_path)
     assert pruned.stdout == "deleted the rows of 0 tasks\n"
+    forgotten = command("forget", "queue.yaml", "order-7", "order-8", "--force", directory=tmp_path)
+    assert forgotten.stdout == "forgot order-7, which was done\n"
+    assert (forgotten.returncode, "knows nothing of order-8" in forgotten.stderr) == (6, True)
     guard.close_sync()
 
 

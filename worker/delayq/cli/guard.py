@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from delayq.cli import views
-from delayq.cli.exits import FAILED, INVALID, UNAVAILABLE, Wrong, errors_as_exits
+from delayq.cli.exits import FAILED, INVALID, NOT_FOUND, REFUSED, UNAVAILABLE, Wrong, errors_as_exits
 from delayq.cli.inputs import strict_json
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.words import tasks
@@ -124,6 +124,38 @@ def seen(queue: str, task_id: str, *, database: str | None, payload: str, output
         None: "may have taken effect, nobody can tell",
     }
     emit(output, views.guarded(task_id, seen=found), f"{task_id} {words[found]}")
+
+
+@guard.command()
+@click.argument("queue", metavar="QUEUE")
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
+@_database_option
+@click.option("--force", is_flag=True, help="Also of tasks that are done: they may take effect again.")
+def forget(queue: str, task_ids: tuple[str, ...], *, database: str | None, force: bool) -> None:
+    """Delete what the guard remembers of tasks that began and never said how they ended, so that they may run again.
+
+    QUEUE is the path of a DelayQueue document. With unfinished: Bury, such a task is buried each time that it is
+    redriven; find out what it did, and be sure that it does not run any more.
+    """
+    with errors_as_exits():
+        document = read(queue)
+        made = _of_document(document, database)
+
+    async def run() -> dict[str, str | None]:
+        return {each: await made.forget(document.queue, each, done=force) for each in task_ids}
+
+    states = _run(made, run)
+    for each, state in states.items():
+        if state == "running" or (state and force):
+            click.echo(f"forgot {each}, which was {state}")
+    if None in states.values():
+        absent = ", ".join(each for each, state in states.items() if state is None)
+        raise Wrong(f"the guard knows nothing of {absent}", code=NOT_FOUND)
+    if "done" in states.values() and not force:
+        done = ", ".join(each for each, state in states.items() if state == "done")
+        raise Wrong(
+            f"{done}: done already", "--force forgets it all the same: it may take effect again", REFUSED
+        )
 
 
 @guard.command()

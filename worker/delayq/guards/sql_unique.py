@@ -89,7 +89,8 @@ class SqlUnique(SqlGuard):
         if self._unfinished == "Bury":
             raise Bury(
                 f"an earlier run (token {row.token}) began at {row.began_at:%Y-%m-%dT%H:%M:%S}Z and never said how it "
-                "ended; it may have taken effect (spec.guard.sqlUnique.unfinished: Bury)"
+                "ended; it may have taken effect (spec.guard.sqlUnique.unfinished: Bury); once you know, leave it "
+                "dead, or `delayq guard forget` it and redrive it"
             )
         if not ledger.take_over(connection, task, row.token):
             raise GuardBusy("another run of the task has just begun")

@@ -91,6 +91,14 @@ class SqlGuard(Steps, Guard[SqlHold]):
         """Delete at most `batch` rows past their retention; returns how many: fewer than that, and all are gone."""
         return await self._aio.once(partial(self._prune, batch=batch))
 
+    async def forget(self, queue: str, task_id: str, *, done: bool = False) -> str | None:
+        """Delete the ledger's row of a run that never ended, so that the task may run again; with `done`, any row.
+
+        Returns the state that the row had: running, done, or None for no row. Nothing keeps a run that still goes on
+        from ending well afterwards. Raises GuardBusy while one holds the row, GuardUnavailable.
+        """
+        return await self._aio.once(partial(self._forget, queue=queue, task_id=task_id, done=done))
+
     async def install(self) -> bool:
         """Make the ledger's table unless it is there; True when that was needed."""
         return await self._aio.once(install)

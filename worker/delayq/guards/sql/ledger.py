@@ -104,6 +104,15 @@ def remove(connection: Connection, task: Task) -> None:
     connection.execute(delete(TABLE).where(_own(task), _ROW.state == RUNNING, _ROW.token == task.token))
 
 
+def forget(connection: Connection, queue: str, task_id: str, *, done: bool) -> str | None:
+    """Delete the row of a run that never ended, with `done` any; returns the state that it had, None for no row."""
+    own = and_(_ROW.queue == queue, _ROW.task_id == task_id)
+    state = connection.execute(select(_ROW.state).where(own).with_for_update()).scalar_one_or_none()
+    if state is not None and (done or state != DONE):
+        connection.execute(delete(TABLE).where(own))
+    return state
+
+
 def prune(connection: Connection, queue: str | None, *, kept: int, run: int, batch: int) -> int:
     """Delete at most `batch` rows: done `kept` seconds ago, or begun before that, when no run can still go on."""
     done = and_(_ROW.done_at.is_not(None), _ROW.done_at < Ago(kept))

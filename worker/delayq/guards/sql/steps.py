@@ -84,6 +84,10 @@ class Steps:
             self.probe(connection)
             transaction.rollback()
 
+    def _forget(self, connection: Connection, queue: str, task_id: str, *, done: bool) -> str | None:
+        with transactions.begin(connection, self.limits):
+            return ledger.forget(connection, queue, task_id, done=done)
+
     def _prune(self, connection: Connection, batch: int) -> int:
         kept, run = self.limits.retention_seconds, self.limits.run_seconds
         with transactions.begin(connection, self.limits):

@@ -7,8 +7,8 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.errors import GuardLost, GuardUnavailable, Seen
-from sqlalchemy import text
+from delayq.errors import GuardBusy, GuardLost, GuardUnavailable, Seen
+from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -281,6 +281,73 @@ async def test_a_handler_that_goes_on_after_a_deadlock_has_failed(
         await run()
     await engine.dispose()
     assert effects(guard) == {}
+
+
+@BOTH
+async def test_a_handler_whose_statement_meets_a_deadlock_comes_again_without_charge(
+    guard: SqlGuard, database: Database
+) -> None:
+    sql(guard, "INSERT INTO orders VALUES (1, 0, ''), (2, 0, '')")
+    engine = create_async_engine(database.async_url)
+    change = text("UPDATE orders SET version = 1 WHERE id = :id")
+    first, second = (change.bindparams(id=number) for number in (1, 2))
+
+    async def run() -> None:
+        async with engine.connect() as heavy, guard(task()) as hold:
+            if database.kind == "postgresql":  # the first to look finds it
+                await heavy.execute(text("SET LOCAL deadlock_timeout = '60s'"))
+                await hold.connection.execute(text("SET LOCAL deadlock_timeout = '10ms'"))
+            await heavy.execute(second)
+            await heavy.execute(HEAVY)  # whoever has written more is not the victim
+            await hold.connection.execute(first)
+            waiting = asyncio.create_task(heavy.execute(first))
+            try:
+                await hold.connection.execute(second)
+            finally:
+                await waiting
+                await heavy.rollback()
+
+    with pytest.raises(GuardBusy, match="in favour of another") as busy:
+        await run()
+    assert (busy.value.charge, isinstance(busy.value.__cause__, DBAPIError)) == (False, True)
+    await engine.dispose()
+    assert await transfer(guard, task(token=2)) == "ran"
+
+
+@POSTGRESQL
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+async def test_only_what_befell_the_guards_own_transaction_comes_without_charge(
+    guard: SqlGuard, database: Database, driver: str
+) -> None:
+    made: SqlGuard = KINDS[guard.name](database.async_url.replace("psycopg", driver), limits=HASTY)
+    engine = create_engine(database.sync_url)
+    raised = text("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '40001'; END $$")
+
+    async def own() -> None:
+        async with made(task()) as hold:
+            await hold.connection.execute(raised)
+
+    async def others() -> None:
+        async with made(task()):
+            with engine.connect() as other:
+                other.execute(raised)
+
+    def plain(*, other: bool) -> None:
+        with made(task()) as hold, engine.connect() as its:
+            (its if other else hold.connection).execute(raised)
+
+    with pytest.raises(GuardBusy):
+        await own()
+    with pytest.raises(DBAPIError):
+        await others()
+    with pytest.raises(GuardBusy):
+        plain(other=False)
+    with pytest.raises(DBAPIError):
+        plain(other=True)
+    made.close_sync()
+    await made.close()
+    engine.dispose()
+    assert await transfer(guard, task(token=2)) == "ran"
 
 
 class Base(DeclarativeBase):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.errors import GuardBusy, GuardUnavailable, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
+from delayq.guards.sql import later
 from delayq.guards.sql.limits import Limits
 from sqlalchemy import text
 
@@ -32,6 +33,13 @@ async def refused(guard: SqlGuard, **more: Any) -> float:  # noqa: ANN401 -- of 
     with pytest.raises(GuardBusy):
         await guard.begin(task(**more))
     return time.monotonic() - began
+
+
+def test_what_was_put_off_together_does_not_come_back_together() -> None:
+    assert [later.spread_ms(1000, rand) for rand in (0.0, 0.5, 0.75, 0.9999)] == [800, 1000, 1100, 1200]
+    for made in (later.busy, lambda why: later.away("there", why)):
+        delays = [made("later").delay_ms or 0 for _ in range(100)]
+        assert max(delays) - min(delays) > 100
 
 
 @pytest.mark.parametrize("kind", [SqlUnique, SqlPessimistic])

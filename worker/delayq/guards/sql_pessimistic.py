@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from delayq.errors import GuardBusy, GuardLost, InvalidDocument, Seen
+from delayq.errors import GuardLost, InvalidDocument, Seen
 from delayq.guards.sql import ledger, setting
 from delayq.guards.sql.guard import SqlGuard
+from delayq.guards.sql.later import busy
 from delayq.guards.sql.limits import Limits
 from delayq.guards.sql.statements import READS, Statement
 
@@ -91,7 +92,7 @@ class SqlPessimistic(SqlGuard):
             return self._enter_ledger(connection, task)
         if not self._found(connection, self._select, task, _LOCKS[self._wait]):
             if self._wait == "SkipLocked" and self._found(connection, self._select, task, ""):
-                raise GuardBusy("somebody else has locked the task's row")
+                raise busy("somebody else has locked the task's row")
             raise Seen
         return None
 
@@ -99,7 +100,7 @@ class SqlPessimistic(SqlGuard):
         nowait, skip = self._wait == "NoWait", self._wait == "SkipLocked"
         row = ledger.look(connection, task, lock=True, nowait=nowait, skip_locked=skip)
         if row is None:
-            raise GuardBusy("somebody else has locked the task's row")
+            raise busy("somebody else has locked the task's row")
         if row.done:
             raise Seen
         return row.version

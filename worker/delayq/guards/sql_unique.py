@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Self
 
-from delayq.errors import Bury, GuardBusy, Seen
+from delayq.errors import Bury, Seen
 from delayq.guards.sql import ledger, setting
 from delayq.guards.sql.guard import SqlGuard
+from delayq.guards.sql.later import busy
 from delayq.guards.sql.limits import Limits
 from delayq.guards.sql.table import DONE, RUNNING
 
@@ -75,7 +76,7 @@ class SqlUnique(SqlGuard):
             return
         row = ledger.look(connection, task)
         if row is None:
-            raise GuardBusy("the task's row has just been deleted")
+            raise busy("the task's row has just been deleted")
         if row.done:
             raise Seen
         self._enter_unfinished(connection, task, row)
@@ -83,7 +84,7 @@ class SqlUnique(SqlGuard):
     def _enter_unfinished(self, connection: Connection, task: Task, row: ledger.Row) -> None:
         """An earlier run began and never said how it ended: it may have had its effect, and may even go on."""
         if row.token > task.token:
-            raise GuardBusy("a later run of the task has begun")
+            raise busy("a later run of the task has begun")
         if row.token == task.token:
             return
         if self._unfinished == "Bury":
@@ -93,7 +94,7 @@ class SqlUnique(SqlGuard):
                 "dead, or `delayq guard forget` it and redrive it"
             )
         if not ledger.take_over(connection, task, row.token):
-            raise GuardBusy("another run of the task has just begun")
+            raise busy("another run of the task has just begun")
 
     def leave(self, connection: Connection, hold: SqlHold) -> None:
         """Say that it is done, where its row does not say so already."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.guards.sql import urls
 from delayq.guards.sql.keeper import Keeper
+from delayq.guards.sql.later import away
 from delayq.guards.sql.plain import PAUSE_SECONDS, PERSIST_SECONDS
 from delayq.guards.sql.threads import in_thread
 from delayq.guards.sql.transaction import NOT_WHOLE
@@ -65,6 +66,12 @@ class Aio:
             await self._soon(in_thread(partial(self._plain.abandon, hold)))
         elif hold.pool is not None:
             await self._soon(self._pools.close_aio(hold.pool, hold.connection))
+
+    async def ask(self, hold: SqlHold, step: Callable[[Connection], bool]) -> bool:
+        """Take the step on the hold's connection, which the hold keeps."""
+        if hold.threaded:
+            return await self._soon(in_thread(partial(step, hold.connection)))
+        return await self._soon(hold.connection.run_sync(step))
 
     async def undo(self, step: Callable[[Connection], None]) -> None:
         """Take a connection to forget that a run began."""
@@ -157,4 +164,4 @@ class Aio:
             raise self._silent(error) from None
 
     def _silent(self, error: TimeoutError) -> GuardUnavailable:
-        return GuardUnavailable(urls.where(self._pools.url()), str(error))
+        return away(urls.where(self._pools.url()), str(error))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from delayq.errors import GuardLost, GuardUnavailable
+from delayq.errors import Bury, GuardLost, Retry
 from delayq.guards.base import Guarded
-from delayq.guards.sql.errors import lost_under
+from delayq.guards.sql.errors import lost_under, undone_under
+from delayq.guards.sql.later import away, busy
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from delayq.errors import GuardUnavailable
     from delayq.guards.sql.guard import SqlGuard
     from delayq.guards.sql.hold import SqlHold
     from delayq.message import Task
+
+UNDONE: Final = "the database rolled the handler's transaction back in favour of another one"
 
 
 class SqlGuarded(Guarded["SqlHold"]):
@@ -27,10 +31,12 @@ class SqlGuarded(Guarded["SqlHold"]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        broken = _broken(self._hold, error)
+        hold = self._hold
+        broken = _broken(hold, error)
+        undone = not broken and _undone(hold, error) and hold is not None and await self._sql.undone(hold)
         await super().__aexit__(kind, error, trace)
-        if broken:
-            raise self._unavailable() from error
+        if broken or undone:
+            raise self._unavailable() if broken else busy(UNDONE) from error
 
     def __enter__(self) -> SqlHold:
         self._hold = hold = self._sql.begin_sync(self._task)
@@ -46,14 +52,26 @@ class SqlGuarded(Guarded["SqlHold"]):
             self._sql.finish_sync(hold)
             return
         broken = _broken(hold, error)
+        undone = not broken and _undone(hold, error) and self._sql.undone_sync(hold)
         self._sql.abandon_sync(hold)
         if hold.lost:
             raise GuardLost(hold.lost) from error
-        if broken:
-            raise self._unavailable() from error
+        if broken or undone:
+            raise self._unavailable() if broken else busy(UNDONE) from error
 
     def _unavailable(self) -> GuardUnavailable:
-        return GuardUnavailable(self._sql.where, "the connection was lost while the handler ran")
+        return away(self._sql.where, "the connection was lost while the handler ran")
+
+
+def _undone(hold: SqlHold | None, error: BaseException | None) -> bool:
+    """Tell whether the handler failed because a transaction was rolled back in favour of another one."""
+    return (
+        hold is not None
+        and hold.connection is not None
+        and isinstance(error, Exception)
+        and not isinstance(error, (Retry, Bury))  # the handler has decided by itself
+        and undone_under(error)
+    )
 
 
 def _broken(hold: SqlHold | None, error: BaseException | None) -> bool:

@@ -122,6 +122,17 @@ def lost_under(error: BaseException) -> bool:
     return any(isinstance(each, DBAPIError) and each.connection_invalidated for each in _causes(error))
 
 
+def undone_under(error: BaseException) -> bool:
+    """Tell whether an exception of a handler is a deadlock, or two transactions that cannot be put in an order."""
+    return any(isinstance(each, DBAPIError) and _undone(each.orig) for each in _causes(error))
+
+
+def _undone(error: BaseException | None) -> bool:
+    number = error.args[0] if error is not None and error.args else None
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return number in (1020, 1213) or state in ("40001", "40P01")
+
+
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     for _ in range(20):  # causes may go in circles
         if error is None:

@@ -14,6 +14,7 @@ from delayq.guards.sql.blocks import SqlGuarded
 from delayq.guards.sql.errors import told, untyped
 from delayq.guards.sql.hold import SqlHold
 from delayq.guards.sql.install import install, problems
+from delayq.guards.sql.later import away
 from delayq.guards.sql.plain import Plain
 from delayq.guards.sql.pools import Pools
 from delayq.guards.sql.steps import Steps
@@ -85,7 +86,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
             raise
         except Exception as error:
             if not untyped(error):
-                raise GuardUnavailable(self.where, told(error, self._pools.url())) from error
+                raise away(self.where, told(error, self._pools.url())) from error
 
     async def prune(self, batch: int = BATCH) -> int:
         """Delete at most `batch` rows past their retention; returns how many: fewer than that, and all are gone."""
@@ -140,6 +141,20 @@ class SqlGuard(Steps, Guard[SqlHold]):
     def close_sync(self) -> None:
         """Close the connections of plain code that nobody holds."""
         self._pools.end()
+
+    async def undone(self, hold: SqlHold) -> bool:
+        """Tell whether the hold's transaction is one that the database has rolled back; False when it does not say."""
+        try:
+            return await self._aio.ask(hold, partial(self._undone, hold=hold))
+        except Exception:  # noqa: BLE001 -- the handler has failed in any case
+            return False
+
+    def undone_sync(self, hold: SqlHold) -> bool:
+        """Tell the same in plain code."""
+        try:
+            return self._undone(hold.connection, hold)
+        except Exception:  # noqa: BLE001 -- as above
+            return False
 
     def _not_abandoned(self, hold: SqlHold, error: Exception) -> None:
         fields = {"task_id": hold.task.id, "guard": self.name, "error": f"{type(error).__name__}: {error}"}

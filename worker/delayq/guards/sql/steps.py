@@ -74,6 +74,9 @@ class Steps:
         self.leave(connection, hold)
         transaction.commit()
 
+    def _undone(self, connection: Connection, hold: SqlHold) -> bool:
+        return hold.transaction is not None and not transactions.whole(connection, hold.transaction)
+
     def _undo(self, connection: Connection, hold: SqlHold) -> None:
         with transactions.begin(connection, self.limits):
             self.undo(connection, hold)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument
+from delayq.errors import InvalidDocument
 from delayq.guards.sql.errors import meaning, told
+from delayq.guards.sql.later import away, busy
 from delayq.guards.sql.table import NAME
 from delayq.guards.sql.urls import where
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import URL
 
-BUSY_MS = 1000
+    from delayq.errors import GuardBusy, GuardUnavailable
 
 
 @contextmanager
@@ -30,11 +31,10 @@ def translated(url: Callable[[], URL]) -> Iterator[None]:
     try:
         yield
     except InvalidDocument as error:
-        raise GuardUnavailable(where(url()), str(error)) from None
+        raise away(where(url()), str(error)) from None
     except PoolTimeout:
-        raise GuardBusy(
-            f"every connection to {where(url())} is in use; raise maxConnections or lower worker.concurrency",
-            delay_ms=BUSY_MS,
+        raise busy(
+            f"every connection to {where(url())} is in use; raise maxConnections or lower worker.concurrency"
         ) from None
     except Exception as error:
         found = of(error, url())
@@ -48,11 +48,11 @@ def of(error: BaseException, url: URL) -> GuardBusy | GuardUnavailable | None:
     words = told(error, url)
     match meaning(error):
         case "busy":
-            return GuardBusy(f"guard at {where(url)} is busy: {words}", delay_ms=BUSY_MS)
+            return busy(f"guard at {where(url)} is busy: {words}")
         case "unusable" if NAME in words:
             hint = "delayq guard init makes the table, and workers need to read and write it"
-            return GuardUnavailable(where(url), f"{words}: {hint}")
+            return away(where(url), f"{words}: {hint}")
         case "unavailable":
-            return GuardUnavailable(where(url), words)
+            return away(where(url), words)
         case _:
             return None

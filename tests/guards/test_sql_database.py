@@ -12,6 +12,7 @@ from delayq.contract import DelayQueue, parse
 from delayq.errors import GuardUnavailable, InvalidDocument, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique, build
 from delayq.guards.sql import urls
+from delayq.handlers.python import PythonHandler
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.guards.sql.guard import SqlGuard
+    from delayq.message import Task
 
     from tests.guards.conftest import Database
 
@@ -117,6 +119,32 @@ async def test_sqlite_without_its_asynchronous_driver_is_called_in_threads(
     with pytest.raises(Seen):
         await guard.begin(task(token=2))
     await guard.close()
+
+
+async def coroutine(_task: Task, connection: object) -> None:
+    """Wants an AsyncConnection."""
+
+
+def plain(_task: Task, connection: object) -> None:
+    """Wants a Connection."""
+
+
+def test_a_handler_that_no_driver_can_serve_is_refused_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    find, missing = importlib.util.find_spec, {"aiosqlite"}
+    monkeypatch.setattr(urls, "find_spec", lambda name: None if name in missing else find(name))
+    handlers = [PythonHandler(f"{__name__}:{each.__name__}", concurrency=1, transactions=True)
+                for each in (coroutine, plain)]  # fmt: skip
+    guard = SqlUnique(f"sqlite:///{tmp_path / 'x.sqlite'}")
+    with pytest.raises(InvalidDocument, match=r"at sqlite:///.*no asyncio.* expected a plain function"):
+        handlers[0].under(guard)
+    handlers[1].under(guard)
+    missing.add("psycopg")
+    other = SqlUnique("postgresql+asyncpg://u:p@h/d")
+    handlers[0].under(other)
+    with pytest.raises(InvalidDocument, match="psycopg for postgresql is not installed"):
+        handlers[1].under(other)
 
 
 @pytest.mark.parametrize("guard", GUARDS)

@@ -41,6 +41,7 @@ class PythonHandler:
         """Call the function inside the guard's block, and hand it the open transaction if it takes one."""
         if not self.joins:
             return apart(self.call, guard)
+        guard.joined(coroutine=is_async(self._target))  # type: ignore[attr-defined]  # the SQL guards can be
         if is_async(self._target):
             return sharing(self._target, guard)  # type: ignore[arg-type]  # as above
         return in_thread(sharing_in_thread(self._target, guard), self._threads)

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from delayq.errors import GuardBusy, GuardUnavailable
+from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.guards.base import Guard
 from delayq.guards.sql import urls
 from delayq.guards.sql.aio import Aio
@@ -46,6 +46,15 @@ class SqlGuard(Steps, Guard[SqlHold]):
     def where(self) -> str:
         """Where the database is, without user and password."""
         return urls.where(self._pools.url())
+
+    def joined(self, *, coroutine: bool) -> None:
+        """InvalidDocument when a function of that kind cannot be given the hold's connection here."""
+        if not coroutine:
+            self._pools.need_plain()
+        elif self._pools.threaded:
+            expected = "expected a plain function, or a driver with asyncio in the URL (psycopg, aiomysql, aiosqlite)"
+            problem = f"guard {self.name} at {self.where}: its driver has no asyncio, so a coroutine function"
+            raise InvalidDocument(f"{problem} cannot take the connection; {expected}")
 
     async def begin(self, task: Task) -> SqlHold:
         """Let the task run."""

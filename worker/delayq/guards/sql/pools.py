@@ -64,6 +64,11 @@ class Pools:
             self._threaded = url, found
         return self._threaded[1]
 
+    def need_plain(self) -> None:
+        """InvalidDocument when plain code has no driver here."""
+        if self._given is None:
+            urls.plain(self.url())
+
     @property
     def in_use(self) -> bool:
         """Whether code on the event loop would have to wait for a connection of the pool now."""

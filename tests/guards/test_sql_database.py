@@ -186,10 +186,13 @@ def test_the_bounds_of_a_document_fit_each_other(tmp_path: Path) -> None:
 
 
 async def test_the_environment_says_where_the_database_is_on_a_laptop(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("DELAYQ_DATABASE_URL", database.async_url)
-    guard = made(document("sqlUnique"), tmp_path)
+    with caplog.at_level(logging.INFO):
+        guard = made(document("sqlUnique"), tmp_path)
+    assert [record.message for record in caplog.records] == ["database_overridden"]
+    assert PASSWORD not in str(vars(caplog.records[0]))
     prepared(guard)
     await guard.check()
     await guard.close()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract.files import secret_path
 from delayq.errors import InvalidDocument
+from delayq.guards.sql import urls
 from delayq.guards.sql.limits import Limits
 from delayq.guards.sql.source import Fixed, Mounted
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from delayq.contract.guard import SqlGuard
     from delayq.guards.sql.source import Source
 
+log = logging.getLogger(__name__)
+
 URL_VARIABLE: Final = "DELAYQ_DATABASE_URL"
 
 
@@ -25,9 +29,13 @@ def source(spec: SqlGuard, field: str, secrets_dir: Path, url: str | None = None
     told = url or os.environ.get(URL_VARIABLE)
     if told:
         try:
-            return Fixed(told)
+            found = Fixed(told)
         except InvalidDocument as error:
             raise InvalidDocument(f"{'--database' if url else '$' + URL_VARIABLE}: {error}") from None
+        if not url:
+            fields = {"variable": URL_VARIABLE, "instead_of": f"{field}.databaseSecretRef"}
+            log.info("database_overridden", extra={"fields": {**fields, "where": urls.where(found.url())}})
+        return found
     secret = spec.database_secret_ref
     return Mounted(secret_path(secrets_dir, secret.name, secret.key), field=f"{field}.databaseSecretRef")
 

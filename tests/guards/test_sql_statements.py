@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.errors import Bury, GuardUnavailable, InvalidDocument, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic
 from delayq.guards.sql.statements import READS, WRITES, Statement
+from delayq.guards.sql_optimistic import OWN_DOING
 from delayq.message import BYTES_TYPE
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -176,6 +178,40 @@ async def test_a_status_lets_one_of_two_runs_through(database: Database) -> None
     assert sorted(ended) == ["ran"] + ["seen"] * 19
     assert effects(guard) == {"order-7": 1}
     assert await guard.seen(task()) is None
+    await guard.close()
+
+
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_handler_that_changes_what_the_update_compares_fails_and_is_not_taken_for_somebody_else(
+    database: Database, *, reads: bool
+) -> None:
+    """Its work was rolled back: acked as seen, it would never be done."""
+    select = "SELECT version FROM orders WHERE id = :payload_order" if reads else None
+    update = "UPDATE orders SET status = 'done' WHERE id = :payload_order AND status = 'open'"
+    guard = SqlOptimistic(database.async_url, limits=PATIENT, select=select, update=update)
+    prepared(guard)
+    sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
+    done = text("UPDATE orders SET status = 'done' WHERE id = 7")
+
+    async def changes_it_too() -> None:
+        async with guard(task()) as hold:
+            await hold.connection.execute(done)
+            await hold.connection.execute(EFFECT, {"id": "order-7", "token": 1})
+
+    async def is_overtaken() -> None:
+        async with guard(task(token=2)) as hold:
+            await hold.connection.execute(EFFECT, {"id": "order-7", "token": 2})
+            if database.kind == "sqlite":  # whose only lock this run has: nobody else could
+                raise Seen
+            sql(guard, done.text)
+
+    with pytest.raises(RuntimeError, match=re.escape(OWN_DOING)):
+        await changes_it_too()
+    assert effects(guard) == {}
+    assert sql(guard, "SELECT status FROM orders") == [("open",)]
+    with pytest.raises(Seen):
+        await is_overtaken()
+    assert effects(guard) == {}
     await guard.close()
 
 

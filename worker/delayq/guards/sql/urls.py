@@ -59,7 +59,9 @@ def parse(text: str) -> URL:
         raise InvalidDocument(EXPECTED) from None
     kind, _, driver = url.drivername.partition("+")
     kind = _SAME.get(kind, kind)
-    if kind not in _DRIVERS or (kind != "sqlite" and not url.host and "host" not in url.query):
+    # A password with an @ that was not encoded leaves its end in the host, which is logged.
+    strange = set(url.host or "") & set("@#/?%")
+    if strange or kind not in _DRIVERS or (kind != "sqlite" and not url.host and "host" not in url.query):
         raise InvalidDocument(EXPECTED)
     if driver not in _DRIVERS[kind]:
         known = ", ".join(name for name in _DRIVERS[kind] if name)

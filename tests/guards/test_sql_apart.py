@@ -10,6 +10,8 @@ import pytest
 from delayq.errors import Bury, GuardBusy, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
 from delayq.guards.sql.limits import Limits
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.guards.sql_bank import APART, HASTY, PATIENT, prepared, sql, task
 
@@ -158,6 +160,21 @@ async def test_an_optimistic_run_apart_keeps_no_transaction_and_the_first_to_end
             await guard.finish(hold)
     assert await guard.seen(task()) is True
     await guard.close()
+
+
+async def test_an_optimistic_run_apart_that_fails_has_nothing_to_take_back(database: Database) -> None:
+    engine = create_async_engine(database.async_url)
+    guard = SqlOptimistic(engine, apart=True, limits=HASTY)
+    plain = SqlUnique(database.sync_url)
+    prepared(plain)
+    hold, taken = await guard.begin(task()), []
+    event.listen(engine.sync_engine, "checkout", lambda *_: taken.append(1))
+    await guard.abandon(hold)
+    assert taken == []
+    await guard.check()
+    assert taken == [1]
+    await engine.dispose()
+    await plain.close()
 
 
 async def test_a_pessimistic_lock_is_held_while_a_handler_runs_elsewhere(database: Database) -> None:

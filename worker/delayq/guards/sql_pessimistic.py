@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from delayq.contract import guard as contract
 from delayq.errors import GuardLost, InvalidDocument, Seen
 from delayq.guards.sql import ledger, setting
 from delayq.guards.sql.guard import SqlGuard
@@ -71,16 +72,9 @@ class SqlPessimistic(SqlGuard):
         url: str | None = None,
     ) -> Self:
         """Make the guard that a document describes; InvalidDocument when it cannot be. `url` overrides the Secret."""
-        spec = queue.spec.guard.sql_pessimistic if queue.spec.guard else None
-        assert spec is not None  # noqa: S101 -- guards.build asks for what is there
         del apart  # the lock is held in either case
-        return cls(
-            setting.source(spec, FIELD, secrets_dir, url),
-            queue=queue.queue,
-            select=spec.select,
-            wait=spec.wait,
-            limits=setting.limits(queue, spec),
-        )
+        spec, database, limits = setting.read(queue, contract.SqlPessimistic, secrets_dir, url)
+        return cls(database, queue=queue.queue, select=spec.select, wait=spec.wait, limits=limits)
 
     def prepare(self, connection: Connection, task: Task) -> None:
         """Add the ledger's row, for there is nothing to lock otherwise."""

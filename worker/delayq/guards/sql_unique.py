@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Self
 
+from delayq.contract import guard as contract
 from delayq.errors import Bury, Seen
 from delayq.guards.sql import ledger, setting
 from delayq.guards.sql.guard import SqlGuard
@@ -47,7 +48,7 @@ class SqlUnique(SqlGuard):
     ) -> None:
         """`database` is a URL or an engine. `queue` bounds what prune() deletes; `unfinished` matters with `apart`."""
         super().__init__(database, queue=queue, apart=apart, limits=limits or Limits())
-        self.holding, self._unfinished = not apart, unfinished
+        self.holding, self.undoes, self._unfinished = not apart, apart, unfinished
 
     @classmethod
     def of(
@@ -60,15 +61,8 @@ class SqlUnique(SqlGuard):
         url: str | None = None,
     ) -> Self:
         """Make the guard that a document describes; InvalidDocument when it cannot be. `url` overrides the Secret."""
-        spec = queue.spec.guard.sql_unique if queue.spec.guard else None
-        assert spec is not None  # noqa: S101 -- guards.build asks for what is there
-        return cls(
-            setting.source(spec, "spec.guard.sqlUnique", secrets_dir, url),
-            queue=queue.queue,
-            unfinished=spec.unfinished,
-            apart=apart,
-            limits=setting.limits(queue, spec),
-        )
+        spec, database, limits = setting.read(queue, contract.SqlUnique, secrets_dir, url)
+        return cls(database, queue=queue.queue, unfinished=spec.unfinished, apart=apart, limits=limits)
 
     def enter(self, connection: Connection, task: Task) -> None:
         """Add the task's row: done, for it is rolled back with the handler; or running, for the handler is apart."""

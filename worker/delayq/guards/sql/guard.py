@@ -57,28 +57,39 @@ class SqlGuard(Steps, Guard[SqlHold]):
             raise InvalidDocument(f"{problem} cannot take the connection; {expected}")
 
     async def begin(self, task: Task) -> SqlHold:
-        """Let the task run."""
+        """Let the task run.
+
+        Raises Seen when it has taken effect, GuardBusy while somebody else has it or no connection is free,
+        GuardUnavailable when the database is away, and Bury when it must not run: its payload lacks a parameter of a
+        statement or has one of a wrong type, or `unfinished` says so. What else a user's statement raises comes
+        through, and is a failed attempt.
+        """
         return await self._aio.begin(
             partial(self._begin, task=task), unwanted=self.abandon, unwanted_plain=self.abandon_sync
         )
 
     async def finish(self, hold: SqlHold) -> None:
-        """Commit. Raises when nothing has taken effect, or, at the very end, when nobody knows."""
+        """Commit. Raises when nothing has taken effect, or, at the very end, when nobody knows.
+
+        Seen: another run has done it meanwhile. GuardBusy, GuardUnavailable: as in begin, after 15 s of trying when the
+        handler was apart. GuardLost: the locked row is gone. RuntimeError: the handler ended the transaction itself.
+        Errors of the handler's own, such as those of a deferred constraint, come through.
+        """
         step = partial(self._finish, hold=hold)
         await (self._aio.persist(step) if hold.pool is None else self._aio.finish(hold, step))
 
     async def abandon(self, hold: SqlHold) -> None:
         """Roll back, or forget that it began; within 2 s, or in the background."""
         try:
-            if hold.pool is None:
-                await self._aio.undo(partial(self._undo, hold=hold))
-            else:
+            if hold.pool is not None:
                 await self._aio.abandon(hold)
+            elif self.undoes:
+                await self._aio.undo(partial(self._undo, hold=hold))
         except Exception as error:  # noqa: BLE001 -- what cannot be undone now, the next run finds
             self._not_abandoned(hold, error)
 
     async def seen(self, task: Task) -> bool | None:
-        """Tell whether the task has taken effect; a run that still goes on has not."""
+        """Tell whether the task has taken effect; a run that still goes on has not. Raises what begin does but Seen."""
         return await self._aio.once(partial(self.has, task=task))
 
     async def check(self) -> None:
@@ -98,7 +109,10 @@ class SqlGuard(Steps, Guard[SqlHold]):
                 raise away(self.where, told(error, self._pools.url())) from error
 
     async def prune(self, batch: int = BATCH) -> int:
-        """Delete at most `batch` rows past their retention; returns how many: fewer than that, and all are gone."""
+        """Delete at most `batch` rows past their retention; returns how many: fewer than that, and all are gone.
+
+        Raises GuardBusy, GuardUnavailable, and the driver's error when the table is not as it should be.
+        """
         return await self._aio.once(partial(self._prune, batch=batch))
 
     async def forget(self, queue: str, task_id: str, *, done: bool = False) -> str | None:
@@ -110,7 +124,10 @@ class SqlGuard(Steps, Guard[SqlHold]):
         return await self._aio.once(partial(self._forget, queue=queue, task_id=task_id, done=done))
 
     async def install(self) -> bool:
-        """Make the ledger's table unless it is there; True when that was needed."""
+        """Make the ledger's table unless it is there; True when that was needed.
+
+        Raises GuardBusy, GuardUnavailable, and the driver's error when the user must not make tables.
+        """
         return await self._aio.once(install)
 
     async def problems(self) -> list[str]:
@@ -136,10 +153,10 @@ class SqlGuard(Steps, Guard[SqlHold]):
     def abandon_sync(self, hold: SqlHold) -> None:
         """Roll back, or forget that it began, in plain code."""
         try:
-            if hold.pool is None:
-                self._plain.once(partial(self._undo, hold=hold))
-            else:
+            if hold.pool is not None:
                 self._plain.abandon(hold)
+            elif self.undoes:
+                self._plain.once(partial(self._undo, hold=hold))
         except Exception as error:  # noqa: BLE001 -- as in abandon
             self._not_abandoned(hold, error)
 

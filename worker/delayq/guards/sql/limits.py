@@ -10,8 +10,11 @@ class Limits:
     """As spec.guard and spec.delivery have them."""
 
     max_connections: int = 20
+    """Most connections of the pool; runs that take the connection keep one, and others wait for it as for a lock."""
     lock_timeout_ms: int = 5000
+    """How long to wait for somebody else's transaction, or for a connection of the pool: then GuardBusy is raised."""
     retention_seconds: int = 604_800
+    """How long the row of a finished task prevents a second effect; prune() deletes older ones."""
     run_seconds: int = 300
     """How long a handler may run: a transaction that is idle for much longer belongs to a worker that stands still."""
 

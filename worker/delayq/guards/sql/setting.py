@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from delayq.contract.files import secret_path
+from delayq.contract.guard import SqlGuard
 from delayq.errors import InvalidDocument
 from delayq.guards.sql import urls
 from delayq.guards.sql.limits import Limits
@@ -16,12 +17,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.contract import DelayQueue
-    from delayq.contract.guard import SqlGuard
     from delayq.guards.sql.source import Source
 
 log = logging.getLogger(__name__)
 
 URL_VARIABLE: Final = "DELAYQ_DATABASE_URL"
+
+
+_S = TypeVar("_S", bound=SqlGuard)
+
+
+def read(queue: DelayQueue, kind: type[_S], secrets_dir: Path, url: str | None) -> tuple[_S, Source, Limits]:
+    """Return what spec.guard says of one kind of guard, its database and its bounds; InvalidDocument for no URL."""
+    spec = queue.spec.guard and queue.spec.guard.sql
+    assert isinstance(spec, kind)  # noqa: S101 -- guards.build asks for what is there
+    field = f"spec.guard.{kind.__name__[0].lower()}{kind.__name__[1:]}"
+    return spec, source(spec, field, secrets_dir, url), limits(queue, spec)
 
 
 def source(spec: SqlGuard, field: str, secrets_dir: Path, url: str | None = None) -> Source:

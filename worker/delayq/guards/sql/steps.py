@@ -28,6 +28,8 @@ class Steps:
     queue: str | None
     prepares = False
     """Whether there is something to commit before the transaction begins."""
+    undoes = False
+    """Whether a run that failed has left something to forget, where no transaction has stayed open."""
     holding = True
     """Whether the transaction stays open while the handler runs."""
 

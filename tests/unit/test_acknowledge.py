@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq import Acknowledge, DelayQError
+from delayq import Acknowledge, Client, DelayQError, SyncClient
 from delayq.broker import Broker
 from delayq.contract import Limits
 from delayq.operations import Operations, Results, Trip
@@ -77,3 +77,20 @@ def test_a_round_trip_costs_no_more_the_more_is_stored() -> None:
     with pytest.raises(StopIteration):
         collecting.send([Stored(1000, 0, {1: Outcome.EXISTS}), [1, NO]])
     assert results.unconfirmed == [1]
+
+
+@pytest.mark.parametrize("client", [Client, SyncClient])
+def test_a_client_takes_the_word_alone(client: type[Client | SyncClient]) -> None:
+    made = client(queue="orders", acknowledge="Fsynced")
+    assert made._operations._acknowledge == Acknowledge("Fsynced")
+
+
+@pytest.mark.parametrize("client", [Client, SyncClient])
+@pytest.mark.parametrize(
+    ("given", "error", "got"), [(True, TypeError, "got bool"), ("Replicate", ValueError, "got 'Replicate'")]
+)
+def test_anything_else_is_refused_by_what_is_expected(
+    client: type[Client | SyncClient], given: object, error: type[Exception], got: str
+) -> None:
+    with pytest.raises(error, match=f'^acknowledge: expected .*"Replicated".*{got}$'):
+        client(queue="orders", acknowledge=given)  # type: ignore[arg-type]  # which is the point

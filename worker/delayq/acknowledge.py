@@ -45,6 +45,16 @@ class Acknowledge:
                 raise ValueError(f"acknowledge: {name}: expected a whole number from 1, got {value!r:.60}")
 
     @classmethod
+    def given(cls, said: object) -> Acknowledge | None:
+        """Return what a client is told: one of these, its kind alone, or None; TypeError for anything else."""
+        if said is None or isinstance(said, cls):
+            return said
+        if isinstance(said, str):
+            return cls(said)  # type: ignore[arg-type]  # __post_init__ looks
+        expected = 'expected an Acknowledge, "Replicated", "Fsynced" or None'
+        raise TypeError(f"acknowledge: {expected}, got {type(said).__name__}")
+
+    @classmethod
     def of(cls, delivery: Delivery) -> Acknowledge | None:
         """Return what a document asks for."""
         if delivery.acknowledge == "None":

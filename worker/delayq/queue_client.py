@@ -18,6 +18,7 @@ from delayq.letters import Letters
 from delayq.operations import Operations
 
 if TYPE_CHECKING:
+    from delayq.acknowledge import Kind
     from delayq.operations import Results
     from delayq.values import DeadGroup, Scheduled, TaskRow, TaskView
 
@@ -45,15 +46,19 @@ class QueueClient:
         key_prefix: str = "delayq",
         shards: int = 1,
         limits: Limits | None = None,
-        acknowledge: Acknowledge | None = None,
+        acknowledge: Acknowledge | Kind | None = None,
     ) -> None:
-        """Name a queue and its Redis. `shards` and `key_prefix` have to be those of the queue's document."""
+        """Name a queue and its Redis. `shards` and `key_prefix` have to be those of the queue's document.
+
+        `acknowledge`: what schedule waits for; "Replicated" means one replica, and either word a second at most.
+        """
+        confirmed = Acknowledge.given(acknowledge)
         self.address = url if isinstance(url, Address) else Address.from_url(url)
         self.queue = queue
         broker = Broker(queue, prefix=key_prefix, shards=shards)
-        self._operations = Operations(broker, limits or Limits(), acknowledge)
+        self._operations = Operations(broker, limits or Limits(), confirmed)
         # Waiting for a confirmation is no sign of a Redis that does not answer.
-        self._longest = acknowledge.longest_ms / 1000 if acknowledge else 0.0
+        self._longest = confirmed.longest_ms / 1000 if confirmed else 0.0
         self._letters = Letters(self._operations)
 
     @classmethod

@@ -144,10 +144,18 @@ def test_a_parameter_named_connection_takes_part_in_the_guards_transaction(
     assert PythonHandler(path, concurrency=1, transactions=True).joins is joins
 
 
+def test_a_second_parameter_of_another_name_is_told_what_it_could_be(module: Callable[[str], str]) -> None:
+    path = f"{module('def conn(task, conn): ...')}:conn"
+    said = r"callable with one argument, the task, or with two, \(task, connection\): missing .* 'conn'"
+    with pytest.raises(HandlerSetupError, match=said):
+        PythonHandler(path, concurrency=1)
+
+
 def test_a_connection_is_refused_where_no_guard_gives_one(module: Callable[[str], str]) -> None:
     path = f"{module(SOURCE)}:joins"
     assert not PythonHandler(path.replace("joins", "may_join"), concurrency=1).joins
     with pytest.raises(
-        HandlerSetupError, match=f'"{path}" takes a connection, which only the guards sql… give'
+        HandlerSetupError,
+        match=f'"{path}" takes a connection, which only spec.guard.sqlUnique, sqlPessimistic and sqlOptimistic give',
     ):
         PythonHandler(path, concurrency=1)

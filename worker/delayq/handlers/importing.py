@@ -21,16 +21,21 @@ if TYPE_CHECKING:
 
 CONNECTION = "connection"
 """The second parameter of a function that takes part in its guard's transaction."""
+TASK = "one argument, the task"
+TASK_OR_BOTH = f"{TASK}, or with two, (task, {CONNECTION})"
 
 
 class _Unusable(Exception):
     """What is wrong with the callable, or with the way to it."""
 
 
-def load(path: str, field: str) -> Callable[..., object]:
-    """Import the callable that the document names at `field` and check that one task can be passed to it."""
+def load(path: str, field: str, *, takes: str = TASK) -> Callable[..., object]:
+    """Import the callable that the document names at `field` and check that one task can be passed to it.
+
+    `takes` says in words what may be passed.
+    """
     try:
-        return _load(path)
+        return _load(path, takes)
     except _Unusable as error:
         raise HandlerSetupError(field, str(error)) from error.__cause__
 
@@ -55,7 +60,7 @@ def _connection(target: Callable[..., object]) -> inspect.Parameter | None:
         return None
 
 
-def _load(path: str) -> Callable[..., object]:
+def _load(path: str, takes: str) -> Callable[..., object]:
     module_name, _, attributes = path.partition(":")
     if not module_name or not attributes:
         raise _Unusable(f'expected "module:callable", got "{path}"')
@@ -63,7 +68,7 @@ def _load(path: str) -> Callable[..., object]:
     found: object = _import(module_name)
     for name in attributes.split("."):
         found = _attribute(found, name, path)
-    return _check(found, path)
+    return _check(found, path, takes)
 
 
 def unwrap(target: object) -> object:
@@ -105,7 +110,7 @@ def _attribute(owner: object, name: str, path: str) -> object:
         raise _Unusable(f'"{path}" has no attribute "{name}"{hint}') from None
 
 
-def _check(target: object, path: str) -> Callable[..., object]:
+def _check(target: object, path: str, takes: str) -> Callable[..., object]:
     if not callable(target):
         raise _Unusable(f'"{path}" is not callable, it is of type {type(target).__name__}')
     if inspect.isclass(target):
@@ -113,7 +118,7 @@ def _check(target: object, path: str) -> Callable[..., object]:
         raise _Unusable(problem)
     if _is_generator(target):
         raise _Unusable(f'"{path}" is a generator function (it has a yield): calling it runs nothing')
-    _check_signature(target, path)
+    _check_signature(target, path, takes)
     return target
 
 
@@ -126,7 +131,7 @@ def _is_generator(target: Callable[..., object]) -> bool:
     )
 
 
-def _check_signature(target: Callable[..., object], path: str) -> None:
+def _check_signature(target: Callable[..., object], path: str, takes: str) -> None:
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):  # some callables written in C do not tell
@@ -135,7 +140,5 @@ def _check_signature(target: Callable[..., object], path: str) -> None:
     try:
         signature.bind(None, **given)
     except TypeError as error:
-        problem = (
-            f'"{path}" must be callable with one argument, the task: {error}; its signature is {signature}'
-        )
+        problem = f'"{path}" must be callable with {takes}: {error}; its signature is {signature}'
         raise _Unusable(problem) from None

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.guarded import apart, sharing, sharing_in_thread
-from delayq.handlers.importing import CONNECTION, load, needs_connection, takes_connection, unwrap
+from delayq.handlers.importing import (
+    CONNECTION,
+    TASK_OR_BOTH,
+    load,
+    needs_connection,
+    takes_connection,
+    unwrap,
+)
 from delayq.handlers.threads import Threads
 
 if TYPE_CHECKING:
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
     from delayq.message import Task
 
 FIELD = "spec.handler.python.callable"
+GUARDS = "spec.guard.sqlUnique, sqlPessimistic and sqlOptimistic"
 
 
 class PythonHandler:
@@ -30,11 +38,12 @@ class PythonHandler:
 
         `transactions`: the document names a guard that has some, so the function may take part in them.
         """
-        self._target = target = load(path, FIELD)
+        self._target = target = load(path, FIELD, takes=TASK_OR_BOTH)
         self._threads = Threads(concurrency)
         self.joins = transactions and takes_connection(target)
         if needs_connection(target) and not transactions:
-            raise HandlerSetupError(FIELD, f'"{path}" takes a {CONNECTION}, which only the guards sql… give')
+            only = f"which only {GUARDS} give; spec.guard is none of them"
+            raise HandlerSetupError(FIELD, f'"{path}" takes a {CONNECTION}, {only}')
         self.call = target if is_async(target) else in_thread(target, self._threads)  # type: ignore[assignment]  # mypy cannot tell the two kinds apart
 
     def under(self, guard: Guard[Any]) -> HandlerCall:

@@ -42,7 +42,9 @@ async def test_a_task_is_running_and_then_done(unique: SqlUnique) -> None:
         assert hold.connection is None
         assert row(unique) == [("running", 5)]
         assert await unique.seen(task(token=5)) is False
+        assert (await unique.unfinished(task())).startswith("(token 5) began at 20")
     assert row(unique) == [("done", 5)]
+    assert await unique.unfinished(task()) == ""
     assert await unique.seen(task(token=5)) is True
     with pytest.raises(Seen):
         await unique.begin(task(token=6))

@@ -210,6 +210,23 @@ async def test_what_the_guard_has_seen_is_the_verdict(known: bool | None, verdic
     assert books.closed
 
 
+@pytest.mark.parametrize(
+    ("begun", "reason"),
+    [
+        ("(token 3) began at noon and never said how it ended", "an unfinished run (token 3) began at noon "),
+        ("", "the guard has not seen it take effect"),
+    ],
+)
+async def test_a_run_that_never_ended_is_to_run_again_and_said_to_be_one(begun: str, reason: str) -> None:
+    class Remembering(Books):
+        async def unfinished(self, _task: Task) -> str:
+            return begun
+
+    books: Any = Remembering(known=False)
+    judged = await ask(LedgerCheck(books))
+    assert (judged.verdict, judged.reason[: len(reason)]) == (Verdict.REQUEUE, reason)
+
+
 async def test_a_guard_that_is_away_gives_no_verdict() -> None:
     books: Any = Books(GuardUnavailable("db:5432", "refused"))
     verdict, reason, cause = await ask(LedgerCheck(books))

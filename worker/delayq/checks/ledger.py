@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from delayq.checks.base import Answer
 from delayq.values import Verdict
@@ -16,6 +16,14 @@ ANSWERS: Final = {
     False: Answer(Verdict.REQUEUE, "the guard has not seen it take effect"),
     None: Answer(Verdict.WAIT, "the guard cannot tell"),
 }
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A guard that knows of runs that never ended; sql-unique does."""
+
+    async def unfinished(self, task: Task) -> str:
+        """Say which, empty for none."""
 
 
 class LedgerCheck:
@@ -32,7 +40,12 @@ class LedgerCheck:
 
     async def ask(self, task: Task) -> Answer:
         """Ask the guard; GuardUnavailable is no verdict, GuardBusy is one later."""
-        return ANSWERS[await self._guard.seen(task)]
+        seen = await self._guard.seen(task)
+        if seen is False and isinstance(self._guard, Remembers):
+            begun = await self._guard.unfinished(task)
+            if begun:  # the guard itself decides, when the task runs again
+                return Answer(Verdict.REQUEUE, f"an unfinished run {begun}")
+        return ANSWERS[seen]
 
     async def close(self) -> None:
         """Let go of connections."""

@@ -7,6 +7,7 @@ writes elsewhere runs between two transactions: one says that it began, the othe
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from delayq.contract import guard as contract
@@ -64,6 +65,14 @@ class SqlUnique(SqlGuard):
         spec, database, limits = setting.read(queue, contract.SqlUnique, secrets_dir, url)
         return cls(database, queue=queue.queue, unfinished=spec.unfinished, apart=apart, limits=limits)
 
+    async def unfinished(self, task: Task) -> str:
+        """Say which run of a task began and never said how it ended: it may have taken effect. Empty for none.
+
+        `(token 3) began at 2026-11-20T09:00:00Z and never said how it ended`, which may be one that still goes on.
+        """
+        row = await self._aio.once(partial(ledger.look, task=task))
+        return "" if row is None or row.done else _told(row)
+
     def enter(self, connection: Connection, task: Task) -> None:
         """Add the task's row: done, for it is rolled back with the handler; or running, for the handler is apart."""
         if ledger.add(connection, task, RUNNING if self.apart else DONE):
@@ -83,9 +92,8 @@ class SqlUnique(SqlGuard):
             return
         if self._unfinished == "Bury":
             raise Bury(
-                f"an earlier run (token {row.token}) began at {row.began_at:%Y-%m-%dT%H:%M:%S}Z and never said how it "
-                "ended; it may have taken effect (spec.guard.sqlUnique.unfinished: Bury); once you know, leave it "
-                "dead, or `delayq guard forget` it and redrive it"
+                f"an earlier run {_told(row)}; it may have taken effect (spec.guard.sqlUnique.unfinished: Bury); "
+                "once you know, leave it dead, or `delayq guard forget` it and redrive it"
             )
         if not ledger.take_over(connection, task, row.token):
             raise busy("another run of the task has just begun")
@@ -102,3 +110,7 @@ class SqlUnique(SqlGuard):
     def undo(self, connection: Connection, hold: SqlHold) -> None:
         """Forget that it began: it failed, and said so."""
         ledger.remove(connection, hold.task)
+
+
+def _told(row: ledger.Row) -> str:
+    return f"(token {row.token}) began at {row.began_at:%Y-%m-%dT%H:%M:%S}Z and never said how it ended"

@@ -126,6 +126,28 @@ def test_a_killed_redis_comes_back_with_all_it_confirmed(new_fleet: NewFleet, ap
     assert max(back) < 10
 
 
+def test_what_ended_while_redis_was_away_is_settled_before_its_lease_is_taken_back(
+    new_fleet: NewFleet,
+) -> None:
+    """Whoever got through first decided otherwise, and tasks that were done ran again."""
+    fleet = new_fleet({"delivery": {"leaseSeconds": 1, "maxCrashes": 100}})
+    fleet.start_all("worker", "worker", "scanner", "reap")
+    ids = {f"task-{number}" for number in range(40)}
+    with fleet.client() as client, fleet.server.client() as redis:
+        for task_id in ids:
+            client.schedule({"do": "sleep", "seconds": 0.5}, delay_ms=0, task_id=task_id)
+        for task_id in ids:
+            fleet.wait_entry("start", task_id)
+        fleet.server.kill()
+        for task_id in ids:
+            fleet.wait_entry("end", task_id)
+        time.sleep(2)  # longer than a lease, which is the point
+        fleet.server.launch()
+        until(lambda: fleet.stats(redis)["acked"] == len(ids), "all settled", timeout_s=60)
+        assert fleet.stats(redis)["reclaimed"] == 0
+    assert {task_id: len(runs) for task_id, runs in fleet.starts().items()} == dict.fromkeys(ids, 1)
+
+
 def test_writes_torn_off_the_log_are_lost_and_nothing_before_them(new_fleet: NewFleet) -> None:
     """What a power cut does with everysec: the end of the AOF never reached the disk.
 

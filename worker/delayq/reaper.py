@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from delayq.broker import BATCH
 from delayq.connection import AsyncConnection
 from delayq.loop import Loop, Service
 from delayq.prune import Ledger, Prune
-from delayq.reclaim import LIMIT, reclaim
+from delayq.reclaim import LIMIT, Grace, reclaim
 from delayq.tally import ProcessTally
 from delayq.values import State
 
@@ -48,6 +49,7 @@ class Sweep:
         self._max_crashes = spec.delivery.max_crashes
         # Rounded up, as limits are: with more shards than letters to keep, each shard still keeps one.
         self._keep = -(-self._retention.dead_letter_count // len(broker.shards))
+        self._grace = Grace()
         self.done: Counter[str] = Counter()
         self.alarm = Alarm()
 
@@ -55,11 +57,12 @@ class Sweep:
         """Sweep once; go on at once while a shard had more than a batch."""
         acted = 0
         for keys in self._broker.shards:
-            acted = max(acted, await self._reclaim(keys.shard), await self._retain(keys.shard))
+            asked_at = time.monotonic()
+            acted = max(acted, await self._retain(keys.shard), await self._reclaim(keys.shard, asked_at))
         return 0.0 if acted >= LIMIT else float(self._pause)
 
-    async def _reclaim(self, shard: int) -> int:
-        if not self._reclaims:
+    async def _reclaim(self, shard: int, asked_at: float) -> int:
+        if not self._reclaims or self._grace.left(self._connection.connects, asked_at):
             return 0
         taken = await reclaim(self._broker, self._connection, shard, max_crashes=self._max_crashes)
         self.done.update(outcome for _, outcome in taken)

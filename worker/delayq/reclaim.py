@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from delayq.broker import Broker
@@ -12,6 +13,30 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LIMIT = 100  # leases a call may take back
+GRACE_SECONDS: Final = 3.0  # the longest pause between two tries of a worker's loop, and a round trip
+SLOW_SECONDS: Final = 1.0  # an answer that takes longer was held up, and other processes' calls with it
+
+
+class Grace:
+    """Leaves workers time to settle, after an outage of Redis, what they have finished meanwhile.
+
+    Leases went on running out. Whoever gets through first decides otherwise, and tasks that are done run again.
+    """
+
+    def __init__(self) -> None:
+        """There was no outage yet."""
+        self._connects, self._until = 1, 0.0
+
+    def left(self, connects: int, asked_at: float) -> float:
+        """Return for how many seconds nothing is to be taken back; told after each answer of Redis.
+
+        `connects` is how often its connection was made so far, `asked_at` when it was asked, monotonic seconds.
+        """
+        now = time.monotonic()
+        if connects > self._connects or now - asked_at > SLOW_SECONDS:
+            self._until = now + GRACE_SECONDS
+        self._connects = max(1, connects)
+        return max(0.0, self._until - now)
 
 
 async def reclaim(

@@ -18,6 +18,7 @@ from delayq.checks import CONCURRENCY
 from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError
 from delayq.lapsed import Lapsed, Recoverer
+from delayq.reclaim import Grace
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -57,6 +58,7 @@ class Recovery:
         self._busy: dict[Lapsed, float] = {}  # monotonic seconds until which a lease is left alone
         self._last = -1  # the last shard that was looked at
         self._stuck = False
+        self._grace = Grace()
         self.shards = set(shards)
         self.alarm = Alarm()
 
@@ -116,7 +118,10 @@ class Recovery:
         """Page past leases that are being recovered already; return the seconds until the next one runs out."""
         offset = 0
         while self._room:
+            asked_at = time.monotonic()
             page = await self._connection.one(self._broker.expired(shard, offset=offset, limit=PAGE))
+            if grace := self._grace.left(self._connection.connects, asked_at):
+                return grace
             for lapsed in (Lapsed(shard, member) for member in page.members):
                 if self._room and lapsed not in self._running and lapsed not in self._busy:
                     self._begin(lapsed)

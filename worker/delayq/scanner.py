@@ -15,7 +15,7 @@ from delayq.connection import AsyncConnection, Hints
 from delayq.errors import DelayQError
 from delayq.listener import AlarmListener
 from delayq.loop import Loop, Service
-from delayq.reclaim import reclaim
+from delayq.reclaim import Grace, reclaim
 from delayq.tally import ProcessTally
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class ShardScanner:
         self._lease_ms, self._max_crashes = spec.delivery.lease_seconds * 1000, spec.delivery.max_crashes
         self._due_at = self._lead_until = 0.0  # monotonic seconds
         self._untaken = 0  # looks in a row at a hint that nobody took
+        self._grace = Grace()
         self.alarm = Alarm()
 
     async def step(self) -> float:
@@ -73,10 +74,21 @@ class ShardScanner:
         self._sleep_exactly()
         asked_at = time.monotonic()
         wait = await self._connection.one(self._broker.wake(self.shard))
-        if self._recovery is None and wait.next_expiry_seconds is not None and wait.next_expiry_seconds <= 0:
+        lapses_in = self._lapses_in(wait, asked_at)
+        if lapses_in is not None and lapses_in <= 0:
             await reclaim(self._broker, self._connection, self.shard, max_crashes=self._max_crashes)
             return 0.0
-        return self._pause(wait, asked_at)
+        return self._pause(wait, asked_at, lapses_in)
+
+    def _lapses_in(self, wait: Wait, asked_at: float) -> float | None:
+        """Seconds until a lease is to be taken back; None when there is none, or it is the business of `recovery`.
+
+        One that waits for its verdict there, which may take seconds, must not make us look again and again.
+        """
+        grace = self._grace.left(self._connection.connects, asked_at)
+        if self._recovery is not None or wait.next_expiry_seconds is None:
+            return None
+        return max(wait.next_expiry_seconds, grace)
 
     async def _lead(self) -> float:
         lead_ms = int(LEAD_SECONDS * 1000)
@@ -106,15 +118,11 @@ class ShardScanner:
         if 0 < left <= EXACT_SECONDS:
             time.sleep(left)  # blocks the loop for at most EXACT_SECONDS, on purpose
 
-    def _pause(self, wait: Wait, asked_at: float) -> float:
-        """Seconds until there is something to do: a due time, a lease running out, or just the next tick.
-
-        Leases that run out are the business of `recovery`, if there is one: one that waits for its verdict, which may
-        take seconds, must not make us look again and again.
-        """
+    def _pause(self, wait: Wait, asked_at: float, lapses_in: float | None) -> float:
+        """Seconds until there is something to do: a due time, a lease to take back, or just the next tick."""
         pause = min(TICK_SECONDS, max(0.0, self._lead_until - time.monotonic()))
-        if self._recovery is None and wait.next_expiry_seconds is not None:
-            pause = min(pause, wait.next_expiry_seconds + 0.001)
+        if lapses_in is not None:
+            pause = min(pause, lapses_in + 0.001)
         # While a hint lies untaken, what falls due next could be told to nobody either: look ever more rarely.
         # A claim that leaves nothing due takes the hint away and rings our alarm.
         self._untaken = self._untaken + 1 if wait.due and wait.untaken else 0

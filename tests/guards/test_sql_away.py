@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument, Seen
-from delayq.guards import SqlPessimistic, SqlUnique
+from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
 from delayq.guards.sql import errors
 from delayq.guards.sql.limits import Limits
 from sqlalchemy import create_engine, text
@@ -91,11 +91,13 @@ async def test_a_server_that_is_silent_while_we_connect_is_away() -> None:
 
         async def tried(scheme: str) -> None:
             guard = SqlUnique(f"{scheme}://{USER}:{PASSWORD}@127.0.0.1:{port}/test", limits=HASTY)
-            guard._aio._seconds = 10.0  # aiomysql waits for ever, others for 5 s
-            await away(guard)
-            if "mysql" not in scheme:
-                with pytest.raises(GuardUnavailable):
-                    await asyncio.to_thread(guard.begin_sync, task())
+            guard._aio._seconds = 7.0  # aiomysql waits for ever, others for 5 s
+            plain = (
+                asyncio.to_thread(guard.begin_sync, task()) if scheme == "postgresql" else guard.begin(task())
+            )
+            first, told = await asyncio.gather(away(guard), plain, return_exceptions=True)
+            assert isinstance(first, GuardUnavailable)
+            assert isinstance(told, GuardUnavailable)
             await guard.close()
 
         await asyncio.gather(*(tried(scheme) for scheme in ("postgresql", "postgresql+asyncpg", "mysql")))
@@ -133,9 +135,11 @@ async def test_a_database_that_may_not_be_written_is_away_and_the_check_says_so_
     sql(guard, f'ALTER DATABASE "{database.name}" SET default_transaction_read_only = on')
     await guard.close()
     assert "read-only" in str(await away(guard))
-    with pytest.raises(GuardUnavailable, match="read-only"):
-        await guard.check()
-    await guard.close()
+    update = SqlOptimistic(database.async_url, update="UPDATE orders SET version = 1", limits=HASTY)
+    for each in (guard, update):
+        with pytest.raises(GuardUnavailable, match="read-only"):
+            await each.check()
+        await each.close()
 
 
 @POSTGRESQL
@@ -251,10 +255,10 @@ async def test_leaving_and_looking_wait_for_a_silent_server_no_longer_than_a_wor
     own.pause()
     began = time.monotonic()
     await asyncio.gather(guard.abandon(hold), apart.abandon(other))
-    assert time.monotonic() - began < 9
-    with pytest.raises(GuardUnavailable, match="no answer within 5 s"):
+    assert time.monotonic() - began < 60  # and not the 1220 s that a task may wait
+    with pytest.raises(GuardUnavailable):
         await guard.check()
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 90
     own.resume()
     while sql(guard, "SELECT 1 FROM delayq_processed"):  # noqa: ASYNC110 -- it ends in the background
         await asyncio.sleep(0.05)

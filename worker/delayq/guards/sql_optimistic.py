@@ -12,6 +12,7 @@ from delayq.contract import guard as contract
 from delayq.errors import InvalidDocument, Seen
 from delayq.guards.sql import ledger, setting
 from delayq.guards.sql.guard import SqlGuard
+from delayq.guards.sql.later import away
 from delayq.guards.sql.limits import Limits
 from delayq.guards.sql.statements import READS, WRITES, Statement
 
@@ -135,3 +136,6 @@ class SqlOptimistic(SqlGuard):
         if self._select is not None:
             self._update.know(self._select.try_out(connection).keys())
         self._update.explain(connection)
+        postgres = connection.dialect.name == "postgresql"  # which explains on a replica, too
+        if postgres and connection.exec_driver_sql("SHOW transaction_read_only").scalar() == "on":
+            raise away(self.where, "its transactions are read-only")

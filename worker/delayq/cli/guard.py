@@ -2,111 +2,122 @@
 
 from __future__ import annotations
 
-import asyncio
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from delayq.cli import views
-from delayq.cli.exits import FAILED, INVALID, NOT_FOUND, REFUSED, UNAVAILABLE, Wrong, errors_as_exits
+from delayq.checks.ledger import Remembers
+from delayq.cli import guarded, views
+from delayq.cli.exits import FAILED, NOT_FOUND, REFUSED, Wrong, errors_as_exits
 from delayq.cli.inputs import strict_json
 from delayq.cli.output import Output, emit, output_option
+from delayq.cli.target import document_of
 from delayq.cli.words import tasks
-from delayq.contract.files import CONFIG_FILE
-from delayq.document import read
-from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.message import JSON_TYPE, Task
-from delayq.queue_client import secrets_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from delayq.contract import DelayQueue
     from delayq.guards.sql.guard import SqlGuard
 
-C = TypeVar("C", bound="Callable[..., Any]")
-T = TypeVar("T")
 DIALECTS = ("postgresql", "mysql", "sqlite")
-HINT = "is the URL in the Secret right, and may this machine connect? --database URL takes another one"
-
-
-def _database_option(command: C) -> C:
-    return click.option(
-        "--database",
-        metavar="URL",
-        envvar="DELAYQ_DATABASE_URL",
-        help="Instead of the guard's databaseSecretRef.",
-    )(command)
-
-
-def _config_option(command: C) -> C:
-    return click.option("--config", default=CONFIG_FILE, show_default=True, help="The DelayQueue document.")(
-        command
-    )
+NAMES = "which names the guard"
+WORDS = {
+    True: "has taken effect",
+    False: "has not taken effect",
+    None: "may have taken effect, nobody can tell",
+}
 
 
 @click.group()
 def guard() -> None:
-    """Make, look at and tidy the table in which SQL guards remember tasks."""
+    """Make, look at and tidy the table in which SQL guards remember tasks.
+
+    QUEUE is the path of a DelayQueue document, or the name of a queue that has one.
+    """
 
 
 @guard.command()
-@_config_option
-@_database_option
-def init(config: str, database: str | None) -> None:
+@guarded.document_options
+@guarded.database_option
+def init(queue: str | None, config: str | None, database: str | None) -> None:
     """Make the table delayq_processed, unless it is there; then say whether it is as it should be.
 
     With --database, no document is needed. The user in the URL has to be allowed to make tables; workers' need not be.
     """
     with errors_as_exits():
-        made = (
-            _of_url(database)
-            if database and not Path(config).is_file()
-            else _of_document(read(config), database)
-        )
+        document = guarded.found(queue, config)
+        made = guarded.of_document(document, database, own=True) if document else guarded.of_url(database)
+    if made is None:
+        raise Wrong("expected a document or --database URL, got neither", "delayq guard init queue.yaml")
 
     async def run() -> tuple[bool, list[str]]:
         return await made.install(), await made.problems()
 
-    new, problems = _run(made, run)
+    new, problems = guarded.ask(made, run)
+    table = f"the table delayq_processed in {guarded.place(made)}"
     if problems:
-        raise Wrong(
-            f"the table delayq_processed in {made.where}: {'; '.join(problems)}", "delayq guard ddl", FAILED
-        )
-    click.echo(f"{'made' if new else 'found'} the table delayq_processed in {made.where}")
+        raise Wrong(f"{table}: {'; '.join(problems)}", "delayq guard ddl", FAILED)
+    click.echo(f"{'made' if new else 'found'} {table}")
 
 
 @guard.command()
-@click.option("--dialect", type=click.Choice(DIALECTS), default=DIALECTS[0], show_default=True)
-def ddl(dialect: str) -> None:
+@click.argument("queue", metavar="[QUEUE]", required=False)
+@click.option(
+    "--dialect",
+    type=click.Choice(DIALECTS),
+    help=f"[default: that of QUEUE's database, {DIALECTS[0]} without QUEUE]",
+)
+def ddl(queue: str | None, dialect: str | None) -> None:
     """Print the statements that make the table, for tools that manage a schema. MariaDB's dialect is mysql."""
-    _need_sqlalchemy()
+    guarded.need_sqlalchemy()
+    if dialect is None and queue is not None:
+        with errors_as_exits():
+            document = document_of(queue, NAMES)[1]
+            dialect = guarded.of_document(document, None, own=True).where.partition(":")[0]
     from delayq.guards.sql.table import ddl as statements  # noqa: PLC0415 -- needs an extra
 
-    for statement in statements(dialect):
+    for statement in statements(dialect or DIALECTS[0]):
         click.echo(f"{statement};")
 
 
 @guard.command()
 @click.argument("queue", metavar="QUEUE")
 @click.argument("task_id", metavar="ID")
-@_database_option
+@guarded.database_option
 @click.option(
     "--payload", metavar="JSON", default="null", help="For a query with parameters from the payload."
 )
 @output_option
 def seen(queue: str, task_id: str, *, database: str | None, payload: str, output: Output) -> None:
-    """Say whether the task has taken effect, as the guard knows it. QUEUE is the path of a DelayQueue document."""
+    """Say whether the task has taken effect, as the guard knows it.
+
+    Of a run that began and never said how it ended, or still goes on, nobody can tell.
+    """
+    document, made = _asked(queue, database)
+    task = _task(document, task_id, payload)
+
+    async def ask() -> tuple[bool | None, str]:
+        known = await made.seen(task)
+        begun = await made.unfinished(task) if known is False and isinstance(made, Remembers) else ""
+        return (None, begun) if begun else (known, "")
+
+    known, begun = guarded.ask(made, ask)
+    said = f"{task_id}: a run {begun}, or still goes on" if begun else f"{task_id} {WORDS[known]}"
+    emit(output, views.guarded(task_id, seen=known), said)
+
+
+def _asked(queue: str, database: str | None) -> tuple[DelayQueue, SqlGuard]:
     with errors_as_exits():
-        document = read(queue)
-        made = _of_document(document, database)
+        document = document_of(queue, NAMES)[1]
+        return document, guarded.of_document(document, database, own=True)
+
+
+def _task(document: DelayQueue, task_id: str, payload: str) -> Task:
     try:
         strict_json(payload.encode())
     except ValueError as error:
         raise Wrong(f"--payload: expected JSON ({error})") from None
-    asked = Task(
+    return Task(
         id=task_id,
         queue=document.queue,
         attempt=1,
@@ -117,34 +128,25 @@ def seen(queue: str, task_id: str, *, database: str | None, payload: str, output
         content_type=JSON_TYPE,
         headers={},
     )
-    found = _run(made, lambda: made.seen(asked))
-    words = {
-        True: "has taken effect",
-        False: "has not taken effect",
-        None: "may have taken effect, nobody can tell",
-    }
-    emit(output, views.guarded(task_id, seen=found), f"{task_id} {words[found]}")
 
 
 @guard.command()
 @click.argument("queue", metavar="QUEUE")
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
-@_database_option
+@guarded.database_option
 @click.option("--force", is_flag=True, help="Also of tasks that are done: they may take effect again.")
 def forget(queue: str, task_ids: tuple[str, ...], *, database: str | None, force: bool) -> None:
     """Delete what the guard remembers of tasks that began and never said how they ended, so that they may run again.
 
-    QUEUE is the path of a DelayQueue document. With unfinished: Bury, such a task is buried each time that it is
-    redriven; find out what it did, and be sure that it does not run any more.
+    With unfinished: Bury, such a task is buried each time that it is redriven; find out what it did, and be sure that
+    it does not run any more.
     """
-    with errors_as_exits():
-        document = read(queue)
-        made = _of_document(document, database)
+    document, made = _asked(queue, database)
 
     async def run() -> dict[str, str | None]:
         return {each: await made.forget(document.queue, each, done=force) for each in task_ids}
 
-    states = _run(made, run)
+    states = guarded.ask(made, run)
     for each, state in states.items():
         if state == "running" or (state and force):
             click.echo(f"forgot {each}, which was {state}")
@@ -159,12 +161,15 @@ def forget(queue: str, task_ids: tuple[str, ...], *, database: str | None, force
 
 
 @guard.command()
-@_config_option
-@_database_option
-def prune(config: str, database: str | None) -> None:
+@guarded.document_options
+@guarded.database_option
+def prune(queue: str | None, config: str | None, database: str | None) -> None:
     """Delete the rows of tasks that were done longer ago than retentionSeconds. The reaper does so by itself."""
     with errors_as_exits():
-        made = _of_document(read(config), database)
+        document = guarded.found(queue, config)
+        if document is None:
+            raise Wrong("expected a document, which says retentionSeconds", "delayq guard prune queue.yaml")
+        made = guarded.of_document(document, database)
 
     async def run() -> int:
         total = 0
@@ -172,48 +177,4 @@ def prune(config: str, database: str | None) -> None:
             total += count
         return total
 
-    click.echo(f"deleted the rows of {tasks(_run(made, run))}")
-
-
-def _of_url(url: str) -> SqlGuard:
-    _need_sqlalchemy()
-    from delayq.guards import SqlUnique  # noqa: PLC0415 -- needs an extra
-
-    return SqlUnique(url)
-
-
-def _of_document(document: DelayQueue, url: str | None) -> SqlGuard:
-    spec = document.spec.guard
-    if spec is None or spec.sql is None:
-        expected = "spec.guard: expected sqlUnique, sqlPessimistic or sqlOptimistic, which keep a table"
-        raise Wrong(f"{expected}; this document has none of them", code=INVALID)
-    _need_sqlalchemy()
-    from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique  # noqa: PLC0415 -- needs an extra
-
-    kind = SqlUnique if spec.sql_unique else SqlPessimistic if spec.sql_pessimistic else SqlOptimistic
-    made: SqlGuard = kind.of(document, None, secrets_dir=secrets_dir(), apart=True, url=url)
-    return made
-
-
-def _need_sqlalchemy() -> None:
-    try:
-        import_module("delayq.guards.sql.guard")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "delayq":
-            raise
-        raise Wrong(
-            f"delayq guard needs {error.name}", "install delayq[sql] or delayq[mysql]", FAILED
-        ) from None
-
-
-def _run(made: SqlGuard, step: Callable[[], Awaitable[T]]) -> T:
-    async def run() -> T:
-        try:
-            return await step()
-        finally:
-            await made.close()
-
-    try:
-        return asyncio.run(run())
-    except (GuardBusy, GuardUnavailable) as error:
-        raise Wrong(str(error), HINT, UNAVAILABLE) from None
+    click.echo(f"deleted the rows of {tasks(guarded.ask(made, run))}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +14,8 @@ from delayq.cli import simulated
 from delayq.cli.exits import INVALID, Wrong, errors_as_exits
 from delayq.cli.inputs import SECONDS
 from delayq.cli.output import note, output_option
-from delayq.cli.target import CONFIG_VARIABLE, HERE, is_path
+from delayq.cli.target import document_of
 from delayq.cli.workload import load, source_options
-from delayq.document import read
 from delayq.scaling import Policy, replayed, sentence
 from delayq.simulation.run import refuse_too_long
 
@@ -93,12 +91,7 @@ def simulate(
 
 def _document(queue: str) -> DelayQueue:
     """Find the document; a queue's name is enough where it is the one beside."""
-    path = Path(queue) if is_path(queue) else Path(os.environ.get(CONFIG_VARIABLE) or HERE)
-    if not is_path(queue) and not path.is_file():
-        raise Wrong(f"queue {queue}: expected its document, which says how it scales, found no {path}")
-    document = read(path)
-    if not is_path(queue) and document.queue != queue:
-        raise Wrong(f"{path} is the document of queue {document.queue}, not of {queue}", "", INVALID)
+    path, document = document_of(queue, "which says how it scales")
     if document.spec.autoscaling is None:
         note(f"note: {path} has no spec.autoscaling, so its defaults count")
     return document

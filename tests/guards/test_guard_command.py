@@ -1,0 +1,140 @@
+"""`delayq guard`: which document and database it takes, and what it says of a task."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq.guards import SqlUnique
+
+from tests.guards.sql_bank import sql, task
+from tests.unit.cli.runner import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+DOCUMENT = """\
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata: {name: orders}
+spec:
+  redis: {standalone: {host: redis}}
+  handler: {python: {callable: "shop:cancel"}}
+  guard: GUARD
+"""
+BY_ROW = {
+    "select": "SELECT id FROM orders WHERE id = :payload_order AND status = 'open'",
+    "update": "UPDATE orders SET status = 'done' WHERE id = :id",
+}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with queue.yaml, whose guard's Secret names the file shop.sqlite in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DELAYQ_DATABASE_URL", raising=False)
+    (tmp_path / "shop-database").mkdir()
+    (tmp_path / "shop-database" / "url").write_text(f"sqlite:///{tmp_path}/shop.sqlite")
+    document(tmp_path)
+    return tmp_path
+
+
+def document(home: Path, kind: str = "sqlUnique", **more: str) -> None:
+    guard = {} if kind == "none" else {"databaseSecretRef": {"name": "shop-database"}, **more}
+    (home / "queue.yaml").write_text(DOCUMENT.replace("GUARD", json.dumps({kind: guard})))
+
+
+def guard(*args: str, **env: str) -> Result:
+    return run("guard", *args, **{"DELAYQ_SECRETS_DIR": ".", **env})
+
+
+def database(home: Path) -> SqlUnique:
+    return SqlUnique(f"sqlite:///{home}/shop.sqlite", apart=True)
+
+
+@pytest.mark.parametrize("named", [("queue.yaml",), ("orders",), ("--config", "queue.yaml")])
+def test_every_command_takes_the_document_in_the_same_way(home: Path, named: tuple[str, ...]) -> None:
+    assert (
+        guard("init", *named).stdout == f"made the table delayq_processed in sqlite:///{home}/shop.sqlite\n"
+    )
+    assert guard("prune", *named).stdout == "deleted the rows of 0 tasks\n"
+    if named[0] != "--config":
+        assert guard("seen", *named, "order-7").stdout == "order-7 has not taken effect\n"
+        assert guard("forget", *named, "order-7").exit_code == 6
+        assert "state VARCHAR(7) NOT NULL" in guard("ddl", *named).stdout  # as SQLite has it
+        assert 'COLLATE "C"' in guard("ddl", *named, "--dialect", "postgresql").stdout
+    both = guard("init", "queue.yaml", "--config", "queue.yaml")
+    assert (both.exit_code, both.stderr) == (2, "error: expected QUEUE or --config, got both\n")
+
+
+def test_without_a_document_init_says_what_to_give() -> None:
+    bare = guard("init")
+    said = "error: expected a document or --database URL, got neither\nhint:  delayq guard init queue.yaml\n"
+    assert (bare.exit_code, bare.stderr) == (2, said)
+    assert guard("prune").exit_code == 2
+    assert guard("init", "--config", "none.yaml", "--database", "sqlite:///shop.sqlite").exit_code == 3
+
+
+def test_a_file_is_named_by_its_whole_path(home: Path) -> None:
+    init = guard("init", "--database", "sqlite:///other.sqlite")
+    assert init.stdout == f"made the table delayq_processed in sqlite:///{home}/other.sqlite\n"
+
+
+@pytest.mark.parametrize("named", [(), ("queue.yaml",)])
+def test_a_wrong_url_is_blamed_on_where_it_was_given(named: tuple[str, ...]) -> None:
+    told = guard("init", *named, "--database", "nonsense")
+    assert (told.exit_code, told.stderr[:33]) == (3, "--database: expected a database U")
+    told = guard("init", *named, DELAYQ_DATABASE_URL="nonsense")
+    assert (told.exit_code, told.stderr[:33]) == (3, "$DELAYQ_DATABASE_URL: expected a ")
+
+
+def test_a_guard_in_ones_own_code_is_asked_at_the_database_that_is_named(home: Path) -> None:
+    document(home, "none")
+    guard("init", "queue.yaml", DELAYQ_DATABASE_URL="sqlite:///shop.sqlite")
+    used = database(home)
+    with used(task()):
+        pass
+    used.close_sync()
+    named = ("queue.yaml", "order-7", "--database", "sqlite:///shop.sqlite")
+    assert guard("seen", *named).stdout == "order-7 has taken effect\n"
+    assert guard("forget", *named, "--force").stdout == "forgot order-7, which was done\n"
+    refused = guard("seen", "queue.yaml", "order-7")
+    assert (refused.exit_code, "spec.guard: expected sqlUnique" in refused.stderr) == (3, True)
+    assert (
+        guard("prune", "queue.yaml", *named[2:]).exit_code == 3
+    )  # nobody has said for how long rows are kept
+
+
+def test_a_run_that_never_said_how_it_ended_is_told_and_nobody_knows_more(home: Path) -> None:
+    guard("init", "queue.yaml")
+    used = database(home)
+    used.begin_sync(task(token=3))
+    used.close_sync()
+    asked = guard("seen", "queue.yaml", "order-7")
+    assert asked.stdout.startswith("order-7: a run (token 3) began at 20")
+    assert asked.stdout.endswith("Z and never said how it ended, or still goes on\n")
+    asked = guard("seen", "queue.yaml", "order-7", "-o", "json")
+    assert json.loads(asked.stdout) == {"id": "order-7", "seen": None}
+
+
+def test_a_query_by_the_payload_wants_one(home: Path) -> None:
+    document(home, "sqlOptimistic", **BY_ROW)
+    used = database(home)
+    sql(used, "CREATE TABLE orders (id INTEGER, status TEXT)")
+    sql(used, "INSERT INTO orders VALUES (7, 'open')")
+    used.close_sync()
+    bare = guard("seen", "queue.yaml", "order-7")
+    assert bare.exit_code == 2
+    assert bare.stderr.startswith("error: spec.guard.sqlOptimistic.select: parameter :payload_order expects")
+    for order, known in ((7, "has not taken effect"), (8, "has taken effect")):
+        payload = json.dumps({"order": order})
+        assert guard("seen", "queue.yaml", "x", "--payload", payload).stdout == f"x {known}\n"
+
+
+def test_a_statement_of_a_table_that_is_not_there_is_no_traceback(home: Path) -> None:
+    document(home, "sqlOptimistic", **BY_ROW)
+    asked = guard("seen", "queue.yaml", "x", "--payload", '{"order": 7}')
+    assert (asked.exit_code, "no such table: orders" in asked.stderr) == (3, True)

@@ -1,0 +1,135 @@
+"""From what `delayq guard` is told to a guard that can be asked, and the asking. Not here: the commands (guard.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from delayq.cli.exits import FAILED, INVALID, UNAVAILABLE, Wrong
+from delayq.cli.target import document_of
+from delayq.contract.files import CONFIG_FILE
+from delayq.document import read
+from delayq.errors import Bury, GuardBusy, GuardUnavailable, InvalidDocument
+from delayq.queue_client import secrets_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from delayq.contract import DelayQueue
+    from delayq.guards.sql.guard import SqlGuard
+
+C = TypeVar("C", bound="Callable[..., Any]")
+T = TypeVar("T")
+VARIABLE: Final = "DELAYQ_DATABASE_URL"
+HINT: Final = "is the URL in the Secret right, and may this machine connect? --database URL takes another one"
+KEEPS: Final = "sqlUnique, sqlPessimistic or sqlOptimistic, which keep a table"
+
+
+def database_option(command: C) -> C:
+    """Give a command --database."""
+    text = f"Instead of the guard's databaseSecretRef; or ${VARIABLE}."
+    return click.option("--database", metavar="URL", help=text)(command)
+
+
+def document_options(command: C) -> C:
+    """Give a command QUEUE, which may be left out where the document is mounted, and --config, which says the same."""
+    config = click.option(
+        "--config", metavar="PATH", help=f"The same as QUEUE.  [default: {CONFIG_FILE}, where it is]"
+    )
+    return click.argument("queue", metavar="[QUEUE]", required=False)(config(command))
+
+
+def found(queue: str | None, config: str | None = None) -> DelayQueue | None:
+    """Return the document: QUEUE's, --config's, or the one that is mounted; None when there is none of them."""
+    if queue is not None and config is not None:
+        raise Wrong("expected QUEUE or --config, got both")
+    if queue is not None:
+        return document_of(queue, "which names the guard")[1]
+    return read(config or CONFIG_FILE) if config or Path(CONFIG_FILE).is_file() else None
+
+
+def of_url(url: str | None, queue: str | None = None) -> SqlGuard | None:
+    """Return the guard of a database that is named, and of no document; None when none is."""
+    text = url or os.environ.get(VARIABLE)
+    if not text:
+        return None
+    need_sqlalchemy()
+    from delayq.guards import SqlUnique  # noqa: PLC0415 -- needs an extra
+
+    try:
+        return SqlUnique(text, queue=queue)
+    except InvalidDocument as error:
+        raise InvalidDocument(f"{'--database' if url else '$' + VARIABLE}: {error}") from None
+
+
+def of_document(document: DelayQueue, url: str | None, *, own: bool = False) -> SqlGuard:
+    """Return a document's guard; with `own`, a document without one is enough for a database that is named.
+
+    Its guard is then one in the user's code, with the table that all of them have.
+    """
+    spec = document.spec.guard
+    if spec is None or spec.sql is None:
+        made = of_url(url, document.queue) if own else None
+        if made is None:
+            hint = "for a guard in your own code, give --database URL" if own else ""
+            raise Wrong(f"spec.guard: expected {KEEPS}; this document has none of them", hint, INVALID)
+        return made
+    need_sqlalchemy()
+    from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique  # noqa: PLC0415 -- needs an extra
+
+    kind = SqlUnique if spec.sql_unique else SqlPessimistic if spec.sql_pessimistic else SqlOptimistic
+    guard: SqlGuard = kind.of(document, None, secrets_dir=secrets_dir(), apart=True, url=url)
+    return guard
+
+
+def need_sqlalchemy() -> None:
+    """Wrong when the extra is not installed."""
+    try:
+        import_module("delayq.guards.sql.guard")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "delayq":
+            raise
+        raise Wrong(
+            f"delayq guard needs {error.name}", "install delayq[sql] or delayq[mysql]", FAILED
+        ) from None
+
+
+def place(guard: SqlGuard) -> str:
+    """Say where the database is; of a file, the whole path: somebody who started elsewhere would find another one."""
+    kind, slashes, path = guard.where.partition(":///")
+    return f"{kind}{slashes}{Path(path).absolute()}" if kind == "sqlite" and path else guard.where
+
+
+def ask(guard: SqlGuard, step: Callable[[], Awaitable[T]]) -> T:
+    """Do something with the guard, and let go of it; what is wrong becomes a sentence."""
+
+    async def run() -> T:
+        try:
+            return await step()
+        except (GuardBusy, GuardUnavailable, Bury):
+            raise
+        except Exception as error:
+            await _explain(guard, error)
+            raise
+        finally:
+            await guard.close()
+
+    try:
+        return asyncio.run(run())
+    except (GuardBusy, GuardUnavailable) as error:
+        raise Wrong(str(error), HINT, UNAVAILABLE) from None
+    except Bury as error:  # the statement cannot be asked about this task
+        raise Wrong(str(error), "give --payload '{…}', the task's payload") from None
+
+
+async def _explain(guard: SqlGuard, error: Exception) -> None:
+    """Wrong, if the worker's own look at its guard finds what is wrong, too: a statement, a table, rights."""
+    try:
+        await guard.check()
+    except GuardUnavailable as found_too:
+        raise Wrong(f"guard at {found_too.where}: {found_too.why}", "", INVALID) from error

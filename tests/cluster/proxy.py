@@ -10,6 +10,7 @@ import re
 import ssl
 import threading
 import time
+import weakref
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -75,6 +76,11 @@ class Proxy:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            # A TLS connection that is closed waits for the other side's word, which the loop would not live to hear.
+            for writer in self._opened:
+                writer.transport.abort()
+            for _ in range(3):  # turns of the loop, in which the transports let go of their sockets
+                await asyncio.sleep(0)
 
         asyncio.run_coroutine_threadsafe(end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -108,11 +114,13 @@ class Proxy:
 
     async def _listen(self) -> None:
         self._writers: set[asyncio.StreamWriter] = set()
+        self._opened: weakref.WeakSet[asyncio.StreamWriter] = weakref.WeakSet()
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        self._opened.add(writer)
         try:
             with suppress(OSError):
                 if self.refuses:
@@ -132,6 +140,7 @@ class Proxy:
         address = urlsplit(self.upstream)
         context = ssl.create_default_context(cafile=self.authority)
         far_reader, far_writer = await asyncio.open_connection(address.hostname, address.port, ssl=context)
+        self._opened.add(far_writer)
         connection = Connection(asyncio.Event())
         connection.open.set()
         self._connections.append(connection)

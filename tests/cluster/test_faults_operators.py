@@ -155,7 +155,7 @@ def test_two_operators_without_a_lease_agree(
         both[1].wait_ready()
         names = [f"queue-{number}" for number in range(5)]
         for name in names:
-            world.create(name)
+            world.create(name, reaper={"suspend": True})  # its runs are news, by the minute
         for name in names:
             world.edit(name, worker={"replicas": 2, "concurrency": 7})
         eventually(lambda: quiet(control_plane, namespace), what="both are quiet", timeout_s=60)

@@ -66,7 +66,7 @@ def test_status_of_a_queue_that_works_is_short(dq: Plugin, world: World) -> None
 
 
 def test_status_for_programs_has_everything(dq: Plugin, world: World) -> None:
-    world.start()
+    world.start(reaper={"suspend": True})  # whose pods come by the minute
     found = json.loads(dq.out("status", "orders", "-o", "json"))
     assert found["name"] == "orders"
     assert {pod["component"] for pod in found["pods"]} == {"scanner", "worker"}

@@ -45,7 +45,6 @@ def workers(world: World) -> int:
 @pytest.mark.parametrize(
     ("path", "spec"),
     [
-        ("spec.guard", {"guard": {"redisLock": {}}}),
         ("spec.redis", {"redis": {"sentinel": {"masterName": "main", "nodes": [HOST, HOST]}}}),
         ("spec.redis", {"redis": {"cluster": {"nodes": [HOST]}}}),
     ],

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FAILED = 1  # something unexpected; the message says what
 USAGE = 2  # click's own: unknown option, missing argument
 INVALID = 3  # the document, or something it names, cannot be used
-UNAVAILABLE = 4  # Redis, or a guard's database, cannot be reached or will not serve
+UNAVAILABLE = 4  # Redis, or a guard's store, cannot be reached or will not serve
 REFUSED = 5  # the queue turned the call down and stored nothing
 NOT_FOUND = 6  # no such task or dead letter
 NOT_ACKNOWLEDGED = 7  # stored, and not confirmed in time by what spec.delivery.acknowledge names
@@ -36,7 +36,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     FAILED: "Something unexpected, or a check of `doctor` failed; the message says what.",
     USAGE: "Wrong options or arguments.",
     INVALID: "The document, or something it names, cannot be used.",
-    UNAVAILABLE: "Redis, or for `guard` the database, cannot be reached or will not serve.",
+    UNAVAILABLE: "Redis, or for `guard` and `doctor` the guard's store, cannot be reached or will not serve.",
     REFUSED: "The queue turned the call down and stored nothing; of `--many`, some tasks.",
     NOT_FOUND: "No such task or dead letter.",
     NOT_ACKNOWLEDGED: "Stored, but not confirmed in time by what `delivery.acknowledge` names.",

@@ -66,7 +66,7 @@ class Redlock(LockGuard):
         timed = [replace(each, timeout_seconds=min(each.timeout_seconds, seconds)) for each in servers]
         self._servers = Servers(timed, self._background)
         self._broker = Broker(queue, prefix=prefix)
-        self._away: list[str] = []
+        self.away: list[str] = []  # host:port of those that did not serve at the last look
 
     @classmethod
     def of(cls, queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool) -> Redlock:
@@ -105,10 +105,10 @@ class Redlock(LockGuard):
         self._servers.ask(self._broker.unlock("", owner))
         answers = zip(self._servers.addresses, poll.answers, strict=True)
         away = [address.where for address, answer in answers if isinstance(answer, DelayQError)]
-        if away != self._away:
+        if away != self.away:
             level = logging.WARNING if away else logging.INFO
             log.log(level, "redlock_servers_away", extra={"fields": {"away": away, "of": len(poll.tasks)}})
-            self._away = away
+            self.away = away
         if poll.failed:
             raise self._unavailable(poll)
 

@@ -10,6 +10,7 @@ import click
 
 from delayq.broker import Broker
 from delayq.cli.doctor.findings import MARKS, Finding, Level, failed, ok
+from delayq.cli.doctor.guard import guard as check_guard
 from delayq.cli.doctor.queue import queue as check_queue
 from delayq.cli.doctor.reach import clock, connect, latency, login
 from delayq.cli.doctor.rights import run_scripts
@@ -43,7 +44,7 @@ def doctor(
 ) -> None:
     """Check every step of the way to a queue that works, and say what to do next.
 
-    Exits with 1 when a check failed, with 4 when Redis cannot be reached. It changes nothing.
+    Exits with 1 when a check failed, with 4 when Redis or the guard's store cannot be reached. It changes nothing.
     """
     findings: list[Finding] = []
     for finding in examine(queue, redis=redis, shards=shards, key_prefix=key_prefix):
@@ -71,15 +72,23 @@ def examine(
         yield failed("redis", str(error), "mount it, set $DELAYQ_SECRETS_DIR, or give --redis URL")
         return
     yield ok("redis", f"{target.address.where}, {_said_by(target)}")
-    found = connect(target.address)
-    yield found
-    if not found.unreachable:
-        yield from _connected(target)
+    reached = True
+    for found in _redis(target):
+        reached = reached and not found.unreachable
+        yield found
+    yield from check_guard(target, reached=reached)
 
 
 def _said_by(target: Target) -> str:
     secrets = target.source == "spec.redis" and target.address.options.get("password")
     return f"by {target.source}{', secrets readable' if secrets else ''}"
+
+
+def _redis(target: Target) -> Iterator[Finding]:
+    found = connect(target.address)
+    yield found
+    if not found.unreachable:
+        yield from _connected(target)
 
 
 def _connected(target: Target) -> Iterator[Finding]:

@@ -1,0 +1,144 @@
+"""delayq doctor asks the document's guard what a worker asks before it claims, and says what to do about it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.guards import SqlUnique
+
+from tests.guards.sql_bank import sql
+from tests.unit.cli.runner import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.databases import Postgres
+    from tests.servers import RedisServer
+
+DATABASE = {"databaseSecretRef": {"name": "store", "key": "urls"}}
+BY_ROW = {"update": "UPDATE orders SET status = 'done' WHERE id = :task_id"}
+
+
+class Doctor:
+    """A document, its guard's Secret, and what the doctor finds out about that guard."""
+
+    def __init__(self, home: Path, server: RedisServer) -> None:
+        self.home, self.server = home, server
+        (home / "store").mkdir()
+        self.said = ""
+
+    def store(self, *urls: str) -> None:
+        (self.home / "store" / "urls").write_text("\n".join(urls))
+
+    def ask(self, guard: dict[str, Any], *args: str, port: int = 0, **env: str) -> tuple[int, str]:
+        """The exit code, and the finding's level; what it says is in `said`."""
+        body = {
+            "apiVersion": "delayq.dev/v1alpha1",
+            "kind": "DelayQueue",
+            "metadata": {"name": "orders"},
+            "spec": {
+                "redis": {"standalone": {"host": "127.0.0.1", "port": port or self.server.port}},
+                "handler": {"python": {"callable": "shop:cancel"}},
+                "guard": guard,
+            },
+        }
+        path = self.home / "queue.yaml"
+        path.write_text(json.dumps(body))
+        done = run("doctor", str(path), "-o", "json", *args, **{"DELAYQ_SECRETS_DIR": str(self.home), **env})
+        assert "hidden" not in done.output
+        found = [each for each in json.loads(done.stdout) if each["check"] == "guard"]
+        self.said = "".join(f"{each['message']} → {each['hint']}" for each in found)
+        return done.exit_code, "".join(each["level"] for each in found)
+
+
+@pytest.fixture
+def doctor(tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Doctor:
+    monkeypatch.delenv("DELAYQ_DATABASE_URL", raising=False)
+    return Doctor(tmp_path, redis_server)
+
+
+def test_a_guard_that_serves_is_told_with_its_place(doctor: Doctor) -> None:
+    where = f"sqlite:///{doctor.home}/shop.sqlite"
+    doctor.store(where)
+    made = SqlUnique(where)
+    made.install_sync()
+    made.close_sync()
+    assert doctor.ask({"sqlUnique": DATABASE}) == (0, "ok")
+    assert doctor.said == f"sql-unique serves, at {where} → "
+    assert doctor.ask({"sqlUnique": DATABASE}, DELAYQ_DATABASE_URL=where) == (0, "ok")
+    assert "by $DELAYQ_DATABASE_URL" in doctor.said
+    assert doctor.ask({"redisLock": {}}) == (0, "ok")
+    assert doctor.ask({"none": {}}) == (0, "")
+
+
+def test_a_database_is_asked_even_where_redis_is_away(doctor: Doctor) -> None:
+    doctor.store(f"sqlite:///{doctor.home}/shop.sqlite")
+    assert doctor.ask({"sqlUnique": DATABASE}, port=1) == (4, "failed")
+    assert doctor.ask({"redisLock": {}}, port=1) == (4, "")
+
+
+def test_a_table_that_is_missing_or_another_one_says_what_to_do(doctor: Doctor, postgres: Postgres) -> None:
+    doctor.store(f"sqlite:///{doctor.home}/shop.sqlite")
+    assert doctor.ask({"sqlUnique": DATABASE}) == (1, "failed")
+    assert doctor.said.endswith(f"→ delayq guard init {doctor.home}/queue.yaml")
+    postgres.create_database("keyless")
+    doctor.store(postgres.url(database="keyless"))
+    made = SqlUnique(postgres.url(database="keyless"))
+    made.install_sync()
+    sql(made, "ALTER TABLE delayq_processed DROP CONSTRAINT delayq_processed_pkey")
+    made.close_sync()
+    assert doctor.ask({"sqlUnique": DATABASE}) == (1, "failed")
+    assert "the primary key is ()" in doctor.said
+    postgres.drop_database("keyless")
+
+
+def test_a_statement_that_cannot_be_executed_is_told(doctor: Doctor) -> None:
+    doctor.store(f"sqlite:///{doctor.home}/shop.sqlite")
+    assert doctor.ask({"sqlOptimistic": DATABASE | BY_ROW}) == (1, "failed")
+    assert "no such table: orders" in doctor.said
+    assert "mend the statements" in doctor.said
+    made = SqlUnique(f"sqlite:///{doctor.home}/shop.sqlite")
+    sql(made, "CREATE TABLE orders (id TEXT, status TEXT)")
+    made.close_sync()
+    assert doctor.ask({"sqlOptimistic": DATABASE | BY_ROW}) == (0, "ok"), "its rows are the user's own"
+    assert doctor.ask({"sqlOptimistic": DATABASE | {"update": "DROP TABLE orders"}}) == (1, "failed")
+
+
+def test_a_server_that_is_away_or_refuses_us_is_exit_code_4(doctor: Doctor, postgres: Postgres) -> None:
+    doctor.store("postgresql://u:hidden@127.0.0.1:1/shop")
+    assert doctor.ask({"sqlUnique": DATABASE}) == (4, "failed")
+    assert doctor.said.startswith("postgresql://127.0.0.1:1/shop: ")
+    doctor.store(postgres.url(database="nowhere"))
+    assert doctor.ask({"sqlUnique": DATABASE}) == (4, "failed")
+
+
+def test_a_secret_that_is_not_here_stops_a_worker_here_and_nobody_else(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert doctor.ask({"sqlUnique": DATABASE}) == (1, "failed")
+    assert doctor.said.endswith("or set $DELAYQ_DATABASE_URL")
+    assert doctor.ask({"sqlUnique": DATABASE}, "--redis", doctor.server.url) == (0, "warning")
+    with monkeypatch.context() as pod:
+        pod.setattr("delayq.cli.doctor.guard.CONFIG_FILE", str(doctor.home / "queue.yaml"))
+        assert doctor.ask({"sqlUnique": DATABASE}) == (0, "ok")
+        assert "the condition GuardAvailable says" in doctor.said
+    doctor.store("nonsense")
+    assert doctor.ask({"sqlUnique": DATABASE}) == (1, "failed")
+
+
+def test_a_redlock_says_which_servers_are_away(doctor: Doctor) -> None:
+    good, bad = doctor.server.url, [f"redis://127.0.0.1:{port}" for port in (1, 2)]
+    redlock = {"redlock": {"urlsSecretRef": {"name": "store"}}}
+    doctor.store(good, *bad)
+    assert doctor.ask(redlock) == (4, "failed")
+    assert "2 of 3 servers must serve, 2 do not" in doctor.said
+    doctor.store(good)
+    assert doctor.ask(redlock) == (1, "failed")
+
+
+def test_a_redlock_with_a_minority_away_is_a_warning(doctor: Doctor, aof_server: RedisServer) -> None:
+    doctor.store(doctor.server.url, aof_server.url, "redis://127.0.0.1:1")
+    assert doctor.ask({"redlock": {"urlsSecretRef": {"name": "store"}}}) == (0, "warning")
+    assert doctor.said.startswith("redlock serves, but 1 of 3 servers are away: 127.0.0.1:1 →")

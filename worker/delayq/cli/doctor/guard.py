@@ -1,0 +1,146 @@
+"""The document's guard: what a worker asks before it claims anything, and what of the guard's store could be better."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+from delayq import guards
+from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
+from delayq.cli.exits import Wrong
+from delayq.cli.guarded import VARIABLE, need_sqlalchemy, place
+from delayq.contract.files import CONFIG_FILE, secret_path
+from delayq.document import read
+from delayq.errors import DelayQError, GuardUnavailable, InvalidDocument, Retry
+from delayq.queue_client import secrets_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.cli.target import Target
+    from delayq.contract.guard import Guard
+
+NAME: Final = "guard"
+SECONDS: Final = 5.0  # for a database to say whether it is there
+SECRET: Final = "is the Secret the right one, and current?"  # noqa: S105 -- a question
+REACH: Final = "does it run there, and does a firewall or NetworkPolicy let us?"
+
+
+@runtime_checkable
+class Tabled(Protocol):
+    """A guard with a table."""
+
+    async def problems(self) -> list[str]:
+        """Say what is wrong with it."""
+
+
+def guard(target: Target, *, reached: bool) -> Iterator[Finding]:
+    """Check the guard that the document names. `reached`: whether the queue's own Redis was."""
+    document = None if target.document is None else read(target.document)
+    spec = None if document is None else document.spec.guard
+    if document is None or spec is None or spec.none is not None or (spec.redis_lock and not reached):
+        return
+    absent = _elsewhere(target, spec)
+    if absent is not None:
+        yield absent
+        return
+    try:
+        if spec.sql is not None:
+            need_sqlalchemy()
+        made = guards.build(document, target.address, secrets_dir=secrets_dir(), apart=True)
+    except Wrong as error:
+        yield failed(NAME, error.message, error.hint)
+        return
+    except InvalidDocument as error:
+        yield failed(NAME, str(error), _unusable(spec))
+        return
+    yield asyncio.run(_asked(made, spec, f"delayq guard init {target.document}"))
+
+
+def _elsewhere(target: Target, spec: Guard) -> Finding | None:
+    """Say that it cannot be asked here, where its Secret need not be: in a scanner's pod, or at a forwarded port."""
+    secret = spec.redlock.urls_secret_ref if spec.redlock else spec.sql and spec.sql.database_secret_ref
+    told = spec.sql is not None and os.environ.get(VARIABLE)
+    if not secret or told or secret_path(secrets_dir(), secret.name, secret.key).exists():
+        return None
+    said = (
+        f"its Secret {secret.name} is not here: the condition GuardAvailable says whether workers can use it"
+    )
+    if target.document == Path(CONFIG_FILE):
+        return ok(NAME, said)
+    return warning(NAME, said, _unusable(spec)) if target.source == "--redis" else None
+
+
+def _unusable(spec: Guard) -> str:
+    mount = "mount the Secret below $DELAYQ_SECRETS_DIR"
+    return f"{mount}, or set ${VARIABLE}" if spec.sql is not None else mount
+
+
+async def _asked(made: Any, spec: Guard, init: str) -> Finding:  # noqa: ANN401 -- a guard of any kind
+    try:
+        await made.check()
+        return await _serves(made, spec)
+    except GuardUnavailable as error:
+        return await _away(made, error, init)
+    except (Retry, DelayQError) as error:
+        return failed(NAME, f"{made.name}: {error}", REACH)
+    finally:
+        await made.close()
+
+
+async def _serves(made: Any, spec: Guard) -> Finding:  # noqa: ANN401 -- as above
+    if spec.redlock is not None:
+        return _majority(made.away, made.where.split(", "))
+    if spec.sql is None:
+        return ok(NAME, f"{made.name} serves")
+    where = f"{place(made)}{f', by ${VARIABLE}' if os.environ.get(VARIABLE) else ''}"
+    wrong = await made.problems() if _has_table(spec) else []
+    if wrong:
+        table = f"the table delayq_processed in {where}: {'; '.join(wrong)}"
+        return failed(NAME, table, "delayq guard ddl prints it as it should be")
+    return ok(NAME, f"{made.name} serves, at {where}")
+
+
+def _has_table(spec: Guard) -> bool:
+    """Tell whether it keeps delayq's own table, and not rows of the user's."""
+    own = (spec.sql_pessimistic and spec.sql_pessimistic.select) or (
+        spec.sql_optimistic and spec.sql_optimistic.update
+    )
+    return own is None
+
+
+def _majority(away: list[str], servers: list[str]) -> Finding:
+    if away:
+        said = f"redlock serves, but {len(away)} of {len(servers)} servers are away: {', '.join(away)}"
+        return warning(NAME, said, "bring them back: no task begins when the majority is away")
+    if len(servers) % 2 == 0:
+        said = f"redlock serves, on {len(servers)} servers"
+        return warning(NAME, said, f"they bear no more outages than {len(servers) - 1}: add or remove one")
+    return ok(NAME, f"redlock serves, on {len(servers)} of {len(servers)} servers")
+
+
+async def _away(made: Any, error: GuardUnavailable, init: str) -> Finding:  # noqa: ANN401 -- as above
+    """Tell a store that cannot be reached from one that is not as it should be."""
+    said = f"{error.where}: {error.why}"
+    if not isinstance(made, Tabled):
+        return unreachable(NAME, said, REACH)
+    if not await _reached(made):
+        login = any(word in error.why.lower() for word in ("password", "authentication", "access denied"))
+        return unreachable(NAME, said, SECRET if login else REACH)
+    if "delayq guard init" in error.why:
+        return failed(NAME, said, init)
+    return failed(NAME, said, "mend the statements of spec.guard, or the user's rights")
+
+
+async def _reached(made: Tabled) -> bool:
+    """Tell whether the database can be asked anything at all."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            await made.problems()
+    except (GuardUnavailable, TimeoutError):
+        return False
+    except Exception:  # noqa: BLE001 -- an answer, for one that is of no table
+        return True
+    return True

@@ -53,6 +53,47 @@ def test_validate_checks_every_file_and_stdin(here: Path) -> None:
     assert stdin["valid"] is False
 
 
+OPEN = "SELECT id FROM orders WHERE id = :payload_order"
+STATEMENTS = [
+    ("sqlPessimistic", {"select": "SELECT 1; SELECT 2"}, "select: expected one SQL statement, got several"),
+    ("sqlPessimistic", {"select": f"{OPEN} FOR UPDATE"}, "select: expected no FOR UPDATE"),
+    ("sqlOptimistic", {"update": "UPDATE orders SET id = :order"}, "update: expected parameters from"),
+    (
+        "sqlOptimistic",
+        {"select": OPEN, "update": "TRUNCATE orders"},
+        "update: expected a statement that begins",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "statements", "said"), STATEMENTS)
+def test_validate_reads_statements_as_a_worker_does(
+    here: Path, monkeypatch: pytest.MonkeyPatch, *, kind: str, statements: dict[str, str], said: str
+) -> None:
+    """Where SQLAlchemy is installed, and no database is needed."""
+    guard = {kind: {"databaseSecretRef": {"name": "db"}, **statements}}
+    (here / "queue.yaml").write_text(f"{RIGHT}  guard: {json.dumps(guard)}\n")
+    result = run("validate", "queue.yaml")
+    assert (result.exit_code, result.stderr) == (3, "")
+    assert result.stdout.startswith(f"queue.yaml: spec.guard.{kind}.{said}")
+    [found] = json.loads(run("validate", "queue.yaml", "-o", "json").stdout)
+    assert found["problems"][0]["path"] == f"spec.guard.{kind}.{said.partition(':')[0]}"
+
+    def missing(_name: str) -> None:
+        raise ModuleNotFoundError(name="sqlalchemy")
+
+    monkeypatch.setattr("delayq.cli.guarded.import_module", missing)
+    assert run("validate", "queue.yaml").stdout == "queue.yaml: valid\n"
+
+
+def test_validate_is_content_with_statements_that_a_worker_takes(here: Path) -> None:
+    """The columns of `select` are known to the database alone, so they may be parameters of `update`."""
+    update = "UPDATE orders SET version = version + 1 WHERE version = :version"
+    guard = {"sqlOptimistic": {"databaseSecretRef": {"name": "db"}, "select": OPEN, "update": update}}
+    (here / "queue.yaml").write_text(f"{RIGHT}  guard: {json.dumps(guard)}\n")
+    assert run("validate", "queue.yaml").stdout == "queue.yaml: valid\n"
+
+
 def test_validate_is_content_with_a_valid_document(here: Path) -> None:
     (here / "queue.yaml").write_text(RIGHT)
     assert run("validate", "queue.yaml").stdout == "queue.yaml: valid\n"

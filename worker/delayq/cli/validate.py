@@ -5,24 +5,34 @@ from __future__ import annotations
 import sys
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from delayq.cli import views
+from delayq.cli import guarded, views
 from delayq.cli.exits import INVALID, Wrong
 from delayq.cli.output import Output, emit, output_option
 from delayq.contract import Problem, SpecError
 from delayq.document import MAX_BYTES, parse_text, read
 from delayq.errors import InvalidDocument
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.contract import DelayQueue
+
 CRD = "delayqueue.yaml"
+NOWHERE = "sqlite://"  # a guard is made to read its statements, and never connects
 
 
 @click.command()
 @click.argument("documents", metavar="FILE...", nargs=-1, required=True)
 @output_option
 def validate(documents: tuple[str, ...], *, output: Output) -> None:
-    """Check documents, and say everything that is wrong with them. - reads from stdin."""
+    """Check documents, and say everything that is wrong with them. - reads from stdin.
+
+    SQL of a guard is looked at where SQLAlchemy is installed; tables and columns, delayq doctor looks for.
+    """
     found = {name: problems(name) for name in documents}
     value = [
         {"file": name, "valid": not wrong, "problems": [views.problem(each) for each in wrong]}
@@ -36,15 +46,26 @@ def validate(documents: tuple[str, ...], *, output: Output) -> None:
 def problems(name: str) -> list[Problem]:
     """Return what is wrong with a document; one problem without a path when it cannot even be parsed."""
     try:
-        if name == "-":
-            parse_text(_stdin(), name)
-        else:
-            read(name)
+        document = parse_text(_stdin(), name) if name == "-" else read(name)
     except InvalidDocument as error:
         if isinstance(error.__cause__, SpecError):
             return list(error.__cause__.problems)
         return [Problem("", str(error).removeprefix(f"{name}: "))]
-    return []
+    return list(_statements(document))
+
+
+def _statements(document: DelayQueue) -> Iterator[Problem]:
+    """Read SQL as a worker does, which needs the guard's extra; without it, a worker is the first to tell."""
+    spec = document.spec.guard
+    if spec is None or spec.sql is None or spec.sql_unique is not None:
+        return
+    try:
+        guarded.of_document(document, NOWHERE)
+    except InvalidDocument as error:
+        path, _, message = str(error).partition(": ")
+        yield Problem(path, message)
+    except Wrong:
+        return
 
 
 def _stdin() -> bytes:

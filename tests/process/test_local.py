@@ -60,6 +60,22 @@ def test_a_document_alone_is_enough_and_sigterm_ends_it_all_with_0(home: Home) -
     assert {"scanner  1 of 1 shards led", "worker   32 slots, handler shop_handlers:keep"} <= set(shown)
 
 
+def test_its_guard_is_told_while_it_is_away_when_it_serves_and_what_it_has_seen(home: Home) -> None:
+    """Events of less than a warning are not shown, and nobody else would say that a task was not run again."""
+    home.write(more="  guard: {sqlUnique: {databaseSecretRef: {name: database}}}\n")
+    env = {"DELAYQ_DATABASE_URL": f"sqlite:///{home.dir}/shop.sqlite"}
+    with stopped(home.ready("--status-seconds", "0.2", env=env)) as run, home.client() as client:
+        run.wait_line(r"^guard    away: no such table.*delayq guard init makes the table")
+        init = Process.start(DELAYQ, "guard", "init", str(home.dir / "queue.yaml"), env=env)
+        assert init.wait(timeout_s=40) == 0
+        run.wait_line(r"^guard    serves$", timeout_s=40)
+        for stored in (1, 2):
+            client.schedule({}, task_id="twice", delay_ms=0)
+            until(lambda n=stored: client.counts().stats.get("acked") == n, "acked")  # type: ignore[misc]  # a lambda
+        run.wait_line(r"^guard    serves · 1 seen, and not run again$")
+    assert home.handled() == ["twice"]
+
+
 def test_its_redis_keeps_every_change_and_answers_nobody_without_the_password(home: Home) -> None:
     with stopped(home.ready()), home.client() as client:
         assert home.url_file.stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""The four lines that say how a run fares, as text. Not here: how they get onto the terminal."""
+"""The lines that say how a run fares, as text: four, and one of the guard. Not here: how they get onto the terminal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from delayq.contract import DelayQueue
@@ -52,6 +53,18 @@ def worker_line(fleet: Fleet, queue: DelayQueue) -> str:
     return f"{slots}, handler {handler(queue)}"
 
 
+def guard_line(states: Sequence[str | None], repeated: int) -> str:
+    """`serves · 1 seen, and not run again`, or `away: connection refused (postgresql://db/shop)`.
+
+    `states` are those of the workers' guards: why it is away, empty while it serves, None when nobody has looked yet.
+    """
+    away = [state for state in states if state]
+    seen = f" · {repeated:,} seen, and not run again" if repeated else ""
+    if away:
+        return f"away: {away[0]}{seen}"
+    return f"{'serves' if '' in states else 'not asked yet'}{seen}"
+
+
 def handler(queue: DelayQueue) -> str:
     """Name the handler as the document does."""
     spec = queue.spec.handler
@@ -78,6 +91,7 @@ def _ms(value: float) -> str:
     return f"{value:,.0f} ms" if value < SECONDS_FROM_MS else f"{value / 1000:,.0f} s"
 
 
-def block(redis: str, scanner: str, worker: str, status: str) -> list[str]:
-    """Line them up."""
-    return [f"redis    {redis}", f"scanner  {scanner}", f"worker   {worker}", f"         {status}"]
+def block(redis: str, scanner: str, worker: str, status: str, *, guard: str | None = None) -> list[str]:
+    """Line them up; without a guard, there is no line of it."""
+    guarded = [] if guard is None else [f"guard    {guard}"]
+    return [f"redis    {redis}", f"scanner  {scanner}", f"worker   {worker}", *guarded, f"         {status}"]

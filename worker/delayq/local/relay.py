@@ -23,12 +23,16 @@ class Relay:
         """`said` is given the process' name and each line that is no event; `changed` tells that led has changed."""
         self._name, self._said, self._changed = name, said, changed
         self._log = logging.getLogger("delayq.local.relay")
+        self.repeated = 0  # runs that a guard has spared, because the task had taken effect
         self.begin()
 
     def begin(self) -> None:
         """Forget what the last process said."""
         self.port: int | None = None  # where it answers /metrics
         self.led: set[int] = set()  # shards, of a scanner
+        self.guard: str | None = (
+            None  # of a worker: why it is away, empty while it serves; None before the first look
+        )
         self._held: list[str] = []  # not events, and maybe the reason why it does not start
 
     def hear(self, stream: int, line: str) -> bool:
@@ -43,7 +47,7 @@ class Relay:
 
     def ended(self, code: int) -> None:
         """InvalidDocument, with the process' own words, when it says that the document is wrong."""
-        self.port, self.led = None, set()
+        self.port, self.led, self.guard = None, set(), None
         if code == INVALID:
             raise InvalidDocument("\n".join(self._held) or f"{self._name} refuses the document")
         self._release()
@@ -64,6 +68,12 @@ class Relay:
             case {"event": "started", "port": int(port)}:
                 self.port = port
                 self._release()
+            case {"event": "guard_unavailable", "where": str(where), "error": str(why)}:
+                self.guard = f"{why} ({where})"
+            case {"event": "guard_serves"}:
+                self.guard = ""
+            case {"event": "seen", "logger": "delayq.running"}:
+                self.repeated += 1
             case {"event": "leading", "shard": int(shard)}:
                 self.led.add(shard)
                 self._changed()

@@ -64,7 +64,15 @@ class Watch:
     async def _lines(self) -> list[str]:
         plan, fleet = self._plan, self._fleet()
         scanner = panel.scanner_line(fleet, plan.queue.spec.shards)
-        return panel.block(self._redis, scanner, panel.worker_line(fleet, plan.queue), await self._status())
+        worker = panel.worker_line(fleet, plan.queue)
+        return panel.block(self._redis, scanner, worker, await self._status(), guard=self._guard())
+
+    def _guard(self) -> str | None:
+        spec = self._plan.queue.spec.guard
+        if spec is None or spec.none is not None:
+            return None
+        workers = [self._relays[name] for name in self._plan.worker_names]
+        return panel.guard_line([each.guard for each in workers], sum(each.repeated for each in workers))
 
     async def _status(self) -> str:
         try:

@@ -50,7 +50,7 @@ run: $(PYTHON_READY) ## Run examples/hello: 1,000 delayed tasks on a Redis of th
 test: check $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run every check and every test, on every Redis
 	@$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/process --ignore=tests/cluster --ignore=tests/node \
 		--ignore=tests/images --redis=all
-	@$(BIN)/pytest tests/process --redis=all
+	@$(BIN)/pytest -n 2 --dist loadgroup tests/process --redis=all
 	@$(BIN)/pytest -n 2 --dist loadgroup tests/cluster
 	@tools/setup-node --if-possible
 	@tools/build-images --if-possible

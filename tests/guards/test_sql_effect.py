@@ -243,6 +243,24 @@ async def test_a_handler_that_rolls_back_in_words_of_its_own_is_told_so_too(
     await made.close()
 
 
+@pytest.mark.parametrize("ending", ["ROLLBACK", "COMMIT"])
+@POSTGRESQL
+async def test_a_handler_that_goes_on_after_an_end_in_words_of_its_own_has_failed(
+    guard: SqlGuard, ending: str
+) -> None:
+    """Its next statement begins another transaction, in which the guard's mark is not."""
+
+    async def run() -> None:
+        async with guard(task()) as hold:
+            await hold.connection.execute(EFFECT, {"id": "before", "token": 1})
+            await hold.connection.exec_driver_sql(ending)
+            await hold.connection.execute(EFFECT, {"id": "after", "token": 1})
+
+    with pytest.raises(RuntimeError, match="was over before its block"):
+        await run()
+    assert "after" not in effects(guard)
+
+
 @pytest.mark.parametrize("database", ["mariadb"], indirect=True)
 async def test_a_handler_that_changes_a_tables_definition_is_told_that_mariadb_has_committed(
     guard: SqlGuard,

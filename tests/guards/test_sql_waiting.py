@@ -112,6 +112,36 @@ async def test_whoever_waited_for_a_users_row_sees_that_it_is_done(database: Dat
 
 
 @SERVERS
+async def test_whoever_waited_sees_what_the_other_run_wrote_beside_the_row(database: Database) -> None:
+    """PostgreSQL reads the locked row again, and other tables as they were before the wait."""
+    select = (
+        "SELECT id FROM orders WHERE id = :payload_order "
+        "AND NOT EXISTS (SELECT 1 FROM effects WHERE run = orders.id)"
+    )
+    first = SqlPessimistic(database.async_url, select=select, limits=LONG)
+    second = SqlPessimistic(database.async_url, select=select, limits=LONG)
+    prepared(first)
+    sql(first, "INSERT INTO orders VALUES (7, 1, 'open')")
+    hold = await first.begin(task())
+    waiting = asyncio.create_task(second.begin(task(token=2)))
+    await _waits_for_a_lock(database, first)
+    await hold.connection.execute(EFFECT, {"id": "order-7", "token": 7})
+    await first.finish(hold)
+    with pytest.raises(Seen):
+        await waiting
+    await asyncio.gather(first.close(), second.close())
+
+
+async def _waits_for_a_lock(database: Database, guard: SqlGuard) -> None:
+    """Look until the server says that somebody does."""
+    asked = "SELECT COUNT(*) FROM pg_locks WHERE NOT granted"
+    if database.kind != "postgresql":
+        asked = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    while sql(guard, asked) == [(0,)]:  # noqa: ASYNC110 -- another process' doing has no event
+        await asyncio.sleep(0.01)
+
+
+@SERVERS
 async def test_an_optimistic_run_waits_at_its_end_only_and_not_for_ever(database: Database) -> None:
     update = "UPDATE orders SET version = version + 1 WHERE id = :payload_order AND version = :version"
     options = {"select": "SELECT version FROM orders WHERE id = :payload_order", "update": update}

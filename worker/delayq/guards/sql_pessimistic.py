@@ -102,7 +102,11 @@ class SqlPessimistic(SqlGuard):
     def _found(self, connection: Connection, select: Statement, task: Task, lock: str) -> bool:
         """SQLite has no locks of rows: its transaction has the whole database."""
         end = "" if connection.dialect.name == "sqlite" else lock
-        return select.run(connection, task, end=end).first() is not None
+        found = select.run(connection, task, end=end).first() is not None
+        if found and end and connection.dialect.name == "postgresql":
+            # It looked at other tables before it waited for the lock, and only reads the locked row itself again.
+            return select.run(connection, task).first() is not None
+        return found
 
     def leave(self, connection: Connection, hold: SqlHold) -> None:
         """Say that it is done; a user's own row says so by no longer being found."""

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 # One round trip; true: until the end of the transaction.
 _POSTGRESQL = text(
     "SELECT set_config('lock_timeout', :lock, true), "
-    "set_config('idle_in_transaction_session_timeout', :idle, true)"
+    "set_config('idle_in_transaction_session_timeout', :idle, true), set_config('delayq.whole', 'yes', true)"
 )
+_STILL: Final = "SELECT current_setting('delayq.whole', true) = 'yes'"
 _MARK: Final = "delayq_whole"
 _IN_TRANSACTION: Final = 2  # libpq's PQTRANS_INTRANS: neither over nor in error
 NOT_WHOLE: Final = (
@@ -62,8 +63,9 @@ def whole(connection: Connection, transaction: RootTransaction) -> bool:
     """Tell whether all that was done since `mark` is still there to be committed.
 
     PostgreSQL answers the COMMIT of a transaction in which a statement failed by rolling back, and drivers take that
-    for a success. psycopg knows without asking, and asyncpg whether there is a transaction at all: a ROLLBACK in the
-    handler's own words is one that SQLAlchemy has not heard of.
+    for a success. After a ROLLBACK or COMMIT in the handler's own words, of which SQLAlchemy has not heard, they begin
+    another transaction with the next statement: only a setting that ended with ours tells the two apart. psycopg knows
+    without asking when there is none, or a statement of somebody's is still under way.
     """
     if not transaction.is_active:
         return False
@@ -72,13 +74,10 @@ def whole(connection: Connection, transaction: RootTransaction) -> bool:
             connection.exec_driver_sql(f"RELEASE SAVEPOINT {_MARK}")
             return True
         driver: Any = connection.connection.driver_connection
-        if hasattr(driver, "info"):
-            return int(driver.info.transaction_status) == _IN_TRANSACTION
-        if hasattr(driver, "is_in_transaction") and not driver.is_in_transaction():
+        if hasattr(driver, "info") and int(driver.info.transaction_status) != _IN_TRANSACTION:
             return False
-        connection.exec_driver_sql("SELECT 1")
+        return bool(connection.exec_driver_sql(_STILL).scalar())
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
         return False
-    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from delayq.errors import Bury, GuardBusy, Seen
@@ -86,6 +86,32 @@ async def test_a_run_that_never_said_how_it_ended_is_buried_where_the_document_s
     assert await careful.forget("orders", "order-7", done=True) == "done"
     assert row(unique) == []
     await careful.close()
+
+
+@pytest.mark.parametrize("unfinished", ["Run", "Bury"])
+async def test_a_run_that_is_interrupted_counts_as_unfinished_where_that_is_buried(
+    unique: SqlUnique, database: Database, unfinished: Literal["Run", "Bury"]
+) -> None:
+    """By a time limit, a drain, a lost lease: the request is sent, and a thread goes on."""
+    guard = SqlUnique(database.async_url, apart=True, unfinished=unfinished, limits=HASTY)
+    inside = asyncio.Event()
+
+    async def run() -> None:
+        async with guard(task(token=1)):
+            inside.set()
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(run())
+    await inside.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    if unfinished == "Bury":
+        with pytest.raises(Bury, match="never said how it ended"):
+            await guard.begin(task(token=2))
+    else:
+        assert row(unique) == []
+    await guard.close()
 
 
 async def test_the_same_lease_may_begin_again(unique: SqlUnique) -> None:

@@ -28,6 +28,8 @@ class Hold:
     """The open transaction of a SQL guard, for what the handler writes to take effect exactly once."""
     running: asyncio.Task[Any] | None = field(default=None, init=False)
     """What to cancel when the hold is lost; None in a thread."""
+    interrupted: bool = field(default=False, init=False)
+    """Whether it was not the handler that ended the run: nobody knows how far it came."""
     lost: str = field(default="", init=False)
     """Why the hold was lost; empty while it is not."""
 
@@ -97,8 +99,8 @@ class Guarded(Generic[H]):
         if hold is None:
             return
         running, hold.running = hold.running, None  # from here on, a loss interrupts nothing
-        interrupted = running is not None and running.cancelling() > self._cancelling
-        if kind is None and not interrupted:
+        hold.interrupted = running is not None and running.cancelling() > self._cancelling
+        if kind is None and not hold.interrupted:
             await _to_its_end(self._guard.finish(hold))
             return
         await self._guard.abandon(hold)

@@ -50,6 +50,7 @@ class SqlUnique(SqlGuard):
         """`database` is a URL or an engine. `queue` bounds what prune() deletes; `unfinished` matters with `apart`."""
         super().__init__(database, queue=queue, apart=apart, limits=limits or Limits())
         self.holding, self.undoes, self._unfinished = not apart, apart, unfinished
+        self.doubts = unfinished == "Bury"
 
     @classmethod
     def of(

@@ -83,7 +83,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
         try:
             if hold.pool is not None:
                 await self._aio.abandon(hold)
-            elif self.undoes:
+            elif self.undoes and not (self.doubts and hold.interrupted):
                 await self._aio.undo(partial(self._undo, hold=hold))
         except Exception as error:  # noqa: BLE001 -- what cannot be undone now, the next run finds
             self._not_abandoned(hold, error)

@@ -30,6 +30,8 @@ class Steps:
     """Whether there is something to commit before the transaction begins."""
     undoes = False
     """Whether a run that failed has left something to forget, where no transaction has stayed open."""
+    doubts = False
+    """Whether that is kept of a run that was interrupted: it may have taken effect, and a thread of it may go on."""
     holding = True
     """Whether the transaction stays open while the handler runs."""
 

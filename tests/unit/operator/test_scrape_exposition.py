@@ -107,7 +107,7 @@ async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
 async def test_a_queue_of_all_shards_fits() -> None:
     found = await asked(body(scanner_text(dict.fromkeys(range(256), True), (), **BUSY)))
     assert isinstance(found, list)
-    assert len(found) == 256 * 11 + 1 + len(DURABILITY_RISKS)
+    assert len(found) == 256 * 12 + 1 + len(DURABILITY_RISKS)
 
 
 async def test_a_scanner_is_asked_for_horizons_and_a_worker_for_other_metrics() -> None:

@@ -114,6 +114,16 @@ async def test_a_run_that_is_interrupted_counts_as_unfinished_where_that_is_buri
     await guard.close()
 
 
+async def test_a_row_that_was_deleted_while_its_run_went_on_is_written_again(
+    unique: SqlUnique, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody forgot the run; its effect is there all the same."""
+    async with unique(task()):
+        sql(unique, "DELETE FROM delayq_processed")
+    assert await unique.seen(task()) is True
+    assert [record.fields["why"] for record in caplog.records] == ["its row was deleted"]  # type: ignore[attr-defined]
+
+
 async def test_the_same_lease_may_begin_again(unique: SqlUnique) -> None:
     """Its first answer was lost."""
     await unique.begin(task(token=1))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import NewTask
+from sqlalchemy import make_url
 
 from tests.databases import Postgres
 from tests.process.fleet import until
@@ -61,6 +63,11 @@ def events(process: Process, name: str) -> list[dict[str, Any]]:
     return [entry for entry in map(json.loads, lines) if entry["event"] == name]
 
 
+def closed(worker: Process) -> list[dict[str, Any]]:
+    """Each time the door was; the other events of this name are tasks'."""
+    return [each for each in events(worker, "guard_unavailable") if each["level"] == "error"]
+
+
 def test_nothing_is_claimed_while_the_database_is_away(new_fleet: NewFleet, postgres: Postgres) -> None:
     """From the start on: a worker looks at its guard before it claims; tasks wait in their places, uncharged."""
     fleet = guarded_fleet(new_fleet, postgres)
@@ -111,3 +118,23 @@ def test_a_missing_table_is_said_with_the_command_that_makes_it(
         client.schedule({}, delay_ms=0)
         make_table(fleet, postgres)
         until(lambda: fleet.stats(redis)["acked"] == 1, "done", timeout_s=60)
+
+
+def test_a_door_that_is_closed_again_as_soon_as_it_opens_opens_ever_more_slowly(
+    new_fleet: NewFleet, postgres: Postgres
+) -> None:
+    """Looks succeed and runs do not, for want of connections: tasks must not go round and round."""
+    fleet = guarded_fleet(new_fleet, postgres)
+    make_table(fleet, postgres)
+    postgres.sql("CREATE ROLE few LOGIN PASSWORD 'few' CONNECTION LIMIT 2")
+    postgres.sql("GRANT ALL ON delayq_processed TO few")
+    url = make_url(postgres.url()).set(username="few", password="few")  # noqa: S106  of a server on loopback
+    fleet.environment["DELAYQ_DATABASE_URL"] = url.render_as_string(hide_password=False)
+    worker = fleet.start("worker")
+    with fleet.client() as client:
+        client.schedule_many([NewTask({}, delay_ms=0, task_id=f"task-{n}") for n in range(2000)])
+        until(lambda: len(closed(worker)) >= 6, "closed six times", timeout_s=120)
+        times = [datetime.fromisoformat(each["time"]) for each in closed(worker)]
+        # Pauses of 0.5, 1, 2, 4 and 5 s, less a quarter at most; without them it is closed three times a second.
+        assert (times[5] - times[0]).total_seconds() > 5
+        assert client.counts().dlq == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from typing import TYPE_CHECKING, Any
 
 from delayq.alarm import Alarm
@@ -42,6 +43,7 @@ class Guarding:
         """Nothing is claimed before the guard was seen to serve."""
         self._guard, self._slots, self._tally = guard, slots, slots.tally
         self._pause = AWAY_SECONDS[0]
+        self._opened_at = self._shut_until = 0.0  # monotonic seconds
         self.alarm = Alarm()
         slots.blocked, slots.tally.guard_up = True, False
 
@@ -63,22 +65,34 @@ class Guarding:
         self._tally.guarded[_OUTCOMES.get(type(error), "abandoned")] += 1
         if isinstance(error, GuardUnavailable) and not self._slots.blocked:
             self._away(error)
+            now = time.monotonic()
+            if now - self._opened_at < LOOK_SECONDS:
+                # Looks succeed and runs do not: too few connections, a full disk. Tasks would go round and round.
+                self._shut_until = now + self._longer_pause()
             self.alarm.ring()
+
+    def _longer_pause(self) -> float:
+        pause, self._pause = self._pause, min(2 * self._pause, AWAY_SECONDS[1])
+        return pause * random.uniform(0.75, 1.0)  # noqa: S311 -- spreads the workers' looks
 
     async def step(self) -> float:
         """Look whether the guard serves; returns the pause until the next look."""
+        shut = self._shut_until - time.monotonic()
+        if self._slots.blocked and shut > 0:
+            return shut
         try:
             await self._serves()
         except GuardUnavailable as error:
             if not self._slots.blocked or self._pause == AWAY_SECONDS[0]:
                 self._away(error)
-            pause, self._pause = self._pause, min(2 * self._pause, AWAY_SECONDS[1])
-            return pause * random.uniform(0.75, 1.0)  # noqa: S311 -- spreads the workers' looks
+            return self._longer_pause()
         if self._slots.blocked:
             log.info("guard_serves", extra={"fields": {"guard": self._guard.name}})
             self._slots.blocked, self._tally.guard_up = False, True
+            self._opened_at = time.monotonic()
             self._slots.exchange_alarm.ring()
-        self._pause = AWAY_SECONDS[0]
+        else:
+            self._pause = AWAY_SECONDS[0]  # it has served from one look to the next
         return LOOK_SECONDS
 
     async def _serves(self) -> None:

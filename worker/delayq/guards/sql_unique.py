@@ -104,8 +104,11 @@ class SqlUnique(SqlGuard):
         if not self.apart or ledger.complete(connection, hold.task):
             return
         row = ledger.look(connection, hold.task)
+        if row is None:  # somebody forgot it meanwhile; the effect is there all the same
+            ledger.add(connection, hold.task, DONE)
         if row is None or row.token != hold.task.token:  # ours: an earlier COMMIT was not answered
-            fields = {"task_id": hold.task.id, "guard": self.name, "why": "a later run has taken over"}
+            why = "its row was deleted" if row is None else "a later run has taken over"
+            fields = {"task_id": hold.task.id, "guard": self.name, "why": why}
             log.warning("guard_lost", extra={"fields": fields})
 
     def undo(self, connection: Connection, hold: SqlHold) -> None:

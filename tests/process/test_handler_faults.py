@@ -112,6 +112,7 @@ def test_whatever_a_coroutine_raises_is_that_tasks_failure_alone(new_fleet: NewF
         client.schedule(None, delay_ms=0, task_id="after")
         gone(client, "after")
     assert worker.alive
+    wait_said(worker, "handler_failed")  # its output is read by and by
     [failure] = said(worker, "handler_failed")
     assert ("cancelled itself" if error == "CancelledError" else error) in failure["error"]
 

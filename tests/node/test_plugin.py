@@ -192,11 +192,12 @@ def test_a_queue_is_forecast_and_simulated_as_it_is(dq: Plugin, ready: NodeWorld
 
 
 def test_redis_is_reached_by_a_forwarded_port_when_no_scanner_is_ready(dq: Plugin, world: NodeWorld) -> None:
-    """By the name of its Service, which no pod here can look up, with a password that nobody sees."""
+    """By the name of its Service, with a password that nobody sees. No scanner could get ready meanwhile."""
     world.make("secrets", {"metadata": {"name": "redis-auth"}, "stringData": {"password": PASSWORD}})
     world.connection.config_set("requirepass", PASSWORD)
     auth = {"authSecretRef": {"name": "redis-auth"}}
-    world.begin(wait="", redis={"standalone": {"host": "redis"}, **auth}, worker={"replicas": 0})
+    redis = {"standalone": {"host": "redis"}, **auth}
+    world.begin(wait="", redis=redis, worker={"replicas": 0}, scanner={"replicas": 0})
     said = dq.out("schedule", "orders", '{"order": 7}', "--id", "order-7", "--in", "2h", "--port-forward")
     assert said.startswith("scheduled order-7, due ")
     url = world.redis.url.replace("redis://", f"redis://:{PASSWORD}@")

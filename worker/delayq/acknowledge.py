@@ -29,6 +29,25 @@ TWICE_MS: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """What follows scripts on their connection: each of these questions, behind a small write of our own if `marked`.
+
+    In a Cluster every server has its own confirmations, and so its own write: calls that go out together to one server
+    share both, whatever their shards.
+    """
+
+    questions: Commands
+    marked: bool = True
+
+    def commands(self, stats: str) -> Commands:
+        """Return what to send; `stats` is the key of a counter of ours on the server that is asked."""
+        if not self.marked:
+            return self.questions
+        mark: tuple[str | int, ...] = ("HINCRBY", stats, MARK, 1)
+        return tuple(command for question in self.questions for command in (mark, question))
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledge:
     """Replicated: `replicas` of them have the task. Fsynced: the append-only file with it is on Redis' own disk."""
 
@@ -72,13 +91,13 @@ class Acknowledge:
         longest = self.timeout_ms if timeout_ms is None else timeout_ms
         return ("WAIT", self.replicas, longest) if self.kind == "Replicated" else ("WAITAOF", 1, 0, longest)
 
-    def behind(self, stats: str, timeout_ms: int | None = None) -> Commands:
-        """Return what follows the scripts on their connection; `stats` is the key of a counter of ours."""
-        return ("HINCRBY", stats, MARK, 1), self.waiting(timeout_ms)
+    def behind(self, timeout_ms: int | None = None) -> Behind:
+        """Return what follows the scripts on their connection."""
+        return Behind((self.waiting(timeout_ms),))
 
-    def twice(self, stats: str) -> Commands:
+    def twice(self) -> Behind:
         """Return two confirmations in a row: the second has no time to come true."""
-        return *self.behind(stats, FIRST_MS), *self.behind(stats, TWICE_MS)
+        return Behind((self.waiting(FIRST_MS), self.waiting(TWICE_MS)))
 
     @property
     def longest_ms(self) -> int:
@@ -94,8 +113,18 @@ class Acknowledge:
         return isinstance(replies, list) and all(map(_count, replies[1::2]))
 
 
+def longest_seconds(asked: Acknowledge | None) -> float:
+    """Return how long a round trip may wait for what is to confirm it: that is no sign of a Redis that hangs."""
+    return asked.longest_ms / 1000 if asked else 0.0
+
+
 def _count(reply: Any) -> int:  # noqa: ANN401 -- as Redis sent it
     return int(reply[0]) if isinstance(reply, list) else int(reply)
+
+
+def worst(found: Sequence[Any]) -> Any:  # noqa: ANN401 -- replies as Redis sent them, or an error
+    """Return what the server with the fewest confirmations replied; an error confirms nothing."""
+    return min(found, key=lambda replies: _count(replies[-1]) if isinstance(replies, list) else -1)
 
 
 def unfit(appendfsync: object) -> str:

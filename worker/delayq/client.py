@@ -6,17 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from delayq.connection import AsyncConnection
+from delayq.homes import Each, Trip
 from delayq.intake import NewTask
-from delayq.operations import Finish, IfExists, Start, Trip
 from delayq.queue_client import QueueClient, all_stored
+from delayq.storing import Finish, IfExists, Start
 from delayq.values import Cancelled, Counts, Rescheduled, Scheduled, State, TaskView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from delayq.acknowledge import Commands
+    from delayq.homes import Operation
     from delayq.letters import Redriven
-    from delayq.operations import Operation
     from delayq.queue_client import Groups, Rows, Views
 
 T = TypeVar("T")
@@ -34,10 +34,6 @@ class Client(QueueClient):
             raise RuntimeError("this Client is not open: use it inside `async with`")
         return self._open
 
-    def _connection_for(self, behind: Commands) -> AsyncConnection:
-        connection = self._connection
-        return self._confirming if behind else connection
-
     async def __aenter__(self) -> Self:
         """Connect on first use: entering does no I/O."""
         self._open, self._confirming = AsyncConnection(self.address), AsyncConnection(self._patient)
@@ -53,6 +49,7 @@ class Client(QueueClient):
         answer: Any = None
         error: BaseException | None = None
         started: set[asyncio.Future[Any]] = set()
+        connection = self._connection  # somebody may close us meanwhile
         try:
             while True:
                 try:
@@ -61,7 +58,7 @@ class Client(QueueClient):
                     result: T = done.value
                     return result
                 try:
-                    answer, error = await self._answer(asked, started), None
+                    answer, error = await self._answer(connection, asked, started), None
                 except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
                     error = raised
         finally:  # cancellation ends this anywhere
@@ -70,21 +67,30 @@ class Client(QueueClient):
             if started:
                 await asyncio.gather(*started, return_exceptions=True)
 
-    async def _answer(self, asked: Any, started: set[asyncio.Future[Any]]) -> Any:  # noqa: ANN401 -- see Operation
+    async def _answer(
+        self,
+        connection: AsyncConnection,
+        asked: Any,  # noqa: ANN401 -- see Operation
+        started: set[asyncio.Future[Any]],
+    ) -> Any:  # noqa: ANN401 -- see Operation
+        if getattr(asked, "behind", None):
+            connection = self._confirming
         match asked:
             case Start(calls, behind):
-                task = asyncio.ensure_future(self._connection_for(behind).run(calls, behind))
+                task = asyncio.ensure_future(connection.answers(calls, behind))
                 started.add(task)
                 await asyncio.sleep(0)  # lets the task hand its bytes to the socket
                 return task
             case Finish(ticket):
                 started.discard(ticket)
                 return await ticket
-            case Trip(calls, behind):
-                return await self._connection_for(behind).run(calls, behind)
+            case Trip(calls, behind, shards):
+                return await connection.run(calls, behind, shards)
+            case Each(calls, behind):
+                return await connection.answers(calls, behind)
             case float():
                 return await asyncio.sleep(asked)
-        return await self._connection.run(asked)
+        return await connection.run(asked)
 
     async def schedule(
         self,

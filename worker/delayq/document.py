@@ -43,7 +43,7 @@ def parse_text(text: bytes, name: str) -> DelayQueue:
     try:
         loaded = yaml.load_all(text, _Loader)
         documents = [each for each in loaded if each is not None]
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, day, or number
         raise InvalidDocument(f"{name}: not YAML: {' '.join(str(error).split())[:300]}") from error
     queues = [each for each in documents if isinstance(each, dict) and each.get("kind") == "DelayQueue"]
     if not queues and len(documents) == 1:

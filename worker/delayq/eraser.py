@@ -1,7 +1,8 @@
 """The eraser: forgets all of a queue whose DelayQueue was deleted with deletionPolicy Delete, and ends.
 
-A shard goes in one atomic script, so nobody ever sees half of one. What clients schedule meanwhile is seen by the next
-pass; what they schedule after the last one stays, and is theirs.
+A shard goes in one atomic script, so nobody ever sees half of one. Shards that were dropped know a layout still, and
+go, too; shard 0 goes last, for it tells how many there are. What clients schedule meanwhile is seen by the next pass;
+what they schedule after the last one stays, and is theirs.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Erase:
         self.error: DelayQError | None = None
         self.done = False
         self.shards = 0  # that were erased at least once
+        self._there = 0  # shards that may hold something; not known yet
         self.tasks = 0
         self._broker, self._connection, self._patience = broker, connection, patience_seconds
         self._next = self._keys = self._passes = 0  # shard to erase, keys this pass found, passes that ended
@@ -46,6 +48,9 @@ class Erase:
     async def step(self) -> float:
         """Erase one shard, or say how long to wait for the next pass."""
         try:
+            if not self._there:
+                self._there = await self._count()
+                self._next = self._there - 1
             keys, tasks = await self._connection.one(self._broker.erase(self._next))
         except DelayQError as error:
             waited = time.monotonic() - self._answered_at
@@ -54,15 +59,27 @@ class Erase:
             raise
         self._answered_at = time.monotonic()
         self._note(keys, tasks)
-        self._next = (self._next + 1) % len(self._broker.shards)
-        return 0.0 if self._next else self._pass_ended()
+        self._next -= 1
+        if self._next >= 0:
+            return 0.0
+        self._next = self._there - 1
+        return self._pass_ended()
+
+    async def _count(self) -> int:
+        """Return how many shards there ever were, as any of those that we know of tells."""
+        known, asked = len(self._broker.shards), 0
+        while asked < known:
+            calls = [self._broker.tell(shard) for shard in range(asked, known)]
+            asked, found = known, await self._connection.run(calls)
+            known = max([known, *(told.layout.widest for told in found if told.layout is not None)])
+        return known
 
     def _note(self, keys: int, tasks: int) -> None:
         self._keys += keys
         self.tasks += tasks
-        self.shards = max(self.shards, self._next + 1)
+        self.shards = max(self.shards, self._there - self._next)
         if keys or not self._passes:
-            fields = {"shard": self._next, "shards": len(self._broker.shards), "tasks": tasks}
+            fields = {"shard": self._next, "shards": self._there, "tasks": tasks}
             log.info("erase_progress", extra={"fields": fields})
 
     def _pass_ended(self) -> float:

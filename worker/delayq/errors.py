@@ -26,7 +26,7 @@ Retry
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,12 +83,20 @@ class TaskInFlight(Refused):
 
 
 class QueueFull(Refused):
-    """The queue holds as many tasks as spec.limits.maxLength allows."""
+    """The queue holds as many tasks as spec.limits.maxLength allows, or as many bytes as maxBytes does."""
 
-    def __init__(self, task_id: str, limit: int) -> None:
-        """`limit` is a number of tasks."""
-        super().__init__(task_id, f"the queue is full: it holds spec.limits.maxLength = {limit:,} tasks")
-        self.limit = limit
+    def __init__(
+        self, task_id: str, limit: int, what: Literal["tasks", "bytes"] = "tasks", *, shards: int = 1
+    ) -> None:
+        """`limit` is a number of what there is too much of. Each shard takes an even part of it: its own is full."""
+        field, others = ("maxLength", "") if what == "tasks" else ("maxBytes", "purge dead letters, ")
+        part = f", of which each of {shards} shards takes {-(-limit // shards):,}" if shards > 1 else ""
+        super().__init__(
+            task_id,
+            f"the queue is full: task {task_id} does not fit into spec.limits.{field} = {limit:,} {what}{part}; "
+            f"wait until tasks are done, {others}add workers, or raise it",
+        )
+        self.limit, self.what = limit, what
 
 
 class DelayTooLong(Refused):
@@ -150,7 +158,7 @@ class EnvelopeError(DelayQError):
 
 
 class EnvelopeTooNew(EnvelopeError):
-    """The task was written by a newer delayq; this one leaves it alone."""
+    """The task was written by a newer delayq; this one cannot run it."""
 
 
 class Retry(Exception):

@@ -13,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from delayq.broker import BATCH
-from delayq.errors import EnvelopeTooNew
+from delayq.errors import EnvelopeTooNew, Unavailable
+from delayq.held import Held
 from delayq.inflight import Running, Settlement
 from delayq.values import Settled
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from delayq.broker import Broker, Call
     from delayq.connection import AsyncConnection
-    from delayq.inflight import Slots, Verb
+    from delayq.inflight import Desk, Verb
     from delayq.running import Runner
     from delayq.values import Claimed, Lease
 
@@ -32,37 +33,59 @@ TOO_NEW_PAUSE_MS = 30_000  # before a task that only a newer worker can read is 
 
 
 class Exchange:
-    """One round trip after the other."""
+    """One round trip after the other, over one lane."""
 
-    name, blocks = "exchange", False
+    blocks = False
 
-    def __init__(self, slots: Slots, broker: Broker, connection: AsyncConnection, runner: Runner) -> None:
+    def __init__(self, desk: Desk, broker: Broker, connection: AsyncConnection, runner: Runner) -> None:
         """Settle and claim over `connection`."""
-        self._slots, self._broker, self._connection, self._runner = slots, broker, connection, runner
-        self._delivery, self._tally = slots.delivery, slots.tally
-        self._block_seconds = slots.delivery.max_block_milliseconds / 1000
+        self.name = desk.lane.named("exchange")
+        self._desk, self._slots = desk, desk.slots
+        self._broker, self._connection, self._runner = broker, connection, runner
+        self._delivery, self._tally = self._slots.delivery, self._slots.tally
+        self._block_seconds = self._delivery.max_block_milliseconds / 1000
         self._poll_at = 0.0  # monotonic seconds of the next look of one's own
+        self._held = Held()
         self._loop = asyncio.get_running_loop()
-        self.alarm = slots.exchange_alarm
+        self.alarm = desk.exchange_alarm
 
     async def step(self) -> float:
         """Settle what ended and claim into what is free; returns the seconds until the next unasked look."""
-        now = time.monotonic()
+        now, desk = time.monotonic(), self._desk
         if now >= self._poll_at:
             # Hints may be lost; a look of one's own at most this late is what the queue promises.
-            self._slots.hinted.update(range(len(self._broker.shards)))
+            desk.look()
             self._poll_at = now + self._block_seconds * random.uniform(0.75, 1.0)  # noqa: S311 -- spreads load
-        settling = list(self._settlements())
-        claiming = list(self._claims())
+        for shard in self._held.due(now):
+            desk.try_again(shard)
+        settling, claiming = list(self._settlements()), list(self._claims())
         if settling or claiming:
             await self._round_trip(settling, claiming)
-        if self._slots.has_work:
+        elif desk.doubtful and desk.hinted:
+            await self._try()
+        if desk.has_work:
             return 0.0
-        self._slots.listener_alarm.ring()
-        return max(0.001, self._poll_at - time.monotonic())
+        self._listen()
+        now = time.monotonic()
+        return max(0.001, min(self._poll_at - now, self._held.next_in(now)))
+
+    def _listen(self) -> None:
+        """Have our listener listen, and those of other lanes that had no room."""
+        self._desk.listener_alarm.ring()
+        self._slots.listen()
+
+    async def _try(self) -> None:
+        """Ask a server that we have doubts about something harmless: without a free slot nothing else would."""
+        self._desk.asks(0)
+        [answer] = await self._answers([self._broker.wake(shard) for shard in self._desk.lane.shards[:1]])
+        self._desk.answered(well=not isinstance(answer, Exception))
+        if isinstance(answer, Exception):
+            raise answer
 
     def _settlements(self) -> Iterable[tuple[Call[Any], list[Settlement]]]:
-        for shard, verb, settlements in self._slots.outbox.take():
+        for shard, verb, settlements in self._desk.outbox.take():
+            if self._slots.limited:
+                self._slots.hinted.setdefault(shard, self._desk)
             for at in range(0, len(settlements), BATCH):
                 batch = settlements[at : at + BATCH]
                 yield self._settle_call(shard, verb, batch), batch
@@ -77,51 +100,66 @@ class Exchange:
             return self._broker.bury(shard, flat)
         return self._broker.release(shard, flat)
 
-    def _claims(self) -> Iterable[tuple[Call[Claimed], int]]:
-        """Share the free slots among the shards that may hold due tasks.
+    def _claims(self) -> Iterable[tuple[Call[Claimed], int, int]]:
+        """Claim our share of the free slots from the shards that may hold due tasks.
 
         A hint is used up here, before the claim: one that comes while the claim is under way may tell of a task that
         the claim did not see, and has to stay.
         """
-        free, hinted = self._slots.free, self._slots.hinted
-        if not hinted or not self._slots.may_claim:
-            return
-        share = -(-free // len(hinted))
-        for shard in random.sample(sorted(hinted), min(len(hinted), -(-free // share))):
-            limit = min(share, free)
-            free -= limit
-            hinted.discard(shard)
-            yield self._broker.claim(shard, limit, self._delivery.lease_seconds * 1000), shard
+        for shard, limit in self._slots.shares(self._desk):
+            del self._slots.hinted[shard]
+            yield self._broker.claim(shard, limit, self._delivery.lease_seconds * 1000), shard, limit
 
     async def _round_trip(
-        self, settling: list[tuple[Call[Any], list[Settlement]]], claiming: list[tuple[Call[Claimed], int]]
+        self,
+        settling: list[tuple[Call[Any], list[Settlement]]],
+        claiming: list[tuple[Call[Claimed], int, int]],
     ) -> None:
-        sent_at = time.monotonic()
-        self._slots.outbox.sent = sum(len(batch) for _, batch in settling)
-        answers = await self._answers([call for call, _ in (*settling, *claiming)])
-        self._slots.outbox.sent = 0
+        sent_at, desk = time.monotonic(), self._desk
+        desk.outbox.sent = sum(len(batch) for _, batch in settling)
+        desk.asks(sum(limit for *_, limit in claiming))
+        calls = [*(call for call, _ in settling), *(call for call, *_ in claiming)]
+        answers = await self._answers([*calls, *self._passed_on(settling, claiming)])
+        errors = [answer for answer in answers if isinstance(answer, Exception)]
+        outages = [error for error in errors if isinstance(error, Unavailable)]
+        desk.answered(well=not outages)
+        desk.outbox.sent = 0
         for (_, batch), answer in zip(settling, answers, strict=False):
             self._settled(batch, answer)
-        for (_, shard), answer in zip(claiming, answers[len(settling) :], strict=True):
+        for (_, shard, _), answer in zip(claiming, answers[len(settling) : len(calls)], strict=True):
             self._claimed(shard, answer, sent_at)
+        self._slots.offer()  # what was reserved and not used
         self._slots.check_empty()  # whatever came of it, no claim is under way now
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
+        if outages or (errors and self._held.all_refused(desk.lane.shards)):
+            raise (outages or errors)[0]
+
+    def _passed_on(
+        self,
+        settling: list[tuple[Call[Any], list[Settlement]]],
+        claiming: list[tuple[Call[Claimed], int, int]],
+    ) -> Iterable[Call[Any]]:
+        """Have others look where we make room under maxInFlight and cannot use it: we drain, or our slots are taken."""
+        if self._slots.limited:
+            settled = {batch[0].lease.shard for _, batch in settling}
+            yield from map(self._broker.wake, settled - {shard for _, shard, _ in claiming})
 
     async def _answers(self, calls: list[Call[Any]]) -> list[Any]:
         """Each call's answer or error. When the round trip itself fails, that is the answer to every call."""
-        self._slots.exchanging = True
         try:
             return await self._connection.answers(calls)
+        except asyncio.CancelledError:
+            self._desk.answered(well=False)
+            raise
         except Exception as error:  # noqa: BLE001 -- raised again once everything is back in its place
             return [error] * len(calls)
-        finally:
-            self._slots.exchanging = False
 
     def _settled(self, batch: list[Settlement], answer: list[Settled] | Exception) -> None:
+        if isinstance(answer, Unavailable):
+            self._desk.outbox.waiting[:0] = batch
+            return
         if isinstance(answer, Exception):
-            self._slots.outbox.waiting[:0] = batch
+            self._desk.outbox.refused += batch
+            self._refused(batch[0].lease.shard, answer)
             return
         settled = self._tally.settled
         for settlement, outcome in zip(batch, answer, strict=True):
@@ -132,32 +170,46 @@ class Exchange:
                 log.warning("lease_lost", extra={"fields": fields})
 
     def _claimed(self, shard: int, answer: Claimed | Exception, sent_at: float) -> None:
-        if isinstance(answer, Exception) or answer.more:
-            self._slots.hinted.add(shard)
-        if isinstance(answer, Exception):
+        if isinstance(answer, Unavailable):
+            self._slots.hinted.setdefault(shard, self._desk)
             return
+        if isinstance(answer, Exception):
+            self._refused(shard, answer)
+            return
+        if answer.more:
+            self._slots.hinted.setdefault(shard, self._desk)
+        self._held.note(shard, answer, time.monotonic())
         if self._tally.first_claim is None:
             self._tally.first_claim = (
                 time.time()
             )  # of this clock, and not of Redis': held against the pod's creation
         self._tally.claimed += len(answer.leases)
         deadline = time.monotonic() + self._delivery.handler_timeout_seconds
+        # Told to stop while the claim was under way, or so late that other lanes have the slots: others can begin.
+        room = 0 if self._slots.draining else max(0, self._slots.free)
         for lease in answer.leases:
             self._tally.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
-            if self._slots.draining:  # told to stop while the claim was under way: others can begin at once
-                self._slots.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
-            else:
-                self._start(Running(lease, sent_at, deadline))
+        for lease in answer.leases[:room]:
+            self._start(Running(lease, sent_at, deadline))
+        for lease in answer.leases[room:]:
+            self._desk.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
         for lease, error in answer.unreadable:
-            self._slots.outbox.waiting.append(_unreadable(lease, error, answer.now_ms))
+            self._desk.outbox.waiting.append(_unreadable(lease, error))
+
+    def _refused(self, shard: int, error: Exception) -> None:
+        """Let a shard alone for a moment that has a trouble of its own; the others go on."""
+        times = self._held.refuse(shard, time.monotonic())
+        if times & (times - 1) == 0:  # the 1st, 2nd, 4th, … in a row
+            fields = {"shard": shard, "error": str(error), "times": times}
+            log.warning("shard_refused", extra={"fields": fields})
 
     def _start(self, running: Running) -> None:
-        self._slots.running[running.lease.member] = running
+        self._desk.begin(running)
         running.handling = self._loop.create_task(self._run(running))
         running.handling.add_done_callback(partial(self._ended, running))
 
     async def _run(self, running: Running) -> None:
-        self._slots.ended(running, await self._runner.run(running))
+        self._desk.ended(running, await self._runner.run(running))
 
     def _ended(self, running: Running, handling: asyncio.Task[None]) -> None:
         """End what `_run` did not: a task cancelled before its first step never enters it."""
@@ -168,13 +220,14 @@ class Exchange:
             error = asyncio.CancelledError() if handling.cancelled() else handling.exception()
             settlement = self._runner.settlement(running, error)
         finally:
-            self._slots.ended(running, settlement)
+            self._desk.ended(running, settlement)
 
 
-def _unreadable(lease: Lease, error: Exception, now_ms: int) -> Settlement:
+def _unreadable(lease: Lease, error: Exception) -> Settlement:
     fields = {"task_id": lease.task.id, "error": str(error)}
     if isinstance(error, EnvelopeTooNew):
         log.error("envelope_too_new", extra={"fields": fields})
-        return Settlement("release", lease, (now_ms + TOO_NEW_PAUSE_MS,))
+        # Charged like a failure, so that it does not go round for ever; by then the dead letter can be run again.
+        return Settlement("retry", lease, (TOO_NEW_PAUSE_MS, 1, f"unreadable: {error}"))
     log.error("envelope_unreadable", extra={"fields": fields})
     return Settlement("bury", lease, (f"unreadable: {error}",))

@@ -90,7 +90,7 @@ class Guarding:
             log.info("guard_serves", extra={"fields": {"guard": self._guard.name}})
             self._slots.blocked, self._tally.guard_up = False, True
             self._opened_at = time.monotonic()
-            self._slots.exchange_alarm.ring()
+            self._slots.ring()
         else:
             self._pause = AWAY_SECONDS[0]  # it has served from one look to the next
         return LOOK_SECONDS

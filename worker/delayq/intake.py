@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq import message
 from delayq.errors import InvalidDueTime, InvalidTask, PayloadTooLarge, Refused
-from delayq.keys import shard_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from delayq.contract import Limits
+    from delayq.layout import Layout
 
 CHUNK = 500  # tasks per round trip of schedule_many: 2 ms of Redis' time
 CHUNK_BYTES = 1 << 20
@@ -39,37 +39,83 @@ class NewTask(NamedTuple):
 
 
 Prepared = tuple[str, str, bytes]  # id, moment, envelope without its due time
-Chunk = tuple[int, list[int], list[Any]]  # shard, positions, flat arguments: id, moment, envelope, …
+
+
+class Chunk(NamedTuple):
+    """Tasks for one shard. `passing`: their home is another by now, but they may still be there."""
+
+    layout: Layout  # that says so
+    shard: int
+    passing: bool
+    positions: list[int]
+    flat: list[Any]  # id, moment, envelope, …
+    doubtful: bool = False  # the answer was lost once: they may be stored already, or even have run
+
+    def some(self, those: Sequence[int]) -> Chunk:
+        """Return only those of its tasks."""
+        flat = [item for nth in those for item in self.flat[3 * nth : 3 * nth + 3]]
+        return self._replace(positions=[self.positions[nth] for nth in those], flat=flat)
+
+    def at_home(self) -> list[Chunk]:
+        """Return the same for the shards that are the tasks' homes."""
+        found: dict[int, Chunk] = {}
+        for nth, position in enumerate(self.positions):
+            home = self.layout.home(self.flat[3 * nth])
+            chunk = found.setdefault(
+                home, Chunk(self.layout, home, passing=False, positions=[], flat=[], doubtful=self.doubtful)
+            )
+            chunk.positions.append(position)
+            chunk.flat.extend(self.flat[3 * nth : 3 * nth + 3])
+        return list(found.values())
+
+
+def regrouped(chunks: Iterable[Chunk], layout: Layout) -> list[Chunk]:
+    """Return the tasks of chunks for where they are to be asked for first in another layout."""
+    found: dict[tuple[int, bool, bool], Chunk] = {}
+    for chunk in chunks:
+        for nth, position in enumerate(chunk.positions):
+            door = layout.door(chunk.flat[3 * nth])
+            doubtful = chunk.doubtful
+            new = found.setdefault((*door, doubtful), Chunk(layout, *door, [], [], doubtful))
+            new.positions.append(position)
+            new.flat.extend(chunk.flat[3 * nth : 3 * nth + 3])
+    return list(found.values())
 
 
 class Intake:
     """What a queue takes in."""
 
-    def __init__(self, limits: Limits, shards: int) -> None:
+    def __init__(self, limits: Limits) -> None:
         """`limits` come from spec.limits."""
-        self._limits, self._shards = limits, shards
+        self._limits = limits
 
-    def chunks(self, tasks: Iterable[NewTask], refused: dict[int, Refused]) -> Iterator[Chunk]:
-        """Yield runs of at most CHUNK tasks and about CHUNK_BYTES of one shard; malformed tasks go to `refused`."""
-        open_chunks: dict[int, tuple[list[int], list[Any], list[int]]] = {}
+    def chunks(
+        self, tasks: Iterable[NewTask], refused: dict[int, Refused], layout: Callable[[], Layout]
+    ) -> Iterator[Chunk]:
+        """Yield runs of at most CHUNK tasks and about CHUNK_BYTES of one shard; malformed tasks go to `refused`.
+
+        `layout` tells the one that holds now; it may change while this goes on.
+        """
+        open_chunks: dict[tuple[Layout, int, bool], tuple[list[int], list[Any], list[int]]] = {}
         for at, task in enumerate(tasks):
             try:
                 task_id, moment, body = self.prepare(task)
             except Refused as error:
                 refused[at] = error
                 continue
-            shard = shard_of(task_id, self._shards)
-            if shard not in open_chunks:
-                open_chunks[shard] = [], [], [0]
-            positions, flat, size = open_chunks[shard]
+            now = layout()
+            door = (now, *now.door(task_id))
+            if door not in open_chunks:
+                open_chunks[door] = [], [], [0]
+            positions, flat, size = open_chunks[door]
             positions.append(at)
             flat += task_id, moment, body
             size[0] += len(body)
             if len(positions) == CHUNK or size[0] > CHUNK_BYTES:
-                yield shard, positions, flat
-                del open_chunks[shard]
-        for shard, (positions, flat, _) in open_chunks.items():
-            yield shard, positions, flat
+                yield Chunk(*door, positions, flat)
+                del open_chunks[door]
+        for door, (positions, flat, _) in open_chunks.items():
+            yield Chunk(*door, positions, flat)
 
     def prepare(self, task: NewTask) -> Prepared:
         """Return a task as schedule.lua takes it; Refused when it is malformed or too large."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import binascii
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
+
+SLOTS: Final = 16_384
+"""Hash slots of a Redis Cluster."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,12 @@ class Keys:
 
     def _key(self, name: str) -> str:
         return f"{self.prefix}:{{{self.queue}:{self.shard}}}:{name}"
+
+    @cached_property
+    def slot(self) -> int:
+        """Hash slot of all these keys in a Redis Cluster: CRC16 of the hash tag."""
+        tag = f"{self.queue}:{self.shard}".encode()
+        return binascii.crc_hqx(tag, 0) % SLOTS
 
     @cached_property
     def delayed(self) -> str:
@@ -74,13 +85,55 @@ class Keys:
 
     @cached_property
     def cursors(self) -> str:
-        """Hash: index name to where its reconciliation goes on, so that reapers that live a minute get to the end."""
+        """Hash: index name to where its reconciliation goes on, so that reapers that live a minute get to the end.
+
+        And `home` to the epoch of the layout in which every task of the shard was found to belong here.
+        """
         return self._key("cursors")
 
     @cached_property
     def stats(self) -> str:
         """Hash: monotonic counters, and the last fencing token."""
         return self._key("stats")
+
+    @cached_property
+    def scanners(self) -> str:
+        """Sorted set: scanner to when it counts as gone, ms; so that each knows its part of the shards."""
+        return self._key("scanners")
+
+    @cached_property
+    def layout(self) -> str:
+        """String: the newest Layout this shard was told of."""
+        return self._key("layout")
+
+    @cached_property
+    def moving(self) -> str:
+        """Sorted set: task id to the token under which it departed, of tasks on their way to another shard."""
+        return self._key("moving")
+
+    @cached_property
+    def moving_info(self) -> str:
+        """Hash: task id to `shard index score`, where it is going."""
+        return self._key("moving_info")
+
+    @cached_property
+    def arrived(self) -> str:
+        """Hash: shard to the token of its last batch that landed here; `shard:token` to 1 for what arrived since."""
+        return self._key("arrived")
+
+    @cached_property
+    def rate(self) -> str:
+        """String: when the next claim would be within spec.limits.ratePerSecond, µs; expires."""
+        return self._key("rate")
+
+    @property
+    def nothing(self) -> str:
+        """Never there. In a Cluster each script names it, so that none runs while its slot is under migration.
+
+        A script runs there while all keys that it names are there still, and is refused its own ones in the middle of
+        its work once it has emptied them: half of a transition would stay. With a key that is not there it is put off.
+        """
+        return self._key("nothing")
 
     def of(self, task_id: str) -> TaskKeys:
         """Return the same with the keys of one task of this shard."""
@@ -105,5 +158,16 @@ class TaskKeys(Keys):
 
 
 def shard_of(task_id: str, shards: int) -> int:
-    """Return the shard that holds a task: a stable hash, the same in every process and version."""
-    return zlib.crc32(task_id.encode()) % shards if shards > 1 else 0
+    """Return the shard that holds a task: a stable hash, the same in every process and every version from this one on.
+
+    Jump consistent hashing (Lamping and Veach, 2014): from M shards to N > M, a task stays or goes to one of the new
+    ones, and from N to M only those of the dropped ones go anywhere.
+    """
+    if shards == 1:
+        return 0
+    key, bucket, jump = zlib.crc32(task_id.encode()), 0, 0
+    while jump < shards:
+        bucket = jump
+        key = (key * 2862933555777941757 + 1) & 0xFFFF_FFFF_FFFF_FFFF
+        jump = int((bucket + 1) * (2147483648.0 / ((key >> 33) + 1)))
+    return bucket

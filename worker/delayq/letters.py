@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from delayq.broker import BATCH
-from delayq.operations import Operations, persistently
+from delayq.homes import Operation, persistently
+from delayq.layout import LayoutOutdated, TaskMoves
 from delayq.values import DeadGroup, State, TaskRow, TaskView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from delayq.operations import Operation
+    from delayq.broker import Broker, Call
+    from delayq.operations import Operations
 
 # What differs between two deaths of the same cause: numbers, hex strings, quoted names.
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+|'[^']*'|\"[^\"]*\"")
 
-VIEWS = (
-    20  # whole tasks per round trip: 5 MiB at the default limit of a payload, which arrive within a time-out
-)
+# Whole tasks per round trip: 5 MiB at the default limit of a payload, which arrive within a time-out.
+VIEWS = 20
 
 
 class Redriven(NamedTuple):
@@ -34,7 +34,7 @@ class Letters:
 
     def __init__(self, operations: Operations) -> None:
         """Share the queue and its limits."""
-        self._operations, self._broker = operations, operations.broker
+        self._operations = operations
 
     def rows(self, ids: Sequence[str] | None = None) -> Operation[list[TaskRow]]:
         """Return dead letters by time of death: all, or those with these ids."""
@@ -69,35 +69,42 @@ class Letters:
         if dry_run:
             return Redriven(len(ids), seconds)
         delays = {task_id: int(nth * gap_ms) for nth, task_id in enumerate(ids)}
-        count = 0
-        for shard, batch in self._batches(ids):
-            letters = [item for task_id in batch for item in (task_id, delays[task_id])]
-            [redriven] = yield from persistently([self._broker.redrive(shard, letters)])
-            count += redriven
-        return Redriven(count, seconds)
+
+        def call(by: Broker, shard: int, batch: list[str]) -> Call[int]:
+            return by.redrive(shard, [item for task_id in batch for item in (task_id, delays[task_id])])
+
+        return Redriven((yield from self._operations.homes.everywhere(ids, call)), seconds)
 
     def purge(self, ids: Sequence[str]) -> Operation[int]:
         """Forget dead letters for good; returns how many there were."""
-        count = 0
-        for shard, batch in self._batches(ids):
-            [purged] = yield from persistently([self._broker.purge(shard, batch)])
-            count += purged
-        return count
+        return (
+            yield from self._operations.homes.everywhere(ids, lambda by, shard, batch: by.purge(shard, batch))
+        )
 
     def views(self, ids: Sequence[str]) -> Operation[list[TaskView]]:
         """Return dead letters whole, to show or export; those gone meanwhile are left out."""
         found: list[TaskView | None] = []
         for at in range(0, len(ids), VIEWS):
-            found += yield from persistently([self._broker.get(task_id) for task_id in ids[at : at + VIEWS]])
+            found += yield from self._some_views(ids[at : at + VIEWS])
         return [view for view in found if view is not None and view.state is State.DLQ]
 
-    def _batches(self, ids: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-        by_shard: dict[int, list[str]] = {}
+    def _some_views(self, ids: Sequence[str]) -> Operation[list[TaskView | None]]:
+        """Ask for all at once, unless they may have to be asked for at two places."""
+        by = yield from self._operations.homes.known()
+        if not by.layout.moves:
+            try:
+                found: list[TaskView | None] = yield from persistently([by.get(task_id) for task_id in ids])
+            except LayoutOutdated as error:
+                self._operations.broker.learn(error.layout)
+            except TaskMoves:  # a fail-over forgot that it had left
+                pass
+            else:
+                return found
+        views = []
         for task_id in ids:
-            by_shard.setdefault(self._broker.shard_of(task_id), []).append(task_id)
-        for shard, members in by_shard.items():
-            for at in range(0, len(members), BATCH):
-                yield shard, members[at : at + BATCH]
+            view = yield from self._operations.get(task_id)
+            views.append(view)
+        return views
 
 
 def fingerprint(error: str) -> str:

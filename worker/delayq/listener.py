@@ -10,56 +10,70 @@ from typing import TYPE_CHECKING
 from delayq.alarm import Alarm
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from delayq.broker import Broker
     from delayq.connection import Hints
-    from delayq.inflight import Slots
-
+    from delayq.inflight import Desk
+    from delayq.lanes import Lane
 
 IDLE_SECONDS = 60.0  # between looks of a listener with nothing to listen for; ringing its alarm ends it
 
 
 class Listener:
-    """Waits on the wake lists, on a connection of its own, while the worker has nothing to do and a free slot."""
+    """Waits on a lane's wake lists, on a connection of its own, while there is nothing to do and a free slot."""
 
-    name, blocks = "listener", True
+    blocks = True
 
-    def __init__(self, slots: Slots, broker: Broker, hints: Hints) -> None:
-        """Listen on every shard."""
-        self._lists = {keys.wake: keys.shard for keys in broker.shards}
-        self._hints, self._slots = hints, slots
-        self.alarm = slots.listener_alarm
+    def __init__(self, desk: Desk, broker: Broker, hints: Hints) -> None:
+        """Listen on every shard of the lane."""
+        self.name = desk.lane.named("listener")
+        self._desk, self._broker, self._hints = desk, broker, hints
+        self._lists: dict[str, int] = {}
+        self.alarm = desk.listener_alarm
 
     async def step(self) -> float:
         """Wait for one hint. A worker that is busy or knows of due tasks leaves the hints to others."""
-        if self._slots.hinted or self._slots.exchanging or not self._slots.may_claim:
+        desk = self._desk
+        desk.deaf = not desk.slots.may_listen
+        if desk.hinted or desk.exchanging or desk.deaf or not desk.lane.shards:
             return IDLE_SECONDS
+        self._lists = {self._broker.keys(shard).wake: shard for shard in desk.lane.shards}
         woken = await self._hints.wait(list(self._lists))
         if woken is not None:
-            self._slots.hint(self._lists[woken])
+            desk.hint(self._lists[woken])
         return 0.0
+
+    async def changed(self) -> None:
+        """Listen on other lists, if the lane has other shards now."""
+        if set(self._lists.values()) != set(self._desk.lane.shards):
+            self.alarm.ring()
+            await self._hints.interrupt()
 
 
 class AlarmListener:
-    """Waits on the alarm lists of the shards this process leads, on a connection of its own.
+    """Waits on the alarm lists of those shards of a lane that this process leads, on a connection of its own.
 
     The alarms of shards led elsewhere are not ours to take.
     """
 
-    name, blocks = "alarms", True
+    blocks = True
 
-    def __init__(self, broker: Broker, hints: Hints) -> None:
+    def __init__(self, lane: Lane, broker: Broker, hints: Hints) -> None:
         """Listen to nothing yet."""
+        self.name = lane.named("alarms")
         self._broker, self._hints = broker, hints
         self._rings: dict[str, Alarm] = {}  # list to the alarm it rings
         self.alarm = Alarm()
 
-    async def listen(self, shard: int, alarm: Alarm | None) -> None:
-        """Ring `alarm` for a shard from now on; None stops that."""
-        key = self._broker.shards[shard].alarm
-        if alarm is None:
-            self._rings.pop(key, None)
-        else:
-            self._rings[key] = alarm
+    async def listen(self, changes: Mapping[int, Alarm | None]) -> None:
+        """Ring these alarms for these shards from now on; None stops that."""
+        for shard, alarm in changes.items():
+            key = self._broker.keys(shard).alarm
+            if alarm is None:
+                self._rings.pop(key, None)
+            else:
+                self._rings[key] = alarm
         self.alarm.ring()
         await self._hints.interrupt()
 

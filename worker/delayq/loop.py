@@ -13,6 +13,7 @@ from delayq.errors import DelayQError, Unavailable
 if TYPE_CHECKING:
     from delayq.alarm import Alarm
     from delayq.contract.metrics import Outage
+    from delayq.lanes import Lane
     from delayq.tally import ProcessTally
 
 log = logging.getLogger(__name__)
@@ -35,9 +36,12 @@ class Service(Protocol):
 class Loop:
     """Runs a service until stopped. Failures are logged, counted and tried again, ever more slowly."""
 
-    def __init__(self, service: Service, tally: ProcessTally) -> None:
-        """Count errors in `tally`."""
-        self.service, self._tally = service, tally
+    def __init__(
+        self, service: Service, tally: ProcessTally, lane: Lane | None = None, *, part: bool = False
+    ) -> None:
+        """Count errors in `tally`. `lane` is what the service looks after, if not after all, or a `part` of that."""
+        self.part = part
+        self.service, self._tally, self.lane = service, tally, lane
         self.last_success: float | None = None  # monotonic seconds
         self.served = False  # the last step that failed or succeeded because of Redis did succeed
         self.outage: Outage = "other"  # why not

@@ -42,6 +42,7 @@ class Task:
     body: bytes
     content_type: str
     headers: Mapping[str, str]
+    shard: int = 0  # that it was claimed from; it moves only while nobody runs it
 
     @cached_property
     def payload(self) -> Any:  # noqa: ANN401 -- any JSON value
@@ -104,10 +105,18 @@ def _decode_rest(envelope: bytes, flags: int, due_ms: int) -> Envelope:
             kind = raw.decode()
         if flags & HEADERS:
             raw, at = _take(envelope, at)
-            headers = json.loads(raw)
-    except ValueError as error:
+            headers = _headers(raw)
+    except (ValueError, RecursionError) as error:
         raise EnvelopeError(f"unreadable envelope: {error}") from error
     return Envelope(envelope[at:-DUE_BYTES], kind, headers, due_ms)
+
+
+def _headers(raw: bytes) -> Mapping[str, str]:
+    """Read headers; another client may have written anything, and handlers are promised text."""
+    found = json.loads(raw)
+    if type(found) is not dict or not all(type(value) is str for value in found.values()):
+        raise ValueError("headers: expected a mapping of strings to strings")
+    return found
 
 
 def _sized(value: bytes) -> bytes:

@@ -11,10 +11,11 @@ from prometheus_client.registry import Collector
 from delayq.contract import metrics as m
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from delayq.contract.metrics import DurabilityRisk, Metric, Outage
     from delayq.horizons import Horizons
+    from delayq.layout import Layout
     from delayq.tally import Buckets, ProcessTally, WorkerTally
     from delayq.values import Counts
 
@@ -87,6 +88,7 @@ def queue_families(
         for state in m.STATES
     }
     yield _family(m.TASKS, by_state)
+    yield _per_shard(m.TASK_BYTES, queue, {shard: each.bytes for shard, each in counts.items()})
     yield _per_shard(m.LAPSED_TASKS, queue, {shard: each.lapsed for shard, each in counts.items()})
     yield _per_shard(m.OVERDUE_TASKS, queue, {shard: each.overdue for shard, each in counts.items()})
     lateness = {shard: each.oldest_overdue_ms / 1000 for shard, each in counts.items()}
@@ -101,6 +103,25 @@ def queue_families(
     for metric in m.QUEUE_COUNTERS:
         verb = metric.name.removeprefix("delayq_queue_").removesuffix("_total")
         yield _per_shard(metric, queue, {shard: each.stats.get(verb, 0) for shard, each in counts.items()})
+
+
+def shard_families(
+    queue: str,
+    layout: Layout,
+    down: Mapping[int, tuple[Outage, str]],
+    progress: Mapping[int, Sequence[int]] | None = None,
+) -> Iterable[Family]:
+    """Return what a scanner exports of the shards themselves.
+
+    How many there are; which of them Redis does not serve us with, why, and whose server it is; of those that we lead,
+    tasks to look at, looked at, moved, and those that stay until they have run, while tasks move.
+    """
+    yield _family(m.LAYOUT_EPOCH, {(queue,): layout.epoch})
+    shards = {"now": layout.shards, "was": layout.was, "target": layout.target}
+    yield _family(m.LAYOUT_SHARDS, {(queue, which): shards[which] for which in m.LAYOUTS})
+    yield _family(m.SHARD_DOWN, {(queue, str(shard), *why): 1 for shard, why in down.items()})
+    for at, metric in enumerate(m.RESHARD):
+        yield _per_shard(metric, queue, {shard: each[at] for shard, each in (progress or {}).items()})
 
 
 def backend_families(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
@@ -19,21 +21,47 @@ if TYPE_CHECKING:
 READY_WITHIN_SECONDS = 15.0  # a loop that has not succeeded for longer is not ready
 
 
+class Looped(Protocol):
+    """A process, as its probes know it."""
+
+    @property
+    def loops(self) -> Sequence[Loop]:
+        """Those there are now."""
+
+
 @dataclass(frozen=True)
 class Probes:
     """Answers from the state of the loops; nothing here asks Redis but /metrics of a scanner."""
 
-    loops: Sequence[Loop]
+    process: Looped
     families: Callable[[Horizons], Awaitable[Iterable[metrics.Family]]]
     patience_seconds: float = STUCK_AFTER_SECONDS
 
     def stuck(self) -> list[str]:
         """Name the loops whose step hangs or was never begun."""
-        return [loop.service.name for loop in self.loops if loop.stuck_seconds > self.patience_seconds]
+        return [
+            loop.service.name for loop in self.process.loops if loop.stuck_seconds > self.patience_seconds
+        ]
 
     def unready(self) -> list[str]:
-        """Name the loops that have not yet worked, or not for a while."""
-        return [loop.service.name for loop in self.loops if not loop.ready(READY_WITHIN_SECONDS)]
+        """Name the loops that have not yet worked, or not for a while.
+
+        Those of a lane do not count while all of another lane work, nor those of a part of a lane while another part
+        works: a process that serves some shards is of use, and neither a restart nor a pause of a rollout brings the
+        others' server back, or mends their keys.
+        """
+        lanes, parts = defaultdict[object, list[str]](list), defaultdict[object, list[str]](list)
+        works = set[object]()
+        for loop in self.process.loops:
+            ready, found = loop.ready(READY_WITHIN_SECONDS), parts if loop.part else lanes
+            lanes[loop.lane] += []
+            found[loop.lane] += [] if ready else [loop.service.name]
+            if loop.part and ready:
+                works.add(loop.lane)
+        for lane in parts.keys() - works:
+            lanes[lane] += parts[lane]
+        unready = lanes.pop(None, [])
+        return unready if lanes and not all(lanes.values()) else [*unready, *chain(*lanes.values())]
 
     async def healthz(self, _request: web.Request) -> web.Response:
         """Answer 200 while every loop moves; 500 asks for a restart."""

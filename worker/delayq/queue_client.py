@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from delayq.acknowledge import Acknowledge
+from delayq.acknowledge import Acknowledge, longest_seconds
 from delayq.broker import Broker
 from delayq.connection import Address
 from delayq.contract import DelayQueue, Limits
@@ -19,7 +18,8 @@ from delayq.operations import Operations
 
 if TYPE_CHECKING:
     from delayq.acknowledge import Kind
-    from delayq.operations import Results
+    from delayq.layout import Layout
+    from delayq.storing import Results
     from delayq.values import DeadGroup, Scheduled, TaskRow, TaskView
 
 # Inside the clients, `list` is a method.
@@ -48,17 +48,20 @@ class QueueClient:
         limits: Limits | None = None,
         acknowledge: Acknowledge | Kind | None = None,
     ) -> None:
-        """Name a queue and its Redis. `shards` and `key_prefix` have to be those of the queue's document.
+        """Name a queue and its Redis. `key_prefix` has to be that of the queue's document.
+
+        `shards` is how many a queue gets that nobody has used yet; any other tells its clients by itself.
 
         `acknowledge`: what schedule waits for; "Replicated" means one replica, and either word a second at most.
         """
         confirmed = Acknowledge.given(acknowledge)
         self.address = url if isinstance(url, Address) else Address.from_url(url)
         self.queue = queue
-        broker = Broker(queue, prefix=key_prefix, shards=shards)
-        self._operations = Operations(broker, limits or Limits(), confirmed)
-        # Waiting for a confirmation is no sign of a Redis that does not answer.
-        self._longest = confirmed.longest_ms / 1000 if confirmed else 0.0
+        self.limits = limits or Limits()
+        broker = Broker(queue, prefix=key_prefix, shards=shards, limits=limits)
+        self._operations = Operations(broker, self.limits, confirmed)
+        self._operations.homes.apart = self.address.apart
+        self._longest_seconds = longest_seconds(confirmed)
         self._letters = Letters(self._operations)
 
     @classmethod
@@ -77,9 +80,19 @@ class QueueClient:
         )
 
     @property
+    def layout(self) -> Layout:
+        """How many shards there are, as far as this client knows: every call that is not about one task asks."""
+        return self._operations.broker.layout
+
+    @property
+    def broker(self) -> Broker:
+        """The scripts, for tools that ask each shard by itself."""
+        return self._operations.broker
+
+    @property
     def _patient(self) -> Address:
         """Where to send what waits to be confirmed."""
-        return replace(self.address, timeout_seconds=self.address.timeout_seconds + self._longest)
+        return self.address.patient(self._longest_seconds)
 
 
 def all_stored(results: Results) -> list[Scheduled]:

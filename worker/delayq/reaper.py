@@ -11,55 +11,72 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from delayq.acknowledge import Acknowledge, longest_seconds
 from delayq.alarm import Alarm
+from delayq.apart import Apart
 from delayq.broker import BATCH
 from delayq.connection import AsyncConnection
-from delayq.loop import Loop, Service
+from delayq.errors import DelayQError
+from delayq.following import Follow
+from delayq.lanes import Lane
+from delayq.mover import Stranded
 from delayq.prune import Ledger, Prune
 from delayq.reclaim import LIMIT, Grace, reclaim
+from delayq.roster import Roster
 from delayq.tally import ProcessTally
 from delayq.values import State
+from delayq.weighing import Weighing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from delayq.broker import Broker
     from delayq.connection import Address
     from delayq.contract import Spec
+    from delayq.loop import Loop, Service
     from delayq.recovery import Recovery
 
 log = logging.getLogger(__name__)
 
 INDEXES = ("tasks", "delayed", "retry", "processing", "attempts", "dlq", "dlq_info")
 ADOPT_LIMIT = 10  # tasks a call may be asked to adopt
-PAGE_PAUSE_SECONDS = (
-    0.005  # between pages of reconciliation: about 10,000 entries a second, a tenth of Redis' time
-)
+PAGE_PAUSE_SECONDS = 0.005  # between pages of reconciliation, at least: about 10,000 entries a second
+PAUSES = 4  # times as long as a page took, so that pages which are slow keep Redis busy for a fifth of its time at most
+MOST_PAUSE_SECONDS = 0.5  # whatever held the page up
 
 
 class Sweep:
-    """Expired leases, unless a check has to be asked about them, and retention, of all shards."""
+    """Expired leases, unless a check has to be asked about them, and retention, of the shards of a lane."""
 
-    name, blocks = "sweep", False
+    blocks = False
 
     def __init__(
-        self, broker: Broker, connection: AsyncConnection, spec: Spec, *, reclaims: bool = True
+        self,
+        broker: Broker,
+        connection: AsyncConnection,
+        spec: Spec,
+        *,
+        reclaims: bool = True,
+        lane: Lane | None = None,
     ) -> None:
-        """Sweep every spec.reaper.sweepSeconds."""
+        """Sweep every spec.reaper.sweepSeconds; all shards, without a lane."""
+        self._lane = Lane(broker) if lane is None else lane
+        self.name = self._lane.named("sweep")
         self._broker, self._connection, self._reclaims = broker, connection, reclaims
         self._pause, self._retention = spec.reaper.sweep_seconds, spec.retention
         self._max_crashes = spec.delivery.max_crashes
-        # Rounded up, as limits are: with more shards than letters to keep, each shard still keeps one.
-        self._keep = -(-self._retention.dead_letter_count // len(broker.shards))
-        self._grace = Grace()
+        self._grace, self._apart = Grace(), Apart(self.name)
         self.done: Counter[str] = Counter()
         self.alarm = Alarm()
 
     async def step(self) -> float:
         """Sweep once; go on at once while a shard had more than a batch."""
-        acted = 0
-        for keys in self._broker.shards:
-            asked_at = time.monotonic()
-            acted = max(acted, await self._retain(keys.shard), await self._reclaim(keys.shard, asked_at))
-        return 0.0 if acted >= LIMIT else float(self._pause)
+        acted = await self._apart.each(self._lane.shards, self._sweep)
+        return 0.0 if max(acted, default=0) >= LIMIT else float(self._pause)
+
+    async def _sweep(self, shard: int) -> int:
+        asked_at = time.monotonic()
+        return max(await self._retain(shard), await self._reclaim(shard, asked_at))
 
     async def _reclaim(self, shard: int, asked_at: float) -> int:
         if not self._reclaims or self._grace.left(self._connection.connects, asked_at):
@@ -73,14 +90,23 @@ class Sweep:
         oldest = self._broker.list(shard, State.DLQ, offset=0, limit=BATCH)
         rows, counts = await self._connection.run([oldest, self._broker.counts(shard)])
         before_ms = counts.now_ms - self._retention.dead_letter_seconds * 1000
-        too_many = max(0, counts.dlq - self._keep)
+        too_many = max(0, counts.dlq - self._most_letters())
         ids = [row.id for nth, row in enumerate(rows) if row.at_ms < before_ms or nth < too_many]
         if not ids:
             return 0
-        purged = await self._connection.one(self._broker.purge(shard, ids))
+        purged = await self._connection.one(self._broker.purge(shard, ids, seen=True))
         log.info("purged", extra={"fields": {"dead_letters": purged, "shard": shard}})
         self.done["purged"] += purged
         return int(purged)
+
+    def _most_letters(self) -> int:
+        """Return how many dead letters a shard keeps: its part of them all, once they are known to be spread evenly.
+
+        Until then, while shards come or go or nobody has said how many there are, one shard may hold them all.
+        Rounded up, as limits are: with more shards than letters to keep, each shard still keeps one.
+        """
+        layout, most = self._broker.layout, self._retention.dead_letter_count
+        return -(-most // layout.shards) if layout.settled and layout.epoch else most
 
 
 class Reconcile:
@@ -97,8 +123,8 @@ class Reconcile:
     def __init__(self, broker: Broker, connection: AsyncConnection, spec: Spec) -> None:
         """Rest spec.reaper.sweepSeconds between two walks."""
         self._broker, self._connection, self._rest = broker, connection, spec.reaper.sweep_seconds
-        self._walk = [(keys.shard, index) for keys in broker.shards for index in INDEXES]
-        self._at = 0
+        self._at = (0, 0)  # shard, and which of INDEXES
+        self._whole = True  # so far, no shard was left out of this walk
         self._homeless: set[bytes] = set()  # of the walk over this index
         self._lost: list[bytes] = []  # those of them that no reading of the leases has shown
         self.walks = 0
@@ -106,21 +132,43 @@ class Reconcile:
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Hold one page against all other indexes; after the last of an index, adopt the lost, a few a step."""
-        shard, index = self._walk[self._at]
+        """Hold one page against all other indexes; after the last of an index, adopt the lost, a few a step.
+
+        A shard that cannot be asked is left out of the walk: the next one comes to it again.
+        """
+        (shard, index), asked_at = self._at, time.monotonic()
+        try:
+            done = await self._go_on(shard, INDEXES[index])
+        except DelayQError:
+            if len(self._broker.shards) > 1:
+                self._homeless, self._lost, self._whole = set(), [], False
+                self._next(shard, len(INDEXES))
+            raise
+        pause = min(MOST_PAUSE_SECONDS, max(PAGE_PAUSE_SECONDS, PAUSES * (time.monotonic() - asked_at)))
+        if not done:
+            return pause
+        return pause if self._next(shard, index + 1) else float(self._rest)
+
+    async def _go_on(self, shard: int, index: str) -> bool:
+        """Do a little more for one index of one shard; whether that was all."""
         if self._lost:
             await self._adopt(shard)
         elif await self._page(shard, index):
-            return PAGE_PAUSE_SECONDS
+            return False
         elif self._homeless:
             leased = await self._leased(shard)
             self._lost = sorted(raw for raw in self._homeless if raw.decode(errors="replace") not in leased)
             self._homeless = set()
-        if self._lost:
-            return PAGE_PAUSE_SECONDS
-        self._at = (self._at + 1) % len(self._walk)
-        self.walks += self._at == 0
-        return PAGE_PAUSE_SECONDS if self._at else float(self._rest)
+        return not self._lost
+
+    def _next(self, shard: int, index: int) -> bool:
+        """Go to the next index, or shard; False when the walk is over."""
+        at = (shard, index) if index < len(INDEXES) else (shard + 1, 0)
+        over = at[0] >= len(self._broker.shards)
+        self._at = (0, 0) if over else at
+        if over:
+            self.walks, self._whole = self.walks + self._whole, True
+        return not over
 
     async def _page(self, shard: int, index: str) -> int:
         page = await self._connection.one(self._broker.reconcile(shard, index))
@@ -166,31 +214,58 @@ class Reaper:
     ) -> None:
         """Nothing is connected before run(). `recovery` is ours to run and to close."""
         self.tally, self._recovery = ProcessTally("reaper", broker.queue), recovery
+        self._spec, self._broker = spec, broker
+        self._acknowledge = Acknowledge.of(spec.delivery)
         self._connection = AsyncConnection(address)
-        self.sweep = Sweep(broker, self._connection, spec, reclaims=recovery is None)
+        self._moving = AsyncConnection(address.patient(longest_seconds(self._acknowledge)))
         self.reconcile = Reconcile(broker, self._connection, spec)
-        services: list[Service] = [self.sweep, self.reconcile]
-        if recovery is not None:
-            services.append(recovery)
+        self.roster = Roster(self, broker, self.tally, apart=address.apart)
+        self.roster.add(self.reconcile)
+        self.roster.add(Weighing(broker, self._connection))
+        self.roster.add(Follow(broker, self._connection))
         if ledger is not None:
-            services.append(Prune(ledger, spec, self.tally))
-        self.loops = tuple(Loop(service, self.tally) for service in services)
+            self.roster.add(Prune(ledger, spec, self.tally))
+        self.roster.open()
+
+    @property
+    def loops(self) -> Sequence[Loop]:
+        """What the probes look at."""
+        return self.roster.loops
+
+    def opened(self, lane: Lane) -> Iterable[Service]:
+        """Sweep a lane."""
+        yield Sweep(*(self._broker, self._connection, self._spec), reclaims=self._recovery is None, lane=lane)
+        yield Stranded(lane, self._moving, acknowledge=self._acknowledge)
+        if self._recovery is not None:
+            yield self._recovery.of(lane)
+
+    async def closed(self, _lane: Lane) -> bool:
+        """Nothing is left to do."""
+        return True
+
+    async def changed(self) -> None:
+        """Recover the tasks of all shards there are."""
+        if self._recovery is not None:
+            there = set(range(len(self._broker.shards)))
+            for shard in there ^ self._recovery.shards:
+                self._recovery.watch(shard, leads=shard in there)
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
         """Sweep and reconcile until `stop`."""
-        tasks = [asyncio.create_task(loop.run()) for loop in self.loops]
+        self.roster.start()
         try:
             await stop.wait()
         finally:
-            for loop in self.loops:
-                loop.stop()
-            await asyncio.wait(tasks, timeout=self._connection.address.timeout_seconds)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            services = [loop.service for loop in self.loops]
+            await self.roster.end(finish=self.loops, seconds=self._connection.address.timeout_seconds)
+            done = [each.done for each in services if isinstance(each, Sweep)]
             if self._recovery is not None:
                 await self._recovery.close()
-                self.sweep.done += self._recovery.done
-            await self._connection.close()
-            fields = {**self.sweep.done, **self.reconcile.mended, "walks": self.reconcile.walks}
+                done.append(self._recovery.done)
+            await asyncio.gather(self._connection.close(), self._moving.close())
+            fields = {
+                **sum(done, Counter[str]()),
+                **self.reconcile.mended,
+                "walks": self.reconcile.walks,
+            }
             log.info("reaped", extra={"fields": fields})

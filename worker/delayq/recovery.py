@@ -22,12 +22,13 @@ from delayq.reclaim import Grace
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from delayq.broker import Broker
     from delayq.checks import Check
     from delayq.connection import Address
     from delayq.contract import Spec
+    from delayq.lanes import Lane
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,15 @@ class Recovery:
         self._grace = Grace()
         self.shards = set(shards)
         self.alarm = Alarm()
+        self._alarms = [self.alarm]
+
+    def of(self, lane: Lane) -> Recovery | LaneRecovery:
+        """Return what looks after the shards of one lane, so that no other lane's server can hold it up."""
+        if lane.only is None:
+            return self
+        found = LaneRecovery(self, lane)
+        self._alarms.append(found.alarm)
+        return found
 
     @property
     def done(self) -> Counter[str]:
@@ -75,7 +85,11 @@ class Recovery:
     def watch(self, shard: int, *, leads: bool) -> None:
         """Look after a shard from now on, or no more; what is under way goes on."""
         (self.shards.add if leads else self.shards.discard)(shard)
-        self.alarm.ring()
+        self._ring()
+
+    def _ring(self) -> None:
+        for alarm in self._alarms:
+            alarm.ring()
 
     @property
     def busy(self) -> int:
@@ -84,19 +98,23 @@ class Recovery:
 
     async def step(self) -> float:
         """Begin to recover what there is, as far as there is room; the end of each rings the alarm."""
-        await self._somebody_to_ask()
+        return await self.look(self.shards, self.alarm)
+
+    async def look(self, shards: Collection[int], alarm: Alarm) -> float:
+        """Do so for some of the shards."""
+        await self._somebody_to_ask(alarm)
         now = time.monotonic()
         self._busy = {lapsed: until for lapsed, until in self._busy.items() if until > now}
         pause = self._longest
         # Each step goes on behind the shard where the last one ended: a shard full of slow questions is one of many.
-        for shard in sorted(self.shards, key=lambda shard: (shard <= self._last, shard)):
+        for shard in sorted(shards, key=lambda shard: (shard <= self._last, shard)):
             if not self._room:
                 break
             self._last = shard
             pause = min(pause, await self._look(shard))
         return min([pause, *(max(0.001, until - now) for until in self._busy.values())])
 
-    async def _somebody_to_ask(self) -> None:
+    async def _somebody_to_ask(self, alarm: Alarm) -> None:
         """Fail once, to be counted and told, then wait: a step that does not end has the probes ask for a restart.
 
         Nobody else can end what runs in a thread, and a lease is not to be judged by a check that cannot be asked.
@@ -107,7 +125,7 @@ class Recovery:
                 raise NobodyToAskError(
                     f"{given_up} questions to the check were given up and still run: nobody can be asked until one ends"
                 )
-            await self.alarm.wait(BUSY_SECONDS)
+            await alarm.wait(BUSY_SECONDS)
         self._stuck = False
 
     @property
@@ -136,7 +154,7 @@ class Recovery:
 
     def _ended(self, lapsed: Lapsed, _task: asyncio.Task[None]) -> None:
         del self._running[lapsed]
-        self.alarm.ring()
+        self._ring()
 
     async def _recover(self, lapsed: Lapsed) -> None:
         """Recover one task; whatever goes wrong, it is looked at again."""
@@ -163,3 +181,19 @@ class Recovery:
         with suppress(DelayQError):  # else the locks expire
             await self._recoverer.unlock(running)
         await self._connection.close()
+
+
+class LaneRecovery:
+    """The part of a recovery that looks after one lane; room and questions are shared by all."""
+
+    blocks = False
+
+    def __init__(self, recovery: Recovery, lane: Lane) -> None:
+        """See Recovery.of()."""
+        self.name, self._recovery, self._lane = lane.named("recovery"), recovery, lane
+        self.alarm = Alarm()
+
+    async def step(self) -> float:
+        """Begin to recover what there is."""
+        shards = self._recovery.shards.intersection(self._lane.shards)
+        return await self._recovery.look(shards, self.alarm)

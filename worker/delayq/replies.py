@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq.errors import EnvelopeError
+from delayq.layout import Layout, LayoutOutdated, TaskMoves
 from delayq.message import BYTES_TYPE, Envelope, Task, decode
 from delayq.values import (
     Cancelled,
     Claimed,
     Counts,
+    Departed,
     Examined,
     Expired,
     Failures,
+    Late,
     Leadership,
     Lease,
+    Moving,
     Outcome,
     Recovered,
     Rescheduled,
@@ -23,12 +28,19 @@ from delayq.values import (
     State,
     TaskRow,
     TaskView,
+    Told,
     Unreadable,
     Wait,
+    Walked,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
+
+
+_COUNTED = re.compile(rb"(\d{1,15}) (\d{1,15}) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,14 @@ class Mended:
     homeless: list[bytes]  # leased, or in no index at all
 
 
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A page of what tasks weigh: where to go on (0 when done), and what the counter of bytes was wrong by."""
+
+    cursor: int
+    off: int
+
+
 def stored(reply: list[Any]) -> Stored:
     """Read schedule.lua's answer."""
     now_ms, clamped, notes = reply
@@ -60,6 +80,48 @@ def erased(reply: list[int]) -> tuple[int, int]:
     """Read erase.lua's answer: keys, tasks."""
     keys, tasks = reply
     return keys, tasks
+
+
+def told(reply: list[Any]) -> Told:
+    """Read tell.lua's answer."""
+    known, home_epoch, tasks = reply
+    return Told(_layout(known), home_epoch, tasks, int(known) if known.isdigit() else 0)
+
+
+def _layout(known: bytes) -> Layout | None:
+    """Read what a shard knows: nothing, or only since when no queue is there."""
+    return Layout.parse(known.decode()) if b" " in known else None
+
+
+def arrived(reply: int | bytes) -> int | Late:
+    """Read arrive.lua's answer."""
+    return Late(int(reply.split()[1])) if isinstance(reply, bytes) else reply
+
+
+def walked(reply: list[Any]) -> Walked:
+    """Read walk.lua's answer."""
+    cursor, run, tasks, found = reply
+    return Walked(cursor.decode(), run.decode(), tasks, found)
+
+
+def departed(reply: list[Any]) -> Departed:
+    """Read depart.lua's answer, or departed.lua's."""
+    token, tasks, *left = reply
+    return Departed(int(token), [Moving(int(to), (name, *rest)) for name, to, *rest in tasks], *left)
+
+
+def at_home(decode: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Return a reader of answers to calls about ids: a shard may have to say that it is not the one to ask."""
+
+    def read(reply: Any) -> T:  # noqa: ANN401 -- whatever the script answers
+        word, _, rest = reply.partition(b" ") if isinstance(reply, bytes) else (b"", b"", b"")
+        if word == b"STALELAYOUT":
+            raise LayoutOutdated(_layout(rest))
+        if word == b"MOVING":
+            raise TaskMoves(rest.decode(errors="replace"))
+        return decode(reply)
+
+    return read
 
 
 def cancelled(reply: bytes) -> Cancelled:
@@ -76,7 +138,7 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
     """Return the reader of claim.lua's answer for one shard."""
 
     def read(reply: list[Any]) -> Claimed:
-        now_ms, first, more, ids, dues, envelopes, counts = reply
+        now_ms, first, more, room_us, ids, dues, envelopes, counts = reply
         token, retried = int(first) - 1, dict(zip(counts[::2], counts[1::2], strict=True))
         leases: list[Lease] = []
         unreadable: list[tuple[Lease, Exception]] = []
@@ -95,9 +157,9 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
                 continue
             body, kind, headers, scheduled_ms = content
             attempt = failures + crashes + 1
-            task = Task(task_id, queue, attempt, token, due_ms, scheduled_ms, body, kind, headers)
+            task = Task(task_id, queue, attempt, token, due_ms, scheduled_ms, body, kind, headers, shard)
             leases.append(Lease(task, shard, member, failures))
-        return Claimed(now_ms, leases, bool(more), unreadable)
+        return Claimed(now_ms, leases, bool(more), unreadable, *_held(room_us))
 
     return read
 
@@ -121,13 +183,15 @@ def each_settled(reply: list[bytes]) -> list[Settled]:
 
 def wait(reply: list[int]) -> Wait:
     """Read wake.lua's answer."""
-    now_ms, due, untaken, next_due_us, next_expiry_us = reply
-    return Wait(now_ms, bool(due), bool(untaken), _seconds(next_due_us), _seconds(next_expiry_us))
+    now_ms, due, untaken, next_due_us, next_expiry_us, room_us = reply
+    waits = _seconds(next_due_us), _seconds(next_expiry_us)
+    return Wait(now_ms, bool(due), bool(untaken), *waits, *_held(room_us))
 
 
 def leadership(reply: list[int]) -> Leadership:
     """Read lead.lua's answer."""
-    return Leadership(bool(reply[0]), reply[1], reply[2])
+    leads, others_ms, stepped_back_ms, again_ms = reply
+    return Leadership(bool(leads), others_ms, stepped_back_ms, again_ms)
 
 
 def pairs(reply: list[bytes]) -> list[tuple[str, str]]:
@@ -178,6 +242,11 @@ def mended(reply: list[Any]) -> Mended:
     return Mended(int(reply[0]), pairs(reply[1]), reply[2])
 
 
+def weighed(reply: list[Any]) -> Weighed:
+    """Read weigh.lua's answer."""
+    return Weighed(int(reply[0]), reply[1])
+
+
 def ids(reply: list[bytes]) -> list[bytes]:
     """Read a list of ids, as Redis has them."""
     return reply
@@ -188,8 +257,9 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
 
     def read(reply: list[Any]) -> Counts:
         now_ms, delayed, retry, processing, lapsed, dlq, overdue, oldest, following, within, flat = reply
-        stats = {name.decode(): int(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
-        for word in ("token", "largest"):  # no counters
+        stats = _whole_numbers(flat)
+        held_bytes = max(0, stats.get("bytes", 0))
+        for word in ("token", "largest", "bytes", "bytes_in"):  # no counters of tasks
             stats.pop(word, None)
         return Counts(
             now_ms=now_ms,
@@ -204,9 +274,20 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
             due_by=dict(zip(instants_ms, within[len(horizons_ms) :], strict=True)),
             stats=stats,
             lapsed=lapsed,
+            bytes=held_bytes,
         )
 
     return read
+
+
+def _whole_numbers(flat: list[bytes]) -> dict[str, int]:
+    """Read a hash of counters; a field that is none, which no script wrote, is passed over."""
+    pairs_of = zip(flat[::2], flat[1::2], strict=True)
+    return {
+        name.decode(errors="replace"): int(value)
+        for name, value in pairs_of
+        if re.fullmatch(rb"-?\d{1,18}", value)
+    }
 
 
 def rows(state: State) -> Callable[[list[Any]], list[TaskRow]]:
@@ -252,26 +333,28 @@ def _readable(envelope: bytes) -> Envelope:
 def _row(state: State, *entry: Any) -> TaskRow:  # noqa: ANN401 -- one entry of Redis' answer, as it came
     member, at_ms, size, counted, info = entry
     name = member.decode(errors="replace")
-    task_id = name.rpartition(":")[0] if state is State.PROCESSING else name
+    task_id = name.rpartition(":")[0] or name if state is State.PROCESSING else name
     return TaskRow(task_id, state, abs(at_ms), size, _failures(counted, info))
 
 
 def _failures(counted: bytes, info: bytes) -> Failures:
-    if info:
-        failures, crashes, reason, error = info.decode(errors="replace").split(" ", 3)
-        return Failures(int(failures), int(crashes), reason, error)
-    if counted:
-        failures, crashes, error = counted.decode(errors="replace").split(" ", 2)
-        return Failures(int(failures), int(crashes), "", error)
-    return Failures()
+    entry = info or counted
+    failures, crashes = _counted(entry)
+    found = _COUNTED.match(entry)
+    text = entry[found.end() if found else 0 :].decode(errors="replace")
+    reason, _, error = text.partition(" ") if found and info else ("", "", text)
+    return Failures(failures, crashes, reason, error)
 
 
 def _counted(entry: bytes) -> tuple[int, int]:
-    """Failures and crashes."""
-    if not entry:
-        return 0, 0
-    failures, crashes, _ = entry.split(b" ", 2)
-    return int(failures), int(crashes)
+    """Failures and crashes; none where somebody else wrote something else, as attempts_of() in the prelude has it."""
+    found = _COUNTED.match(entry)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _held(room_us: int) -> tuple[bool, float | None]:
+    """Whether a limit kept tasks back, and for how long if anybody knows: claim.lua has the numbers."""
+    return room_us != -1, _seconds(room_us)
 
 
 def _seconds(wait_us: int) -> float | None:

@@ -11,6 +11,7 @@ import socket
 import sys
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import uvloop
@@ -24,6 +25,7 @@ from delayq.probes import Probes
 from delayq.prune import Ledger
 from delayq.reaper import Reaper
 from delayq.recovery import Recovery
+from delayq.reshard import Wish
 from delayq.scanner import Scanner
 from delayq.scrape import Scrape
 from delayq.worker import Worker
@@ -60,11 +62,12 @@ class Setting:
     host: str = "127.0.0.1"
     port: int = 0
 
-    @property
+    @cached_property
     def broker(self) -> Broker:
-        """The queue's verbs."""
+        """The queue's verbs: one for all parts of a process, which have to go by the same layout."""
         spec = self.queue.spec
-        return Broker(self.queue.queue, prefix=spec.redis.key_prefix, shards=spec.shards)
+        prefix, limits = spec.redis.key_prefix, spec.limits
+        return Broker(self.queue.queue, prefix=prefix, shards=spec.shards, limits=limits)
 
 
 def run_worker(setting: Setting) -> None:
@@ -124,7 +127,12 @@ async def _scanner(setting: Setting) -> None:
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     connection = AsyncConnection(setting.address)
     async with _recovery(setting) as recovery:
-        scanner = Scanner(setting.queue.spec, setting.broker, setting.address, owner=owner, recovery=recovery)
+        scanner = Scanner(
+            *(setting.queue.spec, setting.broker, setting.address),
+            owner=owner,
+            recovery=recovery,
+            wish=Wish.of(setting.queue),
+        )
         scrape = Scrape(scanner, setting.broker, connection, setting.queue.spec.delivery)
         try:
             await _serve("scanner", scanner, setting, scrape.families)
@@ -139,9 +147,6 @@ async def _reaper(setting: Setting, seconds: float | None) -> None:
         guard = guards.build(setting.queue, setting.address, secrets_dir=setting.secrets_dir, apart=True)
     ledger = guard if isinstance(guard, Ledger) else None
     async with _recovery(setting) as recovery:
-        if recovery is not None:
-            for keys in broker.shards:
-                recovery.watch(keys.shard, leads=True)
         reaper = Reaper(spec, broker, setting.address, recovery=recovery, ledger=ledger)
 
         async def families(_horizons: Horizons) -> Iterable[metrics.Family]:
@@ -191,7 +196,7 @@ async def _serve(
     async with _signals() as (stop, hurry):
         # No restart helps against a Redis that hangs: a step may wait for a batch before its own, and then for itself.
         patience = max(STUCK_AFTER_SECONDS, 4 * setting.address.timeout_seconds)
-        runner, port = await Probes(process.loops, families, patience).serve(setting.host, setting.port)
+        runner, port = await Probes(process, families, patience).serve(setting.host, setting.port)
         fields = {
             "process": name,
             "queue": setting.queue.queue,

@@ -6,71 +6,66 @@ Workers look for themselves when no scanner lives, so all of this makes things q
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from delayq.acknowledge import Acknowledge, longest_seconds
 from delayq.alarm import Alarm
 from delayq.connection import AsyncConnection, Hints
-from delayq.errors import DelayQError
+from delayq.following import Follow
+from delayq.layout import UNSTAMPED
+from delayq.leading import Leading
 from delayq.listener import AlarmListener
-from delayq.loop import Loop, Service
+from delayq.mover import Mover
 from delayq.reclaim import Grace, reclaim
+from delayq.reshard import ANNOUNCE_SECONDS, Reshard, Wish
+from delayq.roster import Roster
 from delayq.tally import ProcessTally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Mapping, Sequence
 
     from delayq.broker import Broker
     from delayq.connection import Address
     from delayq.contract import Spec
     from delayq.contract.metrics import Outage
+    from delayq.lanes import Lane
+    from delayq.loop import Loop, Service
+    from delayq.moving import Walk
     from delayq.recovery import Recovery
     from delayq.values import Wait
 
-log = logging.getLogger(__name__)
-
-LEAD_SECONDS = 10.0  # how long leadership outlives its scanner
-FOLLOW_SECONDS = 1.0  # the longest a scanner that does not lead takes to see that the leader resigned
-TICK_SECONDS = LEAD_SECONDS / 3  # the longest sleep: each look that nothing asked for renews leadership, too
-OVERDUE_SECONDS = 0.02  # the longest between two looks while due tasks wait for a worker
+REST_SECONDS = 60.0  # between looks at a shard that we do not lead; leadership rings
+TICK_SECONDS = 5.0  # the longest sleep of a leader: by then it looks though nothing asked for it
+HELD_SECONDS = 0.005  # after which the worker that a limit stopped would have come back for the next tasks
+OVERDUE_SECONDS = 0.02  # between two looks while due tasks wait and nothing tells why they are not claimed
+RARELY_SECONDS = 0.5  # where a look changes nothing: a hint lies there, or as many are in flight as may be
 HANGS_SECONDS = 5.0  # a Redis that leaves a step unanswered for longer does not serve
 # Event-loop timers are good to a millisecond or two, so the last stretch before a due time is slept off exactly.
 EXACT_SECONDS = 0.0025
 
 
 class ShardScanner:
-    """Watches one shard."""
+    """Watches one shard while this scanner leads it."""
 
     blocks = False
 
     def __init__(
-        self,
-        shard: int,
-        broker: Broker,
-        connection: AsyncConnection,
-        *,
-        listener: AlarmListener,
-        owner: str,
-        spec: Spec,
-        recovery: Recovery | None = None,
+        self, shard: int, broker: Broker, connection: AsyncConnection, *, spec: Spec, reclaims: bool = True
     ) -> None:
-        """`owner` names this process among all scanners. Without `recovery`, leases that ran out are ours to take."""
+        """Unless it `reclaims`, leases that ran out are somebody else's business."""
         self.name, self.shard, self.leads = f"scan-{shard}", shard, False
-        self._listener, self._recovery = listener, recovery
-        self._owner, self._broker, self._connection = owner, broker, connection
-        self._lease_ms, self._max_crashes = spec.delivery.lease_seconds * 1000, spec.delivery.max_crashes
-        self._due_at = self._lead_until = 0.0  # monotonic seconds
+        self._broker, self._connection, self._reclaims = broker, connection, reclaims
+        self._max_crashes = spec.delivery.max_crashes
+        self._due_at = 0.0  # monotonic seconds
         self._untaken = 0  # looks in a row at a hint that nobody took
         self._grace = Grace()
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Lead if nobody else does; wake a worker if something is due; return how long to sleep."""
-        if time.monotonic() >= self._lead_until:
-            others_seconds = await self._lead()
-            if not self.leads:
-                return min(others_seconds + 0.05, FOLLOW_SECONDS)
+        """Wake a worker if something is due; return how long to sleep."""
+        if not self.leads:
+            return REST_SECONDS
         self._sleep_exactly()
         asked_at = time.monotonic()
         wait = await self._connection.one(self._broker.wake(self.shard))
@@ -81,37 +76,14 @@ class ShardScanner:
         return self._pause(wait, asked_at, lapses_in)
 
     def _lapses_in(self, wait: Wait, asked_at: float) -> float | None:
-        """Seconds until a lease is to be taken back; None when there is none, or it is the business of `recovery`.
+        """Seconds until a lease is to be taken back; None when there is none, or it is not for us to take.
 
-        One that waits for its verdict there, which may take seconds, must not make us look again and again.
+        One that waits for a check's verdict, which may take seconds, must not make us look again and again.
         """
         grace = self._grace.left(self._connection.connects, asked_at)
-        if self._recovery is not None or wait.next_expiry_seconds is None:
+        if not self._reclaims or wait.next_expiry_seconds is None:
             return None
         return max(wait.next_expiry_seconds, grace)
-
-    async def _lead(self) -> float:
-        lead_ms = int(LEAD_SECONDS * 1000)
-        answer = await self._connection.one(self._broker.lead(self.shard, self._owner, lead_ms))
-        if answer.leads != self.leads:
-            await self._leadership_changed(leads=answer.leads)
-        self._lead_until = time.monotonic() + LEAD_SECONDS / 3 if answer.leads else 0.0
-        if answer.stepped_back_ms:
-            await self._rewind(answer.stepped_back_ms)
-        return answer.others_ms / 1000
-
-    async def _leadership_changed(self, *, leads: bool) -> None:
-        event = "leading" if leads else "leadership_lost"
-        log.info(event, extra={"fields": {"shard": self.shard, "owner": self._owner}})
-        self.leads = leads
-        if self._recovery is not None:
-            self._recovery.watch(self.shard, leads=leads)
-        await self._listener.listen(self.shard, self.alarm if leads else None)
-
-    async def _rewind(self, stepped_back_ms: int) -> None:
-        log.warning("clock_stepped_back", extra={"fields": {"shard": self.shard, "ms": stepped_back_ms}})
-        while await self._connection.one(self._broker.rewind(self.shard, self._lease_ms)):
-            pass
 
     def _sleep_exactly(self) -> None:
         left = self._due_at - time.monotonic()
@@ -120,69 +92,161 @@ class ShardScanner:
 
     def _pause(self, wait: Wait, asked_at: float, lapses_in: float | None) -> float:
         """Seconds until there is something to do: a due time, a lease to take back, or just the next tick."""
-        pause = min(TICK_SECONDS, max(0.0, self._lead_until - time.monotonic()))
+        pause = min(TICK_SECONDS, self._looks_in(wait))
         if lapses_in is not None:
             pause = min(pause, lapses_in + 0.001)
-        # While a hint lies untaken, what falls due next could be told to nobody either: look ever more rarely.
-        # A claim that leaves nothing due takes the hint away and rings our alarm.
-        self._untaken = self._untaken + 1 if wait.due and wait.untaken else 0
-        if wait.due:
-            pause = min(pause, OVERDUE_SECONDS)
-        if self._untaken:
-            pause = min(pause, OVERDUE_SECONDS / 8 * 2 ** min(self._untaken, 3))
-        elif wait.next_due_seconds is not None:
+        if wait.next_due_seconds is None:
+            return pause
+        if wait.held or self._untaken:
+            # It could be told to nobody now, and a moment later that may have changed: not for each of a thousand.
+            pause = min(pause, max(OVERDUE_SECONDS, wait.next_due_seconds))
+        else:
             # Counted from the question, for the next one takes as long to get to Redis: from the answer on, every
             # wake would be late by a round trip.
             self._due_at = asked_at + wait.next_due_seconds
             pause = min(pause, max(0.0, wait.next_due_seconds - EXACT_SECONDS))
         return pause
 
-    async def resign(self) -> None:
-        """Let another scanner lead at once. Told in any case: the answer that made us lead may not have been read."""
-        await self._connection.one(self._broker.lead(self.shard, self._owner, 0))
+    def _looks_in(self, wait: Wait) -> float:
+        """Seconds until what is due already is worth another look.
+
+        A hint that nobody took lies there for the first who can, who rings our alarm when he leaves nothing due. Where
+        maxInFlight keeps tasks back, whoever ends one claims, or wakes somebody. So nobody waits for us: look ever more
+        rarely.
+        """
+        self._untaken = self._untaken + 1 if wait.due and wait.untaken else 0
+        if wait.held:
+            return RARELY_SECONDS if wait.room_seconds is None else wait.room_seconds + HELD_SECONDS
+        if self._untaken:
+            return min(RARELY_SECONDS, OVERDUE_SECONDS / 8 * (1 << min(self._untaken, 10)))
+        return OVERDUE_SECONDS if wait.due else TICK_SECONDS
+
+
+class Post(NamedTuple):
+    """What a scanner has for one lane."""
+
+    leading: Leading
+    hints: Hints
 
 
 class Scanner:
     """The services of one scanner process."""
 
     def __init__(
-        self, spec: Spec, broker: Broker, address: Address, *, owner: str, recovery: Recovery | None = None
+        self,
+        spec: Spec,
+        broker: Broker,
+        address: Address,
+        *,
+        owner: str,
+        recovery: Recovery | None = None,
+        wish: Wish | None = None,
     ) -> None:
-        """Nothing is connected before run(). `recovery` is ours to run and to close."""
+        """Nothing is connected before run(). `owner` names this process; `recovery` is ours to run and to close.
+
+        `wish` is what the document asks for; without it, what spec says, of a document that nobody stamped.
+        """
         self.tally, self._recovery = ProcessTally("scanner", broker.queue), recovery
-        self._connection, self._hints = AsyncConnection(address), Hints(address)
-        listener = AlarmListener(broker, self._hints)
-        self.shards = [
-            ShardScanner(
-                keys.shard,
-                broker,
-                self._connection,
-                listener=listener,
-                owner=owner,
-                spec=spec,
-                recovery=recovery,
-            )
-            for keys in broker.shards
-        ]
-        services: list[Service] = [*self.shards, listener, *([recovery] if recovery else [])]
-        self.loops = tuple(Loop(service, self.tally) for service in services)
+        self._spec, self._broker, self._address, self._owner = spec, broker, address, owner
+        self._acknowledge = Acknowledge.of(spec.delivery)
+        # Tasks that move have a connection of their own: a megabyte of them, or the wait for what has to confirm them,
+        # must not make a wake late.
+        self._connection = AsyncConnection(address)
+        self._moving = AsyncConnection(address.patient(longest_seconds(self._acknowledge)))
+        self._posts: dict[Lane, Post] = {}
+        self._watches: dict[ShardScanner, Loop] = {}
+        self.roster = Roster(self, broker, self.tally, apart=address.apart)
+        self._movers: dict[Lane, Mover] = {}
+        blocks_seconds = spec.delivery.max_block_milliseconds / 1000
+        self._reshard = Reshard(
+            *(broker, self._moving),
+            wish=wish or Wish(spec.shards, UNSTAMPED),
+            acknowledge=self._acknowledge,
+            led=self._led,
+            announce_seconds=max(ANNOUNCE_SECONDS, 2 * blocks_seconds + 1),
+        )
+        self.roster.add(self._reshard)
+        self.roster.add(Follow(broker, self._moving, once=True))
+        self.roster.open()
 
     @property
-    def served(self) -> bool:
-        """Whether Redis serves: it did at the last call for every shard, and no call hangs."""
-        return not any(self._outages())
+    def loops(self) -> Sequence[Loop]:
+        """What the probes look at."""
+        return self.roster.loops
 
     @property
-    def outage(self) -> Outage:
-        """Why Redis does not serve."""
-        return next(self._outages(), "other")
+    def shards(self) -> Sequence[ShardScanner]:
+        """Those there are now."""
+        return tuple(self._watches)
 
-    def _outages(self) -> Iterator[Outage]:
-        for loop in self.loops[: len(self.shards)]:
-            if loop.stuck_seconds >= HANGS_SECONDS:
-                yield "timeout"
-            elif not loop.served:
-                yield loop.outage
+    def opened(self, lane: Lane) -> Iterable[Service]:
+        """Have the shards of a lane watched."""
+        hints = Hints(self._address)
+        listener = AlarmListener(lane, self._broker, hints)
+        leading = Leading(
+            lane,
+            self._connection,
+            owner=self._owner,
+            spec=self._spec,
+            listener=listener,
+            led=self._led,
+            recovery=self._recovery,
+            changed=self._reshard.alarm,
+        )
+        self._posts[lane] = Post(leading, hints)
+        for shard in lane.shards:
+            self._watch(lane, shard)
+        self._movers[lane] = Mover(lane, self._moving, led=self._led, acknowledge=self._acknowledge)
+        yield from (leading, listener, self._movers[lane])
+        if self._recovery is not None:
+            yield self._recovery.of(lane)
+
+    def _led(self) -> set[int]:
+        return {watch.shard for watch in self._watches if watch.leads}
+
+    @property
+    def walks(self) -> Mapping[int, Walk]:
+        """How far each shard that we lead is with a change of shards; nothing while there is none."""
+        return {shard: walk for mover in self._movers.values() for shard, walk in mover.walks.items()}
+
+    def _watch(self, lane: Lane, shard: int) -> None:
+        watch = ShardScanner(
+            *(shard, self._broker, self._connection), spec=self._spec, reclaims=self._recovery is None
+        )
+        self._posts[lane].leading.watch(shard, watch)
+        self._watches[watch] = self.roster.add(watch, lane, part=True)
+
+    async def changed(self) -> None:
+        """Watch the shards that are new, and no more those that are gone."""
+        for lane, post in self._posts.items():
+            for shard in set(lane.shards) - post.leading.watches.keys():
+                self._watch(lane, shard)
+            for shard in post.leading.watches.keys() - set(lane.shards):
+                await post.leading.forget(shard)
+        there = {watch for post in self._posts.values() for watch in post.leading.watches.values()}
+        for watch in [watch for watch in self._watches if watch not in there]:
+            await self.roster.drop(self._watches.pop(watch))
+
+    async def closed(self, lane: Lane) -> bool:
+        """Leave a lane that has no shards any more."""
+        del self._movers[lane]
+        await self._posts.pop(lane).hints.close()
+        return True
+
+    @property
+    def down(self) -> Mapping[int, Outage]:
+        """The shards that Redis does not serve us with, and why: the last call about one failed, or hangs."""
+        found: dict[int, Outage] = {}
+        for loop in self.loops:
+            service, why = loop.service, _outage(loop)
+            if isinstance(service, Leading):
+                down = service.refused if why is None else service.watches
+                found |= dict.fromkeys(down, why or "denied")
+            elif why is None:
+                continue
+            elif isinstance(service, ShardScanner):
+                found.setdefault(service.shard, why)
+        return found
 
     @property
     def connects(self) -> int:
@@ -191,23 +255,20 @@ class Scanner:
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
         """Scan until `stop`, then hand leadership over."""
-        tasks = [asyncio.create_task(loop.run()) for loop in self.loops]
+        self.roster.start()
         try:
             await stop.wait()
         finally:
-            for loop in self.loops:
-                loop.stop()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self._resign()
+            await self.roster.end()
+            await asyncio.gather(*(post.leading.resign() for post in self._posts.values()))
             if self._recovery is not None:
                 await self._recovery.close()
-            await asyncio.gather(self._connection.close(), self._hints.close())
+            hints = (post.hints.close() for post in self._posts.values())
+            await asyncio.gather(self._connection.close(), self._moving.close(), *hints)
 
-    async def _resign(self) -> None:
-        try:
-            for shard in self.shards:
-                await shard.resign()
-        except DelayQError as error:
-            log.warning("not_resigned", extra={"fields": {"error": str(error), "seconds": LEAD_SECONDS}})
+
+def _outage(loop: Loop) -> Outage | None:
+    """Return why Redis does not serve a loop; None when it does, as far as anybody knows."""
+    if loop.stuck_seconds >= HANGS_SECONDS:
+        return "timeout"
+    return None if loop.served else loop.outage

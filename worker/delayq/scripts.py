@@ -1,7 +1,7 @@
 """The Lua scripts, one file per verb, and the binding of named arguments to KEYS and ARGV.
 
 A script's header is executable: its `-- KEYS name` and `-- ARGV name` lines, in order, are what a caller may pass.
-A last ARGV line that ends in `...` repeats. Nothing here talks to Redis.
+A last ARGV line that ends in `...` repeats; so does a last KEYS line, a key for each task. Nothing here talks to Redis.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from delayq.keys import Keys
 
 Argument = str | bytes | int
-_KEY = re.compile(r"^-- KEYS (\w+)\s", re.MULTILINE)
+_KEY = re.compile(r"^-- KEYS (\w+)\s+(?!\.\.\.)", re.MULTILINE)
+_EACH_KEY = re.compile(r"^-- KEYS (\w+) \.\.\.\s", re.MULTILINE)
 _ARGUMENT = re.compile(r"^-- ARGV (.+?)\s{2,}\S", re.MULTILINE)
 
 
@@ -33,14 +34,19 @@ class Script:
     keys: tuple[str, ...]
     arguments: tuple[str, ...]
     repeating: tuple[str, ...]
+    each_key: tuple[str, ...] = ()
 
-    def bind(self, keys: Keys, rest: Iterable[Argument] = (), /, **named: Argument) -> list[Argument]:
+    def bind(
+        self, keys: Keys, rest: Iterable[Argument] = (), each: Iterable[Keys] = (), /, **named: Argument
+    ) -> list[Argument]:
         """Return what follows EVALSHA's sha: the key count, the keys and the arguments in the header's order.
 
-        A key's name may stand for one of several: `index="delayed"` says which one a script is to walk.
+        A key's name may stand for one of several: `index="delayed"` says which one a script is to walk. `each` are
+        the keys of tasks, where a key of each is wanted.
         """
         chosen = {name: str(named.pop(name)) for name in self.keys if name in named}
         found = [getattr(keys, chosen.get(name, name)) for name in self.keys]
+        found += [getattr(task, name) for task in each for name in self.each_key]
         if len(named) != len(self.arguments):
             raise TypeError(f"{self.name}.lua takes {self.arguments}, got {tuple(named)}")
         return [len(found), *found, *[named[name] for name in self.arguments], *rest]
@@ -54,7 +60,8 @@ def load(name: str) -> Script:
     source = (folder / "prelude.lua").read_text() + "\n" + body
     arguments, repeating = _arguments(body)
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-    return Script(name, source, sha, tuple(_KEY.findall(body)), arguments, repeating)
+    keys, each_key = tuple(_KEY.findall(body)), tuple(_EACH_KEY.findall(body))
+    return Script(name, source, sha, keys, arguments, repeating, each_key)
 
 
 def names() -> tuple[str, ...]:

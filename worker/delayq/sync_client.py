@@ -6,17 +6,18 @@ import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from delayq.connection import SyncConnection
+from delayq.homes import Each, Trip
 from delayq.intake import NewTask
-from delayq.operations import Finish, IfExists, Start, Trip
 from delayq.queue_client import QueueClient, all_stored
+from delayq.storing import Finish, IfExists, Start
 from delayq.values import Cancelled, Counts, Rescheduled, Scheduled, State, TaskView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from delayq.connection.sync import Ticket
+    from delayq.connection.ticket import Ticket
+    from delayq.homes import Operation
     from delayq.letters import Redriven
-    from delayq.operations import Operation
     from delayq.queue_client import Groups, Rows, Views
 
 T = TypeVar("T")
@@ -47,6 +48,7 @@ class SyncClient(QueueClient):
         answer: Any = None
         error: BaseException | None = None
         started: set[Ticket] = set()
+        connection = self._connection  # somebody may close us meanwhile
         try:
             while True:
                 try:
@@ -55,27 +57,30 @@ class SyncClient(QueueClient):
                     result: T = done.value
                     return result
                 try:
-                    answer, error = self._answer(asked, started), None
+                    answer, error = self._answer(connection, asked, started), None
                 except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
                     error = raised
         finally:  # a KeyboardInterrupt ends this anywhere
             for ticket in started:
-                self._connection.abandon(ticket)
+                connection.abandon(ticket)
 
-    def _answer(self, asked: Any, started: set[Ticket]) -> Any:  # noqa: ANN401 -- see Operation
+    @staticmethod
+    def _answer(connection: SyncConnection, asked: Any, started: set[Ticket]) -> Any:  # noqa: ANN401 -- see Operation
         match asked:
             case Start(calls, behind):
-                ticket = self._connection.start(calls, behind)
+                ticket = connection.start(calls, behind)
                 started.add(ticket)
                 return ticket
             case Finish(ticket):
                 started.discard(ticket)
-                return self._connection.finish(ticket)
-            case Trip(calls, behind):
-                return self._connection.run(calls, behind)
+                return connection.each(ticket)
+            case Trip(calls, behind, shards):
+                return connection.run(calls, behind, shards)
+            case Each(calls, behind):
+                return connection.answers(calls, behind)
             case float():
                 return time.sleep(asked)
-        return self._connection.run(asked)
+        return connection.run(asked)
 
     def schedule(
         self,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from delayq.layout import Layout
     from delayq.message import Task
 
 
@@ -32,7 +33,10 @@ class Outcome(StrEnum):
     EXISTS = "exists"
     IN_FLIGHT = "in_flight"
     FULL = "full"
+    HEAVY = "heavy"  # there is room for another task, but not for its bytes
     TOO_FAR = "too_far"
+    ELSEWHERE = "elsewhere"  # not here, and from now on to be stored at another shard; clients ask there
+    MOVING = "moving"  # on its way to another shard; clients see to it that it arrives
 
 
 class Settled(StrEnum):
@@ -82,6 +86,57 @@ class Scheduled(NamedTuple):
     id: str
     due_ms: int
     outcome: Outcome = Outcome.CREATED
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a shard knows of the layout, and whether it is done with it."""
+
+    layout: Layout | None  # None: it was never told of one
+    home_epoch: int  # of the layout in which all its tasks were found to belong here
+    tasks: int
+    erased: int = 0  # it was, and refuses layouts of this epoch and before
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """A page of a shard's tasks. `cursor` is where to go on, "0" when there is no more."""
+
+    cursor: str
+    run: str  # of the server: its cursors mean nothing to another, and nothing after a restart
+    tasks: int  # that the shard has
+    ids: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """One task on its way, as it is stored: all that arrive.lua has to know of it."""
+
+    to: int
+    arguments: tuple[bytes, ...]  # id, index, score, envelope, attempts or empty, dlq info or empty
+
+
+class Late(NamedTuple):
+    """A batch came to a shard where a later one has landed."""
+
+    last: int  # token that landed there
+
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """A batch of tasks that is on its way. Without tasks there was none."""
+
+    token: int
+    tasks: list[Moving]
+    stay: list[bytes] = field(default_factory=list)  # in flight, locked or due soon
+    later: list[bytes] = field(default_factory=list)  # too much for one batch
+
+    def by_shard(self) -> dict[int, list[Moving]]:
+        """Return what goes to each shard."""
+        found: dict[int, list[Moving]] = {}
+        for task in self.tasks:
+            found.setdefault(task.to, []).append(task)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +201,7 @@ class Counts:
     )  # instant, Unix ms, to tasks that fall due until then
     stats: Mapping[str, int] = field(default_factory=dict)
     lapsed: int = 0  # of processing: no worker extends their leases, and nobody has decided on them yet
+    bytes: int = 0  # ids and envelopes of all tasks, dead letters included
 
     @property
     def scheduled(self) -> int:
@@ -172,12 +228,17 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What one claim brought. `unreadable` are leases whose envelope could not be decoded, with the reason."""
+    """What one claim brought. `unreadable` are leases whose envelope could not be decoded, with the reason.
+
+    `held`: a limit of the queue kept due tasks back; not to be asked again for `room_seconds`, or until one ends.
+    """
 
     now_ms: int
     leases: list[Lease]
     more: bool
     unreadable: list[tuple[Lease, Exception]]
+    held: bool = False
+    room_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +269,12 @@ class Wait:
     """How long a scanner may sleep on one shard; None when there is nothing to wait for."""
 
     now_ms: int
-    due: bool
+    due: bool  # and may begin
     untaken: bool  # an earlier hint still lies there: every worker is busy, or none lives
     next_due_seconds: float | None  # due times after now
     next_expiry_seconds: float | None
+    held: bool = False  # something is due, but a limit of the queue keeps it back
+    room_seconds: float | None = None  # for how long; None: until another one ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +284,9 @@ class Leadership:
     leads: bool
     others_ms: int
     stepped_back_ms: int
+    again_ms: (
+        int  # after which it is worth asking again: a scanner counts as gone, or is about to take its turn
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,20 +12,21 @@ from delayq.broker import BATCH
 if TYPE_CHECKING:
     from delayq.broker import Broker
     from delayq.connection import AsyncConnection
-    from delayq.inflight import Running, Slots
+    from delayq.inflight import Desk, Running
 
 log = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """Looks at every running task at least once a second."""
+    """Looks at every running task of one lane at least once a second."""
 
-    name, blocks = "watchdog", False
+    blocks = False
 
-    def __init__(self, slots: Slots, broker: Broker, connection: AsyncConnection) -> None:
-        """Watch the running tasks of `slots`."""
-        self._slots, self._broker, self._connection = slots, broker, connection
-        self._lease_seconds, self._tally = slots.delivery.lease_seconds, slots.tally
+    def __init__(self, desk: Desk, broker: Broker, connection: AsyncConnection) -> None:
+        """Watch the running tasks of `desk`."""
+        self.name = desk.lane.named("watchdog")
+        self._desk, self._broker, self._connection = desk, broker, connection
+        self._lease_seconds, self._tally = desk.slots.delivery.lease_seconds, desk.slots.tally
         self.alarm = Alarm()
 
     async def step(self) -> float:
@@ -38,7 +39,7 @@ class Watchdog:
     def _enforce_timeouts(self, now: float) -> None:
         for (
             running
-        ) in self._slots.running.values():  # in the order they began, which is that of their deadlines
+        ) in self._desk.running.values():  # in the order they began, which is that of their deadlines
             if running.deadline > now:
                 break
             if running.cancelled_for is None:
@@ -47,7 +48,7 @@ class Watchdog:
 
     async def _extend_leases(self, now: float) -> None:
         due: dict[int, list[Running]] = {}
-        for running in self._slots.running.values():
+        for running in self._desk.running.values():
             # A handler that ignores its cancellation keeps its slot, but not the task. One that cleans up while the
             # worker leaves keeps it until then: nobody is to begin beside it.
             if now - running.extended_at >= self._lease_seconds / 3 and running.cancelled_for in (
@@ -72,7 +73,7 @@ class Watchdog:
         for at, running in enumerate(held):
             if at not in lost:
                 running.extended_at = now
-            elif running.lease.member in self._slots.running:
+            elif running.lease.member in self._desk.running:
                 self._tally.leases_lost += 1
                 log.warning(
                     "lease_lost", extra={"fields": {"task_id": running.lease.task.id, "verb": "extend"}}

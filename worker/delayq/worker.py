@@ -8,32 +8,44 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.connection import AsyncConnection, Hints
 from delayq.errors import DelayQError
 from delayq.exchange import Exchange
+from delayq.following import Follow
 from delayq.guarding import Guarding
-from delayq.inflight import Slots
+from delayq.inflight import Desk, Slots
 from delayq.listener import Listener
-from delayq.loop import Loop
+from delayq.roster import Roster
 from delayq.running import Runner
 from delayq.tally import WorkerTally
 from delayq.watchdog import Watchdog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from delayq.broker import Broker
     from delayq.connection import Address
     from delayq.contract import Spec
     from delayq.guards import Guard
+    from delayq.lanes import Lane
+    from delayq.loop import Loop, Service
     from delayq.running import HandlerCall
 
 log = logging.getLogger(__name__)
 
 CANCEL_SECONDS = 10.0  # for handlers to clean up once they are told to stop
 FLUSH_SECONDS = 5.0  # for Redis to take what is still to be settled
+
+
+class Table(NamedTuple):
+    """What a worker has for one lane."""
+
+    desk: Desk
+    listener: Listener
+    hints: Hints
 
 
 class Worker:
@@ -51,52 +63,78 @@ class Worker:
         """Nothing is connected before run(). `call` is the handler's, under the guard if there is one."""
         self.tally = WorkerTally("worker", broker.queue)
         self.slots = Slots(spec, self.tally)
-        self._broker, self._drain_seconds = broker, spec.worker.drain_timeout_seconds
+        self._broker, self._address = broker, address
+        self._drain_seconds = spec.worker.drain_timeout_seconds
         # The watchdog has a connection of its own: a large claim must not hold up a lease's extension.
         self._connection, self._watch_connection = AsyncConnection(address), AsyncConnection(address)
-        self._hints = Hints(address)
+        self._tables: dict[Lane, Table] = {}
         guarding = None if guard is None else Guarding(guard, self.slots)
         if guarding is not None:
             call = guarding.around(call)
-        runner = Runner(call, spec.delivery, self.tally)
-        self._listener = Loop(Listener(self.slots, broker, self._hints), self.tally)
-        self.loops = (
-            Loop(Exchange(self.slots, broker, self._connection, runner), self.tally),
-            self._listener,
-            Loop(Watchdog(self.slots, broker, self._watch_connection), self.tally),
-            *([Loop(guarding, self.tally)] if guarding else []),
+        self._runner = Runner(call, spec.delivery, self.tally)
+        self.roster = Roster(self, broker, self.tally, apart=address.apart)
+        if guarding is not None:
+            self.roster.add(guarding)
+        self.roster.add(Follow(broker, self._watch_connection))
+        self.roster.open()
+
+    @property
+    def loops(self) -> Sequence[Loop]:
+        """What the probes look at."""
+        return self.roster.loops
+
+    def opened(self, lane: Lane) -> Iterable[Service]:
+        """Claim from a lane, and settle there."""
+        desk, hints = Desk(self.slots, lane), Hints(self._address)
+        listener = Listener(desk, self._broker, hints)
+        self._tables[lane] = Table(desk, listener, hints)
+        return (
+            Exchange(desk, self._broker, self._connection, self._runner),
+            listener,
+            Watchdog(desk, self._broker, self._watch_connection),
         )
+
+    async def closed(self, lane: Lane) -> bool:
+        """Leave a lane once what we hold of it is settled."""
+        table = self._tables[lane]
+        if not table.desk.idle:
+            return False
+        table.desk.close()
+        del self._tables[lane]
+        await table.hints.close()
+        return True
+
+    async def changed(self) -> None:
+        """Listen for the shards there are now."""
+        for table in self._tables.values():
+            table.desk.exchange_alarm.ring()
+            await table.listener.changed()
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
         """Work until `stop`, then drain; `hurry` ends the draining early."""
-        exchange, listener, *others = (asyncio.create_task(loop.run()) for loop in self.loops)
+        self.roster.start()
         try:
             await stop.wait()
             self.slots.draining = True
             fields = {"running": len(self.slots.running), "seconds": self._drain_seconds}
             log.info("draining", extra={"fields": fields})
             # At the same time: a Redis that does not answer must not use up the time that handlers are given.
-            await asyncio.gather(self._stop_listening(listener), self._finish_running(hurry))
+            await asyncio.gather(self._stop_listening(), self._finish_running(hurry))
             await self._flush()
         finally:
-            for loop in self.loops:
-                loop.stop()
-            for each in others:
-                each.cancel()
-            await asyncio.wait((exchange, *others), timeout=FLUSH_SECONDS)
-            exchange.cancel()
-            await asyncio.gather(exchange, listener, *others, return_exceptions=True)
-            await asyncio.gather(
-                self._connection.close(), self._watch_connection.close(), self._hints.close()
-            )
+            await self.roster.end(finish=self._loops_of(Exchange), seconds=FLUSH_SECONDS)
+            hints = (table.hints.close() for table in self._tables.values())
+            await asyncio.gather(self._connection.close(), self._watch_connection.close(), *hints)
 
-    async def _stop_listening(self, listener: asyncio.Task[None]) -> None:
-        """Stop blocking on hints, and pass on the one that may have been on its way to us."""
-        self._listener.stop()
-        listener.cancel()
-        await asyncio.gather(listener, return_exceptions=True)
+    def _loops_of(self, kind: type) -> list[Loop]:
+        return [loop for loop in self.loops if isinstance(loop.service, kind)]
+
+    async def _stop_listening(self) -> None:
+        """Stop blocking on hints, and pass on those that may have been on their way to us."""
+        await self.roster.drop(*self._loops_of(Listener))
+        wakes = [self._broker.wake(keys.shard) for keys in self._broker.shards]
         try:
-            await self._watch_connection.run([self._broker.wake(keys.shard) for keys in self._broker.shards])
+            await self._watch_connection.run(wakes)
         except DelayQError as error:
             log.warning("wake_not_passed_on", extra={"fields": {"error": str(error)}})
 
@@ -127,8 +165,8 @@ class Worker:
         A claim may still be under way, when draining was hurried: what it brings is handed back here, too.
         """
         slots, deadline = self.slots, time.monotonic() + FLUSH_SECONDS
-        while (slots.exchanging or slots.outbox.waiting) and time.monotonic() < deadline:
-            slots.exchange_alarm.ring()
+        while (slots.exchanging or slots.unconfirmed) and time.monotonic() < deadline:
+            slots.ring()
             await asyncio.sleep(0.01)
-        if slots.outbox.unconfirmed:
-            log.error("not_settled", extra={"fields": {"tasks": slots.outbox.unconfirmed}})
+        if slots.unconfirmed:
+            log.error("not_settled", extra={"fields": {"tasks": slots.unconfirmed}})

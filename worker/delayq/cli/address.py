@@ -40,7 +40,7 @@ def of_run(document: Path) -> Address | None:
         address = Address.from_url(file.read_text().strip())
     except (OSError, UnicodeDecodeError, InvalidDocument):
         return None
-    if address.options.get("host") != LOOPBACK:
+    if address.places[0].host != LOOPBACK:
         return None
     if not _answers(address):
         note(f"note: no Redis answers at the address in {file}, which a delayq run left; using spec.redis")

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
 import click
 
-from delayq.cli import views
+from delayq.cli.exits import UNAVAILABLE
 from delayq.cli.inputs import DURATION
+from delayq.cli.look import look
 from delayq.cli.on_queue import on_queue
-from delayq.cli.output import Table, emit, one_line, output_option
+from delayq.cli.output import Table, emit, note, one_line, output_option
 from delayq.cli.words import length, relative
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from delayq.cli.look import Look
     from delayq.cli.output import Output
-    from delayq.sync_client import SyncClient
+    from delayq.cli.target import TargetClient
+    from delayq.layout import Layout
     from delayq.values import Counts
 
 HEADINGS = ["QUEUE", ">DELAYED", ">RETRY", ">PROCESSING", ">DLQ", ">OVERDUE", ">OLDEST", "NEXT-DUE"]
@@ -42,35 +46,76 @@ def pause_seconds(interval_ms: int) -> float:
 @click.option("--watch", is_flag=True, help="Go on, a line every --interval, until Ctrl-C.")
 @interval_option
 @output_option
-def counts(client: SyncClient, *, watch: bool, interval: int, output: Output) -> None:
-    """Count the tasks of a queue: by state, overdue, and when the next falls due."""
+def counts(client: TargetClient, *, watch: bool, interval: int, output: Output) -> None:
+    """Count the tasks of a queue: by state, overdue, and when the next falls due.
+
+    While a node of a Cluster is away, the shards of the others are counted, and it exits with 4.
+    """
+    said = list[str]()
     if not watch:
-        found = client.counts(views.HORIZONS_MS)
-        emit(output, views.counts(client.queue, found), Table(HEADINGS, [_row(client.queue, found)]))
-        return
+        seen = look(client)
+        _noted(client, seen, said)
+        table = Table(_headings(client), [_row(client, seen.found)])
+        emit(output, seen.view(client.queue), table)
+        sys.exit(UNAVAILABLE if seen.away else 0)
     first = True
     while True:
-        _watched(client.queue, client.counts(views.HORIZONS_MS), output, first=first)
+        seen = look(client)
+        said = _noted(client, seen, said)
+        _watched(client, seen, output, first=first)
         first = False
         time.sleep(pause_seconds(interval))
 
 
-def _watched(queue: str, found: Counts, output: Output, *, first: bool) -> None:
+def _noted(client: TargetClient, seen: Look, said: list[str]) -> list[str]:
+    """Say beside the numbers what they do not; what was said of the sample before is not repeated."""
+    moving = [] if client.layout.settled else [resharding(client.queue, client.layout)]
+    notes = [*moving, *documented(client), *seen.notes]
+    for each in notes:
+        if each not in said:
+            note(each)
+    return notes
+
+
+def documented(client: TargetClient) -> list[str]:
+    """Say that the document was edited and nobody has asked for it, while nothing changes."""
+    wanted, layout = client.documented, client.layout
+    if wanted is None or not layout.epoch or not layout.settled or wanted == layout.shards:
+        return []
+    says = f"! shards: the document says {wanted}, the queue has {layout.shards}"
+    return [f"{says}: a scanner that starts with the document changes that"]
+
+
+def resharding(queue: str, layout: Layout) -> str:
+    """Say what becomes of the queue's shards."""
+    if layout.moves:
+        return f"note: tasks of {queue} move from {layout.was} to {layout.target} shards"
+    return f"note: {queue} is about to have {layout.target} shards instead of {layout.shards}"
+
+
+def _watched(client: TargetClient, seen: Look, output: Output, *, first: bool) -> None:
     """Write one sample: a line of a table whose columns stay where they are, a line of JSON, a YAML document."""
     if output == "table":
-        spaces = [[" " * len(queue), *["9,999,999"] * 6, ""]]
-        heading, _, line = Table(HEADINGS, [*spaces, _row(queue, found)]).lines()
+        headings = _headings(client)
+        spaces = [[" " * len(client.queue), *["9,999,999"] * (len(headings) - 2), ""]]
+        heading, _, line = Table(headings, [*spaces, _row(client, seen.found)]).lines()
         click.echo(f"{heading}\n{line}" if first else line)
     elif output == "json":
-        click.echo(one_line(views.counts(queue, found)))
+        click.echo(one_line(seen.view(client.queue)))
     else:
         click.echo("---")
-        emit(output, views.counts(queue, found), "")
+        emit(output, seen.view(client.queue), "")
 
 
-def _row(queue: str, found: Counts) -> list[str]:
+def _headings(client: TargetClient) -> list[str]:
+    """What weighs is of interest where there is a limit to it."""
+    return HEADINGS if client.limits.max_bytes is None else [*HEADINGS[:-1], ">BYTES", HEADINGS[-1]]
+
+
+def _row(client: TargetClient, found: Counts) -> list[str]:
     numbers = (found.delayed, found.retry, found.processing, found.dlq, found.overdue)
-    return [queue, *(f"{number:,}" for number in numbers), oldest(found), following(found)]
+    weight = [] if client.limits.max_bytes is None else [f"{found.bytes:,}"]
+    return [client.queue, *(f"{number:,}" for number in numbers), oldest(found), *weight, following(found)]
 
 
 def oldest(found: Counts) -> str:

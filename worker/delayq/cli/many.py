@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from delayq.cli.output import Output
     from delayq.intake import NewTask
-    from delayq.operations import IfExists
+    from delayq.storing import IfExists
     from delayq.sync_client import SyncClient
 
 FILE_LINES, FILE_BYTES = 5000, 16 << 20  # of a file, given to schedule_many at a time

@@ -28,8 +28,8 @@ Every command that works on a queue takes QUEUE: the path of a DelayQueue [docum
   in this order: `--redis URL` (or `$DELAYQ_REDIS_URL`), the Redis of a `delayq run` of this document that is running
   (it leaves its address in `.delayq/redis.url` beside the document, and the command says so on stderr), `spec.redis`.
 - A name finds the document named in `$DELAYQ_CONFIG`, or `./queue.yaml`, when its queue has that name. Otherwise give
-  `--redis URL`, and `--shards` and `--key-prefix` when they are not 1 and `delayq`: with a wrong number of shards,
-  tasks are looked for where they are not.
+  `--redis URL`, and `--key-prefix` when it is not `delayq`. `--shards` is how many a queue gets that nobody has used
+  yet; any other tells how many it has.
 
 ## Output
 

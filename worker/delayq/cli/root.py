@@ -31,6 +31,7 @@ COMMANDS = {
     "validate": "validate:validate",
     "explain": "explain:explain",
     "doctor": "doctor:doctor",
+    "acl": "acl:acl",
     "guard": "guard:guard",
     "simulate": "simulate:simulate",
     "crd": "validate:crd",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import click
 
 from delayq import local
 from delayq.cli.exits import FAILED, errors_as_exits
+from delayq.cli.target import URL_VARIABLE
 from delayq.document import read
 
 if TYPE_CHECKING:
@@ -21,7 +23,10 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.command()
 @click.argument("document", type=click.Path(path_type=Path))
 @click.option(
-    "--redis", metavar="URL", envvar="DELAYQ_REDIS_URL", help="Use this Redis instead of an embedded one."
+    "--redis",
+    metavar="URL",
+    envvar="DELAYQ_REDIS_URL",
+    help="Use this Redis instead of an embedded one; `spec`: that of spec.redis.",
 )
 @click.option(
     "--data-dir",
@@ -59,10 +64,14 @@ def run(  # noqa: PLR0913 -- one parameter an option
 ) -> None:
     """Run the queue of DOCUMENT on this machine: scanner, worker, reaper, and Redis too unless given a URL.
 
-    spec.redis is where the queue lives on Kubernetes; it is not used here. Tasks are kept in the data directory
+    spec.redis is where the queue lives on Kubernetes; it is used here with --redis spec alone, and the Secrets it
+    names are then read below $DELAYQ_SECRETS_DIR. A Cluster with TLS, for example, is
+    --redis 'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt', and what Sentinels watch is
+    --redis 'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. Tasks are kept in the data directory
     and survive until the next run. Ctrl-C lets running handlers finish; a second one hands their tasks back.
     """
-    with errors_as_exits("delayq run without --redis (and DELAYQ_REDIS_URL unset) starts a Redis of its own"):
+    told = "" if URL_VARIABLE in os.environ or redis == local.SPEC else " --redis URL"
+    with errors_as_exits(f"delayq doctor {document}{told} checks every step of the way"):
         queue = read(document)
         if workers is None:
             workers = 1 if queue.spec.worker.replicas is None else queue.spec.worker.replicas

@@ -13,7 +13,7 @@ from delayq.cli.on_queue import on_queue
 from delayq.cli.output import emit, note, output_option
 from delayq.cli.words import iso, length
 from delayq.message import JSON_TYPE
-from delayq.operations import IfExists
+from delayq.storing import IfExists
 from delayq.values import Outcome
 
 if TYPE_CHECKING:

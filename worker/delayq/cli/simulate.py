@@ -127,7 +127,13 @@ def _runs(
             simulation.simulate(
                 work.tasks,
                 pilot,
-                simulation.Plant(work.tasks, slots=policy.slots, lead_seconds=lead, replicas=replicas),
+                simulation.Plant(
+                    work.tasks,
+                    slots=policy.slots,
+                    lead_seconds=lead,
+                    replicas=replicas,
+                    limits=policy.limits,
+                ),
             )
             for pilot in pilots
         ]

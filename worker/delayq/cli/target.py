@@ -27,6 +27,12 @@ CONFIG_VARIABLE, URL_VARIABLE, HERE = "DELAYQ_CONFIG", "DELAYQ_REDIS_URL", Path(
 Source = Literal["--redis", "delayq run", "spec.redis"]
 
 
+class TargetClient(SyncClient):
+    """A client that knows what the document says of shards, if there is a document: the queue may have others."""
+
+    documented: int | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """One queue, and how to get there."""
@@ -46,9 +52,9 @@ class Target:
         told = " --redis URL" if self.source == "--redis" and URL_VARIABLE not in os.environ else ""
         return f"delayq doctor {self.document or self.queue}{told} checks every step of the way"
 
-    def client(self) -> SyncClient:
+    def client(self) -> TargetClient:
         """Return a client that connects when it is used."""
-        return SyncClient(
+        client = TargetClient(
             self.address,
             queue=self.queue,
             key_prefix=self.key_prefix,
@@ -56,6 +62,8 @@ class Target:
             limits=self.limits,
             acknowledge=Acknowledge.of(self.delivery),
         )
+        client.documented = None if self.document is None else self.shards
+        return client
 
 
 def resolve(
@@ -70,7 +78,7 @@ def resolve(
                 "leave them out, or give the queue's name",
             )
         return of_document(Path(queue), read(queue), redis)
-    _check(QUEUE_NAME, "QUEUE", f"the path of a document, or a name of {QUEUE_NAME.expected}", queue)
+    check_text(QUEUE_NAME, "QUEUE", f"the path of a document, or a name of {QUEUE_NAME.expected}", queue)
     found = None if told else _beside(queue, redis)
     if found is not None:
         return of_document(*found, redis)
@@ -81,7 +89,7 @@ def resolve(
             f"or give --redis URL (or ${URL_VARIABLE})",
         )
     prefix = "delayq" if key_prefix is None else key_prefix
-    _check(KEY_PREFIX, "--key-prefix", KEY_PREFIX.expected, prefix)
+    check_text(KEY_PREFIX, "--key-prefix", KEY_PREFIX.expected, prefix)
     return Target(
         queue=queue, address=address.of_url(redis), shards=shards or 1, key_prefix=prefix, limits=Limits()
     )
@@ -150,6 +158,7 @@ def _beside(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | None:
     return None
 
 
-def _check(kind: Text, name: str, expected: str, got: str) -> None:
+def check_text(kind: Text, name: str, expected: str, got: str) -> None:
+    """Refuse a word that no document could have."""
     if kind.pattern is None or len(got) > kind.max_length or not re.fullmatch(kind.pattern, got):
         raise Wrong(f"{name}: expected {expected}, got {quote(got)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from delayq.cli.counts import interval_option, pause_seconds
-from delayq.cli.exits import errors_as_exits
+from delayq.cli.exits import UNAVAILABLE, errors_as_exits
 from delayq.cli.keyboard import keyboard
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import emit, one_line, output_option
@@ -63,6 +63,7 @@ def _once(watched: Sequence[Watched], pause: float, output: Output) -> None:
             if each.found is None:
                 each.client.counts()  # raises what is wrong, which a script has to hear
     emit(output, [each.view() for each in watched], table(watched))
+    sys.exit(UNAVAILABLE if any(each.seen is not None and each.seen.away for each in watched) else 0)
 
 
 def _stream(watched: Sequence[Watched], pause: float, output: Output) -> None:

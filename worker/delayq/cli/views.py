@@ -101,6 +101,7 @@ def counts(queue: str, found: Counts) -> View:
         "oldest_overdue_ms": found.oldest_overdue_ms,
         **instant("next_due", found.next_due_ms),
         "due_within": {length(horizon): tasks for horizon, tasks in found.due_within.items()},
+        "bytes": found.bytes,
         "stats": dict(found.stats),
     }
 

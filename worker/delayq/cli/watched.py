@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from delayq.cli import views
-from delayq.cli.counts import following, oldest
+from delayq.cli.counts import documented, following, oldest
+from delayq.cli.look import look
 from delayq.cli.output import Table
 from delayq.cli.words import length
 from delayq.errors import Unavailable
@@ -14,7 +14,9 @@ from delayq.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from delayq.sync_client import SyncClient
+    from delayq.cli import views
+    from delayq.cli.look import Look
+    from delayq.cli.target import TargetClient
     from delayq.values import Counts
 
 RATES = ("scheduled", "claimed", "acked", "retried", "buried")
@@ -24,28 +26,35 @@ RATES = ("scheduled", "claimed", "acked", "retried", "buried")
 class Watched:
     """A queue, its last sample, and how fast its counters rise."""
 
-    client: SyncClient
-    found: Counts | None = None
+    client: TargetClient
+    seen: Look | None = None
     trouble: str = ""
     per_second: Mapping[str, float] = field(default_factory=dict)
 
     def look(self) -> None:
         """Take a sample. Rates are by Redis' clock, and unknown until there are two samples."""
-        before = self.found
+        before = self.seen
         try:
-            self.found, self.trouble = self.client.counts(views.HORIZONS_MS), ""
+            self.seen = look(self.client)
         except Unavailable as error:
             self.trouble = f"{error}; trying again"
-            self.found, self.per_second = None, {}
+            self.seen, self.per_second = None, {}
             return
-        if before is not None and self.found.now_ms > before.now_ms:
-            self.per_second = rates(before, self.found)
+        found = self.seen.found
+        self.trouble = "; ".join([*documented(self.client), *self.seen.notes]).replace("note: ", "")
+        comparable = before is not None and before.away.keys() == self.seen.away.keys()
+        self.per_second = rates(before.found, found) if comparable and before is not None else {}
+
+    @property
+    def found(self) -> Counts | None:
+        """The numbers of the last sample; None while Redis does not serve."""
+        return None if self.seen is None else self.seen.found
 
     def view(self) -> views.View:
         """Return the sample for programs."""
-        if self.found is None:
+        if self.seen is None:
             return {"queue": self.client.queue, "error": self.trouble}
-        return views.counts(self.client.queue, self.found) | {"per_second": dict(self.per_second)}
+        return self.seen.view(self.client.queue) | {"per_second": dict(self.per_second)}
 
 
 def table(watched: Sequence[Watched]) -> Table:
@@ -66,12 +75,15 @@ def _column(watched: Watched) -> dict[str, str]:
         f"{name}/s": f"{watched.per_second[name]:,.1f}" if name in watched.per_second else "-"
         for name in RATES
     }
+    weight = {} if watched.client.limits.max_bytes is None else {"bytes": f"{found.bytes:,}"}
     overdue = {"overdue": f"{found.overdue:,}", "oldest overdue": oldest(found), "next due": following(found)}
-    return {**states, **overdue, **due, **speeds}
+    return {**states, **weight, **overdue, **due, **speeds}
 
 
 def rates(before: Counts, after: Counts) -> dict[str, float]:
     """Return how much each counter rose a second; a queue that was emptied meanwhile starts again."""
     seconds = (after.now_ms - before.now_ms) / 1000
+    if seconds <= 0:
+        return {}
     rose = {name: after.stats.get(name, 0) - before.stats.get(name, 0) for name in RATES}
     return {name: round(max(0, count) / seconds, 1) for name, count in rose.items()}

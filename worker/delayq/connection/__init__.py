@@ -1,4 +1,13 @@
-"""Connections to Redis. Only this package imports redis; what travels over them is built by broker.py."""
+"""Connections to Redis. Only this package imports redis; what travels over them is built by broker.py.
+
+Where and as whom: address, url, place, login, tls.
+Pure, shared by both kinds: round_trip (calls to commands and back), routing and redirects (slots that move), books,
+slots and sentinels (who is the master), outage (why there is no answer).
+For asyncio: aio, over single (one line) or spread (a line for each node of a Cluster); line batches, openers connect,
+directory and asking find the master; hints block.
+For threads: sync, over a ticket with a part for each server; servers and pool hold the connections (a Wire each),
+finder finds the master, deadline bounds the waits, forks begins anew in a child.
+"""
 
 from delayq.connection.address import Address
 from delayq.connection.aio import AsyncConnection

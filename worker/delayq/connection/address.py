@@ -1,125 +1,187 @@
-"""Where Redis is and how to log in: from a URL, or from a document's spec.redis and its mounted secrets."""
+"""Where Redis is and how to log in: from a URL, or from a document's spec.redis and its mounted secrets.
+
+One server, a master that Sentinels watch, or a Cluster. An address of the latter two is never connected to itself:
+`at` gives the address of one of its servers, `sentinels` those of the Sentinels.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+import socket
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
-from redis.asyncio import Connection, SSLConnection
-from redis.asyncio.connection import parse_url
+import redis
+import redis.asyncio
+from redis.asyncio.connection import UnixDomainSocketConnection as UnixConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.connection import UnixDomainSocketConnection as BlockingUnixConnection
+from redis.retry import Retry as BlockingRetry
 
-from delayq.contract.files import secret_path
-from delayq.contract.unsupported import REDIS
-from delayq.errors import InvalidDocument
+from delayq.connection import url as urls
+from delayq.connection.login import NOBODY, Login
+from delayq.connection.place import Place
+from delayq.connection.tls import BlockingTlsConnection, Tls, TlsConnection
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from delayq.connection.url import Kind
     from delayq.contract import Redis
 
 TIMEOUT_SECONDS = 5.0
-_OPTIONS = frozenset({"host", "port", "db", "username", "password", "path", "connection_class"})
-_EXPECTED = (
-    "Redis URL: expected redis://user:password@host:6379/0, rediss://… or unix:///path, got something else; "
-    "write / @ : # ? and % in a password as %2F %40 %3A %23 %3F and %25"
-)
+HEALTH_CHECK_SECONDS = 30.0
 READ_BYTES = 1 << 20  # a claim of 250 tasks arrives in one read
+PROBES: Final = 3  # of a silent peer, by the kernel, until a connection counts as dead
+SHOWN: Final = 3  # servers that a message names
 
 
 @dataclass(frozen=True)
 class Address:
-    """What a connection needs; `options` are redis-py's names."""
+    """What a connection needs. Secrets are read at each connect, and never in a repr."""
 
-    options: dict[str, Any] = field(repr=False)  # may hold a password
+    places: tuple[Place, ...]  # the server; the Sentinels; nodes of a Cluster to ask for the others
+    kind: Kind = "standalone"
+    master_name: str = ""  # by which Sentinels know it
+    database: int = 0
+    login: Login = NOBODY
+    sentinel_login: Login = NOBODY
+    tls: Tls | None = None
     timeout_seconds: float = TIMEOUT_SECONDS
+    health_check_seconds: float = HEALTH_CHECK_SECONDS
     max_connections: int = 20
 
     @classmethod
     def from_url(cls, url: str) -> Address:
-        """InvalidDocument otherwise; it quotes nothing: where a password holds / or @, any part may be some of it."""
-        try:
-            parsed: dict[str, Any] = dict(parse_url(url))
-        except ValueError:
-            parsed = {"not": "a URL"}
-        if not all(name in _OPTIONS or name.startswith("ssl_") for name in parsed):
-            raise InvalidDocument(_EXPECTED)
-        return cls(parsed)
+        """See url.py. InvalidDocument otherwise; it quotes nothing."""
+        parsed = urls.parse(url)
+        return cls(
+            parsed.places,
+            parsed.kind,
+            parsed.master_name,
+            parsed.database,
+            parsed.login,
+            parsed.sentinel_login,
+            parsed.tls,
+        )
 
     @classmethod
     def of(cls, spec: Redis, secrets_dir: Path, *, url: str | None) -> Address:
-        """Where a document's queue is; a `url` says where instead, and spec.redis.connection still says how."""
-        if url is None:
-            return cls.from_spec(spec, secrets_dir)
-        seconds, most = spec.connection.timeout_seconds, spec.connection.max_connections
-        return replace(cls.from_url(url), timeout_seconds=float(seconds), max_connections=most)
+        """Where a document's queue is. A `url` stands for all of it but spec.redis.connection.
+
+        The document's password and certificate never go to a server that it does not name, and TLS is the URL's to ask
+        for: nobody has to guess what of two sources counts.
+        """
+        address = cls.from_spec(spec, secrets_dir) if url is None else cls.from_url(url)
+        return replace(
+            address,
+            timeout_seconds=float(spec.connection.timeout_seconds),
+            health_check_seconds=float(spec.connection.health_check_seconds),
+            max_connections=spec.connection.max_connections,
+        )
 
     @classmethod
     def from_spec(cls, spec: Redis, secrets_dir: Path) -> Address:
-        """InvalidDocument when a secret is not mounted, or the topology is not served yet."""
-        if spec.standalone is None:
-            raise InvalidDocument(str(REDIS))
-        options: dict[str, Any] = {
-            "host": spec.standalone.host,
-            "port": spec.standalone.port,
-            "db": spec.database,
-        }
-        if spec.auth_secret_ref is not None:
-            secret = spec.auth_secret_ref
-            options["password"] = _secret(secrets_dir, secret.name, secret.password_key)
-            if secret.username_key is not None:
-                options["username"] = _secret(secrets_dir, secret.name, secret.username_key)
-        if spec.tls is not None:
-            options |= _tls(spec, secrets_dir)
-        return cls(options, float(spec.connection.timeout_seconds), spec.connection.max_connections)
+        """InvalidDocument when a secret is not mounted."""
+        connection = spec.connection
+        kind, places = _places(spec)
+        sentinel = spec.sentinel
+        return cls(
+            places,
+            kind,
+            master_name="" if sentinel is None else sentinel.master_name,
+            database=spec.database,
+            login=Login.of(spec.auth_secret_ref, secrets_dir),
+            sentinel_login=Login.of(sentinel.auth_secret_ref if sentinel else None, secrets_dir),
+            tls=Tls.of(spec.tls, secrets_dir),
+            timeout_seconds=float(connection.timeout_seconds),
+            health_check_seconds=float(connection.health_check_seconds),
+            max_connections=connection.max_connections,
+        )
+
+    def patient(self, seconds: float) -> Address:
+        """Return the same, whose answers may take so much longer and are no sign of a server that hangs."""
+        return replace(self, timeout_seconds=self.timeout_seconds + seconds)
+
+    @property
+    def apart(self) -> bool:
+        """Whether shards lie on servers of their own, which fall apart from each other: in a Cluster."""
+        return self.kind == "cluster"
 
     @property
     def where(self) -> str:
-        """host:port or a socket's path, for messages."""
-        if "path" in self.options:
-            return str(self.options["path"])
-        return f"{self.options.get('host', 'localhost')}:{self.options.get('port', 6379)}"
+        """For messages: host:port, a socket's path, or by whom the servers are found."""
+        shown = ", ".join([*map(str, self.places[:SHOWN]), *(["…"] if self.places[SHOWN:] else [])])
+        if self.kind == "sentinel":
+            return f"sentinel {self.master_name} at {shown}"
+        return f"cluster at {shown}" if self.apart else shown
 
-    def connection(self) -> Connection:
-        """Return an asynchronous connection, not yet connected.
+    def at(self, place: Place) -> Address:
+        """Return the address of one server of this topology: a master, a replica, a Cluster's node."""
+        return replace(self, places=(place,), kind="standalone", master_name="", sentinel_login=NOBODY)
+
+    @property
+    def sentinels(self) -> tuple[Address, ...]:
+        """The addresses of the Sentinels, which have a login of their own, the same TLS, and no databases."""
+        return tuple(
+            replace(self.at(place), login=self.sentinel_login, database=0)
+            for place in self.places
+            if self.kind == "sentinel"
+        )
+
+    def connection(self) -> redis.asyncio.Connection:
+        """Return an asynchronous connection to the one server, not yet connected.
 
         It has no time-outs and retries of its own: AsyncConnection sets one time-out around a whole round trip,
         because redis-py's own would start a task for every write.
         """
-        options = dict(self.options)
-        kind = options.pop("connection_class", Connection)
-        connection: Connection = kind(
-            **options,
-            protocol=2,
-            socket_timeout=None,
-            socket_connect_timeout=self.timeout_seconds,
-            socket_read_size=READ_BYTES,
-            retry=Retry(NoBackoff(), 0),
+        kinds = (redis.asyncio.Connection, TlsConnection, UnixConnection)
+        connection: redis.asyncio.Connection = self._made(
+            kinds, socket_timeout=None, socket_read_size=READ_BYTES, retry=Retry(NoBackoff(), 0)
         )
         return connection
 
+    def blocking_connection(self) -> redis.Connection:
+        """Return a blocking connection to the one server, not yet connected; each wait has a time-out."""
+        kinds = (redis.Connection, BlockingTlsConnection, BlockingUnixConnection)
+        connection: redis.Connection = self._made(
+            kinds, socket_timeout=self.timeout_seconds, retry=BlockingRetry(NoBackoff(), 0)
+        )
+        return connection
 
-def _tls(spec: Redis, secrets_dir: Path) -> dict[str, Any]:
-    tls = spec.tls
-    if tls is None:
-        return {}
-    options: dict[str, Any] = {"connection_class": SSLConnection}
-    if tls.ca_secret_ref is not None:
-        options["ssl_ca_certs"] = str(_file(secrets_dir, tls.ca_secret_ref.name, tls.ca_secret_ref.key))
-    if tls.client_cert_secret_ref is not None:
-        cert = tls.client_cert_secret_ref
-        options["ssl_certfile"] = str(_file(secrets_dir, cert.name, cert.cert_key))
-        options["ssl_keyfile"] = str(_file(secrets_dir, cert.name, cert.key_key))
-    return options
+    def _made(self, kinds: tuple[Any, Any, Any], **options: Any) -> Any:  # noqa: ANN401 -- either kind of connection
+        plain, tls, unix = kinds
+        if self.kind != "standalone":
+            raise ValueError(f"{self.where}: expected the address of one server, see Address.at")
+        options |= {
+            "db": self.database,
+            "credential_provider": self.login or None,
+            "protocol": 2,
+            "socket_connect_timeout": self.timeout_seconds,
+            "driver_info": None,  # CLIENT SETINFO would be one more right to need
+        }
+        (place,) = self.places
+        if place.is_socket:
+            return unix(path=place.host, **options)
+        options |= {"host": place.host, "port": place.port, "socket_keepalive_options": self._keepalive()}
+        return plain(**options) if self.tls is None else tls(tls=self.tls, **options)
+
+    def _keepalive(self) -> dict[int, int]:
+        """Have the kernel find peers that are gone without a word, at about twice healthCheckSeconds."""
+        seconds = max(1, int(self.health_check_seconds))
+        wanted = {
+            "TCP_KEEPIDLE": seconds,
+            "TCP_KEEPINTVL": max(1, seconds // PROBES),
+            "TCP_KEEPCNT": PROBES,
+        }
+        return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
 
 
-def _file(secrets_dir: Path, name: str, key: str) -> Path:
-    path = secret_path(secrets_dir, name, key)
-    if not path.is_file():
-        raise InvalidDocument(f"Secret {name}: expected its key {key} as the file {path}, found none")
-    return path
-
-
-def _secret(secrets_dir: Path, name: str, key: str) -> str:
-    return _file(secrets_dir, name, key).read_text().strip()
+def _places(spec: Redis) -> tuple[Kind, tuple[Place, ...]]:
+    if spec.sentinel is not None:
+        return "sentinel", tuple(Place(node.host, node.port) for node in spec.sentinel.nodes)
+    if spec.cluster is not None:
+        return "cluster", tuple(Place(node.host, node.port) for node in spec.cluster.nodes)
+    if spec.standalone is None:
+        raise ValueError("spec.redis: expected one of standalone, sentinel, cluster")
+    return "standalone", (Place(spec.standalone.host, spec.standalone.port),)

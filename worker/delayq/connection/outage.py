@@ -22,6 +22,12 @@ _REPLIES: Final[Mapping[str, Outage]] = {
     "WAITAOF": "read_only",
     "MISCONF": "cannot_persist",
     "NOREPLICAS": "no_replicas",
+    "CLUSTERDOWN": "cluster_down",
+    "TRYAGAIN": "migrating",
+    "MOVED": "migrating",
+    "ASK": "migrating",
+    "Script": "migrating",  # attempted to access a non local key: one that had just gone
+    "script": "migrating",
     "NOAUTH": "auth",
     "WRONGPASS": "auth",
 }

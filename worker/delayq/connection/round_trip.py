@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 from redis.exceptions import BusyLoadingError, NoScriptError, RedisError, ResponseError
 
+from delayq.acknowledge import worst
 from delayq.connection import outage
 from delayq.errors import DelayQError, Unavailable
 
@@ -21,7 +23,8 @@ Command = tuple[Any, ...]
 # first word; before 7.0, Redis wraps what a script met: `Error running script (call to f_…): …: -OOM command …`.
 _PASSING = re.compile(
     r"(?:^|(?<=: -))(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS"
-    r"|WAIT(?:AOF)? cannot be used with replica)\b"
+    r"|MOVED(?= \d)|ASK(?= \d)|WAIT(?:AOF)? cannot be used with replica)\b"
+    r"|\b[Ss]cript attempted to access a non local key"
 )
 
 # What a server answers that is not, or not yet, the master: a new connection to the same address may find one.
@@ -34,7 +37,7 @@ _CONNECTING = re.compile(r"Error -?\d+ connecting to \S+\. (.+?)\.?")
 
 
 def round_trip(
-    calls: Sequence[Call[Any]], where: str, brought: set[str] | None = None
+    calls: Sequence[Call[Any]], where: str, brought: set[str] | None = None, *, apart: bool = False
 ) -> Generator[list[Command], list[Any], list[Any]]:
     """Yield commands, be sent their replies, return the decoded answers. One round trip unless a script is unknown.
 
@@ -42,9 +45,11 @@ def round_trip(
     repeated, which is safe because an unknown script has done nothing. The first of each brings the source along, the
     others rely on it; should another SCRIPT FLUSH or a new connection come in between, each brings its own.
 
-    `brought` holds the shas whose source others are sending ahead of these calls, and gains those sent here.
+    `brought` holds the shas whose source others are sending ahead of these calls, and gains those sent here. `apart`:
+    it is a node of a Cluster, whose slots may be under migration.
     """
     brought = set() if brought is None else brought
+    calls = [_whole(call) for call in calls] if apart else calls
     replies = yield [_by_sha(call) for call in calls]
     unknown = _unknown(replies)
     if unknown:
@@ -60,6 +65,13 @@ def round_trip(
     return [_decoded(call, reply, where) for call, reply in zip(calls, replies, strict=True)]
 
 
+def _whole(call: Call[Any]) -> Call[Any]:
+    """Have it name one key more: see Keys.nothing."""
+    many, *rest = call.arguments
+    keys, arguments = rest[: int(many)], rest[int(many) :]
+    return replace(call, arguments=[int(many) + 1, *keys, call.keys.nothing, *arguments])
+
+
 def _by_sha(call: Call[Any]) -> Command:
     return ("EVALSHA", call.script.sha, *call.arguments)
 
@@ -68,8 +80,13 @@ def _with_source(call: Call[Any]) -> Command:
     return ("EVAL", call.script.source, *call.arguments)
 
 
-def _unknown(replies: list[Any]) -> list[int]:
+def _unknown(replies: Sequence[object]) -> list[int]:
     return [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+
+
+def done(replies: Sequence[object]) -> bool:
+    """Whether what went behind these commands has something to confirm: each step may be another server's."""
+    return len(_unknown(replies)) < len(replies) or not replies
 
 
 def _put(replies: list[Any], positions: list[int], again: list[Any]) -> None:
@@ -83,6 +100,8 @@ def _decoded(call: Call[Any], reply: object, where: str) -> object:
         return translated(reply, where, call.script.name)
     try:
         return call.decode(reply)
+    except DelayQError as error:
+        return error  # the answer is to ask elsewhere
     except Exception as error:  # noqa: BLE001 -- must not hide the other answers either
         return DelayQError(
             f"Redis at {where} answered {call.script.name} with what cannot be read: {error!r:.200}"
@@ -96,11 +115,14 @@ def packed(commands: Sequence[Command]) -> bytes:
 
 def translated(error: Exception, where: str, verb: str) -> DelayQError:
     """From redis-py's exceptions to ours; the message names the verb and never an argument."""
-    text = _reply(error) if isinstance(error, ResponseError) else str(error).partition("\n")[0][:200]
+    text = reply_text(error) if isinstance(error, ResponseError) else str(error).partition("\n")[0][:200]
     passing = _PASSING.search(text)
     if passing:
         text = text[passing.start() :].partition(". script:")[0]
-        return Unavailable(where, text, answered=True, outage=outage.of_reply(text))
+        cause = outage.of_reply(text)
+        # Which of its words we heard last, for a slot that does not arrive in time, is chance.
+        text = f"the slot of this shard is moving: {text}" if cause == "migrating" else text
+        return Unavailable(where, text, answered=True, outage=cause)
     if isinstance(error, ResponseError):
         return DelayQError(f"Redis at {where} refused {verb}: {text}")
     if isinstance(error, OSError):
@@ -114,7 +136,7 @@ def not_master(reply: object) -> bool:
     """Whether a reply says that this server is not the master, or has yet to load its data."""
     if isinstance(reply, BusyLoadingError):
         return True
-    return isinstance(reply, ResponseError) and _NOT_MASTER.search(_reply(reply)) is not None
+    return isinstance(reply, ResponseError) and _NOT_MASTER.search(reply_text(reply)) is not None
 
 
 def reason(text: str) -> str:
@@ -124,7 +146,7 @@ def reason(text: str) -> str:
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
-def _reply(error: ResponseError) -> str:
+def reply_text(error: ResponseError) -> str:
     """Return an error reply as Redis sent it: redis-py takes the code off those it has a class for."""
     code, text = getattr(error, "status_code", None), str(error).partition("\n")[0][:200]
     return text if code in (None, "ERR") or text.startswith(code) else f"{code} {text}"
@@ -138,20 +160,30 @@ def raise_first(answers: list[Any]) -> list[Any]:
     return answers
 
 
-def answered(
-    answers: list[Any], replies: Sequence[object], where: str, behind: Sequence[Command]
-) -> list[Any]:
-    """Return the answers, and last what became of the commands `behind`: their replies, or the first error as a value.
+def confirmation(
+    commands: Sequence[Command], replies: Sequence[object], where: str
+) -> list[Any] | DelayQError:
+    """Return the replies to what was sent behind calls, or the first error as a value.
 
-    The first, for none of them means anything when one before it failed. Where there are no answers it is raised, as
-    every other error is: it would hide nothing that was done.
+    The first, for none of them means anything when one before it failed.
     """
-    if not behind:
+    for command, reply in zip(commands, replies, strict=True):
+        if isinstance(reply, RedisError):
+            return translated(reply, where, str(command[0]))
+    return list(replies)
+
+
+def each_answered(answers: list[Any], confirmations: Sequence[list[Any] | DelayQError]) -> list[Any]:
+    """Return the answers, errors as values, and last the worst of what was replied to what was behind them."""
+    return [*answers, worst(confirmations)] if confirmations else answers
+
+
+def answered(answers: list[Any], confirmations: Sequence[list[Any] | DelayQError]) -> list[Any]:
+    """Return the answers, and last the worst of what the servers that have them replied to what was behind.
+
+    Where there are no answers, what each of them replied: an error is raised then, for it would hide nothing that was
+    done.
+    """
+    if not confirmations:
         return raise_first(answers)
-    errors = [
-        translated(reply, where, str(command[0]))
-        for command, reply in zip(behind, replies, strict=True)
-        if isinstance(reply, RedisError)
-    ]
-    last = errors[0] if errors else list(replies)
-    return [*raise_first(answers), last] if answers else raise_first([last])
+    return [*raise_first(answers), worst(confirmations)] if answers else raise_first(list(confirmations))

@@ -1,204 +1,155 @@
-"""Blocking connections for code without an event loop; any number of threads, a bounded pool."""
+"""Blocking connections for code without an event loop; any number of threads, a bounded pool for each server."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from threading import BoundedSemaphore, local
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections import defaultdict
+from threading import local
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from redis import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
-from redis.asyncio import SSLConnection as AsyncSSLConnection
-from redis.asyncio import UnixDomainSocketConnection as AsyncUnixConnection
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
-from redis.retry import Retry
+from redis.exceptions import ResponseError
 
-from delayq.connection.round_trip import (
-    answered,
-    not_master,
-    packed,
-    round_trip,
-    translated,
-)
-from delayq.errors import DelayQError, Unavailable
+from delayq.connection.deadline import Deadline
+from delayq.connection.redirects import redirect
+from delayq.connection.round_trip import answered, each_answered, not_master, reply_text
+from delayq.connection.routing import Holding
+from delayq.connection.servers import Servers
+from delayq.connection.ticket import Ticket
+from delayq.errors import DelayQError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from delayq.acknowledge import Behind
     from delayq.broker import Call
     from delayq.connection.address import Address
+    from delayq.connection.place import Place
     from delayq.connection.round_trip import Command
+    from delayq.keys import Keys
 
 T = TypeVar("T")
-_KINDS = {AsyncSSLConnection: SSLConnection, AsyncUnixConnection: UnixDomainSocketConnection}
-
-
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """Calls under way: sent on a connection, failed, or, with neither, still to be sent."""
-
-    steps: Generator[list[Command], list[Any], list[Any]]
-    commands: Sequence[Command]
-    behind: Sequence[Command] = ()  # sent after the commands, each time; only the last replies count
-    connection: Any = None
-    error: DelayQError | None = None
-    last: list[Any] = field(default_factory=list)  # those replies
+HOPS: Final = 3  # on which raw commands are sent to another server
 
 
 class Thread(local):
     """What one thread has started."""
 
-    unsent = 0  # calls that found no free connection
-
-
-def _nothing_more() -> Generator[list[Command], list[Any], list[Any]]:
-    yield from ()
-    return []
+    unsent = 0  # tickets that found no free connection
 
 
 class SyncConnection:
-    """A pool of at most `max_connections`; a call waits for a free one."""
+    """A pool of at most `max_connections` to each server; a call waits for a free one."""
 
     def __init__(self, address: Address) -> None:
-        """Connect on first use, and again after any failure or when the server turns out not to be the master."""
+        """Connect on first use, and again after any failure or when a server turns out not to be the master."""
         self.address = address
-        options = dict(address.options)
-        kind = _KINDS.get(options.pop("connection_class", None), Connection)
-        self._places = BoundedSemaphore(address.max_connections)
+        self._servers = Servers(address)
         self._thread = Thread()
-        self._pool = ConnectionPool(
-            connection_class=kind,
-            max_connections=address.max_connections,
-            protocol=2,
-            socket_timeout=address.timeout_seconds,
-            socket_connect_timeout=address.timeout_seconds,
-            retry=Retry(NoBackoff(), 0),
-            **options,
-        )
 
-    def run(self, calls: Sequence[Call[Any]], behind: Sequence[Command] = ()) -> list[Any]:
+    def run(
+        self, calls: Sequence[Call[Any]], behind: Behind | None = None, shards: Sequence[Keys] = ()
+    ) -> list[Any]:
         """Answer each call in order. Raises the first error, after all have been tried; Unavailable without Redis.
 
-        With commands to send `behind` the calls, their replies come last, as one list, or their error as a value.
+        With something `behind` the calls, its replies come last, as one list, or its error as a value. Without calls,
+        it is for the servers that hold these shards, and the answer a list of replies from each.
         """
-        return self.finish(self.start(calls, behind))
+        ticket = self.start(calls, behind, shards)
+        self._finish(ticket)
+        return answered(ticket.answers, ticket.confirmations)
 
-    def send(self, commands: Sequence[Command]) -> list[Any]:
-        """Send raw commands; replies come in order, an error reply as a value."""
-        ticket = Ticket(_nothing_more(), commands)
-        self._wait_for_place()
-        self._begin(ticket)
-        try:
-            return self._guarded(ticket, self._read_all)
-        finally:
-            self._release(ticket)
+    def one(self, call: Call[T]) -> T:
+        """Answer a single call."""
+        answer: T = self.run((call,))[0]
+        return answer
 
-    def start(self, calls: Sequence[Call[Any]], behind: Sequence[Command] = ()) -> Ticket:
+    def answers(self, calls: Sequence[Call[Any]], behind: Behind | None = None) -> list[Any]:
+        """Answer each call in order, one that was refused or not served with its error as the value.
+
+        What is behind them is answered as by run().
+        """
+        ticket = self.start(calls, behind)
+        self._finish(ticket)
+        return each_answered(ticket.answers, ticket.confirmations)
+
+    def start(
+        self, calls: Sequence[Call[Any]], behind: Behind | None = None, shards: Sequence[Keys] = ()
+    ) -> Ticket:
         """Send calls without waiting for anything: without a free connection, or on failure, finish() sees to it.
 
         A thread may have started another call before. No thread ever waits for a connection while it holds one, or as
         many threads as there are connections would wait for each other; so nothing overtakes what is still to be sent.
         """
-        steps = round_trip(calls, self.address.where)
-        ticket = Ticket(steps, next(steps), behind)
-        if self._thread.unsent or not self._places.acquire(blocking=False):
-            self._thread.unsent += 1
-            return ticket
+        ticket = Ticket(self._servers, calls, behind, shards)
         try:
-            self._begin(ticket)
-        except DelayQError as error:
-            ticket.error = error
+            ticket.start(free=not self._thread.unsent)
+        except BaseException:
+            ticket.abandon()
+            raise
+        self._thread.unsent += ticket.unsent
         return ticket
 
     def finish(self, ticket: Ticket) -> list[Any]:
-        """Wait for the answers of what was started."""
-        if ticket.error is not None:
-            raise ticket.error
-        if ticket.connection is None:
-            self._thread.unsent -= 1
-            self._wait_for_place()
-            self._begin(ticket)
-        try:
-            while True:
-                replies = self._guarded(ticket, self._read_all)
-                try:
-                    ticket.commands = ticket.steps.send(replies)
-                except StopIteration as done:
-                    return answered(done.value, ticket.last, self.address.where, ticket.behind)
-                self._guarded(ticket, self._write)
-        finally:
-            self._release(ticket)
+        """Wait for the answers of what was started, as long from now on as for any."""
+        ticket.renew()
+        self._finish(ticket)
+        return answered(ticket.answers, ticket.confirmations)
+
+    def each(self, ticket: Ticket) -> list[Any]:
+        """Wait as finish() does; of a call that was refused, the error is the answer."""
+        ticket.renew()
+        self._finish(ticket)
+        return each_answered(ticket.answers, ticket.confirmations)
+
+    def _finish(self, ticket: Ticket) -> None:
+        self._thread.unsent -= ticket.unsent
+        ticket.finish()
 
     def abandon(self, ticket: Ticket) -> None:
         """Give up on what was started and will not be finished; the same thread calls this, in place of finish()."""
-        if ticket.connection is not None:
-            try:
-                ticket.connection.disconnect()  # the answers are on their way
-            finally:
-                self._release(ticket)
-        elif ticket.error is None:
-            self._thread.unsent -= 1
+        self._thread.unsent -= ticket.unsent
+        ticket.abandon()
 
-    def _wait_for_place(self) -> None:
-        seconds = self.address.timeout_seconds
-        if not self._places.acquire(timeout=seconds):
-            raise Unavailable(self.address.where, f"no free connection within {seconds:g} s")
+    def send(self, commands: Sequence[Command], keys: Keys | None = None) -> list[Any]:
+        """Send raw commands to the server that holds these keys, or to the only one, or to any.
 
-    def _begin(self, ticket: Ticket) -> None:
-        """Connect and send; the place that the caller acquired is given back on failure."""
-        try:
-            ticket.connection = self._connect()
-            self._guarded(ticket, self._write)
-        except BaseException:
-            self._release(ticket)
-            raise
-
-    def _release(self, ticket: Ticket) -> None:
-        if ticket.connection is not None:
-            self._pool.release(ticket.connection)
-            ticket.connection = None
-        self._places.release()
-
-    def _connect(self) -> Any:  # noqa: ANN401 -- redis-py's own base class has no public name
-        try:
-            return self._pool.get_connection()
-        except (RedisError, OSError) as error:
-            raise translated(error, self.address.where, "connect") from error
-
-    def _guarded(self, ticket: Ticket, act: Callable[[Ticket], T]) -> T:
-        """After any failure the connection may hold half a reply: close it, so that nobody reads the rest as theirs."""
-        try:
-            return act(ticket)
-        except (RedisError, OSError) as error:
-            ticket.connection.disconnect()
-            raise translated(error, self.address.where, "commands") from error
-        except BaseException:
-            ticket.connection.disconnect()
-            raise
-
-    @staticmethod
-    def _write(ticket: Ticket) -> None:
-        ticket.connection.send_packed_command(
-            [packed([*ticket.commands, *ticket.behind])], check_health=False
-        )
-
-    def _read_all(self, ticket: Ticket) -> list[Any]:
-        replies = [self._read(ticket.connection) for _ in ticket.commands]
-        ticket.last = [self._read(ticket.connection) for _ in ticket.behind]
-        if any(map(not_master, [*replies, *ticket.last])):
-            ticket.connection.disconnect()
-            self._pool.disconnect(inuse_connections=False)
+        Replies come in order, an error reply as a value. What a Cluster's node has handed over is sent on as a whole.
+        """
+        replies: list[Any] = []
+        deadline = Deadline(self.address.timeout_seconds)
+        for _ in range(HOPS):
+            place = self._servers.finder.holder(0 if keys is None else keys.slot, deadline)
+            replies = self._sent(place, commands, deadline)
+            found = [redirect(reply_text(each), place) for each in replies if isinstance(each, ResponseError)]
+            moved = [said for said in found if said and said.kind == "MOVED"]
+            if keys is None or not moved:
+                break
+            self._servers.finder.learn(moved[0])
         return replies
 
-    @staticmethod
-    def _read(connection: Any) -> object:  # noqa: ANN401 -- redis-py's own base class has no public name
+    def _sent(self, place: Place, commands: Sequence[Command], deadline: Deadline) -> list[Any]:
+        pool = self._servers.pool(place)
         try:
-            return connection.read_response(disable_decoding=True)
-        except RedisError as error:
-            if not connection.is_connected:
-                raise
-            return error
+            line = pool.wait(deadline)
+            try:
+                line.write(commands, deadline)
+                replies = line.read(len(commands), deadline)
+                if any(map(not_master, replies)):
+                    line.drop()
+                    self._servers.deposed(place)
+            finally:
+                pool.give(line)
+        except DelayQError:
+            self._servers.finder.doubt(place)
+            raise
+        return replies
+
+    def servers(self, shards: Iterable[Keys]) -> list[Holding]:
+        """Group shards by the server that holds them now. Unavailable when nobody knows."""
+        found: dict[Place, list[Keys]] = defaultdict(list)
+        for keys in shards:
+            found[self._servers.finder.holder(keys.slot)].append(keys)
+        return [Holding(str(place), tuple(each)) for place, each in found.items()]
 
     def close(self) -> None:
         """Close every connection."""
-        self._pool.disconnect()
+        self._servers.close()

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from delayq.contract.fields import whole
+from delayq.contract.record import Rule, Shape
 
 _TEN_YEARS: Final = 315_360_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a queue takes; anything beyond is refused when it is scheduled."""
+    """What a queue takes, and how much of it begins; what it does not take is refused when it is scheduled."""
+
+    SHAPE: ClassVar[Shape] = Shape(
+        rules=(
+            Rule(
+                "burst needs ratePerSecond",
+                ("burst", "rate_per_second"),
+                lambda burst, rate: burst is None or rate is not None,
+            ),
+        )
+    )
 
     max_length: int = whole(
         1,
@@ -25,6 +36,34 @@ class Limits:
     )
     max_payload_bytes: int = whole(1, 16_777_216, default=262_144, doc="Largest payload of a task.")
     max_header_bytes: int = whole(0, 65_536, default=8192, doc="Most bytes of a task's headers together.")
+    max_bytes: int | None = whole(
+        1_048_576,
+        1 << 50,
+        default=None,
+        doc="Most bytes of all ids and envelopes together, dead letters included; each shard takes an even part "
+        "of it. Absent: no limit.",
+    )
+    rate_per_second: int | None = whole(
+        1,
+        1_000_000,
+        default=None,
+        doc="Most tasks that begin in a second, of all workers together; each shard gives an even part of it. "
+        "Absent: no limit.",
+    )
+    burst: int | None = whole(
+        1,
+        1_000_000,
+        default=None,
+        doc="Most tasks that begin at once after a quiet time; less than a fiftieth of ratePerSecond slows it down. "
+        "Absent: what ratePerSecond says.",
+    )
+    max_in_flight: int | None = whole(
+        1,
+        10_000_000,
+        default=None,
+        doc="Most tasks that run at a time, in all workers together; each shard runs an even part of it. "
+        "Absent: no limit.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

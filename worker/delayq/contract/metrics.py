@@ -32,6 +32,9 @@ Outage = Literal[
     "read_only",
     "cannot_persist",
     "no_replicas",
+    "no_master",
+    "cluster_down",
+    "migrating",
     "other",
 ]
 
@@ -46,6 +49,9 @@ HANDLER_BUCKETS: Final = (
     *(10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0),
 )
 """A millisecond to an hour; handlers differ more than lateness does."""
+
+LAYOUTS: Final = ("now", "was", "target")
+"""Values of the label `layout`."""
 
 STATES: Final = ("delayed", "retry", "processing", "dlq")
 """Values of the label `state`."""
@@ -79,7 +85,8 @@ def horizon_label(seconds: float) -> str:
 
 OUTAGES: Final[tuple[Outage, ...]] = get_args(Outage)
 """Values of the label `cause`: no way to Redis, in six ways, the last two of them a user's password and rights; or it
-answers that it will not serve; or nobody can tell."""
+answers that it will not serve; or nobody knows a master, of all or of some slots; or slots are on their way to another
+node; or nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +120,15 @@ def _queue_counter(verb: str, about: str) -> Metric:
     )
 
 
+_SHARD: Final = ("queue", "shard")
+
 TASKS: Final = _gauge("tasks", "Tasks by state.", "queue", "shard", "state")
+TASK_BYTES: Final = _gauge(
+    "task_bytes",
+    "What ids and envelopes weigh, dead letters included: spec.limits.maxBytes.",
+    "queue",
+    "shard",
+)
 LAPSED_TASKS: Final = _gauge(
     "lapsed_tasks",
     "Of those in processing, tasks whose lease ran out and on which nobody has decided yet, as they wait for a check.",
@@ -135,6 +150,44 @@ DUE_WITHIN_TASKS: Final = _gauge(
     "horizon_seconds",
 )
 SHARD_LED: Final = _gauge("shard_led", "1 where this scanner leads the shard, else 0.", "queue", "shard")
+SHARD_DOWN: Final = _gauge(
+    "shard_down",
+    "1 for a shard that Redis does not serve this scanner with, why, and the server; no value for one it serves.",
+    "queue",
+    "shard",
+    "cause",
+    "server",
+)
+LAYOUT_EPOCH: Final = _gauge(
+    "layout_epoch",
+    "Counts the steps that the number of shards has taken, as far as this scanner knows.",
+    "queue",
+)
+LAYOUT_SHARDS: Final = _gauge(
+    "layout_shards",
+    "Shards by layout: now (where tasks are stored), was (where they may still be), target (what was asked for).",
+    "queue",
+    "layout",
+)
+RESHARD_TASKS: Final = _gauge(
+    "reshard_tasks", "Tasks to look at, to move what has another shard now; no value while settled.", *_SHARD
+)
+RESHARD_CHECKED_TASKS: Final = _gauge(
+    "reshard_checked_tasks", "Of these, tasks that were looked at; no value while settled.", *_SHARD
+)
+RESHARD_MOVED_TASKS: Final = _gauge(
+    "reshard_moved_tasks",
+    "Of these, tasks that were moved to another shard; no value while settled.",
+    *_SHARD,
+)
+RESHARD_WAITING_TASKS: Final = _gauge(
+    "reshard_waiting_tasks",
+    "Of these, tasks that stay where they are until they have run: due soon, in flight, or locked; no value while "
+    "settled.",
+    *_SHARD,
+)
+RESHARD: Final = (RESHARD_TASKS, RESHARD_CHECKED_TASKS, RESHARD_MOVED_TASKS, RESHARD_WAITING_TASKS)
+"""How far a shard is, as the scanner that leads it tells, in the order in which it tells."""
 REDIS_UP: Final = _gauge("redis_up", "1 while Redis serves this scanner, else 0.", "queue")
 REDIS_DOWN: Final = _gauge(
     "redis_down",
@@ -176,6 +229,7 @@ QUEUE_PURGED: Final = _queue_counter("purged", "Dead letters deleted")
 QUEUE_CLAMPED: Final = _queue_counter("clamped", "Due times in the past moved to now")
 QUEUE_ADOPTED: Final = _queue_counter("adopted", "Tasks found in no index and put back into one")
 QUEUE_DEDUPLICATED: Final = _queue_counter("deduplicated", "Tasks found in two indexes and taken out of one")
+QUEUE_MOVED: Final = _queue_counter("moved", "Tasks moved to another shard")
 QUEUE_PRUNED: Final = _queue_counter("pruned", "Index entries without a task, removed by the reaper")
 QUEUE_ORPHANS: Final = _queue_counter(
     "orphans", "Index entries without a task, dropped when claimed or reclaimed"
@@ -199,6 +253,7 @@ QUEUE_COUNTERS: Final = (
     QUEUE_CLAMPED,
     QUEUE_ADOPTED,
     QUEUE_DEDUPLICATED,
+    QUEUE_MOVED,
     QUEUE_PRUNED,
     QUEUE_ORPHANS,
 )
@@ -243,12 +298,20 @@ LOOP_ERRORS: Final = _counter(
 
 METRICS: Final = (
     TASKS,
+    TASK_BYTES,
     LAPSED_TASKS,
     OVERDUE_TASKS,
     OLDEST_OVERDUE_SECONDS,
     NEXT_DUE_SECONDS,
     DUE_WITHIN_TASKS,
     SHARD_LED,
+    SHARD_DOWN,
+    LAYOUT_EPOCH,
+    LAYOUT_SHARDS,
+    RESHARD_TASKS,
+    RESHARD_CHECKED_TASKS,
+    RESHARD_MOVED_TASKS,
+    RESHARD_WAITING_TASKS,
     REDIS_UP,
     REDIS_DOWN,
     DURABILITY_RISK,

@@ -24,7 +24,8 @@ class Scanner:
         0,
         100,
         default=2,
-        doc="Scanner pods. The first to come leads a shard, the others stand by. 0: workers look by themselves.",
+        doc="Scanner pods, which share the shards evenly; one leads each, and another when that goes. "
+        "0: workers look by themselves.",
     )
     template: Mapping[str, object] | None = freeform(doc="Pod template, merged over the operator's own.")
 

@@ -16,12 +16,13 @@ from delayq.contract.processes import Reaper, Scanner, Worker
 from delayq.contract.record import Rule, Shape
 from delayq.contract.store import Redis
 from delayq.contract.surroundings import Monitoring, NetworkPolicy, PodDisruptionBudget
-from delayq.contract.words import OBJECT_NAME, QUEUE_NAME
+from delayq.contract.words import OBJECT_NAME, QUEUE_NAME, UID
 
 GROUP: Final = "delayq.dev"
 VERSION: Final = "v1alpha1"
 KIND: Final = "DelayQueue"
 MOST_SHARDS: Final = 256
+_MOST_GENERATIONS: Final = 1 << 53
 
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 DeletionPolicy = Literal["Retain", "Delete"]
@@ -41,6 +42,19 @@ def _ledger_to_ask(reaper: Reaper, guard: Guard | None) -> bool:
     return optimistic is None or optimistic.update is None or optimistic.select is not None
 
 
+def _some_in_each_shard(shards: int, limits: Limits) -> bool:
+    # A shard that may let none begin would keep its tasks for ever, and one of each shard at once is a burst.
+    burst = limits.burst or limits.rate_per_second
+    return all(limit is None or limit >= shards for limit in (limits.max_in_flight, burst))
+
+
+def _room_for_the_largest(shards: int, limits: Limits) -> bool:
+    # A shard whose part is smaller would refuse the task though the queue is empty. 1024: its id, and what an envelope
+    # has beside payload and headers.
+    largest = limits.max_payload_bytes + limits.max_header_bytes + 1024
+    return limits.max_bytes is None or limits.max_bytes >= shards * largest
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
     """What the queue should be; redis and handler are enough."""
@@ -58,6 +72,18 @@ class Spec:
                 "the last with select where it has update",
                 ("reaper", "guard"),
                 _ledger_to_ask,
+            ),
+            Rule(
+                "limits.maxInFlight and limits.burst, or ratePerSecond without it, must be no less than shards, "
+                "for each shard has its part",
+                ("shards", "limits"),
+                _some_in_each_shard,
+            ),
+            Rule(
+                "limits.maxBytes divided by shards must hold a task of maxPayloadBytes, maxHeaderBytes and 1024 bytes "
+                "for all else",
+                ("shards", "limits"),
+                _room_for_the_largest,
             ),
         )
     )
@@ -87,7 +113,7 @@ class Spec:
         1,
         MOST_SHARDS,
         default=1,
-        doc="Parts the queue is split into, each with its own keys. Cannot be changed later.",
+        doc="Parts the queue is split into, each with its own keys; tasks move by themselves when it changes.",
     )
     delivery: Delivery = section(
         Delivery, default=Delivery(), doc="Leases, attempts, time limits and backoff."
@@ -136,6 +162,16 @@ class Metadata:
         OBJECT_NAME, doc="Name of the DelayQueue, and of its queue unless spec.queueName says otherwise."
     )
     namespace: str | None = text(OBJECT_NAME, default=None, doc="Namespace, on Kubernetes.")
+    uid: str | None = text(
+        UID, default=None, doc="Tells it from a later one of the same name. Kubernetes writes it, not you."
+    )
+    generation: int | None = whole(
+        0,
+        _MOST_GENERATIONS,
+        default=None,
+        doc="Counts the changes of the spec, so that of two documents with one uid the newer is known. "
+        "Kubernetes writes it, not you.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

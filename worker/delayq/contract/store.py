@@ -83,7 +83,13 @@ class Connection:
     health_check_seconds: int = whole(
         1, 3600, default=30, doc="A connection idle for longer is checked before it is used again."
     )
-    max_connections: int = whole(2, 10_000, default=20, doc="Most connections one process keeps open.")
+    max_connections: int = whole(
+        2,
+        10_000,
+        default=20,
+        doc="Most connections a SyncClient or a command keeps to each server; other processes have as many as "
+        "they need.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ QUEUE_NAME: Final = Text(
     max_length=63,
     pattern=f"^{_LABEL}$",
 )
+UID: Final = Text(expected="at most 64 letters, digits and dashes", max_length=64, pattern="^[A-Za-z0-9-]+$")
 KEY_PREFIX: Final = Text(
     expected="at most 64 letters, digits, dots, dashes, colons and underscores",
     max_length=64,

@@ -59,7 +59,7 @@ class LockGuard(Guard[LockHold]):
         """The server or servers, without a password."""
 
     @abstractmethod
-    async def _acquire(self, task_id: str, owner: str) -> None:
+    async def _acquire(self, task: Task, owner: str) -> None:
         """Take the lock. Raises GuardBusy, GuardUnavailable; it may have been taken even so, in part or in full."""
 
     @abstractmethod
@@ -67,17 +67,17 @@ class LockGuard(Guard[LockHold]):
         """Say whether the lock was ours still, and so lasts for as long again; None when nobody knows."""
 
     @abstractmethod
-    async def _release(self, task_id: str, owner: str) -> bool | None:
+    async def _release(self, task: Task, owner: str) -> bool | None:
         """Give the lock back. Says whether it was ours still, None when nobody knows; raises nothing."""
 
     async def begin(self, task: Task) -> LockHold:
         """Take the task's lock and keep it. Raises GuardBusy, GuardUnavailable."""
         owner, asked = f"{task.token}:{secrets.token_hex(8)}", time.monotonic()
         try:
-            await self._acquire(task.id, owner)
+            await self._acquire(task, owner)
             hold = self._held(task, owner, asked)
         except BaseException:
-            self._background.start(self._release(task.id, owner))  # the answer may be what was lost
+            self._background.start(self._release(task, owner))  # the answer may be what was lost
             raise
         self._renewals[hold] = Renewal(hold, self._ttl_seconds, lambda: self._renew(hold))
         return hold
@@ -104,7 +104,7 @@ class LockGuard(Guard[LockHold]):
         return self._background.start(self._give_back(hold))
 
     async def _give_back(self, hold: LockHold) -> None:
-        if await self._release(hold.task.id, hold.owner) is False and not hold.lost:
+        if await self._release(hold.task, hold.owner) is False and not hold.lost:
             fields = {"task_id": hold.task.id, "guard": self.name, "noticed": "when the handler had ended"}
             log.warning("guard_lost", extra={"fields": fields})
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import random
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
-from delayq.errors import DelayQError, GuardBusy
+from delayq.errors import DelayQError, GuardBusy, Unavailable
 from delayq.guards.locking import LockGuard, busy_ms, unavailable
 from delayq.guards.renewal import RENEWALS
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from delayq.broker import Call
     from delayq.contract import DelayQueue
     from delayq.guards.renewal import LockHold
+    from delayq.message import Task
+
+AWAY_MS: Final = 1000
+"""Until a task is tried again whose own server of a Cluster is away."""
 
 
 class RedisLock(LockGuard):
@@ -44,7 +48,10 @@ class RedisLock(LockGuard):
         prefix: str = "delayq",
         shards: int = 1,
     ) -> None:
-        """`address` may be a URL. `prefix` and `shards` are the queue's: a lock lies on its task's shard."""
+        """`address` may be a URL, `prefix` and `shards` are the queue's; the latter say whom to look at in a Cluster.
+
+        A lock lies on the shard that its task was claimed from: there, a task that is locked does not move elsewhere.
+        """
         super().__init__(ttl_seconds)
         address = Address.from_url(address) if isinstance(address, str) else address
         # An answer that is waited for longer leaves no time to ask again.
@@ -69,37 +76,56 @@ class RedisLock(LockGuard):
 
     @property
     def where(self) -> str:
-        """host:port of the queue's Redis."""
+        """host:port of the queue's Redis, or by whom its servers are found."""
         return self._connection.address.where
 
     async def check(self) -> None:
-        """Take and give back the lock of no task: a replica would answer a PING."""
-        owner = f"check:{secrets.token_hex(8)}"
-        await self._run(self._broker.lock("", owner, self._ttl_ms), self._broker.unlock("", owner))
+        """Take and give back the lock of no task: a replica would answer a PING.
 
-    async def _acquire(self, task_id: str, owner: str) -> None:
-        (others_ms,) = await self._run(self._broker.lock(task_id, owner, self._ttl_ms))
+        In a Cluster one server that serves is enough: another that is away holds up the tasks of its shards only, which
+        nobody can claim there.
+        """
+        owner = f"check:{secrets.token_hex(8)}"
+        shards = range(len(self._broker.shards) if self._apart else 1)
+        locks = [self._broker.lock("", owner, self._ttl_ms, shard=shard) for shard in shards]
+        unlocks = [self._broker.unlock("", owner, shard=shard) for shard in shards]
+        try:
+            answers = (await self._connection.answers([*locks, *unlocks]))[: len(shards)]
+        except DelayQError as error:
+            raise unavailable(self.where, error) from error
+        if all(isinstance(answer, DelayQError) for answer in answers):
+            raise unavailable(self.where, answers[0])
+
+    @property
+    def _apart(self) -> bool:
+        return self._connection.address.apart
+
+    async def _acquire(self, task: Task, owner: str) -> None:
+        lock = self._broker.lock(task.id, owner, self._ttl_ms, shard=task.shard)
+        try:
+            others_ms = await self._connection.one(lock)
+        except Unavailable as error:
+            if self._apart:  # the guard serves others: the task waits, and not the worker
+                raise GuardBusy(str(error), delay_ms=AWAY_MS) from error
+            raise unavailable(self.where, error) from error
+        except DelayQError as error:
+            raise unavailable(self.where, error) from error
         if others_ms:
             delay_ms = busy_ms(others_ms, random.random())  # noqa: S311 -- spreads those who wait
-            raise GuardBusy(f"another run of task {task_id} holds its lock", delay_ms=delay_ms)
+            raise GuardBusy(f"another run of task {task.id} holds its lock", delay_ms=delay_ms)
 
     async def _renew(self, hold: LockHold) -> bool | None:
-        return await self._told(self._broker.renew(hold.task.id, hold.owner, self._ttl_ms))
+        task = hold.task
+        return await self._told(self._broker.renew(task.id, hold.owner, self._ttl_ms, shard=task.shard))
 
-    async def _release(self, task_id: str, owner: str) -> bool | None:
-        return await self._told(self._broker.unlock(task_id, owner))
+    async def _release(self, task: Task, owner: str) -> bool | None:
+        return await self._told(self._broker.unlock(task.id, owner, shard=task.shard))
 
     async def _told(self, call: Call[bool]) -> bool | None:
         try:
             return await self._connection.one(call)
         except DelayQError:
             return None
-
-    async def _run(self, *calls: Call[Any]) -> list[Any]:
-        try:
-            return await self._connection.run(calls)
-        except DelayQError as error:
-            raise unavailable(self.where, error) from error
 
     async def _disconnect(self) -> None:
         await self._connection.close()

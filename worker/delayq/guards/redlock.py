@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
     from delayq.guards.quorum import Poll
     from delayq.guards.renewal import LockHold
+    from delayq.message import Task
 
 log = logging.getLogger(__name__)
 
@@ -112,14 +113,14 @@ class Redlock(LockGuard):
         if poll.failed:
             raise self._unavailable(poll)
 
-    async def _acquire(self, task_id: str, owner: str) -> None:
-        poll = await self._servers.ask(self._broker.lock(task_id, owner, self._ttl_ms), _free).decided()
+    async def _acquire(self, task: Task, owner: str) -> None:
+        poll = await self._servers.ask(self._broker.lock(task.id, owner, self._ttl_ms), _free).decided()
         if poll.granted:
             return
         if poll.failed and not poll.denied:
             raise self._unavailable(poll)
         delay_ms = random.randint(*BUSY_MS)  # noqa: S311 -- spreads those who wait
-        raise GuardBusy(f"another run of task {task_id} holds its lock", delay_ms=delay_ms)
+        raise GuardBusy(f"another run of task {task.id} holds its lock", delay_ms=delay_ms)
 
     async def _renew(self, hold: LockHold) -> bool | None:
         poll = await self._servers.ask(self._broker.renew(hold.task.id, hold.owner, self._ttl_ms)).decided()
@@ -138,8 +139,8 @@ class Redlock(LockGuard):
             if vote is False and not (hold.over or hold.lost):
                 self._servers.tell(at, self._broker.lock(hold.task.id, hold.owner, self._ttl_ms))
 
-    async def _release(self, task_id: str, owner: str) -> bool | None:
-        return (await self._servers.ask(self._broker.unlock(task_id, owner)).decided()).verdict
+    async def _release(self, task: Task, owner: str) -> bool | None:
+        return (await self._servers.ask(self._broker.unlock(task.id, owner)).decided()).verdict
 
     def _unavailable(self, poll: Poll[int] | Poll[bool]) -> GuardUnavailable:
         count = len(poll.tasks)
@@ -178,6 +179,11 @@ def parsed(content: bytes) -> list[Address]:
 
 def checked(servers: list[Address]) -> list[Address]:
     """Return servers that can make a majority; two databases of one server fall together, and count once."""
+    watched = [server.where for server in servers if server.kind != "standalone"]
+    if watched:
+        raise InvalidDocument(
+            f"expected single Redis servers, got {', '.join(watched)}: a replica that takes over has forgotten locks"
+        )
     places = [server.where for server in servers]
     twice = sorted({place for place in places if places.count(place) > 1})
     if twice:

@@ -36,7 +36,10 @@ def headers(task: Task) -> dict[str, str]:
         "Delayq-Token": str(task.token),
         "Delayq-Due-Ms": str(task.due_ms),
         "Delayq-Scheduled-Ms": str(task.scheduled_ms),
-    } | {f"Delayq-Header-{quote(name, safe='')}": encode(value) for name, value in task.headers.items()}
+    } | {
+        f"Delayq-Header-{quote(name, safe='', errors='surrogatepass')}": encode(value)
+        for name, value in task.headers.items()
+    }
 
 
 def encode(value: str) -> str:

@@ -2,6 +2,7 @@
 
 from delayq.local.errors import CannotRun
 from delayq.local.plan import Plan
+from delayq.local.store import SPEC
 from delayq.local.supervisor import run
 
-__all__ = ["CannotRun", "Plan", "run"]
+__all__ = ["SPEC", "CannotRun", "Plan", "run"]

@@ -33,9 +33,9 @@ def embedded_line(server: Server, directory: Path) -> str:
     return f"embedded {server.label} ({server.path}), data in {directory}/ (append-only file on)"
 
 
-def scanner_line(fleet: Fleet, shards: int) -> str:
-    """`1 of 1 shards led`."""
-    led = f"{fleet.shards_led} of {shards} shards led"
+def scanner_line(fleet: Fleet, shards: int, moving: str = "") -> str:
+    """`1 of 1 shards led`. `moving` is what becomes of them."""
+    led = ", ".join(filter(None, (f"{fleet.shards_led} of {shards} shards led", moving)))
     if fleet.scanners == 0:
         return "none: workers look for due tasks by themselves"
     return led if fleet.scanners == 1 else f"{fleet.scanners_up} of {fleet.scanners} up, {led}"

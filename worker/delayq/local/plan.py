@@ -52,7 +52,7 @@ class Plan:
         """scanner-1 and so on."""
         return [f"scanner-{n + 1}" for n in range(self.scanners)]
 
-    def commands(self, url: str) -> Iterator[tuple[str, Command]]:
+    def commands(self, url: str | None) -> Iterator[tuple[str, Command]]:
         """Name and command of each process, workers first."""
         for name in self.worker_names:
             yield name, self._command(url, "worker")
@@ -61,10 +61,12 @@ class Plan:
         if self.reaper:
             yield "reaper", self._command(url, "reap", "--seconds", "0")
 
-    def _command(self, url: str, verb: str, *more: str) -> Command:
+    def _command(self, url: str | None, verb: str, *more: str) -> Command:
         python = (sys.executable, "-P", "-m", "delayq.local.child", str(os.getpid()))
         beside, config = str(self.document.absolute().parent), str(self.document)
         # We filter by level ourselves, and need to hear what is `info` to know how a process fares.
         level = "debug" if self.log_level == "debug" else "info"
         options = ("--config", config, "--port", "0", "--log-format", "json", "--log-level", level)
-        return Command((*python, beside, verb, *options, *more), os.environ | {URL_VARIABLE: url})
+        told = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
+        told |= {} if url is None else {URL_VARIABLE: url}
+        return Command((*python, beside, verb, *options, *more), told)

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
+from delayq.errors import DelayQError
 from delayq.local.embedded import Embedded
 from delayq.local.ending import end
 from delayq.local.panel import embedded_line
+from delayq.queue_client import secrets_dir
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from delayq.contract import DelayQueue
     from delayq.local.datadir import DataDir
     from delayq.local.keeper import Keeper
     from delayq.local.urgency import Urgency
 
+SPEC = "spec"  # in place of a URL
 STOP_SECONDS = 30.0  # for Redis to write what it has not yet written
 
 
 class Store(Protocol):
     """Where the tasks are."""
 
-    url: str
+    url: str | None  # None: where spec.redis says
 
     async def open(self) -> str:
         """Return the panel's line about it, once it serves."""
@@ -35,25 +43,28 @@ class Store(Protocol):
 class External:
     """A Redis that runs anyway."""
 
-    def __init__(self, url: str) -> None:
-        """Connect in open()."""
-        self.url = url
+    def __init__(self, url: str, queue: DelayQueue) -> None:
+        """Connect in open(). SPEC stands for the document's own."""
+        spec = queue.spec
+        self.url = None if url == SPEC else url
+        self._address = Address.of(spec.redis, secrets_dir(), url=self.url)
+        self._shards = Broker(queue.queue, prefix=spec.redis.key_prefix, shards=spec.shards).shards
 
     async def open(self) -> str:
-        """Unavailable at once when it cannot be reached: a wrong URL must not look like a queue that runs."""
-        connection = AsyncConnection(Address.from_url(self.url))
+        """Unavailable at once when nobody can be reached: a wrong URL must not look like a queue that runs.
+
+        A node of a Cluster that is away keeps only its shards waiting.
+        """
+        connection = AsyncConnection(self._address)
+        asked = self._shards if connection.address.apart else self._shards[:1]
         try:
-            [info] = await connection.send([("INFO",)])
+            told = await asyncio.gather(
+                *(connection.send([("INFO",)], keys) for keys in asked), return_exceptions=True
+            )
         finally:
             await connection.close()
-        facts = (
-            dict(re.findall(r"^(\w+):(.*?)\r?$", info.decode(), re.MULTILINE))
-            if isinstance(info, bytes)
-            else {}
-        )
-        version = ".".join(facts.get("redis_version", "version unknown").split(".")[:2])
-        on = {"1": "on", "0": "off"}.get(facts.get("aof_enabled", ""), "unknown")
-        return f"{version} at {connection.address.where} (append-only file {on})"
+        version, file = _facts(told)
+        return f"{version} at {connection.address.where} {file}{_waiting(told)}"
 
     async def close(self, _urgency: Urgency) -> bool:
         """Leave it alone."""
@@ -92,3 +103,29 @@ def shown(path: Path) -> Path:
     """Return the path as seen from here, if it is below."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else Path(os.path.normpath(path))
+
+
+def _facts(told: Sequence[Any]) -> tuple[str, str]:
+    """Return the version of the first that answers, and whether it keeps a file; raise why none does."""
+    answers = [each for each in told if not isinstance(each, BaseException)]
+    if not answers:
+        raise told[0]
+    [info] = answers[0]
+    text = info.decode() if isinstance(info, bytes) else ""  # an error where the user may not ask
+    facts = dict(re.findall(r"^(\w+):(.*?)\r?$", text, re.MULTILINE))
+    version = ".".join(facts.get("redis_version", "version unknown").split(".")[:2])
+    on = {"1": "on", "0": "off"}.get(facts.get("aof_enabled", ""), "unknown")
+    return version, f"(append-only file {on})"
+
+
+def _waiting(told: Sequence[Any]) -> str:
+    """Say which shards are not served yet, and why; anything but an outage is raised."""
+    away: dict[str, list[int]] = {}
+    for shard, each in enumerate(told):
+        if isinstance(each, BaseException):
+            if not isinstance(each, DelayQError):
+                raise each
+            away.setdefault(str(each), []).append(shard)
+    return "".join(
+        f"; shard {', '.join(map(str, shards))} of {len(told)} waits: {why}" for why, shards in away.items()
+    )

@@ -38,7 +38,7 @@ def run(plan: Plan) -> bool:
     """Run until SIGTERM or Ctrl-C. False when a process had to be killed in the end."""
     shown = display(plan.log_format, plan.log_level)
     if plan.redis_url is not None:
-        return asyncio.run(_run(plan, External(plan.redis_url), shown))
+        return asyncio.run(_run(plan, External(plan.redis_url, plan.queue), shown))
     directory = DataDir.take(plan.directory)
     try:
         return asyncio.run(_run(plan, Own(directory), shown))

@@ -12,6 +12,8 @@ from delayq.alarm import Alarm
 from delayq.errors import DelayQError
 from delayq.local import panel
 from delayq.local.lateness import Window, parse
+from delayq.local.progress import Progress, moving
+from delayq.local.progress import parse as parse_progress
 
 if TYPE_CHECKING:
     from delayq.client import Client
@@ -44,7 +46,8 @@ class Watch:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(SCRAPE_SECONDS))
         for name in self._plan.worker_names:
-            await self._scrape(self._session, name, self._relays[name])
+            if text := await self._metrics(self._relays[name]):
+                self._window.add(name, time.monotonic(), parse(text))
         self._display.show(await self._lines())
         return self._seconds
 
@@ -53,19 +56,26 @@ class Watch:
         if self._session is not None:
             await self._session.close()
 
-    async def _scrape(self, session: aiohttp.ClientSession, name: str, relay: Relay) -> None:
-        if relay.port is None:
-            return
-        # A worker that does not answer says nothing about lateness; that it is down is the keeper's to say.
+    async def _metrics(self, relay: Relay) -> str:
+        """Return what a process exports, if it answers. That it is down is the keeper's to say."""
+        if relay.port is None or self._session is None:
+            return ""
         with suppress(aiohttp.ClientError, OSError):
-            async with session.get(f"http://127.0.0.1:{relay.port}/metrics") as answer:
-                self._window.add(name, time.monotonic(), parse(await answer.text()))
+            async with self._session.get(f"http://127.0.0.1:{relay.port}/metrics") as answer:
+                return await answer.text()
+        return ""
 
     async def _lines(self) -> list[str]:
-        plan, fleet = self._plan, self._fleet()
-        scanner = panel.scanner_line(fleet, plan.queue.spec.shards)
-        worker = panel.worker_line(fleet, plan.queue)
-        return panel.block(self._redis, scanner, worker, await self._status(), guard=self._guard())
+        status, layout = await self._status(), self._client.layout  # asked just now
+        # The document may say another number: that is asked for by scanners, and not there at once.
+        shards = layout.covers if layout.epoch else self._plan.queue.spec.shards
+        fleet, progress = self._fleet(shards), Progress()
+        if layout.moves:
+            for name in self._plan.scanner_names:
+                progress = progress.plus(parse_progress(await self._metrics(self._relays[name])))
+        scanner = panel.scanner_line(fleet, shards, moving(layout, progress))
+        worker = panel.worker_line(fleet, self._plan.queue)
+        return panel.block(self._redis, scanner, worker, status, guard=self._guard())
 
     def _guard(self) -> str | None:
         spec = self._plan.queue.spec.guard
@@ -81,13 +91,13 @@ class Watch:
             return str(error)
         return panel.status_line(counts, self._window.lateness(time.monotonic()))
 
-    def _fleet(self) -> panel.Fleet:
+    def _fleet(self, shards: int) -> panel.Fleet:
         scanners = [self._relays[name] for name in self._plan.scanner_names]
         workers = [self._relays[name] for name in self._plan.worker_names]
         return panel.Fleet(
             scanners=len(scanners),
             scanners_up=sum(each.port is not None for each in scanners),
-            shards_led=len(set().union(*(each.led for each in scanners))),
+            shards_led=len(set().union(*(each.led for each in scanners)) & set(range(shards))),
             workers=len(workers),
             workers_up=sum(each.port is not None for each in workers),
         )

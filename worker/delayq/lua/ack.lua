@@ -6,10 +6,12 @@
 -- ARGV member ...  leases, id:token
 -- RETURNS positions of the leases that were lost
 local processing, tasks, attempts, stats = unpack(KEYS)
-local ids, lost = {}, {}
+local ids, lost, seen, bytes = {}, {}, {}, 0
 for i, member in ipairs(ARGV) do
-  if redis.call('ZREM', processing, member) == 1 then
-    ids[#ids + 1] = id_of(member)
+  local id = id_of(member)
+  if id and redis.call('ZREM', processing, member) == 1 then
+    if not seen[id] then bytes = bytes + weight(tasks, id) end
+    ids[#ids + 1], seen[id] = id, true
   else
     lost[#lost + 1] = i - 1
   end
@@ -17,6 +19,7 @@ end
 if #ids > 0 then
   each_slice('HDEL', tasks, ids, 4000)
   each_slice('HDEL', attempts, ids, 4000)
-  redis.call('HINCRBY', stats, 'acked', #ids)
+  tally(stats, 'acked', #ids)
+  weigh(stats, 0, bytes)
 end
 return lost

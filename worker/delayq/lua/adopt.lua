@@ -6,11 +6,12 @@
 -- KEYS attempts    hash  id -> failures, crashes, last error
 -- KEYS dlq         zset  id -> time of death
 -- KEYS dlq_info    hash  id -> reason and last error
+-- KEYS moving      zset  id -> token of those on their way to another shard
 -- KEYS wake        list  hint for an idle worker
 -- KEYS stats       hash  monotonic counters
 -- ARGV id ...  tasks that were in no index, and under no lease that the reaper saw
 -- RETURNS those that were adopted
-local delayed, retry, processing, tasks, attempts, dlq, dlq_info, wake, stats = unpack(KEYS)
+local delayed, retry, processing, tasks, attempts, dlq, dlq_info, moving, wake, stats = unpack(KEYS)
 local at, adopted, leased = now(), {}, nil
 
 -- All leases are read, milliseconds with 20,000 of them, and only for a task that is in no index now. It may still be
@@ -18,13 +19,15 @@ local at, adopted, leased = now(), {}, nil
 local function is_leased(id)
   if not leased then
     leased = {}
-    for _, member in ipairs(redis.call('ZRANGE', processing, 0, -1)) do leased[id_of(member)] = true end
+    for _, member in ipairs(redis.call('ZRANGE', processing, 0, -1)) do leased[id_of(member) or ''] = true end
   end
   return leased[id]
 end
 
 local function has_home(id)
-  return redis.call('ZSCORE', delayed, id) or redis.call('ZSCORE', retry, id) or redis.call('ZSCORE', dlq, id)
+  for _, zset in ipairs({ delayed, retry, dlq, moving }) do
+    if redis.call('ZSCORE', zset, id) then return true end
+  end
 end
 
 for _, id in ipairs(ARGV) do
@@ -35,5 +38,5 @@ for _, id in ipairs(ARGV) do
     adopted[#adopted + 1] = id
   end
 end
-if #adopted > 0 then redis.call('HINCRBY', stats, 'adopted', #adopted) end
+if #adopted > 0 then tally(stats, 'adopted', #adopted) end
 return adopted

@@ -10,8 +10,8 @@ local processing, attempts, dlq, dlq_info, stats = unpack(KEYS)
 local at, outcomes, buried = now(), {}, 0
 for i = 1, #ARGV, 2 do
   local outcome = 'lease_lost'
-  if redis.call('ZREM', processing, ARGV[i]) == 1 then
-    local id = id_of(ARGV[i])
+  local id = id_of(ARGV[i])
+  if id and redis.call('ZREM', processing, ARGV[i]) == 1 then
     local failures, crashes = attempts_of(redis.call('HGET', attempts, id))
     redis.call('HDEL', attempts, id)
     redis.call('ZADD', dlq, at, id)
@@ -20,5 +20,5 @@ for i = 1, #ARGV, 2 do
   end
   outcomes[#outcomes + 1] = outcome
 end
-if buried > 0 then redis.call('HINCRBY', stats, 'buried', buried) end
+if buried > 0 then tally(stats, 'buried', buried) end
 return outcomes

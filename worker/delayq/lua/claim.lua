@@ -7,19 +7,25 @@
 -- KEYS wake        list  hint for an idle worker
 -- KEYS alarm       list  hint for a sleeping scanner
 -- KEYS stats       hash  monotonic counters
--- ARGV limit     how many tasks at most
--- ARGV lease_ms  how long the lease lasts
--- RETURNS now ms, first token, 1 when due tasks were left behind, ids, dues, envelopes, attempts entries by position
-local delayed, retry, processing, tasks, attempts, wake, alarm, stats = unpack(KEYS)
-local limit, us, bytes = tonumber(ARGV[1]), now_us(), 1048576
+-- KEYS rate        string  when the bucket of spec.limits.ratePerSecond will have run dry, µs
+-- ARGV limit        how many tasks at most
+-- ARGV lease_ms     how long the lease lasts
+-- ARGV interval_us  between two tasks, on average; 0: no limit
+-- ARGV burst        how many may begin at once after a quiet time
+-- ARGV most         how many may be leased at a time; 0: no limit
+-- RETURNS now ms, first token, 1 when due tasks were left to be claimed, µs until a limit that kept any back will let more begin (-1: none did, -2: when one ends), ids, dues, envelopes, attempts entries by position
+local delayed, retry, processing, tasks, attempts, wake, alarm, stats, rate = unpack(KEYS)
+local us, bytes = now_us(), 1048576
 local at = math.floor(us / 1000)
+local room, begin = allowance(rate, processing, us, ARGV[3], ARGV[4], ARGV[5])
+local limit = math.min(tonumber(ARGV[1]), room)
 local fresh = redis.call('ZRANGEBYSCORE', delayed, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
 local again = redis.call('ZRANGEBYSCORE', retry, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
 local found = (#fresh + #again) / 2
 local last_token, largest = unpack(redis.call('HMGET', stats, 'token', 'largest'))
 
 -- A mebibyte and no more, but at least one task: what is large takes time to copy and to send.
-local heavy = limit * tonumber(largest or 'inf') > bytes
+local heavy = limit * (tonumber(largest) or math.huge) > bytes
 local function fits(n, id)
   if not heavy then return true end
   bytes = bytes - redis.call('HSTRLEN', tasks, id)
@@ -35,21 +41,16 @@ for n = 1, math.min(found, limit) do
   ids[n], dues[n] = id, first and fresh_due or again_due
   if first then f = f + 2 else a, retried[#retried + 1] = a + 2, n end
 end
-local more = found > #ids
+local held = found > #ids and #ids == room
+local more = found > #ids and not held
 if more then
   hint(wake)
 elseif redis.call('DEL', wake) == 1 then
-  hint(alarm) -- a hint that nobody took: the scanner looks rarely while it lies, and nothing is left to be hinted at
+  hint(alarm) -- a hint that nobody took: the scanner looks rarely while it lies, and nobody could do what it says
 end
-if #ids == 0 then return {at, 0, 0, {}, {}, {}, {}} end
+if #ids == 0 then return {at, 0, 0, begin(0, held), {}, {}, {}, {}} end
 
--- Both takings are the lowest ranks of their set, so rank removes them without naming them.
-if f > 1 then redis.call('ZREMRANGEBYRANK', delayed, 0, (f - 3) / 2) end
-if a > 1 then redis.call('ZREMRANGEBYRANK', retry, 0, (a - 3) / 2) end
-
--- Tokens never repeat and never fall, even if the last second of Redis' memory is lost: see docs/decisions.
-local token = math.max(us, tonumber(last_token or 0) + 1)
-local envelopes, counts, leases = redis.call('HMGET', tasks, unpack(ids)), {}, {}
+local token, envelopes, counts, leases = next_token(last_token, us), redis.call('HMGET', tasks, unpack(ids)), {}, {}
 local expiry, orphans = string.format('%.0f', at + tonumber(ARGV[2])), 0
 for n, id in ipairs(ids) do
   if envelopes[n] then
@@ -63,8 +64,13 @@ for _, n in ipairs(retried) do
   counts[#counts + 1] = n - 1
   counts[#counts + 1] = redis.call('HGET', attempts, ids[n]) or ''
 end
+redis.call('ZCARD', processing) -- of another type, each key says so before anything is taken
+
+-- Both takings are the lowest ranks of their set, so rank removes them without naming them.
+if f > 1 then redis.call('ZREMRANGEBYRANK', delayed, 0, (f - 3) / 2) end
+if a > 1 then redis.call('ZREMRANGEBYRANK', retry, 0, (a - 3) / 2) end
 if #leases > 0 then redis.call('ZADD', processing, unpack(leases)) end
 redis.call('HSET', stats, 'token', string.format('%.0f', token + #ids - 1))
-redis.call('HINCRBY', stats, 'claimed', #leases / 2)
-if orphans > 0 then redis.call('HINCRBY', stats, 'orphans', orphans) end
-return {at, string.format('%.0f', token), more and 1 or 0, ids, dues, envelopes, counts}
+tally(stats, 'claimed', #leases / 2)
+if orphans > 0 then tally(stats, 'orphans', orphans) end
+return {at, string.format('%.0f', token), more and 1 or 0, begin(#leases / 2, held), ids, dues, envelopes, counts}

@@ -6,11 +6,16 @@
 -- KEYS attempts    hash  id -> failures, crashes, last error
 -- KEYS dlq         zset  id -> time of death
 -- KEYS dlq_info    hash  id -> reason and last error
+-- KEYS moving      zset  id -> token of those on their way to another shard
+-- KEYS layout      string  the newest layout this shard was told of
 -- ARGV id       the task
 -- ARGV pattern  the same id as a glob that matches its lease members
+-- ARGV by       the layout that the caller goes by, or ''
 -- RETURNS nothing when unknown, else state, score ms, lease member or '', envelope, attempts or '', dlq info or ''
-local delayed, retry, processing, tasks, attempts, dlq, dlq_info = unpack(KEYS)
+local delayed, retry, processing, tasks, attempts, dlq, dlq_info, moving, layout = unpack(KEYS)
 local id = ARGV[1]
+local away = outdated(layout, ARGV[3]) or moving_on(moving, id)
+if away then return away end
 local envelope = redis.call('HGET', tasks, id)
 if not envelope then return false end
 

@@ -1,19 +1,36 @@
--- lead: become or stay the one scanner that watches this shard
--- KEYS leader  string  owner and lease expiry ms
+-- lead: be counted among the scanners of this shard, and become or stay the one that watches it
+-- KEYS leader    string  owner and lease expiry ms
+-- KEYS scanners  zset    scanner -> when it counts as gone ms
 -- ARGV owner     this scanner
--- ARGV lease_ms  how long leadership lasts unless renewed; 0 gives it up
--- RETURNS 1 when this scanner leads, ms for which somebody else leads, ms by which Redis' clock stepped back
-local leader = KEYS[1]
-local owner, lease_ms, at = ARGV[1], tonumber(ARGV[2]), now()
+-- ARGV shard     its number: of n scanners, in the order of their names, it is the turn of number shard % n
+-- ARGV lease_ms  how long leadership and being counted last unless renewed; 0 gives both up
+-- RETURNS 1 when this scanner leads, ms for which somebody else leads, ms by which Redis' clock stepped back, ms after which it may be otherwise without our asking
+local leader, scanners = KEYS[1], KEYS[2]
+local owner, shard, lease_ms, at = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), now()
 local holder, expiry = string.match(redis.call('GET', leader) or '', '^(%S+) (%d+)$')
-local left = holder and tonumber(expiry) - at or 0
--- Nobody can hold more than a whole lease: such a one was written before the clock went back.
-local stepped = lease_ms > 0 and math.max(0, left - lease_ms) or 0
-if holder and holder ~= owner and left > 0 and stepped == 0 then return { 0, left, 0 } end
+local left, latest = holder and math.max(0, tonumber(expiry) - at) or 0, at + lease_ms
+-- First and always, if only of nobody, as in hint(): memory may be full.
+redis.call('ZREM', scanners, '', unpack(redis.call('ZRANGEBYSCORE', scanners, '-inf', at)))
 if lease_ms == 0 then
-  if holder == owner then redis.call('DEL', leader) end
-  return { 0, 0, 0 }
+  redis.call('ZREM', scanners, owner)
+  if holder ~= owner then return { 0, left, 0, 0 } end
+  redis.call('DEL', leader)
+  return { 0, 0, 0, 0 }
 end
-redis.call('DEL', leader) -- first, as in hint(): memory may be full
-redis.call('SET', leader, owner .. ' ' .. at + lease_ms, 'PX', lease_ms * 10)
-return { 1, 0, stepped }
+
+-- Nobody can hold more than a whole lease: such a one was written before the clock went back.
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', scanners, '(' .. latest, '+inf')) do
+  redis.call('ZADD', scanners, latest, name)
+end
+redis.call('ZADD', scanners, latest, owner)
+redis.call('PEXPIRE', scanners, lease_ms * 10)
+-- Whoever renews no more changes whose turn it is, once it counts as gone.
+local gone = redis.call('ZRANGE', scanners, 0, 0, 'WITHSCORES')[2] - at
+local names, stepped = redis.call('ZRANGE', scanners, 0, -1), math.max(0, left - lease_ms)
+table.sort(names)
+-- Whose turn it is takes the shard from whoever has it, so that shards are spread evenly soon after any change. For a
+-- second two scanners may believe that they lead: they wake a worker twice, and the other's next call tells it.
+local ours = names[shard % #names + 1] == owner
+if holder ~= owner and left > 0 and stepped == 0 and not ours then return { 0, left, 0, math.min(left, gone) } end
+redis.call('SET', leader, owner .. ' ' .. latest, 'PX', lease_ms * 10)
+return { 1, 0, stepped, ours and gone or math.min(gone, 500) }

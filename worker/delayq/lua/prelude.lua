@@ -8,6 +8,12 @@ local function now()
   return math.floor(now_us() / 1000)
 end
 
+-- A token never repeats and never falls, see docs/decisions: a last one that no clock will reach is not one of ours.
+local function next_token(last, us)
+  last = tonumber(last)
+  return last and last >= us and last < 2 ^ 53 and last + 1 or us
+end
+
 -- A lease member is `id:token`; ids may hold colons themselves, tokens never do.
 local function id_of(member)
   return string.match(member, '^(.*):%d+$')
@@ -18,6 +24,77 @@ local function due_at(when, at)
   local value = tonumber(when)
   if string.byte(when) == 43 then return at + value end
   return value
+end
+
+-- What a task counts for in `bytes` of stats: its id and its envelope; what is not there counts for nothing.
+local function weight(tasks, id)
+  local size = redis.call('HSTRLEN', tasks, id)
+  return size > 0 and size + #id or 0
+end
+
+-- What somebody else wrote into a counter and is no number counts as nothing, and stops nobody.
+local function tally(stats, field, more)
+  local reply = redis.pcall('HINCRBY', stats, field, more)
+  if type(reply) == 'number' then return end
+  local unread = string.find(reply.err, 'not an integer') or string.find(reply.err, 'overflow')
+  if unread then redis.call('HDEL', stats, field) end
+  redis.call('HINCRBY', stats, field, more)
+end
+
+-- Whoever stores or forgets a task says so here. `bytes` is what all of them weigh, `bytes_in` what ever came.
+local function weigh(stats, added, removed)
+  if added > 0 then tally(stats, 'bytes_in', added) end
+  if added ~= removed then tally(stats, 'bytes', added - removed) end
+end
+
+local function space_left(stats, most)
+  if most == '0' then return math.huge end
+  return math.max(0, most - math.max(0, tonumber(redis.call('HGET', stats, 'bytes')) or 0))
+end
+
+-- A scan of tasks reads whole envelopes, though the caller may want their ids only: a quarter of a mebibyte at a time.
+local function readable(stats, count)
+  local largest = tonumber(redis.call('HGET', stats, 'largest')) or 16384
+  return math.max(1, math.min(tonumber(count), math.floor(262144 / math.max(1, largest))))
+end
+
+-- A cursor means nothing to another server, nor to the same one after a restart.
+local function server_run()
+  return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '-'
+end
+
+-- A repeated call finds its own task again by what it holds and when it was due: no more than the time of a few tries
+-- apart, for a delay is counted from each try's own now.
+local function is_same(stored, body, due)
+  if string.sub(stored, 1, -7) ~= body then return false end
+  local apart = due - struct.unpack('>I6', string.sub(stored, -6))
+  return apart >= 0 and apart <= 60000
+end
+
+-- Whoever names a task by its id says which layout he goes by; '' says nothing, and is never wrong. A shard that knows
+-- a newer one has this to answer and nothing else to do; one that knows an older one learns. Of two of one epoch, which
+-- only fail-overs leave, one and the same is the newer everywhere. `stores`: nothing is to be, where memory is full.
+local function outdated(layout, mine, stores)
+  local known = mine ~= '' and redis.call('GET', layout)
+  if mine == '' or known == mine then return false end
+  local old, new = tonumber(string.match(known or '', '^%d+')) or 0, tonumber(string.match(mine, '^%d+'))
+  if old > new or old == new and known > mine then return 'STALELAYOUT ' .. known end
+  if not stores then redis.call('DEL', layout) end -- first, as in hint(): memory may be full
+  redis.call('SET', layout, mine)
+  return false
+end
+
+-- A task that is on its way to another shard is there, as far as anybody who asks for it is concerned.
+local function moving_on(moving, id)
+  return redis.call('ZSCORE', moving, id) and 'MOVING ' .. id
+end
+
+-- Where a task that is on its way belongs; nothing where somebody else wrote what cannot be read.
+local function destination(moving_info, id)
+  local to, index, score = string.match(redis.call('HGET', moving_info, id) or '', '^(%d+) (%w+) (%S+)$')
+  local at = tonumber(score)
+  local known = index == 'delayed' or index == 'retry' or index == 'dlq'
+  if known and at and at == at then return to, index, score end
 end
 
 -- Lists of hints hold one token at most: a second one could tell nobody anything new. Redis lets a script pass
@@ -75,6 +152,34 @@ local function after_crash(at, retry, attempts, dlq, dlq_info)
     return 'reclaimed'
   end
   return requeue, bury
+end
+
+-- spec.limits: how many tasks may begin now, and a function to be told how many do: of those that are held back, it says
+-- how many µs until more may: -1 if none is, -2 if one has to end first. The rate is a leaky bucket (GCRA), whose key is
+-- when it will have run dry. Farther off than a full one takes was written before the clock stepped back, or by another
+-- rate: nothing is known then, which is worth one burst. Milliseconds are whole, as everywhere: a clock that wavers
+-- within one takes no task from anybody.
+local function allowance(rate, processing, us, interval_us, burst, most)
+  us = us - us % 1000
+  local interval, dry = tonumber(interval_us), us
+  local begins, free = math.huge, math.huge
+  if tonumber(most) > 0 then free = math.max(0, most - redis.call('ZCOUNT', processing, '(0', '+inf')) end
+  if interval > 0 then
+    local noted = tonumber(redis.call('GET', rate)) or us
+    if noted > us and noted <= us + interval * burst then dry = noted end
+    begins = math.floor((us - dry) / interval + burst)
+  end
+  return math.min(begins, free), function(count, held)
+    if interval > 0 and count > 0 then
+      dry = dry + interval * count
+      redis.call('SET', rate, string.format('%.0f', math.floor(dry)), 'PX', math.ceil((dry - us) / 1000))
+    end
+    if not held then return -1 end
+    if free <= begins then return -2 end
+    -- Not for each task of a thousand a second: when there is room for those of ten ms, or as many as there ever is.
+    local enough = math.min(burst, math.max(1, math.ceil(10000 / interval)))
+    return math.max(1, math.ceil(dry + interval * (enough - burst) - us) + 1)
+  end
 end
 
 -- unpack() fails near 8,000 values; a list of any length goes in slices.

@@ -3,19 +3,29 @@
 -- KEYS dlq_info  hash  id -> reason and last error
 -- KEYS tasks     hash  id -> envelope
 -- KEYS stats     hash  monotonic counters
+-- KEYS moving    zset  id -> token of those on their way to another shard
+-- KEYS layout    string  the newest layout this shard was told of
 -- ARGV before_ms  leave those alone that died at or after this time
+-- ARGV by         the layout that the caller goes by, or '', which also passes over those on their way
 -- ARGV id ...     the dead letters
 -- RETURNS how many were purged
-local dlq, dlq_info, tasks, stats = unpack(KEYS)
-local before, purged = tonumber(ARGV[1]), 0
-for i = 2, #ARGV do
+local dlq, dlq_info, tasks, stats, moving, layout = unpack(KEYS)
+local away = outdated(layout, ARGV[2])
+if away then return away end
+for i = 3, #ARGV do
+  away = ARGV[2] ~= '' and moving_on(moving, ARGV[i])
+  if away then return away end
+end
+local before, purged, bytes = tonumber(ARGV[1]), 0, 0
+for i = 3, #ARGV do
   local died = tonumber(redis.call('ZSCORE', dlq, ARGV[i]) or 'inf')
   if died < before then
     redis.call('ZREM', dlq, ARGV[i])
     redis.call('HDEL', dlq_info, ARGV[i])
+    bytes, purged = bytes + weight(tasks, ARGV[i]), purged + 1
     redis.call('HDEL', tasks, ARGV[i])
-    purged = purged + 1
   end
 end
-if purged > 0 then redis.call('HINCRBY', stats, 'purged', purged) end
+if purged > 0 then tally(stats, 'purged', purged) end
+weigh(stats, 0, bytes)
 return purged

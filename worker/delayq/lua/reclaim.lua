@@ -29,7 +29,7 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', processing, '-inf', at, 'LIM
   counted[outcome] = counted[outcome] + 1
 end
 for _, name in ipairs({ 'reclaimed', 'buried', 'orphans' }) do
-  if counted[name] > 0 then redis.call('HINCRBY', stats, name, counted[name]) end
+  if counted[name] > 0 then tally(stats, name, counted[name]) end
 end
 if counted.reclaimed > 0 then hint(wake) end
 return taken

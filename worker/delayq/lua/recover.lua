@@ -36,6 +36,7 @@ local function outcome()
     return 'waited'
   end
   if verdict == 'complete' then
+    weigh(stats, 0, weight(tasks, id))
     redis.call('HDEL', tasks, id)
     redis.call('HDEL', attempts, id)
     return 'completed'
@@ -45,7 +46,7 @@ end
 
 redis.call('ZREM', processing, member) -- first, as in hint(): memory may be full
 local done = outcome()
-redis.call('HINCRBY', stats, done, 1)
-if ARGV[8] == '1' then redis.call('HINCRBY', stats, 'checks_failed', 1) end
+tally(stats, done, 1)
+if ARGV[8] == '1' then tally(stats, 'checks_failed', 1) end
 if done == 'reclaimed' then hint(wake) end
 return done

@@ -5,12 +5,21 @@
 -- KEYS wake      list  hint for an idle worker
 -- KEYS alarm     list  hint for a sleeping scanner
 -- KEYS stats     hash  monotonic counters
+-- KEYS moving    zset  id -> token of those on their way to another shard
+-- KEYS layout    string  the newest layout this shard was told of
+-- ARGV by               the layout that the caller goes by, or '', which also passes over those on their way
 -- ARGV id delay_ms ...  the dead letter, and when to run it
 -- RETURNS how many were redriven
-local dlq, dlq_info, delayed, wake, alarm, stats = unpack(KEYS)
+local dlq, dlq_info, delayed, wake, alarm, stats, moving, layout = unpack(KEYS)
+local away = outdated(layout, ARGV[1])
+if away then return away end
+for i = 2, #ARGV, 2 do
+  away = ARGV[1] ~= '' and moving_on(moving, ARGV[i])
+  if away then return away end
+end
 local at, redriven = now(), 0
 local note, announce = announcer(delayed, at, wake, alarm)
-for i = 1, #ARGV, 2 do
+for i = 2, #ARGV, 2 do
   if redis.call('ZREM', dlq, ARGV[i]) == 1 then
     local due = at + tonumber(ARGV[i + 1])
     redis.call('HDEL', dlq_info, ARGV[i])
@@ -20,7 +29,7 @@ for i = 1, #ARGV, 2 do
   end
 end
 if redriven > 0 then
-  redis.call('HINCRBY', stats, 'redriven', redriven)
+  tally(stats, 'redriven', redriven)
   announce()
 end
 return redriven

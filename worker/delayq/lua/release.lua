@@ -12,7 +12,7 @@ local processing, delayed, retry, attempts, wake, alarm, stats = unpack(KEYS)
 local at, lost, released = now(), {}, 0
 for i = 1, #ARGV, 2 do
   local id, due = id_of(ARGV[i]), tonumber(ARGV[i + 1])
-  if redis.call('ZREM', processing, ARGV[i]) == 1 then
+  if id and redis.call('ZREM', processing, ARGV[i]) == 1 then
     local home = redis.call('HEXISTS', attempts, id) == 1 and retry or delayed
     local note, announce = announcer(home, at, wake, alarm)
     redis.call('ZADD', home, due, id)
@@ -23,5 +23,5 @@ for i = 1, #ARGV, 2 do
     lost[#lost + 1] = (i - 1) / 2
   end
 end
-if released > 0 then redis.call('HINCRBY', stats, 'released', released) end
+if released > 0 then tally(stats, 'released', released) end
 return lost

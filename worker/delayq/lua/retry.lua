@@ -16,8 +16,8 @@ local note, announce = announcer(retry, at, wake, alarm)
 local outcomes, counted = {}, { retried = 0, buried = 0, lease_lost = 0 }
 
 local function settle(member, delay_ms, charge, reason)
-  if redis.call('ZREM', processing, member) == 0 then return 'lease_lost' end
   local id = id_of(member)
+  if not id or redis.call('ZREM', processing, member) == 0 then return 'lease_lost' end
   local failures, crashes = attempts_of(redis.call('HGET', attempts, id))
   failures = failures + tonumber(charge)
   local entry = failures .. ' ' .. crashes .. ' '
@@ -40,7 +40,7 @@ for i = 2, #ARGV, 4 do
   counted[outcome] = counted[outcome] + 1
 end
 for _, name in ipairs({ 'retried', 'buried' }) do
-  if counted[name] > 0 then redis.call('HINCRBY', stats, name, counted[name]) end
+  if counted[name] > 0 then tally(stats, name, counted[name]) end
 end
 announce()
 return outcomes

@@ -3,8 +3,12 @@
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS wake        list  hint for an idle worker
--- RETURNS now ms, 1 when something is due, 1 when an earlier hint lies untaken, µs until the next due time after now, µs until the next lease runs out (-1: none)
-local delayed, retry, processing, wake = unpack(KEYS)
+-- KEYS rate        string  when the bucket of spec.limits.ratePerSecond will have run dry, µs
+-- ARGV interval_us  as claim.lua has it
+-- ARGV burst        the same
+-- ARGV most         the same
+-- RETURNS now ms, 1 when something is due and may begin, 1 when an earlier hint lies untaken, µs until the next due time after now, µs until the next lease runs out (-1: none), µs until a limit lets more of what is due begin (-1: none keeps it back, -2: when one ends)
+local delayed, retry, processing, wake, rate = unpack(KEYS)
 local us = now_us()
 local at = math.floor(us / 1000)
 
@@ -15,6 +19,9 @@ end
 
 local due = math.min(head(delayed) or math.huge, head(retry) or math.huge) <= at
 local untaken = redis.call('LLEN', wake)
-if due then hint(wake) end
+local room, begin = allowance(rate, processing, us, ARGV[1], ARGV[2], ARGV[3])
+local held = due and room < 1
+if due and not held then hint(wake) end
 local next = math.min(next_due(delayed, at), next_due(retry, at))
-return { at, due and 1 or 0, untaken, wait_us(next), wait_us(head(processing)) }
+local lapse = wait_us(head(processing))
+return { at, due and not held and 1 or 0, untaken, wait_us(next), lapse, begin(0, held) }

@@ -23,6 +23,7 @@ EXPECTED: Final[Mapping[str, str]] = {
     "Accepted": "True",
     "BackendAvailable": "True",
     "DurabilityAtRisk": "False",
+    "ShardsSettled": "True",
     "GuardAvailable": "True",
     "Progressing": "True",
     "Degraded": "False",
@@ -106,6 +107,8 @@ def _facts(queue: Object, now: float) -> Iterator[tuple[str, str]]:
     if run := (status.get("reaper") or {}).get("lastSuccessfulTime"):
         yield "reaper", f"last done {ago(run, now)}"
     yield "redis", _redis(spec.get("redis") or {})
+    if moving := status.get("resharding"):
+        yield "shards", _shards(moving)
     if queue["metadata"].get("annotations", {}).get(names.PAUSED) == "true":
         yield "paused", "the operator leaves the children alone; kubectl dq resume ends that"
     if (held := spec.get("stopPolicy", "None")) != "None":
@@ -146,7 +149,20 @@ def _redis(redis: Mapping[str, Any]) -> str:
     if "standalone" in redis:
         where = f"{redis['standalone'].get('host')}:{redis['standalone'].get('port', 6379)}"
         return f"{where}, database {redis.get('database', 0)}{', TLS' if 'tls' in redis else ''}"
-    return next((kind for kind in ("sentinel", "cluster") if kind in redis), UNKNOWN)
+    for kind in ("sentinel", "cluster"):
+        if kind in redis:
+            nodes = ", ".join(str(node.get("host")) for node in redis[kind].get("nodes") or ())
+            of = f"{redis[kind]['masterName']}, of Sentinels at" if kind == "sentinel" else "Cluster of"
+            return f"{of} {nodes}{', TLS' if 'tls' in redis else ''}"
+    return UNKNOWN
+
+
+def _shards(moving: Mapping[str, Any]) -> str:
+    """Say how far tasks have moved."""
+    looked = f"{moving.get('checkedTasks', 0):,}{f' of {of:,}' if (of := moving.get('tasks')) else ''}"
+    said = f"{moving.get('fromShards')} → {moving.get('toShards')}: looked at {looked} tasks"
+    waiting = f", {moving['waitingTasks']:,} wait to run" if moving.get("waitingTasks") else ""
+    return f"{said}, moved {moving.get('movedTasks', 0):,}{waiting}"
 
 
 def _conditions(queue: Object, now: float) -> Table | None:

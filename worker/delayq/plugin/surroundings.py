@@ -18,8 +18,7 @@ from delayq_operator.resource import Resource
 from delayq_operator.versions import content_digest
 
 from delayq.cli.exits import Wrong
-from delayq.contract import SpecError, parse
-from delayq.contract.unsupported import unsupported
+from delayq.contract import parse
 from delayq.plugin import queues
 from delayq.plugin.setting import guessed
 from delayq.plugin.tolerant import readable
@@ -62,12 +61,13 @@ def look(kubectl: Kubectl, old: Object | None, new: Object, besides: Iterable[Ob
     facts = Facts(
         uid=uid,
         namespace=namespace,
+        generation=_generation(old or new),
         secrets=read[names.SECRET],
         config_maps=read[names.CONFIG_MAP],
         kinds=frozenset(kinds),
         inputs=_inputs(name, children),
     )
-    then = _with(facts, besides, uid)
+    then = replace(_with(facts, besides, uid), generation=_generation(new))
     setting, doubts = guessed(kubectl, before, after, facts=facts, children=children)
     return Surroundings(
         old=before,
@@ -83,10 +83,12 @@ def look(kubectl: Kubectl, old: Object | None, new: Object, besides: Iterable[Ob
 
 def model(body: Object) -> DelayQueue:
     """Parse a DelayQueue as the operator does; SpecError with everything wrong."""
-    queue = parse(Resource(body).document)
-    if problems := unsupported(queue.spec):
-        raise SpecError(problems)
-    return queue
+    return parse(Resource(body).document)
+
+
+def _generation(body: Object) -> int:
+    """Return what the API server counts, of a new object for the first time."""
+    return int(body["metadata"].get("generation", 1))
 
 
 def _kinds(kubectl: Kubectl) -> list[str]:

@@ -40,7 +40,8 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
     """Decide; `now` in Unix seconds, `sample` None when nothing could be read."""
     if sample is None:
         return _unseeing(policy, previous, now)
-    demand = _demand(sample, policy, previous, now)
+    asked = _demand(sample, policy, previous, now)
+    demand, held_by = _useful(asked, sample, policy)
     active_at = now if demand.active else min(previous.active_at, now)
     wanted, kept_by = _kept(demand, policy, replace(previous, active_at=active_at), now)
     if not sample.whole:
@@ -69,8 +70,8 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
     return Decision(
         replicas=replicas,
         reason="FollowsWork" if sample.whole else _blindness(policy, failures),
-        limited_by=kept_by if limit == "None" else limit,
-        wanted=demand.replicas,
+        limited_by=next((each for each in (limit, kept_by, held_by) if each != "None"), "None"),
+        wanted=asked.replicas,
         late_seconds=_late(demand.due, fleet(sample, policy), replicas),
         unforeseen_rate=demand.rate,
         wake_seconds=_wake(sample, policy, replicas),
@@ -96,6 +97,14 @@ def _demand(sample: Sample, policy: Policy, previous: Memory, now: float) -> _De
         again = max(needed, required(farther, workers, policy.lateness_seconds))
     active = bool(sample.overdue or sample.in_flight or sample.within(window)) or _stirred(sample, previous)
     return _Demand(replicas=needed, again=again, rate=rate, active=active, due=due)
+
+
+def _useful(demand: _Demand, sample: Sample, policy: Policy) -> tuple[_Demand, Limit]:
+    """Ask for no more than spec.limits gives something to do: the others would idle."""
+    most, limit = policy.useful(sample.handler_seconds)
+    if demand.replicas <= most:
+        return demand, "None"
+    return replace(demand, replicas=int(most), again=int(min(demand.again, most))), limit
 
 
 def _stirred(sample: Sample, previous: Memory) -> bool:

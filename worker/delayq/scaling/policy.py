@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import ceil, inf
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Self
 
-from delayq.contract import Autoscaling
+from delayq.contract import Autoscaling, Limits
 from delayq.contract.autoscaling import Behavior, Fallback
+from delayq.scaling.model import RESERVE
 
 if TYPE_CHECKING:
     from delayq.contract import Spec
+    from delayq.scaling.decision import Limit
 
 LEAD_SECONDS: Final = 15.0
 """A worker's start-up until one was seen: a Python image that is on the node already, with some reserve."""
@@ -36,6 +40,8 @@ class Policy:
     cooldown_seconds: float = 60.0
     behavior: Behavior = field(default_factory=Behavior)
     fallback: Fallback | None = None
+    limits: Limits = field(default_factory=Limits)
+    """What the queue lets begin: workers beyond that would idle."""
 
     @classmethod
     def of(cls, spec: Spec) -> Self:
@@ -52,6 +58,7 @@ class Policy:
             cooldown_seconds=scaling.cooldown_seconds,
             behavior=scaling.behavior,
             fallback=scaling.fallback,
+            limits=spec.limits,
         )
 
     def lead(self, learnt: float | None) -> float:
@@ -63,6 +70,22 @@ class Policy:
     def window(self, learnt: float | None) -> float:
         """How far this decision has to see: what the next one asks for comes a period later, if nothing is delayed."""
         return self.lead(learnt) + 2 * self.period_seconds
+
+    def useful(self, handler_seconds: float | None) -> tuple[float, Limit]:
+        """Return the most workers that spec.limits gives something to do, and by which limit; inf without any.
+
+        Of a rate r with a burst b, b + r·h handlers of h seconds run at the most, and a tenth more for those that take
+        longer.
+        """
+        limits, taken = self.limits, HANDLER_SECONDS if handler_seconds is None else handler_seconds
+        rate, most = limits.rate_per_second, limits.max_in_flight
+        found: list[tuple[float, Limit]] = [(inf, "None")]
+        if most is not None:
+            found.append((ceil(most / self.slots), "MaxInFlight"))
+        if rate is not None:
+            running = (limits.burst or rate) + rate * taken * RESERVE
+            found.append((ceil(running / self.slots), "RatePerSecond"))
+        return min(found, key=itemgetter(0))
 
     def clamped(self, replicas: int) -> int:
         """Keep a number within the bounds."""

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from delayq.contract import Limits
 from delayq.contract.autoscaling import Behavior, Fallback, ScaleDown, ScaleUp, ScalingPolicy
 from delayq.scaling.decide import decide
 from delayq.scaling.memory import Change, Foresight, Memory, Recommendation
@@ -52,7 +53,8 @@ def _policy(found: dict[str, Any]) -> Policy:
         scale_down=ScaleDown(**{**down, "policies": _rules(down)}),
     )
     fallback = None if found["fallback"] is None else Fallback(**found["fallback"])
-    return Policy(**{**found, "behavior": behavior, "fallback": fallback})
+    limits = Limits(**found.get("limits", {}))  # records of an older operator have none
+    return Policy(**{**found, "behavior": behavior, "fallback": fallback, "limits": limits})
 
 
 def _rules(found: dict[str, Any]) -> tuple[ScalingPolicy, ...]:

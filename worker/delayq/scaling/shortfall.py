@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 def shortfall(
     sample: Sample, policy: Policy, rate: float, outlook_seconds: float = OUTLOOK_SECONDS
 ) -> Shortfall | None:
-    """Look ahead with as many workers as are allowed, from the time on when they can be there."""
+    """Look ahead with as many workers as are allowed, from the time on when they can be there.
+
+    Where spec.limits leaves idle who is beyond them, more of them would change nothing: what is late then is late by
+    the document's own will.
+    """
+    useful, _ = policy.useful(sample.handler_seconds)
+    if useful <= policy.max_replicas:
+        return None
     slots = policy.max_replicas * policy.slots
     if sample.overdue + sample.in_flight + sample.foreseen + rate * outlook_seconds <= slots:
         return None
@@ -35,7 +42,7 @@ def shortfall(
     return Shortfall(
         in_seconds=worst[0].at,
         late_seconds=worst[1],
-        needed=max(policy.max_replicas + 1, required(due, ideal, policy.lateness_seconds)),
+        needed=int(min(useful, max(policy.max_replicas + 1, required(due, ideal, policy.lateness_seconds)))),
     )
 
 

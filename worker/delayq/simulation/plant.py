@@ -13,9 +13,12 @@ from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from delayq.simulation.gate import Gate
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from delayq.contract import Limits
     from delayq.simulation.tasks import Tasks
 
 NEVER: Final = -1.0
@@ -40,10 +43,19 @@ class Worker:
 class Plant:
     """What a decision acts on."""
 
-    def __init__(self, tasks: Tasks, *, slots: int, lead_seconds: float, replicas: int = 0) -> None:
-        """`replicas` workers are there from the start."""
+    def __init__(
+        self,
+        tasks: Tasks,
+        *,
+        slots: int,
+        lead_seconds: float,
+        replicas: int = 0,
+        limits: Limits | None = None,
+    ) -> None:
+        """`replicas` workers are there from the start; `limits` are those on what may begin."""
         self.tasks, self.slots, self.lead_seconds = tasks, slots, lead_seconds
         self.now = 0.0
+        self._gate = Gate(limits)
         self.claimed, self.finished = 0, 0
         self.leaving = 0
         """Workers that are to go and finish what they have."""
@@ -116,7 +128,9 @@ class Plant:
         due, free, running, total = self.tasks.due, self._free, self._running, len(self.tasks)
         while True:
             end = running[0][0] if running else inf
-            start = max(due[self.claimed], self.now) if free and self.claimed < total else inf
+            start = inf
+            if free and self.claimed < total:
+                start = self._gate.opens(max(due[self.claimed], self.now), len(running))
             if min(start, end) > until:
                 return
             if end <= start:
@@ -129,6 +143,7 @@ class Plant:
         if worker.leaving:
             return
         task = self.claimed
+        self._gate.begin(at)
         self.began[task], self.began_by[task] = at, worker.number
         worker.busy += 1
         self.claimed += 1

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from delayq.broker import Broker
-from delayq.cli.doctor.findings import MARKS, Finding, Level, failed, ok
+from delayq.cli.doctor import causes
+from delayq.cli.doctor.findings import MARKS, Finding, Level, failed, merged, ok, unreachable
 from delayq.cli.doctor.guard import guard as check_guard
+from delayq.cli.doctor.poison import poison
 from delayq.cli.doctor.queue import queue as check_queue
-from delayq.cli.doctor.reach import clock, connect, latency, login
+from delayq.cli.doctor.reach import clock, connect, latency, login, mode
 from delayq.cli.doctor.rights import run_scripts
 from delayq.cli.doctor.server import server
+from delayq.cli.doctor.serving import serving
+from delayq.cli.doctor.topology import find
 from delayq.cli.exits import FAILED, UNAVAILABLE
+from delayq.cli.look import learn
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.target import Target, is_path, resolve
 from delayq.cli.words import clean
-from delayq.connection import SyncConnection
+from delayq.connection import Address, SyncConnection
 from delayq.document import read
-from delayq.errors import DelayQError, InvalidDocument
+from delayq.errors import DelayQError, InvalidDocument, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from delayq.contract import Delivery
 
 
 @click.command()
@@ -80,36 +87,89 @@ def examine(
 
 
 def _said_by(target: Target) -> str:
-    secrets = target.source == "spec.redis" and target.address.options.get("password")
+    secrets = target.source == "spec.redis" and target.address.login
     return f"by {target.source}{', secrets readable' if secrets else ''}"
 
 
 def _redis(target: Target) -> Iterator[Finding]:
-    found = connect(target.address)
+    servers = list[Address]()
+    shards = _broker(target).shards if target.address.apart else ()
+    for found in find(target.address, shards):
+        if isinstance(found, list):
+            servers = found
+        else:
+            yield found
+    findings = merged(
+        {each.where: list(_server(each, target.delivery, apart=target.address.apart)) for each in servers}
+    )
+    yield from findings
+    reached = any(each.check == "login" and not each.unreachable for each in findings)
+    other = any(each.check == "mode" for each in findings)
+    if servers and not other and (reached or not any(each.unreachable for each in findings)):
+        yield from _together(target, _broker(target))
+
+
+def _broker(target: Target) -> Broker:
+    """Return the verbs of the queue, with as many shards as Redis says that it has."""
+    limits = target.limits
+    broker = Broker(target.queue, prefix=target.key_prefix, shards=target.shards, limits=limits)
+    with closing(SyncConnection(target.address)) as connection, suppress(DelayQError, ValueError):
+        learn(connection, broker)
+    return broker
+
+
+def _server(address: Address, delivery: Delivery, *, apart: bool) -> Iterator[Finding]:
+    """Check one server of those that hold the queue."""
+    found = connect(address)
     yield found
-    if not found.unreachable:
-        yield from _connected(target)
-
-
-def _connected(target: Target) -> Iterator[Finding]:
-    broker = Broker(target.queue, prefix=target.key_prefix, shards=target.shards)
-    with closing(SyncConnection(target.address)) as connection:
+    if found.unreachable:
+        return
+    with closing(SyncConnection(address)) as connection:
         found = login(connection)
         yield found
         if found.unreachable:
             return
         try:
-            yield from server(connection, target.delivery)
+            other = mode(connection, apart=apart)
+            if other is not None:
+                yield other
+                return
+            yield from server(connection, delivery)
             yield latency(connection)
             yield clock(connection)
-            scripts = run_scripts(connection, broker, target.delivery)
+        except DelayQError as error:
+            yield _gone(error)
+
+
+def _together(target: Target, broker: Broker) -> Iterator[Finding]:
+    """Check what all servers together do for the queue."""
+    with closing(SyncConnection(target.address)) as connection:
+        try:
+            served = list[int]()
+            for found in serving(connection, broker):
+                if isinstance(found, Finding):
+                    yield found
+                else:
+                    served = found
+            spoilt = list(poison(connection, broker, served))
+            yield from spoilt
+            if any(each.level is Level.FAILED for each in spoilt):
+                return
+            scripts = run_scripts(connection, broker, target.delivery, served)
             yield scripts
             if scripts.level is not Level.FAILED:
-                yield from check_queue(connection, broker)
+                documented = None if target.document is None else target.shards
+                yield from check_queue(
+                    connection, broker, documented=documented, served=served, limits=target.limits
+                )
         except DelayQError as error:
-            yield Finding(
-                "connection", Level.FAILED, str(error), "Redis went away meanwhile: again", unreachable=True
-            )
+            yield _gone(error)
+
+
+def _gone(error: DelayQError) -> Finding:
+    if isinstance(error, Unavailable):
+        return unreachable("connection", str(error), "Redis went away meanwhile: again")
+    return failed("rights", str(error), causes.hint(str(error)))
 
 
 def said(finding: Finding) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Level(StrEnum):
@@ -46,3 +50,24 @@ def failed(check: str, message: str, hint: str) -> Finding:
 def unreachable(check: str, message: str, hint: str) -> Finding:
     """Return why Redis cannot be asked any further."""
     return Finding(check, Level.FAILED, message, hint, unreachable=True)
+
+
+def merged(found: Mapping[str, list[Finding]]) -> list[Finding]:
+    """Put what is found of several servers together: each check in order, and who it is said of."""
+    if len(found) == 1:
+        return next(iter(found.values()))
+    said: dict[Finding, list[str]] = {}
+    for where, findings in found.items():
+        for finding in findings:
+            said.setdefault(finding, []).append(where)
+    checks = list(dict.fromkeys(finding.check for finding in said))
+    return [
+        replace(finding, message=_said(finding.message, of, len(found)))
+        for finding, of in sorted(said.items(), key=lambda each: checks.index(each[0].check))
+    ]
+
+
+def _said(message: str, of: list[str], servers: int) -> str:
+    if message.startswith(of[0]):  # it says so itself
+        return message
+    return f"{f'all {servers} servers' if len(of) == servers else ', '.join(of)}: {message}"

@@ -6,39 +6,70 @@ import time
 from typing import TYPE_CHECKING
 
 from delayq.cli.doctor.findings import Finding, ok, warning
+from delayq.cli.look import held_by
 from delayq.cli.words import clean, length, tasks
 from delayq.operations import summed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from delayq.broker import Broker
     from delayq.connection import SyncConnection
+    from delayq.contract import Limits
     from delayq.values import Counts
 
 PATIENCE_SECONDS = 1.0  # between two looks at what is claimed
 LATE_MS = 5000  # two and a half of the waits that idle workers make at most
 
 
-def queue(connection: SyncConnection, broker: Broker) -> Iterator[Finding]:
-    """Check what only the queue's own keys tell."""
-    yield leaders(connection, broker)
-    yield overdue(connection, broker)
+def queue(
+    connection: SyncConnection,
+    broker: Broker,
+    *,
+    documented: int | None,
+    served: Sequence[int],
+    limits: Limits,
+) -> Iterator[Finding]:
+    """Check what only the queue's own keys tell, of the shards that are served.
+
+    `documented` are the shards of its document, if there is one.
+    """
+    yield from shards(broker, documented)
+    yield leaders(connection, broker, served)
+    yield overdue(connection, broker, served, limits)
 
 
-def leaders(connection: SyncConnection, broker: Broker) -> Finding:
+def shards(broker: Broker, documented: int | None) -> Iterator[Finding]:
+    """Tell when the queue's layout is not what the document says, or not yet."""
+    layout = broker.layout
+    if not layout.epoch:
+        return
+    if not layout.settled:
+        phase = f"tasks move from {layout.was} to" if layout.moves else f"{layout.shards}, about to become"
+        yield ok("shards", f"{phase} {layout.target} shards; nothing waits for it")
+    elif documented not in (None, layout.shards):
+        said = f"the document says {documented}, the queue has {layout.shards}"
+        yield warning(
+            "shards", said, "a scanner that starts with the document changes that, and nothing else does"
+        )
+
+
+def leaders(connection: SyncConnection, broker: Broker, served: Sequence[int]) -> Finding:
     """Each shard wants a scanner that leads it."""
-    [(seconds, micros), *replies] = connection.send(
-        [("TIME",), *(("GET", keys.leader) for keys in broker.shards)]
-    )
-    now_ms = int(seconds) * 1000 + int(micros) // 1000
-    alive = [_holder(reply, now_ms) for reply in replies]
-    without = [str(shard) for shard, holder in enumerate(alive) if not holder]
+    alive = dict.fromkeys(served, "")
+    for _, held in connection.servers([broker.keys(shard) for shard in served]):
+        asked = [("TIME",), *(("GET", keys.leader) for keys in held)]
+        [(seconds, micros), *replies] = connection.send(asked, held[0])
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        for keys, reply in zip(held, replies, strict=True):
+            alive[keys.shard] = _holder(reply, now_ms)
+    without = [str(shard) for shard, holder in alive.items() if not holder]
     if without:
-        said = f"no scanner leads shard {', '.join(without)} of {len(alive)}"
+        said = f"no scanner leads shard {', '.join(without)} of {len(broker.shards)}"
         return warning("scanner", said, "tasks may start 2 s late: start delayq run, or delayq scanner")
     return ok(
-        "scanner", f"{len(alive)} of {len(alive)} shards led, by {clean(', '.join(sorted(set(alive))))}"
+        "scanner",
+        f"{len(alive)} of {len(broker.shards)} shards led, by {clean(', '.join(sorted(set(alive.values()))))}",
     )
 
 
@@ -50,16 +81,19 @@ def _holder(reply: object, now_ms: int) -> str:
     return owner if expiry.isdigit() and int(expiry) > now_ms else ""
 
 
-def overdue(connection: SyncConnection, broker: Broker) -> Finding:
-    """Overdue tasks are no trouble while somebody claims them."""
-    before = _counts(connection, broker)
+def overdue(connection: SyncConnection, broker: Broker, served: Sequence[int], limits: Limits) -> Finding:
+    """Overdue tasks are no trouble while somebody claims them, or a limit holds them back."""
+    before = _counts(connection, broker, served)
     if before.oldest_overdue_ms < LATE_MS:
         waiting = f"{tasks(before.scheduled)} waiting, {before.processing:,} in flight, {before.dlq:,} dead"
         return ok("tasks", f"{waiting}, {before.overdue:,} overdue")
     time.sleep(PATIENCE_SECONDS)
-    after = _counts(connection, broker)
+    held = held_by(connection, broker, limits=limits, found=before, shards=served)
+    after = _counts(connection, broker, served)
     claimed = after.stats.get("claimed", 0) - before.stats.get("claimed", 0)
     said = f"{tasks(after.overdue)} overdue, the oldest for {length(after.oldest_overdue_ms)}"
+    if held:
+        return ok("tasks", f"{said}, held back by spec.limits.{held}; {claimed:,} claimed within a second")
     if claimed:
         return warning(
             "tasks", f"{said}, {claimed:,} claimed within a second", "more workers, or more concurrency"
@@ -75,5 +109,5 @@ def overdue(connection: SyncConnection, broker: Broker) -> Finding:
     )
 
 
-def _counts(connection: SyncConnection, broker: Broker) -> Counts:
-    return summed(connection.run([broker.counts(shard) for shard in range(len(broker.shards))]))
+def _counts(connection: SyncConnection, broker: Broker, served: Sequence[int]) -> Counts:
+    return summed(connection.run([broker.counts(shard) for shard in served]))

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from delayq import durability
+from delayq.cli.doctor import causes
 from delayq.cli.doctor.findings import Finding, ok, unreachable, warning
 from delayq.connection import reason
 from delayq.errors import DelayQError, Unavailable
@@ -21,13 +22,13 @@ SLOW_MS, SKEWED_MS = 5.0, 1000
 
 def connect(address: Address) -> Finding:
     """Look the name up and open a connection, without a word of Redis."""
-    path = address.options.get("path")
+    (place,) = address.places
     try:
-        if path:
+        if place.is_socket:
             with socket.socket(socket.AF_UNIX) as unix:
                 unix.settimeout(address.timeout_seconds)
-                unix.connect(path)
-            return ok("connect", f"{path} accepts connections")
+                unix.connect(place.host)
+            return ok("connect", f"{place} accepts connections")
         return _tcp(address)
     except OSError as error:
         why = reason(error.strerror or str(error) or type(error).__name__)
@@ -39,7 +40,7 @@ def connect(address: Address) -> Finding:
 
 
 def _tcp(address: Address) -> Finding:
-    host, port = address.options.get("host", "localhost"), address.options.get("port", 6379)
+    host, port = address.places[0]
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
@@ -57,30 +58,30 @@ def _tcp(address: Address) -> Finding:
 
 def login(connection: SyncConnection) -> Finding:
     """Log in (and shake hands, with TLS), and be answered."""
-    user = connection.address.options.get("username") or "the default user"
+    user = connection.address.login.name() or "the default user"
     try:
         [reply] = connection.send([("PING",)])
     except Unavailable as error:
-        return unreachable("login", reason(error.why), _login_hint(error.why))
+        return unreachable("login", reason(error.why), causes.hint(error.why))
     except DelayQError as error:
-        return unreachable("login", str(error), "is that Redis at all?")
+        return unreachable("login", str(error), causes.hint(str(error)))
     if isinstance(reply, Exception):
-        return unreachable("login", f"PING: {reply}", _login_hint(str(reply)))
-    secret = "with a password" if connection.address.options.get("password") else "without a password"
+        return unreachable("login", f"PING: {reply}", causes.hint(str(reply)))
+    secret = "with a password" if connection.address.login.password else "without a password"
     return ok("login", f"as {user}, {secret}")
 
 
-def _login_hint(why: str) -> str:
-    lower = why.lower()
-    if "ssl" in lower or "certificate" in lower:
-        return "spec.redis.tls: does the server speak TLS, and do its certificate and ours fit?"
-    if any(word in lower for word in ("auth", "password", "wrongpass")):
-        return "spec.redis.authSecretRef: is the Secret the right one, and current?"
-    if "loading" in lower:
-        return "Redis is reading its file: wait"
-    if "timeout" in lower:
-        return "it accepts connections and does not answer: is it stopped or overloaded, or does it want TLS?"
-    return "does Redis speak TLS there, or something else listen? spec.redis.tls"
+def mode(connection: SyncConnection, *, apart: bool) -> Finding | None:
+    """Tell what is no single Redis: a node of a Cluster knows some shards only, a Sentinel keeps no tasks."""
+    [reply] = connection.send([("INFO", "server")])
+    said = reply.decode(errors="replace") if isinstance(reply, bytes) else ""
+    if "redis_mode:sentinel" in said:
+        hint = "spec.redis.sentinel, or redis+sentinel://host:26379/NAME, with the name of its master"
+        return unreachable("mode", "this is a Sentinel, which keeps no tasks", hint)
+    if "redis_mode:cluster" in said and not apart:
+        hint = "use spec.redis.cluster, or redis+cluster://host:port,host:port"
+        return unreachable("mode", "this is a Cluster, and was given as one server", hint)
+    return None
 
 
 def latency(connection: SyncConnection) -> Finding:

@@ -1,12 +1,13 @@
-"""Whether the scripts may run, and if not, which commands the user lacks."""
+"""Whether the scripts may run, and if not, which commands the user lacks: on any of the servers, each has its users."""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from delayq import scripts
 from delayq.cli.doctor.findings import Finding, failed, ok
+from delayq.contract import acl
 from delayq.errors import DelayQError
 
 if TYPE_CHECKING:
@@ -15,34 +16,38 @@ if TYPE_CHECKING:
     from delayq.broker import Broker
     from delayq.connection import SyncConnection
     from delayq.contract import Delivery
+    from delayq.keys import Keys
 
-OUTSIDE = ("ping", "time", "blpop")  # what processes send beside scripts
+OUTSIDE = ("blpop", "eval", "evalsha", "get", "ping", "time")  # what processes send
 CONFIRMING = {"None": (), "Replicated": ("wait",), "Fsynced": ("waitaof", "config|get")}  # clients send, too
-_CALLED = re.compile(r"redis\.call\('(\w+)'|each_slice\('(\w+)'")
+_NAMED = re.compile(r"'([\w|]+)' command")  # of an error reply
 _DENIED = re.compile(r"NOPERM|can't run this command|no permissions", re.IGNORECASE)
 
 
-def run_scripts(connection: SyncConnection, broker: Broker, delivery: Delivery) -> Finding:
-    """Run `wake` and `counts` on every shard, which change nothing but a hint, and forget nothing."""
-    shards = range(len(broker.shards))
+def run_scripts(
+    connection: SyncConnection, broker: Broker, delivery: Delivery, served: Sequence[int] | None = None
+) -> Finding:
+    """Run `wake` and `counts` on every shard that is served, which change nothing but a hint, and forget nothing."""
+    shards = range(len(broker.shards)) if served is None else served
+    held = [broker.keys(shard) for shard in shards]
     calls: list[Any] = [broker.wake(shard) for shard in shards] + [broker.counts(shard) for shard in shards]
     try:
         connection.run(calls)
     except DelayQError as error:
-        return _refused(connection, broker, str(error))
-    lacking = denied(connection, broker, CONFIRMING[delivery.acknowledge])
+        return _refused(connection, held, str(error))
+    lacking = denied(connection, held, CONFIRMING[delivery.acknowledge])
     if lacking:
         return failed("scripts", f"the user may not use {', '.join(lacking)}", _allow(lacking))
-    return ok("scripts", f"load and run on {len(broker.shards)} of {len(broker.shards)} shards")
+    return ok("scripts", f"load and run on {len(held)} of {len(broker.shards)} shards")
 
 
-def _refused(connection: SyncConnection, broker: Broker, why: str) -> Finding:
+def _refused(connection: SyncConnection, held: Sequence[Keys], why: str) -> Finding:
     if not _DENIED.search(why):
         return failed("scripts", why, "is that a Redis with Lua, and not busy with somebody else's script?")
     if "keys" in why:
-        keys = broker.shards[0]
+        keys = held[0]
         return failed("scripts", why, f"ACL SETUSER … ~{keys.prefix}:{{{keys.queue}:*")
-    lacking = denied(connection, broker)
+    lacking = denied(connection, held) or _NAMED.findall(why)
     named = f": the user may not use {', '.join(lacking)}" if lacking else ""
     return failed("scripts", f"{why}{named}", _allow(lacking or needed()))
 
@@ -51,46 +56,49 @@ def _allow(commands: Sequence[str]) -> str:
     return f"ACL SETUSER … {' '.join(f'+{name}' for name in commands)}, and the queue's keys"
 
 
-def needed() -> list[str]:
-    """Return every command that delayq uses, from the scripts themselves."""
-    called = {
-        name
-        for verb in scripts.names()
-        for pair in _CALLED.findall(scripts.load(verb).source)
-        for name in pair
-    }
-    scanned = {"zscan", "hscan"}  # named by an argument of reconcile.lua
-    return sorted({name.lower() for name in called if name} | scanned | set(OUTSIDE) | {"evalsha", "eval"})
+def needed(*, apart: bool = False) -> list[str]:
+    """Return what every process sends, from the documented rule; what tells of persistence, it can do without."""
+    return sorted({*acl.SCRIPTS, *OUTSIDE, *(acl.CLUSTER if apart else ())})
 
 
-def denied(connection: SyncConnection, broker: Broker, more: Sequence[str] = ()) -> list[str]:
-    """Ask Redis 7 or newer which of them the user may not use; nothing when it cannot be asked."""
-    [user] = connection.send([("ACL", "WHOAMI")])
-    if not isinstance(user, bytes):
-        return []
-    commands = [*needed(), *more]
-    key = broker.shards[0].delayed
-    tried = [("ACL", "DRYRUN", user, *_example(name, key)) for name in commands]
-    answers = connection.send(tried)
-    return [
-        name
-        for name, answer in zip(commands, answers, strict=True)
-        if isinstance(answer, bytes) and answer != b"OK"
-    ]
+def denied(connection: SyncConnection, shards: Sequence[Keys], more: Sequence[str] = ()) -> list[str]:
+    """Ask each server, Redis 7 or newer, which of them the user may not use; nothing where it cannot be asked."""
+    commands, found = [*needed(apart=connection.address.apart), *more], set[str]()
+    for _, held in connection.servers(shards):
+        key = held[0].delayed
+        asked = json.dumps([_example(name, key) for name in commands])
+        [answer] = connection.send([("EVAL", _MAY, "1", key, asked)], held[0])
+        if isinstance(answer, list):
+            found |= {name for name, allowed in zip(commands, answer, strict=True) if not allowed}
+    return sorted(found)
+
+
+_MAY: Final = """
+local allowed = {}
+for at, call in ipairs(cjson.decode(ARGV[1])) do
+  local known, may = pcall(redis.acl_check_cmd, unpack(call))
+  allowed[at] = (not known or may) and 1 or 0
+end
+return redis.acl_check_cmd and allowed or redis.error_reply('ERR before 7.0')
+"""
+"""It runs none of the calls, and takes no right but EVAL, which all that runs scripts need."""
 
 
 def _example(name: str, key: str) -> tuple[str, ...]:
     """Return a call with as many words as the command takes; it is never run."""
     if name in ("evalsha", "eval"):
         return name, "return 1", "1", key
-    if name in ("ping", "time"):
-        return (name,)
     if name in _PLAIN:
         return _PLAIN[name]
     return name, key, *["1"] * _MORE.get(name, 0)
 
 
-_PLAIN = {
+_PLAIN: Final = {
+    "ping": ("ping",),
+    "time": ("time",),
+    "asking": ("asking",),
+    "cluster|info": ("cluster", "info"),
+    "cluster|slots": ("cluster", "slots"),
     "wait": ("wait", "1", "1"),
     "waitaof": ("waitaof", "1", "0", "1"),
     "config|get": ("config", "get", "appendfsync"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from delayq import durability
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from delayq.contract.metrics import DurabilityRisk
     from delayq.durability import Told
 
-OLDEST = 5
+OLDEST = (5, 0)
+TESTED = (6, 2)
 NEARLY_FULL = 0.8
 PATIENT_MS = 3000  # two syncs of appendfsync everysec, and a second for a busy disk
 NEVER_LOST = "tasks can be lost when Redis restarts"
@@ -44,12 +46,14 @@ def version(facts: Mapping[str, str]) -> Finding:
         if "valkey_version" in facts
         else f"Redis {found or 'of unknown version'}"
     )
-    major = found.partition(".")[0]
-    if not major.isdigit():
-        return warning("version", name, f"delayq needs Redis {OLDEST} or newer")
-    if int(major) < OLDEST:
-        return failed("version", name, f"delayq needs Redis {OLDEST} or newer")
-    return ok("version", name)
+    wanted = "delayq needs Redis {}.{} or newer, and is tested with {}.{} and newer".format(*OLDEST, *TESTED)
+    number = re.match(r"(\d+)\.(\d+)", found)
+    if number is None:
+        return warning("version", name, wanted)
+    numbers = int(number[1]), int(number[2])
+    if numbers < OLDEST:
+        return failed("version", name, wanted)
+    return ok("version", name) if numbers >= TESTED else warning("version", name, wanted)
 
 
 def role(told: Told) -> Finding:

@@ -1,0 +1,140 @@
+"""Finding the servers: what Sentinels say of the master, what a Cluster's nodes say of slots. Not here: servers."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from delayq.cli.doctor import causes
+from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
+from delayq.connection import SyncConnection, reason
+from delayq.connection import sentinels as saying
+from delayq.connection import slots as holding
+from delayq.errors import DelayQError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from delayq.connection import Address
+    from delayq.connection.place import Place
+    from delayq.connection.sentinels import Master
+    from delayq.connection.slots import SlotMap
+    from delayq.keys import Keys
+
+REACH = (
+    "do they run there, and does a firewall or NetworkPolicy let us? spec.redis.tls and the Secrets fit them?"
+)
+
+
+def find(address: Address, shards: Sequence[Keys]) -> Iterator[Finding | list[Address]]:
+    """Yield what is found on the way, and last the addresses of the servers that hold these shards, if any does."""
+    if address.kind == "sentinel":
+        yield from _by_sentinels(address)
+    elif address.apart:
+        yield from _by_slots(address, shards)
+    else:
+        yield [address]
+
+
+def _told(address: Address, questions: Sequence[Any]) -> list[Any] | str:
+    """Return the replies of one of them, or why there are none."""
+    with closing(SyncConnection(address)) as connection:
+        try:
+            return connection.send(questions)
+        except Unavailable as error:
+            return reason(error.why)
+        except DelayQError as error:
+            return str(error)
+
+
+def _by_sentinels(address: Address) -> Iterator[Finding | list[Address]]:
+    masters: dict[Place, Master] = {}
+    silent: list[str] = []
+    for sentinel in address.sentinels:
+        place, replies = sentinel.places[0], _told(sentinel, saying.questions(address.master_name))
+        master = None if isinstance(replies, str) else saying.read(replies)
+        if master is not None:
+            masters[place] = master
+        else:
+            silent.append(f"{place}: {_why(replies, 0, f'knows no {address.master_name}')}")
+    if not masters:
+        yield unreachable("sentinels", "; ".join(silent), _sentinel_hint(silent))
+        return
+    yield _agreement(address.master_name, masters, silent)
+    newest = max(masters.values(), key=lambda master: master.epoch or 0)
+    yield [address.at(newest.place)]
+
+
+def _sentinel_hint(silent: list[str]) -> str:
+    said = "; ".join(silent)
+    if "knows no " in said:
+        return "spec.redis.sentinel.masterName: is that what they call it?"
+    refused = any(word in said.lower() for word in ("auth", "pass", "ssl", "certificate", "perm"))
+    return causes.hint(said, sentinel=True) if refused else REACH
+
+
+def _why(replies: list[Any] | str, at: int, otherwise: str) -> str:
+    if isinstance(replies, str):
+        return replies
+    return str(replies[at]) if isinstance(replies[at], Exception) else otherwise
+
+
+def _agreement(name: str, masters: dict[Place, Master], silent: list[str]) -> Finding:
+    named = sorted({str(master.place) for master in masters.values()})
+    if len(named) > 1:
+        said = f"they name {len(named)} masters of {name}: {', '.join(named)}"
+        return warning(
+            "sentinels", said, "a fail-over is under way, or some are cut off from the others: again"
+        )
+    said = f"{len(masters)} of {len(masters) + len(silent)} answer: {name} is {named[0]}"
+    if silent:
+        hint = f"a fail-over takes a majority of them; {REACH}"
+        return warning("sentinels", f"{said}; {'; '.join(silent)}", hint)
+    return ok("sentinels", said)
+
+
+def _by_slots(address: Address, shards: Sequence[Keys]) -> Iterator[Finding | list[Address]]:
+    maps: dict[Place, SlotMap] = {}
+    silent: list[str] = []
+    for place in address.places:
+        replies = _told(address.at(place), holding.QUESTIONS)
+        found = None if isinstance(replies, str) else holding.read(replies, place)
+        if found is not None:
+            maps[place] = found
+        else:
+            silent.append(f"{place}: {_why(replies, 1, 'does not tell its slots')}")
+    if not maps:
+        yield unreachable("cluster", "; ".join(silent), _cluster_hint("; ".join(silent)))
+        return
+    if silent:
+        named = f"{len(maps)} of {len(address.places)} named nodes answer; {'; '.join(silent)}"
+        yield warning("cluster", named, "name others in spec.redis.cluster.nodes too, or mend these")
+    best = max(maps.values(), key=lambda each: (each.healthy, each.epoch))
+    yield _state(best, shards)
+    yield [address.at(place) for place in sorted(_holders(best, shards))]
+
+
+def _cluster_hint(said: str) -> str:
+    if "cluster support disabled" in said:
+        return "it is one server: use spec.redis.standalone, or redis://host:port"
+    refused = any(word in said.lower() for word in ("auth", "pass", "ssl", "certificate", "perm"))
+    return causes.hint(said) if refused else REACH
+
+
+def _holders(slots: SlotMap, shards: Sequence[Keys]) -> set[Place]:
+    return {place for keys in shards if (place := slots.holders[keys.slot]) is not None}
+
+
+def _state(slots: SlotMap, shards: Sequence[Keys]) -> Finding:
+    lost = [str(keys.shard) for keys in shards if slots.holders[keys.slot] is None]
+    if lost:
+        said = f"no node serves the slots of shards {', '.join(lost)}"
+        return failed("cluster", said, "redis-cli --cluster check says which slots are not covered")
+    masters = len(slots.masters)
+    said = (
+        f"{masters} masters, {len(slots.nodes) - masters} replicas; "
+        f"{len(shards)} shards on {len(_holders(slots, shards))} of them"
+    )
+    if not slots.healthy:
+        return failed("cluster", f"cluster_state:fail; {said}", "is a majority of its masters there?")
+    return ok("cluster", said)

@@ -1,0 +1,118 @@
+"""One look at a queue, for `counts` and `top`: what its shards hold, which are not served, what holds tasks back.
+
+A client's counts() is strict: all shards or an error. Here a node of a Cluster that is away costs its shards only.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from delayq.cli import views
+from delayq.connection import SyncConnection
+from delayq.errors import DelayQError, Unavailable
+from delayq.layout import ASKED
+from delayq.operations import summed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from delayq.broker import Broker
+    from delayq.contract import Limits
+    from delayq.sync_client import SyncClient
+    from delayq.values import Counts
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found."""
+
+    found: Counts
+    shards: int
+    away: Mapping[int, Unavailable] = field(default_factory=dict)  # by shard
+    held: str = ""  # the limits that keep due tasks waiting
+
+    @property
+    def notes(self) -> list[str]:
+        """What the numbers do not say."""
+        said = [f"note: {each}, so its tasks are not counted" for each in not_served(self.away, self.shards)]
+        return [*said, *([f"note: due tasks are held back by spec.limits.{self.held}"] if self.held else [])]
+
+    def view(self, queue: str) -> views.View:
+        """Return it for programs."""
+        away = [
+            {"shard": shard, "server": error.where, "error": error.why} for shard, error in self.away.items()
+        ]
+        return views.counts(queue, self.found) | {"held_by": self.held or None, "not_served": away}
+
+
+def not_served(away: Mapping[int, Unavailable], shards: int) -> list[str]:
+    """Return a sentence for each server: shard 0, 4 of 6 not served (127.0.0.1:7001: connection refused)."""
+    by_server: dict[str, list[str]] = {}
+    for shard, error in away.items():
+        by_server.setdefault(f"{error.where}: {error.why}", []).append(str(shard))
+    return [f"shard {', '.join(those)} of {shards} not served ({why})" for why, those in by_server.items()]
+
+
+def look(client: SyncClient) -> Look:
+    """Count what can be counted; Unavailable when nothing can."""
+    try:
+        found, away = client.counts(views.HORIZONS_MS), dict[int, Unavailable]()
+    except Unavailable:
+        if not client.address.apart:
+            raise
+        found, away = _by_shard(client)
+    held = _held(client, found, away) if found.overdue else ""
+    return Look(found, client.layout.covers, away, held)
+
+
+def _by_shard(client: SyncClient) -> tuple[Counts, dict[int, Unavailable]]:
+    broker = client.broker
+    with closing(SyncConnection(client.address)) as connection:
+        learn(connection, broker)
+        answers = connection.answers(
+            [broker.counts(shard, views.HORIZONS_MS) for shard in range(broker.layout.widest)]
+        )
+    covered = range(broker.layout.covers)
+    away = {shard: answers[shard] for shard in covered if isinstance(answers[shard], Unavailable)}
+    refused = [
+        each for each in answers if isinstance(each, DelayQError) and not isinstance(each, Unavailable)
+    ]
+    found = [each for each in answers if not isinstance(each, DelayQError)]
+    if refused or not found:
+        raise next(iter((*refused, *away.values(), *answers)))
+    return summed(found), away
+
+
+def learn(connection: SyncConnection, broker: Broker) -> None:
+    """Go by the newest layout that any shard which is served knows."""
+    shards = max(broker.layout.covers, ASKED) if connection.address.apart else 1
+    asked = [broker.tell(shard) for shard in range(shards)]
+    for told in connection.answers(asked):
+        if not isinstance(told, DelayQError) and told.layout is not None:
+            broker.learn(told.layout)
+
+
+def _held(client: SyncClient, found: Counts, away: Mapping[int, Unavailable]) -> str:
+    with closing(SyncConnection(client.address)) as connection:
+        shards = [shard for shard in range(client.layout.covers) if shard not in away]
+        return held_by(connection, client.broker, limits=client.limits, found=found, shards=shards)
+
+
+def held_by(
+    connection: SyncConnection, broker: Broker, *, limits: Limits, found: Counts, shards: Sequence[int]
+) -> str:
+    """Name the limits that keep due tasks of these shards waiting; empty when none does."""
+    if limits.rate_per_second is None and limits.max_in_flight is None:
+        return ""
+    waits = connection.answers([broker.wake(shard) for shard in shards])
+    held = [each for each in waits if not isinstance(each, DelayQError) and each.held]
+    # A bucket that refills says when there is room again; tasks in flight do not.
+    rate = any(each.room_seconds is not None for each in held)
+    running = any(each.room_seconds is None for each in held)
+    names = (
+        f"maxInFlight = {limits.max_in_flight:,} ({found.processing:,} in flight)" if running else "",
+        f"ratePerSecond = {limits.rate_per_second:,}" if rate else "",
+    )
+    return " and ".join(filter(None, names))

@@ -1,0 +1,27 @@
+"""One server's place: a host and a port, or a Unix socket. Not here: how to log in there."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+PORT: Final = 6379
+SENTINEL_PORT: Final = 26_379
+SOCKET: Final = 0  # instead of a port: the host is a Unix socket's path
+
+
+class Place(NamedTuple):
+    """Where one server listens."""
+
+    host: str
+    port: int = PORT
+
+    @property
+    def is_socket(self) -> bool:
+        """Whether it is a Unix socket, and `host` its path."""
+        return self.port == SOCKET
+
+    def __str__(self) -> str:
+        """For messages; an IPv6 address gets its brackets."""
+        if self.is_socket:
+            return self.host
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -1,0 +1,135 @@
+"""TLS: whom we trust and what we show, read at each connect, and connections that shake hands by it.
+
+redis-py's own would trust the system's authorities beside the given one, keep a context for as long as the
+connection object lives, and always expect the name that was connected to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import redis
+import redis.asyncio
+
+from delayq.connection.login import Mounted, Unreadable
+from delayq.errors import InvalidDocument
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from delayq.contract.store import Tls as TlsSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The files, and what the server has to prove."""
+
+    authority: Mounted | None = None  # None: the system's
+    certificate: Mounted | None = None
+    key: Mounted | None = None  # None: beside the certificate, in one file
+    server_name: str | None = None  # None: the host that is connected to
+    verified: bool = True
+    named: bool = True  # whether the name in the certificate counts
+
+    @classmethod
+    def of(cls, spec: TlsSpec | None, secrets_dir: Path) -> Tls | None:
+        """Take it from a document; InvalidDocument when a Secret is not mounted, or holds something else."""
+        if spec is None:
+            return None
+        authority = certificate = key = None
+        if spec.ca_secret_ref is not None:
+            authority = Mounted.of(secrets_dir, spec.ca_secret_ref.name, spec.ca_secret_ref.key)
+        if (shown := spec.client_cert_secret_ref) is not None:
+            certificate = Mounted.of(secrets_dir, shown.name, shown.cert_key)
+            key = Mounted.of(secrets_dir, shown.name, shown.key_key)
+        tls = cls(authority, certificate, key, spec.server_name)
+        try:
+            tls.context()
+        except ssl.SSLError as error:
+            raise InvalidDocument(str(error.args[1])) from None
+        return tls
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for a handshake now; ssl.SSLError says which file is at fault.
+
+        Made anew only when a file holds something else than before.
+        """
+        try:
+            read = [each.content() for each in (self.authority, self.certificate, self.key) if each]
+        except Unreadable as error:
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, str(error)) from None
+        return _context(self, tuple(hashlib.sha256(content).digest() for content in read))
+
+
+@lru_cache(maxsize=16)
+def _context(tls: Tls, _digests: tuple[bytes, ...]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = tls.verified and tls.named
+    context.verify_mode = ssl.CERT_REQUIRED if tls.verified else ssl.CERT_NONE
+    if tls.authority is None:
+        context.load_default_certs()
+    else:
+        with _reading(tls.authority, "certificates, PEM"):
+            context.load_verify_locations(cafile=tls.authority.path)
+    if tls.certificate is not None:
+        with _reading(tls.certificate, "a certificate that its key belongs to, PEM"):
+            # Without a password given, OpenSSL would ask for one at the terminal.
+            key = None if tls.key is None else tls.key.path
+            context.load_cert_chain(tls.certificate.path, key, password="")
+    return context
+
+
+@contextmanager
+def _reading(file: Mounted, expected: str) -> Iterator[None]:
+    """Say which file OpenSSL could not read, which it does not."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
+        said = f"{file.what} {file.path}, with {expected}; got {why}"
+        raise ssl.SSLError(ssl.SSL_ERROR_SSL, said) from None
+
+
+class TlsConnection(redis.asyncio.Connection):
+    """Connects with TLS, as the files are at that moment."""
+
+    def __init__(self, *, tls: Tls, **options: Any) -> None:  # noqa: ANN401 -- redis-py's
+        """`options` are those of a connection without."""
+        self._tls = tls
+        super().__init__(**options)
+
+    def _connection_arguments(self) -> dict[str, Any]:
+        name = self._tls.server_name or self.host
+        return {**super()._connection_arguments(), "ssl": self._tls.context(), "server_hostname": name}
+
+    async def disconnect(self, nowait: bool = False, *args: Any, **named: Any) -> None:  # noqa: ANN401, FBT001, FBT002 -- redis-py's
+        """With `nowait` without a good-bye: a server that hangs would be waited for, and the socket stay open."""
+        if nowait and self._writer is not None:
+            self._writer.transport.abort()
+        await super().disconnect(nowait, *args, **named)
+
+
+class BlockingTlsConnection(redis.Connection):
+    """The same, blocking."""
+
+    def __init__(self, *, tls: Tls, **options: Any) -> None:  # noqa: ANN401 -- redis-py's
+        """`options` are those of a connection without."""
+        self._tls = tls
+        super().__init__(**options)
+
+    def _connect(self) -> socket.socket:
+        context = self._tls.context()
+        plain: socket.socket = super()._connect()
+        try:
+            return context.wrap_socket(plain, server_hostname=self._tls.server_name or self.host)
+        except BaseException:
+            plain.close()
+            raise

@@ -1,0 +1,76 @@
+"""What delayq's Redis user may do, and nothing more: the rule for `ACL SETUSER`. Every test runs under exactly this.
+
+Not here: who asks for what. A contract test compares SCRIPTS with what the scripts call.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCRIPTS: Final = (
+    *(
+        "del",
+        "exists",
+        "get",
+        "hdel",
+        "hexists",
+        "hget",
+        "hgetall",
+        "hincrby",
+        "hlen",
+        "hmget",
+        "hscan",
+        "hset",
+        "hsetnx",
+    ),
+    *(
+        "hstrlen",
+        "info",
+        "llen",
+        "lpush",
+        "pexpire",
+        "pttl",
+        "set",
+        "time",
+        "unlink",
+        "zadd",
+        "zcard",
+        "zcount",
+        "zrange",
+    ),
+    *("zrangebyscore", "zrem", "zremrangebyrank", "zrevrangebyscore", "zscan", "zscore"),
+)
+"""What scripts call: their user needs each of these, as if it had sent it."""
+
+CONNECTION: Final = ("blpop", "eval", "evalsha", "ping", "role", "select", "wait")
+"""What connections send. HELLO and AUTH take no right."""
+
+CLUSTER: Final = ("asking", "cluster|info", "cluster|slots")
+"""What else a Cluster is asked for."""
+
+YOUNGER: Final = ("client|setinfo", "waitaof")
+"""What came with Redis 7.2, for `acknowledge: Fsynced` and to say who connects: older ones refuse a rule with these."""
+YOUNGER_SINCE: Final = (7, 2)
+
+CURIOUS: Final = ("command|info", "config|get")
+"""What tells how Redis keeps what it is given. Without these, delayq works, and the risk is called `unknown`."""
+
+SENTINEL: Final = ("ping", "sentinel|get-master-addr-by-name", "sentinel|master")
+"""What Sentinels are asked for, by a user of their own."""
+
+
+def rule(key_prefix: str = "delayq", *, redis: tuple[int, ...] = YOUNGER_SINCE) -> str:
+    """Return the rule for a Redis of that version, without name and password: `ACL SETUSER delayq on >… <rule>`."""
+    younger = YOUNGER if redis >= YOUNGER_SINCE else ()
+    allowed = sorted({*SCRIPTS, *CONNECTION, *CLUSTER, *CURIOUS, *younger})
+    return _written(f"resetkeys ~{key_prefix}:* resetchannels -@all", allowed)
+
+
+def sentinel_rule(*, redis: tuple[int, ...] = YOUNGER_SINCE) -> str:
+    """Return the rule for Sentinels: no key, no channel."""
+    younger = YOUNGER[:1] if redis >= YOUNGER_SINCE else ()
+    return _written("resetkeys resetchannels -@all", sorted((*SENTINEL, *younger)))
+
+
+def _written(start: str, allowed: list[str]) -> str:
+    return " ".join([start, *(f"+{name}" for name in allowed)])

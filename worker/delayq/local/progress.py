@@ -1,0 +1,41 @@
+"""How far a change of the number of shards is, as the scanners of a run export it. Not here: asking them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from delayq.contract.metrics import RESHARD_CHECKED_TASKS, RESHARD_TASKS
+
+if TYPE_CHECKING:
+    from delayq.layout import Layout
+
+
+class Progress(NamedTuple):
+    """Tasks that were looked at, of those to look at."""
+
+    checked: int = 0
+    tasks: int = 0
+
+    def plus(self, other: Progress) -> Progress:
+        """Return both together: each scanner tells of the shards it leads."""
+        return Progress(self.checked + other.checked, self.tasks + other.tasks)
+
+
+def parse(text: str) -> Progress:
+    """Read it from a scanner's metrics; nothing while it moves nothing."""
+    return Progress(_total(text, RESHARD_CHECKED_TASKS.name), _total(text, RESHARD_TASKS.name))
+
+
+def _total(text: str, name: str) -> int:
+    return round(sum(map(float, re.findall(rf"^{name}{{[^}}]*}} (\S+)$", text, re.MULTILINE))))
+
+
+def moving(layout: Layout, progress: Progress) -> str:
+    """`moving 3 → 6: 1,373 of 3,000 looked at`; empty while nothing changes."""
+    if layout.settled:
+        return ""
+    if not layout.moves:
+        return f"about to move {layout.shards} → {layout.target}"
+    said = f"moving {layout.was} → {layout.target}"
+    return f"{said}: {progress.checked:,} of {progress.tasks:,} looked at" if progress.tasks else said

@@ -1,0 +1,22 @@
+-- drop: tell a shard that is no more of the layout, as tell.lua; if it is empty, keep only that and its counters
+-- KEYS layout      string  the newest layout this shard was told of
+-- KEYS tasks       hash    id -> envelope
+-- KEYS moving      zset    id -> token of those on their way to another shard
+-- KEYS processing  zset    id:token -> lease expiry ms
+-- KEYS cursors     hash    index -> where its reconciliation goes on; home -> epoch of the layout
+-- KEYS arrived     hash    shard -> its last batch that landed here
+-- KEYS wake        list    hint for an idle worker
+-- KEYS alarm       list    hint for a sleeping scanner
+-- KEYS leader      string  owner and lease expiry ms
+-- KEYS scanners    zset    scanner -> when it counts as gone ms
+-- KEYS rate        string  when the bucket of spec.limits.ratePerSecond will have run dry, µs
+-- ARGV by  the caller's layout, in which this shard is dropped
+-- RETURNS the layout that the shard knows now, the epoch in which all its tasks were at home, how many tasks it holds
+local layout, tasks, moving, processing, cursors, arrived, wake, alarm, leader, scanners, rate = unpack(KEYS)
+local newer = outdated(layout, ARGV[1])
+local home = tonumber(redis.call('HGET', cursors, 'home') or 0)
+local held = redis.call('HLEN', tasks) + redis.call('ZCARD', moving) + redis.call('ZCARD', processing)
+-- stats stays: should the shard come back, its counters and tokens go on rising. What moved here by an older layout is
+-- refused by the layout itself, so arrived has nothing to tell any more.
+if not newer and held == 0 then redis.call('UNLINK', cursors, arrived, wake, alarm, leader, scanners, rate) end
+return { redis.call('GET', layout) or '', home, redis.call('HLEN', tasks) }

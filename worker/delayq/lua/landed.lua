@@ -1,0 +1,11 @@
+-- landed: whether a batch has arrived; then none that departed before it will any more
+-- KEYS arrived  hash  shard -> its last batch that landed here; shard:token -> 1 for those that arrived since
+-- ARGV shard  it comes from
+-- ARGV token  under which it departed, the oldest that is on its way from there
+-- RETURNS 1, or 0 when it has to arrive again
+local arrived = KEYS[1]
+local shard, token = ARGV[1], ARGV[2]
+if token == redis.call('HGET', arrived, shard) then return 1 end
+if redis.call('HDEL', arrived, shard .. ':' .. token) == 0 then return 0 end
+redis.call('HSET', arrived, shard, token)
+return 1

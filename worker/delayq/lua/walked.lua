@@ -1,0 +1,14 @@
+-- walked: note that a whole walk found every task of the shard at home, and nothing on its way
+-- KEYS moving   zset    id -> token of those on their way to another shard
+-- KEYS cursors  hash    home -> epoch in which the whole shard was found to be at home
+-- KEYS layout   string  the newest layout this shard was told of
+-- ARGV by      the layout that the caller walked by
+-- ARGV epoch   of that layout
+-- RETURNS 1, or 0 when tasks are on their way still
+local moving, cursors, layout = unpack(KEYS)
+local stale = outdated(layout, ARGV[1])
+if stale then return stale end
+if redis.call('ZCARD', moving) > 0 then return 0 end
+redis.call('HDEL', cursors, 'home') -- first, as in hint(): memory may be full
+redis.call('HSET', cursors, 'home', ARGV[2])
+return 1

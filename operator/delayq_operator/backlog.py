@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
+
+from delayq_operator.shards import Down, Layout, Shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +25,8 @@ LONGEST_SECONDS: Final = 100 * 366 * 86_400.0  # a time has to stay within what 
 EXACT_UP_TO: Final = 100  # beyond, two digits are enough to tell a change
 ON_TIME_SECONDS: Final = 12.0
 """For how long nothing has to be late until tasks are said to begin on time again."""
+BLIND_SECONDS: Final = 20.0
+"""For how long some shard has to be missing until it is more than a fail-over, or another scanner that takes over."""
 SAME_SECONDS: Final = 5.0  # a time is read anew each time, and lands a second earlier or later
 
 NEEDED: Final = frozenset(
@@ -34,6 +38,13 @@ NEEDED: Final = frozenset(
         table.OLDEST_OVERDUE_SECONDS,
         table.NEXT_DUE_SECONDS,
         table.SHARD_LED,
+        table.SHARD_DOWN,
+        table.LAYOUT_EPOCH,
+        table.LAYOUT_SHARDS,
+        table.RESHARD_TASKS,
+        table.RESHARD_CHECKED_TASKS,
+        table.RESHARD_MOVED_TASKS,
+        table.RESHARD_WAITING_TASKS,
         table.REDIS_UP,
         table.REDIS_DOWN,
         table.DURABILITY_RISK,
@@ -72,13 +83,21 @@ class Backlog:
     """One of contract.metrics.OUTAGES: why Redis does not serve; empty when it does, or nobody can tell."""
     risks: tuple[str, ...] = ()
     """Of contract.metrics.DURABILITY_RISKS, those that hold."""
+    shards: Shards = field(default_factory=Shards)
     late_at: float = -math.inf
     """When a reading last found tasks later than allowed, Unix seconds."""
+    whole_at: float = math.inf
+    """When a reading last was whole; before there was one, when the first one was. Unix seconds."""
 
     @property
     def late_seconds(self) -> float:
         """How long the most overdue task has been due."""
         return 0.0 if self.oldest_due_at is None else self.read_at - self.oldest_due_at
+
+    @property
+    def blind(self) -> bool:
+        """Whether some shard has been missing for longer than it takes until somebody else tells of it."""
+        return not self.whole and self.read_at - self.whole_at >= BLIND_SECONDS
 
     def late(self, allowed_seconds: float) -> bool:
         """Whether tasks begin later than allowed, or did a moment ago: near its objective, a queue turns often."""
@@ -91,11 +110,17 @@ class Backlog:
 
     def _words(self, allowed_seconds: float) -> tuple[object, ...]:
         due = self.whole and self.due > 0
-        return self.redis_up, self.outage, self.risks, self.whole, due, self.late(allowed_seconds)
+        return (
+            *(self.redis_up, self.outage, self.risks, self.whole, due, self.late(allowed_seconds)),
+            *(self.blind, *self.shards.words),
+        )
 
     def moved(self, before: Backlog) -> bool:
         """Whether a person would say that numbers or times became others."""
-        numbers = ((made.due, made.scheduled, made.in_flight, made.dead) for made in (self, before))
+        numbers = (
+            (made.due, made.scheduled, made.in_flight, made.dead, *made.shards.numbers)
+            for made in (self, before)
+        )
         one, other = ([bucket(number) for number in each] for each in numbers)
         return one != other or not (
             _same_time(self.oldest_due_at, before.oldest_due_at)
@@ -125,19 +150,39 @@ class Reading:
         self._values: dict[str, list[tuple[Mapping[str, str], float]]] = defaultdict(list)
         self._shards: set[str] = set()
         self._counted: set[str] = set()
+        self.layout: Layout | None = None
+        self._tellers = 0  # scanners that said anything of shards
+        self._down: dict[str, list[Down]] = defaultdict(
+            list
+        )  # by shard, once for each that is not served with it
         for samples in expositions:
             self.take(samples)
 
     @property
     def whole(self) -> bool:
         """Whether each shard has a leader among the scanners."""
-        return bool(self._shards) and self._counted == self._shards
+        return bool(self._expected) and self._counted >= self._expected
+
+    @property
+    def _expected(self) -> set[str]:
+        """Shards that there are, by the newest layout; a scanner that knows an older one may tell of others."""
+        return self._shards if self.layout is None else set(map(str, range(self.layout.covers)))
 
     def take(self, samples: Iterable[Sample]) -> bool:
         """Add what one scanner says; whether it leads a shard that no other did."""
         sane = [
             (name, labels, number) for name, labels, value in samples if (number := _sane(value)) is not None
         ]
+        layout = Layout.of(sane)
+        if layout is not None and (self.layout is None or layout > self.layout):
+            self.layout = layout
+        told_down = {
+            each.shard: each
+            for name, has, value in sane
+            if name == table.SHARD_DOWN.name and value == 1 and (each := Down.of(has)) is not None
+        }
+        for down in told_down.values():
+            self._down[str(down.shard)].append(down)
         leads = {
             has["shard"]: value
             for name, has, value in sane
@@ -146,6 +191,7 @@ class Reading:
         # A leader that Redis does not serve has no numbers, which is not the same as zero.
         told = {has.get("shard") for name, has, _ in sane if name == table.TASKS.name}
         ours = {shard for shard, value in leads.items() if value == 1 and shard in told} - self._counted
+        self._tellers += bool(leads)
         self._shards |= leads.keys()
         self._counted |= ours
         for name, labels, value in sane:
@@ -179,6 +225,27 @@ class Reading:
         held = {has.get("risk", "") for has, value in self._values[table.DURABILITY_RISK.name] if value == 1}
         return tuple(sorted(held.intersection(table.DURABILITY_RISKS)))
 
+    def sharding(self) -> Shards:
+        """What is said of the shards themselves."""
+        missing = self._expected - self._counted
+        # One that just starts is not served yet, and one may be cut off: what serves another scanner is not down.
+        down = {
+            told[0].shard: told[0]
+            for shard, told in self._down.items()
+            if shard in missing and len(told) >= self._tellers
+        }
+        silent = {int(shard) for shard in missing if shard.isdecimal()} - down.keys()
+        tasks = self.values(table.RESHARD_TASKS)
+        return Shards(
+            layout=self.layout,
+            down=tuple(sorted(down.values())),
+            unled=tuple(sorted(silent)),
+            tasks=self.total(table.RESHARD_TASKS) if tasks and len(tasks) == len(self._expected) else None,
+            checked=self.total(table.RESHARD_CHECKED_TASKS),
+            moved=self.total(table.RESHARD_MOVED_TASKS),
+            waiting=self.total(table.RESHARD_WAITING_TASKS),
+        )
+
     def outage(self) -> str:
         """Why Redis does not serve, as the first scanner says that knows."""
         held = {has.get("cause", "") for has, value in self._values[table.REDIS_DOWN.name] if value == 1}
@@ -198,7 +265,7 @@ def backlog(reading: Reading, now: float) -> Backlog:
     next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
     due = reading.total(table.OVERDUE_TASKS)
     waiting = reading.total(table.TASKS, state="delayed") + reading.total(table.TASKS, state="retry")
-    up = any(reading.values(table.REDIS_UP))
+    up = any(reading.values(table.REDIS_UP)) or reading.shards > 0
     return Backlog(
         read_at=now,
         due=due,
@@ -211,4 +278,5 @@ def backlog(reading: Reading, now: float) -> Backlog:
         redis_up=up,
         outage="" if up else reading.outage(),
         risks=reading.risks(),
+        shards=reading.sharding(),
     )

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from delayq.scaling.sentences import counted
 
 from delayq_operator.reasons import told
+from delayq_operator.sharding_conditions import unserved
 from delayq_operator.words import OUTAGES, RISKS, listed
 
 if TYPE_CHECKING:
     from delayq.contract.guard import Guard
 
     from delayq_operator.reasons import Condition
+    from delayq_operator.shards import Shards
     from delayq_operator.view import View
 
 
@@ -39,10 +41,10 @@ def _unserved(view: View) -> str:
 
 
 def backend_available(view: View) -> Condition:
-    """Whether the scanners reach Redis."""
+    """Whether the scanners reach Redis, with every shard."""
     kind = "BackendAvailable"
     if view.backlog is not None and view.backlog.redis_up:
-        return told(kind, "Connected", "Scanners reach Redis.")
+        return _served(view.backlog.shards)
     if view.backlog is not None:
         message = f"Scanners run and Redis does not serve them: {OUTAGES.get(view.backlog.outage, OUTAGES['other'])}."
         return told(kind, "Unreachable", message)
@@ -52,6 +54,15 @@ def backend_available(view: View) -> Condition:
     if view.scanner.exists and view.scanner.wanted == 0:
         return told(kind, "NoScanners", "spec.scanner.replicas is 0: nobody measures.")
     return told(kind, "NotMeasured", "No scanner has answered yet.")
+
+
+def _served(shards: Shards) -> Condition:
+    """Say which shards Redis serves, once it serves some: one whose server is down delays its own tasks only."""
+    if not shards.down:
+        return told("BackendAvailable", "Connected", "Scanners reach Redis.")
+    of = f" of {shards.layout.covers}" if shards.layout is not None else ""
+    message = f"Redis does not serve {len(shards.down)}{of} shards: {unserved(shards.down)}."
+    return told("BackendAvailable", "PartlyUnreachable", f"{message} Their tasks wait; all others run.")
 
 
 def durability_at_risk(view: View) -> Condition:

@@ -152,7 +152,8 @@ class Ending:
         return Erasing(message=f"Job {job['metadata']['name']} erases the tasks.")
 
     def _progress(self, resource: Resource, queue: DelayQueue, job: Child) -> Erasing:
-        erased, shards = self._scraper.erased_shards(resource.key), queue.spec.shards
+        erased = self._scraper.erased_shards(resource.key)
+        shards = max(queue.spec.shards, erased)  # tasks may have been on their way from more
         state, words = _outcome(job), self._last_words(resource)
         if state == "Complete":
             return Erasing(done=True)

@@ -38,6 +38,8 @@ REASONS: Final = {
     "Ready": (NORMAL, "tasks run when they fall due, from now on"),
     "Paused": (NORMAL, "children are left alone, on request"),
     "Resumed": (NORMAL, "children follow the spec again"),
+    "Resharding": (NORMAL, "tasks are to move to another number of shards"),
+    "Resharded": (NORMAL, "tasks are where spec.shards says"),
     "GuardAvailable": (NORMAL, "workers can use the guard again"),
     "Erasing": (NORMAL, "the tasks of a deleted DelayQueue are being erased"),
     "Erased": (NORMAL, "they are erased"),
@@ -52,7 +54,8 @@ REASONS: Final = {
     "QueueShared": (WARNING, "another DelayQueue has the same queue in the same Redis"),
     "ForeignFields": (WARNING, "somebody added containers or privileges to our pod templates"),
     "ApplyFailed": (WARNING, "the API server refused a child"),
-    "Unreachable": (WARNING, "scanners cannot reach Redis"),
+    "Unreachable": (WARNING, "scanners cannot reach Redis, or not with every shard"),
+    "ReshardingStalled": (WARNING, "tasks do not move on to other shards, and what is missing"),
     "GuardUnavailable": (WARNING, "no worker can use the guard, and where to look"),
     "ObjectiveMissed": (WARNING, "tasks begin later than the objective allows, and what keeps them"),
     "CapacityShortfallExpected": (

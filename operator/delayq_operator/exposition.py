@@ -37,6 +37,7 @@ MOST_WORDS: Final = 200
 PLAIN_LINES: Final = 24  # of a shard, in the metrics that count, but for horizons that were asked for
 LONGEST_LINES: Final = 320  # bytes, on average; of a queue with the longest name
 
+TOO_MUCH: Final = "answers more than it can have to say"
 _NO_METRICS: Final = "answers something that is no metrics exposition"
 
 
@@ -141,7 +142,7 @@ async def _needed(body: aiohttp.StreamReader, asked: Question) -> list[bytes]:
     async for chunk in body.iter_any():
         size, ends = size + len(chunk), ends + chunk.count(b"\n")
         if size > most_lines * LONGEST_LINES or ends > most_lines or len(found) > most_needed:
-            raise Odd("answers more than it can have to say")
+            raise Odd(TOO_MUCH)
         *lines, rest = (rest + chunk).split(b"\n")
         found += [line[:TOO_LONG] for line in lines if line.startswith(starts)]
         rest = rest[:TOO_LONG]
@@ -155,7 +156,9 @@ def _starts(needed: frozenset[str]) -> tuple[bytes, ...]:
 
 async def _samples(lines: list[bytes], asked: Question) -> list[Sample]:
     """Parse lines; others get their turn in between."""
-    if not 0 < len(lines) <= asked.most_needed or max(map(len, lines)) >= TOO_LONG:
+    if len(lines) > asked.most_needed:
+        raise Odd(TOO_MUCH)
+    if not lines or max(map(len, lines)) >= TOO_LONG:
         raise Odd(_NO_METRICS)
     found: list[Sample] = []
     for start in range(0, len(lines), AT_A_TIME):

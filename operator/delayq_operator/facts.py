@@ -40,13 +40,14 @@ class Referees:
         return Facts(
             uid=resource.uid,
             namespace=resource.key.namespace,
+            generation=resource.generation,
             secrets=await self._digests(names.SECRET, self._secrets, resource, references.secrets),
             lacking=self._lacking(resource, queue),
             config_maps=await self._digests(
                 names.CONFIG_MAP, self._config_maps, resource, references.config_maps
             ),
             kinds=self.kinds,
-            inputs=_inputs(resource.key.name, children),
+            inputs=started_with(resource.key.name, children),
         )
 
     def _lacking(self, resource: Resource, queue: DelayQueue) -> tuple[tuple[str, str], ...]:
@@ -110,7 +111,7 @@ def unserved(queue: DelayQueue, facts: Facts) -> tuple[str, ...]:
     return tuple(kind for kind, enabled in asked.items() if enabled and kind not in facts.kinds)
 
 
-def _inputs(queue_name: str, children: Mapping[tuple[str, str], Child]) -> dict[str, dict[str, str]]:
+def started_with(queue_name: str, children: Mapping[tuple[str, str], Child]) -> dict[str, dict[str, str]]:
     """Say what the pods of each component were last started with."""
     found = {}
     for component, name in (("scanner", names.scanner(queue_name)), ("worker", names.worker(queue_name))):

@@ -33,6 +33,7 @@ class News:
     _told: Backlog | None = None
     _wake_at: float = -math.inf
     _late_at: float = -math.inf
+    _whole_at: float | None = None
 
     def fresh(self, now: float) -> Backlog | None:
         """Return the last reading, while it can be believed."""
@@ -44,7 +45,9 @@ class News:
         more, self.erased = erased > self.erased, max(erased, self.erased)
         if made.whole and made.late_seconds > allowed_seconds:
             self._late_at = made.read_at
-        made = replace(made, late_at=self._late_at)
+        if made.whole or self._whole_at is None:
+            self._whole_at = made.read_at
+        made = replace(made, late_at=self._late_at, whole_at=self._whole_at)
         self.last, self.complaint = made, ""
         if told is None or more or made.turned(told, allowed_seconds):
             self._told, self._wake_at = made, made.read_at

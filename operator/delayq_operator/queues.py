@@ -29,7 +29,7 @@ class Queues:
         self._bodies: dict[Key, tuple[int, bytes]] = {}
         self._uids: dict[Key, str] = {}
         self._by_label: dict[tuple[str, str], Key] = {}
-        self._tasks: dict[Key, str] = {}
+        self._tasks: dict[Key, frozenset[str]] = {}
         self._sharers: dict[str, set[Key]] = defaultdict(set)
         self._gone: OrderedDict[str, None] = OrderedDict()  # uids; none of them comes back
         self._mark = mark
@@ -74,27 +74,30 @@ class Queues:
 
     def sharing(self, key: Key) -> list[Key]:
         """Name the other DelayQueues whose tasks are the same ones, but for those that are to go with their tasks."""
-        others = self._sharers.get(self._tasks.get(key, ""), set()) - {key}
-        return sorted(other for other in others if not self._going(other))
+        return sorted(other for other in self._with(self._tasks.get(key)) - {key} if not self._going(other))
+
+    def _with(self, tasks: frozenset[str] | None) -> set[Key]:
+        """Name those whose tasks are, as far as known, in one of these places."""
+        return {key for place in tasks or () for key in self._sharers.get(place, ())}
 
     def _going(self, key: Key) -> bool:
         resource = self.get(key)
         return resource is None or (resource.deleting and resource.erases)
 
-    def _share(self, key: Key, tasks: str | None) -> None:
+    def _share(self, key: Key, tasks: frozenset[str] | None) -> None:
         """Remember where a DelayQueue's tasks are, and tell those who share them now, or did."""
-        before = self._tasks.pop(key, None)
-        if before is not None:
-            self._sharers[before].discard(key)
+        before = self._tasks.pop(key, frozenset())
+        for place in before:
+            self._sharers[place].discard(key)
+            if not self._sharers[place]:
+                del self._sharers[place]
         if tasks is not None:
             self._tasks[key] = tasks
-            self._sharers[tasks].add(key)
-        if before != tasks:
-            concerned = self._sharers.get(before or "", set()) | self._sharers.get(tasks or "", set())
-            for other in concerned - {key}:
+            for place in tasks:
+                self._sharers[place].add(key)
+        if before != (tasks or frozenset()):
+            for other in (self._with(before) | self._with(tasks)) - {key}:
                 self._mark(other)
-        if before is not None and not self._sharers[before]:
-            del self._sharers[before]
 
     def uid(self, key: Key) -> str:
         """Return the uid of the DelayQueue; empty if there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator import conditions, scaling_conditions
+from delayq_operator import conditions, scaling_conditions, sharding_conditions
 from delayq_operator.conditions import accepted, backend_available, guard_available, no_image, paused, taken
 from delayq_operator.reasons import told
 
@@ -93,6 +93,7 @@ _DECIDED: Final[tuple[Callable[[View], Condition], ...]] = (
     conditions.accepted,
     conditions.backend_available,
     conditions.durability_at_risk,
+    sharding_conditions.shards_settled,
     conditions.guard_available,
     conditions.progressing,
     conditions.degraded,

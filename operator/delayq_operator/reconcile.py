@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.contract import SpecError, parse
-from delayq.contract.unsupported import unsupported
 
 from delayq_operator import metrics, names, scaling
 from delayq_operator.desired import desired
@@ -112,7 +111,7 @@ class Reconciler:
             await self._report(self._seen(View(resource=resource, leaving=tuple(leaving))))
             return "waiting"
         try:
-            queue = _understood(resource)
+            queue = parse(resource.document)
             facts = await self._referees.facts(resource, queue, self._children.of(key))
             wanted = [stamped(body) for body in desired(queue, self._setting, facts)]
         except SpecError as error:
@@ -150,7 +149,8 @@ class Reconciler:
         return "waiting" if view.leaving else result
 
     async def _apply(self, resource: Resource, todo: Plan, scale: Scale) -> Outcome:
-        if any(change.live is None for change in todo.changes):
+        # A child without an owner may be what `kubectl delete --cascade=orphan` has just left of this very DelayQueue.
+        if any(change.live is None or change.live.owner_uid is None for change in todo.changes):
             await self._ending.still_there(resource)
         outcome = await self._applier.apply(resource, todo, scale)
         worker = self._children.of(resource.key).get((names.DEPLOYMENT.kind, names.worker(resource.key.name)))
@@ -191,14 +191,6 @@ class Reconciler:
         self._scraper.forget(key)
         self._scaler.forget(key)
         self._children.forget(key)
-
-
-def _understood(resource: Resource) -> DelayQueue:
-    """Parse the document; SpecError also for what this version does not do, which its pods would refuse one by one."""
-    queue = parse(resource.document)
-    if problems := unsupported(queue.spec):
-        raise SpecError(problems)
-    return queue
 
 
 def _troubles(pods: Iterable[Pod], reaper: Mapping[str, Any]) -> dict[str, str]:

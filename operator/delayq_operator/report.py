@@ -34,12 +34,13 @@ TURNED_FALSE: Final = {
     "Ready": "NotReady",
     "Paused": "Resumed",
     "BackendAvailable": "Unreachable",
+    "ShardsSettled": "Resharding",
     "GuardAvailable": "GuardUnavailable",
     "ObjectiveMet": "ObjectiveMissed",
 }
 """Condition → event when it becomes False, after it was True."""
 
-RECOVERED: Final = {"GuardAvailable": "GuardAvailable"}
+RECOVERED: Final = {"GuardAvailable": "GuardAvailable", "ShardsSettled": "Resharded"}
 """Condition → event when it becomes True, after it was False."""
 
 BY_REASON: Final = {
@@ -53,6 +54,7 @@ BY_REASON: Final = {
         "PodsFailing",
     ),
     "Progressing": ("ProgressDeadlineExceeded",),
+    "ShardsSettled": ("ReshardingStalled",),
     "Paused": ("InvalidAnnotation",),
 }
 """Condition → reasons that are events of the same name when the condition gets them."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delayq_operator import names
 from delayq_operator.names import Key
+from delayq_operator.sharing import mapping, places
 
 if TYPE_CHECKING:
     from delayq_operator.objects import Object
@@ -70,17 +70,11 @@ class Resource:
         return self.uid, self.generation, self.pausing, self.deleting
 
     @property
-    def tasks(self) -> str:
-        """Where its tasks are, as far as the spec tells: two DelayQueues that agree in it share them.
-
-        A host without a dot is a Service of the namespace. Two names of one server cannot be told to be one.
-        """
-        spec = _mapping(self.body.get("spec"))
-        redis = _mapping(spec.get("redis"))
-        where = [redis.get(field) for field in ("standalone", "sentinel", "cluster", "database", "keyPrefix")]
-        short = "." not in str(_mapping(redis.get("standalone")).get("host", ""))
-        namespace = self.key.namespace if short else ""
-        return json.dumps([spec.get("queueName") or self.key.name, namespace, where], sort_keys=True)
+    def tasks(self) -> frozenset[str]:
+        """Where its tasks are, as far as the spec tells: DelayQueues that have one of these in common share them."""
+        spec = mapping(self.body.get("spec"))
+        queue = str(spec.get("queueName") or self.key.name)
+        return places(queue, mapping(spec.get("redis")), self.key.namespace)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -101,8 +95,3 @@ class Resource:
     def _metadata(self) -> dict[str, Any]:
         metadata: dict[str, Any] = self.body["metadata"]
         return metadata
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    """Return a part of a spec that may not fit the model."""
-    return value if isinstance(value, dict) else {}

@@ -26,6 +26,23 @@ def scaling_active(view: View) -> Condition:
     return told("ScalingActive", view.scale.reason, f"{view.scale.message}.")
 
 
+BINDS: Final[Mapping[str, tuple[str, str]]] = {
+    "MaxReplicas": (
+        "TooManyReplicas",
+        "All workers that spec.autoscaling.maxReplicas allows are at work: raise it.",
+    ),
+    "ScaleUpPolicy": (
+        "ScaleUpLimit",
+        "spec.autoscaling.behavior.scaleUp lets the number of workers rise no faster.",
+    ),
+}
+"""What limits a decision → why tasks are late, and what helps."""
+
+LATE: Final = ("Late", "More workers or concurrency help, or quicker handlers.")
+
+FULL_SHARE: Final = 0.9
+"""Of maxInFlight. Tasks are spread by the hash of their ids: one shard has used up its part before another."""
+
 LIMITED: Final[Mapping[str, tuple[str, str]]] = {
     "MaxReplicas": (
         "TooManyReplicas",
@@ -33,6 +50,14 @@ LIMITED: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "MinReplicas": ("TooFewReplicas", "The work asks for fewer workers than spec.autoscaling.minReplicas."),
     "ScaleUpPolicy": ("ScaleUpLimit", "spec.autoscaling.behavior.scaleUp lets the number rise no faster."),
+    "MaxInFlight": (
+        "InFlightLimit",
+        "spec.limits.maxInFlight lets no more tasks run: more workers would idle.",
+    ),
+    "RatePerSecond": (
+        "RateLimit",
+        "spec.limits.ratePerSecond lets no more tasks begin: more workers would idle.",
+    ),
     "ScaleDownPolicy": ("ScaleDownLimit", "spec.autoscaling.behavior.scaleDown lets it fall no faster."),
 }
 """What limits a decision → reason and message; what only delays it, such as a cool-down, is no limit."""
@@ -94,6 +119,7 @@ def objective_met(view: View) -> Condition:
 def _what_binds(view: View) -> tuple[str, str]:
     """Why tasks are late: the first cause there is, and what helps."""
     decision = view.scale.decision if view.scale is not None else None
+    paced = _paced(view)
     if view.guarding.down:
         return "GuardUnreachable", "No worker can use the guard: see condition GuardAvailable."
     if view.worker.ready < view.worker.wanted:
@@ -102,13 +128,20 @@ def _what_binds(view: View) -> tuple[str, str]:
             "WorkersNotReady",
             f"{view.worker.ready} of {counted(view.worker.wanted, 'worker')} are ready: {why}.",
         )
+    if paced is not None:
+        return paced
     if view.backlog is not None and not view.backlog.in_flight and view.worker.ready:
         return "NothingClaimed", "Workers are ready and claim nothing: see their /readyz and logs."
-    if decision is not None and decision.limited_by == "MaxReplicas":
-        return (
-            "TooManyReplicas",
-            "All workers that spec.autoscaling.maxReplicas allows are at work: raise it.",
-        )
-    if decision is not None and decision.limited_by == "ScaleUpPolicy":
-        return "ScaleUpLimit", "spec.autoscaling.behavior.scaleUp lets the number of workers rise no faster."
-    return "Late", "More workers or concurrency help, or quicker handlers."
+    return BINDS.get("None" if decision is None else decision.limited_by, LATE)
+
+
+def _paced(view: View) -> tuple[str, str] | None:
+    """Whether spec.limits may be what keeps tasks. Under a rate, workers that hold nothing are nothing odd."""
+    if view.queue is None or view.backlog is None:
+        return None
+    limits = view.queue.spec.limits
+    if limits.max_in_flight is not None and view.backlog.in_flight >= limits.max_in_flight * FULL_SHARE:
+        return "InFlightLimit", "As many tasks run as spec.limits.maxInFlight allows: raise it."
+    if limits.rate_per_second is not None:
+        return "RateLimit", "spec.limits.ratePerSecond lets no more begin, or workers cannot keep up with it."
+    return None

@@ -18,7 +18,7 @@ from delayq.contract.queue import MOST_SHARDS
 from delayq.scaling import horizons
 
 from delayq_operator.backlog import Reading, backlog
-from delayq_operator.exposition import Client, Question
+from delayq_operator.exposition import TOO_MUCH, Client, Question
 from delayq_operator.news import News
 from delayq_operator.places import Places
 from delayq_operator.rounds import Rounds
@@ -65,6 +65,7 @@ class Scraper:
         self._aims, self.autoscaler, self.guards = aims, autoscaler, guards
         self._news: dict[Key, News] = {}
         self._looked_at: dict[Key, float] = {}
+        self._covers: dict[Key, int] = {}
         self._places, self._large = Places(*AT_ONCE), Places(*LARGE_AT_ONCE)
 
     def backlog(self, key: Key) -> Backlog | None:
@@ -87,6 +88,7 @@ class Scraper:
         self.guards.forget(key)
         self._news.pop(key, None)
         self._looked_at.pop(key, None)
+        self._covers.pop(key, None)
 
     async def run(self) -> None:
         """Read for ever, each queue at its own pace; one that takes longer holds up no other."""
@@ -106,10 +108,11 @@ class Scraper:
         aim, pods = self._aims.of(key), self._speakers(key)
         lead = self.autoscaler.crew(key).lead.seconds if aim.policy else None
         asked = _horizons(aim.policy.window(lead)) if aim.policy else ()
-        question = Question(horizons=asked, shards=aim.shards)
+        question = Question(horizons=asked, shards=max(aim.shards, self._covers.get(key, 0)))
         said = await self._scanners(client, key, pods, question) if pods else ""
         if not self._queues.uid(key):
             return  # it went meanwhile
+        self._covers[key] = _covers(said, self._covers.get(key, 0))
         if isinstance(said, Said):
             self._take(key, said.reading, said.leader)
         elif pods:
@@ -181,6 +184,13 @@ class Scraper:
             self._work.mark_in(key, wait_seconds)
         else:
             self._work.mark(key)
+
+
+def _covers(said: Said | str, before: int) -> int:
+    """For how many shards to be prepared next time: while they become fewer, more are told of than the spec says."""
+    if isinstance(said, Said):
+        return 0 if said.reading.layout is None else said.reading.layout.covers
+    return MOST_SHARDS if said.endswith(TOO_MUCH) else before
 
 
 @lru_cache(1024)

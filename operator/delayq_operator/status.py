@@ -16,6 +16,7 @@ from delayq_operator import names
 from delayq_operator.backlog import EXACT_UP_TO, SAME_SECONDS, bucket
 from delayq_operator.readiness import everything
 from delayq_operator.scaling import NOT_DECIDED
+from delayq_operator.sharding_conditions import resharding, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +72,10 @@ def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
         made["purge"] = {"erasedShards": view.erasing.erased_shards, "shards": view.erasing.shards}
         if view.erasing.failed:
             made["purge"]["message"] = view.erasing.message[:1024]
+    if (moving := resharding(view)) is not None:
+        made["resharding"] = moving
+    elif "resharding" in previous and unknown(view):
+        made["resharding"] = previous["resharding"]
     if view.backlog is not None and view.backlog.whole:
         made["backlog"] = _backlog(view.backlog)
     elif "backlog" in previous:
@@ -202,10 +207,13 @@ def wait_seconds(made: Status, previous: Mapping[str, Any], since_write: float) 
 
 def _facts(status: Mapping[str, Any]) -> Status:
     """All but what moves by itself: numbers of tasks, and messages, which have numbers in them."""
-    moving = ("backlog", "conditions", "reaper", "scaling")
+    moving = ("backlog", "conditions", "reaper", "scaling", "resharding")
     facts = {name: value for name, value in status.items() if name not in moving}
     facts["reaper"] = sorted(status.get("reaper") or ())
     facts["scaling"] = (status.get("scaling") or {}).get("lastDecision")
+    facts["resharding"] = [
+        (status.get("resharding") or {}).get(field) for field in ("fromShards", "toShards", "message")
+    ]
     facts["conditions"] = [
         _fact(entry) for entry in status.get("conditions") or () if entry["type"] not in PACED
     ]
@@ -232,7 +240,7 @@ def _alike(made: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
         return False
     if not _scaled_alike(made.get("scaling") or {}, previous.get("scaling") or {}):
         return False
-    one, other = (_without_time_of_reading(each.get("backlog") or {}) for each in (made, previous))
+    one, other = (_numbers(each) for each in (made, previous))
     return one.keys() == other.keys() and all(_same(value, other[field]) for field, value in one.items())
 
 
@@ -250,8 +258,10 @@ def _scaled_alike(made: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
     return "wakeTime" not in made or _apart(made["wakeTime"], previous["wakeTime"]) < SAME_SECONDS
 
 
-def _without_time_of_reading(backlog: Mapping[str, Any]) -> Status:
-    return {field: value for field, value in backlog.items() if field != "observedTime"}
+def _numbers(status: Mapping[str, Any]) -> Status:
+    """Those of tasks, but for when they were read."""
+    found = {**(status.get("backlog") or {}), **(status.get("resharding") or {})}
+    return {field: value for field, value in found.items() if field not in ("observedTime", "message")}
 
 
 def _same(value: Any, before: Any) -> bool:  # noqa: ANN401 -- JSON

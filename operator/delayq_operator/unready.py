@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 START_SECONDS: Final = 60.0
 """Pods get ready, and a Redis that is made along with them, mostly within this."""
 
-OUT_OF_ORDER: Final = frozenset({"Unreachable", "ScannersNotReady", "WorkersNotReady"})
+OUT_OF_ORDER: Final = frozenset({"Unreachable", "PartlyUnreachable", "ScannersNotReady", "WorkersNotReady"})
 """Reasons of Ready that nobody asked for, and that are no events of their own."""
 
 NOW: Final = 0.0

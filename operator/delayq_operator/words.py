@@ -77,6 +77,9 @@ OUTAGES: Final = {
     "read_only": f"it is a replica that takes no writes; {_SPEC}, it has to be the master",
     "cannot_persist": "it takes no writes because it cannot write to its disk",
     "no_replicas": "it takes no writes with fewer replicas than its min-replicas-to-write; mend those",
+    "no_master": f"its Sentinels name no server that is a master; wait for their fail-over, or {_SPEC}.sentinel",
+    "cluster_down": "its Cluster has no node that serves the slots of some shards; look at CLUSTER INFO",
+    "migrating": "its Cluster is moving the slots of some shards to another node; wait until that has ended",
     "other": f"{_SPEC}, its Secret, network policies and the logs of scanners",
 }
 """Label values of delayq_redis_down → what is wrong, and what to look at."""

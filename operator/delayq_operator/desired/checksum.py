@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from delayq.contract import to_document
 
 from delayq_operator import names
-from delayq_operator.desired import mounts
+from delayq_operator.desired import mounts, reads, shards
 from delayq_operator.desired.references import CONFIG_MAP, SECRET, of_template
 
 if TYPE_CHECKING:
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from delayq_operator.desired.references import Named
     from delayq_operator.names import Component
 
-SCANNER_READS: Final = ("redis", "shards", "delivery")
+SCANNER_READS: Final = ("redis", "delivery")
 CHECK: Final = "spec.reaper.check"
 GUARD: Final = ("guard",)
 """What a scanner reads too when it asks about tasks: the question, and the guard when that has to answer."""
-WORKER_READS: Final = ("redis", "shards", "delivery", "handler", "guard")
+WORKER_READS: Final = ("redis", "delivery", "handler", "guard")
+PACE: Final = ("ratePerSecond", "burst", "maxInFlight")
+"""Of spec.limits: what may begin; the rest of it is for those who schedule."""
 WORKER_FIELDS: Final = ("concurrency", "drainTimeoutSeconds")
 """Of spec.worker; the rest of it is the Deployment's own."""
 
@@ -44,10 +46,10 @@ _ROLL_BY_THEMSELVES: Final = (IMAGE, TEMPLATE)
 Inputs = dict[str, str]
 
 
-def of_scanner(queue: DelayQueue) -> Inputs:
+def of_scanner(queue: DelayQueue, facts: Facts) -> Inputs:
     """Hash the parts of the document that a scanner reads."""
     spec, check = _spec(queue), queue.spec.reaper.check
-    own = _sections(spec, SCANNER_READS)
+    own = {**_sections(spec, SCANNER_READS), **shards.asked(queue, facts), **_pace(spec)}
     if check is not None:
         own[CHECK] = _hash(spec["reaper"]["check"])
     if check is not None and check.guard is not None:
@@ -56,11 +58,15 @@ def of_scanner(queue: DelayQueue) -> Inputs:
 
 
 def of_worker(queue: DelayQueue, before: Mapping[str, str]) -> Inputs:
-    """Hash the parts of the document that a worker reads; `before` are the inputs last applied."""
+    """Hash the parts of the document that a worker reads; `before` are the inputs last applied.
+
+    Of spec.shards it learns from Redis, while it runs: in the document it is a guess.
+    """
     spec = _spec(queue)
     own = {field: spec["worker"][field] for field in WORKER_FIELDS}
     return {
         **_sections(spec, WORKER_READS),
+        **_pace(spec),
         "spec.worker": _hash(own),
         STOP_POLICY: _held(queue, before),
     }
@@ -81,20 +87,32 @@ def _sections(spec: Object, paths: tuple[str, ...]) -> Inputs:
     return {f"spec.{name}": _hash(spec.get(name)) for name in paths}
 
 
+def _pace(spec: Object) -> Inputs:
+    given = {field: spec["limits"][field] for field in PACE if field in spec["limits"]}
+    return {"spec.limits": _hash(given)} if given else {}
+
+
 def of_deployment(
     own: Inputs, queue: DelayQueue, facts: Facts, *, template: Object, component: Component
 ) -> Inputs:
     """Put together what a Deployment's pods read: `own` of the document, their namespace's, and their template."""
     return {
         **own,
-        **of_pods(queue, facts, template, facts.inputs.get(component, {})),
+        **of_pods(queue, facts, template, component),
         **of_template_itself(template, component),
     }
 
 
-def of_pods(queue: DelayQueue, facts: Facts, template: Object, before: Mapping[str, str]) -> Inputs:
-    """Hash what a merged pod template reads from its namespace."""
-    read = of_template(template) - {(CONFIG_MAP, names.config(queue.metadata.name))}
+def of_pods(queue: DelayQueue, facts: Facts, template: Object, component: Component) -> Inputs:
+    """Hash what the pods of a merged template read from their namespace when they start.
+
+    Our own volume has more: Secrets that are read again while they run, and roll nothing.
+    """
+    before = facts.inputs.get(component, {})
+    volumes = [each for each in template["spec"]["volumes"] if each["name"] != mounts.VOLUME]
+    read = of_template({**template, "spec": {**template["spec"], "volumes": volumes}})
+    read |= {(SECRET, name) for name in reads.at_start_by(component, queue.spec)}
+    read.discard((CONFIG_MAP, names.config(queue.metadata.name)))
     return {" ".join(named): _content(facts, named, before) for named in sorted(read)}
 
 

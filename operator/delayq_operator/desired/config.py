@@ -11,6 +11,7 @@ from delayq.contract import to_document
 from delayq.contract.files import CONFIG_FILE
 
 from delayq_operator import names
+from delayq_operator.desired import shards
 from delayq_operator.desired.child import Object, child
 
 if TYPE_CHECKING:
@@ -30,8 +31,14 @@ def config_map(queue: DelayQueue, facts: Facts) -> Object:
         facts,
         name=names.config(queue.metadata.name),
         component="config",
-        data={KEY: text(queue)},
+        data={KEY: text(stamped(queue, facts))},
     )
+
+
+def stamped(queue: DelayQueue, facts: Facts) -> DelayQueue:
+    """Say which document it is: of two, a scanner goes by the shards of the newer one."""
+    of = replace(queue.metadata, uid=facts.uid, generation=shards.generation(queue, facts))
+    return replace(queue, metadata=of)
 
 
 def text(queue: DelayQueue) -> str:

@@ -44,6 +44,8 @@ class Facts:
     uid: str
     """Of the DelayQueue, for owner references."""
     namespace: str
+    generation: int = 1
+    """Of the DelayQueue: which of its documents this is."""
     secrets: Mapping[str, str] = field(default_factory=lambda: _NONE)
     """Name → hash of the content, of each that the queue refers to; "" where there is none."""
     lacking: tuple[tuple[str, str], ...] = ()

@@ -11,7 +11,7 @@ from delayq_operator import names
 from delayq_operator.desired.child import Object, child
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from delayq.contract import DelayQueue
     from delayq.contract.metrics import Metric
@@ -79,7 +79,9 @@ def _alerts(queue: DelayQueue, facts: Facts) -> Iterator[Alert]:
         yield _checks_fail(of(metrics.QUEUE_CHECKS_FAILED))
         yield _awaits_verdict(of(metrics.LAPSED_TASKS))
     if queue.spec.scanner.replicas:
-        yield _leaderless(of(metrics.SHARD_LED), queue.spec.shards)
+        yield _leaderless(of(metrics.SHARD_LED), of(metrics.LAYOUT_SHARDS), queue.spec.shards)
+        yield _not_served(of(metrics.SHARD_DOWN), of(metrics.SHARD_LED))
+        yield _resharding_stalled(of, queue.spec.shards)
 
 
 def _late(oldest: str, seconds: int) -> Alert:
@@ -154,12 +156,40 @@ def _awaits_verdict(lapsed: str) -> Alert:
     )
 
 
-def _leaderless(led: str, shards: int) -> Alert:
-    # Leadership runs out after 10 s; a rollout of all scanners takes less than a minute.
+def _leaderless(led: str, layout: str, shards: int) -> Alert:
+    # Leadership runs out within seconds; a rollout of all scanners takes less than a minute. While their number
+    # changes, there are as many as the largest that is told; scanners that tell of none are of an older version.
     return Alert(
         name="Leaderless",
-        expr=f"(sum(max by (shard) ({led})) or vector(0)) < {shards}",
+        expr=f"(sum(max by (shard) ({led})) or vector(0)) < (max({layout}) or vector({shards}))",
         seconds=60,
         severity="critical",
         summary="no scanner leads some shard: tasks start late by up to maxBlockMilliseconds.",
+    )
+
+
+def _not_served(down: str, led: str) -> Alert:
+    # One scanner may be cut off from a server that serves another, which leads its shards then.
+    return Alert(
+        name="ShardsNotServed",
+        expr=f"count(max by (shard) ({down}) unless on (shard) (max by (shard) ({led}) == 1)) > 0",
+        seconds=60,
+        severity="critical",
+        summary="Redis does not serve {{ $value }} of its shards: none of their tasks is started.",
+    )
+
+
+def _resharding_stalled(of: Callable[[Metric], str], shards: int) -> Alert:
+    layout, checked = of(metrics.LAYOUT_SHARDS), of(metrics.RESHARD_CHECKED_TASKS)
+
+    def told(which: str) -> str:
+        return f'max({layout[:-1]},layout="{which}"}})'
+
+    still = f"(sum(changes({checked}[15m])) or vector(0)) == 0"
+    return Alert(
+        name="ReshardingStalled",
+        expr=f"{told('target')} != {shards} or ({told('was')} != {told('target')} and {still})",
+        seconds=900,
+        severity="warning",
+        summary=f"tasks do not get on to {shards} shards.",
     )

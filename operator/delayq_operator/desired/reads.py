@@ -9,6 +9,8 @@ from delayq_operator.desired.mounts import secret_keys
 if TYPE_CHECKING:
     from delayq.contract.queue import Spec
 
+    from delayq_operator.names import Component
+
 Keys = dict[str, list[str]]
 """Name of a Secret → the keys of it."""
 
@@ -32,6 +34,14 @@ def by_purge(spec: Spec) -> Keys:
 def by_worker(spec: Spec) -> Keys:
     """Name what it takes to reach Redis, to call the handler, and to guard it."""
     return secret_keys(spec.redis, spec.handler, spec.guard)
+
+
+def at_start_by(component: Component, spec: Spec) -> Keys:
+    """Name what a process reads once, when it starts. All others are read again, and rotate under running pods.
+
+    Those of spec.redis are read at each connect, and signing keys and a database's URL when their file has changed.
+    """
+    return secret_keys(None if component != "worker" or spec.guard is None else spec.guard.redlock)
 
 
 def by_anybody(spec: Spec) -> Keys:

@@ -24,7 +24,7 @@ def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
     """Make the Deployment."""
     name = queue.metadata.name
     template = pod.template(name, setting, role(queue, setting))
-    own = checksum.of_scanner(queue)
+    own = checksum.of_scanner(queue, facts)
     inputs = checksum.of_deployment(own, queue, facts, template=template, component="scanner")
     return child(
         names.DEPLOYMENT,

@@ -1,0 +1,102 @@
+"""How many shards a queue has, had and will have, as its scanners tell, and which of them nobody serves. Pure.
+
+A change takes three steps, and each scanner counts them: settled, announced (everybody looks after the new shards),
+moving (new tasks go to their new place, the others are moved or just run), settled. Not here: what people are told of
+it (sharding_conditions.py).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from delayq.contract import metrics as table
+from delayq.contract.queue import MOST_SHARDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_SERVER: Final = re.compile(r"[][A-Za-z0-9._:-]{3,253}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Layout:
+    """The newest that some scanner knows; each number is at least 1."""
+
+    epoch: int
+    now: int
+    """Shards that tasks are stored in."""
+    was: int
+    """Shards that tasks may still be in."""
+    target: int
+    """Shards that were asked for."""
+
+    @classmethod
+    def of(cls, samples: Iterable[tuple[str, Mapping[str, str], float]]) -> Self | None:
+        """Read what one scanner tells; None when it tells nothing, as one of an older version."""
+        epoch, shards = -1, dict[str, int]()
+        for name, labels, value in samples:
+            if name == table.LAYOUT_EPOCH.name:
+                epoch = int(value)
+            elif name == table.LAYOUT_SHARDS.name and value >= 1:
+                shards[labels.get("layout", "")] = int(min(value, MOST_SHARDS))
+        if epoch < 0 or not shards.keys() >= set(table.LAYOUTS):
+            return None
+        return cls(epoch, *(shards[which] for which in table.LAYOUTS))
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing moves and nothing is about to."""
+        return self.now == self.was == self.target
+
+    @property
+    def covers(self) -> int:
+        """How many shards have to be looked after."""
+        return max(self.now, self.was, self.target)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Down:
+    """A shard that Redis does not serve any scanner with that told of it."""
+
+    shard: int
+    cause: str
+    """One of contract.metrics.OUTAGES."""
+    server: str
+    """Host and port; empty when nobody knows which."""
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> Self | None:
+        """Read what one scanner says of a shard; None for nonsense."""
+        shard, cause, server = (labels.get(name, "") for name in ("shard", "cause", "server"))
+        if not shard.isdecimal() or int(shard[:4]) >= MOST_SHARDS or cause not in table.OUTAGES:
+            return None
+        return cls(int(shard), cause, server if _SERVER.fullmatch(server) else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shards:
+    """What one reading says of the shards of a queue."""
+
+    layout: Layout | None = None
+    down: tuple[Down, ...] = ()
+    """Those that Redis does not serve."""
+    unled: tuple[int, ...] = ()
+    """Those that nobody tells of, though Redis may serve them."""
+    tasks: int | None = None
+    """Tasks to look at while they move; None: not every shard told."""
+    checked: int = 0
+    moved: int = 0
+    waiting: int = 0
+    """Tasks that stay until they have run."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What moves by itself."""
+        return self.tasks or 0, self.checked, self.moved, self.waiting
+
+    @property
+    def words(self) -> tuple[object, ...]:
+        """Everything else."""
+        return self.layout, self.down, self.unled

@@ -1,0 +1,52 @@
+"""Where a DelayQueue's tasks are, as far as its spec tells: two that have a place in common share them. Pure.
+
+Each node that the spec names is a place: of one Cluster, or of the Sentinels of one master, two documents may name
+different nodes in different orders. Two names of one server cannot be told to be one, nor can a master that one
+document names itself and another by its Sentinels. The spec may not fit the model.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+PORT: Final = 6379
+SENTINEL_PORT: Final = 26379
+PREFIX: Final = "delayq"
+
+
+def places(queue: str, redis: Mapping[str, Any], namespace: str) -> frozenset[str]:
+    """Name every place; the namespace is that of the DelayQueue."""
+    common = [queue, redis.get("keyPrefix") or PREFIX, redis.get("database") or 0]
+    return frozenset(
+        json.dumps([*common, master, _full(str(host), namespace), port], sort_keys=True)
+        for master, host, port in _nodes(redis)
+    )
+
+
+def _nodes(redis: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:
+    """Name of the master, for Sentinels know several; host and port."""
+    sentinel = mapping(redis.get("sentinel"))
+    for node in _items(sentinel.get("nodes")):
+        yield str(sentinel.get("masterName")), node.get("host"), node.get("port") or SENTINEL_PORT
+    for node in (mapping(redis.get("standalone")), *_items(mapping(redis.get("cluster")).get("nodes"))):
+        if node:
+            yield "", node.get("host"), node.get("port") or PORT
+
+
+def _full(host: str, namespace: str) -> str:
+    """Write a Service's name out: one without a dot is of the queue's namespace."""
+    name = host.lower().removesuffix(".").removesuffix(".cluster.local")
+    return name if set(name) & set(".:") else f"{name}.{namespace}.svc"
+
+
+def _items(value: object) -> Iterator[dict[str, Any]]:
+    return (mapping(item) for item in (value if isinstance(value, list) else ()))
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Return a part of a spec that may not fit the model."""
+    return value if isinstance(value, dict) else {}

@@ -11,9 +11,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.servers import FLAVOURS, PREFERRED, RedisServer, ServerMissingError, binary
+from tests.topologies.kinds import MORE_CLUSTERS, TOPOLOGIES, flavour_of, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.topologies.kinds import Servers
 
 # A shell that starts us in the background has us ignore Ctrl-C, and so would each process that a test starts. A handler
 # is not inherited; what is ignored, is.
@@ -33,36 +36,51 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--redis",
         default=PREFERRED,
         metavar="FLAVOURS",
-        help=f"Redis servers to run tests/redis on: all, or some of {','.join(FLAVOURS)} ({PREFERRED})",
+        help=f"what to run tests/redis on: all, or some of {','.join((*FLAVOURS, *TOPOLOGIES))} ({PREFERRED})",
     )
 
 
-def selected_flavours(config: pytest.Config) -> list[str]:
+def selected(config: pytest.Config) -> list[str]:
     asked = config.getoption("--redis")
-    flavours = list(FLAVOURS) if asked == "all" else asked.split(",")
+    kinds = [*FLAVOURS, *TOPOLOGIES] if asked == "all" else asked.split(",")
     try:
-        for flavour in flavours:
-            binary(flavour)
+        for kind in kinds:
+            binary(flavour_of(kind))
     except ServerMissingError as error:
         raise pytest.UsageError(str(error)) from None
-    return flavours
+    return kinds
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Everything in tests/redis runs on every selected flavour; elsewhere one is enough, unless marked."""
+    """Everything in tests/redis runs on every selected flavour; elsewhere one is enough, unless marked.
+
+    What asks for a shard or a client runs on every selected topology, too, unless it is about the one server it has.
+    """
     if "flavour" not in metafunc.fixturenames:
         return
-    flavours = selected_flavours(metafunc.config)
+    kinds, marked = selected(metafunc.config), metafunc.definition.get_closest_marker
+    flavours = [kind for kind in kinds if kind in FLAVOURS]
     everywhere = metafunc.definition.path.is_relative_to(REDIS_TESTS)
-    if not everywhere and metafunc.definition.get_closest_marker("every_redis") is None:
+    if not everywhere and marked("every_redis") is None:
         flavours = [PREFERRED] if PREFERRED in flavours else flavours[:1]
+    elif everywhere and marked("one_server") is None and _is_for_any(metafunc):
+        flavours += [kind for kind in kinds if kind in TOPOLOGIES]
+        if marked("every_cluster") and "cluster" in kinds:
+            flavours += MORE_CLUSTERS
     metafunc.parametrize("flavour", flavours, scope="session")
 
 
+def _is_for_any(metafunc: pytest.Metafunc) -> bool:
+    asked = set(metafunc.fixturenames)
+    if metafunc.definition.get_closest_marker("every_topology") is not None:
+        return True
+    return bool({"shard", "make"} & asked) and not {"aof_server", "fsyncing"} & asked
+
+
 @pytest.fixture(scope="session")
-def shared_servers() -> Iterator[dict[str, RedisServer]]:
-    """Servers started so far, by flavour: a pytest worker starts each at most once."""
-    servers: dict[str, RedisServer] = {}
+def shared_servers() -> Iterator[dict[str, Servers]]:
+    """Servers started so far, by flavour or topology: a pytest worker starts each at most once."""
+    servers: dict[str, Servers] = {}
     yield servers
     for server in servers.values():
         server.stop()
@@ -70,25 +88,27 @@ def shared_servers() -> Iterator[dict[str, RedisServer]]:
 
 @pytest.fixture
 def redis_server(
-    flavour: str, shared_servers: dict[str, RedisServer], tmp_path_factory: pytest.TempPathFactory
-) -> RedisServer:
-    """An empty server with a movable clock and no persistence, shared in time: leave it running."""
+    flavour: str, shared_servers: dict[str, Servers], tmp_path_factory: pytest.TempPathFactory
+) -> Servers:
+    """An empty server with a movable clock and no persistence, shared in time: leave it running.
+
+    Or what stands in for it: a Cluster, or servers with Sentinels, where the test is for those, too.
+    """
     if flavour not in shared_servers:
-        directory = tmp_path_factory.mktemp(f"redis-{flavour}")
-        shared_servers[flavour] = RedisServer.start(flavour, dir=directory, movable_clock=True)
+        shared_servers[flavour] = start(flavour, tmp_path_factory.mktemp(f"redis-{flavour}"))
     shared_servers[flavour].reset()
     return shared_servers[flavour]
 
 
 @pytest.fixture
-def redis_url(redis_server: RedisServer) -> str:
+def redis_url(redis_server: Servers) -> str:
     return redis_server.url
 
 
 @pytest.fixture
 def aof_server(flavour: str, tmp_path: Path) -> Iterator[RedisServer]:
     """A server of the test's own with AOF on: kill, pause and restart it as you like."""
-    server = RedisServer.start(flavour, dir=tmp_path / "redis", appendonly=True)
+    server = RedisServer.start(flavour_of(flavour), dir=tmp_path / "redis", appendonly=True)
     yield server
     server.stop()
 

@@ -10,8 +10,9 @@ import random
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from delayq.contract.acl import rule
 from redis import Redis
 
 from tests.processes import Gone, Process
@@ -19,9 +20,18 @@ from tests.processes import Gone, Process
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from delayq.keys import Keys
+
+    from tests.topologies.certificates import Tls
+
 SERVERS = Path(__file__).parent.parent / ".cache" / "servers"
 FLAVOURS = ("6.2", "7.0", "valkey9")
 PREFERRED = "7.0"
+LOOPBACK = "127.0.0.1"
+USER, PASSWORD = (
+    "delayq",
+    "pass-for-tests",
+)  # what the product logs in with; the harness is Redis' default user
 
 # Below Linux' ephemeral ports (32768 and up): no client connection can sit on the port of a server that is
 # down for a moment, and a client that reconnects to it cannot end up connected to itself.
@@ -30,6 +40,26 @@ PORTS = range(20_000, 32_000)
 
 class ServerMissingError(Exception):
     """A Redis flavour was asked for that `make setup` has not put in place."""
+
+
+SPEAKS = {"6.2": (6, 2), "7.0": (7, 0), "valkey9": (7, 2)}
+
+
+def free_port(ports: range = PORTS) -> int:
+    """Any of them; whoever takes it finds out whether it is free."""
+    return random.choice(ports)
+
+
+def users(directory: Path, rights: str) -> None:
+    """Write the ACL file of a server: the harness, which may do anything, and delayq."""
+    lines = ("default on nopass ~* &* +@all", f"{USER} on >{PASSWORD} {rights}")
+    (directory / "users.acl").write_text("".join(f"user {line}\n" for line in lines))
+
+
+def looking(port: int, socket: Path | None, *, decode: bool = False) -> Redis:
+    """A client of the harness' own."""
+    place: dict[str, Any] = {"port": port} if socket is None else {"unix_socket_path": str(socket)}
+    return Redis(**place, socket_timeout=20, decode_responses=decode)
 
 
 def binary(flavour: str) -> Path:
@@ -49,6 +79,8 @@ class Clock:
     file: Path
     port: int
     offset_ms: int = 0
+    base_ms: int = 0  # what it is fast by while it is said to be on time
+    socket: Path | None = None
 
     def shift_ms(self, delta_ms: int) -> None:
         self.set_ms(self.offset_ms + delta_ms)
@@ -61,12 +93,12 @@ class Clock:
     def write(self) -> None:
         # Replaced, not rewritten: the server must never read half an offset.
         new = self.file.with_suffix(".new")
-        new.write_text(f"{self.offset_ms / 1000:+.3f}\n")
+        new.write_text(f"{(self.base_ms + self.offset_ms) / 1000:+.3f}\n")
         new.replace(self.file)
 
     def _await_next_tick(self) -> None:
         """Valkey judges expiry by a time it looked up at its last tick, so wait for one: 2 ms at hz 500."""
-        with Redis(port=self.port, socket_timeout=20) as client:
+        with looking(self.port, self.socket) as client:
             before = client.info("server")["server_time_usec"]
             while client.info("server")["server_time_usec"] == before:
                 pass
@@ -84,11 +116,33 @@ class Clock:
         }
 
 
+class Killable:
+    """A server's process, which tests treat badly."""
+
+    process: Process
+    paused = False
+
+    def kill(self) -> None:
+        """SIGKILL: what was not written is gone, and nobody is told."""
+        self.process.kill()
+        self.paused = False
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers."""
+        self.paused = True
+        self.process.pause()
+
+    def resume(self) -> None:
+        self.paused = False
+        self.process.resume()
+
+
 @dataclass
-class RedisServer:
+class RedisServer(Killable):
     """One Redis on 127.0.0.1. `dir` outlives it, so `restart()` finds its data again.
 
-    With `movable_clock` it has a `clock` to move, at some cost per call: leave it off to measure anything.
+    With `movable_clock` it has a `clock` to move, at some cost per call: leave it off to measure anything. With `tls`
+    it speaks nothing else. `enter` goes in front of its command, into a network namespace where `host` is an address.
     """
 
     flavour: str
@@ -96,6 +150,9 @@ class RedisServer:
     config: dict[str, str]
     port: int
     clock: Clock | None
+    tls: Tls | None = None
+    host: str = LOOPBACK
+    enter: tuple[str, ...] = ()
     process: Process = field(init=False)
 
     @classmethod
@@ -105,17 +162,20 @@ class RedisServer:
         *,
         dir: Path,  # noqa: A002  Redis' own word for it
         appendonly: bool = False,
-        movable_clock: bool = False,
+        movable_clock: bool | Clock = False,
         config: Mapping[str, str] | None = None,
+        ports: range = PORTS,
+        **fields: Any,  # noqa: ANN401  those above
     ) -> RedisServer:
         """Start on a port that turns out to be free: the one way to know is to have taken it."""
         dir.mkdir(parents=True, exist_ok=True)
         ticks = {"hz": "500"} if movable_clock else {}
         settings = {"save": "", "appendonly": "yes" if appendonly else "no", **ticks, **(config or {})}
         while True:
-            port = random.choice(PORTS)
-            clock = Clock(dir / "clock", port) if movable_clock else None
-            server = cls(flavour, dir, settings, port, clock)
+            port = free_port(ports)
+            server = cls(flavour, dir, settings, port, None, **fields)
+            own = Clock(dir / "clock", port, socket=server.socket)
+            server.clock = own if movable_clock is True else movable_clock or None
             try:
                 server.launch()
             except Gone as gone:
@@ -124,29 +184,42 @@ class RedisServer:
             else:
                 return server
 
-    def launch(self) -> None:
+    def launch(self, ready: str = "Ready to accept connections") -> None:
         if self.clock is not None:
             self.clock.write()
+        users(self.dir, rule(redis=SPEAKS[self.flavour]))
         self.process = Process.start(*self._argv(), env=self._environment(), cwd=self.dir)
         try:
-            self.process.wait_line("Ready to accept connections")
+            self.process.wait_line(ready)
         except Gone:
             self.process.kill()
             raise
 
     def _argv(self) -> list[str]:
-        settings = {"bind": "127.0.0.1", "port": str(self.port), "dir": str(self.dir), **self.config}
+        port = str(self.port)
+        ports = {"port": port} if self.tls is None else {"port": "0", "tls-port": port, **self.tls.settings()}
+        places = {"dir": str(self.dir), "aclfile": str(self.dir / "users.acl")}
+        settings = {"bind": self.host, **ports, **places, **self.config}
+        if self.socket is not None:
+            settings |= {"unixsocket": str(self.socket), "protected-mode": "no"}
         if self.flavour != "6.2":
             settings["enable-debug-command"] = "yes"
-        options = [word for name, value in settings.items() for word in (f"--{name}", value)]
-        return [str(binary(self.flavour)), *options]
+        said = [word for name, value in settings.items() for word in (f"--{name}", value)]
+        return [*self.enter, str(binary(self.flavour)), *said]
 
     def _environment(self) -> dict[str, str]:
         return {} if self.clock is None else self.clock.environment()
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+        """Where and as whom delayq connects: with the rights that it is documented to need, and no others."""
+        scheme, query = ("redis", "") if self.tls is None else ("rediss", f"?{self.tls.query()}")
+        return f"{scheme}://{USER}:{PASSWORD}@{self.host}:{self.port}/0{query}"
+
+    @property
+    def open_url(self) -> str:
+        """The same as Redis' default user, who may do anything: for tests with other keys, or commands of their own."""
+        return f"redis://{self.host}:{self.port}/0"
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -156,9 +229,31 @@ class RedisServer:
                 int(part) for part in re.findall(r"\d+", str(client.info("server")["redis_version"]))
             )
 
-    def client(self) -> Redis:
+    def client(self, *, decode: bool = True) -> Redis:
         """A plain client for looking at and preparing state; close it, or use it in a `with` block."""
-        return Redis(port=self.port, socket_timeout=20, decode_responses=True)
+        return looking(self.port, self.socket, decode=decode)
+
+    @property
+    def socket(self) -> Path | None:
+        """Where the harness reaches it without TLS, and across any cut."""
+        return None if self.tls is None and self.host == LOOPBACK else self.dir / "redis.sock"
+
+    def follow(self, primary: RedisServer) -> None:
+        """Become its replica, and wait until all it had is here."""
+        with self.client() as client:
+            client.execute_command("REPLICAOF", primary.host, primary.port)
+            while client.info("replication")["master_link_status"] != "up":
+                self.process.wait_line(
+                    "MASTER <-> REPLICA sync: Finished with success|sync succeeded|with success"
+                )
+
+    def on(self, keys: Keys) -> Redis:  # noqa: ARG002  elsewhere, keys are on one server of several
+        """A client to where these keys are, which takes and gives bytes."""
+        return self.client(decode=False)
+
+    def all(self) -> list[RedisServer]:
+        """Every server that keeps tasks: here, the one."""
+        return [self]
 
     def now_ms(self) -> int:
         with self.client() as client:
@@ -177,19 +272,8 @@ class RedisServer:
     def stop(self) -> None:
         self.process.stop()
 
-    def kill(self) -> None:
-        """SIGKILL: what was not written is gone, and nobody is told."""
-        self.process.kill()
-
     def restart(self) -> None:
         """The same port, data and clock; SIGTERM first when still running."""
         if self.process.alive:
             self.stop()
         self.launch()
-
-    def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
-        self.process.pause()
-
-    def resume(self) -> None:
-        self.process.resume()

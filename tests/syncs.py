@@ -104,7 +104,7 @@ else:
 
         witness: Witness
 
-        def launch(self) -> None:
+        def launch(self, ready: str = "Ready to accept connections") -> None:
             """Start it with a witness of its own."""
             self._door = self.dir / "door"
             self._door.unlink(missing_ok=True)
@@ -114,7 +114,7 @@ else:
             self.witness = Witness()
             self._hearing = threading.Thread(target=self.witness.serve, args=(door,), daemon=True)
             self._hearing.start()
-            super().launch()
+            super().launch(ready)
 
         def _argv(self) -> list[str]:
             return [sys.executable, str(Path(__file__)), str(self._door), *super()._argv()]

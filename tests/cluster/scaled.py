@@ -63,7 +63,7 @@ class Scaled:
             "name": "worker",
             "env": [
                 {"name": "PYTHONPATH", "value": "/code"},
-                {"name": "LEDGER", "value": redis.url},
+                {"name": "LEDGER", "value": redis.open_url},
                 {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             ],
             "volumeMounts": [{"name": "code", "mountPath": "/code"}],

@@ -8,9 +8,11 @@ what it does not know in metadata.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from delayq.contract import SpecError, parse
 from hypothesis import given, settings
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("crd")
 
+ROOT = Path(__file__).parents[2]
 REFUSALS = {400, 422}
 """Bad Request for what is no DelayQueue at all, or has unknown fields; Unprocessable for the rest."""
 
@@ -54,6 +57,24 @@ def as_stored(value: Json) -> Json:
     if isinstance(value, int | float) and not -(2**63) <= value < 2**63:
         return float(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+EXAMPLES = {
+    path: document
+    for path in sorted(ROOT.glob("examples/**/*.yaml"))
+    for document in yaml.safe_load_all(path.read_text())
+    if document["kind"] == "DelayQueue"
+}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_example_is_one(cluster: Cluster, path: Path) -> None:
+    whole = {
+        **EXAMPLES[path],
+        "metadata": {"name": EXAMPLES[path]["metadata"]["name"], "namespace": "default"},
+    }
+    assert accepted(whole)
+    assert_same_verdict(cluster, whole)
 
 
 def assert_same_verdict(cluster: Cluster, whole: Json) -> None:

@@ -33,6 +33,12 @@ REPLICAS += "to leave that, set worker.replicas to null in the same patch"
 LEDGER = "reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
 LEDGER += "the last with select where it has update"
 CHECKS = "expected exactly one of python, http, guard"
+PARTS = "limits.maxInFlight and limits.burst, or ratePerSecond without it, must be no less than shards, "
+PARTS += "for each shard has its part"
+LARGEST = (
+    "limits.maxBytes divided by shards must hold a task of maxPayloadBytes, maxHeaderBytes and 1024 bytes "
+)
+LARGEST += "for all else"
 HEADERS = "expected header names of letters, digits and !#$%&'*+.^_`|~-"
 
 
@@ -54,6 +60,17 @@ class Change:
 
 
 CASES: dict[tuple[str, str], Case] = {
+    ("spec", PARTS): Case(
+        {"shards": 4, "limits": {"maxInFlight": 4, "ratePerSecond": 1, "burst": 4}},
+        {"shards": 4, "limits": {"ratePerSecond": 3}},
+    ),
+    ("spec", LARGEST): Case(
+        {"shards": 2, "limits": {"maxBytes": 1_048_576, "maxPayloadBytes": 523_264, "maxHeaderBytes": 0}},
+        {"shards": 2, "limits": {"maxBytes": 1_048_576, "maxPayloadBytes": 523_265, "maxHeaderBytes": 0}},
+    ),
+    ("spec.limits", "burst needs ratePerSecond"): Case(
+        {"limits": {"ratePerSecond": 1, "burst": 9}}, {"limits": {"burst": 9}}
+    ),
     ("spec", REPLICAS): Case(
         {"worker": {"replicas": 2}, "autoscaling": {"mode": "External"}},
         {"worker": {"replicas": 2}, "autoscaling": {}},
@@ -135,7 +152,6 @@ CHANGES: dict[tuple[str, str], Change] = {
         {"redis": {"standalone": {"host": "other"}, "keyPrefix": "shop"}},
         {"redis": {"standalone": HOST}},  # the default is another prefix
     ),
-    ("spec.shards", "shards cannot be changed"): Change({"shards": 2}, {"shards": 2}, {"shards": 3}),
 }
 
 

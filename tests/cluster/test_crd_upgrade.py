@@ -108,11 +108,11 @@ def test_an_older_object_reads_with_the_new_defaults_and_can_be_changed(upgrade:
 
 
 def test_unchangeable_fields_stay_so_for_an_older_object(upgrade: Upgrade) -> None:
-    """The older object has no shards stored: today's default counts as its own."""
+    """The older object has no keyPrefix stored: today's default counts as its own."""
     upgrade.store("orders")
     upgrade.apply_todays()
-    with pytest.raises(Refused, match="shards cannot be changed"):
-        upgrade.cluster.rest.patch(f"{upgrade.path}/orders", {"spec": {"shards": 2}})
+    with pytest.raises(Refused, match="keyPrefix cannot be changed"):
+        upgrade.cluster.rest.patch(f"{upgrade.path}/orders", {"spec": {"redis": {"keyPrefix": "shop"}}})
 
 
 def test_an_older_object_that_todays_rules_refuse_can_be_finalized_reported_on_and_mended(

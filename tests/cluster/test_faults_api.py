@@ -45,7 +45,7 @@ def world(control_plane: ControlPlane, kubeconfig: Path, namespace: str) -> Iter
 
 @pytest.mark.parametrize(
     ("fault", "seconds"),
-    [("killed", 5), ("paused", 5), ("killed", 30), ("paused", 30), ("killed", 90)],
+    [("killed", 5), ("paused", 5), ("paused", 30), ("killed", 90)],
 )
 def test_the_operator_outlives_an_outage_and_catches_up(
     control_plane: ControlPlane, world: World, fault: str, seconds: float

@@ -16,6 +16,7 @@ from delayq_operator.children import Children
 from delayq_operator.desired import desired
 from delayq_operator.desired.facts import Facts, Setting
 from delayq_operator.drift import stamped
+from delayq_operator.facts import started_with
 from delayq_operator.plan import plan
 from delayq_operator.queues import Queues
 from delayq_operator.resource import Resource
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from tests.cluster.harness.control_plane import ControlPlane
 
 SEED: Final = 4
-QUEUES: Final = 200
+QUEUES: Final = 120
 KILLS: Final = 6
-STEPS: Final = 500
+STEPS: Final = 300
 SETTING: Final = Setting(worker_image="delayq-worker:test")
 MANAGED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
 
@@ -187,7 +188,12 @@ def settled(world: World) -> bool:
         resource = queues.get(key)
         assert resource is not None
         live = children.of(key)
-        facts = Facts(uid=resource.uid, namespace=key.namespace)
+        facts = Facts(
+            uid=resource.uid,
+            namespace=key.namespace,
+            generation=resource.generation,
+            inputs=started_with(key.name, live),
+        )
         todo = plan(
             [stamped(body) for body in desired(parse(resource.document), SETTING, facts)], live, resource.uid
         )

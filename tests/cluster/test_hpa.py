@@ -221,7 +221,7 @@ def _shop(world: World, redis: RedisServer) -> dict[str, Any]:
     world.cluster.rest.create(f"/api/v1/namespaces/{world.namespace}/configmaps", code)
     container = {
         "name": "worker",
-        "env": [{"name": "PYTHONPATH", "value": "/code"}, {"name": "LEDGER", "value": redis.url}],
+        "env": [{"name": "PYTHONPATH", "value": "/code"}, {"name": "LEDGER", "value": redis.open_url}],
         "volumeMounts": [{"name": "code", "mountPath": "/code"}],
     }
     template = {

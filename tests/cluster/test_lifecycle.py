@@ -159,7 +159,9 @@ def test_an_invalid_document_has_its_finalizer_too(world: World) -> None:
     eventually(lambda: finalizers(world) == [])
 
 
-@pytest.mark.parametrize(("patch", "field"), [('{"queueName":"x"}', "queueName"), ('{"shards":4}', "shards")])
+@pytest.mark.parametrize(
+    ("patch", "field"), [('{"queueName":"x"}', "queueName"), ('{"redis":{"keyPrefix":"x"}}', "keyPrefix")]
+)
 def test_what_cannot_change_is_refused(world: World, patch: str, field: str) -> None:
     """Fields that other tasks hang on are immutable, and the refusal names them."""
     world.create(queueName="orders")

@@ -54,6 +54,7 @@ def test_a_restart_writes_nothing(cluster: Cluster, crd: str, namespace: str) ->
         world = World(cluster, operator, namespace)
         world.start(monitoring=MONITORING)
         eventually(lambda: world.children() >= MONITORS, what="monitors")
+        world.nudge()  # what follows from them is written, too
     mark = world.mark()
     with serving(cluster) as operator:
         world.operator = operator

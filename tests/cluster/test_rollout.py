@@ -65,6 +65,8 @@ CHANGES: Final[dict[str, tuple[dict[str, Any], str, tuple[int, int]]]] = {
         (1, 2),
     ),
     "redis": ({"redis": {"database": 3}}, "spec.redis changed", (2, 2)),
+    "shards": ({"shards": 4}, "spec.shards changed", (2, 1)),
+    "rate": ({"limits": {"ratePerSecond": 50}}, "spec.limits added", (2, 2)),
     "delivery": ({"delivery": {"maxAttempts": 7}}, "spec.delivery changed", (2, 2)),
     "concurrency": ({"worker": {"concurrency": 7}}, "spec.worker changed", (1, 2)),
     "image": ({"worker": {"image": "shop/worker:8"}}, "image changed from delayq-worker:test to", (1, 2)),
@@ -83,7 +85,7 @@ def test_a_change_of_what_pods_read_replaces_them_once(world: World, change: str
     start(world)
     spec, reason, expected = CHANGES[change]
     world.edit(**spec)
-    world.event("RolledOut", "orders-worker", reason)
+    world.event("RolledOut", f"orders-{'worker' if expected[1] > 1 else 'scanner'}", reason)
     world.settle()
     assert (revisions(world, "scanner"), revisions(world)) == expected
     rolled = len(world.events("RolledOut"))
@@ -91,17 +93,29 @@ def test_a_change_of_what_pods_read_replaces_them_once(world: World, change: str
     assert world.events("Repaired") == []
 
 
-def test_a_rotated_secret_replaces_pods_once(world: World) -> None:
-    """Who reads the Secret is replaced; touching its labels replaces nobody."""
-    start(world)
-    world.patch("secrets", "login", {"metadata": {"labels": {"rotated": "no"}}})
+def test_a_rotated_secret_replaces_those_once_who_have_it_in_their_environment(world: World) -> None:
+    """Touching its labels replaces nobody."""
+    world.make("secrets", {"metadata": {"name": "keys"}, "stringData": {"KEY": "1"}})
+    env = [{"secretRef": {"name": "keys"}}]
+    template = {"spec": {"containers": [{"name": "worker", "envFrom": env}]}}
+    start(world, worker={"template": template})
+    world.patch("secrets", "keys", {"metadata": {"labels": {"rotated": "no"}}})
     world.settle()
     assert (revisions(world, "scanner"), revisions(world)) == (1, 1)
-    world.patch("secrets", "login", {"stringData": {"password": f"{PASSWORD}-2"}})
-    world.event("RolledOut", "orders-worker", "Secret login changed")
-    world.event("RolledOut", "orders-scanner", "Secret login changed")
+    world.patch("secrets", "keys", {"stringData": {"KEY": "2"}})
+    world.event("RolledOut", "orders-worker", "Secret keys changed")
     world.settle()
-    assert (revisions(world, "scanner"), revisions(world)) == (2, 2)
+    assert (revisions(world, "scanner"), revisions(world)) == (1, 2)
+
+
+def test_a_rotated_password_of_redis_replaces_nobody(world: World) -> None:
+    """It is read at each connect, from the file that the kubelet brings."""
+    start(world)
+    world.patch("secrets", "login", {"stringData": {"password": f"{PASSWORD}-2"}})
+    world.nudge()
+    world.settle()
+    assert (revisions(world, "scanner"), revisions(world)) == (1, 1)
+    assert world.events("RolledOut") == []
 
 
 def test_a_changed_configmap_replaces_who_reads_it(world: World) -> None:
@@ -174,7 +188,9 @@ def test_the_scale_subresource_replaces_no_pod(world: World) -> None:
 
 def test_no_secret_shows_anywhere(world: World, operator: Operator) -> None:
     """Nothing of a Secret's content is in children, events, status or the operator's log, plain or encoded."""
-    start(world)
+    env = [{"secretRef": {"name": "login"}}]
+    template = {"spec": {"containers": [{"name": "worker", "envFrom": env}]}}
+    start(world, worker={"template": template})
     world.patch("secrets", "login", {"stringData": {"password": f"{PASSWORD}-2"}})
     world.event("RolledOut", "Secret login changed")
     world.settle()

@@ -11,27 +11,29 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq import scripts
 from delayq.broker import Broker, Call
+from delayq.cli.doctor.poison import KINDS
 from delayq.keys import Keys, TaskKeys
-from delayq.values import State, Verdict
+from delayq.layout import Layout
+from delayq.values import Late, Moving, State, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 LUA = files("delayq") / "lua"
 VERBS = scripts.names()
-KEY_NAMES = {name for name, kept in vars(Keys).items() if isinstance(kept, cached_property)}
+KEY_NAMES = {name for name, kept in vars(Keys).items() if isinstance(kept, cached_property)} - {"slot"}
 TASK_KEY_NAMES = {name for name, kept in vars(TaskKeys).items() if isinstance(kept, cached_property)}
 TYPES = {
-    **dict.fromkeys(("delayed", "retry", "processing", "dlq"), "zset"),
-    **dict.fromkeys(("tasks", "attempts", "dlq_info", "cursors", "stats"), "hash"),
+    **dict.fromkeys(("delayed", "retry", "processing", "dlq", "scanners", "moving"), "zset"),
+    **dict.fromkeys(("tasks", "attempts", "dlq_info", "cursors", "stats", "moving_info", "arrived"), "hash"),
     **dict.fromkeys(("wake", "alarm"), "list"),
-    **dict.fromkeys(("leader", "lock", "recovery_lock"), "string"),
+    **dict.fromkeys(("leader", "lock", "recovery_lock", "rate", "layout"), "string"),
     "index": "hash or zset",  # in reconcile.lua; list.lua walks sorted sets only
 }
 # What Redis 5 knows: no ZADD GT, ZRANGESTORE, LPOS, SMISMEMBER, COPY, LMPOP, GETDEL, EXPIRETIME, functions …
 REDIS_5 = {
-    "DEL", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSCAN", "HSET", "HSETNX",
-    "HSTRLEN", "LLEN", "LPUSH", "PEXPIRE", "PTTL", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE",
+    "DEL", "EXISTS", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSCAN", "HSET", "HSETNX",
+    "HSTRLEN", "INFO", "LLEN", "LPUSH", "PEXPIRE", "PTTL", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE",
     "ZRANGEBYSCORE", "ZREM", "UNLINK", "ZREMRANGEBYRANK", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
 }  # fmt: skip
 EACH: dict[str, Callable[[Broker], Call[Any]]] = {
@@ -64,10 +66,21 @@ EACH: dict[str, Callable[[Broker], Call[Any]]] = {
     ),
     "rewind": lambda b: b.rewind(0, 1),
     "reconcile": lambda b: b.reconcile(0, "tasks", 0),
+    "weigh": lambda b: b.weigh(0),
     "adopt": lambda b: b.adopt(0, [b"id"]),
     "redrive": lambda b: b.redrive(0, ["id", 1]),
     "purge": lambda b: b.purge(0, ["id"]),
     "erase": lambda b: b.erase(0),
+    "tell": lambda b: b.tell(0, Layout.first(2)),
+    "drop": lambda b: b.drop(0),
+    "walk": lambda b: b.walk(0, "0"),
+    "walked": lambda b: b.walked(0),
+    "depart": lambda b: b.depart(0, [b"id"], near_ms=1),
+    "departed": lambda b: b.departed(0),
+    "arrive": lambda b: b.arrive(0, 1, 7, [Moving(0, (b"id", b"retry", b"9", b"body", b"1 0 ", b""))]),
+    "renumber": lambda b: b.renumber(0, 7, 1, Late(9)),
+    "landed": lambda b: b.landed(0, 1, 7),
+    "leave": lambda b: b.leave(0, 7),
     "lock": lambda b: b.lock("id", "owner", 1),
     "renew": lambda b: b.renew("id", "owner", 1),
     "unlock": lambda b: b.unlock("id", "owner"),
@@ -90,17 +103,20 @@ def body(verb: str) -> list[str]:
 
 def declared(verb: str) -> list[tuple[str, str]]:
     """Name and type of each KEYS line, in order."""
-    pattern = re.compile(r"^-- KEYS (\w+)\s+(hash or zset|zset|hash|list|string)\s+\S")
+    pattern = re.compile(r"^-- KEYS (\w+)(?: \.\.\.)?\s+(hash or zset|zset|hash|list|string)\s+\S")
     found = [pattern.match(line) for line in header(verb) if line.startswith("-- KEYS")]
     return [match.group(1, 2) if match else ("?", "?") for match in found]  # type: ignore[misc]
 
 
 def destructured(verb: str) -> list[str]:
     """The locals that the first line of code takes from KEYS, in order."""
-    first = body(verb)[0]
+    first, second, *_ = body(verb)
     names, _, values = first.removeprefix("local ").partition(" = ")
     if values == "unpack(KEYS)":
-        return names.split(", ")
+        found = names.split(", ")
+        if second.endswith(f" = unpack(KEYS, {len(found) + 1})"):  # too many for one line
+            found += second.removeprefix("local ").partition(" = ")[0].split(", ")
+        return found
     positions = [int(at) for at in re.findall(r"KEYS\[(\d)\]", values)]
     assert positions == list(range(1, len(positions) + 1))
     return names.split(", ")[: len(positions)]
@@ -108,7 +124,7 @@ def destructured(verb: str) -> list[str]:
 
 def test_every_script_has_a_method_and_every_method_a_script() -> None:
     methods = {name for name, _ in inspect.getmembers(Broker, inspect.isfunction) if not name.startswith("_")}
-    assert set(VERBS) == methods - {"shard_of"} == set(EACH)
+    assert set(VERBS) == methods - {"shard_of", "follow", "learn", "keys", "by"} == set(EACH)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -123,7 +139,8 @@ def test_the_header_has_its_lines_in_order(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_first_line_of_code_names_the_declared_keys_in_order(verb: str) -> None:
-    assert [name for name, _ in declared(verb)] == destructured(verb)
+    each = scripts.load(verb).each_key  # one for each task: found by its position
+    assert [name for name, _ in declared(verb)] == [*destructured(verb), *each]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -143,7 +160,7 @@ def test_every_declared_key_is_used(verb: str) -> None:
 def test_every_key_a_command_touches_came_in_keys(verb: str) -> None:
     """No script builds a key, so a Cluster sees all of them, and keys.py is where each is born."""
     code = "\n".join(lines("prelude") if verb == "prelude" else body(verb))
-    literal = re.findall(r"redis\.call\('\w+',\s*(?:'|\"|\w+\s*\.\.)", code)
+    literal = re.findall(r"redis\.call\('(?!INFO)\w+',\s*(?:'|\"|\w+\s*\.\.)", code)
     joined = re.findall(r"(?:delayq:|KEYS\[\w+\]\s*\.\.|\.\.\s*KEYS)", code)
     assert literal + joined == []
 
@@ -155,7 +172,11 @@ def test_only_commands_that_redis_5_knows(verb: str) -> None:
     sliced = re.findall(r"each_slice\('(\w+)'", code)
     # reconcile.lua is told whether to HSCAN or ZSCAN; each_slice() is told its command.
     assert {*calls, *sliced} - REDIS_5 <= {"ARGV[2]", "command"}
-    assert not re.search(r"redis\.(pcall|setresp|acl_check_cmd|register_function)|#!lua", code)
+    assert not re.search(r"redis\.(setresp|acl_check_cmd|register_function)|#!lua", code)
+    # An error is told, not passed over: only a counter that cannot be read begins anew.
+    assert re.findall(r"redis\.pcall\(.*", code) == ["redis.pcall('HINCRBY', stats, field, more)"] * (
+        verb == "prelude"
+    )
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -177,13 +198,14 @@ def test_the_broker_binds_what_the_header_declares(verb: str) -> None:
     script = scripts.load(verb)
     call = EACH[verb](broker)
     count, *rest = call.arguments
-    keys, arguments = rest[: len(script.keys)], rest[len(script.keys) :]
+    wanted = [*script.keys, *script.each_key]
+    keys, arguments = rest[: len(wanted)], rest[len(wanted) :]
     assert call.script is script
-    assert count == len(script.keys) == len(declared(verb))
+    assert count == len(wanted) == len(declared(verb))
     of_a_task = verb in {"cancel", "reschedule", "get"} or not TASK_KEY_NAMES.isdisjoint(script.keys)
     shard = broker.shards[broker.shard_of("id") if of_a_task else 0].of("id")
     index = {"list": "delayed", "reconcile": "tasks"}.get(verb, "")
-    assert keys == [getattr(shard, index if name == "index" else name) for name in script.keys]
+    assert keys == [getattr(shard, index if name == "index" else name) for name in wanted]
     repeated = len(arguments) - len(script.arguments)
     assert repeated % len(script.repeating) == 0 if script.repeating else repeated == 0
     assert (repeated > 0) is bool(script.repeating)
@@ -197,9 +219,8 @@ def test_the_body_reads_as_many_arguments_as_the_header_declares(verb: str) -> N
     assert fixed == set(range(1, len(script.arguments) + 1))
     steps = re.findall(r"for i = (\d+), #ARGV(?:, (\d+))?", code)
     if script.repeating and "ipairs(ARGV)" not in code:
-        assert steps == [
-            (str(len(script.arguments) + 1), "" if len(script.repeating) == 1 else str(len(script.repeating)))
-        ]
+        step = "" if len(script.repeating) == 1 else str(len(script.repeating))
+        assert set(steps) == {(str(len(script.arguments) + 1), step)}
 
 
 def test_erase_knows_every_key_there_is_and_those_of_single_tasks_expire() -> None:
@@ -217,9 +238,14 @@ def test_the_same_verbs_lock_a_task_for_its_recovery() -> None:
         assert call.arguments[:2] == [1, keys.recovery_lock]
 
 
+def test_doctor_knows_what_each_key_is() -> None:
+    found = {name: kind.replace("sorted set", "zset") for kind, (_, names) in KINDS.items() for name in names}
+    assert found == {name: TYPES[name] for name in KEY_NAMES}
+
+
 def test_a_call_that_forgets_or_invents_an_argument_is_refused() -> None:
     keys = Keys("p", "q", 0)
-    with pytest.raises(TypeError, match=r"claim\.lua takes \('limit', 'lease_ms'\)"):
+    with pytest.raises(TypeError, match=r"claim\.lua takes \('limit', 'lease_ms', "):
         scripts.load("claim").bind(keys, limit=1)
     with pytest.raises(TypeError, match="claim"):
         scripts.load("claim").bind(keys, limit=1, lease_ms=1, more=1)

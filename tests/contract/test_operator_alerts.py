@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from delayq.contract.metrics import METRICS
+from delayq.contract.metrics import LAYOUT_SHARDS, LAYOUTS, METRICS
 from delayq_operator.desired.prometheus_rule import prometheus_rule
 
 from tests.unit.operator.queues import RICH, facts, queue
@@ -24,11 +24,12 @@ def alerts(**spec: object) -> list[dict[str, Any]]:
 
 def test_every_alert_asks_for_metrics_of_ours_by_labels_they_have() -> None:
     for alert in alerts():
-        (selected,) = re.findall(r"(delayq_\w+)\{([^}]*)\}", alert["expr"])
-        name, labels = selected
-        assert set(re.findall(r"(\w+)=", labels)) <= LABELS[name]
-        grouped = re.findall(r"by \((\w+)\)", alert["expr"])
-        assert set(grouped) <= LABELS[name]
+        selected = re.findall(r"(delayq_\w+)\{([^}]*)\}", alert["expr"])
+        assert selected
+        grouped = re.findall(r"(?:by|on) \((\w+)\)", alert["expr"])
+        for name, labels in selected:
+            assert set(re.findall(r"(\w+)=", labels)) <= LABELS[name]
+            assert name == LAYOUT_SHARDS.name or set(grouped) <= LABELS[name]
         assert set(re.findall(r"\$labels\.(\w+)", alert["annotations"]["summary"])) <= set(grouped)
 
 
@@ -47,8 +48,15 @@ def test_alerts_have_names_of_their_own_and_brackets_that_close() -> None:
 
 
 def test_a_queue_without_scanners_is_not_blamed_for_having_no_leader() -> None:
-    assert "DelayQueueLeaderless" in {alert["alert"] for alert in alerts()}
-    assert "DelayQueueLeaderless" not in {alert["alert"] for alert in alerts(scanner={"replicas": 0})}
+    ours = {"DelayQueueLeaderless", "DelayQueueShardsNotServed", "DelayQueueReshardingStalled"}
+    assert ours <= {alert["alert"] for alert in alerts()}
+    assert not ours & {alert["alert"] for alert in alerts(scanner={"replicas": 0})}
+
+
+def test_layouts_are_asked_for_by_the_names_they_have() -> None:
+    asked = [which for alert in alerts() for which in re.findall(r'layout="(\w+)"', alert["expr"])]
+    assert asked
+    assert set(asked) <= set(LAYOUTS)
 
 
 def test_a_queue_without_a_guard_is_not_blamed_for_having_none() -> None:

@@ -47,7 +47,7 @@ def test_every_condition_is_there_with_every_reason_and_its_status_in_the_order_
 def test_what_is_wrong_comes_with_something_to_do() -> None:
     """Only what is as it should be needs no advice."""
     fine = {
-        "True": "Ready Accepted BackendAvailable GuardAvailable ObjectiveMet",
+        "True": "Ready Accepted BackendAvailable ShardsSettled GuardAvailable ObjectiveMet",
         "False": "DurabilityAtRisk Degraded Paused",
     }
     asks = [row for row in rows("Conditions") if words(row[0])[0] not in fine.get(row[2], "")]

@@ -9,7 +9,7 @@ import pytest
 from delayq.contract.processes import Worker
 from delayq.contract.queue import Spec
 from delayq.contract.record import camel, declared
-from delayq_operator.desired.checksum import SCANNER_READS, WORKER_FIELDS, WORKER_READS
+from delayq_operator.desired.checksum import PACE, SCANNER_READS, WORKER_FIELDS, WORKER_READS
 
 WORKER = Path(__file__).parents[2] / "worker" / "delayq"
 COMMON = ("runtime.py", "connection/address.py", "exchange.py", "listener.py", "watchdog.py", "broker.py")
@@ -43,8 +43,8 @@ def read(role: str) -> set[str]:
 
 
 def test_a_scanner_reads_only_what_rolls_it() -> None:
-    # reaper.check rolls it, and so does the guard that a check asks: checksum.of_scanner.
-    assert read("scanner") - {"guard", "reaper"} <= set(SCANNER_READS)
+    # reaper.check rolls it, and so do the guard that a check asks, shards, and a part of limits: checksum.of_scanner.
+    assert read("scanner") - {"guard", "reaper", "shards", "limits"} <= set(SCANNER_READS)
 
 
 def test_of_the_reapers_section_a_scanner_reads_the_check_only() -> None:
@@ -52,7 +52,16 @@ def test_of_the_reapers_section_a_scanner_reads_the_check_only() -> None:
 
 
 def test_a_worker_reads_only_what_rolls_it() -> None:
-    assert read("worker") <= {*WORKER_READS, "worker", "stopPolicy"}
+    # The number of shards is a guess until Redis has told it, and a part of limits rolls it: checksum.of_worker.
+    assert read("worker") - {"shards", "limits"} <= {*WORKER_READS, "worker", "stopPolicy"}
+
+
+def test_of_limits_processes_read_only_what_rolls_them() -> None:
+    """Those that schedule read the rest. Here most are given to the broker, which takes its shares of some."""
+    named = re.findall(r"\blimits\.([a-z_]+)", (WORKER / "share.py").read_text())
+    assert {camel(name) for name in named} == set(PACE)
+    for role in MODULES:
+        assert {camel(name) for name in re.findall(r"\blimits\.([a-z_]+)\b", code(role))} <= set(PACE)
 
 
 def test_of_its_own_section_a_worker_reads_only_what_rolls_it() -> None:

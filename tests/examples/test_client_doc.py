@@ -31,8 +31,8 @@ def bury_two_orders(url: str) -> None:
     """The dead letters that the page talks about."""
     broker, connection = Broker("orders", prefix="delayq", shards=1), SyncConnection(Address.from_url(url))
     bodies = [item for n in (1, 2) for item in (f"order-{n}", "+0", b'\x11{"order":%d}' % n)]
-    limits = {"max_length": 10, "max_delay_ms": 1000}
-    connection.run([broker.schedule(0, bodies, if_exists="reject", repeated=0, **limits)])
+    call = broker.schedule(0, bodies, if_exists="reject", repeated=0, max_length=10, max_delay_ms=1000)
+    connection.run([call])
     [claimed] = connection.run([broker.claim(0, 10, 60_000)])
     errors = {"order-1": "card 17 is damaged", "order-2": "card 18 is damaged"}
     settles = [item for lease in claimed.leases for item in (lease.member, errors[lease.task.id])]

@@ -22,7 +22,7 @@ from delayq.handlers import cancelled
 from delayq.handlers.guarded import apart
 from delayq.handlers.python import in_thread
 from delayq.handlers.threads import Threads
-from delayq.keys import Keys, shard_of
+from delayq.keys import Keys
 
 from tests.guards.locks import contend, interrupted, task, until
 from tests.processes import PATIENCE_SECONDS, Process
@@ -299,12 +299,16 @@ async def test_a_lock_remembers_nothing(guard: RedisLock) -> None:
     assert await guard.seen(task()) is None
 
 
-async def test_a_lock_lies_on_the_shard_of_its_task(aof_server: RedisServer, redis: Redis) -> None:
-    guard = RedisLock(aof_server.url, queue="q", prefix="p", shards=5)
-    async with guard(task("a")), guard(task("b")), guard(task("c")):
-        expected = {f"p:{{q:{shard_of(name, 5)}}}:lock:{name}" for name in "abc"}
-        assert set(redis.keys()) == expected
-        assert len({shard_of(name, 5) for name in "abc"}) > 1
+async def test_a_lock_lies_on_the_shard_that_its_task_was_claimed_from(
+    aof_server: RedisServer, redis: Redis
+) -> None:
+    """Wherever its id belongs by now: there, nobody may run it or have it moved while it is locked."""
+    guard = RedisLock(aof_server.open_url, queue="q", prefix="p")
+    first, second = task("a"), task("b")
+    first.shard, second.shard = 3, 250
+    async with guard(first), guard(second):
+        assert set(redis.keys()) == {"p:{q:3}:lock:a", "p:{q:250}:lock:b"}
+    assert redis.keys() == []
     await guard.close()
 
 
@@ -319,7 +323,7 @@ async def test_a_document_chooses_it(aof_server: RedisServer, redis: Redis) -> N
             "guard": {"redisLock": {"ttlSeconds": 77}},
         },
     }
-    address = Address.from_url(aof_server.url)
+    address = Address.from_url(aof_server.open_url)
     guard = guards.build(parse(document), address, secrets_dir=Path(), apart=True)
     assert isinstance(guard, RedisLock)
     async with guard(task()):

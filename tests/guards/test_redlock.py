@@ -313,6 +313,10 @@ PREFIX = "spec.guard.redlock.urlsSecretRef: Secret locks"
             b"redis://a\nredis://:hunter2@b\nredis://b/1",
             "expected independent Redis servers, got b:6379 more than once",
         ),
+        (
+            b"redis://a\nredis://b\nredis+sentinel://:hunter2@c/shop",
+            "expected single Redis servers, got sentinel shop at c:26379: a replica that takes over has forgotten",
+        ),
         (b"redis://a\n\nredis://:hun/ter2@b:1\nredis://c", "line 3: Redis URL: expected redis://"),
         (b"redis://a\nhttp://x:hunter2@b\nredis://c", "line 2: Redis URL: expected redis://"),
         (b"redis://a\n\xff\xfe\nredis://c", "line 2: Redis URL: expected redis://"),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.process.fleet import fleets
+from tests.topologies.cluster import Cluster
+from tests.topologies.sentinels import Sentinels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,3 +32,19 @@ def chance() -> random.Random:
     seed = int(os.environ.get("CHAOS_SEED", random.randrange(1_000_000)))
     print(f"CHAOS_SEED={seed}")
     return random.Random(seed)
+
+
+@pytest.fixture
+def cluster(flavour: str, tmp_path: Path) -> Iterator[Cluster]:
+    """A Cluster of the test's own."""
+    servers = Cluster.start(flavour, dir=tmp_path / "cluster")
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture
+def sentinels(flavour: str, tmp_path: Path) -> Iterator[Sentinels]:
+    """A primary, its replicas and Sentinels of the test's own."""
+    servers = Sentinels.start(flavour, dir=tmp_path / "sentinels")
+    yield servers
+    servers.stop()

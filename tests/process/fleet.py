@@ -28,11 +28,16 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 Role = Literal["worker", "scanner", "reap"]
-# A script and not MULTI, which a full Redis refuses even for reading.
+# What is read at one instant. Scripts and not MULTI, which a full Redis refuses even for reading.
 WHOLE = """
 local found = {}
 for at = 1, 4 do found[at] = redis.call('ZRANGE', KEYS[at], 0, -1) end
 for at = 5, 6 do found[at] = redis.call('HKEYS', KEYS[at]) end
+return found
+"""
+UNSETTLED = """
+local found = 0
+for _, key in ipairs(KEYS) do found = found + redis.call('ZCARD', key) end
 return found
 """
 ENDLESS: dict[Role, tuple[str, ...]] = {"worker": (), "scanner": (), "reap": ("--seconds", "0")}
@@ -145,9 +150,8 @@ class Fleet:
 
     def wait_drained(self, redis: Redis, *, timeout_s: float = 60) -> None:
         """Until nothing waits and nothing runs: all is done or dead."""
-        keys = self.keys
-        waiting = (keys.delayed, keys.retry, keys.processing)
-        until(lambda: not any(map(redis.zcard, waiting)), "drained", timeout_s=timeout_s)
+        zsets = (self.keys.delayed, self.keys.retry, self.keys.processing)
+        until(lambda: not redis.eval(UNSETTLED, 3, *zsets), "drained", timeout_s=timeout_s)
 
     def kill_all(self) -> None:
         for process in self.processes:
@@ -199,6 +203,17 @@ def _events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             found = json.loads(line)
             if isinstance(found, dict) and "event" in found:
                 yield found
+
+
+def led_by(scanner: Process) -> set[int]:
+    """The shards that a scanner leads, as far as it knows."""
+    found: set[int] = set()
+    for line in _events(scanner.lines):
+        if line["event"] == "leading":
+            found.add(line["shard"])
+        elif line["event"] == "leadership_lost":
+            found.discard(line["shard"])
+    return found
 
 
 def wait_said(process: Process, event: str, *, timeout_s: float = 30, after: int = 0) -> dict[str, Any]:

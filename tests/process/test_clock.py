@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from delayq import NewTask
 
-from tests.process.fleet import check_runs, said, until, wait_said
+from tests.process.fleet import check_runs, led_by, said, until
 
 if TYPE_CHECKING:
     from tests.process.fleet import Fleet, NewFleet
@@ -18,9 +18,9 @@ SPEC = {
     "worker": {"concurrency": 20},
     "delivery": {"leaseSeconds": LEASE_SECONDS, "maxCrashes": 1000, "backoff": {"delaysSeconds": [0]}},
 }
-# Leadership is renewed every 3.3 s, and that is when a scanner sees that the clock went back; a worker starts in 2 s,
-# or 4 on a busy machine.
-RECOVERY_SECONDS = LEASE_SECONDS + 3.4 + 5
+# A scanner says every second that it leads, and sees then that the clock went back; a worker starts in 2 s, or 4 on a
+# busy machine.
+RECOVERY_SECONDS = LEASE_SECONDS + 1 + 6
 
 
 def on_moved_clock(new_fleet: NewFleet) -> Fleet:
@@ -130,9 +130,10 @@ def test_leadership_goes_on_though_the_clock_went_back(new_fleet: NewFleet) -> N
     fleet = on_moved_clock(new_fleet)
     clock = fleet.server.clock
     assert clock is not None
-    leader = fleet.start("scanner")
-    wait_said(leader, "leading")
-    follower = fleet.start("scanner")
+    scanners = fleet.start_all("scanner", "scanner")
+    until(lambda: sum(map(bool, map(led_by, scanners))) == 1, "one of them leads")
+    [leader] = filter(led_by, scanners)
+    [follower] = [each for each in scanners if each is not leader]
     leader.kill()
     clock.shift_ms(-HOUR_MS)
-    wait_said(follower, "leading", timeout_s=13)
+    until(lambda: led_by(follower), "the other leads", timeout_s=13)

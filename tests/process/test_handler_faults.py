@@ -194,26 +194,45 @@ def test_a_buried_task_is_a_dead_letter_at_once(fleet: Fleet, client: SyncClient
     assert len(fleet.starts()["dead"]) == 1
 
 
-def test_an_envelope_from_the_future_is_left_alone(fleet: Fleet, client: SyncClient) -> None:
-    """Due again later, for a worker that can read it; not charged, not changed."""
+def test_an_envelope_from_the_future_is_put_off_and_charged(fleet: Fleet, client: SyncClient) -> None:
+    """Due again later, for a worker that can read it, and a dead letter some day when there is none; not changed."""
     envelope = b"\x21" + b"{}" + fleet.server.now_ms().to_bytes(6, "big")
     plant(fleet, "future", envelope)
     said_line = fleet.processes[0].wait_line(r'"event": "envelope_too_new"')
     assert '"future"' in said_line
-    until(lambda: (found := client.get("future")) and found.state is State.DELAYED, "it waits again")
+    until(lambda: (found := client.get("future")) and found.state is State.RETRY, "it waits again")
     view = client.get("future")
     assert view is not None
-    assert (view.failed.failures, view.failed.crashes) == (0, 0)
+    assert (view.failed.failures, view.failed.crashes) == (1, 0)
+    assert view.failed.error == "unreadable: envelope version 2, this delayq reads up to 1"
     assert view.at_ms > fleet.server.now_ms() + 10_000
     assert raw(fleet, "future") == envelope
     assert "future" not in fleet.starts()
     client.cancel("future")
 
 
+def test_a_payload_nested_deeper_than_any_parser_goes_is_a_dead_letter_and_no_crash(
+    fleet: Fleet, client: SyncClient
+) -> None:
+    envelope = b"\x11" + b"[" * 100_000 + b"]" * 100_000 + bytes(6)
+    plant(fleet, "deep", envelope)
+    failed = letter(client, "deep").failed
+    assert (failed.failures, failed.crashes, failed.reason) == (2, 0, "attempts")
+    assert "RecursionError" in failed.error
+    assert raw(fleet, "deep") == envelope
+
+
 @pytest.mark.parametrize(
     "envelope",
-    [b"", b"short", b"\x1f" + b"flags nobody knows", b"\x12\xff\xff\xff headers too long", b"\x00" * 20],
-    ids=["empty", "short", "flags", "headers", "zeros"],
+    [
+        b"",
+        b"short",
+        b"\x1f" + b"flags nobody knows",
+        b"\x12\xff\xff\xff headers too long",
+        b"\x00" * 20,
+        b"\x13\x01\x86\xa0" + b"[" * 100_000 + b"{}" + bytes(6),
+    ],
+    ids=["empty", "short", "flags", "headers", "zeros", "deep"],
 )
 def test_bytes_that_are_no_envelope_become_a_dead_letter_and_are_kept(
     fleet: Fleet, client: SyncClient, envelope: bytes

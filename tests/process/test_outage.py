@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from tests.process.fleet import until, url_of
 from tests.process.test_scrape import samples
+from tests.servers import PASSWORD, USER
 
 if TYPE_CHECKING:
     from tests.process.fleet import NewFleet
@@ -25,13 +26,12 @@ def test_a_redis_that_turns_away_is_told_by_what_it_says(new_fleet: NewFleet) ->
     process = fleet.start("scanner")
     assert cause(process) == ""
     with fleet.server.client() as redis:
-        redis.config_set("requirepass", "s3cret")
+        redis.execute_command("ACL", "SETUSER", USER, "resetpass", ">s3cret")
         redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         until(lambda: cause(process) == "auth", "it tells of the password")
-        redis.config_set("requirepass", "")
-        redis.execute_command("ACL", "SETUSER", "default", "-evalsha", "-eval")
+        redis.execute_command("ACL", "SETUSER", USER, "resetpass", f">{PASSWORD}", "-evalsha", "-eval")
         until(lambda: cause(process) == "denied", "it tells of its rights")
-        redis.execute_command("ACL", "SETUSER", "default", "+@all")
+        redis.execute_command("ACL", "SETUSER", USER, "+evalsha", "+eval")
         redis.execute_command("REPLICAOF", "127.0.0.1", "1")
         until(lambda: cause(process) == "read_only", "it tells of a replica")
         redis.execute_command("REPLICAOF", "NO", "ONE")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 BY_ALL = {m.REDIS_ERRORS, m.LOOP_ERRORS}
 BY_WORKER = {each for each in m.METRICS if each.name.startswith("delayq_worker_")} | BY_ALL
 BY_SCANNER = set(m.METRICS) - BY_WORKER - {m.ERASED_SHARDS} | BY_ALL
+# Told only while there is trouble, or a change of shards.
+SELDOM = {m.REDIS_DOWN, m.SHARD_DOWN, *(each for each in m.METRICS if "_reshard_" in each.name)}
 # What a histogram or counter adds to the labels or the name is Prometheus' own.
 SUFFIXES = ("_total", "_bucket", "_count", "_sum", "_created")
 
@@ -37,10 +39,10 @@ def scraped(process: Process) -> dict[str, Family]:
 
 
 def check_family(metric: Metric, family: Family) -> None:
-    """All have values; but why Redis does not serve is told only while it does not."""
+    """All have values; but some are told only in special times."""
     assert family.documentation == metric.help
     assert family.type == metric.kind
-    assert bool(family.samples) == (metric != m.REDIS_DOWN), f"{metric.name}: {family.samples}"
+    assert bool(family.samples) == (metric not in SELDOM), f"{metric.name}: {family.samples}"
     for sample in family.samples:
         assert set(sample.labels) - {"le"} == set(metric.labels)
 
@@ -127,16 +129,25 @@ class StillLoop:
     service: Named
     stuck_seconds: float = 0.0
     works: bool = True
+    lane: str | None = None
+    part: bool = False
 
     def ready(self, _within_seconds: float) -> bool:
         return self.works
+
+
+@dataclass
+class Looped:
+    """A process' loops are all that probes want of it."""
+
+    loops: list[Loop]
 
 
 def probes(*loops: StillLoop) -> Probes:
     async def nothing() -> list[object]:
         return []
 
-    return Probes(cast("list[Loop]", list(loops)), nothing)  # type: ignore[arg-type]
+    return Probes(Looped(cast("list[Loop]", list(loops))), nothing)  # type: ignore[arg-type]
 
 
 async def ask(probe: Probes, name: str) -> tuple[int, str | None]:
@@ -155,3 +166,29 @@ async def test_readyz_names_the_loop_that_fails() -> None:
     fine, failing = StillLoop(Named("fine")), StillLoop(Named("fails"), works=False)
     assert await ask(probes(fine), "readyz") == (200, "ok\n")
     assert await ask(probes(fine, failing), "readyz") == (503, "not ready: fails\n")
+
+
+async def test_a_process_is_ready_while_one_lane_works_though_another_fails() -> None:
+    """But not while something fails that is for all of them, or every lane does."""
+    one, other = StillLoop(Named("one"), lane="1"), StillLoop(Named("other"), lane="2")
+    two = StillLoop(Named("two"), works=False, lane="2")
+    every = StillLoop(Named("every"))
+    assert await ask(probes(every, one, other, two), "readyz") == (200, "ok\n")
+    one.works = False
+    assert await ask(probes(every, one, other, two), "readyz") == (503, "not ready: one, two\n")
+    one.works, every.works = True, False
+    assert await ask(probes(every, one, other, two), "readyz") == (503, "not ready: every\n")
+
+
+async def test_a_process_is_ready_while_one_part_of_a_lane_works_and_all_that_is_for_the_whole_of_it() -> (
+    None
+):
+    """One shard with a broken key must not hold up a rollout of scanners, and none that works must."""
+    lead = StillLoop(Named("lead"), lane="all")
+    one, two = (StillLoop(Named(name), lane="all", part=True) for name in ("scan-0", "scan-1"))
+    one.works = False
+    assert await ask(probes(lead, one, two), "readyz") == (200, "ok\n")
+    two.works = False
+    assert await ask(probes(lead, one, two), "readyz") == (503, "not ready: scan-0, scan-1\n")
+    two.works, lead.works = True, False
+    assert await ask(probes(lead, one, two), "readyz") == (503, "not ready: lead\n")

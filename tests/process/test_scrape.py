@@ -13,6 +13,7 @@ from delayq.contract.metrics import DURABILITY_RISKS
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.process.fleet import status, until, url_of
+from tests.servers import USER
 
 if TYPE_CHECKING:
     from tests.process.fleet import NewFleet
@@ -75,9 +76,14 @@ def test_what_is_no_horizon_is_refused_with_a_sentence_by_every_process(new_flee
 def test_a_standby_tells_of_redis_but_not_of_tasks(new_fleet: NewFleet) -> None:
     fleet = new_fleet()
     scanners = fleet.start_all("scanner", "scanner")
-    told = [samples(each) for each in scanners]
+    told: list[dict[str, list[tuple[dict[str, str], float]]]] = []
+
+    def one_leads() -> bool:
+        told[:] = [samples(each) for each in scanners]
+        return sorted(each["delayq_shard_led"][0][1] for each in told) == [0, 1]
+
+    until(one_leads, "one of them leads")
     led = [each["delayq_shard_led"][0][1] for each in told]
-    assert sorted(led) == [0, 1]
     for leads, each in zip(led, told, strict=True):
         assert each["delayq_redis_up"] == [({"queue": fleet.queue}, 1)]
         assert {labels["risk"] for labels, _ in each["delayq_durability_risk"]} == RISKS
@@ -150,12 +156,10 @@ def test_risks_are_read_again_after_a_connect_and_not_at_every_scrape(new_fleet:
 def test_refused_questions_are_a_risk_that_nobody_knows(new_fleet: NewFleet) -> None:
     fleet = new_fleet()
     with fleet.server.client() as redis:
-        redis.execute_command("ACL", "SETUSER", "default", "-info", "-config")
+        redis.execute_command("ACL", "SETUSER", USER, "-info", "-config")
     process = fleet.start("scanner")
     assert up(process) == 1
     assert {risk for risk, value in risks(process).items() if value} == {"unknown"}
-    with fleet.server.client() as redis:
-        redis.execute_command("ACL", "SETUSER", "default", "+@all")
 
 
 @pytest.mark.parametrize("offset_s", [-3600, 3600])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pytest
@@ -11,13 +12,13 @@ from delayq import Client, SyncClient
 from tests.redis.state import Shard, shard_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from tests.servers import RedisServer
+    from tests.topologies.kinds import Servers
 
 
 @pytest.fixture
-def shard(redis_server: RedisServer, queue_name: str) -> Iterator[Shard]:
+def shard(redis_server: Servers, queue_name: str) -> Iterator[Shard]:
     with shard_on(redis_server, queue_name) as shard:
         yield shard
 
@@ -42,26 +43,27 @@ class Make(Protocol):
 
 
 @pytest.fixture(params=["async", "sync"])
-def make(request: pytest.FixtureRequest, redis_server: RedisServer, queue_name: str) -> Iterator[Make]:
+def make(request: pytest.FixtureRequest, redis_server: Servers, queue_name: str) -> Iterator[Make]:
     """Each test of a client runs twice; both kinds are called in the same way."""
-    closing: list[Callable[[], object]] = []
-    runner = asyncio.Runner()
+    with clients(request.param, redis_server.url, queue_name) as make:
+        yield make
 
-    def one(url: Any = redis_server.url, **options: Any) -> SyncClient:  # noqa: ANN401
-        if request.param == "sync":
-            client = SyncClient(url, queue=queue_name, **options)
-            client.__enter__()
-            closing.append(client.__exit__)
-            return client
-        asynchronous = Client(url, queue=queue_name, **options)
-        runner.run(asynchronous.__aenter__())
-        closing.append(lambda: runner.run(asynchronous.__aexit__()))
-        return cast("SyncClient", Waiter(asynchronous, runner))
 
-    yield one
-    for close in closing:
-        close()
-    runner.close()
+@contextmanager
+def clients(kind: str, default: str, queue: str) -> Iterator[Make]:
+    """Make clients of one kind, to some server unless told another, and close them all."""
+    with ExitStack() as stack:
+        runner = stack.enter_context(asyncio.Runner())
+
+        def one(url: Any = default, **options: Any) -> SyncClient:  # noqa: ANN401  a URL or an Address
+            if kind == "sync":
+                return stack.enter_context(SyncClient(url, queue=queue, **options))
+            asynchronous = Client(url, queue=queue, **options)
+            runner.run(asynchronous.__aenter__())
+            stack.callback(lambda: runner.run(asynchronous.__aexit__()))
+            return cast("SyncClient", Waiter(asynchronous, runner))
+
+        yield one
 
 
 @pytest.fixture

@@ -112,6 +112,10 @@ class Model:
         ]
         return [task_id for _, _, task_id in sorted(found)]
 
+    def in_flight(self) -> int:
+        """Tasks that count under limits.maxInFlight: those that a worker holds, or held until a moment ago."""
+        return sum(life.home == "processing" and life.at > 0 for life in self.lives.values())
+
     def claim(self, task_id: str, token: int, expiry: int) -> int:
         """Lease one task; answers the number of its attempt."""
         life = self.lives[task_id]

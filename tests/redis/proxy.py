@@ -21,6 +21,7 @@ class Proxy:
     dropped: int = 0
     listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
     sockets: list[socket.socket] = field(default_factory=list)
+    forgotten: set[socket.socket] = field(default_factory=set)
 
     @property
     def url(self) -> str:
@@ -38,7 +39,8 @@ class Proxy:
     def _requests(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(1 << 16):
-                server.sendall(data)
+                if client not in self.forgotten:
+                    server.sendall(data)
         _shut(server)
 
     def _answers(self, server: socket.socket, client: socket.socket) -> None:
@@ -50,6 +52,10 @@ class Proxy:
                     break
                 client.sendall(data)
         _shut(client)
+
+    def forget(self) -> None:
+        """As a firewall does: nothing gets through on these connections any more, and nobody closes them."""
+        self.forgotten.update(self.sockets)
 
     def close(self) -> None:
         # Shutting down, and not only closing, wakes the threads that wait in accept() and recv().

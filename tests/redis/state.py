@@ -6,7 +6,7 @@ Not here: anything the product knows. Keys are read raw, so a test sees what is 
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +14,8 @@ from delayq import NewTask
 from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
 from delayq.message import encode
-from redis import Redis
+
+from tests.servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from delayq.broker import Call
     from delayq.keys import Keys
     from delayq.values import TaskView
+    from redis import Redis
 
-    from tests.servers import RedisServer
+    from tests.topologies.kinds import Servers
 
 T = TypeVar("T")
 NOW = 1_893_456_000_000  # 2030-01-01: the instant at which the clock stands still, ms
 TOKEN = (NOW + 3_600_000) * 1000  # later than NOW in µs, so the next token is TOKEN + 1 on every server
-PLENTY = {"max_length": 1_000_000, "max_delay_ms": 10_000_000}
+PLENTY: dict[str, Any] = {"max_length": 1_000_000, "max_delay_ms": 10_000_000}
 
 
 def envelope(due_ms: int = NOW, payload: object = None, headers: Mapping[str, str] | None = None) -> bytes:
@@ -72,6 +74,7 @@ class State:
         return replace(self, tasks=kept, **changes)
 
 
+OF_TASKS = {"largest", "bytes", "bytes_in"}
 ZSETS, HASHES, LISTS = (
     ("delayed", "retry", "processing", "dlq"),
     ("tasks", "attempts", "dlq_info", "stats"),
@@ -88,6 +91,8 @@ def seed(redis: Redis, keys: Keys, state: State) -> State:
         write = pipe.zadd if name in ZSETS else pipe.hset
         if content:
             write(getattr(keys, name), mapping=dict(content))
+    if state.envelopes:
+        pipe.hset(keys.stats, "bytes", weight(state.envelopes))
     for name in LISTS:
         for _ in range(getattr(state, name)):
             pipe.lpush(getattr(keys, name), "1")
@@ -97,8 +102,13 @@ def seed(redis: Redis, keys: Keys, state: State) -> State:
     return state
 
 
+def weight(envelopes: Mapping[str, bytes]) -> int:
+    """What the counter of bytes should say of these tasks."""
+    return sum(len(task_id.encode()) + len(held) for task_id, held in envelopes.items() if held)
+
+
 def whole(redis: Redis, keys: Keys) -> State:
-    """Read the whole state of a shard."""
+    """Read the whole state of a shard. Whatever it is, its counter of bytes is exact."""
     pipe = redis.pipeline(transaction=True)
     for name in ZSETS:
         pipe.zrange(getattr(keys, name), 0, -1, withscores=True)
@@ -113,13 +123,14 @@ def whole(redis: Redis, keys: Keys) -> State:
         for name, found in zip(ZSETS, answers[:4], strict=True)
     }
     tasks, attempts, dlq_info, stats = answers[4:8]
+    assert int(stats.get(b"bytes", 0)) == weight(_named(tasks))
     return State(
         **zsets,
         tasks=_named(tasks),
         attempts={name: entry.decode() for name, entry in _named(attempts).items()},
         dlq_info={name: entry.decode() for name, entry in _named(dlq_info).items()},
-        # The largest envelope is no counter, and says nothing that `tasks` does not.
-        stats={name: int(count) for name, count in _named(stats).items() if name != "largest"},
+        # What says nothing that `tasks` does not is no counter of its own.
+        stats={name: int(count) for name, count in _named(stats).items() if name not in OF_TASKS},
         wake=answers[8],
         alarm=answers[9],
         leader=(answers[10] or b"").decode(),
@@ -130,8 +141,14 @@ def _named(found: Mapping[bytes, bytes]) -> dict[str, bytes]:
     return {name.decode(): value for name, value in found.items()}
 
 
+def one_server(shard: Shard) -> RedisServer:
+    """The only server of a test that is about one."""
+    assert isinstance(shard.server, RedisServer)
+    return shard.server
+
+
 @contextmanager
-def still(server: RedisServer) -> Iterator[None]:
+def still(server: Servers) -> Iterator[None]:
     """The server's clock stands at NOW, and goes on from the real time afterwards."""
     assert server.clock is not None
     set_clock(server, NOW)
@@ -141,7 +158,7 @@ def still(server: RedisServer) -> Iterator[None]:
         server.clock.set_ms(0)
 
 
-def set_clock(server: RedisServer, at_ms: int) -> None:
+def set_clock(server: Servers, at_ms: int) -> None:
     """Let the clock stand at `at_ms`. For that, libfaketime takes a time of its server's zone, which is UTC."""
     assert server.clock is not None
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at_ms // 1000))
@@ -155,11 +172,12 @@ def set_clock(server: RedisServer, at_ms: int) -> None:
 class Shard:
     """One shard of a queue on a server whose clock stands still at NOW."""
 
-    server: RedisServer
+    server: Servers
     redis: Redis
     broker: Broker
     connection: SyncConnection
     index: int = 0
+    redises: tuple[Redis, ...] = ()  # each is where the shard of that number is
 
     @property
     def keys(self) -> Keys:
@@ -178,10 +196,8 @@ class Shard:
     def clock(self, at_ms: int) -> None:
         """Move the clock and wait until scripts see it: a server may look at it once per tick only."""
         set_clock(self.server, at_ms)
-        for _ in range(10_000):
-            if self.now_ms() == at_ms:
-                return
-        raise AssertionError(f"the clock stands at {self.now_ms()} instead of {at_ms}")
+        for redis in self.redises or (self.redis,):
+            _await_clock(redis, at_ms)
 
     @contextmanager
     def full_memory(self) -> Iterator[None]:
@@ -193,22 +209,31 @@ class Shard:
             self.redis.config_set("maxmemory", 0)
 
     def now_ms(self) -> int:
-        seconds, micros = self.redis.time()
-        return int(seconds) * 1000 + int(micros) // 1000
+        return _now_ms(self.redis)
+
+
+def _await_clock(redis: Redis, at_ms: int) -> None:
+    for _ in range(10_000):
+        if _now_ms(redis) == at_ms:
+            return
+    raise AssertionError(f"the clock stands at {_now_ms(redis)} instead of {at_ms}")
+
+
+def _now_ms(redis: Redis) -> int:
+    seconds, micros = redis.time()
+    return int(seconds) * 1000 + int(micros) // 1000
 
 
 @contextmanager
-def shard_on(server: RedisServer, queue: str, shards: int = 1) -> Iterator[Shard]:
-
+def shard_on(server: Servers, queue: str, shards: int = 1) -> Iterator[Shard]:
     broker = Broker(queue, shards=shards)
-    connection = SyncConnection(Address.from_url(server.url))
-    with Redis(port=server.port, socket_timeout=20) as redis, still(server):
-        shard = Shard(server, redis, broker, connection)
+    with ExitStack() as stack:
+        redises = tuple(stack.enter_context(server.on(keys)) for keys in broker.shards)
+        stack.enter_context(still(server))
+        connection = stack.enter_context(closing(SyncConnection(Address.from_url(server.url))))
+        shard = Shard(server, redises[0], broker, connection, redises=redises)
         shard.clock(NOW)
-        try:
-            yield shard
-        finally:
-            connection.close()
+        yield shard
 
 
 def tasks(count: int) -> Iterator[NewTask]:

@@ -128,7 +128,7 @@ def test_a_task_that_is_there_already_is_not_taken_for_confirmed(
 def test_a_lost_reply_is_asked_for_again_and_confirmed_for_what_it_found(
     make: Make, aof_server: RedisServer, replica: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delayq.operations.PAUSES_SECONDS", (0.01, 0.02, 0.05))
+    monkeypatch.setattr("delayq.homes.PAUSES_SECONDS", (0.01, 0.02, 0.05))
     with proxy_to(aof_server.port) as proxy:
         client = make(proxy.url, acknowledge=replicated(SHORT))
         replica.pause()
@@ -269,7 +269,7 @@ def test_a_setting_changed_later_is_a_confirmation_that_does_not_come(
 def test_a_redis_that_is_away_is_unavailable_as_ever(
     make: Make, aof_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delayq.operations.PAUSES_SECONDS", (0.01,))
+    monkeypatch.setattr("delayq.homes.PAUSES_SECONDS", (0.01,))
     aof_server.stop()
     with pytest.raises(Unavailable):
         make(aof_server.url, acknowledge=replicated(SHORT)).schedule(1, delay_ms=1)
@@ -375,6 +375,6 @@ def test_a_document_says_what_its_clients_wait_for(kind: type[Client | SyncClien
     document = tmp_path / "queue.yaml"
     document.write_text(DOCUMENT.replace("PORT", "6379").replace("QUEUE", "orders"))
     client = kind.from_document(document)
-    assert client._operations._acknowledge == Acknowledge("Replicated", timeout_ms=200)
+    assert client._operations.acknowledge == Acknowledge("Replicated", timeout_ms=200)
     plain = kind("redis://localhost", queue="orders")
-    assert plain._operations._acknowledge is None
+    assert plain._operations.acknowledge is None

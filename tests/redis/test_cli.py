@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.redis.commands import ISO_LATER, LATER, answer, on
-from tests.redis.state import NOW, Shard, State, envelope, shard_on
+from tests.redis.state import NOW, Shard, State, envelope, one_server, shard_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,5 +130,5 @@ def test_a_full_redis_is_not_called_unreachable(orders: Shard) -> None:
     with orders.full_memory():
         result = on(orders, "schedule", "orders", "1")
     assert result.exit_code == 4
-    assert f"error: Redis at 127.0.0.1:{orders.server.port} does not serve (OOM " in result.stderr
+    assert f"error: Redis at 127.0.0.1:{one_server(orders).port} does not serve (OOM " in result.stderr
     assert orders.whole() == State()

@@ -14,7 +14,7 @@ from delayq.connection import Address, SyncConnection
 from delayq.contract import Delivery
 
 from tests.redis.commands import on
-from tests.redis.state import NOW, Shard, State
+from tests.redis.state import NOW, Shard, State, shard_on
 from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def test_a_wrong_password_is_told_and_not_shown(redis_server: RedisServer, limit
 
 def test_a_missing_right_is_named_where_redis_can_tell(redis_server: RedisServer, limited: str) -> None:
     if redis_server.version < (7, 0):
-        pytest.skip("ACL DRYRUN came with 7.0")
+        pytest.skip("nobody can ask before 7.0")
     scripts = findings(limited, code=1)["scripts"]
     assert scripts["message"] == "the user may not use zadd"
     assert "+zadd" in scripts["hint"]
@@ -93,7 +93,7 @@ def test_a_missing_right_is_named_where_redis_can_tell(redis_server: RedisServer
 def test_no_right_is_missed_for_a_wrong_number_of_words(redis_server: RedisServer) -> None:
     """A dry run of a call that Redis finds malformed would tell nothing of the right to it."""
     if redis_server.version < (7, 0):
-        pytest.skip("ACL DRYRUN came with 7.0")
+        pytest.skip("nobody can ask before 7.0")
     with redis_server.client() as redis:
         calls = {name: ("ACL", "DRYRUN", "default", *rights._example(name, "k")) for name in rights.needed()}
         assert {name: redis.execute_command(*call) for name, call in calls.items()} == dict.fromkeys(
@@ -128,7 +128,7 @@ def test_what_the_document_wants_confirmed_is_checked(aof_server: RedisServer, t
 
 def test_a_right_to_wait_is_only_asked_for_where_it_is_used(redis_server: RedisServer) -> None:
     if redis_server.version < (7, 0):
-        pytest.skip("ACL DRYRUN came with 7.0")
+        pytest.skip("nobody can ask before 7.0")
     broker = Broker("orders")
     with redis_server.client() as redis:
         redis.execute_command("ACL", "SETUSER", "no-wait", "on", ">secret", "~*", "+@all", "-wait")
@@ -165,3 +165,39 @@ def test_a_document_that_is_wrong_is_a_failed_check(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "✗ document" in result.stdout
     assert "expected a whole number from 1 to 65535" in result.stdout
+
+
+@pytest.fixture
+def orders(redis_server: RedisServer) -> Iterator[Shard]:
+    with shard_on(redis_server, "orders", shards=2) as shard:
+        yield shard
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "next_step"),
+    [
+        ("delayed", "sorted set", "reapers put the tasks that were listed there where they belong"),
+        ("tasks", "hash", "restore a backup"),
+        ("wake", "list", "no task was kept there"),
+        ("rate", "string", "no task was kept there"),
+    ],
+)
+def test_a_key_of_somebody_elses_is_named_with_what_to_do(
+    orders: Shard, name: str, kind: str, next_step: str
+) -> None:
+    orders.redis.delete(key := getattr(orders.broker.shards[1], name))
+    orders.redises[1].geoadd(key, (1, 1, "x")) if kind == "list" else orders.redises[1].lpush(key, "x")
+    found = findings(orders.server.url, "--shards", "2", code=1)["keys"]
+    assert found["message"] == f"{key} is no {kind}: somebody else wrote there, and its shard is stuck"
+    assert next_step in found["hint"]
+
+
+def test_counters_that_hold_no_number_are_named_and_are_no_failure(orders: Shard) -> None:
+    stats = orders.keys.stats
+    orders.redis.hset(stats, mapping={"claimed": "x", "acked": "7", "confirmations": ""})
+    found = findings(orders.server.url, "--shards", "2")
+    assert found["keys"]["level"] == "warning"
+    assert found["keys"]["message"].startswith(f"{stats} holds no number in ")
+    named = found["keys"]["message"].partition(" in ")[2].partition(":")[0].split(", ")
+    assert sorted(named) == ["claimed", "confirmations"]
+    assert found["scripts"]["level"] == "ok"

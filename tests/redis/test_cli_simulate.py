@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.redis.commands import on
-from tests.redis.state import NOW, Shard, State
+from tests.redis.state import NOW, Shard, State, one_server
 from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
@@ -77,10 +77,11 @@ def test_waiting_tasks_are_simulated_as_they_are_and_stay_as_they_are(shard: Sha
     assert shard.whole() == before
 
 
+@pytest.mark.one_server
 @pytest.mark.parametrize("how", ["--snapshot", "--redis", "document"])
 def test_the_queue_is_found_as_every_command_finds_it(shard: Shard, tmp_path: Path, how: str) -> None:
     shard.seed(State(delayed={"a": NOW + 1000}))
-    path = written(tmp_path, shard.broker.queue, port=shard.server.port)
+    path = written(tmp_path, shard.broker.queue, port=one_server(shard).port)
     args = {
         "--snapshot": ["--snapshot"],
         "--redis": ["--redis", shard.server.url],

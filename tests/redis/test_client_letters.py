@@ -23,14 +23,14 @@ def dead(request: pytest.FixtureRequest, make: Make, redis_server: RedisServer) 
     """A client of a queue with 600 dead letters, half of them of one error."""
     client = make(shards=request.param)
     client.schedule_many(tasks(600))
-    operations = client._operations
-    with redis_server.client() as redis:
-        for n in range(600):
-            keys = operations.broker.shards[operations.broker.shard_of(f"t{n}")]
-            redis.zrem(keys.delayed, f"t{n}")
-            redis.zadd(keys.dlq, {f"t{n}": 1000 + n})
-            error = f"order {n} not found" if n % 2 else "ValueError: 'x' at 0xabc"
-            redis.hset(keys.dlq_info, f"t{n}", f"3 0 attempts {error}")
+    broker = client._operations.broker
+    dead = {f"t{n}": f"order {n} not found" if n % 2 else "ValueError: 'x' at 0xabc" for n in range(600)}
+    for keys in broker.shards:
+        mine = {task_id: nth for nth, task_id in enumerate(dead) if broker.shard_of(task_id) == keys.shard}
+        with redis_server.on(keys) as redis:
+            redis.delete(keys.delayed)
+            redis.zadd(keys.dlq, {task_id: 1000 + nth for task_id, nth in mine.items()})
+            redis.hset(keys.dlq_info, mapping={task_id: f"3 0 attempts {dead[task_id]}" for task_id in mine})
     return client
 
 

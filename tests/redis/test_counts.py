@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from delayq.values import Counts
 
-from tests.redis.state import NOW, TOKEN, Shard, State
+from tests.redis.state import NOW, TOKEN, Shard, State, envelope
 
 NONE = Counts(
     now_ms=NOW, delayed=0, retry=0, processing=0, dlq=0, overdue=0, oldest_due_ms=None, next_due_ms=None
@@ -40,6 +40,7 @@ def test_every_state_is_counted_and_nothing_is_changed(shard: Shard) -> None:
         due_within={1: 1, 1000: 3, 2000: 4},
         due_by={NOW - 1: 0, NOW + 500: 2, NOW + 1000: 3},
         stats={"acked": 5},
+        bytes=15 * (1 + len(envelope())),
     )
     assert (counts.scheduled, counts.oldest_overdue_ms) == (4, 10)
     assert shard.whole() == before

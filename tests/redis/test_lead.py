@@ -1,7 +1,14 @@
-"""lead: one scanner watches a shard; the others know for how long."""
+"""lead: one scanner watches a shard; the others know for how long, and all shards are spread evenly over them."""
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from delayq.broker import Broker
 from delayq.values import Leadership
 
 from tests.redis.state import NOW, Shard, State
@@ -14,14 +21,21 @@ def lead(shard: Shard, owner: str = "me", lease_ms: int = LEASE_MS) -> Leadershi
     return shard.run(shard.broker.lead(0, owner, lease_ms))
 
 
+def scanners(shard: Shard) -> dict[str, int]:
+    """Those that are counted, and until when."""
+    found: Any = shard.redis.zrange(shard.keys.scanners, 0, -1, withscores=True)
+    return {name.decode(): int(until_ms) for name, until_ms in found}
+
+
 def test_the_first_to_ask_leads(shard: Shard) -> None:
-    assert lead(shard) == Leadership(leads=True, others_ms=0, stepped_back_ms=0)
+    assert lead(shard) == Leadership(leads=True, others_ms=0, stepped_back_ms=0, again_ms=LEASE_MS)
     assert shard.whole() == State(leader=MINE)
 
 
 def test_another_waits_and_is_told_how_long(shard: Shard) -> None:
+    shard.redis.zadd(shard.keys.scanners, {"a": NOW + 1})
     before = shard.seed(State(leader=f"other {NOW + 77}"))
-    assert lead(shard) == Leadership(leads=False, others_ms=77, stepped_back_ms=0)
+    assert lead(shard) == Leadership(leads=False, others_ms=77, stepped_back_ms=0, again_ms=1)
     assert shard.whole() == before
 
 
@@ -29,6 +43,45 @@ def test_the_leader_renews(shard: Shard) -> None:
     shard.seed(State(leader=f"me {NOW + 77}"))
     assert lead(shard).leads
     assert shard.whole() == State(leader=MINE)
+
+
+def test_a_leader_whose_turn_it_is_not_stays_until_the_other_comes(shard: Shard) -> None:
+    lead(shard, "one")
+    shard.redis.zadd(shard.keys.scanners, {"a": NOW + LEASE_MS})
+    told = lead(shard, "one")
+    assert (told.leads, told.again_ms) == (True, 500), "it is soon to ask whether the other has come"
+    assert lead(shard, "a").leads
+    told = lead(shard, "one")
+    assert told == Leadership(leads=False, others_ms=LEASE_MS, stepped_back_ms=0, again_ms=LEASE_MS)
+
+
+def test_nobody_whose_turn_it_is_not_takes_a_shard_from_another(shard: Shard) -> None:
+    shard.redis.zadd(shard.keys.scanners, {"a": NOW + 1})
+    before = shard.seed(State(leader=f"other {NOW + 77}"))
+    assert lead(shard) == Leadership(leads=False, others_ms=77, stepped_back_ms=0, again_ms=1)
+    assert shard.whole() == before
+
+
+def test_everybody_is_told_when_the_next_one_counts_as_gone_for_it_may_be_their_turn_then(
+    shard: Shard,
+) -> None:
+    shard.redis.zadd(shard.keys.scanners, {"a": NOW + 900, "b": NOW + 500})
+    shard.seed(State(leader=f"a {NOW + 900}"))
+    told = lead(shard)
+    assert (told.leads, told.again_ms) == (False, 500)
+
+
+def test_who_was_not_heard_of_for_a_lease_counts_no_more(shard: Shard) -> None:
+    shard.redis.zadd(shard.keys.scanners, {"a": NOW, "b": NOW + 1})
+    lead(shard)
+    assert scanners(shard) == {"b": NOW + 1, "me": NOW + LEASE_MS}
+
+
+def test_who_was_counted_before_the_clock_went_back_counts_for_one_lease_more(shard: Shard) -> None:
+    """It is likely to live; should it not, an hour would be too long."""
+    shard.redis.zadd(shard.keys.scanners, {"a": NOW + 3_600_000})
+    lead(shard)
+    assert scanners(shard) == {"a": NOW + LEASE_MS, "me": NOW + LEASE_MS}
 
 
 def test_a_lease_that_ran_out_is_free(shard: Shard) -> None:
@@ -39,25 +92,25 @@ def test_a_lease_that_ran_out_is_free(shard: Shard) -> None:
 
 def test_a_lease_longer_than_any_was_written_before_the_clock_went_back(shard: Shard) -> None:
     shard.seed(State(leader=f"other {NOW + LEASE_MS + 5000}"))
-    assert lead(shard) == Leadership(leads=True, others_ms=0, stepped_back_ms=5000)
+    assert lead(shard) == Leadership(leads=True, others_ms=0, stepped_back_ms=5000, again_ms=LEASE_MS)
     assert shard.whole() == State(leader=MINE)
 
 
 def test_the_leader_too_learns_that_the_clock_went_back(shard: Shard) -> None:
     lead(shard)
     shard.clock(NOW - 3_600_000)
-    assert lead(shard) == Leadership(leads=True, others_ms=0, stepped_back_ms=3_600_000)
+    assert lead(shard) == Leadership(leads=True, others_ms=0, stepped_back_ms=3_600_000, again_ms=LEASE_MS)
 
 
 def test_giving_up_frees_the_shard_at_once(shard: Shard) -> None:
-    shard.seed(State(leader=MINE))
-    assert lead(shard, lease_ms=0) == Leadership(leads=False, others_ms=0, stepped_back_ms=0)
-    assert shard.whole() == State()
+    lead(shard)
+    assert lead(shard, lease_ms=0) == Leadership(leads=False, others_ms=0, stepped_back_ms=0, again_ms=0)
+    assert (shard.whole(), scanners(shard)) == (State(), {})
 
 
 def test_nobody_gives_up_for_another(shard: Shard) -> None:
     before = shard.seed(State(leader=f"other {NOW + 77}"))
-    assert lead(shard, lease_ms=0) == Leadership(leads=False, others_ms=77, stepped_back_ms=0)
+    assert lead(shard, lease_ms=0) == Leadership(leads=False, others_ms=77, stepped_back_ms=0, again_ms=0)
     assert shard.whole() == before
 
 
@@ -69,8 +122,52 @@ def test_an_unreadable_entry_does_not_lock_everybody_out(shard: Shard) -> None:
 def test_the_entry_of_a_queue_that_nobody_watches_any_more_goes_away(shard: Shard) -> None:
     lead(shard)
     assert 0 < shard.redis.pttl(shard.keys.leader) <= LEASE_MS * 10
+    assert 0 < shard.redis.pttl(shard.keys.scanners) <= LEASE_MS * 10
 
 
 def test_there_is_a_leader_when_memory_is_full(shard: Shard) -> None:
     with shard.full_memory():
         assert lead(shard).leads
+        assert not lead(shard, "nobody").leads
+    assert set(scanners(shard)) == {"me", "nobody"}
+
+
+@dataclass
+class Rounds:
+    """Scanners that ask for every shard of a queue once a round, in any order, and what each was last told."""
+
+    shard: Shard
+    count: int
+    chance: random.Random
+    at_ms: int = NOW
+    leads: dict[tuple[str, int], bool] = field(default_factory=dict)
+
+    def play(self, names: list[str]) -> None:
+        """One round, a second long."""
+        self.at_ms += 1000
+        self.shard.clock(self.at_ms)
+        broker = Broker(self.shard.broker.queue, shards=self.count)
+        asks = [(name, shard) for name in names for shard in range(self.count)]
+        for name, shard in self.chance.sample(asks, len(asks)):
+            self.leads[name, shard] = self.shard.run(broker.lead(shard, name, LEASE_MS)).leads
+
+    def balanced(self, names: list[str]) -> bool:
+        """Whether each shard has one leader, and nobody leads two more than another."""
+        led = [key for key, leads in self.leads.items() if leads and key[0] in names]
+        each = Counter(dict.fromkeys(names, 0) | Counter(name for name, _ in led))
+        return sorted(shard for _, shard in led) == list(range(self.count)) and (
+            max(each.values()) - min(each.values()) <= 1
+        )
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 64])
+def test_scanners_that_come_and_die_lead_evenly_two_rounds_after_all_know(shard: Shard, count: int) -> None:
+    chance = random.Random(count)
+    rounds, live = Rounds(shard, count, chance), list[str]()
+    for nth in range(6):
+        live = [name for name in live if chance.random() < 0.7] + [f"s{chance.randrange(1000):03}-{nth}"]
+        for _ in range(LEASE_MS // 1000 + 2):
+            rounds.play(live)
+        assert rounds.balanced(live), live
+        rounds.play(live)
+        assert rounds.balanced(live), "it stays so"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delayq.broker import Broker
+from delayq.contract import Limits
 from delayq.message import encode
 from delayq.values import Outcome, Verdict
 from delayq.values import State as In
@@ -24,11 +26,12 @@ from hypothesis.stateful import (
 
 from tests.redis.model import MAX_ATTEMPTS, MAX_CRASHES, MAX_DELAY_MS, MAX_LENGTH, Model
 from tests.redis.state import NOW, Shard, shard_on, whole
+from tests.servers import FLAVOURS
 
 if TYPE_CHECKING:
     from delayq.broker import Call
 
-    from tests.servers import RedisServer
+    from tests.topologies.kinds import Servers
 
 LEASE_MS = 10_000
 NOT_COUNTERS = {"token", "largest"}  # the other fields of stats
@@ -46,7 +49,8 @@ class Queue(RuleBasedStateMachine):
     def __init__(self, shard: Shard) -> None:
         super().__init__()
         self.shard, self.broker = shard, shard.broker
-        shard.redis.flushdb()
+        for redis in shard.redises:
+            redis.flushdb()
         shard.clock(NOW)
         self.now, self.payload = NOW, 0
         self.models = [Model() for _ in self.broker.shards]
@@ -84,7 +88,7 @@ class Queue(RuleBasedStateMachine):
         self.payload += 1
         body = encode(self.payload, None, None)[0]
         when = f"+{delay}" if relative and delay >= 0 else str(self.now + delay)
-        limits = {"max_length": MAX_LENGTH, "max_delay_ms": MAX_DELAY_MS}
+        limits: dict[str, Any] = {"max_length": MAX_LENGTH, "max_delay_ms": MAX_DELAY_MS}
         call = self.broker.schedule(index, [task_id, when, body], if_exists=if_exists, repeated=0, **limits)
         outcome = self.run(call).notes.get(0, Outcome.CREATED)
         assert outcome == model.schedule(self.now, task_id, self.now + delay, body=body, if_exists=if_exists)
@@ -133,15 +137,21 @@ class Queue(RuleBasedStateMachine):
 
     # leases
 
-    @rule(index=SHARDS, limit=st.integers(1, 3))
-    def claim(self, index: int, limit: int) -> None:
+    @rule(index=SHARDS, limit=st.integers(1, 3), most=st.sampled_from([0, 0, 1, 2]))
+    def claim(self, index: int, limit: int, most: int = 0) -> None:
+        """`most`: spec.limits.maxInFlight of one shard, if there is such a limit."""
         index %= len(self.models)
         model = self.models[index]
         due = model.due(self.now)
-        claimed = self.run(self.broker.claim(index, limit, LEASE_MS))
-        assert [lease.task.id for lease in claimed.leases] == due[:limit]
-        assert claimed.more is (len(due) > limit)
-        assert self.shard.redis.llen(self.broker.shards[index].wake) == int(claimed.more)
+        limits = Limits(max_in_flight=most * len(self.models)) if most else None
+        limited = Broker(self.broker.queue, shards=len(self.models), limits=limits)
+        room = max(0, most - model.in_flight()) if most else limit
+        taken = min(limit, room, len(due))
+        claimed = self.run(limited.claim(index, limit, LEASE_MS))
+        assert [lease.task.id for lease in claimed.leases] == due[:taken]
+        assert claimed.held is bool(most and len(due) > taken == room)
+        assert claimed.more is (len(due) > taken and not claimed.held)
+        assert self.shard.redises[index].llen(self.broker.shards[index].wake) == int(claimed.more)
         for lease in claimed.leases:
             assert lease.task.due_ms == model.lives[lease.task.id].at <= self.now
             assert lease.task.token > self.tokens[index]
@@ -206,12 +216,13 @@ class Queue(RuleBasedStateMachine):
         wait = self.run(self.broker.wake(index))
         assert wait.due is bool(model.due(self.now))
         if wait.due:
-            assert self.shard.redis.llen(self.broker.shards[index].wake) == 1
+            assert self.shard.redises[index].llen(self.broker.shards[index].wake) == 1
 
     @rule(index=SHARDS)
     def lose_hints(self, index: int) -> None:
-        keys = self.broker.shards[index % len(self.models)]
-        self.shard.redis.delete(keys.wake, keys.alarm)
+        index %= len(self.models)
+        keys = self.broker.shards[index]
+        self.shard.redises[index].delete(keys.wake, keys.alarm)
 
     @rule(index=SHARDS, limit=st.integers(1, 3))
     def reclaim(self, index: int, limit: int) -> None:
@@ -309,7 +320,8 @@ class Queue(RuleBasedStateMachine):
 
     @rule()
     def redis_forgets_the_scripts(self) -> None:
-        self.shard.redis.script_flush()
+        for redis in self.shard.redises:
+            redis.script_flush()
 
     @rule(index=SHARDS)
     def redis_forgets_the_last_token(self, index: int) -> None:
@@ -317,12 +329,12 @@ class Queue(RuleBasedStateMachine):
         index %= len(self.models)
         if self.now * 1000 > self.tokens[index]:
             self.forgotten.add(index)
-            self.shard.redis.hdel(self.broker.shards[index].stats, "token")
+            self.shard.redises[index].hdel(self.broker.shards[index].stats, "token")
 
     @invariant()
     def the_whole_state_is_what_the_model_says(self) -> None:
         for keys, model in zip(self.broker.shards, self.models, strict=True):
-            found, expected = whole(self.shard.redis, keys), model.state()
+            found, expected = whole(self.shard.redises[keys.shard], keys), model.state()
             assert found.wake <= 1
             assert found.alarm <= 1
             stats = {name: count for name, count in found.stats.items() if name not in NOT_COUNTERS and count}
@@ -336,10 +348,14 @@ class Queue(RuleBasedStateMachine):
             assert len(model.lives) + gone <= stats["scheduled"]
 
 
+@pytest.mark.every_topology
+@pytest.mark.every_cluster
 @pytest.mark.parametrize("shards", [1, 3])
-def test_all_verbs_against_a_dictionary(redis_server: RedisServer, queue_name: str, shards: int) -> None:
+def test_all_verbs_against_a_dictionary(
+    redis_server: Servers, flavour: str, queue_name: str, shards: int
+) -> None:
+    """The scripts are those of the server alone on every topology, so that fewer examples try the way to them."""
+    most = min(settings().max_examples, 50 if flavour in FLAVOURS else 20)
     with shard_on(redis_server, queue_name, shards) as shard:
         machine: Any = lambda: Queue(shard)  # noqa: E731  a class by its looks; it is only ever called
-        run_state_machine_as_test(
-            machine, settings=settings(max_examples=min(settings().max_examples, 50), stateful_step_count=40)
-        )
+        run_state_machine_as_test(machine, settings=settings(max_examples=most, stateful_step_count=40))

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
 
+import pytest
 from delayq.broker import BATCH, Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.contract import parse
 from delayq.errors import GuardBusy, GuardUnavailable
+from delayq.layout import Layout
 from delayq.prune import Prune
 from delayq.reaper import Reconcile, Sweep
 from delayq.tally import ProcessTally
 
-from tests.redis.state import NOW, Shard, State, envelope
+from tests.redis.state import NOW, Shard, State, envelope, seed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pytest
     from delayq.broker import Call
     from delayq.contract import Spec
     from delayq.values import State as In
     from delayq.values import TaskRow
 
 LATER = NOW + 60_000
+T = TypeVar("T")
 
 
 def spec(**retention: int) -> Spec:
@@ -47,6 +50,20 @@ async def one_walk(shard: Shard, url: str) -> Reconcile:
         await reconcile.step()
     await connection.close()
     return reconcile
+
+
+async def test_a_page_that_took_long_is_followed_by_a_longer_pause(shard: Shard, redis_url: str) -> None:
+    """Large tasks, or a machine that is busy: reconciliation takes a fifth of Redis' time at most."""
+
+    class Slow(AsyncConnection):
+        async def one(self, call: Call[T]) -> T:
+            await asyncio.sleep(0.1)
+            return await super().one(call)
+
+    connection = Slow(Address.from_url(redis_url))
+    shard.seed(State(delayed={f"t{n}": LATER for n in range(600)}))
+    assert await Reconcile(shard.broker, connection, spec()).step() >= 0.35
+    await connection.close()
 
 
 async def test_one_walk_adopts_what_is_nowhere_and_leaves_what_is_leased(
@@ -119,10 +136,31 @@ async def test_with_more_shards_than_letters_to_keep_each_shard_keeps_one(
     dead = {"a": NOW - 2000, "b": NOW - 1000}
     shard.seed(State(dlq=dead, dlq_info=dict.fromkeys(dead, "1 0 buried x")))
     connection = AsyncConnection(Address.from_url(redis_url))
-    sweep = Sweep(Broker(shard.broker.queue, shards=256), connection, spec(deadLetterCount=100))
+    broker = Broker(shard.broker.queue)
+    broker.follow(Layout.first(256))
+    sweep = Sweep(broker, connection, spec(deadLetterCount=100))
     await sweep.step()
     await connection.close()
     assert set(shard.whole().dlq) == {"b"}
+
+
+@pytest.mark.parametrize(
+    "layout", [Layout(2, 1, 1, 4, 4), Layout(3, 4, 1, 4, 4), Layout(3, 1, 4, 1, 4), Layout.guess(4)], ids=str
+)
+async def test_a_shard_that_may_hold_all_dead_letters_keeps_as_many_as_the_queue(
+    shard: Shard, redis_url: str, layout: Layout
+) -> None:
+    """More shards that are announced hold nothing yet; what the document says may be neither."""
+    dead = {f"d{nth}": NOW - 9 + nth for nth in range(9)}
+    before = shard.seed(State(dlq=dead, dlq_info=dict.fromkeys(dead, "1 0 buried x")))
+    connection, broker = AsyncConnection(Address.from_url(redis_url)), Broker(shard.broker.queue)
+    broker.follow(layout)
+    keeps, prunes = (Sweep(broker, connection, spec(deadLetterCount=most)) for most in (9, 8))
+    await keeps.step()
+    assert shard.whole() == before
+    await prunes.step()
+    await connection.close()
+    assert set(shard.whole().dlq) == dead.keys() - {"d0"}
 
 
 async def test_a_sweep_purges_dead_letters_that_are_too_old_or_too_many(shard: Shard, redis_url: str) -> None:
@@ -148,6 +186,23 @@ async def test_a_sweep_takes_back_leases_that_ran_out(shard: Shard, redis_url: s
         wake=1,
         stats={"reclaimed": 1},
     )
+
+
+async def test_a_sweep_goes_on_past_a_shard_whose_key_is_somebody_elses(shard: Shard, redis_url: str) -> None:
+    broker = Broker(shard.broker.queue, shards=3)
+    first, other, last = broker.shards
+    shard.server.on(other).set(other.processing, "not ours")
+    for keys in (first, last):
+        seed(shard.server.on(keys), keys, State(processing={"a:7": NOW - 1}))
+    connection = AsyncConnection(Address.from_url(redis_url))
+    sweep = Sweep(broker, connection, spec())
+    async with asyncio.timeout(
+        30
+    ):  # it leaves leases alone for a while after it connected to a node for the first time
+        while [shard.server.on(keys).zcard(keys.retry) for keys in (first, last)] != [1, 1]:
+            await sweep.step()
+            await asyncio.sleep(0.05)
+    await connection.close()
 
 
 async def test_where_a_check_is_to_be_asked_a_sweep_leaves_leases_alone(shard: Shard, redis_url: str) -> None:

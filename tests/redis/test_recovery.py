@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
@@ -14,6 +14,7 @@ from delayq.connection import Address
 from delayq.contract.files import secret_path
 from delayq.errors import GuardBusy
 from delayq.handlers import signature
+from delayq.leading import Leading
 from delayq.loop import Loop
 from delayq.recovery import Recovery
 from delayq.scanner import Scanner
@@ -21,7 +22,7 @@ from delayq.tally import ProcessTally
 from delayq.values import Recovered, Verdict
 
 from tests.redis.recovering import EXPIRED, Asked, document, recovering, recovery_of, until
-from tests.redis.state import NOW, Shard, State, envelope
+from tests.redis.state import NOW, Shard, State, envelope, weight
 from tests.unit.handlers.receivers import Receiver
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from delayq.checks import Check
     from delayq.message import Task
 
-TIMES = 20
+TIMES = 5
 LOCK_MS = 15_000  # timeoutSeconds of 5 by default, as long for an answer of Redis, and the margin
 
 
@@ -453,6 +454,7 @@ async def test_nothing_is_looked_at_again_before_the_next_lease_runs_out(shard: 
     await recovery.close()
 
 
+@pytest.mark.one_server
 async def test_a_shard_full_of_slow_questions_is_one_of_many(shard: Shard) -> None:
     """Room that comes free goes to the next shard, and not to the same one again."""
     asked = Asked()
@@ -482,26 +484,39 @@ async def test_nobody_asks_about_shards_that_are_not_watched(shard: Shard) -> No
     assert shard.whole() == before
 
 
-@pytest.mark.parametrize("_nth", range(5))
+def hold(shard: Shard, leases: dict[str, int]) -> None:
+    """Add leases and their tasks, and leave all else as it is: scanners are at work."""
+    tasks: dict[Any, Any] = {member.rpartition(":")[0]: envelope() for member in leases}
+    pipe = shard.redis.pipeline(transaction=True)
+    pipe.hset(shard.keys.tasks, mapping=tasks)
+    pipe.hincrby(shard.keys.stats, "bytes", weight(tasks))
+    pipe.zadd(shard.keys.processing, dict(leases))
+    pipe.execute()
+
+
+@pytest.mark.parametrize("_nth", range(2))
 async def test_of_two_scanners_only_the_one_that_leads_asks(shard: Shard, _nth: int) -> None:
     """And when it goes, the other does at once."""
-    shard.seed(State(processing=leases(30)))
     asked, stops, running = [Asked(), Asked()], [asyncio.Event(), asyncio.Event()], []
+    recoveries: list[Recovery] = []
     address, queue = Address.from_url(shard.server.url), document({})
     for check, stop, name in zip(asked, stops, ("one", "other"), strict=True):
-        recovery = Recovery(shard.broker, address, queue.spec, check)
+        recoveries.append(recovery := Recovery(shard.broker, address, queue.spec, check))
         scanner = Scanner(queue.spec, shard.broker, address, owner=name, recovery=recovery)
         running.append(asyncio.create_task(scanner.run(stop, asyncio.Event())))
+        # Of two, the first by name leads the first shard, and here it came first, too.
+        await until(lambda: recoveries[0].shards == {0})
+    await until(lambda: shard.redis.zcard(shard.keys.scanners) == 2)
+    hold(shard, leases(30))
+    recoveries[0].alarm.ring()
     await until(lambda: not shard.redis.zcard(shard.keys.processing))
-    leads = 0 if asked[0].tasks else 1
-    assert [len(check.tasks) for check in (asked[leads], asked[1 - leads])] == [30, 0]
-    stops[leads].set()
-    await running[leads]
-    shard.redis.zadd(shard.keys.processing, {"late:7": EXPIRED})
-    shard.redis.hset(shard.keys.tasks, "late", envelope())
-    await until(lambda: asked[1 - leads].tasks == ["late"])
-    stops[1 - leads].set()
-    await running[1 - leads]
+    assert [len(check.tasks) for check in asked] == [30, 0]
+    stops[0].set()
+    await running[0]
+    hold(shard, {"late:7": EXPIRED})
+    await until(lambda: asked[1].tasks == ["late"])
+    stops[1].set()
+    await running[1]
     assert shard.whole().stats["completed"] == 31
 
 
@@ -512,6 +527,8 @@ async def test_a_scanner_sleeps_though_a_lease_that_ran_out_waits_for_its_verdic
     recovery = Recovery(shard.broker, address, queue.spec, Asked())
     scanner = Scanner(queue.spec, shard.broker, address, owner="me", recovery=recovery)
     [watching] = scanner.shards
+    [leading] = [each for loop in scanner.loops if isinstance(each := loop.service, Leading)]
+    await leading.step()
     assert await watching.step() > 1
     assert recovery.shards == {0}
     shard.seed(before.but(delayed={"c": NOW + 200}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.message import encode
@@ -19,7 +19,7 @@ OTHER = encode("other", None, None)[0]
 
 
 def schedule(shard: Shard, *flat: Argument, if_exists: str = "reject", **options: int) -> Stored:
-    everything = {**PLENTY, "repeated": 0, **options}
+    everything: dict[str, Any] = {**PLENTY, "repeated": 0, **options}
     return shard.run(shard.broker.schedule(0, flat, if_exists=if_exists, **everything))
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.broker import BATCH, CLAIM_LIMIT
 from delayq.connection import Address, AsyncConnection
-from delayq.inflight import Running, Slots
+from delayq.inflight import Desk, Running, Slots
+from delayq.lanes import Lane
 from delayq.tally import WorkerTally
 from delayq.watchdog import Watchdog
 
@@ -18,9 +19,10 @@ from tests.redis.test_reaper import spec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from delayq.acknowledge import Behind
     from delayq.broker import Call
-    from delayq.connection.round_trip import Command
     from delayq.inflight import CancelReason
+    from delayq.keys import Keys
 
 
 class Recorded(AsyncConnection):
@@ -30,18 +32,25 @@ class Recorded(AsyncConnection):
         super().__init__(Address.from_url(url))
         self.trips: list[list[int]] = []
 
-    async def run(self, calls: Sequence[Call[Any]], behind: tuple[Command, ...] = ()) -> list[Any]:
+    async def run(
+        self, calls: Sequence[Call[Any]], behind: Behind | None = None, shards: Sequence[Keys] = ()
+    ) -> list[Any]:
         self.trips.append([sum(isinstance(argument, bytes) for argument in call.arguments) for call in calls])
-        return await super().run(calls, behind)
+        return await super().run(calls, behind, shards)
 
 
-def hold(slots: Slots, shard: Shard, count: int) -> list[str]:
+def hold(desk: Desk, shard: Shard, count: int) -> list[str]:
     """Fill slots with tasks whose leases are due to be extended."""
     shard.seed(State(delayed={f"id-{nth:03}": NOW for nth in range(count)}))
     now = time.monotonic()
     while leases := shard.run(shard.broker.claim(0, CLAIM_LIMIT, 1)).leases:
-        slots.running.update((lease.member, Running(lease, now - 3600, now + 3600)) for lease in leases)
-    return [member.decode() for member in slots.running]
+        for lease in leases:
+            desk.begin(Running(lease, now - 3600, now + 3600))
+    return [member.decode() for member in desk.running]
+
+
+def desk_of(shard: Shard) -> Desk:
+    return Desk(Slots(spec(), WorkerTally("worker", "q")), Lane(shard.broker))
 
 
 @pytest.mark.parametrize(
@@ -51,12 +60,12 @@ async def test_a_task_is_kept_while_its_handler_cleans_up_for_a_worker_that_leav
     shard: Shard, redis_url: str, reason: CancelReason | None, *, kept: bool
 ) -> None:
     """That has an end; a handler that goes on after its time limit may never have one."""
-    slots = Slots(spec(), WorkerTally("worker", "q"))
-    hold(slots, shard, 1)
-    for running in slots.running.values():
+    desk = desk_of(shard)
+    hold(desk, shard, 1)
+    for running in desk.running.values():
         running.cancelled_for = reason
     connection = Recorded(redis_url)
-    await Watchdog(slots, shard.broker, connection).step()
+    await Watchdog(desk, shard.broker, connection).step()
     await connection.close()
     assert bool(connection.trips) is kept
 
@@ -64,12 +73,13 @@ async def test_a_task_is_kept_while_its_handler_cleans_up_for_a_worker_that_leav
 async def test_many_leases_are_extended_a_batch_a_call_in_one_round_trip(
     shard: Shard, redis_url: str
 ) -> None:
-    slots = Slots(spec(), WorkerTally("worker", "q"))
-    members = hold(slots, shard, 2 * BATCH + 100)
+    desk = desk_of(shard)
+    slots = desk.slots
+    members = hold(desk, shard, 2 * BATCH + 100)
     lost = {members[7], members[BATCH], members[-1]}
     shard.seed(State(processing={member: NOW + 1 for member in members if member not in lost}))
     connection = Recorded(redis_url)
-    await Watchdog(slots, shard.broker, connection).step()
+    await Watchdog(desk, shard.broker, connection).step()
     await connection.close()
     assert connection.trips == [[BATCH, BATCH, 100]]
     lease_ms = slots.delivery.lease_seconds * 1000

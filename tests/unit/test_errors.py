@@ -59,7 +59,28 @@ def test_every_class_is_documented_and_has_a_name_in_the_package_or_is_internal(
     [
         (TaskExists("a"), 'task a exists already (if_exists="keep" or "replace" allows it)'),
         (TaskInFlight("a"), "task a is being handled right now"),
-        (QueueFull("a", 1000), "the queue is full: it holds spec.limits.maxLength = 1,000 tasks"),
+        (
+            QueueFull("a", 1000),
+            (
+                "the queue is full: task a does not fit into spec.limits.maxLength = 1,000 tasks; "
+                "wait until tasks are done, add workers, or raise it"
+            ),
+        ),
+        (
+            QueueFull("a", 1 << 20, "bytes"),
+            (
+                "the queue is full: task a does not fit into spec.limits.maxBytes = 1,048,576 bytes; "
+                "wait until tasks are done, purge dead letters, add workers, or raise it"
+            ),
+        ),
+        (
+            QueueFull("a", 1 << 20, "bytes", shards=2),
+            (
+                "the queue is full: task a does not fit into spec.limits.maxBytes = 1,048,576 bytes, "
+                "of which each of 2 shards takes 524,288; "
+                "wait until tasks are done, purge dead letters, add workers, or raise it"
+            ),
+        ),
         (DelayTooLong("a", 5000), "task a is due later than maxDelaySeconds = 5 allows"),
         (
             PayloadTooLarge("a", "payload", size=2000, limit=1000),

@@ -21,6 +21,13 @@ NAMES = (
     "alarm",
     "leader",
     "stats",
+    "scanners",
+    "layout",
+    "moving",
+    "moving_info",
+    "arrived",
+    "cursors",
+    "rate",
 )
 
 
@@ -46,7 +53,7 @@ def test_all_keys_of_a_shard_share_a_hash_tag_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     ("task_id", "shards", "shard"),
-    [("a", 1, 0), ("a", 3, 0), ("order-17", 3, 2), ("ü漢", 7, 5), ("a", 16, 3)],
+    [("a", 1, 0), ("a", 3, 1), ("order-17", 3, 2), ("ü漢", 7, 5), ("a", 16, 14), ("order-17", 256, 212)],
 )
 def test_a_tasks_shard_is_the_same_in_every_version(task_id: str, shards: int, shard: int) -> None:
     """Another answer after an upgrade would lose every stored task."""
@@ -63,3 +70,16 @@ def test_tasks_are_spread_evenly() -> None:
     for n in range(8000):
         counts[shard_of(f"order-{n}", 8)] += 1
     assert min(counts) > 900
+
+
+@given(st.text(min_size=1), st.integers(1, 64), st.integers(1, 64))
+def test_with_more_shards_a_task_stays_or_goes_to_a_new_one(text: str, one: int, other: int) -> None:
+    """So a change moves as few tasks as it can, and of dropped shards only."""
+    task_id, fewer, more = text.encode(errors="replace").decode(), min(one, other), max(one, other)
+    assert shard_of(task_id, more) == shard_of(task_id, fewer) or shard_of(task_id, more) >= fewer
+
+
+def test_as_few_tasks_move_as_can_be() -> None:
+    """From 8 to 9 shards: a ninth of them, all to the ninth."""
+    moved = sum(shard_of(f"order-{n}", 8) != shard_of(f"order-{n}", 9) for n in range(9000))
+    assert 850 < moved < 1150

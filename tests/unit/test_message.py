@@ -121,6 +121,15 @@ def test_any_bytes_are_read_or_refused_and_nothing_else(envelope: bytes) -> None
     assert isinstance(content.body, bytes)
 
 
+@pytest.mark.parametrize(
+    "raw", [b"[1]", b'{"a": 1}', b'{"a": null}', b'"text"', b"[" * 100_000, b'{"a":' * 100_000, b"\xff"]
+)
+def test_headers_that_are_no_texts_are_no_envelope(raw: bytes) -> None:
+    """However deep: whoever claims them must not fall over them."""
+    with pytest.raises(EnvelopeError):
+        decode(b"\x13" + len(raw).to_bytes(3, "big") + raw + b"{}" + bytes(6))
+
+
 def test_a_payload_is_decoded_when_it_is_asked_for_and_once() -> None:
     one = task(Envelope(b"[1]", JSON_TYPE, {}, 5))
     assert one.payload is one.payload

@@ -7,9 +7,11 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from delayq.broker import Broker
 from delayq.errors import Bury, Retry
 from delayq.exchange import Exchange
-from delayq.inflight import Running, Slots
+from delayq.inflight import Desk, Running, Slots
+from delayq.lanes import Lane
 from delayq.running import Runner
 from delayq.tally import Buckets, WorkerTally
 from delayq.values import Lease
@@ -19,7 +21,6 @@ from tests.unit.handlers.support import a_task, document
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from delayq.broker import Broker
     from delayq.connection import AsyncConnection
     from delayq.inflight import CancelReason, Settlement
     from delayq.running import HandlerCall
@@ -37,9 +38,9 @@ class OneSlot:
         self.slots = Slots(QUEUE.spec, tally)
         runner = Runner(call, QUEUE.spec.delivery, tally)
         nothing = cast("Any", None)
-        self._exchange = Exchange(
-            self.slots, cast("Broker", nothing), cast("AsyncConnection", nothing), runner
-        )
+        broker = Broker("orders")
+        self.desk = Desk(self.slots, Lane(broker))
+        self._exchange = Exchange(self.desk, broker, cast("AsyncConnection", nothing), runner)
         now = time.monotonic()
         self.running = Running(Lease(a_task(), 0, b"order-7:41", failures), now, now + 60)
 
@@ -53,7 +54,7 @@ class OneSlot:
         await asyncio.wait({handling}, timeout=5)
         await asyncio.sleep(0)
         assert self.slots.free == self.slots.total, "the slot is lost"
-        return self.slots.outbox.waiting
+        return self.desk.outbox.waiting
 
 
 async def outcome(call: HandlerCall, *, failures: int = 0) -> tuple[str, tuple[object, ...]]:

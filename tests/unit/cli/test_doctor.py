@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     ("facts", "level"),
     [
         ({"redis_version": "4.0.14"}, Level.FAILED),
-        ({"redis_version": "5.0.0"}, Level.OK),
+        ({"redis_version": "5.0.0"}, Level.WARNING),
+        ({"redis_version": "6.0.16"}, Level.WARNING),
+        ({"redis_version": "6.2.0"}, Level.OK),
         ({"redis_version": "7.2.4", "valkey_version": "9.0.0"}, Level.OK),
         ({}, Level.WARNING),
     ],
 )
-def test_redis_5_is_the_oldest(facts: Mapping[str, str], level: Level) -> None:
+def test_redis_5_is_the_oldest_and_6_2_the_oldest_that_is_tested(
+    facts: Mapping[str, str], level: Level
+) -> None:
     assert server.version(facts).level is level
 
 

@@ -23,7 +23,6 @@ ROOT: Schema = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 SPEC: Schema = ROOT["properties"]["spec"]
 
 TRANSITIONS: Final = {
-    "spec.shards": {"shards cannot be changed": ["self == oldSelf"]},
     "spec.redis.keyPrefix": {"keyPrefix cannot be changed": ["self == oldSelf"]},
 }
 """Rules about a change, which the model of one document cannot see: path -> message -> what the rule contains."""

@@ -15,6 +15,12 @@ DATABASE = {"databaseSecretRef": {"name": "orders-database"}}
 LEDGER = "spec: reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
 LEDGER += "the last with select where it has update"
 CHANGE = {"update": "UPDATE orders SET done = true"}
+PARTS = (
+    "spec: limits.maxInFlight and limits.burst, or ratePerSecond without it, must be no less than shards, "
+)
+PARTS += "for each shard has its part"
+LARGEST = "spec: limits.maxBytes divided by shards must hold a task of maxPayloadBytes, maxHeaderBytes and 1024 bytes "
+LARGEST += "for all else"
 
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"redis": {}}, "spec.redis: expected exactly one of standalone, sentinel, cluster, got nothing"),
@@ -65,6 +71,11 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
         {"guard": {"sqlOptimistic": DATABASE | {"select": "SELECT 1"}}},
         "spec.guard.sqlOptimistic: select needs update",
     ),
+    ({"limits": {"burst": 5}}, "spec.limits: burst needs ratePerSecond"),
+    ({"shards": 4, "limits": {"maxInFlight": 3}}, PARTS),
+    ({"shards": 4, "limits": {"ratePerSecond": 9, "burst": 3}}, PARTS),
+    ({"shards": 4, "limits": {"ratePerSecond": 3}}, PARTS),
+    ({"shards": 64, "limits": {"maxBytes": 1 << 24}}, LARGEST),
 ]
 
 
@@ -94,6 +105,9 @@ def test_a_broken_rule_is_the_only_problem(fields: dict[str, Any], problem: str)
             "reaper": {"check": {"guard": {}}},
         },
         {"reaper": {"check": {"python": PYTHON}}},
+        {"shards": 4, "limits": {"maxInFlight": 4, "ratePerSecond": 1, "burst": 4}},
+        {"shards": 4, "limits": {"ratePerSecond": 4}},
+        {"shards": 64, "limits": {"maxBytes": 1 << 25}},
         {"delivery": {"acknowledge": "Fsynced", "acknowledgeTimeoutMilliseconds": 60_000}},
     ],
 )

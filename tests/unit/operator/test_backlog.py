@@ -13,6 +13,7 @@ from delayq.horizons import Horizons
 from delayq.values import Counts
 from delayq_operator.backlog import NEEDED, Backlog, Reading, backlog
 from delayq_operator.metrics import samples
+from delayq_operator.shards import Shards
 from delayq_operator.status import status
 
 from tests.unit.operator.views import view
@@ -122,7 +123,9 @@ def test_one_of_two_shards_waits() -> None:
 
 def test_a_scanner_without_redis_says_nothing_but_that() -> None:
     found = read(scanner({0: True}, risks=None, **BUSY))
-    assert found == Backlog(read_at=NOW, whole=False, redis_up=False, outage="other")
+    assert found == Backlog(
+        read_at=NOW, whole=False, redis_up=False, outage="other", shards=Shards(unled=(0,))
+    )
 
 
 def test_why_redis_does_not_serve_is_told_unless_it_serves_another_scanner() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.contract import Problem
@@ -14,6 +14,7 @@ from delayq_operator import readiness, scaling
 from delayq_operator.outlook import Rush
 from delayq_operator.reasons import REASONS
 from delayq_operator.scaling import Scale
+from delayq_operator.shards import Down, Layout, Shards
 from delayq_operator.view import Erasing, Guarding, Learnt
 from delayq_operator.words import OUTAGES, RISKS
 from delayq_operator.workload import Workload
@@ -22,6 +23,7 @@ from tests.unit.operator.queues import queue
 from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view
 
 if TYPE_CHECKING:
+    from delayq_operator.backlog import Backlog
     from delayq_operator.reasons import Condition
     from delayq_operator.view import View
 
@@ -51,7 +53,26 @@ SLOW_DOWN = decided(
     cooldownSeconds=0,
     behavior={"scaleDown": {**SLOWLY, "stabilizationWindowSeconds": 0}},
 )
+FOUR = queue(shards=4)
+DOWN = (Down(1, "timeout", "10.0.0.7:6379"), Down(3, "cluster_down", ""))
+PARTLY = replace(
+    HEALTHY, whole=False, whole_at=NOW - 5, shards=Shards(layout=Layout(1, 4, 4, 4), down=DOWN, unled=(2,))
+)
 COMING = Rush(at=NOW + 600, needed=63, late_seconds=660)
+
+
+def limited(by: Any) -> dict[str, Any]:  # noqa: ANN401 -- decision.Limit
+    """What a view shows of a decision that one of spec.limits has limited."""
+    made = scaled(decided(RUSH))
+    decision = replace(made["scale"].decision, limited_by=by)
+    return made | {"scale": replace(made["scale"], decision=decision)}
+
+
+def moving(layout: Layout, whole_at: float = NOW, **seen: Any) -> Backlog:  # noqa: ANN401 -- fields of Shards
+    """What scanners say while tasks change shards; some are missing since `whole_at`."""
+    shards = Shards(layout=layout, **seen)
+    return replace(HEALTHY, whole=not seen, whole_at=whole_at, shards=shards)
+
 
 CASES: list[tuple[str, str, View]] = [
     ("Ready", "AsExpected", view()),
@@ -67,6 +88,8 @@ CASES: list[tuple[str, str, View]] = [
     ("Ready", "InvalidSpec", view(problems=PROBLEM)),
     ("Ready", "ReferenceNotFound", view(missing=("Secret shop-db",))),
     ("Ready", "Unreachable", view(backlog=UNREACHED)),
+    ("Ready", "PartlyUnreachable", view(backlog=PARTLY, queue=FOUR)),
+    ("Ready", "AsExpected", view(queue=FOUR)),  # tasks run, wherever they are
     ("Ready", "ScannersNotReady", view(scanner=STARTING)),
     ("Ready", "ScannersNotReady", view(scanner=NOTHING)),
     ("Ready", "Held", view(queue=queue(stopPolicy="Hold"))),
@@ -78,6 +101,7 @@ CASES: list[tuple[str, str, View]] = [
     ("Accepted", "ReferenceNotFound", view(missing=("Secret shop-db",))),
     ("BackendAvailable", "Connected", view()),
     ("BackendAvailable", "Connected", view(backlog=HALF)),  # a shard without a leader is not Redis' fault
+    ("BackendAvailable", "PartlyUnreachable", view(backlog=PARTLY, queue=FOUR)),
     ("BackendAvailable", "Unreachable", view(backlog=UNREACHED)),
     ("BackendAvailable", "ScannersReady", view(backlog=None, unread="no route")),
     ("BackendAvailable", "NoScanners", view(backlog=None, scanner=ASLEEP)),
@@ -97,6 +121,18 @@ CASES: list[tuple[str, str, View]] = [
     ("DurabilityAtRisk", "NotTold", view(backlog=replace(HEALTHY, risks=("unknown",)))),
     ("DurabilityAtRisk", "NotMeasured", view(backlog=None)),
     ("DurabilityAtRisk", "NotMeasured", view(backlog=UNREACHED)),  # no sample is not the same as no risk
+    ("ShardsSettled", "Settled", view()),
+    ("ShardsSettled", "Settled", view(queue=None, problems=PROBLEM)),
+    ("ShardsSettled", "Settled", view(queue=FOUR, backlog=PARTLY)),  # where they are is known all the same
+    ("ShardsSettled", "Waiting", view(queue=FOUR)),
+    ("ShardsSettled", "Announced", view(queue=FOUR, backlog=moving(Layout(2, 1, 1, 4)))),
+    ("ShardsSettled", "Moving", view(queue=FOUR, backlog=moving(Layout(3, 4, 1, 4)))),
+    ("ShardsSettled", "Moving", view(queue=FOUR, backlog=moving(Layout(3, 4, 1, 4), NOW - 19, unled=(1,)))),
+    ("ShardsSettled", "ReshardingStalled", view(backlog=moving(Layout(3, 4, 1, 4), NOW - 20, unled=(1,)))),
+    ("ShardsSettled", "ReshardingStalled", view(backlog=moving(Layout(2, 1, 1, 4), NOW - 20, down=DOWN))),
+    ("ShardsSettled", "NoScanners", view(backlog=None, scanner=ASLEEP)),
+    ("ShardsSettled", "NotMeasured", view(backlog=None)),
+    ("ShardsSettled", "NotMeasured", view(backlog=replace(HEALTHY, shards=Shards()))),  # an older scanner
     ("GuardAvailable", "NotGuarded", view()),
     ("GuardAvailable", "NotGuarded", view(queue=queue(guard={"none": {}}))),
     ("GuardAvailable", "Connected", view(queue=GUARDED, guarding=Guarding(able=2))),
@@ -140,6 +176,8 @@ CASES: list[tuple[str, str, View]] = [
     ("ScalingLimited", "TooFewReplicas", view(**scaled(decided(IDLE, minReplicas=1)))),
     ("ScalingLimited", "ScaleUpLimit", view(**scaled(decided(RUSH, behavior={"scaleUp": SLOWLY})))),
     ("ScalingLimited", "ScaleDownLimit", view(**scaled(SLOW_DOWN))),
+    ("ScalingLimited", "InFlightLimit", view(**limited("MaxInFlight"))),
+    ("ScalingLimited", "RateLimit", view(**limited("RatePerSecond"))),
     ("FallbackActive", "NotNeeded", view()),
     ("FallbackActive", "NotNeeded", view(**scaled(decided(None)))),
     ("FallbackActive", "MetricsUnavailable", view(**scaled(decided(None, fallback=FALLBACK)))),
@@ -154,6 +192,14 @@ CASES: list[tuple[str, str, View]] = [
     ("ObjectiveMet", "OnTime", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 12))),
     ("ObjectiveMet", "WorkersNotReady", view(backlog=LATE_AT_WORK, worker=STARTING)),
     ("ObjectiveMet", "NothingClaimed", view(backlog=LATE)),
+    ("ObjectiveMet", "InFlightLimit", view(backlog=LATE_AT_WORK, queue=queue(limits={"maxInFlight": 8}))),
+    ("ObjectiveMet", "Late", view(backlog=LATE_AT_WORK, queue=queue(limits={"maxInFlight": 9}))),
+    ("ObjectiveMet", "RateLimit", view(backlog=LATE, queue=queue(limits={"ratePerSecond": 5}))),
+    (
+        "ObjectiveMet",
+        "WorkersNotReady",
+        view(backlog=LATE, worker=STARTING, queue=queue(limits={"ratePerSecond": 5})),
+    ),
     ("ObjectiveMet", "TooManyReplicas", view(backlog=LATE_AT_WORK, **scaled(decided(RUSH)))),
     (
         "ObjectiveMet",
@@ -216,6 +262,7 @@ READY_ASKS_IN_THIS_ORDER = (
     ("InvalidSpec", {"problems": PROBLEM}),
     ("ReferenceNotFound", {"missing": ("Secret shop-db",)}),
     ("Unreachable", {"backlog": UNREACHED}),
+    ("PartlyUnreachable", {"backlog": PARTLY}),
     ("ScannersNotReady", {"scanner": STARTING}),
     ("Held", {"queue": replace(GUARDED, spec=replace(GUARDED.spec, stop_policy="Hold"))}),
     ("GuardUnreachable", {"guarding": GUARD_DOWN, "queue": GUARDED}),
@@ -252,6 +299,48 @@ def test_why_scanners_could_not_be_read_is_in_the_message() -> None:
     unread = view(backlog=None, unread="orders-scanner-1: no route")
     assert "could not be read: orders-scanner-1: no route." in told(unread, "BackendAvailable").message
     assert "could not be read: not yet." in told(view(backlog=None), "BackendAvailable").message
+
+
+def test_shards_that_redis_does_not_serve_are_counted_and_named_with_their_server_and_what_to_look_at() -> (
+    None
+):
+    message = told(view(queue=FOUR, backlog=PARTLY), "BackendAvailable").message
+    assert message == (
+        f"Redis does not serve 2 of 4 shards: shard 1 at 10.0.0.7:6379 ({OUTAGES['timeout']});"
+        f" shard 3 ({OUTAGES['cluster_down']}). Their tasks wait; all others run."
+    )
+
+
+def test_of_many_servers_that_are_down_a_few_are_named() -> None:
+    down = tuple(Down(shard, "refused", f"redis-{shard % 5}:6379") for shard in range(20))
+    seen = replace(PARTLY, shards=Shards(layout=Layout(1, 32, 32, 32), down=down))
+    message = told(view(backlog=seen), "BackendAvailable").message
+    assert "20 of 32 shards" in message
+    assert "shard 0, 5, 10, 15 at redis-0:6379" in message
+    assert "and those of 2 more servers" in message
+
+
+def test_what_a_change_of_shards_waits_for_is_told() -> None:
+    def awaited(**seen: Any) -> str:  # noqa: ANN401 -- the fields of View
+        return told(view(queue=FOUR, **seen), "ShardsSettled").message
+
+    assert awaited().startswith("Tasks are in 1 shard, spec.shards is 4: the first scanner")
+    assert "by the annotation delayq.dev/paused" in awaited(resource=PAUSED)
+    assert "timed out progressing" in awaited(scanner=STUCK)
+    down = (Down(0, "refused", "redis-0:6379"),)
+    assert "shard 0 at redis-0:6379" in awaited(backlog=moving(Layout(1, 1, 1, 1), NOW - 60, down=down))
+
+
+def test_what_keeps_tasks_from_moving_on_is_told() -> None:
+    def stalled(**missing: Any) -> str:  # noqa: ANN401 -- the fields of Shards
+        seen = moving(Layout(3, 4, 1, 4), NOW - 60, **missing)
+        return told(view(queue=queue(shards=8), backlog=seen), "ShardsSettled").message
+
+    begin = "Tasks move from 1 shard to 4, and then to 8. It cannot go on: "
+    assert stalled(unled=(2,)) == f"{begin}no scanner leads shard 2, or it cannot be read."
+    assert stalled(down=DOWN[:1], unled=(2,)) == (
+        f"{begin}Redis does not serve shard 1 at 10.0.0.7:6379 ({OUTAGES['timeout']})."
+    )
 
 
 def test_there_is_something_to_do_for_every_cause_of_an_outage() -> None:

@@ -17,7 +17,7 @@ from delayq.contract import SpecError, parse
 from delayq.document import parse_text
 from delayq_operator import names
 from delayq_operator.desired import desired, purge_job, referenced
-from delayq_operator.desired.config import for_pods
+from delayq_operator.desired.config import for_pods, stamped
 from delayq_operator.desired.facts import Setting
 from delayq_operator.desired.pod import LISTEN
 from delayq_operator.names import selector
@@ -122,7 +122,7 @@ def test_the_purge_job_needs_nothing_that_goes_with_the_delayqueue(name: str) ->
 def test_the_document_in_the_configmap_is_the_document(name: str) -> None:
     of = queue(DOCUMENTS[name])
     text = child("ConfigMap", "-config", of)["data"]["queue.yaml"]
-    assert parse(yaml.safe_load(text)) == for_pods(of)
+    assert parse(yaml.safe_load(text)) == stamped(for_pods(of), facts(of))
 
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
@@ -132,7 +132,7 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 def test_a_document_of_any_text_survives_its_way_through_yaml(command: list[str], value: str) -> None:
     of = queue(handler={"exec": {"command": command, "env": {"A": value}}})
     text = child("ConfigMap", "-config", of)["data"]["queue.yaml"]
-    assert parse_text(text.encode(), "queue.yaml") == for_pods(of)
+    assert parse_text(text.encode(), "queue.yaml") == stamped(for_pods(of), facts(of))
 
 
 def test_the_document_in_the_configmap_lacks_what_only_the_operator_reads() -> None:

@@ -482,6 +482,23 @@ def test_a_host_without_a_dot_is_another_one_in_each_namespace() -> None:
     assert queues.sharing(Key("shop", "orders")) == [Key("bank", "orders")]
 
 
+def test_those_that_name_other_nodes_of_one_cluster_share_their_tasks() -> None:
+    def nodes(*hosts: str) -> dict[str, Any]:
+        return {"redis": {"cluster": {"nodes": [{"host": host} for host in hosts]}}, "queueName": "orders"}
+
+    marked: list[Key] = []
+    queues = Queues(marked.append)
+    a, b, c = (Key("shop", name) for name in "abc")
+    queues.seen(stored("a", **nodes("n-0.x", "n-1.x")))
+    queues.seen(stored("b", **nodes("n-1.x", "n-2.x")))
+    queues.seen(stored("c", **nodes("n-2.x")))
+    assert [queues.sharing(each) for each in (a, b, c)] == [[b], [a, c], [b]]
+    marked.clear()
+    queues.seen(stored("b", version=2, **nodes("n-9.x")))
+    assert [queues.sharing(each) for each in (a, b, c)] == [[], [], []]
+    assert set(marked) == {a, b, c}
+
+
 def test_who_is_erased_as_well_keeps_nobody_from_it() -> None:
     queues = Queues(lambda _: None)
     queues.seen(stored("orders"))

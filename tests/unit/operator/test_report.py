@@ -14,6 +14,7 @@ from delayq_operator.errors import NotFound
 from delayq_operator.outlook import Rush
 from delayq_operator.queues import Queues
 from delayq_operator.report import Reporter, turned
+from delayq_operator.shards import Down, Layout, Shards
 from delayq_operator.status import NUMBERS_SECONDS, status
 from delayq_operator.view import Guarding, Learnt
 from delayq_operator.workload import Workload
@@ -59,6 +60,36 @@ def test_redis_goes_and_comes_back() -> None:
 def test_a_redis_that_was_never_reached_is_not_news_of_a_change() -> None:
     """The condition says it; an event would come with each new queue whose Redis starts a little later."""
     assert events(view(backlog=DOWN)) == [[]]
+
+
+def test_one_server_of_several_goes_and_comes_back() -> None:
+    shards = Shards(layout=Layout(1, 2, 2, 2), down=(Down(1, "timeout", "redis-1:6379"),))
+    partly = view(queue=queue(shards=2), backlog=replace(HEALTHY, whole=False, shards=shards))
+    whole = replace(partly, backlog=replace(HEALTHY, shards=Shards(layout=Layout(1, 2, 2, 2))))
+    assert events(whole, partly, partly, whole) == [["Ready"], ["NotReady", "Unreachable"], [], ["Ready"]]
+
+
+def test_a_change_of_shards_begins_halts_and_ends() -> None:
+    def seen(layout: Layout, **missing: Any) -> View:  # noqa: ANN401 -- the fields of Shards
+        shards = Shards(layout=layout, **missing)
+        reading = replace(HEALTHY, whole=not missing, whole_at=NOW - 60, shards=shards)
+        return view(queue=queue(shards=4), backlog=reading)
+
+    moving, settled = Layout(3, 4, 1, 4), seen(Layout(4, 4, 4, 4))
+    assert events(
+        view(),
+        view(queue=queue(shards=4)),
+        seen(Layout(2, 1, 1, 4)),
+        seen(moving),
+        seen(moving, unled=(2,)),
+        seen(moving),
+        settled,
+        settled,
+    ) == [["Ready"], ["Resharding"], [], [], ["ReshardingStalled"], [], ["Resharded"], []]
+
+
+def test_a_new_queue_is_not_told_to_have_changed_its_shards() -> None:
+    assert events(view(backlog=None), view()) == [["Ready"], []]
 
 
 def test_a_guard_goes_and_comes_back() -> None:

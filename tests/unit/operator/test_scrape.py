@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from delayq.contract.queue import MOST_SHARDS
 from delayq_operator import guards, rounds, scrape
 from delayq_operator.aims import Aims
 from delayq_operator.crew import Crew
@@ -23,6 +24,7 @@ from delayq_operator.scrape import Scraper
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.test_backlog import BUSY, scanner, scanner_text
 from tests.unit.operator.test_scrape_exposition import POD, body, listening
+from tests.unit.operator.test_shards import layout, leads
 from tests.unit.operator.views import body as queue_body
 
 if TYPE_CHECKING:
@@ -156,6 +158,32 @@ async def test_others_are_asked_until_every_shard_was_told_of(scraper: Scraper) 
     found = scraper.backlog(ORDERS)
     assert found is not None
     assert (found.scheduled, found.whole) == (6, True)
+
+
+async def test_while_shards_become_fewer_as_many_are_expected_as_there_were(scraper: Scraper) -> None:
+    """The spec says 1 already; a queue of 16 shards has more to say than that allows."""
+    eight = leads(*range(8), of=8, told=layout(3, 1, 8, 1))
+    answers = Answers(a=eight, b="b refused", c="c refused")
+    for expected in (1, 8):
+        await read(scraper, answers)
+        assert answers.questions["a"].shards == expected
+    answers.said["a"] = "a refused"
+    await read(scraper, answers)
+    answers.said["a"] = leads(0, of=1, told=layout(4, 1, 1, 1))
+    for expected in (8, 1):
+        await read(scraper, answers)
+        assert answers.questions["a"].shards == expected
+
+
+async def test_who_has_more_to_say_than_the_spec_allows_is_heard_the_next_time(scraper: Scraper) -> None:
+    """As after a restart of the operator in the middle of a change."""
+    answers = Answers(**dict.fromkeys("abc", "a answers more than it can have to say"))
+    for expected in (1, MOST_SHARDS, MOST_SHARDS):
+        await read(scraper, answers)
+        assert answers.questions["a"].shards == expected
+    scraper.forget(ORDERS)
+    await read(scraper, answers)
+    assert answers.questions["a"].shards == 1
 
 
 async def test_when_the_leader_is_gone_the_next_one_is_found(scraper: Scraper) -> None:

@@ -10,7 +10,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.contract.metrics import DURABILITY_RISKS
+from delayq.contract.metrics import (
+    DURABILITY_RISKS,
+    LAYOUT_EPOCH,
+    LAYOUT_SHARDS,
+    RESHARD_CHECKED_TASKS,
+    RESHARD_MOVED_TASKS,
+    RESHARD_TASKS,
+    RESHARD_WAITING_TASKS,
+)
 from delayq_operator import exposition, metrics
 from delayq_operator.backlog import NEEDED
 from delayq_operator.exposition import Client, Question
@@ -35,6 +43,7 @@ POD = read(
         "status": {"podIP": "127.0.0.1"},
     }
 )
+RESHARD = (RESHARD_TASKS, RESHARD_CHECKED_TASKS, RESHARD_MOVED_TASKS, RESHARD_WAITING_TASKS)
 WORDS = "root:hunter2"
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
 LINE = b'delayq_tasks{queue="orders",shard="0",state="delayed"} 3\n'
@@ -87,6 +96,9 @@ async def test_only_the_lines_that_count_are_read() -> None:
         "delayq_erased_shards",
         "delayq_redis_down",
         "delayq_due_within_tasks",
+        "delayq_shard_down",
+        *(metric.name for metric in (LAYOUT_EPOCH, LAYOUT_SHARDS)),
+        *(metric.name for metric in RESHARD),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from delayq_operator.backlog import Backlog
 from delayq_operator.news import FRESH_SECONDS, News
+from delayq_operator.shards import Down, Layout, Shards
 from delayq_operator.status import NUMBERS_SECONDS
 
 NOW = 1_800_000_000.0
@@ -65,12 +66,40 @@ def test_a_slow_drift_is_told_in_the_end(news: News) -> None:
         {"risks": ("evicts",)},
         {"whole": False},
         {"due": 0, "oldest_due_at": None},
+        {"shards": Shards(layout=Layout(2, 1, 1, 4))},
+        {"shards": Shards(down=(Down(1, "timeout", ""),))},
     ],
 )
 def test_what_people_are_told_in_words_wakes_at_once_and_once(news: News, change: dict[str, Any]) -> None:
     assert heard(news, 2, **change) == 0
     assert heard(news, 4, **change) is None
     assert heard(news, 6) == 0
+
+
+def test_how_far_tasks_have_moved_is_a_number(news: News) -> None:
+    assert heard(news, 5, shards=Shards(checked=1000)) == NUMBERS_SECONDS - 5
+
+
+def test_a_shard_that_stays_away_wakes_once_more_when_it_is_no_fail_over_any_more(news: News) -> None:
+    found = [
+        (heard(news, at, whole=False), news.last is not None and news.last.blind) for at in range(5, 40, 5)
+    ]
+    assert [each for each in found if each[0] is not None] == [(0, False), (0, True)]
+    assert found[3][1], "20 s after the last whole look"
+    heard(news, 40)
+    assert news.last is not None
+    assert not news.last.blind
+
+
+def test_what_was_never_whole_counts_from_the_first_look_on() -> None:
+    news = News()
+    for at in (0, 10, 19):
+        heard(news, at, whole=False)
+        assert news.last is not None
+        assert not news.last.blind
+    heard(news, 20, whole=False)
+    assert news.last is not None
+    assert news.last.blind
 
 
 def test_a_queue_near_its_objective_does_not_turn_with_every_reading(news: News) -> None:

@@ -12,6 +12,7 @@ from delayq.scaling import Sample, sentence
 from delayq_operator.backlog import SAME_SECONDS, bucket
 from delayq_operator.outlook import Rush
 from delayq_operator.scaling import scale
+from delayq_operator.shards import Layout, Shards
 from delayq_operator.status import MOST_TOLD, NUMBERS_SECONDS, status, timestamp, wait_seconds
 from delayq_operator.view import Erasing, Learnt
 from delayq_operator.workload import Workload
@@ -29,6 +30,11 @@ ROLLING = Workload(exists=True, wanted=2, pods=3, updated=1, ready=2, current=Tr
 RUSH = Rush(at=NOW + 600, needed=63, late_seconds=660)
 BUSY = replace(
     HEALTHY, due=12, scheduled=48_210, in_flight=31, dead=2, oldest_due_at=NOW - 3, next_due_at=NOW + 60
+)
+MOVING = replace(
+    HEALTHY,
+    whole_at=NOW,
+    shards=Shards(layout=Layout(3, 4, 1, 4), tasks=300, checked=120, moved=90, waiting=5),
 )
 
 
@@ -109,7 +115,48 @@ def test_the_erasing_tells_how_far_it_is() -> None:
     assert made["purge"] == {"erasedShards": 3, "shards": 8, "message": "Job orders-purge failed."}
 
 
+def test_a_change_of_shards_tells_how_far_it_is_until_it_is_over() -> None:
+    four = queue(shards=4)
+    asked = status(view(queue=four), {}, NOW)
+    assert {**asked["resharding"], "message": ""} == {
+        "fromShards": 1,
+        "toShards": 4,
+        "checkedTasks": 0,
+        "movedTasks": 0,
+        "message": "",
+    }
+    assert asked["resharding"]["message"].startswith("Tasks are in 1 shard, spec.shards is 4:")
+    under_way = status(view(queue=four, backlog=MOVING), asked, NOW)
+    assert under_way["resharding"] == {
+        "fromShards": 1,
+        "toShards": 4,
+        "checkedTasks": 120,
+        "movedTasks": 90,
+        "waitingTasks": 5,
+        "tasks": 300,
+    }
+    assert status(view(queue=four, backlog=None), under_way, NOW)["resharding"] == under_way["resharding"]
+    done = replace(HEALTHY, shards=Shards(layout=Layout(4, 4, 4, 4)))
+    assert "resharding" not in status(view(queue=four, backlog=done), under_way, NOW)
+
+
 # --- Whether to write.
+
+
+def test_how_far_a_change_of_shards_is_waits_like_a_number() -> None:
+    made = status(view(queue=queue(shards=4), backlog=MOVING), {}, NOW)
+    more = replace(MOVING, shards=replace(MOVING.shards, checked=150))
+    later = status(view(queue=queue(shards=4), backlog=more), made, NOW + 1)
+    assert wait_seconds(later, made, since_write=2) == NUMBERS_SECONDS - 2
+    assert wait_seconds(made, made, since_write=1000) is None
+
+
+def test_another_number_of_shards_and_what_keeps_them_is_written_at_once() -> None:
+    made = status(view(queue=queue(shards=4), backlog=MOVING), {}, NOW)
+    stuck = replace(MOVING, whole=False, whole_at=NOW - 60, shards=replace(MOVING.shards, unled=(1,)))
+    for seen in (stuck, replace(MOVING, shards=Shards(layout=Layout(5, 4, 4, 8)))):
+        later = status(view(queue=queue(shards=4), backlog=seen), made, NOW + 1)
+        assert wait_seconds(later, made, since_write=1) == 0
 
 
 def test_the_same_again_is_never_written() -> None:

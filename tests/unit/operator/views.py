@@ -8,6 +8,7 @@ from delayq.scaling import Policy, Sample, begun, decide
 from delayq_operator.backlog import Backlog
 from delayq_operator.resource import Resource
 from delayq_operator.scaling import Scale, scale
+from delayq_operator.shards import Layout, Shards
 from delayq_operator.view import View
 from delayq_operator.workload import Workload
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 NOW = 1_800_000_000.0
 RUNNING = Workload(exists=True, wanted=1, pods=1, updated=1, ready=1, current=True, inputs="abc")
-HEALTHY = Backlog(read_at=NOW, whole=True, redis_up=True)
+ONE_SHARD = Shards(layout=Layout(1, 1, 1, 1))
+HEALTHY = Backlog(read_at=NOW, whole=True, redis_up=True, shards=ONE_SHARD)
 
 
 def body(*, annotations: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON

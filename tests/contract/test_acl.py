@@ -1,0 +1,39 @@
+"""The rights that delayq asks of Redis are those that it uses: what scripts call, and what connections send."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from delayq import scripts
+from delayq.contract import acl
+
+SAID = re.compile(r"""(?:redis\.p?call|each_slice)\(\s*'(\w+)'""")
+NAMED = {"hscan", "zscan"}  # by an argument of reconcile.lua
+
+
+def called() -> set[str]:
+    sources = [scripts.load(verb).source for verb in scripts.names()]
+    return {name.lower() for source in sources for name in SAID.findall(source)} | NAMED
+
+
+def test_the_rule_allows_what_scripts_call_and_nothing_else() -> None:
+    assert sorted(acl.SCRIPTS) == sorted(called())
+
+
+def test_no_right_stands_in_the_rule_twice() -> None:
+    rights = acl.rule().split("-@all ")[1].split()
+    assert len(rights) == len(set(rights))
+
+
+def test_the_keys_are_those_of_the_prefix_and_no_channel_is_open() -> None:
+    assert acl.rule("shop").startswith("resetkeys ~shop:* resetchannels -@all +")
+    assert acl.sentinel_rule().startswith("resetkeys resetchannels -@all +")
+
+
+@pytest.mark.parametrize(
+    ("redis", "knows"), [((6, 2), False), ((7, 0), False), ((7, 2), True), ((8, 0), True)]
+)
+def test_a_rule_names_no_command_that_its_redis_does_not_know(redis: tuple[int, ...], *, knows: bool) -> None:
+    assert ("+waitaof" in acl.rule(redis=redis)) is knows
+    assert ("+client|setinfo" in acl.sentinel_rule(redis=redis)) is knows

@@ -1,0 +1,172 @@
+"""Load on a queue while its servers fail: what was confirmed and when, what ran, and what may not have happened.
+
+About 500 tasks a second, half of which replicas have to confirm. Not here: how servers fail.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from delayq import Acknowledge, NewTask, SyncClient
+from delayq.errors import DelayQError
+from delayq.keys import Keys
+
+from tests.process.fleet import check_runs, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.process.fleet import Fleet, NewFleet, Role
+    from tests.servers import RedisServer
+    from tests.topologies.kinds import Servers
+
+BATCH, PAUSE_SECONDS = 25, 0.1
+LEASE_SECONDS = 2
+BEFORE_SECONDS = 5.0
+"""How long before a failure a run may have begun that is repeated: a lease, and what a slow machine adds."""
+GENEROUS_SECONDS = 20.0
+"""Resuming takes about one second; CI's machines are slow."""
+CREW: tuple[Role, ...] = ("worker", "worker", "scanner", "scanner")
+SPEC: dict[str, Any] = {
+    "worker": {"concurrency": 50},
+    "delivery": {"leaseSeconds": LEASE_SECONDS, "maxCrashes": 1000, "backoff": {"delaysSeconds": [0, 1]}},
+}
+
+
+@dataclass
+class Producer:
+    """Schedules without pause and remembers when which task was confirmed; it gives up on none and repeats none."""
+
+    name: str
+    client: SyncClient
+    stop: threading.Event
+    sent: dict[str, float] = field(default_factory=dict)
+    confirmed: dict[str, float] = field(default_factory=dict)
+    unsure: set[str] = field(default_factory=set)  # an error came back: it may be stored or not
+    errors: Counter[str] = field(default_factory=Counter)
+
+    def run(self) -> None:
+        nth = 0
+        while not self.stop.is_set():
+            ids = [f"{self.name}-{nth + each}" for each in range(BATCH)]
+            nth += len(ids)
+            tasks = [NewTask(None, delay_ms=hash(id_) % 1000, task_id=id_) for id_ in ids]
+            self.sent.update(dict.fromkeys(ids, time.time()))
+            try:
+                self.client.schedule_many(tasks)
+            except DelayQError as error:
+                self.unsure.update(ids)
+                self.errors[type(error).__name__] += 1
+            else:
+                self.confirmed.update(dict.fromkeys(ids, time.time()))
+            self.stop.wait(PAUSE_SECONDS)
+
+
+@dataclass
+class Storm:
+    """A crew at work on a topology, and producers."""
+
+    fleet: Fleet
+    servers: Servers
+    shards: int
+    plain: Producer
+    safe: Producer
+    """Its tasks are confirmed by replicas."""
+
+    @property
+    def keys(self) -> list[Keys]:
+        return [Keys("delayq", self.fleet.queue, shard) for shard in range(self.shards)]
+
+    def grown(self, by: int = 300) -> None:
+        """Wait until handlers have run `by` more times."""
+        before = len(self.fleet.ledger())
+        until(lambda: len(self.fleet.ledger()) >= before + by, f"{by} more runs", timeout_s=60)
+
+    def resumed(self, since: float, what: str, *producers: Producer) -> float:
+        """Seconds from `since`, a time of day, until producers are served again and what they then sent has run."""
+        asked = producers or (self.plain, self.safe)
+        until(lambda: self._first_runs(asked, since), f"{what}: all goes on", timeout_s=60)
+        seconds = max(self._first_runs(asked, since)) - since
+        print(
+            f"{what}: resumed within {seconds:.2f} s; errors {dict(self.plain.errors)} {dict(self.safe.errors)}"
+        )
+        assert seconds < GENEROUS_SECONDS
+        return seconds
+
+    def _first_runs(self, producers: tuple[Producer, ...], since: float) -> list[float]:
+        """When, of each producer, the first task that was sent after `since` began to run; none if one lacks."""
+        began = {entry.id: entry.at_ms / 1000 for entry in self.fleet.ledger() if entry.event == "start"}
+        found = []
+        for producer in producers:
+            later = {id_ for id_ in list(producer.confirmed) if producer.sent[id_] > since}
+            runs = [began[id_] for id_ in later if id_ in began]
+            if not runs:
+                return []
+            found.append(min(runs))
+        return found
+
+    def drained(self) -> None:
+        until(lambda: not any(map(self._left, self.keys)), "drained", timeout_s=90)
+        for keys in self.keys:
+            with self.servers.on(keys) as redis:
+                assert redis.hlen(keys.tasks) == redis.zcard(keys.dlq) == 0
+
+    def _left(self, keys: Keys) -> int:
+        with self.servers.on(keys) as redis:
+            return sum(int(redis.zcard(key)) for key in (keys.delayed, keys.retry, keys.processing))
+
+    def lost(self, producer: Producer) -> set[str]:
+        ended = {entry.id for entry in self.fleet.ledger() if entry.event == "end"}
+        return set(producer.confirmed) - ended
+
+    def check(self, failures: list[float]) -> None:
+        """No confirmed task is lost that replicas had, none ran early, and again ran only what was in flight."""
+        self.drained()
+        assert [process.pid for process in self.fleet.processes if not process.alive] == []
+        starts = self.fleet.starts()
+        check_runs(starts)
+        again = {id_: runs for id_, runs in starts.items() if len(runs) > 1}
+        lost = self.lost(self.plain)
+        said = f"plain {len(self.plain.confirmed)}, safe {len(self.safe.confirmed)}"
+        print(f"confirmed {said}; lost {len(lost)} of the plain ones; ran again {len(again)}")
+        assert self.lost(self.safe) == set()
+        for id_ in lost:
+            assert near(self.plain.confirmed[id_], failures), f"{id_} was lost, and confirmed long before"
+        for id_, runs in again.items():
+            assert near(runs[0].at_ms / 1000, failures), f"{id_} ran again, and was not in flight: {runs}"
+
+
+def near(at: float, failures: list[float]) -> bool:
+    """Whether something was under way when a server failed, or while nobody had noticed."""
+    return any(failure - BEFORE_SECONDS <= at <= failure + GENEROUS_SECONDS for failure in failures)
+
+
+@contextmanager
+def storm(new_fleet: NewFleet, servers: Servers, *, replicas: int, shards: int = 1) -> Iterator[Storm]:
+    """Everything runs, and is loaded, until the block ends; then producers stop, and `check` may be called."""
+    fleet = new_fleet({**SPEC, "shards": shards}, server=cast("RedisServer", servers))
+    fleet.start_all(*CREW)
+    stop = threading.Event()
+    with ExitStack() as stack:
+        acknowledge = Acknowledge("Replicated", replicas=replicas, timeout_ms=2000)
+        clients = [
+            stack.enter_context(SyncClient(servers.url, queue=fleet.queue, shards=shards, acknowledge=each))
+            for each in (None, acknowledge)
+        ]
+        plain, safe = Producer("plain", clients[0], stop), Producer("safe", clients[1], stop)
+        threads = [threading.Thread(target=each.run) for each in (plain, safe)]
+        for thread in threads:
+            thread.start()
+        try:
+            made = Storm(fleet, servers, shards, plain, safe)
+            made.grown()
+            yield made
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()

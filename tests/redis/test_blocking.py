@@ -1,0 +1,344 @@
+"""Blocking connections to Clusters and Sentinels: who is asked, what is sent on, and what one lost server costs."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq import Acknowledge, NewTask, SyncClient, Unavailable
+from delayq.broker import Broker
+from delayq.connection import Address, SyncConnection
+from delayq.values import State
+
+from tests.servers import PASSWORD, PREFERRED, USER, RedisServer
+from tests.topologies.cluster import Cluster
+from tests.topologies.sentinels import Sentinels
+from tests.topologies.waiting import until
+from tests.unit.connection.silent import reply, telling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.keys import Keys
+SHARDS = 12
+PATIENT_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def sentinels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentinels]:
+    """Each test loses a primary."""
+    sentinels = Sentinels.start(PREFERRED, dir=tmp_path_factory.mktemp("sentinels"))
+    yield sentinels
+    sentinels.stop()
+
+
+def patient(url: str) -> Address:
+    return replace(Address.from_url(url), timeout_seconds=PATIENT_SECONDS)
+
+
+@contextmanager
+def connected(url: str) -> Iterator[SyncConnection]:
+    with closing(SyncConnection(patient(url))) as connection:
+        yield connection
+
+
+def tasks(count: int) -> list[NewTask]:
+    return [NewTask(n, 60_000, None, f"t{n}") for n in range(count)]
+
+
+def place(server: RedisServer) -> str:
+    return f"{server.host}:{server.port}"
+
+
+def elsewhere(cluster: Cluster, keys: Keys) -> RedisServer:
+    """A primary that does not hold these keys."""
+    held = cluster.serving(keys.slot)
+    return next(node for node in cluster.primaries() if node is not held)
+
+
+def test_calls_go_to_the_servers_that_hold_their_shards(cluster: Cluster, queue_name: str) -> None:
+    with SyncClient(cluster.url, queue=queue_name, shards=SHARDS) as client:
+        assert len(client.schedule_many(tasks(200))) == 200
+        assert client.counts().delayed == 200
+        assert {row.id for row in client.list(State.DELAYED, limit=200)} == {f"t{n}" for n in range(200)}
+        assert client.get("t7") is not None
+    broker = Broker(queue_name, shards=SHARDS)
+    with connected(cluster.url) as connection:
+        found = connection.servers(broker.shards)
+    assert {holding.where: set(holding.shards) for holding in found} == {
+        place(node): {keys for keys in broker.shards if cluster.serving(keys.slot) is node}
+        for node in cluster.primaries()
+    }
+
+
+def test_a_moved_slot_is_followed_and_learned(cluster: Cluster, queue_name: str) -> None:
+    [keys] = Broker(queue_name).shards
+    with SyncClient(cluster.url, queue=queue_name) as client:
+        client.schedule_many(tasks(10))
+        cluster.move(keys.slot, elsewhere(cluster, keys))
+        assert len(client.schedule_many(tasks(20), if_exists="keep")) == 20
+        assert client.counts().delayed == 20
+        [holding] = client._connection.servers([keys])
+        assert holding.where == place(cluster.serving(keys.slot))
+
+
+def test_raw_commands_follow_a_moved_slot_too(cluster: Cluster, queue_name: str) -> None:
+    [keys] = Broker(queue_name).shards
+    with connected(cluster.url) as connection:
+        assert connection.send([("GET", keys.leader)], keys) == [None]
+        cluster.move(keys.slot, elsewhere(cluster, keys))
+        assert connection.send([("GET", keys.leader), ("PING",)], keys) == [None, b"PONG"]
+
+
+def test_what_a_migration_holds_up_is_done_when_it_is_over(cluster: Cluster, queue_name: str) -> None:
+    [keys] = Broker(queue_name).shards
+    target = elsewhere(cluster, keys)
+    with (
+        SyncClient(patient(cluster.url), queue=queue_name) as client,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        client.schedule_many(tasks(10))
+        source = cluster.begin_move(keys.slot, target)
+        cluster.move_keys(keys.slot, source, target, most=1)
+        storing = threads.submit(client.schedule_many, tasks(20), if_exists="keep")
+        with pytest.raises(NotYet):
+            storing.result(timeout=0.5)
+        while cluster.move_keys(keys.slot, source, target):
+            pass
+        cluster.end_move(keys.slot, target)
+        assert len(storing.result(timeout=PATIENT_SECONDS)) == 20
+        assert client.counts().delayed == 20
+
+
+def test_what_outlasts_the_time_out_is_unavailable_and_says_why(cluster: Cluster, queue_name: str) -> None:
+    broker = Broker(queue_name)
+    [keys] = broker.shards
+    target = elsewhere(cluster, keys)
+    hasty = replace(patient(cluster.url), timeout_seconds=0.5)
+    with closing(SyncConnection(hasty)) as connection:
+        source = cluster.begin_move(keys.slot, target)
+        try:
+            with pytest.raises(Unavailable) as error:
+                connection.run([broker.counts(0)])
+        finally:
+            while cluster.move_keys(keys.slot, source, target):
+                pass
+            cluster.end_move(keys.slot, target)
+        assert error.value.outage == "migrating"
+        assert connection.run([broker.counts(0)])[0].delayed == 0
+
+
+def test_every_server_confirms_what_it_was_sent(cluster: Cluster, queue_name: str) -> None:
+    with SyncClient(cluster.url, queue=queue_name, shards=SHARDS, acknowledge="Replicated") as client:
+        assert len(client.schedule_many(tasks(100))) == 100
+    for node in cluster.primaries():
+        with node.client() as redis:
+            assert redis.execute_command("WAIT", 1, 60_000) >= 1
+
+
+def test_a_confirmation_follows_a_moved_slot(cluster: Cluster, queue_name: str) -> None:
+    broker = Broker(queue_name, shards=SHARDS)
+    with SyncClient(cluster.url, queue=queue_name, shards=SHARDS, acknowledge="Replicated") as client:
+        client.schedule_many(tasks(10))
+        for keys in broker.shards[:3]:
+            cluster.move(keys.slot, elsewhere(cluster, keys))
+        assert len(client.schedule_many(tasks(100), if_exists="keep")) == 100
+        assert client.counts().delayed == 100
+
+
+def test_what_is_asked_behind_nothing_follows_a_moved_slot_too(cluster: Cluster, queue_name: str) -> None:
+    broker, behind = Broker(queue_name, shards=SHARDS), Acknowledge("Replicated", timeout_ms=30_000).behind()
+    with connected(cluster.url) as connection:
+        asked = len(connection.run((), behind, broker.shards))
+        assert asked == len(cluster.primaries())
+        for keys in broker.shards[:3]:
+            cluster.move(keys.slot, elsewhere(cluster, keys))
+        replies = connection.run((), behind, broker.shards)
+        assert len(replies) >= asked
+        assert all(replicas >= 1 for _, replicas in replies)
+
+
+def test_a_server_that_is_gone_costs_the_calls_of_its_shards_only(
+    tmp_path_factory: pytest.TempPathFactory, queue_name: str
+) -> None:
+    cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("alone"), replicas=False)
+    try:
+        broker = Broker(queue_name, shards=SHARDS)
+        calls = [broker.counts(shard) for shard in range(SHARDS)]
+        with connected(cluster.url) as connection:
+            assert not any(isinstance(answer, Unavailable) for answer in connection.answers(calls))
+            lost = cluster.nodes[1]
+            held = [cluster.serving(keys.slot) is lost for keys in broker.shards]
+            assert any(held)
+            assert not all(held)
+            lost.stop()
+            for _ in range(3):
+                answers = connection.answers(calls)
+                assert [isinstance(answer, Unavailable) for answer in answers] == held
+            with pytest.raises(Unavailable, match=str(lost.port)):
+                connection.run(calls)
+            lost.restart()
+            cluster.wait_well()
+            assert not any(isinstance(answer, Unavailable) for answer in connection.answers(calls))
+    finally:
+        cluster.stop()
+
+
+def test_a_server_that_hangs_holds_up_the_calls_of_its_shards_only(
+    tmp_path_factory: pytest.TempPathFactory, queue_name: str
+) -> None:
+    """The time-out is a minute: who waited for that server would be seen."""
+    cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("hanging"), replicas=False)
+    try:
+        broker = Broker(queue_name, shards=SHARDS)
+        lost = cluster.nodes[1]
+        hanging = [cluster.serving(keys.slot) is lost for keys in broker.shards]
+        with connected(cluster.url) as connection, ThreadPoolExecutor(1) as threads:
+            connection.run([broker.counts(shard) for shard in range(SHARDS)])
+            lost.pause()
+            waiting = threads.submit(connection.run, [broker.counts(hanging.index(True))])
+            began = time.monotonic()
+            for _ in range(20):
+                connection.run([broker.counts(shard) for shard in range(SHARDS) if not hanging[shard]])
+            assert time.monotonic() - began < PATIENT_SECONDS / 2
+            assert not waiting.done()
+            lost.resume()
+            assert waiting.result(timeout=PATIENT_SECONDS)
+    finally:
+        cluster.stop()
+
+
+def kept_trying(client: SyncClient, task_id: str) -> None:
+    until = time.monotonic() + PATIENT_SECONDS
+    while True:
+        try:
+            client.schedule(None, delay_ms=60_000, task_id=task_id, if_exists="keep")
+        except Unavailable:
+            assert time.monotonic() < until
+        else:
+            return
+
+
+def test_a_new_master_is_found_by_its_sentinels(sentinels: Sentinels, queue_name: str) -> None:
+    with SyncClient(sentinels.url, queue=queue_name) as client:
+        client.schedule(None, delay_ms=60_000, task_id="before")
+        with sentinels.promoting() as promotion:
+            sentinels.primary().stop()
+            port = promotion.wait()
+        kept_trying(client, "after")
+        [holding] = client._connection.servers(Broker(queue_name).shards)
+        assert holding.where == f"127.0.0.1:{port}"
+        assert client.get("after") is not None
+
+
+def test_an_answer_that_will_not_come_is_not_waited_for_once_there_is_a_new_master(
+    sentinels: Sentinels, queue_name: str
+) -> None:
+    """The old one hangs: nobody closes its connections, and the time-out is a minute."""
+    broker = Broker(queue_name)
+    with connected(sentinels.url) as connection, ThreadPoolExecutor(1) as threads:
+        connection.run([broker.counts(0)])
+        old = sentinels.primary()
+        with sentinels.promoting() as promotion:
+            old.pause()
+            asking = threads.submit(connection.run, [broker.counts(0)])
+            promotion.wait()
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match="is the master now"):
+            asking.result(timeout=PATIENT_SECONDS)
+        assert time.monotonic() - began < PATIENT_SECONDS / 2
+        connection.run([broker.counts(0)])
+        old.resume()
+
+
+def test_a_sentinel_that_is_away_is_passed_over(sentinels: Sentinels, queue_name: str) -> None:
+    sentinels.sentinels[0].kill()
+    with SyncClient(sentinels.url, queue=queue_name) as client:
+        client.schedule(None, delay_ms=60_000)
+    for sentinel in sentinels.sentinels[1:]:
+        sentinel.kill()
+    with (
+        SyncClient(sentinels.url, queue=queue_name) as client,
+        pytest.raises(Unavailable, match="sentinel mymaster"),
+    ):
+        client.schedule(None, delay_ms=60_000)
+
+
+def test_a_name_that_no_sentinel_knows_is_told(sentinels: Sentinels, queue_name: str) -> None:
+    address = replace(Address.from_url(sentinels.url), master_name="other")
+    with (
+        SyncClient(address, queue=queue_name) as client,
+        pytest.raises(Unavailable, match="no such master") as error,
+    ):
+        client.counts()
+    assert error.value.outage == "no_master"
+
+
+def test_a_master_that_is_known_serves_on_without_sentinels(sentinels: Sentinels, queue_name: str) -> None:
+    broker = Broker(queue_name)
+    with connected(sentinels.url) as connection:
+        connection.run([broker.counts(0)])
+        for sentinel in sentinels.sentinels:
+            sentinel.kill()
+        finder = connection._servers.finder
+        finder.doubt(finder.holder())
+        connection.run([broker.counts(0)])
+
+
+class Interrupted(BaseException):
+    """As a KeyboardInterrupt would be."""
+
+
+@pytest.mark.parametrize("why", [Interrupted, LookupError])
+def test_a_client_that_is_closed_meanwhile_does_not_hide_why_a_call_failed(
+    cluster: Cluster, queue_name: str, why: type[BaseException]
+) -> None:
+    client = SyncClient(cluster.url, queue=queue_name)
+
+    def some() -> Iterator[NewTask]:
+        yield from tasks(1000)  # some of them are under way by the end
+        client.__exit__()
+        raise why
+
+    client.__enter__()
+    with pytest.raises(why):
+        client.schedule_many(some())
+
+
+def test_connections_to_a_former_master_are_closed(
+    aof_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Sentinels name another; the old one goes on answering."""
+    other = RedisServer.start(PREFERRED, dir=tmp_path_factory.mktemp("other"))
+    masters = [aof_server]
+    try:
+        with telling(lambda: reply("127.0.0.1", str(masters[-1].port), len(masters))) as one:
+            url = f"redis+sentinel://{USER}:{PASSWORD}@{one}/mymaster"
+            with connected(url) as connection, aof_server.client() as old:
+                pool = connection._servers.pool(connection._servers.finder.holder())
+                for line in [pool.wait() for _ in range(5)]:
+                    pool.give(line)
+                assert len(ours(old)) == 5
+                masters.append(other)
+                connection._servers.finder.ask()
+                assert connection._servers.finder.holder().port == other.port
+                until(lambda: not ours(old), "they are closed", timeout_s=PATIENT_SECONDS)
+                connection.run([Broker("orders").counts(0)])
+    finally:
+        other.stop()
+
+
+def ours(client: Any) -> list[Any]:  # noqa: ANN401  a client without types
+    return [each for each in client.client_list() if each["user"] == USER]

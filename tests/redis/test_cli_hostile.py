@@ -1,0 +1,145 @@
+"""Commands with hostile ids, headers and letters: stored whole or refused by name, and exported to the byte."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq.message import BYTES_TYPE
+
+from tests.redis.commands import answer, on
+from tests.redis.state import NOW, Shard, State, shard_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.servers import RedisServer
+
+GOOD_IDS = ["*", "[a-z]?", "a:b:", "ü-漢-🙂", "%s", "$(id)", "\\", "'", '"', "{q:0}", "..", "@file", "-", "0"]
+DASHED = ["--help", "-o", "--", "--id"]
+BAD_IDS = [
+    "a b",
+    " ",
+    "a\nb",
+    "a\r\nX: y",
+    "\x00",
+    "\t",
+    "\x7f",
+    "\u2028",
+    "x" * 201,
+    "é" * 101,
+    "\x1b[31m",
+    "",
+]
+RAW = {
+    "empty": b"",
+    "nul": b"\x00",
+    "newer": b"\x21{}" + bytes(6),
+    "cut": b"\x11nul",
+    "noise": bytes(range(256)) * 40,
+}
+
+
+@pytest.fixture
+def orders(redis_server: RedisServer) -> Iterator[Shard]:
+    with shard_on(redis_server, "orders") as shard:
+        yield shard
+
+
+@pytest.mark.parametrize("task_id", GOOD_IDS)
+def test_an_id_of_any_letters_is_found_again_by_every_command(orders: Shard, task_id: str) -> None:
+    """And a glob is no glob: the task beside it stays as it is."""
+    beside = orders.seed(State(delayed={"aa": NOW + 9000})).delayed
+    assert answer(orders, "schedule", "orders", "1", "--id", task_id, "--in", "1m")["id"] == task_id
+    assert answer(orders, "task", "get", "orders", task_id)["id"] == task_id
+    assert answer(orders, "task", "reschedule", "orders", task_id, "--in", "2m")["outcome"] == "rescheduled"
+    assert task_id in {row["id"] for row in answer(orders, "task", "list", "orders")}
+    assert on(orders, "task", "cancel", "orders", task_id).stdout == f"cancelled {task_id}\n"
+    assert orders.whole().delayed == beside
+
+
+@pytest.mark.parametrize("task_id", DASHED)
+def test_an_id_that_looks_like_an_option_is_one_behind_two_dashes(orders: Shard, task_id: str) -> None:
+    assert on(orders, "schedule", "orders", f"--id={task_id}", "--in", "1m", "1").exit_code == 0
+    assert on(orders, "task", "get", "orders", "--", task_id).exit_code == 0
+    assert on(orders, "task", "reschedule", "orders", "--in", "2m", "--", task_id).exit_code == 0
+    assert on(orders, "task", "cancel", "orders", "--", task_id).stdout == f"cancelled {task_id}\n"
+
+
+@pytest.mark.parametrize("task_id", BAD_IDS, ids=repr)
+def test_an_id_that_could_break_a_line_is_refused_by_every_command_in_one_line(
+    orders: Shard, task_id: str
+) -> None:
+    for args in (
+        ("schedule", "orders", "1", "--id", task_id),
+        ("task", "get", "orders", task_id),
+        ("task", "cancel", "orders", task_id),
+        ("task", "reschedule", "orders", task_id, "--in", "1s"),
+        ("dlq", "show", "orders", task_id),
+        ("dlq", "export", "orders", task_id),
+        ("dlq", "redrive", "orders", task_id),
+        ("dlq", "purge", "orders", task_id, "--yes"),
+    ):
+        result = on(orders, *args)
+        assert (result.exit_code, result.stdout) == (5, ""), args
+        assert "expected 1 to 200 bytes" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+        assert result.stderr.rstrip("\n").isprintable()
+    assert orders.whole() == State()
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["k=v\r\nX-Evil: 1", "k\r\nX: y=v", "nul=\x00", "=v", "novalue", "ü=漢", "k=", "k==", "-k=-v", "*=?"],
+)
+def test_headers_are_kept_as_they_are_or_refused(orders: Shard, header: str) -> None:
+    result = on(orders, "schedule", "orders", "1", "--id", "a", "--in", "1m", f"--header={header}")
+    name, equals, value = header.partition("=")
+    if not (name and equals):
+        assert (result.exit_code, orders.whole()) == (2, State())
+        return
+    assert answer(orders, "task", "get", "orders", "a")["headers"] == {name: value}
+    shown = on(orders, "task", "get", "orders", "a").stdout.splitlines()
+    assert all(line.isprintable() for line in shown)
+    assert len([line for line in shown if line.startswith("headers")]) == 1
+
+
+def test_a_mebibyte_of_headers_is_refused(orders: Shard) -> None:
+    result = on(orders, "schedule", "orders", "1", "--id", "a", f"--header=k={'v' * (1 << 20)}")
+    assert (result.exit_code, orders.whole()) == (5, State())
+    assert "headers of task a" in result.stderr
+    assert len(result.stderr) < 1000
+
+
+def test_letters_that_cannot_be_read_are_listed_shown_exported_redriven_and_purged(
+    orders: Shard, tmp_path: Path
+) -> None:
+    """And their bytes come out whole: what cannot be read here may be read elsewhere."""
+    orders.seed(State(delayed=dict.fromkeys(RAW, NOW), tasks=RAW))
+    claimed = orders.run(orders.broker.claim(0, 10, 1000))
+    orders.run(
+        orders.broker.bury(0, [each for lease, _ in claimed.unreadable for each in (lease.member, "unread")])
+    )
+    assert {row["id"] for row in answer(orders, "dlq", "list", "orders")} == set(RAW)
+    assert on(orders, "dlq", "list", "orders").stdout.isascii()
+    shown = {each["id"]: each for each in answer(orders, "dlq", "show", "orders", *RAW)}
+    assert {name: base64.b64decode(each["payload_base64"]) for name, each in shown.items()} == RAW
+    assert {each["content_type"] for each in shown.values()} == {BYTES_TYPE}
+    for name in RAW:
+        said = on(orders, "dlq", "show", "orders", name)
+        assert (said.exit_code, "Traceback" in said.output) == (0, False)
+        assert answer(orders, "task", "get", "orders", name)["state"] == "dlq"
+    file = tmp_path / "letters"
+    assert (
+        on(orders, "dlq", "export", "orders", "--to", str(file)).stderr
+        == f"exported {len(RAW)} dead letters\n"
+    )
+    exported = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {each["id"]: base64.b64decode(each["payload_base64"]) for each in exported} == RAW
+    assert answer(orders, "dlq", "redrive", "orders", "noise")["count"] == 1
+    assert (orders.whole().delayed, orders.whole().tasks) == ({"noise": NOW}, RAW)
+    assert answer(orders, "dlq", "purge", "orders", "--all", "--yes")["count"] == len(RAW) - 1
+    assert orders.whole().envelopes == {"noise": RAW["noise"]}

@@ -1,0 +1,122 @@
+"""delayq doctor on Sentinels and on a Cluster: who answers, who is the master, and what each server lacks."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.broker import Broker
+
+from tests.servers import PREFERRED, USER
+from tests.topologies.cluster import Cluster
+from tests.topologies.sentinels import Sentinels
+from tests.unit.cli.runner import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHARDS = 12
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("cluster"), replicas=False)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def sentinels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentinels]:
+    sentinels = Sentinels.start(PREFERRED, dir=tmp_path_factory.mktemp("sentinels"), down_after_ms=60_000)
+    yield sentinels
+    sentinels.stop()
+
+
+def findings(url: str, code: int = 0) -> dict[str, dict[str, Any]]:
+    """What was found, the last of each check."""
+    result = run("doctor", "orders", "--redis", url, "--shards", str(SHARDS), "-o", "json")
+    assert (result.exit_code, "pass-for-tests" in result.output) == (code, False), result.output
+    return {each["check"]: each for each in json.loads(result.stdout)}
+
+
+def test_sentinels_and_their_master_are_checked(sentinels: Sentinels) -> None:
+    found = findings(sentinels.url)
+    master = f"127.0.0.1:{sentinels.primary().port}"
+    assert found["sentinels"]["message"] == f"3 of 3 answer: mymaster is {master}"
+    assert found["connect"]["message"].startswith(f"{master} is 127.0.0.1")
+    assert found["role"]["message"] == "master, 2 replicas"
+    assert found["scripts"]["message"] == f"load and run on {SHARDS} of {SHARDS} shards"
+    assert found["redis"]["message"].startswith("sentinel mymaster at 127.0.0.1:")
+
+
+def test_a_sentinel_that_is_away_is_named(sentinels: Sentinels) -> None:
+    away = sentinels.sentinels[2]
+    away.kill()
+    try:
+        found = findings(sentinels.url)["sentinels"]
+    finally:
+        away.launch()
+        sentinels.wait_well()
+    assert found["level"] == "warning"
+    assert "2 of 3 answer" in found["message"]
+    assert f"127.0.0.1:{away.port}: connection refused" in found["message"]
+
+
+def test_a_master_that_no_sentinel_knows_is_a_failure(sentinels: Sentinels) -> None:
+    found = findings(sentinels.url.replace("/mymaster/", "/other/"), code=4)
+    assert "knows no other" in found["sentinels"]["message"]
+    assert "masterName" in found["sentinels"]["hint"]
+    assert "scripts" not in found
+
+
+def test_every_server_of_a_cluster_is_checked_and_said_of_together(cluster: Cluster) -> None:
+    found = findings(cluster.url)
+    assert found["cluster"]["message"] == "3 masters, 0 replicas; 12 shards on 3 of them"
+    assert found["login"]["message"] == f"all 3 servers: as {USER}, with a password"
+    assert found["role"]["message"] == "all 3 servers: master, 0 replicas"
+    assert found["scripts"]["level"] == "ok"
+    assert found["scanner"]["message"].endswith("of 12")
+
+
+def test_a_right_that_one_server_denies_is_named(cluster: Cluster) -> None:
+    with cluster.nodes[1].client() as redis:
+        redis.execute_command("ACL", "SETUSER", USER, "-zadd", "-cluster|slots")
+        try:
+            found = findings(cluster.url, code=1)
+        finally:
+            redis.execute_command("ACL", "SETUSER", USER, "+zadd", "+cluster|slots")
+    assert found["scripts"]["message"] == "the user may not use cluster|slots, zadd"
+
+
+def test_slots_that_nobody_serves_are_told_with_their_shards(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("broken"), replicas=False)
+    try:
+        slots = [keys.slot for keys in Broker("orders", shards=SHARDS).shards]
+        lost = next(slot for slot in slots if cluster.serving(slot) is cluster.nodes[0])
+        for node in cluster.nodes:
+            with node.client() as redis:
+                redis.execute_command("CLUSTER", "DELSLOTS", lost)
+        found = findings(cluster.url, code=4)
+        assert f"no node serves the slots of shards {slots.index(lost)}" in found["cluster"]["message"]
+    finally:
+        cluster.stop()
+
+
+def test_a_single_server_is_no_cluster(sentinels: Sentinels) -> None:
+    port = sentinels.primary().port
+    found = findings(f"redis+cluster://127.0.0.1:{port}", code=4)
+    assert "cluster support disabled" in found["cluster"]["message"]
+    assert "spec.redis.standalone" in found["cluster"]["hint"]
+
+
+def test_a_cluster_is_no_single_server_and_a_sentinel_keeps_no_tasks(
+    cluster: Cluster, sentinels: Sentinels
+) -> None:
+    found = findings(cluster.nodes[0].url, code=4)
+    assert "spec.redis.cluster" in found["mode"]["hint"]
+    assert "scripts" not in found
+    found = findings(f"redis://127.0.0.1:{sentinels.sentinels[0].port}", code=4)
+    assert "spec.redis.sentinel" in [*found.values()][-1]["hint"]

@@ -1,0 +1,211 @@
+"""spec.limits: how many tasks begin in a second, and how many run at a time, as claim and wake keep to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.broker import Broker
+from delayq.contract import Limits
+from delayq.layout import Layout
+from delayq.message import encode
+from delayq.values import Outcome
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.redis.state import NOW, PLENTY, Shard, State, envelope, shard_on
+
+if TYPE_CHECKING:
+    from delayq.replies import Stored
+    from delayq.values import Claimed, Wait
+
+    from tests.servers import RedisServer
+
+LEASE_MS = 60_000
+BODY = encode(None, None, None)[0]
+
+
+def limited(shard: Shard, **limits: int) -> Broker:
+    return Broker(shard.broker.queue, limits=Limits(**limits))
+
+
+def due(shard: Shard, count: int, *, wake: int = 0) -> State:
+    return shard.seed(State(delayed={f"t{n:03}": NOW - count + n for n in range(count)}, wake=wake))
+
+
+def claim(shard: Shard, broker: Broker, limit: int = 100) -> Claimed:
+    return shard.run(broker.claim(0, limit, LEASE_MS))
+
+
+def wake(shard: Shard, broker: Broker) -> Wait:
+    return shard.run(broker.wake(0))
+
+
+def test_a_rate_lets_a_burst_begin_and_then_one_after_the_other(shard: Shard) -> None:
+    broker = limited(shard, rate_per_second=10, burst=3)
+    due(shard, 10)
+    first = claim(shard, broker)
+    assert (len(first.leases), first.more, first.held) == (3, False, True)
+    assert first.room_seconds == pytest.approx(0.1, abs=0.001)
+    for step, tasks in ((99, 0), (101, 1), (150, 0), (201, 1), (402, 2), (10_000, 3)):
+        shard.clock(NOW + step)
+        found = claim(shard, broker)
+        assert (len(found.leases), found.held) == (tasks, step < 10_000)
+
+
+def test_a_claim_that_a_limit_stops_hints_nobody(shard: Shard) -> None:
+    """Others would come in vain. Whoever is stopped by its own slots still wakes the next."""
+    broker = limited(shard, rate_per_second=10, burst=3)
+    due(shard, 10, wake=1)
+    assert claim(shard, broker, 2).more
+    assert shard.whole().wake == 1
+    assert not claim(shard, broker, 2).more
+    after = shard.whole()
+    assert (after.wake, after.alarm) == (0, 1)  # the scanner is to look when there is room again
+    claim(shard, broker, 2)
+    assert shard.whole() == after
+
+
+def test_the_scanner_is_told_when_to_look_again_and_hints_not_before(shard: Shard) -> None:
+    broker = limited(shard, rate_per_second=10, burst=1)
+    due(shard, 5)
+    assert wake(shard, broker).due
+    claim(shard, broker)
+    before = shard.whole()
+    wait = wake(shard, broker)
+    assert (wait.due, wait.held) == (False, True)
+    assert wait.room_seconds == pytest.approx(0.1, abs=0.001)
+    assert shard.whole() == before
+    shard.clock(NOW + 101)
+    assert (wake(shard, broker).due, wake(shard, broker).held) == (True, False)
+
+
+def test_a_thousand_a_second_are_let_go_ten_at_a_time(shard: Shard) -> None:
+    """Nobody looks a thousand times a second."""
+    broker = limited(shard, rate_per_second=1000)
+    due(shard, 1000)
+    for _ in range(4):
+        claim(shard, broker, 250)
+    room = wake(shard, broker).room_seconds
+    assert room is None or room == pytest.approx(0.01, abs=0.005)
+
+
+def test_a_clock_that_steps_back_is_worth_one_burst_and_holds_nobody(shard: Shard) -> None:
+    broker = limited(shard, rate_per_second=10, burst=3)
+    due(shard, 10)
+    claim(shard, broker)
+    shard.clock(NOW - 3_600_000)
+    shard.seed(State(delayed={f"t{n}": 0 for n in range(10)}))
+    assert len(claim(shard, broker).leases) == 3
+    assert claim(shard, broker).held
+
+
+def test_what_is_kept_of_a_rate_goes_by_itself(shard: Shard) -> None:
+    """And losing it, as in a fail-over, is worth one burst."""
+    broker = limited(shard, rate_per_second=10, burst=3)
+    due(shard, 10)
+    claim(shard, broker)
+    assert 0 < shard.redis.pttl(shard.keys.rate) <= 301
+    shard.redis.delete(shard.keys.rate)
+    assert len(claim(shard, broker).leases) == 3
+
+
+def test_a_limit_on_tasks_in_flight_counts_what_workers_hold(shard: Shard) -> None:
+    """Not what a check has put off; what ran out until it is taken back, for its worker may still be at it."""
+    broker = limited(shard, max_in_flight=4)
+    due(shard, 9)
+    shard.redis.zadd(shard.keys.processing, {"x:1": NOW - 5, "y:1": -(NOW + 60_000), "z:1": NOW + 5})
+    first = claim(shard, broker)
+    assert (len(first.leases), first.held, first.room_seconds) == (2, True, None)
+    wait = wake(shard, broker)
+    assert (wait.due, wait.held, wait.room_seconds) == (False, True, None)
+    shard.run(broker.ack(0, [first.leases[0].member]))
+    assert wake(shard, broker).due
+    assert len(claim(shard, broker).leases) == 1
+
+
+@pytest.mark.parametrize("layout", [Layout(2, 1, 1, 8, 8), Layout(3, 8, 1, 8, 8)])
+@pytest.mark.parametrize("limits", [{"max_in_flight": 16}, {"rate_per_second": 16}])
+def test_a_change_of_shards_keeps_nothing_back_that_was_not_before(
+    shard: Shard, layout: Layout, limits: dict[str, int]
+) -> None:
+    """All tasks lie in shard 0, and what is due does not move: it runs there."""
+    broker = limited(shard, **limits)
+    broker.follow(layout)
+    due(shard, 40)
+    assert len(claim(shard, broker).leases) == 16
+    assert sum(len(shard.run(broker.claim(each, 100, LEASE_MS)).leases) for each in range(1, 8)) == 0
+
+
+def test_fresh_and_retried_tasks_share_what_there_is(shard: Shard) -> None:
+    broker = limited(shard, rate_per_second=1, burst=4, max_in_flight=3)
+    shard.seed(State(delayed={"a": NOW - 4, "c": NOW - 2}, retry={"b": NOW - 3, "d": NOW - 1}))
+    found = claim(shard, broker)
+    assert [lease.task.id for lease in found.leases] == ["a", "b", "c"]
+    assert (found.held, found.room_seconds) == (True, None)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    rate=st.integers(1, 2000),
+    burst=st.integers(1, 30),
+    steps=st.lists(st.tuples(st.integers(0, 400), st.integers(1, 40)), min_size=1, max_size=12),
+)
+def test_in_no_stretch_of_time_more_begin_than_the_rate_and_one_burst(
+    redis_server: RedisServer, rate: int, burst: int, steps: list[tuple[int, int]]
+) -> None:
+    with shard_on(redis_server, f"gcra-{rate}-{burst}-{len(steps)}") as shard:
+        broker, now, begun = limited(shard, rate_per_second=rate, burst=burst), NOW, list[tuple[int, int]]()
+        due(shard, 500)
+        for pause, limit in steps:
+            now += pause
+            shard.clock(now)
+            begun.append((now, len(claim(shard, broker, limit).leases)))
+        for at, (start, _) in enumerate(begun):
+            for upto in range(at, len(begun)):
+                spent = sum(count for _, count in begun[at : upto + 1])
+                # A clock that stands still shows ms: what it hides is less than one.
+                assert spent <= burst + rate * (begun[upto][0] - start + 1) / 1000 + 1e-6
+        shard.redis.flushdb()
+
+
+def store(shard: Shard, *flat: str | bytes, max_bytes: int, if_exists: str = "reject") -> Stored:
+    options: dict[str, Any] = {"if_exists": if_exists, "repeated": 0, "max_bytes": max_bytes, **PLENTY}
+    return shard.run(shard.broker.schedule(0, flat, **options))
+
+
+WEIGHT = 1 + len(envelope())  # of a task with a name of one letter
+
+
+def test_what_does_not_fit_into_the_bytes_is_refused_and_the_rest_is_stored(shard: Shard) -> None:
+    """To the byte; ids count, and so do dead letters."""
+    shard.seed(State(dlq={"d": NOW - 1}))
+    answer = store(shard, "a", "+1", BODY, "b", "+1", BODY, "c", "+1", BODY, max_bytes=3 * WEIGHT)
+    assert answer.notes == {2: Outcome.HEAVY}
+    assert store(shard, "b", "+1", BODY, "bb", "+1", BODY, max_bytes=4 * WEIGHT).notes == {
+        0: Outcome.EXISTS,
+        1: Outcome.HEAVY,
+    }
+    assert set(shard.whole().delayed) == {"a", "b"}
+    shard.run(shard.broker.purge(0, ["d"]))
+    assert store(shard, "c", "+1", BODY, max_bytes=3 * WEIGHT).notes == {}
+
+
+def test_a_replacement_may_be_no_heavier_than_there_is_room_for(shard: Shard) -> None:
+    shard.seed(State(delayed={"a": NOW + 1, "b": NOW + 2}))
+    heavier = encode("x" * 10, None, None)[0]
+    full = 2 * WEIGHT
+    assert store(shard, "a", "+1", heavier, max_bytes=full, if_exists="replace").notes == {0: Outcome.HEAVY}
+    assert store(shard, "a", "+9", BODY, max_bytes=full, if_exists="replace").notes == {0: Outcome.REPLACED}
+    assert store(shard, "a", "+9", BODY, max_bytes=1, if_exists="replace").notes == {0: Outcome.REPLACED}
+    more = full + len(heavier) - len(BODY)
+    assert store(shard, "a", "+1", heavier, max_bytes=more, if_exists="replace").notes == {
+        0: Outcome.REPLACED
+    }
+    assert shard.whole().delayed == {"a": NOW + 1, "b": NOW + 2}
+
+
+def test_a_counter_below_nothing_lets_no_more_in_than_the_limit(shard: Shard) -> None:
+    """A queue from before the counter forgets tasks that it never counted."""
+    shard.redis.hset(shard.keys.stats, "bytes", -1000)
+    assert store(shard, "a", "+1", BODY, "b", "+1", BODY, max_bytes=WEIGHT).notes == {1: Outcome.HEAVY}

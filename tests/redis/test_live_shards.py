@@ -1,0 +1,125 @@
+"""Shards come and go while processes run: a layout is followed, and nothing is started anew."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq.broker import Broker
+from delayq.connection import Address
+from delayq.layout import UNSTAMPED, Layout
+from delayq.reaper import Reaper
+from delayq.reshard import Wish
+from delayq.scanner import Scanner
+from delayq.worker import Worker
+
+from tests.redis.recovering import until
+from tests.redis.state import NOW, State, seed
+from tests.unit.handlers.support import document
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from delayq.message import Task
+    from delayq.runtime import Process
+
+    from tests.redis.state import Shard
+
+QUEUE = document(
+    {"python": {"callable": "unused:unused"}},
+    shards=2,
+    worker={"concurrency": 4},
+    delivery={"maxBlockMilliseconds": 60_000},
+)
+MORE, FEWER = Layout(NOW + 10, 2, 2, 4, 4), Layout(NOW + 20, 2, 2, 2, 4)  # later than any clock says
+
+
+class Handler:
+    """Writes down what it ran; a task called `slow` waits until it may end."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.may_end = asyncio.Event()
+
+    async def handle(self, task: Task) -> None:
+        self.ran.append(task.id)
+        if task.id == "slow":
+            await self.may_end.wait()
+
+
+@asynccontextmanager
+async def running(*processes: Process) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    tasks = [asyncio.create_task(each.run(stop, asyncio.Event())) for each in processes]
+    try:
+        yield
+    finally:
+        stop.set()
+        await asyncio.gather(*tasks)
+
+
+def due(shard: Shard, broker: Broker, number: int, task_id: str) -> None:
+    """A task of a shard falls due, and a worker is told."""
+    keys = broker.keys(number)
+    on = shard.server.on(keys)
+    seed(on, keys, State(delayed={task_id: NOW}))
+    on.lpush(keys.wake, "1")
+
+
+def lanes_of(process: Process) -> set[int | None]:
+    """The lanes that a process looks after: shards of a Cluster, or None for the one that there is elsewhere."""
+    return {loop.lane.only for loop in process.loops if loop.lane is not None}
+
+
+def expected(shard: Shard, shards: int) -> set[int | None]:
+    return set(range(shards)) if Address.from_url(shard.server.url).apart else {None}
+
+
+@pytest.mark.every_topology
+async def test_shards_that_come_are_looked_after_at_once(shard: Shard) -> None:
+    """Within seconds, and not when a worker looks for itself, which it does after a minute."""
+    address, handler = Address.from_url(shard.server.url), Handler()
+    brokers = [Broker(shard.broker.queue, shards=2) for _ in range(3)]  # a process has one of its own
+    broker, others, third = brokers
+    wish = Wish(2, UNSTAMPED)  # a document that has asked does not ask back
+    worker = Worker(QUEUE.spec, broker, address, handler.handle)
+    scanner = Scanner(QUEUE.spec, others, address, owner="me", wish=wish)
+    reaper = Reaper(QUEUE.spec, third, address)
+    async with running(worker, scanner, reaper):
+        await until(lambda: wish.asked and {each.shard for each in scanner.shards if each.leads} == {0, 1})
+        for each in brokers:
+            each.follow(MORE)
+        await until(lambda: {each.shard for each in scanner.shards if each.leads} == {0, 1, 2, 3})
+        for number in range(4):
+            due(shard, broker, number, f"t{number}")
+            await until(lambda number=number: f"t{number}" in handler.ran)  # type: ignore[misc]
+        assert lanes_of(worker) == lanes_of(scanner) == expected(shard, 4)
+        assert lanes_of(reaper) == expected(shard, 4)
+
+
+@pytest.mark.every_topology
+async def test_what_is_leased_of_a_shard_that_goes_is_settled_there(shard: Shard) -> None:
+    address, handler = Address.from_url(shard.server.url), Handler()
+    broker, others = (Broker(shard.broker.queue, shards=2) for _ in range(2))
+    for each in (broker, others):
+        each.follow(MORE)
+    wish = Wish(MORE.target, UNSTAMPED)
+    worker = Worker(QUEUE.spec, broker, address, handler.handle)
+    scanner = Scanner(QUEUE.spec, others, address, owner="me", wish=wish)
+    async with running(worker, scanner):
+        due(shard, broker, 3, "slow")
+        await until(lambda: wish.asked and handler.ran == ["slow"])
+        for each in (broker, others):
+            each.follow(FEWER)
+        await until(lambda: {each.shard for each in scanner.shards} == {0, 1})
+        keys = broker.keys(3)
+        on = shard.server.on(keys)
+        assert on.zcard(keys.processing) == 1
+        handler.may_end.set()
+        await until(lambda: on.hget(keys.stats, "acked") == b"1")
+        assert on.zcard(keys.processing) == 0
+        await until(lambda: lanes_of(worker) == lanes_of(scanner) == expected(shard, 2))
+        due(shard, broker, 0, "next")
+        await until(lambda: "next" in handler.ran)

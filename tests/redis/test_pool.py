@@ -1,0 +1,113 @@
+"""Blocking connections that nobody uses for a while: closed by the server, or left behind by a fork."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq.broker import Broker
+from delayq.connection import Address, SyncConnection
+from delayq.connection.pool import Pool
+from delayq.errors import Unavailable
+
+if TYPE_CHECKING:
+    from tests.servers import RedisServer
+
+
+def test_what_the_server_closed_meanwhile_is_not_used_again(aof_server: RedisServer, queue_name: str) -> None:
+    call = Broker(queue_name).counts(0)
+    with closing(SyncConnection(Address.from_url(aof_server.url))) as connection:
+        connection.run([call])
+        aof_server.restart()
+        connection.run([call])
+
+
+FORKS = """
+import os, sys
+from dataclasses import replace
+from delayq.broker import Broker
+from delayq.connection import Address, SyncConnection
+
+connection = SyncConnection(replace(Address.from_url(sys.argv[1]), max_connections=1))
+call = Broker(sys.argv[2]).counts(0)
+connection.run([call])
+child = os.fork()
+for _ in range(20):
+    connection.run([call])
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    connection.run([call])
+connection.close()
+"""
+
+
+def test_a_forked_child_connects_anew_and_leaves_the_parents_connection_alone(
+    aof_server: RedisServer, queue_name: str
+) -> None:
+    """In a process of its own: pytest has threads, which do not survive a fork."""
+    done = subprocess.run([sys.executable, "-c", FORKS, aof_server.url, queue_name], timeout=60, check=False)
+    assert done.returncode == 0
+
+
+FORKS_MEANWHILE = """
+import os, signal, socket, threading
+from dataclasses import replace
+from delayq.broker import Broker
+from delayq.connection import Address, SyncConnection
+from delayq.errors import Unavailable
+
+silent = socket.create_server(("127.0.0.1", 0))
+url = f"redis+sentinel://127.0.0.1:{silent.getsockname()[1]}/mymaster"
+connection = SyncConnection(replace(Address.from_url(url), timeout_seconds=5.0))
+
+def asked():
+    try:
+        connection.one(Broker("orders").counts(0))
+    except Unavailable:
+        return
+    raise SystemExit(1)
+
+thread = threading.Thread(target=asked)
+thread.start()
+silent.accept()[0].recv(1)  # it asks, and will wait for the answer
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    asked()
+    os._exit(0)
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_child_that_is_forked_while_a_thread_asks_for_a_master_asks_for_itself() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKS_MEANWHILE], timeout=120, check=False)
+    assert done.returncode == 0
+
+
+def test_there_are_never_more_connections_than_allowed_and_each_is_given_back(
+    aof_server: RedisServer,
+) -> None:
+    pool = Pool(replace(Address.from_url(aof_server.url), max_connections=2, timeout_seconds=0.05))
+    first, second = pool.wait(), pool.wait()
+    assert pool.take() is None
+    with pytest.raises(Unavailable, match="no free connection within"):
+        pool.wait()
+    more = pool.more()
+    more.write([("PING",)])
+    assert more.read(1) == [b"PONG"]
+    pool.give(more)
+    assert pool.take() is None  # what was beyond the bound does not widen it
+    pool.give(first)
+    assert pool.take() is first
+    pool.drop()
+    pool.give(first)
+    pool.give(second)
+    assert {pool.wait(), pool.wait()} == {first, second}
+    pool.give(first)
+    pool.give(second)
+    pool.drop()

@@ -1,0 +1,460 @@
+"""Clients with any layout, workers, movers and coordinators, in any order, each stopped between any two calls.
+
+After every single call: every task is in exactly one place, and moving changes nothing of any task. What a client is
+told of a task that nobody else touched meanwhile is true. In the end those who are left bring the move to its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from delayq import NewTask, moving
+from delayq.broker import Broker
+from delayq.contract import Limits
+from delayq.errors import QueueFull, TaskExists, TaskInFlight
+from delayq.layout import Layout
+from delayq.letters import Letters
+from delayq.mover import stepped
+from delayq.moving import ShardMove
+from delayq.operations import Operations
+from delayq.reshard import Reshard, Wish
+from delayq.values import Cancelled, Outcome
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.redis.paced import Connection, Operating, Stepping
+from tests.redis.state import NOW, Shard, shard_on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from delayq.broker import Call
+    from delayq.keys import Keys
+
+    from tests.servers import RedisServer
+
+MOST = 5
+IDS = [f"t{n}" for n in range(6)]
+ID, NTH, SHARD = st.sampled_from(IDS), st.integers(0, 7), st.integers(0, MOST - 1)
+NEAR_MS, LEASE_MS = 1000, 5000
+DELAYS = st.sampled_from([0, 500, 50_000, 50_000, 90_000])
+KINDS = ["reject", "keep", "replace", "cancel", "get", "reschedule", "redrive", "purge"]
+MOVERS = {"tell", "walk", "walked", "depart", "departed", "arrive", "landed", "leave"}
+
+
+class Place(NamedTuple):
+    """All there is to know of a task, but where it is."""
+
+    state: str
+    score: int
+    envelope: bytes
+    counted: bytes | None
+    info: bytes | None
+
+
+@dataclass(eq=False)
+class Actor:
+    """A client's operation under way: what it is about, and when it began."""
+
+    operating: Operating
+    task_id: str
+    kind: str
+    began: int
+    before: Place | None
+
+
+class Resharding(RuleBasedStateMachine):
+    """One queue of up to five shards."""
+
+    def __init__(self, shard: Shard) -> None:
+        super().__init__()
+        self.shard, self.queue = shard, shard.broker.queue
+        shard.redis.flushdb()
+        self.now = NOW
+        shard.clock(NOW)
+        self.payload, self.calls = 0, 0
+        self.actor: object = None
+        self.clients = [Broker(self.queue, shards=n) for n in (2, 1, 3)]
+        self.worker = Broker(self.queue, shards=MOST)
+        self.movers: list[Stepping] = []
+        self.coordinators: list[Stepping] = []
+        self.operations: list[Actor] = []
+        self.leases: list[tuple[int, bytes]] = []
+        self.touched: dict[str, list[tuple[int, object]]] = {task_id: [] for task_id in IDS}
+        self.places: dict[str, Place] = {}
+
+    @initialize(before=st.integers(1, MOST), after=st.integers(1, MOST), ids=st.lists(ID, unique=True, min_size=2),
+                told=st.sets(SHARD))  # fmt: skip
+    def begin_in_the_middle(self, before: int, after: int, ids: list[str], told: set[int]) -> None:
+        """Tasks are where they were, the layout says that they move, and only some know it."""
+        settled = Layout.first(before)
+        self.run(self.worker.tell(0, settled))
+        for task_id in ids:
+            self.schedule(0, task_id, 50_000, "reject", lost=False)
+        announced = settled.towards(after, "x:1")
+        if announced is None:
+            return
+        moving_ = announced.follows()
+        assert moving_ is not None
+        for layout in (announced, moving_):
+            for shard in {0, *told}:
+                self.run(self.worker.tell(shard, layout))
+        self.clients[1].follow(moving_)
+        self.movers += [self.mover(shard) for shard in range(min(before, 3))]
+
+    # what is there
+
+    def look(self) -> dict[str, Place]:
+        """Where every task is, by its id; fails when one is at two places."""
+        pipe = self.shard.redis.pipeline(transaction=False)
+        every = [self.keys(shard) for shard in range(MOST)]
+        for keys in every:
+            for name in ("delayed", "retry", "processing", "dlq", "moving"):
+                pipe.zrange(getattr(keys, name), 0, -1, withscores=True)
+            for name in ("tasks", "attempts", "dlq_info", "moving_info", "arrived"):
+                pipe.hgetall(getattr(keys, name))
+        found = pipe.execute()
+        rows = [found[at : at + 10] for at in range(0, len(found), 10)]
+        places: dict[str, Place] = {}
+        for shard, (*zsets, moving_, tasks, attempts, infos, ways, _) in enumerate(rows):
+            known = set()
+            for index, zset in zip(("delayed", "retry", "processing", "dlq"), zsets, strict=True):
+                for member, score in zset:
+                    raw = member.rpartition(b":")[0] if index == "processing" else member
+                    known.add(raw)
+                    self.put(
+                        places, raw, Place(index, int(score), tasks[raw], attempts.get(raw), infos.get(raw))
+                    )
+            for raw, token in moving_:
+                assert raw not in known, f"{raw!r} is in an index and on its way"
+                known.add(raw)
+                to, index, score = ways[raw].split(b" ")
+                if not self.arrived(rows[int(to)][9], shard, int(token)):
+                    place = Place(index.decode(), int(score), tasks[raw], attempts.get(raw), infos.get(raw))
+                    self.put(places, raw, place)
+            assert known == set(tasks), (
+                f"shard {shard}: {known ^ set(tasks)} is in no index, or has no envelope"
+            )
+        return places
+
+    @staticmethod
+    def arrived(receipts: dict[bytes, bytes], shard: int, token: int) -> bool:
+        floor = int(receipts.get(b"%d" % shard, 0))
+        return token <= floor or b"%d:%d" % (shard, token) in receipts
+
+    @staticmethod
+    def put(places: dict[str, Place], raw: bytes, place: Place) -> None:
+        assert raw.decode() not in places, f"{raw!r} is at two places: {place}, {places[raw.decode()]}"
+        places[raw.decode()] = place
+
+    def keys(self, shard: int) -> Keys:
+        return self.worker.keys(shard)
+
+    def run(self, call: Call[Any]) -> Any:  # noqa: ANN401
+        """Do one call, and look what it did to every task."""
+        self.calls += 1
+        try:
+            return self.shard.run(call)
+        finally:
+            before, self.places = self.places, self.look()
+            for task_id in IDS:
+                if before.get(task_id) != self.places.get(task_id):
+                    assert call.script.name not in MOVERS, f"{call.script.name} changed {task_id}"
+                    self.touched[task_id].append((self.calls, self.actor))
+
+    def untouched(self, actor: Actor) -> bool:
+        """Whether nobody else changed its task since it began."""
+        return not any(at > actor.began and by is not actor for at, by in self.touched[actor.task_id])
+
+    # clients
+
+    def begin(self, client: int, task_id: str, kind: str, *, delay: int = 0) -> Actor:
+        broker = self.clients[client % len(self.clients)]
+        operations = Operations(broker, Limits())
+        self.payload += 1
+        new = NewTask(self.payload, delay_ms=delay, task_id=task_id)
+        begins: dict[str, Callable[[], Any]] = {
+            "reject": lambda: operations.schedule(new, "reject"),
+            "keep": lambda: operations.schedule(new, "keep"),
+            "replace": lambda: operations.schedule(new, "replace"),
+            "cancel": lambda: operations.cancel(task_id),
+            "get": lambda: operations.get(task_id),
+            "reschedule": lambda: operations.reschedule(task_id, delay, None),
+            "redrive": lambda: Letters(operations).redrive([task_id], None, dry_run=False),
+            "purge": lambda: Letters(operations).purge([task_id]),
+        }
+        return Actor(Operating(self.run, begins[kind]()), task_id, kind, self.calls, self.places.get(task_id))
+
+    def advance(self, actor: Actor, *, lost: bool = False) -> None:
+        self.actor = actor
+        actor.operating.advance(lost=lost)
+        self.actor = None
+
+    def judge(self, actor: Actor) -> None:
+        """What it was told is true, where nobody else touched the task meanwhile."""
+        if not self.untouched(actor):
+            return
+        result, error, kind = actor.operating.result, actor.operating.error, actor.kind
+        index = actor.before.state if actor.before else ""
+        if kind in {"reject", "keep", "replace"}:
+            self.judge_schedule(kind, index, result, error)
+            return
+        assert error is None, error
+        if kind == "get":
+            assert (result.state.value if result else "") == index
+        elif kind == "cancel":
+            told = {"": Cancelled.NOT_FOUND, "dlq": Cancelled.DEAD, "processing": Cancelled.IN_FLIGHT}
+            assert result is told.get(index, Cancelled.CANCELLED)
+        elif kind == "reschedule":
+            told_ = {"": "not_found", "dlq": "dead", "processing": "in_flight"}
+            assert result.outcome == told_.get(index, "rescheduled")
+        elif kind == "redrive":
+            assert result.tasks == (index == "dlq")
+        else:
+            assert result == (index == "dlq")
+
+    @staticmethod
+    def judge_schedule(kind: str, index: str, result: Any, error: Exception | None) -> None:  # noqa: ANN401
+        assert not isinstance(error, QueueFull)
+        if not index:
+            assert error is None, error
+            assert result.outcome is Outcome.CREATED
+        elif kind == "reject":
+            assert isinstance(error, TaskExists), (index, result)
+        elif kind == "keep":
+            assert result.outcome is Outcome.KEPT
+        elif index == "processing":
+            assert isinstance(error, TaskInFlight)
+        else:
+            assert result.outcome is Outcome.REPLACED
+
+    def at_once(self, client: int, task_id: str, kind: str, *, delay: int = 0) -> None:
+        actor = self.begin(client, task_id, kind, delay=delay)
+        while not actor.operating.done:
+            self.advance(actor)
+        self.judge(actor)
+
+    @rule(
+        client=NTH,
+        task_id=ID,
+        delay=DELAYS,
+        kind=st.sampled_from(["reject", "keep", "replace"]),
+        lost=st.booleans(),
+    )
+    def schedule(self, client: int, task_id: str, delay: int, kind: str, *, lost: bool) -> None:
+        """With its answer lost, it is repeated, and says at least that the task is there."""
+        if not lost:
+            self.at_once(client, task_id, kind, delay=delay)
+            return
+        actor = self.begin(client, task_id, kind, delay=delay)
+        for nth in range(40):
+            if actor.operating.done:
+                break
+            self.advance(actor, lost=nth == 1)
+        assert actor.operating.done
+        held = isinstance(actor.operating.error, TaskExists | TaskInFlight)
+        assert held or (actor.operating.error is None and task_id in self.places)
+
+    @rule(client=NTH, task_id=ID, delay=DELAYS,
+          kind=st.sampled_from(["cancel", "get", "get", "reschedule", "redrive", "purge"]))  # fmt: skip
+    def ask(self, client: int, task_id: str, delay: int, kind: str) -> None:
+        self.at_once(client, task_id, kind, delay=delay)
+
+    @rule(client=NTH, task_id=ID, delay=DELAYS, kind=st.sampled_from(KINDS))
+    def begin_slowly(self, client: int, task_id: str, delay: int, kind: str) -> None:
+        """Between its calls, which may be hours apart, everything else happens."""
+        if len(self.operations) < 3:
+            self.operations.append(self.begin(client, task_id, kind, delay=delay))
+
+    @rule(nth=NTH)
+    def go_on_slowly(self, nth: int) -> None:
+        if not self.operations:
+            return
+        actor = self.operations[nth % len(self.operations)]
+        if not actor.operating.done:
+            self.advance(actor)
+        if actor.operating.done:
+            self.operations.remove(actor)
+            self.judge(actor)
+
+    @rule(client=NTH)
+    def a_client_begins_anew(self, client: int) -> None:
+        self.clients[client % len(self.clients)] = Broker(self.queue, shards=client % MOST + 1)
+
+    # workers
+
+    @rule(shard=SHARD)
+    def claim(self, shard: int) -> None:
+        found = self.run(self.worker.claim(shard, 2, LEASE_MS))
+        self.leases += [(shard, lease.member) for lease in found.leases]
+
+    @rule(nth=NTH, how=st.sampled_from(["ack", "retry", "retry far", "bury", "release"]))
+    def settle(self, nth: int, how: str) -> None:
+        if not self.leases:
+            return
+        shard, member = self.leases.pop(nth % len(self.leases))
+        broker = self.worker
+        self.run(
+            {
+                "ack": lambda: broker.ack(shard, [member]),
+                "retry": lambda: broker.retry(shard, [member, 0, 1, "boom"], max_attempts=3),
+                "retry far": lambda: broker.retry(shard, [member, 50_000, 1, "boom"], max_attempts=3),
+                "bury": lambda: broker.bury(shard, [member, "never"]),
+                "release": lambda: broker.release(shard, [member, self.now]),
+            }[how]()
+        )
+
+    @rule(shard=SHARD)
+    def leases_run_out(self, shard: int) -> None:
+        self.pass_time(LEASE_MS)
+        self.run(self.worker.reclaim(shard, max_crashes=2))
+
+    @rule(shard=SHARD, index=st.sampled_from(["tasks", "delayed", "retry", "processing", "dlq"]))
+    def a_reaper_finds_nothing(self, shard: int, index: str) -> None:
+        """Nothing needs mending, wherever a move stands."""
+        assert self.run(self.worker.reconcile(shard, index, 0, count=100)).tasks == []
+        assert self.run(self.worker.adopt(shard, [task_id.encode() for task_id in IDS])) == []
+
+    @rule(ms=st.sampled_from([1, 1000, 60_000]))
+    def pass_time(self, ms: int) -> None:
+        self.now += ms
+        self.shard.clock(self.now)
+
+    # movers, of whom any number are at work, and coordinators
+
+    @rule(shard=SHARD)
+    def a_mover_begins(self, shard: int) -> None:
+        if len(self.movers) < 4:
+            self.movers.append(self.mover(shard))
+
+    def mover(self, shard: int) -> Stepping:
+        broker = Broker(self.queue, shards=1)
+        connection: Any = Connection()
+        move = ShardMove(shard, broker, connection, near_ms=NEAR_MS)
+
+        async def step() -> float:
+            told = await connection.one(broker.tell(0))
+            if told.layout is not None:
+                broker.learn(told.layout)
+            return await stepped(move, broker, walks=broker.layout.moves)
+
+        return Stepping(self.run, step)
+
+    @rule(nth=NTH, times=st.integers(1, 12))
+    def movers_go_on(self, nth: int, times: int) -> None:
+        for _ in range(times):
+            if self.movers:
+                self.movers[nth % len(self.movers)].advance()
+
+    @rule(nth=NTH)
+    def a_mover_crashes(self, nth: int) -> None:
+        if self.movers:
+            self.movers.pop(nth % len(self.movers)).crash()
+
+    @rule(wanted=st.integers(1, MOST), stamp=st.sampled_from(["-", "u:1", "u:2", "u:3", "v:1"]))
+    def a_coordinator_begins(self, wanted: int, stamp: str) -> None:
+        if len(self.coordinators) < 3:
+            self.coordinators.append(self.coordinator(wanted, stamp))
+
+    def coordinator(self, wanted: int, stamp: str) -> Stepping:
+        broker, connection = Broker(self.queue, shards=wanted), Connection()
+        service = Reshard(
+            *(broker, connection),  # type: ignore[arg-type]
+            wish=Wish(wanted, stamp),
+            led=lambda: {0},
+            announce_seconds=0.0,
+        )
+        return Stepping(self.run, service.step)
+
+    @rule(nth=NTH, times=st.integers(1, 12))
+    def coordinators_go_on(self, nth: int, times: int) -> None:
+        for _ in range(times):
+            if self.coordinators:
+                self.coordinators[nth % len(self.coordinators)].advance()
+
+    @rule(nth=NTH)
+    def a_coordinator_crashes(self, nth: int) -> None:
+        if self.coordinators:
+            self.coordinators.pop(nth % len(self.coordinators)).crash()
+
+    @rule(wanted=st.integers(1, MOST))
+    def somebody_moves_on(self, wanted: int) -> None:
+        """A good deal of a change at once, so that examples come to its end and begin another."""
+        layout = self.layout() or Layout.first(1)
+        asked = layout.towards(wanted, "x:1") if layout.settled else layout.follows()
+        if asked is not None and not layout.moves:
+            self.run(self.worker.tell(0, asked))
+        for shard in range(layout.covers):
+            mover = self.mover(shard)
+            for _ in range(12):
+                mover.whole()
+        if layout.moves:
+            coordinator = self.coordinator(layout.target, layout.asked)
+            for _ in range(3):
+                coordinator.whole()
+
+    def layout(self) -> Layout | None:
+        return self.shard.run(self.worker.tell(0)).layout
+
+    @invariant()
+    def settled_means_that_nothing_is_where_it_does_not_belong(self) -> None:
+        layout = self.layout()
+        if layout is None or not layout.settled:
+            return
+        for shard in range(MOST):
+            names: Any = self.shard.redis.hkeys(self.keys(shard).tasks)
+            for raw in names:
+                assert layout.home(raw.decode()) == shard, f"{raw!r} is at {shard} of {layout}"
+
+    def teardown(self) -> None:
+        """Everybody crashes; those who come after them bring the move to its end."""
+        before = dict(self.places)
+        self.movers = [self.mover(shard) for shard in range(MOST)]
+        coordinator = self.coordinator(2, "-")
+        for _ in range(100):
+            coordinator.whole()
+            now = self.layout()
+            if now is not None and now.settled:
+                break
+            for mover in self.movers:
+                mover.whole()
+            self.drain()
+        else:
+            raise AssertionError(f"never settled: {self.layout()}")
+        gone = {task_id for task_id, place in before.items() if task_id not in self.places}
+        assert gone <= self.acked, gone
+
+    acked: set[str] = frozenset()  # type: ignore[assignment]
+
+    def drain(self) -> None:
+        """What is due, and what was in flight, is done."""
+        self.acked = set(self.acked)
+        self.pass_time(LEASE_MS)
+        for shard in range(MOST):
+            self.run(self.worker.reclaim(shard, max_crashes=2))
+            for lease in self.run(self.worker.claim(shard, 9, LEASE_MS)).leases:
+                self.acked.add(lease.task.id)
+                self.run(self.worker.ack(shard, [lease.member]))
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KEEP_SECONDS", "AGAIN_SECONDS", "PAGE_SECONDS"):
+        monkeypatch.setattr(moving, name, 0.0)
+
+
+def test_nothing_is_lost_or_doubled_by_a_change_of_shards(redis_server: RedisServer, queue_name: str) -> None:
+    with shard_on(redis_server, queue_name, 2) as shard:
+        machine: Any = lambda: Resharding(shard)  # noqa: E731  a class by its looks; it is only ever called
+        run_state_machine_as_test(
+            machine, settings=settings(max_examples=min(settings().max_examples, 15), stateful_step_count=40)
+        )

@@ -1,0 +1,291 @@
+"""TLS, users and passwords against real servers, for both kinds of client; and their rotation without a restart."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trustme
+from delayq import DelayQError, SyncClient, Unavailable
+from delayq.connection import Address
+from delayq.contract.acl import rule
+
+from tests.redis.conftest import clients
+from tests.redis.proxy import proxy_to
+from tests.servers import PASSWORD, PREFERRED, SPEAKS, USER, RedisServer
+from tests.topologies.certificates import Tls
+from tests.topologies.cluster import Cluster
+from tests.topologies.secured import LOGIN, SHOWN, cut, mounted
+from tests.topologies.sentinels import MASTER, Sentinels
+from tests.unit.connection.mounted import mount, spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.redis.conftest import Make
+
+
+@pytest.fixture(params=["async", "sync"])
+def make(request: pytest.FixtureRequest, queue_name: str) -> Iterator[Make]:
+    """Clients of either kind, called in the same way; the servers are each test's own."""
+    with clients(request.param, "", queue_name) as make:
+        yield make
+
+
+@contextmanager
+def serving(tmp_path: Path, tls: Tls | None = None, **config: str) -> Iterator[RedisServer]:
+    server = RedisServer.start(PREFERRED, dir=tmp_path / "redis", tls=tls, config=config)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def address(secrets: Path, server: RedisServer, **tls: Any) -> Address:  # noqa: ANN401  of spec.redis.tls
+    """Where a document leads that knows this server, its user and what to trust and show."""
+    standalone = {"host": server.host, "port": server.port}
+    return Address.from_spec(spec(standalone=standalone, authSecretRef=LOGIN, tls=SHOWN | tls), secrets)
+
+
+def refused(client: SyncClient) -> Unavailable:
+    with pytest.raises(Unavailable) as error:
+        client.counts()
+    return error.value
+
+
+def reconnected(client: SyncClient) -> None:
+    """The first call after a cut may meet the closed connection: it is repeated."""
+    assert client.counts().delayed == 0
+
+
+def test_a_client_trusts_one_authority_and_shows_a_certificate(make: Make, tmp_path: Path) -> None:
+    tls = Tls(tmp_path / "tls")
+    with serving(tmp_path, tls) as server:
+        mounted(tmp_path, tls)
+        client = make(address(tmp_path, server))
+        client.schedule(None, delay_ms=60_000, task_id="a")
+        assert client.get("a") is not None
+        assert make(server.url).get("a") is not None  # by rediss:// and files
+
+
+def test_a_server_of_another_authority_is_not_believed(make: Make, tmp_path: Path) -> None:
+    tls = Tls(tmp_path / "tls")
+    with serving(tmp_path, tls) as server:
+        mounted(tmp_path, tls, authority=trustme.CA().cert_pem.bytes())
+        error = refused(make(address(tmp_path, server)))
+        assert error.outage == "tls"
+        assert "certificate verify failed" in str(error)
+
+
+def test_the_systems_authorities_do_not_count_beside_the_one_that_is_named(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = Tls(tmp_path / "tls")
+    with serving(tmp_path, tls) as server:
+        mounted(tmp_path, tls, authority=trustme.CA().cert_pem.bytes())
+        monkeypatch.setenv("SSL_CERT_FILE", str(tls.ca))
+        assert refused(make(address(tmp_path, server))).outage == "tls"
+        standalone, shown = (
+            {"host": server.host, "port": server.port},
+            {"clientCertSecretRef": {"name": "certs"}},
+        )
+        redis = spec(standalone=standalone, authSecretRef=LOGIN, tls=shown)
+        reconnected(make(Address.from_spec(redis, tmp_path)))
+
+
+def test_a_server_that_wants_a_certificate_gets_one_or_says_so(make: Make, tmp_path: Path) -> None:
+    tls = Tls(tmp_path / "tls")
+    with serving(tmp_path, tls) as server:
+        mounted(tmp_path, tls)
+        redis = spec(
+            standalone={"host": server.host, "port": server.port},
+            authSecretRef=LOGIN,
+            tls={"caSecretRef": {"name": "certs"}},
+        )
+        assert refused(make(Address.from_spec(redis, tmp_path))).outage in ("tls", "other")
+
+
+def test_the_name_in_the_certificate_is_the_hosts_or_the_one_expected(make: Make, tmp_path: Path) -> None:
+    tls = Tls(tmp_path / "tls", names=("redis.test",))
+    with serving(tmp_path, tls) as server:
+        mounted(tmp_path, tls)
+        for wrong in ({}, {"serverName": "other.test"}):
+            error = refused(make(address(tmp_path, server, **wrong)))
+            assert error.outage == "tls"
+            assert "mismatch" in str(error)
+        reconnected(make(address(tmp_path, server, serverName="redis.test")))
+        url = f"{server.url}&ssl_server_name=redis.test"
+        reconnected(make(url))
+        reconnected(make(f"{server.url}&ssl_check_hostname=no"))
+
+
+def test_plain_words_to_tls_and_tls_to_plain_words_are_unavailable(make: Make, tmp_path: Path) -> None:
+    """A Redis without TLS waits for the end of what it takes for a command: nobody can tell that from a slow one."""
+
+    def hasty(scheme: str, server: RedisServer) -> SyncClient:
+        url = f"{scheme}://{USER}:{PASSWORD}@127.0.0.1:{server.port}"
+        return make(replace(Address.from_url(url), timeout_seconds=0.5))
+
+    with serving(tmp_path, Tls(tmp_path / "tls")) as server:
+        assert refused(hasty("redis", server)).outage in ("timeout", "other")
+    with serving(tmp_path / "plain") as server:
+        assert refused(hasty("rediss", server)).outage in ("timeout", "tls")
+
+
+def test_authority_and_certificates_rotate_without_a_restart(make: Make, tmp_path: Path) -> None:
+    tls = Tls(tmp_path / "tls")
+    with serving(tmp_path, tls) as server:
+        mounted(tmp_path, tls)
+        client = make(address(tmp_path, server))
+        reconnected(client)
+        tls.renew(trustme.CA())
+        with server.client() as redis:
+            redis.config_set("tls-ca-cert-file", str(tls.ca), "tls-cert-file", str(tls.server.cert))
+        cut(server)
+        assert refused(client).outage == "tls"  # the server has moved on, the mounted Secret not yet
+        mounted(tmp_path, tls)
+        reconnected(client)
+
+
+def test_a_password_rotates_while_calls_go_on(make: Make, tmp_path: Path) -> None:
+    """Redis takes both for as long as the old one is mounted: then no call fails."""
+    with serving(tmp_path) as server, server.client() as redis:
+        mount(tmp_path, "login", username=USER.encode(), password=PASSWORD.encode())
+        standalone = {"host": server.host, "port": server.port}
+        client = make(Address.from_spec(spec(standalone=standalone, authSecretRef=LOGIN), tmp_path))
+        ended = threading.Event()
+
+        def rotate() -> None:
+            for number in range(10):
+                new = f"new-{number}"
+                redis.execute_command("ACL", "SETUSER", USER, f">{new}")
+                mount(tmp_path, "login", password=new.encode())
+                redis.execute_command("ACL", "SETUSER", USER, "resetpass", f">{new}")
+                cut(server)
+            ended.set()
+
+        rotating = threading.Thread(target=rotate)
+        rotating.start()
+        calls = 0
+        while not ended.is_set():
+            client.counts()
+            calls += 1
+        rotating.join()
+        assert calls
+        cut(server)
+        reconnected(client)
+
+
+def test_a_password_that_was_changed_too_early_heals_by_itself(make: Make, tmp_path: Path) -> None:
+    with serving(tmp_path) as server, server.client() as redis:
+        mount(tmp_path, "login", username=USER.encode(), password=PASSWORD.encode())
+        standalone = {"host": server.host, "port": server.port}
+        client = make(Address.from_spec(spec(standalone=standalone, authSecretRef=LOGIN), tmp_path))
+        reconnected(client)
+        redis.execute_command("ACL", "SETUSER", USER, "resetpass", ">s3cret-2")
+        cut(server)
+        error = refused(client)
+        assert error.outage == "auth"
+        assert PASSWORD not in str(error)
+        mount(tmp_path, "login", password=b"s3cret-2\n")
+        reconnected(client)
+
+
+def test_a_user_without_a_right_is_refused_and_not_tried_again(make: Make, tmp_path: Path) -> None:
+    with serving(tmp_path) as server, server.client() as redis:
+        redis.execute_command("ACL", "SETUSER", USER, "-zcard")
+        with pytest.raises(
+            DelayQError, match=r"refused counts: .*(NOPERM|permissions|can't run this command)"
+        ):
+            make(server.url).counts()
+
+
+def test_a_socket_serves_as_well(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "a socket"
+    with serving(tmp_path, unixsocket=str(path)):
+        url = f"unix://{USER}:{PASSWORD}@{str(path).replace(' ', '%20')}"
+        client = make(url)
+        client.schedule(None, delay_ms=60_000, task_id="a")
+        assert client.get("a") is not None
+        assert client.address.where == str(path)
+        assert make(f"{url}?db=1").get("a") is None
+
+
+def test_a_database_of_its_own_is_used_for_everything(make: Make, tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        client = make(server.url.replace("/0", "/3"))
+        client.schedule(None, delay_ms=60_000, task_id="a")
+        assert client.get("a") is not None
+        assert make(server.url).get("a") is None
+        with server.client() as redis:
+            assert redis.dbsize() == 0
+            redis.select(3)
+            assert redis.dbsize()
+
+
+def test_a_prefix_of_its_own_is_all_that_its_user_needs(make: Make, tmp_path: Path) -> None:
+    with serving(tmp_path) as server, server.client() as redis:
+        rights = rule("shop", redis=SPEAKS[PREFERRED]).split()
+        redis.execute_command("ACL", "SETUSER", "shop", "on", ">p", *rights)
+        url = f"redis://shop:p@{server.host}:{server.port}"
+        client = make(url, key_prefix="shop")
+        client.schedule(None, delay_ms=60_000, task_id="a")
+        assert client.get("a") is not None
+        assert all(str(key).startswith("shop:") for key in redis.keys("*"))
+        with pytest.raises(DelayQError, match=r"NOPERM|permissions"):
+            make(url).counts()
+
+
+def test_sentinels_and_their_servers_speak_tls_with_logins_of_their_own(make: Make, tmp_path: Path) -> None:
+    tls = Tls(tmp_path / "tls")
+    sentinels = Sentinels.start(PREFERRED, dir=tmp_path / "sentinels", tls=tls)
+    try:
+        mounted(tmp_path, tls)
+        nodes = [{"host": each.host, "port": each.port} for each in sentinels.sentinels]
+        redis = spec(
+            sentinel={"masterName": MASTER, "nodes": nodes, "authSecretRef": LOGIN},
+            authSecretRef=LOGIN,
+            tls=SHOWN,
+        )
+        reconnected(make(Address.from_spec(redis, tmp_path)))
+        reconnected(make(sentinels.url))
+        mount(tmp_path, "other", username=USER.encode(), password=b"hunter2")
+        other = {"masterName": MASTER, "nodes": nodes, "authSecretRef": LOGIN | {"name": "other"}}
+        error = refused(
+            make(Address.from_spec(spec(sentinel=other, authSecretRef=LOGIN, tls=SHOWN), tmp_path))
+        )
+        assert error.outage == "auth"
+        assert "hunter2" not in str(error)
+    finally:
+        sentinels.stop()
+
+
+def test_a_cluster_speaks_tls(make: Make, tmp_path: Path) -> None:
+    tls = Tls(tmp_path / "tls")
+    cluster = Cluster.start(PREFERRED, dir=tmp_path / "cluster", tls=tls, replicas=False)
+    try:
+        mounted(tmp_path, tls)
+        nodes = [{"host": each.host, "port": each.port} for each in cluster.nodes[:1]]
+        redis = spec(cluster={"nodes": nodes}, authSecretRef=LOGIN, tls=SHOWN)
+        reconnected(make(Address.from_spec(redis, tmp_path), shards=8))
+        reconnected(make(cluster.url, shards=8))
+    finally:
+        cluster.stop()
+
+
+def test_a_connection_that_was_forgotten_while_it_was_idle_costs_no_call(make: Make, tmp_path: Path) -> None:
+    """As a firewall does: nothing is closed, and nothing gets through any more. The time-out is a minute."""
+    with serving(tmp_path) as server, proxy_to(server.port) as proxy:
+        place = f"redis://{USER}:{PASSWORD}@127.0.0.1:{proxy.listener.getsockname()[1]}"
+        idle = replace(Address.from_url(place), timeout_seconds=60.0, health_check_seconds=0.0)
+        client = make(idle)
+        reconnected(client)
+        proxy.forget()
+        began = time.monotonic()
+        reconnected(client)
+        assert time.monotonic() - began < 30

@@ -1,0 +1,144 @@
+"""weigh: the counter of bytes is put right when it was lost, and never touched when it is right."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.connection import Address, AsyncConnection
+from delayq.errors import DelayQError
+from delayq.message import encode
+from delayq.weighing import REST_SECONDS, Weighing
+
+from tests.redis.state import NOW, PLENTY, Shard, State, weight, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def walk(shard: Shard, count: int = 1000) -> Iterator[int]:
+    """Weigh page after page; what the counter was wrong by, each time."""
+    while True:
+        page = shard.run(shard.broker.weigh(0, count=count))
+        yield page.off
+        if not page.cursor:
+            return
+
+
+def put(shard: Shard, *names: str, size: int = 100) -> None:
+    """Large enough for a hash that is walked in pages."""
+    body = encode(b"x" * size, None, None)[0]
+    flat = [item for name in names for item in (name, "+0", body)]
+    options: dict[str, Any] = {"if_exists": "replace", "repeated": 0, **PLENTY}
+    shard.run(shard.broker.schedule(0, flat, **options))
+
+
+def counter(shard: Shard) -> int:
+    return int(shard.redis.hget(shard.keys.stats, "bytes") or 0)
+
+
+def exact(shard: Shard) -> int:
+    held: dict[Any, Any] = shard.redis.hgetall(shard.keys.tasks)
+    return weight({name.decode(): envelope for name, envelope in held.items()})
+
+
+@pytest.mark.parametrize("wrong", [None, -5, 0, 10**15])
+def test_a_quiet_walk_puts_any_counter_right_to_the_byte(shard: Shard, wrong: int | None) -> None:
+    """A queue from before there was one has none."""
+    before = shard.seed(State(delayed={f"t{n}": NOW for n in range(300)}, dlq={"ü-漢": NOW}))
+    shard.redis.hdel(shard.keys.stats, "bytes")
+    if wrong is not None:
+        shard.redis.hset(shard.keys.stats, "bytes", wrong)
+    assert sum(walk(shard, 10)) == weight(before.envelopes) - (wrong or 0)
+    assert shard.whole() == before
+    assert set(walk(shard, 10)) == {0}
+
+
+def test_a_walk_begins_anew_on_another_server(shard: Shard) -> None:
+    """After a restart or a fail-over its cursor points anywhere: what was passed over would count as nothing."""
+    put(shard, *(f"t{n}" for n in range(600)))
+    right = counter(shard)
+    shard.run(shard.broker.weigh(0, count=50))
+    noted: Any = shard.redis.hget(shard.keys.cursors, "weigh")
+    run, cursor, *rest = noted.decode().split(" ")
+    assert run == shard.redis.info("server")["run_id"]
+    shard.redis.hset(shard.keys.cursors, "weigh", " ".join(["b" * 40, cursor, "123456789", *rest[1:]]))
+    assert set(walk(shard, 50)) == {0}
+    assert counter(shard) == right == exact(shard)
+
+
+def test_an_empty_queue_weighs_nothing_and_nothing_is_written(shard: Shard) -> None:
+    assert list(walk(shard)) == [0]
+    assert shard.redis.keys() == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_counter_that_is_right_stays_right_whatever_happens_between_the_pages(
+    shard: Shard, seed: int
+) -> None:
+    """Tasks come, go and are replaced by larger and smaller ones, and the hash grows and shrinks meanwhile."""
+    chance = random.Random(seed)
+    put(shard, *(f"t{n}" for n in range(1000)))
+    for _ in range(3):
+        for off in walk(shard, 100):
+            assert off == 0
+            new = [f"t{chance.randrange(2000)}" for _ in range(chance.randrange(150))]
+            put(shard, *new, size=chance.randrange(200))
+            gone = [f"t{chance.randrange(2000)}" for _ in range(chance.randrange(250))]
+            shard.connection.run([shard.broker.cancel(name) for name in gone])
+    assert counter(shard) == exact(shard)
+
+
+def test_a_counter_that_was_lost_in_a_busy_queue_gets_nearer_with_each_walk(shard: Shard) -> None:
+    """By no more than what came and went meanwhile it stays wrong, and as soon as nothing does, by nothing."""
+    put(shard, *(f"t{n}" for n in range(2000)))
+    shard.redis.hset(shard.keys.stats, "bytes", 10)
+    errors = [counter(shard) - exact(shard)]
+    for turn in range(4):
+        for page, _ in enumerate(walk(shard, 100)):
+            put(shard, *(f"new-{turn}-{page}-{n}" for n in range(5)))
+            shard.run(shard.broker.cancel(f"t{turn * 100 + page}"))
+        errors.append(counter(shard) - exact(shard))
+    nearer = [abs(error) for error in errors]
+    assert nearer == sorted(nearer, reverse=True)
+    assert nearer[1] < nearer[0] / 5
+    assert any(walk(shard, 100)) or not errors[-1]
+    assert counter(shard) == exact(shard)
+
+
+def test_a_walk_that_lost_its_counters_midway_is_worth_nothing(shard: Shard) -> None:
+    put(shard, *(f"t{n}" for n in range(500)))
+    pages = walk(shard, 50)
+    next(pages)
+    shard.redis.delete(shard.keys.stats)
+    put(shard, "one-more")
+    assert set(pages) == {0}
+    assert sum(walk(shard, 50)) == exact(shard) - len("one-more") - 107
+
+
+def test_large_tasks_are_weighed_a_few_at_a_time(shard: Shard) -> None:
+    """One at a time; Redis passes over empty buckets and gives what is in one together: Valkey's hold up to seven."""
+    put(shard, *(f"t{n}" for n in range(100)), size=400_000)
+    assert len(list(walk(shard, 1000))) > 100 / 8
+
+
+@pytest.mark.one_server
+async def test_the_reaper_weighs_every_shard_and_rests(shard: Shard, redis_url: str) -> None:
+    """One that cannot be weighed does not keep the others from it."""
+    shard.broker.follow(type(shard.broker.layout).guess(3))
+    for keys in shard.broker.shards:
+        shard.redis.hset(keys.tasks, f"a{keys.shard}", b"\x11xx" + bytes(6))
+    first = shard.broker.shards[0].tasks
+    shard.redis.delete(first)
+    shard.redis.set(first, "somebody else's")
+    connection = AsyncConnection(Address.from_url(redis_url))
+    weighing, pauses = Weighing(shard.broker, connection), [0.0]
+    while REST_SECONDS not in pauses:
+        try:
+            pauses.append(await weighing.step())
+        except DelayQError as error:
+            assert "WRONGTYPE" in str(error)  # noqa: PT017  what the loop does with it: it goes on
+    await connection.close()
+    for keys in shard.broker.shards[1:]:
+        assert whole(shard.redis, keys).envelopes.keys() == {f"a{keys.shard}"}

@@ -1,0 +1,30 @@
+"""delayq acl prints one line that redis-cli takes as it is."""
+
+from __future__ import annotations
+
+import pytest
+from delayq.contract.acl import rule, sentinel_rule
+
+from tests.unit.cli.runner import run
+
+
+def test_the_line_is_the_rule_that_tests_run_under() -> None:
+    assert run("acl").stdout == f"ACL SETUSER delayq on >PASSWORD {rule()}\n"
+
+
+def test_an_old_server_gets_no_right_that_it_does_not_know() -> None:
+    line = run("acl", "--server", "7.0", "--key-prefix", "shop", "--user", "worker").stdout
+    assert line.startswith("ACL SETUSER worker on >PASSWORD resetkeys ~shop:* ")
+    assert "waitaof" not in line
+    assert "client|setinfo" not in line
+
+
+@pytest.mark.parametrize("server", ["7.0", "7.2"])
+def test_sentinels_have_a_user_of_their_own(server: str) -> None:
+    redis = tuple(map(int, server.split(".")))
+    line = run("acl", "--sentinel", "--server", server).stdout
+    assert line == f"ACL SETUSER delayq on >PASSWORD {sentinel_rule(redis=redis)}\n"
+
+
+def test_a_prefix_that_no_document_could_have_is_refused() -> None:
+    assert run("acl", "--key-prefix", "a b").exit_code == 2

@@ -1,0 +1,35 @@
+"""Doctor names the field that mends what a server, OpenSSL or the network says."""
+
+from __future__ import annotations
+
+import pytest
+from delayq.cli.doctor.causes import hint
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ("WRONGPASS invalid username-password pair or user is disabled", "spec.redis.authSecretRef"),
+        ("NOAUTH Authentication required", "spec.redis.authSecretRef"),
+        (
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate",
+            "caSecretRef",
+        ),
+        (
+            "certificate verify failed: Hostname mismatch, certificate is not valid for 'redis'",
+            "serverName",
+        ),
+        ("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required", "clientCertSecretRef"),
+        ("[SSL: WRONG_VERSION_NUMBER] wrong version number", "does not speak TLS"),
+        ("connection closed by server", "does it want TLS"),
+        ("NOPERM this user has no permissions to run the 'role' command", "delayq acl"),
+    ],
+)
+def test_the_field_that_mends_it_is_named(said: str, field: str) -> None:
+    assert field in hint(said)
+
+
+def test_a_password_of_sentinels_is_another_field() -> None:
+    assert hint("NOAUTH Authentication required", sentinel=True).startswith(
+        "spec.redis.sentinel.authSecretRef"
+    )

@@ -1,0 +1,150 @@
+"""A document's spec.redis: where that is, and secrets that are mounted, change, and are missing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trustme
+from delayq.connection import Address, AsyncConnection, SyncConnection
+from delayq.connection.place import Place
+from delayq.errors import InvalidDocument, Unavailable
+
+from tests.unit.connection.mounted import mount, spec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STANDALONE = {"standalone": {"host": "a"}}
+LOGIN = {"authSecretRef": {"name": "shop-redis", "usernameKey": "user"}}
+
+
+def test_each_topology_has_its_place(tmp_path: Path) -> None:
+    nodes = [{"host": "a"}, {"host": "b", "port": 7}]
+    found = [
+        Address.from_spec(spec(**redis, **rest), tmp_path)
+        for redis, rest in (
+            ({"standalone": {"host": "a", "port": 7}}, {"database": 3}),
+            ({"sentinel": {"masterName": "shop", "nodes": nodes}}, {"database": 3}),
+            ({"cluster": {"nodes": nodes}}, {}),
+        )
+    ]
+    assert [(each.kind, each.where, each.database, each.apart) for each in found] == [
+        ("standalone", "a:7", 3, False),
+        ("sentinel", "sentinel shop at a:26379, b:7", 3, False),
+        ("cluster", "cluster at a:6379, b:7", 0, True),
+    ]
+    assert found[1].at(Place("c", 1)).database == 3
+
+
+def test_the_connection_is_as_the_document_says_wherever_it_goes(tmp_path: Path) -> None:
+    connection = {"timeoutSeconds": 7, "healthCheckSeconds": 11, "maxConnections": 13}
+    redis = spec(**STANDALONE, connection=connection)
+    for url in (None, "redis://b"):
+        address = Address.of(redis, tmp_path, url=url)
+        assert (address.timeout_seconds, address.health_check_seconds, address.max_connections) == (7, 11, 13)
+
+
+def test_a_url_stands_for_all_that_says_where_and_who(tmp_path: Path) -> None:
+    redis = spec(**STANDALONE, **LOGIN, tls={}, database=3)
+    address = Address.of(redis, tmp_path, url="redis://b")
+    assert (address.where, address.tls, bool(address.login), address.database) == ("b:6379", None, False, 0)
+
+
+def test_a_password_is_as_the_file_is_now(tmp_path: Path) -> None:
+    mount(tmp_path, "shop-redis", user=b"shop\n", password=b"one\n")
+    address = Address.from_spec(spec(**STANDALONE, **LOGIN), tmp_path)
+    assert address.login.get_credentials() == ("shop", "one")
+    mount(tmp_path, "shop-redis", password=b"two")
+    assert address.login.get_credentials() == ("shop", "two")
+    assert address.login.name() == "shop"
+
+
+def test_sentinels_have_a_login_of_their_own(tmp_path: Path) -> None:
+    mount(tmp_path, "shop-redis", user=b"shop", password=b"one")
+    mount(tmp_path, "watch", password=b"two")
+    sentinel = {"masterName": "m", "nodes": [{"host": "a"}], "authSecretRef": {"name": "watch"}}
+    address = Address.from_spec(spec(sentinel=sentinel, **LOGIN), tmp_path)
+    assert address.sentinels[0].login.get_credentials() == ("two",)
+    assert address.at(Place("b")).login.get_credentials() == ("shop", "one")
+
+
+@pytest.mark.parametrize(
+    ("redis", "message"),
+    [
+        (
+            LOGIN,
+            "Secret shop-redis: expected its key password as the file .*/shop-redis/password, found none",
+        ),
+        (
+            {"tls": {"caSecretRef": {"name": "ca"}}},
+            "Secret ca: expected its key ca.crt as the file .*, found none",
+        ),
+        (
+            {"tls": {"clientCertSecretRef": {"name": "cert"}}},
+            "Secret cert: expected its key tls.crt as the file .*, found none",
+        ),
+    ],
+)
+def test_what_is_not_mounted_at_the_start_is_named(
+    tmp_path: Path, redis: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidDocument, match=message):
+        Address.from_spec(spec(**STANDALONE, **redis), tmp_path)
+
+
+def test_what_is_no_certificate_is_named_and_not_quoted(tmp_path: Path) -> None:
+    mount(tmp_path, "ca", ca_crt=b"hunter2")
+    mount(tmp_path, "cert", tls_crt=b"hunter2", tls_key=b"hunter2")
+    with pytest.raises(
+        InvalidDocument, match=r"key ca\.crt as the file .*, with certificates, PEM; got"
+    ) as authority:
+        Address.from_spec(spec(**STANDALONE, tls={"caSecretRef": {"name": "ca"}}), tmp_path)
+    with pytest.raises(
+        InvalidDocument, match=r"key tls\.crt .* a certificate that its key belongs to"
+    ) as shown:
+        Address.from_spec(spec(**STANDALONE, tls={"clientCertSecretRef": {"name": "cert"}}), tmp_path)
+    assert "hunter2" not in f"{authority.value} {shown.value}"
+
+
+def test_a_key_that_does_not_belong_to_the_certificate_is_told(tmp_path: Path) -> None:
+    one, other = (trustme.CA().issue_cert("a") for _ in range(2))
+    mount(
+        tmp_path,
+        "cert",
+        tls_crt=one.cert_chain_pems[0].bytes(),
+        tls_key=other.private_key_pem.bytes(),
+    )
+    with pytest.raises(
+        InvalidDocument, match="a certificate that its key belongs to, PEM; got KEY_VALUES_MISMATCH"
+    ):
+        Address.from_spec(spec(**STANDALONE, tls={"clientCertSecretRef": {"name": "cert"}}), tmp_path)
+
+
+@pytest.mark.parametrize("gone", ["password", "user", "ca.crt"])
+def test_what_is_gone_later_is_told_by_each_connect(tmp_path: Path, gone: str) -> None:
+    mount(tmp_path, "shop-redis", user=b"shop", password=b"one", ca_crt=trustme.CA().cert_pem.bytes())
+    tls = {} if gone != "ca.crt" else {"tls": {"caSecretRef": {"name": "shop-redis"}}}
+    listening = {"standalone": {"host": "127.0.0.1"}}
+
+    async def serve() -> list[str]:
+        listening["standalone"]["port"] = server.getsockname()[1]
+        address = Address.from_spec(spec(**listening, **LOGIN, **tls), tmp_path)
+        (tmp_path / "shop-redis" / gone).unlink()
+        waiting, blocking = AsyncConnection(address), SyncConnection(address)
+        with pytest.raises(Unavailable) as one:
+            await waiting.send([("PING",)])
+        with pytest.raises(Unavailable) as other:
+            await asyncio.to_thread(blocking.send, [("PING",)])
+        await waiting.close()
+        blocking.close()
+        outages = {one.value.outage, other.value.outage}
+        assert outages == {"tls" if tls else "auth"}
+        return [str(one.value), str(other.value)]
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        messages = asyncio.run(serve())
+    for said in messages:
+        assert f"ecret shop-redis: expected its key {gone} as the file" in said

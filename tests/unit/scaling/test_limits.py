@@ -1,0 +1,76 @@
+"""Workers that a queue's limits would leave idle are not asked for, in a decision and in a simulation."""
+
+from __future__ import annotations
+
+from math import inf
+
+from delayq.contract import Limits
+from delayq.scaling import Policy, Sample, begun, decide, sentence
+from delayq.simulation import Plant
+from delayq.simulation.tasks import Arrival, Tasks
+from hypothesis import given
+from hypothesis import strategies as st
+
+RUSH = Sample(overdue=2000, handler_seconds=2.0)
+
+
+def policy(max_replicas: int = 100, **limits: int) -> Policy:
+    return Policy(slots=10, max_replicas=max_replicas, limits=Limits(**limits))
+
+
+def test_more_workers_than_run_what_may_be_in_flight_are_not_asked_for() -> None:
+    decision = decide(RUSH, policy(max_in_flight=35), begun(1, 0.0), 0.0)
+    assert (decision.replicas, decision.limited_by, decision.wanted) == (4, "MaxInFlight", 200)
+    assert "200 were needed, more than limits.maxInFlight lets work" in sentence(decision)
+
+
+def test_more_workers_than_a_rate_keeps_busy_are_not_asked_for() -> None:
+    """A burst of 5, then 20 a second of 2 s each, and a tenth more: 49 run at the most."""
+    decision = decide(RUSH, policy(rate_per_second=20, burst=5), begun(1, 0.0), 0.0)
+    assert (decision.replicas, decision.limited_by) == (5, "RatePerSecond")
+
+
+def test_the_narrower_limit_is_named_and_a_bound_before_it() -> None:
+    both = {"rate_per_second": 20, "burst": 5, "max_in_flight": 35}
+    assert decide(RUSH, policy(**both), begun(1, 0.0), 0.0).limited_by == "MaxInFlight"
+    bounded = decide(RUSH, policy(max_replicas=3, **both), begun(1, 0.0), 0.0)
+    assert (bounded.replicas, bounded.limited_by) == (3, "MaxReplicas")
+
+
+def test_a_limit_that_is_wide_enough_is_not_named() -> None:
+    decision = decide(Sample(overdue=20, handler_seconds=2.0), policy(max_in_flight=20), begun(1, 0.0), 0.0)
+    assert (decision.replicas, decision.limited_by) == (2, "None")
+    assert policy().useful(2.0) == (inf, "None")
+
+
+def test_a_rush_is_no_shortfall_of_workers_where_a_limit_would_leave_more_of_them_idle() -> None:
+    """2,000 tasks of 2 s each in ten seconds, all at once, and two workers at the most."""
+    rush = Sample(due_within=((9.5, 0), (10.0, 2000)), handler_seconds=2.0, lead_seconds=1.0)
+
+    def needed(**limits: int) -> int | None:
+        found = decide(rush, policy(max_replicas=2, **limits), begun(1, 0.0), 0.0).shortfall
+        return None if found is None else found.needed
+
+    assert needed() == 200
+    assert needed(max_in_flight=35) == 4
+    assert needed(max_in_flight=20) is None
+    assert needed(rate_per_second=5, burst=5) is None
+
+
+@given(
+    st.lists(st.floats(0, 20), max_size=60),
+    st.integers(1, 20),
+    st.integers(1, 5),
+    st.integers(1, 6),
+)
+def test_a_simulated_queue_keeps_to_its_limits(dues: list[float], rate: int, burst: int, most: int) -> None:
+    tasks = Tasks.of([Arrival(due, 0.5) for due in dues])
+    limits = Limits(rate_per_second=rate, burst=burst, max_in_flight=most)
+    plant = Plant(tasks, slots=10, lead_seconds=0.0, replicas=2, limits=limits)
+    plant.advance(1000.0)
+    begun_at = list(plant.began)
+    assert plant.finished == len(dues)
+    for at, start in enumerate(begun_at):
+        for upto in range(at, len(begun_at)):
+            assert upto - at + 1 <= burst + rate * (begun_at[upto] - start) + 1e-6
+        assert sum(start - 0.5 + 1e-9 < other <= start for other in begun_at) <= most

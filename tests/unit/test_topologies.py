@@ -1,0 +1,225 @@
+"""What servers of a topology say of each other, and what is made of it: no server here says anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from delayq.connection import Address, sentinels, slots
+from delayq.connection.books import ClusterBook, SentinelBook
+from delayq.connection.place import Place
+from delayq.connection.redirects import Redirect, down, redirect, soon, unblocked
+from delayq.keys import Keys
+from redis.exceptions import ResponseError
+
+ASKED = Place("10.0.0.1", 7000)
+OTHER = Place("10.0.0.2", 7000)
+HEALTHY = b"cluster_state:ok\r\ncluster_current_epoch:7\r\n"
+HALVES = [
+    [0, 8191, [b"10.0.0.1", 7000, b"id1"], [b"10.0.0.9", 7000, b"id9"]],
+    [8192, 16383, [b"10.0.0.2", 7000, b"id2"]],
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("MOVED 866 10.0.0.2:7000", Redirect("MOVED", 866, OTHER)),
+        ("ASK 866 10.0.0.2:7000", Redirect("ASK", 866, OTHER)),
+        ("MOVED 866 :7001", Redirect("MOVED", 866, Place("10.0.0.1", 7001))),
+        ("MOVED 866 ?:7001", Redirect("MOVED", 866, Place("10.0.0.1", 7001))),
+        ("MOVED 866 fe80::1:7001", Redirect("MOVED", 866, Place("fe80::1", 7001))),
+        ("MOVED 866 node-2.redis.svc:7000", Redirect("MOVED", 866, Place("node-2.redis.svc", 7000))),
+        (
+            "ERR Error running script (call to f_ab): @user_script: 1: -MOVED 866 10.0.0.2:7000",
+            Redirect("MOVED", 866, OTHER),
+        ),
+        ("ERR unknown task MOVED 866 10.0.0.2:7000", None),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", None),
+    ],
+)
+def test_a_redirection_is_read_as_it_was_said(text: str, said: Redirect | None) -> None:
+    assert redirect(text, ASKED) == said
+
+
+def test_what_may_be_answered_in_a_moment_is_told_from_what_is_refused() -> None:
+    assert soon("TRYAGAIN Multiple keys request during rehashing of slot")
+    assert soon("CLUSTERDOWN Hash slot not served")
+    assert soon("ERR Error running script (call to f_ab): 1: -TRYAGAIN Multiple keys")
+    assert soon("ERR Lua script attempted to access a non local key in a cluster node script: f_ab")
+    assert not soon("CROSSSLOT Keys in request don't hash to the same slot")
+    assert down("CLUSTERDOWN The cluster is down")
+    assert not down("TRYAGAIN Multiple keys request during rehashing of slot")
+    assert unblocked("UNBLOCKED force unblock from blocking operation, instance state changed")
+
+
+def test_slots_are_read_with_their_masters_and_everybody_to_ask() -> None:
+    found = slots.read([HEALTHY, HALVES], ASKED)
+    assert found is not None
+    assert (found.holders[0], found.holders[8191], found.holders[8192]) == (ASKED, ASKED, OTHER)
+    assert found.nodes == {ASKED, OTHER, Place("10.0.0.9", 7000)}
+    assert (found.masters, found.epoch, found.healthy) == (frozenset({ASKED, OTHER}), 7, True)
+
+
+def test_slots_that_nobody_serves_have_no_holder() -> None:
+    found = slots.read([HEALTHY, HALVES[:1]], ASKED)
+    assert found is not None
+    assert found.holders[8192] is None
+
+
+@pytest.mark.parametrize(
+    ("server", "place"),
+    [
+        ([b"", 7003, b"id"], Place("10.0.0.1", 7003)),
+        ([None, 7003, b"id"], Place("10.0.0.1", 7003)),
+        ([b"?", 7003, b"id", [b"ip", b"10.0.0.5"]], Place("10.0.0.5", 7003)),
+        ([b"?", 7003, b"id", []], Place("10.0.0.1", 7003)),
+        ([b"redis-3.example", 7003, b"id", [b"ip", b"10.0.0.5"]], Place("redis-3.example", 7003)),
+        ([b"fe80::1", 7003], Place("fe80::1", 7003)),
+    ],
+)
+def test_a_node_is_where_it_announces_itself_or_where_we_asked(server: list[Any], place: Place) -> None:
+    found = slots.read([HEALTHY, [[0, 1, server]]], ASKED)
+    assert found is not None
+    assert found.holders[0] == place
+
+
+def test_a_key_in_a_slot_is_where_redis_takes_it_to_be() -> None:
+    """12739 is what Redis' own specification says of 123456789."""
+    assert slots.slot_of("123456789") == 12739
+    keys = Keys("delayq", "orders", 3)
+    assert slots.slot_of(keys.wake) == keys.slot
+    assert slots.slot_of("{b}x{c}") == slots.slot_of("b")
+    assert slots.slot_of("{}b") != slots.slot_of("b")
+
+
+def cluster() -> ClusterBook:
+    return ClusterBook(Address.from_url("redis+cluster://10.0.0.1:7000,10.0.0.2:7000"))
+
+
+def view(epoch: int, holder: Place, *, state: str = "ok") -> list[Any]:
+    info = f"cluster_state:{state}\r\ncluster_current_epoch:{epoch}\r\n".encode()
+    return [info, [[0, 16383, [holder.host.encode(), holder.port, b"id"]]]]
+
+
+def test_a_node_that_is_cut_off_is_not_believed_while_another_knows_better() -> None:
+    book = cluster()
+    assert book.learn(ASKED, view(7, OTHER))
+    book.begin()
+    assert not book.learn(OTHER, view(6, ASKED))
+    assert not book.learn(OTHER, view(7, ASKED, state="fail"))
+    assert book.holder(0) == OTHER
+
+
+def test_where_all_nodes_are_cut_off_the_newest_view_is_believed() -> None:
+    book = cluster()
+    assert book.learn(ASKED, view(7, OTHER))
+    book.begin()
+    assert not book.learn(OTHER, view(5, OTHER, state="fail"))
+    assert not book.learn(ASKED, view(6, ASKED, state="fail"))
+    book.settle()
+    assert book.holder(0) == ASKED
+
+
+def test_a_node_that_is_no_cluster_says_why() -> None:
+    book = cluster()
+    refused = ResponseError("This instance has cluster support disabled")
+    assert not book.learn(ASKED, [refused, refused])
+    assert "10.0.0.1:7000" in book.why
+    assert "cluster support disabled" in book.why
+    assert book.holder(0) is None
+
+
+def test_a_slot_that_moved_is_where_its_last_holder_said_and_others_stay() -> None:
+    book = cluster()
+    book.learn(ASKED, view(7, ASKED))
+    book.moved(Redirect("MOVED", 5, OTHER))
+    assert (book.holder(4), book.holder(5), book.holder(6)) == (ASKED, OTHER, ASKED)
+    assert {address.places[0] for address in book.asked()} == {ASKED, OTHER}
+
+
+SENTINELS = [Place("10.0.1.1", 26379), Place("10.0.1.2", 26379), Place("10.0.1.3", 26379)]
+
+
+def sentinel() -> SentinelBook:
+    where = ",".join(map(str, SENTINELS))
+    return SentinelBook(Address.from_url(f"redis+sentinel://{where}/mymaster/0"))
+
+
+def named(place: Place, epoch: int) -> list[Any]:
+    said = [place.host.encode(), str(place.port).encode()]
+    return [said, [b"name", b"mymaster", b"config-epoch", str(epoch).encode()]]
+
+
+def test_every_sentinel_is_asked_and_the_first_that_answers_is_believed_until_another_knows_better() -> None:
+    book = sentinel()
+    assert [address.places[0] for address in book.asked()] == SENTINELS
+    assert book.learn(SENTINELS[0], named(OTHER, 1))
+    assert book.holder(0) == OTHER
+    assert book.learn(SENTINELS[1], named(ASKED, 2))
+    assert book.holder(0) == ASKED
+    book.settle()
+    assert book.holder(0) == ASKED
+
+
+def test_a_sentinel_that_knows_no_such_master_or_refuses_is_not_the_last_to_be_asked() -> None:
+    book = sentinel()
+    assert not book.learn(SENTINELS[0], [None, ResponseError("No such master with that name")])
+    assert book.why == "Sentinel 10.0.1.1:26379: it has no such master"
+    refused = ResponseError("NOAUTH Authentication required.")
+    assert not book.learn(SENTINELS[0], [refused, refused])
+    assert "NOAUTH" in book.why
+    assert book.holder(0) is None
+
+
+def test_a_sentinel_that_missed_a_fail_over_is_not_believed_but_most_of_them_are() -> None:
+    book = sentinel()
+    book.learn(SENTINELS[0], named(OTHER, 5))
+    book.begin()
+    assert not book.learn(SENTINELS[1], named(ASKED, 4))
+    book.settle()
+    assert book.holder(0) == OTHER
+    assert not book.learn(SENTINELS[2], named(ASKED, 0))
+    book.settle()
+    assert book.holder(0) == ASKED
+
+
+def test_a_new_view_is_believed_though_most_sentinels_have_an_older_one() -> None:
+    book = sentinel()
+    book.learn(SENTINELS[0], named(OTHER, 5))
+    book.begin()
+    for place, said in zip(SENTINELS, [named(ASKED, 4), named(ASKED, 4), named(OTHER, 5)], strict=True):
+        book.learn(place, said)
+    book.settle()
+    assert book.holder(0) == OTHER
+
+
+def test_of_views_that_are_equally_new_the_one_that_most_share_is_believed() -> None:
+    """Whoever tells Sentinels by hand of another master makes no fail-over: the epoch stays."""
+    book = sentinel()
+    book.learn(SENTINELS[0], named(OTHER, 0))
+    book.begin()
+    for place, master in zip(SENTINELS, [ASKED, OTHER, ASKED], strict=True):
+        book.learn(place, named(master, 0))
+        assert book.holder(0) == OTHER
+    book.settle()
+    assert book.holder(0) == ASKED
+
+
+def test_a_sentinel_without_the_right_to_tell_more_is_believed_where_no_other_tells() -> None:
+    refused = ResponseError("NOPERM …")
+    book = sentinel()
+    book.learn(SENTINELS[0], named(OTHER, 5))
+    book.begin()
+    assert book.learn(SENTINELS[1], [named(ASKED, 0)[0], refused])
+    book.settle()
+    assert book.holder(0) == ASKED
+    book.learn(SENTINELS[2], named(OTHER, 5))
+    book.settle()
+    assert book.holder(0) == OTHER
+
+
+def test_a_role_is_a_masters_or_it_is_not() -> None:
+    assert sentinels.is_master([b"master", 0, []])
+    assert not sentinels.is_master([b"slave", b"10.0.0.1", 6379, b"connected", 0])
+    assert not sentinels.is_master(ResponseError("NOPERM …"))

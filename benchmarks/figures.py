@@ -54,6 +54,12 @@ def at_most(bound: float) -> Target:
     return Target("≤", bound)
 
 
+def once(bench: str, name: str, unit: str, value: float, *, most: float | None = None) -> Figure:
+    """Return a figure of a single run, which may be promised to be `most` at most."""
+    target = None if most is None else at_most(most)
+    return Figure(bench=bench, name=name, unit=unit, runs=(value,), target=target)
+
+
 def percentile(values: list[float], percent: float) -> float:
     """Return the smallest value that at least `percent` of the values do not exceed."""
     ranked = sorted(values)

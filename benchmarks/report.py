@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +28,8 @@ class Report:
     started: str
     name: str = "queue"  # of the file that is committed, and of the place in the documentation
     figures: dict[Key, dict[str, Figure]] = field(default_factory=dict)
+    extra: dict[str, object] = field(default_factory=dict)  # for the JSON alone
+    ratios: str = "× of the raw ceiling"  # what stands above the ratios
 
     def add(self, mode: str, figures: list[Figure]) -> None:
         for figure in figures:
@@ -47,7 +51,7 @@ class Report:
         return (
             f"{facts['cores']} cores of {facts['cpu']}, Python {facts['python']}, {facts['against']}; "
             f"load before: {facts['load_before']}\n\n"
-            f"   {'':<{NAME_WIDTH}}{columns}   {'target':<20}× of the raw ceiling"
+            f"   {'':<{NAME_WIDTH}}{columns}   {'target':<20}{self.ratios}"
         )
 
     def _named(self, mode: str) -> str:
@@ -90,7 +94,7 @@ class Report:
 
     def _document(self) -> dict[str, object]:
         lines = [_entry(mode, figure) for found in self.figures.values() for mode, figure in found.items()]
-        return {"started": self.started, "machine": self.facts, "figures": lines}
+        return {"started": self.started, "machine": self.facts, "figures": lines} | self.extra
 
 
 def _entry(mode: str, figure: Figure) -> dict[str, object]:
@@ -125,3 +129,8 @@ def _number(value: float) -> str:
 def _rounded(value: float) -> float:
     """Return four significant digits: more would pretend."""
     return float(f"{value:.4g}")
+
+
+def say(what: str) -> None:
+    """Tell on the terminal what is under way."""
+    print(f"\033[2m· {time.strftime('%H:%M:%S')} {what}\033[0m", file=sys.stderr, flush=True)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.images import sizes, starts
 from benchmarks.machine import here
-from benchmarks.report import Report
+from benchmarks.report import Report, say
 from tests.images.archive import BUILT, Image
 from tests.servers import RedisServer
 
@@ -52,7 +51,7 @@ def _starts(report: Report, images: dict[str, Image], folder: Path, runs: int) -
     server = RedisServer.start("7.0", dir=folder / "redis")
     try:
         for name, image in images.items():
-            _say(f"starting {name} {runs} times")
+            say(f"starting {name} {runs} times")
             root = folder / name
             image.unpack(root)
             report.add(name, starts.figures(name, image, root, server=server, runs=runs))
@@ -60,10 +59,6 @@ def _starts(report: Report, images: dict[str, Image], folder: Path, runs: int) -
         server.stop()
     print(report.lines("B"))
     print(report.lines("C"), flush=True)
-
-
-def _say(what: str) -> None:
-    print(f"\033[2m· {time.strftime('%H:%M:%S')} {what}\033[0m", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.figures import Figure, at_most, percentile
+from benchmarks.figures import Figure, once, percentile
 from benchmarks.machine import here
 from benchmarks.node.stage import stage
-from benchmarks.report import Report
+from benchmarks.report import Report, say
 from tests.node import spike
 
 MODES = ("measured", "delayq simulated", "reactive simulated")
@@ -34,12 +33,12 @@ def main() -> int:
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         name="node",
     )
-    with TemporaryDirectory(prefix="delayq-bench-") as directory, stage(Path(directory), _say) as world:
+    with TemporaryDirectory(prefix="delayq-bench-") as directory, stage(Path(directory), say) as world:
         print(report.heading())
         orders = spike.begin(world)
-        _say("a rush that teaches")
+        say("a rush that teaches")
         spike.ride(orders, "rehearsal", 2 * options.tasks)
-        _say("the rush that is measured")
+        say("the rush that is measured")
         rush = spike.ride(orders, "rush", options.tasks)
         forecasts = spike.simulated(orders, rush, Path(directory))
         report.add(MODES[0], _starts(rush))
@@ -60,10 +59,10 @@ def _starts(rush: spike.Ride) -> list[Figure]:
     ready = [(life.ready_at or 0) - rush.due_at for life in lives]
     claims = [(life.claimed_at or 0) - rush.asked.at for life in lives]
     return [
-        _figure("A", "lead learnt before (p95)", "s", rush.lead_seconds),
-        _figure("A", "a worker is asked for until it claims, p50", "s", percentile(claims, 50)),
-        _figure("A", "the same, of the slowest", "s", max(claims)),
-        _figure("A", "the last is Ready, from the due time", "s", max(ready), most=0),
+        once("A", "lead learnt before (p95)", "s", rush.lead_seconds),
+        once("A", "a worker is asked for until it claims, p50", "s", percentile(claims, 50)),
+        once("A", "the same, of the slowest", "s", max(claims)),
+        once("A", "the last is Ready, from the due time", "s", max(ready), most=0),
     ]
 
 
@@ -72,22 +71,13 @@ def _course(each: spike.Forecast) -> list[Figure]:
     p50, p99, most = each.late
     promised = spike.LATENESS if each.by == "measured" else None
     return [
-        _figure("B", "the first worker is asked for, from the due time", "s", each.asked),
-        _figure("B", "lateness p50", "s", p50),
-        _figure("B", "lateness p99", "s", p99, most=promised),
-        _figure("B", "lateness, largest", "s", most),
-        _figure("B", "most workers", "", each.most_workers),
-        _figure("B", "pod-hours, from zero to zero", "h", each.pod_hours),
+        once("B", "the first worker is asked for, from the due time", "s", each.asked),
+        once("B", "lateness p50", "s", p50),
+        once("B", "lateness p99", "s", p99, most=promised),
+        once("B", "lateness, largest", "s", most),
+        once("B", "most workers", "", each.most_workers),
+        once("B", "pod-hours, from zero to zero", "h", each.pod_hours),
     ]
-
-
-def _figure(bench: str, name: str, unit: str, value: float, *, most: float | None = None) -> Figure:
-    target = None if most is None else at_most(most)
-    return Figure(bench=bench, name=name, unit=unit, runs=(value,), target=target)
-
-
-def _say(what: str) -> None:
-    print(f"\033[2m· {time.strftime('%H:%M:%S')} {what}\033[0m", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

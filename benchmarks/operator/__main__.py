@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from datetime import UTC, datetime
 
 from benchmarks.machine import here
 from benchmarks.operator import phases
 from benchmarks.operator.stage import stage
-from benchmarks.report import Report
+from benchmarks.report import Report, say
 
 MODE = "one operator"
 
@@ -45,7 +44,7 @@ def _facts() -> dict[str, object]:
 
 
 def _measure(report: Report, options: argparse.Namespace) -> None:
-    with stage(_say) as staged:
+    with stage(say) as staged:
         print(report.heading())
         for letter, phase, amount in (
             ("A", phases.created, options.queues),
@@ -53,12 +52,8 @@ def _measure(report: Report, options: argparse.Namespace) -> None:
             ("C", phases.edits, options.queues),
             ("D", phases.restarted, options.queues),
         ):
-            report.add(MODE, phase(staged, amount, _say))
+            report.add(MODE, phase(staged, amount, say))
             print(report.lines(letter), flush=True)
-
-
-def _say(what: str) -> None:
-    print(f"\033[2m· {time.strftime('%H:%M:%S')} {what}\033[0m", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from benchmarks.figures import Figure, at_most, percentile
+from benchmarks.figures import Figure, once, percentile
 from benchmarks.operator.stage import KINDS, NAMESPACE, PER_QUEUE
 from tests.cluster.operator import QUEUES, queue
 
@@ -41,15 +41,15 @@ def created(stage: Stage, count: int, say: Callable[[str], None]) -> list[Figure
     about_children = [event for event in writes if event.resource in _PLURALS]
     status = [event for event in writes if event.subresource == "status"]
     return [
-        _figure("A", f"create {count:,} queues until all children exist", "s", took_s),
-        _figure("A", "  of which the API server took to accept them", "s", submitted_s),
-        _figure("A", "  writes per queue: children", "", len(about_children) / count),
-        _figure("A", "  writes per queue: status", "", len(status) / count),
-        _figure(
+        once("A", f"create {count:,} queues until all children exist", "s", took_s),
+        once("A", "  of which the API server took to accept them", "s", submitted_s),
+        once("A", "  writes per queue: children", "", len(about_children) / count),
+        once("A", "  writes per queue: status", "", len(status) / count),
+        once(
             "A", "  writes per queue: events", "", (len(writes) - len(about_children) - len(status)) / count
         ),
-        _figure("A", "operator RSS, everything settled", "MiB", stage.rss_mib, most=RSS_MIB),
-        _figure("A", "operator RSS, at most so far", "MiB", stage.peak_rss_mib, most=RSS_MIB),
+        once("A", "operator RSS, everything settled", "MiB", stage.rss_mib, most=RSS_MIB),
+        once("A", "operator RSS, at most so far", "MiB", stage.peak_rss_mib, most=RSS_MIB),
     ]
 
 
@@ -71,8 +71,8 @@ def idle(stage: Stage, seconds: float, say: Callable[[str], None]) -> list[Figur
     time.sleep(seconds)
     used = stage.cpu_seconds - cpu
     return [
-        _figure("B", f"idle for {seconds:.0f} s: API writes", "", len(stage.writes(mark)), most=0),
-        _figure("B", "  CPU", "%", 100 * used / seconds),
+        once("B", f"idle for {seconds:.0f} s: API writes", "", len(stage.writes(mark)), most=0),
+        once("B", "  CPU", "%", 100 * used / seconds),
     ]
 
 
@@ -81,8 +81,8 @@ def edits(stage: Stage, count: int, say: Callable[[str], None]) -> list[Figure]:
     say(f"{EDITS} edits, one after another")
     took_ms = [_edit(stage, number * count // EDITS, number) for number in range(EDITS)]
     return [
-        _figure("C", "edit until applied, p50", "ms", percentile(took_ms, 50)),
-        _figure("C", "edit until applied, p99", "ms", percentile(took_ms, 99), most=1000),
+        once("C", "edit until applied, p50", "ms", percentile(took_ms, 50)),
+        once("C", "edit until applied, p99", "ms", percentile(took_ms, 99), most=1000),
     ]
 
 
@@ -112,13 +112,8 @@ def restarted(stage: Stage, count: int, say: Callable[[str], None]) -> list[Figu
     looked_s = ready_s + time.monotonic() - began
     stage.settled()
     return [
-        _figure("D", "restart until it has seen everything", "s", ready_s),
-        _figure("D", f"restart until all {count:,} queues are looked at", "s", looked_s),
-        _figure("D", "  API writes", "", len(stage.writes(mark)), most=0),
-        _figure("D", "  operator RSS", "MiB", stage.rss_mib, most=RSS_MIB),
+        once("D", "restart until it has seen everything", "s", ready_s),
+        once("D", f"restart until all {count:,} queues are looked at", "s", looked_s),
+        once("D", "  API writes", "", len(stage.writes(mark)), most=0),
+        once("D", "  operator RSS", "MiB", stage.rss_mib, most=RSS_MIB),
     ]
-
-
-def _figure(bench: str, name: str, unit: str, value: float, *, most: float | None = None) -> Figure:
-    target: Any = None if most is None else at_most(most)
-    return Figure(bench=bench, name=name, unit=unit, runs=(value,), target=target)

@@ -7,6 +7,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest --dist loadgroup
 export PYTHON
 
 # A stamp is named after the content it was made from, so a checkout of another commit is noticed too.
@@ -46,20 +47,35 @@ $(KUBERNETES_READY): | $(PYTHON_READY)
 run: $(PYTHON_READY) ## Run examples/hello: 1,000 delayed tasks on a Redis of their own
 	@$(BIN)/python examples/hello/run.py
 
+PARTS := redis process cluster images node
 .PHONY: test
-test: check $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run every check and every test, on every Redis
-	@$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/process --ignore=tests/cluster --ignore=tests/node \
-		--ignore=tests/images --redis=all
-	@$(BIN)/pytest -n 2 --dist loadgroup tests/process --redis=all
-	@$(BIN)/pytest -n 2 --dist loadgroup tests/cluster
+.NOTPARALLEL: test
+test: check test-alone $(PARTS:%=test-%) ## Run every check and every test, on every Redis
+
+# As many at a time as two cores bear: tests that wait for servers, more than they compute, three.
+.PHONY: test-alone $(PARTS:%=test-%)
+test-alone: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run the tests that no other part has
+	@$(PYTEST) -n 2 --redis=all $(PARTS:%=--ignore=tests/%)
+test-redis: $(SERVERS_READY) ## Run what the client and the scripts do, on every Redis
+	@$(PYTEST) -n 3 --redis=all tests/redis
+test-process: $(SERVERS_READY) $(DATABASES_READY) ## Run workers and scanners through faults and fail-overs
+	@$(PYTEST) -n 3 --redis=all tests/process
+# Kubernetes, written in Go, computes a sixth less when it collects its garbage less often.
+test-cluster: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run the operator on real API servers
+	@GOGC=400 $(PYTEST) -n 3 tests/cluster
+test-images: setup-node ## Try the images
+	@$(PYTEST) -n 2 tests/images
+test-node: setup-node ## Run it all on Kubernetes nodes with pods, as root
+	@GOGC=400 $(PYTEST) -n 2 tests/node
+
+.PHONY: setup-node
+setup-node: $(SERVERS_READY) $(KUBERNETES_READY) ## Install what a node takes and build the images, if this machine can have one
 	@tools/setup-node --if-possible
 	@tools/build-images --if-possible
-	@$(BIN)/pytest tests/images
-	@$(BIN)/pytest tests/node
 
 .PHONY: test-quick
 test-quick: $(PYTHON_READY) $(SERVERS_READY) ## Run unit, contract and Redis tests on one Redis (under a minute)
-	@$(BIN)/pytest -n 2 --dist loadgroup --redis=7.0 --hypothesis-profile=quick tests/unit tests/contract tests/redis
+	@$(PYTEST) -n 2 --redis=7.0 --hypothesis-profile=quick tests/unit tests/contract tests/redis
 
 .PHONY: check
 check: $(PYTHON_READY) ## Check format, lint, types and layers
@@ -84,6 +100,18 @@ bench-operator: $(PYTHON_READY) $(KUBERNETES_READY) ## Measure the operator with
 .PHONY: bench-loss
 bench-loss: $(PYTHON_READY) $(SERVERS_READY) ## Measure what Redis loses under each setting, and write the table to docs/guarantees.md
 	@$(BIN)/python -m benchmarks.loss
+
+.PHONY: bench-shards
+bench-shards: $(PYTHON_READY) $(SERVERS_READY) ## Measure 1, 2, 4 and 8 shards on one Redis and on a Cluster; BENCH_ARGS="--quick"
+	@$(BIN)/python -m benchmarks.shards $(BENCH_ARGS)
+
+.PHONY: bench-scale
+bench-scale: $(PYTHON_READY) $(SERVERS_READY) ## Measure up to 10 million tasks: memory, calls, restart (4 GB); BENCH_ARGS="--sizes 10000,1000000"
+	@$(BIN)/python -m benchmarks.scale $(BENCH_ARGS)
+
+.PHONY: soak
+soak: $(PYTHON_READY) $(SERVERS_READY) ## Play a day without work and a day of a million tasks, in minutes: what grows? BENCH_ARGS="--hours 2"
+	@$(BIN)/python -m benchmarks.soak $(BENCH_ARGS)
 
 .PHONY: bench-images
 bench-images: $(PYTHON_READY) $(SERVERS_READY) images ## Measure size of the images, and time from start to first claim; BENCH_ARGS="--runs 3"

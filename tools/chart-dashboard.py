@@ -139,6 +139,32 @@ QUEUES = (
         {"{{queue}}": total("delayq_shard_led", "queue")},
     ),
     Panel(
+        "Shards by layout",
+        "Where tasks are stored, where they may still be, and what was asked for: three numbers while tasks move.",
+        "short",
+        {"{{queue}} {{layout}}": f"max by (queue, layout) (delayq_layout_shards{{{QUEUE}}})"},
+    ),
+    Panel(
+        "Tasks that change shards",
+        "How many there are to look at, how many of them were, and how many were moved; others run where they are.",
+        "short",
+        {
+            "{{queue}} to look at": total("delayq_reshard_tasks", "queue"),
+            "{{queue}} looked at": total("delayq_reshard_checked_tasks", "queue"),
+            "{{queue}} moved": total("delayq_reshard_moved_tasks", "queue"),
+            "{{queue}} wait to run": total("delayq_reshard_waiting_tasks", "queue"),
+        },
+    ),
+    Panel(
+        "Shards not served",
+        "Of each server of Redis that does not serve some scanner; their tasks wait.",
+        "short",
+        {
+            "{{queue}} {{server}} {{cause}}": "count by (queue, server, cause) "
+            f"(max by (queue, shard, server, cause) (delayq_shard_down{{{QUEUE}}}))"
+        },
+    ),
+    Panel(
         "Replicas of Redis",
         "Those that keep up; a fail-over may lose what they have not.",
         "short",

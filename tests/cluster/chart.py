@@ -123,13 +123,35 @@ def stub_crd(group: str, kind: str) -> Object:
     }
 
 
+PROMETHEUS_GROUP: Final = "monitoring.coreos.com"
 PROMETHEUS_KINDS: Final = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
 
 
 def serve_prometheus_kinds(cluster: Cluster) -> None:
     """Install what the Prometheus operator would, as far as the API server is concerned; return when it is served."""
-    group = "monitoring.coreos.com"
-    crds = "\n---\n".join(json.dumps(stub_crd(group, kind)) for kind in PROMETHEUS_KINDS)
+    crds = "\n---\n".join(json.dumps(stub_crd(PROMETHEUS_GROUP, kind)) for kind in PROMETHEUS_KINDS)
     cluster.kubectl("apply", "-f", "-", input=crds)
-    paths = [f"/apis/{group}/v1/{kind.lower()}s" for kind in PROMETHEUS_KINDS]
-    eventually(lambda: all(found(cluster, path) for path in paths), what=group)
+    _told(cluster, there=True)
+
+
+def serve_no_prometheus_kinds(cluster: Cluster) -> None:
+    """The opposite."""
+    crds = [f"{kind.lower()}s.{PROMETHEUS_GROUP}" for kind in PROMETHEUS_KINDS]
+    cluster.kubectl("delete", "crd", "--ignore-not-found", *crds)
+    _told(cluster, there=False)
+
+
+def _told(cluster: Cluster, *, there: bool) -> None:
+    """Wait until objects can be listed, or cannot, and discovery, which is a moment behind, says so, too."""
+    group = f"/apis/{PROMETHEUS_GROUP}/v1"
+    plurals = {f"{kind.lower()}s" for kind in PROMETHEUS_KINDS}
+
+    def listed() -> set[str]:
+        resources = cluster.rest.get(group)["resources"] if found(cluster, group) else ()
+        return {resource["name"] for resource in resources}
+
+    def settled() -> bool:
+        here = {plural for plural in plurals if found(cluster, f"{group}/{plural}")}
+        return here == plurals & listed() == (plurals if there else set())
+
+    eventually(settled, what=f"{PROMETHEUS_GROUP} is {'served' if there else 'gone'}")

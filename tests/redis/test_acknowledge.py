@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from tests.redis.conftest import Make
 
+pytestmark = pytest.mark.slow
+
 PATIENT = 30_000  # for what will be confirmed: however slow the machine, it is not the time-out that decides
 SHORT = 200  # for what will not
 

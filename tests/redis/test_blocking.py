@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from delayq.keys import Keys
+
+pytestmark = pytest.mark.slow
 SHARDS = 12
 PATIENT_SECONDS = 60.0
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     Play: TypeAlias = Callable[[Callable[["Measured"], None]], None]
 
+pytestmark = pytest.mark.slow
+
 CLAIM_US, OTHER_US, MOST_US = 1500, 2500, 50_000
 SHARE = {"6.2": 1.5, "7.0": 1.5, "valkey9": 2.0}  # of the yardstick
 ROUNDS = 5

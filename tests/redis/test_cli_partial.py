@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
+pytestmark = pytest.mark.slow
+
 SHARDS = 6
 
 

@@ -18,6 +18,8 @@ from tests.processes import DELAYQ, running
 if TYPE_CHECKING:
     from tests.servers import RedisServer
 
+pytestmark = pytest.mark.slow
+
 RIGHT = """\
 apiVersion: delayq.dev/v1alpha1
 kind: DelayQueue

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tests.redis.conftest import Make
     from tests.servers import RedisServer
 
+pytestmark = pytest.mark.slow
+
 SECRET = "hunter2-s3cret"  # noqa: S105  what must not be seen
 
 

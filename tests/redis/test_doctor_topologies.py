@@ -16,6 +16,8 @@ from tests.unit.cli.runner import run
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 SHARDS = 12
 
 

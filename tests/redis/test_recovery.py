@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from delayq.checks import Check
     from delayq.message import Task
 
+pytestmark = pytest.mark.slow
+
 TIMES = 5
 LOCK_MS = 15_000  # timeoutSeconds of 5 by default, as long for an answer of Redis, and the margin
 

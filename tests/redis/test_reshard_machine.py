@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
     from tests.servers import RedisServer
 
+pytestmark = pytest.mark.slow
+
 MOST = 5
 IDS = [f"t{n}" for n in range(6)]
 ID, NTH, SHARD = st.sampled_from(IDS), st.integers(0, 7), st.integers(0, MOST - 1)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from tests.redis.conftest import Make
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["async", "sync"])
 def make(request: pytest.FixtureRequest, queue_name: str) -> Iterator[Make]:

@@ -26,6 +26,8 @@ from tests.unit.connection.silent import reply, telling
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 SHARDS = 6
 SOON_SECONDS = (
     15.0  # from a promotion until all is answered again: about one, on a machine with nothing else to do

@@ -21,6 +21,8 @@ from tests.unit.simulation.strategies import arrivals
 if TYPE_CHECKING:
     from delayq.simulation import Pilot
 
+pytestmark = pytest.mark.slow
+
 LEAD = 11.0
 START = 1_750_000_000.0
 

@@ -11,6 +11,8 @@ from matplotlib.image import imread
 
 from tests.unit.cli.runner import run
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parents[3] / "docs"
 SECTION = (DOCS / "scaling.md").read_text().partition("\n## Simulation\n")[2].partition("\n## ")[0]
 SHOWN = re.findall(r"^```text\n\$ delayq (simulate .*)\n((?:.*\n)*?)```$", SECTION, re.MULTILINE)

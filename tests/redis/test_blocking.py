@@ -222,6 +222,28 @@ def test_a_server_that_hangs_holds_up_the_calls_of_its_shards_only(
         cluster.stop()
 
 
+def test_a_server_that_lets_nobody_in_keeps_the_others_waiting_for_its_part_of_the_time(
+    tmp_path_factory: pytest.TempPathFactory, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernel takes connections while it hangs. Nothing can be had in no time, which is all there would be."""
+    monkeypatch.setattr("delayq.connection.deadline.LEAST_SECONDS", 0.0)
+    cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("closed"), replicas=False)
+    try:
+        broker = Broker(queue_name, shards=SHARDS)
+        lost = cluster.nodes[1]
+        hanging = [cluster.serving(keys.slot) is lost for keys in broker.shards]
+        first = sorted(range(SHARDS), key=lambda shard: not hanging[shard])
+        address = replace(Address.from_url(cluster.url), timeout_seconds=3.0)
+        with closing(SyncConnection(address)) as connection:
+            connection.servers(broker.shards)  # learns where they are, and keeps no connection for it
+            lost.pause()
+            answers = connection.answers([broker.counts(shard) for shard in first])
+            lost.resume()
+        assert [isinstance(answer, Unavailable) for answer in answers] == [hanging[shard] for shard in first]
+    finally:
+        cluster.stop()
+
+
 def kept_trying(client: SyncClient, task_id: str) -> None:
     until = time.monotonic() + PATIENT_SECONDS
     while True:

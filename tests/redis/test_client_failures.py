@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -22,16 +23,18 @@ from redis.exceptions import NoScriptError
 
 from tests.redis.proxy import proxy_to
 from tests.redis.state import known, tasks
+from tests.servers import RedisServer
+from tests.topologies.kinds import flavour_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
     from typing import Any
 
     from delayq.connection.line import Line
     from redis.exceptions import ResponseError
 
     from tests.redis.conftest import Make
-    from tests.servers import RedisServer
 
 pytestmark = pytest.mark.slow
 
@@ -198,6 +201,20 @@ def test_a_wrong_password_is_told_and_not_shown(make: Make, aof_server: RedisSer
     without = make(aof_server.open_url)
     with pytest.raises(DelayQError, match="Authentication required"):
         without.counts()
+
+
+def test_a_server_that_knows_no_passwords_quotes_ours_and_we_do_not(
+    make: Make, flavour: str, tmp_path: Path
+) -> None:
+    """As one behind a proxy may be."""
+    renamed = tmp_path / "renamed.conf"
+    renamed.write_text('rename-command AUTH ""')
+    server = RedisServer.start(flavour_of(flavour), dir=tmp_path / "redis", config={"include": str(renamed)})
+    client = make(f"redis://user:{SECRET}@127.0.0.1:{server.port}/0")
+    with pytest.raises(DelayQError, match="unknown command 'AUTH'") as error:
+        client.counts()
+    assert SECRET not in "".join(traceback.format_exception(error.value))
+    server.stop()
 
 
 def test_a_server_that_never_answers_is_given_up_within_the_timeout(
@@ -481,7 +498,7 @@ def test_a_redis_that_cannot_save_is_told(make: Make, aof_server: RedisServer) -
     [
         ("OOM command not allowed", Unavailable, "OOM command not allowed"),
         ("READONLY You can't write", Unavailable, "READONLY You can't write"),
-        ("LOADING Redis is loading", Unavailable, "Redis is loading"),
+        ("LOADING Redis is loading", Unavailable, "LOADING Redis is loading"),
         ("BUSY Redis is busy running a script", Unavailable, "BUSY Redis is busy"),
         ("MASTERDOWN Link with MASTER is down", Unavailable, "MASTERDOWN Link"),
         ("MISCONF Errors writing to the AOF file", Unavailable, "MISCONF Errors"),
@@ -493,6 +510,8 @@ def test_a_redis_that_cannot_save_is_told(make: Make, aof_server: RedisServer) -
         ("NOPERM this user has no permissions", DelayQError, "NOPERM this user"),
         ("WRONGTYPE Operation against a key", DelayQError, "WRONGTYPE Operation"),
         ("ERR unknown task BUSY", DelayQError, "unknown task BUSY"),
+        ("ERR unknown command 'AUTH', with args beginning with: 'alice' 'hunter2-s3cret' ",
+         DelayQError, "unknown command 'AUTH'"),
     ],
 )  # fmt: skip
 def test_what_may_pass_is_unavailable_and_all_else_a_refusal(reply: str, kind: type, shown: str) -> None:
@@ -500,5 +519,6 @@ def test_what_may_pass_is_unavailable_and_all_else_a_refusal(reply: str, kind: t
     answered: ResponseError = BaseParser.parse_error(reply)  # type: ignore[no-untyped-call]
     error = translated(answered, "there:6379", "claim")
     assert type(error) is kind
+    assert SECRET not in str(error)
     assert shown in str(error)
     assert "there:6379" in str(error)

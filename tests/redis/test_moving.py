@@ -527,6 +527,27 @@ def test_a_task_on_its_way_is_found(
     assert found(done.error or done.result)
 
 
+@pytest.mark.parametrize("kind", ["schedule", "cancel"])
+def test_a_task_that_moves_from_its_home_is_not_followed_for_ever(pair: Shard, kind: str) -> None:
+    """Only a fail-over leaves that behind, or somebody's hand; a scanner mends it, and none runs here."""
+    keys = pair.broker.keys(1)
+    pair.redis.zadd(keys.moving, {AWAY[0]: 5})
+    pair.redis.hset(keys.moving_info, AWAY[0], f"1 delayed {FAR}")
+    pair.redis.hset(keys.tasks, AWAY[0], envelope(FAR, AWAY[0]))
+    pair.run(pair.broker.tell(0, MOVING))
+    operations = Operations(Broker(pair.broker.queue), Limits())
+    task = NewTask(1, delay_ms=5000, task_id=AWAY[0])
+    begun = operations.schedule(task, "keep") if kind == "schedule" else operations.cancel(AWAY[0])
+    asking, seconds = Operating(pair.run, begun), 0.0
+    for _ in range(500):
+        if asking.done:
+            break
+        seconds += asking.asked if isinstance(asking.asked, float) else 0.0
+        asking.advance()
+    assert "stays there" in str(asking.error)
+    assert seconds > 5
+
+
 def test_dead_letters_on_their_way_are_redriven_and_purged(pair: Shard) -> None:
     put(pair, State(dlq=dict.fromkeys(AWAY[:2], NOW), dlq_info=dict.fromkeys(AWAY[:2], "1 0 buried x")))
     depart(pair, *AWAY[:2])

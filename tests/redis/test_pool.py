@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +26,24 @@ def test_what_the_server_closed_meanwhile_is_not_used_again(aof_server: RedisSer
         connection.run([call])
         aof_server.restart()
         connection.run([call])
+
+
+def test_a_thread_that_holds_a_connection_does_not_wait_for_another(
+    redis_server: RedisServer, queue_name: str
+) -> None:
+    """As many threads as there are connections would wait for each other, in front of a Redis that is well."""
+    call, both = Broker(queue_name).counts(0), Barrier(2)
+
+    def work() -> None:
+        began = connection.start([call])
+        both.wait()
+        assert not isinstance(connection.answers([call])[0], Exception)
+        connection.finish(began)
+
+    address = replace(Address.from_url(redis_server.url), max_connections=2)
+    with closing(SyncConnection(address)) as connection, ThreadPoolExecutor(2) as threads:
+        for each in [threads.submit(work), threads.submit(work)]:
+            each.result()
 
 
 FORKS = """

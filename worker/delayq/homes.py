@@ -127,9 +127,7 @@ class Homes:
                 yield AGAIN_SECONDS
             else:
                 return answer
-        raise stays or DelayQError(
-            f"task {task_id} is between two shards, and stays there: no scanner seems to run"
-        )
+        raise stays or strayed(task_id)
 
     def _find(
         self, by: Broker, task_id: str, call: Callable[[Broker, int], Call[T]], missing: Callable[[T], bool]
@@ -196,6 +194,11 @@ class Homes:
             else:
                 return int(count)
         return 0
+
+
+def strayed(task_id: str) -> DelayQError:
+    """Say of a task that its shards send us to and fro."""
+    return DelayQError(f"task {task_id} is between two shards, and stays there: no scanner seems to run")
 
 
 def _batches(layout: Layout, ids: Iterable[str], hop: int) -> Iterator[tuple[int, list[str]]]:

@@ -96,15 +96,17 @@ class Intake:
 
         `layout` tells the one that holds now; it may change while this goes on.
         """
-        open_chunks: dict[tuple[Layout, int, bool], tuple[list[int], list[Any], list[int]]] = {}
+        now, open_chunks = layout(), dict[tuple[int, bool], tuple[list[int], list[Any], list[int]]]()
         for at, task in enumerate(tasks):
             try:
                 task_id, moment, body = self.prepare(task)
             except Refused as error:
                 refused[at] = error
                 continue
-            now = layout()
-            door = (now, *now.door(task_id))
+            if layout() is not now:
+                yield from (Chunk(now, *door, *each[:2]) for door, each in open_chunks.items())
+                now, open_chunks = layout(), {}
+            door = now.door(task_id)
             if door not in open_chunks:
                 open_chunks[door] = [], [], [0]
             positions, flat, size = open_chunks[door]
@@ -112,10 +114,14 @@ class Intake:
             flat += task_id, moment, body
             size[0] += len(body)
             if len(positions) == CHUNK or size[0] > CHUNK_BYTES:
-                yield Chunk(*door, positions, flat)
+                yield Chunk(now, *door, positions, flat)
                 del open_chunks[door]
-        for door, (positions, flat, _) in open_chunks.items():
-            yield Chunk(*door, positions, flat)
+        yield from (Chunk(now, *door, *each[:2]) for door, each in open_chunks.items())
+
+    def chunk(self, task: NewTask, layout: Layout) -> Chunk:
+        """Return a chunk of this task alone; Refused when it is malformed or too large."""
+        prepared = self.prepare(task)
+        return Chunk(layout, *layout.door(prepared[0]), [0], [*prepared])
 
     def prepare(self, task: NewTask) -> Prepared:
         """Return a task as schedule.lua takes it; Refused when it is malformed or too large."""

@@ -93,7 +93,8 @@ class Layout:
         new ones: none has less than its tasks need, and all together have less than twice the limit while tasks move.
         docs/decisions/0028 has the figures.
         """
-        return min((many for many in (self.was, self.shards) if shard < many), default=self.covers)
+        fewer, more = (self.was, self.shards) if self.was < self.shards else (self.shards, self.was)
+        return fewer if shard < fewer else more if shard < more else self.covers
 
     def home(self, task_id: str) -> int:
         """Return the shard in which a task is stored from now on."""
@@ -101,14 +102,14 @@ class Layout:
 
     def homes(self, task_id: str) -> tuple[int, ...]:
         """Return the shards a task may be in, in the order in which to look: where it was, then where it goes."""
-        now = shard_of(task_id, self.shards)
-        before = shard_of(task_id, self.was) if self.moves else now
-        return (now,) if now == before else (before, now)
+        first, passing = self.door(task_id)
+        return (first, self.home(task_id)) if passing else (first,)
 
     def door(self, task_id: str) -> tuple[int, bool]:
         """Return the shard in which to look first, and whether the task belongs to another by now."""
-        first, *rest = self.homes(task_id)
-        return first, bool(rest)
+        now = shard_of(task_id, self.shards)
+        before = shard_of(task_id, self.was) if self.moves else now
+        return before, before != now
 
     def follows(self) -> Layout | None:
         """Return the layout of the next step towards the target; None when it is settled. Nobody can choose another."""

@@ -37,7 +37,7 @@ class Operations:
 
     def schedule(self, task: NewTask, if_exists: IfExists) -> Operation[Scheduled]:
         """Store one task, or raise why it was refused or is in doubt."""
-        results = yield from self.schedule_many([task], if_exists)
+        results = yield from self._storing.one(task, if_exists)
         for error in results.refused.values():
             raise error
         results.check_acknowledged()

@@ -23,7 +23,7 @@ from delayq.errors import (
     TaskInFlight,
     Unavailable,
 )
-from delayq.homes import PAUSES_SECONDS, Each, Homes, Operation
+from delayq.homes import AGAIN_SECONDS, PAUSES_SECONDS, TRIES, Each, Homes, Operation, strayed
 from delayq.intake import Chunk, Intake, due_ms_of, regrouped
 from delayq.layout import LayoutOutdated
 from delayq.values import Outcome, Scheduled
@@ -44,6 +44,7 @@ IfExists = Literal["reject", "keep", "replace"]
 
 log = logging.getLogger(__name__)
 
+HOPS = 3  # of a task from shard to shard, without a pause: the layout may change meanwhile
 CONFIRMED_CHUNKS = 8  # that share one confirmation, for it may take a second: of appendfsync everysec
 
 
@@ -127,10 +128,21 @@ class Storing:
         self._confirming = Confirming(broker, acknowledge) if acknowledge else None
         self._intake = Intake(limits)
 
+    def one(self, task: NewTask, if_exists: IfExists) -> Operation[Results]:
+        """Store one task, without what it takes many() to have two round trips under way. Raises what is malformed."""
+        _check(if_exists)
+        chunks: Sequence[Chunk] = [self._intake.chunk(task, self._broker.layout)]
+        if self._confirming:
+            yield from self._confirming.check([chunks[0].shard if self._homes.apart else 0])
+        if not self._broker.layout.epoch:
+            chunks = yield from self._placed(chunks)
+        results = Results()
+        yield from self._collect(self._each(chunks, if_exists, results), chunks, if_exists, results)
+        return results
+
     def many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:
         """Store any number of tasks, a chunk per round trip; the next chunk is encoded while Redis stores this one."""
-        if if_exists not in ("reject", "keep", "replace"):
-            raise ValueError(f'if_exists: expected "reject", "keep" or "replace", got {if_exists!r}')
+        _check(if_exists)
         if self._confirming and not self._homes.apart:
             yield from self._confirming.check([0])
         results, under_way = Results(), None
@@ -143,13 +155,13 @@ class Storing:
                     yield from self._confirming.check(chunk.shard for chunk in chunks)
                 calls = [self._store(chunk, if_exists) for chunk in chunks]
                 ticket = yield Start(calls, self._behind(results))
-                earlier, under_way = under_way, (ticket, chunks)
+                earlier, under_way = under_way, (Finish(ticket), chunks)
                 if earlier:
                     yield from self._collect(*earlier, if_exists, results)
         except Exception:  # from `tasks` itself, too; what was sent still has its answer on the way
             if under_way:
                 with suppress(DelayQError):
-                    yield Finish(under_way[0])
+                    yield under_way[0]
             raise
         if under_way:
             yield from self._collect(*under_way, if_exists, results)
@@ -179,26 +191,36 @@ class Storing:
     def _layout(self) -> Layout:
         return self._broker.layout
 
+    def _each(self, chunks: Sequence[Chunk], if_exists: IfExists, results: Results) -> Each:
+        return Each([self._store(chunk, if_exists) for chunk in chunks], self._behind(results))
+
     def _collect(
-        self, ticket: object, chunks: Sequence[Chunk], if_exists: IfExists, results: Results
+        self, asked: Finish | Each, chunks: Sequence[Chunk], if_exists: IfExists, results: Results
     ) -> Operation[None]:
         """Note what became of each chunk; store again what is to be stored elsewhere, or may not have been.
 
         What has its answer is never sent again: it may have run by now, and would run twice.
         """
-        asked: Finish | Each = Finish(ticket)
-        pauses = iter((0.0, *PAUSES_SECONDS))
-        while chunks:
-            left = yield from self._noted(chunks, (yield from _each(asked, chunks)), results)
+        outages, sent_on = iter((0.0, *PAUSES_SECONDS)), 0
+        while True:
+            left = yield from self._noted(chunks, (yield from _answers(asked, chunks)), results)
+            if not (left.lost or left.stale or left.onward):
+                return
             if left.outage:
-                pause = next(pauses, None)
+                pause = next(outages, None)
                 if pause is None:
                     raise left.outage
                 yield pause
+            if left.onward:
+                sent_on += 1
+                if sent_on > TRIES:
+                    raise strayed(left.onward[0].chunk.flat[0])
+                if sent_on > HOPS:
+                    yield AGAIN_SECONDS
             brought = yield from self._brought(left.onward)
             stale = regrouped(left.stale, self._broker.layout)
             chunks = yield from self._placed([*left.lost, *stale, *brought])
-            asked = Each([self._store(chunk, if_exists) for chunk in chunks], self._behind(results))
+            asked = self._each(chunks, if_exists, results)
 
     def _noted(self, chunks: Sequence[Chunk], answers: list[Any], results: Results) -> Operation[Left]:
         """Note what is stored, confirmed and refused; returns the rest. Raises what waiting would not change."""
@@ -268,9 +290,10 @@ class Storing:
 
     def _options(self, layout: Layout, shard: int) -> dict[str, Any]:
         """What a shard takes, of what the queue does."""
+        parts = layout.sharing(shard)
         return {
-            "max_length": -(-self._limits.max_length // layout.sharing(shard)),
-            "max_bytes": -(-(self._limits.max_bytes or 0) // layout.sharing(shard)),  # 0: no limit
+            "max_length": -(-self._limits.max_length // parts),
+            "max_bytes": -(-(self._limits.max_bytes or 0) // parts),  # 0: no limit
             "max_delay_ms": self._limits.max_delay_seconds * 1000,
         }
 
@@ -294,7 +317,12 @@ class Storing:
         return DelayTooLong(task_id, self._limits.max_delay_seconds * 1000)
 
 
-def _each(asked: Finish | Each, chunks: Sequence[Chunk]) -> Operation[list[Any]]:
+def _check(if_exists: str) -> None:
+    if if_exists not in ("reject", "keep", "replace"):
+        raise ValueError(f'if_exists: expected "reject", "keep" or "replace", got {if_exists!r}')
+
+
+def _answers(asked: Finish | Each, chunks: Sequence[Chunk]) -> Operation[list[Any]]:
     """Return what became of each chunk; a whole round trip that failed is the answer to all of them."""
     try:
         answers: list[Any] = yield asked

@@ -1,9 +1,11 @@
-"""Leaving a server that keeps somebody waiting, at the very moment that the wait ends by itself."""
+"""Leaving a server that keeps somebody waiting: at any moment, with nothing left behind, and for good."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import errno
+import socket
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.connection import Address, Hints
@@ -15,6 +17,7 @@ from tests.unit.connection.silent import silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 def at_its_end(timeout: asyncio.Timeout, told: Callable[[], None]) -> asyncio.Future[None]:
@@ -61,3 +64,55 @@ async def test_a_wait_that_is_interrupted_as_it_ends_just_ends(monkeypatch: pyte
         await at_its_end(await begun(lambda: hints._timeout), hints._interrupt)
         assert await waiting is None
         await hints.close()
+
+
+def line_to(url: str, seconds: float = 0.05) -> Line:
+    return Line(One(Address.from_url(url)), seconds)
+
+
+async def connected(line: Line) -> Any:  # noqa: ANN401 -- redis-py's
+    for _ in range(1000):
+        if line._connection is not None and line._connection.is_connected:
+            return line._connection
+        await asyncio.sleep(0.001)
+    raise TimeoutError
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+async def test_what_a_server_did_not_take_is_thrown_away(tmp_path: Path, kind: str) -> None:
+    """The socket is closed with it; what was still to be sent would keep it open for as long as the server hangs."""
+    path = str(tmp_path / "redis.sock")
+    with silent() as [hung], socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        line = line_to(f"redis://{hung}" if kind == "tcp" else f"unix://{path}")
+        sending = asyncio.create_task(line.send([("SET", "key", b"x" * (32 << 20))]))
+        transport = (await connected(line))._writer.transport
+        with pytest.raises(Unavailable):
+            await sending
+        await asyncio.sleep(0)  # in which it is closed
+        assert transport.get_extra_info("socket").fileno() == -1
+        await line.close()
+
+
+async def test_a_connection_that_the_kernel_gave_up_has_no_answers() -> None:
+    """ETIMEDOUT, of a peer that keepalive found gone, is no reply to what was asked."""
+    with silent() as [hung]:
+        line = line_to(f"redis://{hung}", 30.0)
+        sending = asyncio.create_task(line.send([("PING",), ("PING",)]))
+        connection = await connected(line)
+        connection._reader.set_exception(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
+        with pytest.raises(Unavailable) as raised:
+            await sending
+        assert raised.value.outage == "timeout"
+        assert not connection.is_connected
+        await line.close()
+
+
+async def test_a_line_that_was_closed_does_not_connect_again() -> None:
+    with silent() as [hung]:
+        line = line_to(f"redis://{hung}")
+        await line.close()
+        with pytest.raises(Unavailable, match="connection closed"):
+            await line.send([("PING",)])
+        assert line.connects == 0

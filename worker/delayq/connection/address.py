@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import redis
 import redis.asyncio
-from redis.asyncio.connection import UnixDomainSocketConnection as UnixConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.connection import UnixDomainSocketConnection as BlockingUnixConnection
 from redis.retry import Retry as BlockingRetry
 
 from delayq.connection import url as urls
+from delayq.connection.abrupt import TcpConnection, UnixConnection
 from delayq.connection.login import NOBODY, Login
 from delayq.connection.place import Place
 from delayq.connection.tls import BlockingTlsConnection, Tls, TlsConnection
@@ -135,7 +135,7 @@ class Address:
         It has no time-outs and retries of its own: AsyncConnection sets one time-out around a whole round trip,
         because redis-py's own would start a task for every write.
         """
-        kinds = (redis.asyncio.Connection, TlsConnection, UnixConnection)
+        kinds = (TcpConnection, TlsConnection, UnixConnection)
         connection: redis.asyncio.Connection = self._made(
             kinds, socket_timeout=None, socket_read_size=READ_BYTES, retry=Retry(NoBackoff(), 0)
         )

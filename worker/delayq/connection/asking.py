@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
@@ -72,7 +71,7 @@ async def replies_of(connection: Connection, questions: Sequence[Command]) -> li
 async def reply_of(connection: Connection) -> object:
     """Read a reply; an error is a value, unless it is the connection's."""
     try:
-        return await connection.read_response(disable_decoding=True, timeout=math.inf)
+        return await connection.read_response(disable_decoding=True)
     except RedisError as error:
         if not connection.is_connected:
             raise

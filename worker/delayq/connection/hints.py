@@ -10,7 +10,7 @@ from redis.exceptions import RedisError, ResponseError
 from delayq.connection.asking import replies_of
 from delayq.connection.openers import Holder, One, connected
 from delayq.connection.redirects import redirect, unblocked
-from delayq.connection.round_trip import reply_text, translated
+from delayq.connection.round_trip import reply_text, shown, translated
 from delayq.connection.routing import ASKING, HOPS
 from delayq.connection.slots import slot_of
 from delayq.errors import DelayQError
@@ -108,7 +108,7 @@ class Hints:
             return
         if isinstance(error, DelayQError):
             raise error
-        raise translated(error, self._opener.where, "BLPOP") from error
+        raise translated(error, self._opener.where, "BLPOP") from shown(error)
 
     async def interrupt(self) -> None:
         """End a wait that is under way: other lists are to be waited on."""

@@ -52,7 +52,7 @@ class Line:
         self._timeout: asyncio.Timeout | None = None  # of the round trip that is under way
         self._doubt: asyncio.TimerHandle | None = None
         self._dropped = False  # the connection leads to the wrong server
-        self._closed = Unavailable(opener.where, "connection closed")
+        self._over, self._closed = False, Unavailable(opener.where, "connection closed")
         opener.drop = self.drop
 
     async def send(
@@ -62,6 +62,8 @@ class Line:
 
         Packed here and not in the flusher: what cannot be packed has to fail for its own caller and nobody else.
         """
+        if self._over:
+            raise self._closed
         request = packed(commands)
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         last = (behind, stats) if behind else None
@@ -202,7 +204,7 @@ class Line:
 
     async def close(self, why: Unavailable | None = None) -> None:
         """Close; calls still waiting fail with Unavailable."""
-        self._closed = why or self._closed
+        self._over, self._closed = True, why or self._closed
         if self._flusher is not None and not self._flusher.done():
             self._flusher.cancel()
             await asyncio.gather(self._flusher, return_exceptions=True)

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from delayq.connection import forks
 from delayq.connection.deadline import CHECK_SECONDS, Deadline
-from delayq.connection.round_trip import packed, translated
+from delayq.connection.round_trip import packed, shown, translated
 from delayq.connection.sentinels import ROLE, is_master
 from delayq.errors import Unavailable
 
@@ -52,7 +52,7 @@ class Wire:
                 self._connect(deadline)
         except (RedisError, OSError, UnicodeError) as error:  # the latter: of a host that is none
             self.drop()
-            raise translated(error, self.address.where, "connect") from error
+            raise translated(error, self.address.where, "connect") from shown(error)
 
     def _connect(self, deadline: Deadline) -> None:
         self._connection.socket_connect_timeout = self._connection.socket_timeout = deadline.left

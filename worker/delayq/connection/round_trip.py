@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
-from redis.exceptions import BusyLoadingError, NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from delayq.acknowledge import worst
 from delayq.connection import outage
@@ -31,6 +31,8 @@ _PASSING = re.compile(
 _NOT_MASTER = re.compile(
     r"(?:^|(?<=: -))(?:LOADING|READONLY|MASTERDOWN|WAIT(?:AOF)? cannot be used with replica)\b"
 )
+
+_QUOTING = ", with args beginning with"  # of a command that the server does not know, an AUTH among them
 
 # redis-py: `Error 111 connecting to host:6379. Connection refused.` -- the host stands in our sentence already.
 _CONNECTING = re.compile(r"Error -?\d+ connecting to \S+\. (.+?)\.?")
@@ -115,7 +117,7 @@ def packed(commands: Sequence[Command]) -> bytes:
 
 def translated(error: Exception, where: str, verb: str) -> DelayQError:
     """From redis-py's exceptions to ours; the message names the verb and never an argument."""
-    text = reply_text(error) if isinstance(error, ResponseError) else str(error).partition("\n")[0][:200]
+    text = reply_text(error)
     passing = _PASSING.search(text)
     if passing:
         text = text[passing.start() :].partition(". script:")[0]
@@ -134,8 +136,6 @@ def translated(error: Exception, where: str, verb: str) -> DelayQError:
 
 def not_master(reply: object) -> bool:
     """Whether a reply says that this server is not the master, or has yet to load its data."""
-    if isinstance(reply, BusyLoadingError):
-        return True
     return isinstance(reply, ResponseError) and _NOT_MASTER.search(reply_text(reply)) is not None
 
 
@@ -146,10 +146,19 @@ def reason(text: str) -> str:
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
-def reply_text(error: ResponseError) -> str:
-    """Return an error reply as Redis sent it: redis-py takes the code off those it has a class for."""
-    code, text = getattr(error, "status_code", None), str(error).partition("\n")[0][:200]
+def reply_text(error: Exception) -> str:
+    """Return an error reply as Redis sent it, but for what it quotes: it may be the password of an AUTH.
+
+    redis-py takes the code off those it has a class for. Of any other error, what it says.
+    """
+    said = str(error).partition("\n")[0].partition(_QUOTING)[0]
+    code, text = getattr(error, "status_code", None), said[:200]
     return text if code in (None, "ERR") or text.startswith(code) else f"{code} {text}"
+
+
+def shown(error: Exception) -> Exception | None:
+    """Return an error as the cause of ours, for traces; None when it quotes what may be a password."""
+    return None if _QUOTING in str(error) else error
 
 
 def raise_first(answers: list[Any]) -> list[Any]:

@@ -58,6 +58,8 @@ class Spread:
 
     def moved(self) -> None:
         """Close the lines to nodes that are masters of nothing any more."""
+        if self._over.is_set():
+            return
         masters = self.directory.book.masters()
         for place in [place for place in self._lines if place not in masters]:
             line = self._lines.pop(place)

@@ -31,9 +31,11 @@ HOPS: Final = 3  # on which raw commands are sent to another server
 
 
 class Thread(local):
-    """What one thread has started."""
+    """What one thread has started, and not finished."""
 
-    unsent = 0  # tickets that found no free connection
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.tickets: list[Ticket] = []
 
 
 class SyncConnection:
@@ -81,11 +83,11 @@ class SyncConnection:
         """
         ticket = Ticket(self._servers, calls, behind, shards)
         try:
-            ticket.start(free=not self._thread.unsent)
+            ticket.start(free=not any(each.unsent for each in self._thread.tickets))
         except BaseException:
             ticket.abandon()
             raise
-        self._thread.unsent += ticket.unsent
+        self._thread.tickets.append(ticket)
         return ticket
 
     def finish(self, ticket: Ticket) -> list[Any]:
@@ -101,12 +103,12 @@ class SyncConnection:
         return each_answered(ticket.answers, ticket.confirmations)
 
     def _finish(self, ticket: Ticket) -> None:
-        self._thread.unsent -= ticket.unsent
-        ticket.finish()
+        self._thread.tickets.remove(ticket)
+        ticket.finish(alone=not any(each.holds for each in self._thread.tickets))
 
     def abandon(self, ticket: Ticket) -> None:
         """Give up on what was started and will not be finished; the same thread calls this, in place of finish()."""
-        self._thread.unsent -= ticket.unsent
+        self._thread.tickets.remove(ticket)
         ticket.abandon()
 
     def send(self, commands: Sequence[Command], keys: Keys | None = None) -> list[Any]:

@@ -97,10 +97,14 @@ class Ticket:
     # sending
 
     def start(self, *, free: bool) -> None:
-        """Send what a free connection can be had for, if any may be taken; wait for nothing."""
+        """Send what a free connection can be had for, if any may be taken; wait for nothing but to connect.
+
+        A server that does not let us keeps the others waiting for its part of the time only.
+        """
+        each = self._deadline.seconds / max(1, len(self._parts))
         for part in self._parts:
             try:
-                line = self._servers.pool(part.place).take(self._deadline) if free else None
+                line = self._servers.pool(part.place).take(self._deadline.within(each)) if free else None
                 if line is None:
                     self.unsent, free = True, False
                     continue
@@ -126,15 +130,26 @@ class Ticket:
         """Have as long as at first, for whoever started this did something else meanwhile."""
         self._deadline.renew()
 
-    def finish(self) -> None:
-        """Read what was sent, then send and read the rest: no connection is waited for while another is held."""
+    @property
+    def holds(self) -> bool:
+        """Whether it has a connection."""
+        return any(part.line is not None for part in self._parts)
+
+    def finish(self, *, alone: bool) -> None:
+        """Read what was sent, then send and read the rest: no connection is waited for while another is held.
+
+        `alone`: the thread holds none for another ticket.
+        """
         waiting = [part for part in self._parts if part.line is None and part.error is None]
         try:
             for part in self._parts:
                 if part not in waiting:
                     self._read(part)
             for part in waiting:
-                self._wait_and_read(part)
+                if alone:
+                    self._wait_and_read(part)
+                else:
+                    self._at_once(part)
             self._follow()
         finally:
             self.abandon()

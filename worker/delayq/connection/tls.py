@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import redis
-import redis.asyncio
 
+from delayq.connection.abrupt import TcpConnection
 from delayq.connection.login import Mounted, Unreadable
 from delayq.errors import InvalidDocument
 
@@ -98,7 +98,7 @@ def _reading(file: Mounted, expected: str) -> Iterator[None]:
         raise ssl.SSLError(ssl.SSL_ERROR_SSL, said) from None
 
 
-class TlsConnection(redis.asyncio.Connection):
+class TlsConnection(TcpConnection):
     """Connects with TLS, as the files are at that moment."""
 
     def __init__(self, *, tls: Tls, **options: Any) -> None:  # noqa: ANN401 -- redis-py's
@@ -109,12 +109,6 @@ class TlsConnection(redis.asyncio.Connection):
     def _connection_arguments(self) -> dict[str, Any]:
         name = self._tls.server_name or self.host
         return {**super()._connection_arguments(), "ssl": self._tls.context(), "server_hostname": name}
-
-    async def disconnect(self, nowait: bool = False, *args: Any, **named: Any) -> None:  # noqa: ANN401, FBT001, FBT002 -- redis-py's
-        """With `nowait` without a good-bye: a server that hangs would be waited for, and the socket stay open."""
-        if nowait and self._writer is not None:
-            self._writer.transport.abort()
-        await super().disconnect(nowait, *args, **named)
 
 
 class BlockingTlsConnection(redis.Connection):

@@ -48,7 +48,8 @@ class Receiver(BaseHTTPRequestHandler):
 
     def answer(self, status: HTTPStatus, text: str, *, retry_after: str = "") -> None:
         """Send the answer, and show it."""
-        print(self.headers["Delayq-Task-Id"], self.headers["Delayq-Attempt"], int(status), text, flush=True)
+        task = f"{self.headers['Delayq-Task-Id']} {self.headers['Delayq-Attempt']}"
+        print(f"{task} {int(status)} {text}\n", end="", flush=True)  # in one piece: other threads print, too
         self.send_response(status)
         if retry_after:
             self.send_header("Retry-After", retry_after)

@@ -237,8 +237,10 @@ def test_a_server_that_lets_nobody_in_keeps_the_others_waiting_for_its_part_of_t
         with closing(SyncConnection(address)) as connection:
             connection.servers(broker.shards)  # learns where they are, and keeps no connection for it
             lost.pause()
-            answers = connection.answers([broker.counts(shard) for shard in first])
-            lost.resume()
+            try:
+                answers = connection.answers([broker.counts(shard) for shard in first])
+            finally:
+                lost.resume()
         assert [isinstance(answer, Unavailable) for answer in answers] == [hanging[shard] for shard in first]
     finally:
         cluster.stop()

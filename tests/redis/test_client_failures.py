@@ -210,11 +210,13 @@ def test_a_server_that_knows_no_passwords_quotes_ours_and_we_do_not(
     renamed = tmp_path / "renamed.conf"
     renamed.write_text('rename-command AUTH ""')
     server = RedisServer.start(flavour_of(flavour), dir=tmp_path / "redis", config={"include": str(renamed)})
-    client = make(f"redis://user:{SECRET}@127.0.0.1:{server.port}/0")
-    with pytest.raises(DelayQError, match="unknown command 'AUTH'") as error:
-        client.counts()
-    assert SECRET not in "".join(traceback.format_exception(error.value))
-    server.stop()
+    try:
+        client = make(f"redis://user:{SECRET}@127.0.0.1:{server.port}/0")
+        with pytest.raises(DelayQError, match=r"unknown command ['`]AUTH['`]") as error:
+            client.counts()
+        assert SECRET not in "".join(traceback.format_exception(error.value))
+    finally:
+        server.stop()
 
 
 def test_a_server_that_never_answers_is_given_up_within_the_timeout(
@@ -512,6 +514,8 @@ def test_a_redis_that_cannot_save_is_told(make: Make, aof_server: RedisServer) -
         ("ERR unknown task BUSY", DelayQError, "unknown task BUSY"),
         ("ERR unknown command 'AUTH', with args beginning with: 'alice' 'hunter2-s3cret' ",
          DelayQError, "unknown command 'AUTH'"),
+        ("ERR unknown command `AUTH`, with args beginning with: `alice`, `hunter2-s3cret`, ",
+         DelayQError, "unknown command `AUTH`"),
     ],
 )  # fmt: skip
 def test_what_may_pass_is_unavailable_and_all_else_a_refusal(reply: str, kind: type, shown: str) -> None:

@@ -32,7 +32,7 @@ def test_a_thread_that_holds_a_connection_does_not_wait_for_another(
     redis_server: RedisServer, queue_name: str
 ) -> None:
     """As many threads as there are connections would wait for each other, in front of a Redis that is well."""
-    call, both = Broker(queue_name).counts(0), Barrier(2)
+    call, both = Broker(queue_name).counts(0), Barrier(2, timeout=30)
 
     def work() -> None:
         began = connection.start([call])

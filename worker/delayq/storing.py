@@ -131,30 +131,20 @@ class Storing:
     def one(self, task: NewTask, if_exists: IfExists) -> Operation[Results]:
         """Store one task, without what it takes many() to have two round trips under way. Raises what is malformed."""
         _check(if_exists)
-        chunks: Sequence[Chunk] = [self._intake.chunk(task, self._broker.layout)]
-        if self._confirming:
-            yield from self._confirming.check([chunks[0].shard if self._homes.apart else 0])
-        if not self._broker.layout.epoch:
-            chunks = yield from self._placed(chunks)
         results = Results()
+        chunks = yield from self._ready([self._intake.chunk(task, self._broker.layout)])
         yield from self._collect(self._each(chunks, if_exists, results), chunks, if_exists, results)
         return results
 
     def many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:
         """Store any number of tasks, a chunk per round trip; the next chunk is encoded while Redis stores this one."""
         _check(if_exists)
-        if self._confirming and not self._homes.apart:
-            yield from self._confirming.check([0])
         results, under_way = Results(), None
         try:
             for guessed in self._together(self._intake.chunks(tasks, results.refused, self._layout)):
-                chunks = yield from self._placed(guessed)
-                if (
-                    self._confirming and self._homes.apart
-                ):  # one that is away must not keep us from the others
-                    yield from self._confirming.check(chunk.shard for chunk in chunks)
-                calls = [self._store(chunk, if_exists) for chunk in chunks]
-                ticket = yield Start(calls, self._behind(results))
+                chunks = yield from self._ready(guessed)
+                asked = self._each(chunks, if_exists, results)
+                ticket = yield Start(asked.calls, asked.behind)
                 earlier, under_way = under_way, (Finish(ticket), chunks)
                 if earlier:
                     yield from self._collect(*earlier, if_exists, results)
@@ -166,6 +156,15 @@ class Storing:
         if under_way:
             yield from self._collect(*under_way, if_exists, results)
         return results
+
+    def _ready(self, guessed: Sequence[Chunk]) -> Operation[Sequence[Chunk]]:
+        """Return chunks for where they belong, once it is known that whoever has to confirm them can."""
+        if self._confirming and not self._homes.apart:
+            yield from self._confirming.check([0])
+        chunks = yield from self._placed(guessed)
+        if self._confirming and self._homes.apart:  # a server that is away must not keep us from the others
+            yield from self._confirming.check(chunk.shard for chunk in chunks)
+        return chunks
 
     def _placed(self, chunks: Sequence[Chunk]) -> Operation[Sequence[Chunk]]:
         """Ask for the layout before something is stored for the first time: until then it is a guess."""

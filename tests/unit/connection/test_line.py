@@ -85,7 +85,7 @@ async def test_what_a_server_did_not_take_is_thrown_away(tmp_path: Path, kind: s
     with silent() as [hung], socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen()
-        line = line_to(f"redis://{hung}" if kind == "tcp" else f"unix://{path}")
+        line = line_to(f"redis://{hung}" if kind == "tcp" else f"unix://{path}", 1.0)
         sending = asyncio.create_task(line.send([("SET", "key", b"x" * (32 << 20))]))
         transport = (await connected(line))._writer.transport
         with pytest.raises(Unavailable):

@@ -63,7 +63,7 @@ class Line:
         Packed here and not in the flusher: what cannot be packed has to fail for its own caller and nobody else.
         """
         if self._over:
-            raise self._closed
+            raise self._closed.with_traceback(None)
         request = packed(commands)
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         last = (behind, stats) if behind else None

@@ -76,7 +76,7 @@ class SyncConnection:
     def start(
         self, calls: Sequence[Call[Any]], behind: Behind | None = None, shards: Sequence[Keys] = ()
     ) -> Ticket:
-        """Send calls without waiting for anything: without a free connection, or on failure, finish() sees to it.
+        """Send calls, waiting for nothing but to connect; what finds no free connection is sent by finish().
 
         A thread may have started another call before. No thread ever waits for a connection while it holds one, or as
         many threads as there are connections would wait for each other; so nothing overtakes what is still to be sent.

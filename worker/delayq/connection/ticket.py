@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq.connection.deadline import Deadline
+from delayq.connection.deadline import CHECK_SECONDS, Deadline
 from delayq.connection.part import Part
 from delayq.errors import DelayQError
 
@@ -97,20 +97,24 @@ class Ticket:
     # sending
 
     def start(self, *, free: bool) -> None:
-        """Send what a free connection can be had for, if any may be taken; wait for nothing but to connect.
-
-        A server that does not let us keeps the others waiting for its part of the time only.
-        """
-        each = self._deadline.seconds / max(1, len(self._parts))
-        for part in self._parts:
+        """Send what a free connection can be had for, if any may be taken; wait for nothing but to connect."""
+        for nth, part in enumerate(self._parts):
             try:
-                line = self._servers.pool(part.place).take(self._deadline.within(each)) if free else None
+                patience = self._share(len(self._parts) - nth)
+                line = self._servers.pool(part.place).take(patience) if free else None
                 if line is None:
                     self.unsent, free = True, False
                     continue
                 self._send(part, line)
             except DelayQError as error:
                 part.error = error
+
+    def _share(self, left: int) -> Deadline:
+        """Return how long to wait for a connection, with so many servers still to come.
+
+        One that lets nobody in may not take the time of the others; yet each has as long as it takes to connect.
+        """
+        return self._deadline.within(max(self._deadline.left / left, CHECK_SECONDS))
 
     def _send(self, part: Part, line: Wire) -> None:
         try:
@@ -145,11 +149,12 @@ class Ticket:
             for part in self._parts:
                 if part not in waiting:
                     self._read(part)
-            for part in waiting:
+            for nth, part in enumerate(waiting):
+                patience = self._share(len(waiting) - nth)
                 if alone:
-                    self._wait_and_read(part)
+                    self._wait_and_read(part, patience)
                 else:
-                    self._at_once(part)
+                    self._at_once(part, patience)
             self._follow()
         finally:
             self.abandon()
@@ -163,9 +168,9 @@ class Ticket:
                 finally:
                     self._release(part)
 
-    def _wait_and_read(self, part: Part) -> None:
+    def _wait_and_read(self, part: Part, patience: Deadline) -> None:
         try:
-            self._send(part, self._servers.pool(part.place).wait(self._deadline))
+            self._send(part, self._servers.pool(part.place).wait(patience))
         except DelayQError as error:
             part.error = error
         self._read(part)
@@ -240,10 +245,10 @@ class Ticket:
             yield self._part(place, positions, asking=asking)
         yield from self._grouped(at for at, said in again.items() if said is None)
 
-    def _at_once(self, part: Part) -> None:
+    def _at_once(self, part: Part, patience: Deadline | None = None) -> None:
         """Send and read without waiting for a connection: the thread may hold one for another ticket."""
         try:
-            self._send(part, self._servers.pool(part.place).more(self._deadline))
+            self._send(part, self._servers.pool(part.place).more(patience or self._deadline))
         except DelayQError as error:
             part.error = error
         self._read(part)

@@ -114,7 +114,8 @@ class Ticket:
 
         One that lets nobody in may not take the time of the others; yet each has as long as it takes to connect.
         """
-        return self._deadline.within(max(self._deadline.left / left, CHECK_SECONDS))
+        seconds = self._deadline.left
+        return self._deadline.within(max(seconds / left, min(seconds / 2, CHECK_SECONDS)))
 
     def _send(self, part: Part, line: Wire) -> None:
         try:

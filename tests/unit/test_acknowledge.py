@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq import Acknowledge, Client, DelayQError, SyncClient
+from delayq import Acknowledge, Client, DelayQError, NewTask, SyncClient
 from delayq.broker import Broker
 from delayq.contract import Limits
 from delayq.homes import Homes, Trip
@@ -13,7 +13,7 @@ from delayq.intake import Chunk
 from delayq.layout import Layout
 from delayq.operations import Operations
 from delayq.replies import Stored
-from delayq.storing import Results, Storing
+from delayq.storing import Finish, Results, Storing
 from delayq.values import Outcome
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ YES, NO = [1, 0], [0, 0]
 def asked_of(pairs: Sequence[tuple[list[int], list[int]]]) -> list[Any]:
     """What a first call waits for until it stores something, where pairs of confirmations end like these."""
     answers = iter([[1, YES], [[b"appendfsync", b"everysec"]], *([1, one, 1, two] for one, two in pairs)])
-    operation = Operations(Broker("orders"), Limits(), HASTY).schedule_many([], "reject")
+    operation = Operations(Broker("orders"), Limits(), HASTY).schedule(NewTask(1, 1), "reject")
     asked = []
     try:
         trip = next(operation)
@@ -75,7 +75,7 @@ def test_a_round_trip_costs_no_more_the_more_is_stored() -> None:
     results.stored = Unread({0: None})
     chunk = Chunk(Layout.guess(1), 0, False, [1, 2], ["a", "+1", b"", "b", "+1", b""])  # noqa: FBT003 -- not passing
     storing = Storing(broker, Homes(broker), Limits(), HASTY)
-    collecting = storing._collect("ticket", [chunk], "reject", results)
+    collecting = storing._collect(Finish("ticket"), [chunk], "reject", results)
     next(collecting)
     with pytest.raises(StopIteration):
         collecting.send([Stored(1000, 0, {1: Outcome.EXISTS}), [1, NO]])

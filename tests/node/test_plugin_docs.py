@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PAGE = (ROOT / "docs" / "kubectl.md").read_text()
 DIFFERING = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?", "TIME"),
-    (r"\b\d\d:\d\d(:\d\d)?\b", "TIME"),
+    (r"\b((Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?\d\d:\d\d(:\d\d)?\b", "TIME"),  # the day, before midnight
     (r"-[a-z0-9]{6,10}-[a-z0-9]{5}\b", "-POD"),
     (r"-\d{8}-[a-z0-9]{5}\b", "-POD"),
     (r"\b\d+\.\d+\.\d+\.\d+\b", "IP"),

@@ -107,8 +107,12 @@ def redis_url(redis_server: Servers) -> str:
 
 @pytest.fixture
 def aof_server(flavour: str, tmp_path: Path) -> Iterator[RedisServer]:
-    """A server of the test's own with AOF on: kill, pause and restart it as you like."""
-    server = RedisServer.start(flavour_of(flavour), dir=tmp_path / "redis", appendonly=True)
+    """A server of the test's own that keeps what it confirmed: kill, pause and restart it as you like.
+
+    With everysec, what it confirms while a fsync is under way is not even written: a kill loses it.
+    """
+    always = {"appendfsync": "always"}
+    server = RedisServer.start(flavour_of(flavour), dir=tmp_path / "redis", appendonly=True, config=always)
     yield server
     server.stop()
 

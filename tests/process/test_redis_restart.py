@@ -31,6 +31,7 @@ SPEC = {
         "backoff": {"delaysSeconds": [0, 1]},
     },
 }
+ALWAYS = {"appendfsync": "always"}  # with everysec, what is confirmed may not even be written yet
 CREW: tuple[Role, ...] = ("worker", "worker", "scanner", "reap")
 
 
@@ -130,7 +131,7 @@ def test_what_ended_while_redis_was_away_is_settled_before_its_lease_is_taken_ba
     new_fleet: NewFleet,
 ) -> None:
     """Whoever got through first decided otherwise, and tasks that were done ran again."""
-    fleet = new_fleet({"delivery": {"leaseSeconds": 1, "maxCrashes": 100}})
+    fleet = new_fleet({"delivery": {"leaseSeconds": 1, "maxCrashes": 100}}, config=ALWAYS)
     fleet.start_all("worker", "worker", "scanner", "reap")
     ids = {f"task-{number}" for number in range(40)}
     with fleet.client() as client, fleet.server.client() as redis:
@@ -154,7 +155,7 @@ def test_writes_torn_off_the_log_are_lost_and_nothing_before_them(new_fleet: New
     Tasks scheduled in that time are gone. Leases and acks of that time are, too, so those tasks run again, under
     greater tokens though Redis forgot the last ones; what was running then cannot settle.
     """
-    fleet = new_fleet(SPEC)
+    fleet = new_fleet(SPEC, config=ALWAYS)  # what is confirmed is in the log that is measured
     start_crew(fleet)
     with producing(fleet) as producer:
         grown(fleet, 500)

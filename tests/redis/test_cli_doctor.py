@@ -90,6 +90,34 @@ def test_a_missing_right_is_named_where_redis_can_tell(redis_server: RedisServer
     assert "+zadd" in scripts["hint"]
 
 
+def test_before_redis_7_it_is_told_that_single_rights_were_not_checked(
+    redis_server: RedisServer, limited: str
+) -> None:
+    if redis_server.version >= (7, 0):
+        pytest.skip("it can be asked, and is")
+    scripts = findings(limited)["scripts"]
+    assert scripts["level"] == "ok"
+    assert scripts["message"] == f"load and run on 1 of 1 shards; {rights.UNASKED}"
+
+
+def test_the_right_that_asking_for_rights_takes_is_named_itself(redis_server: RedisServer) -> None:
+    broker = Broker("orders")
+    with redis_server.client() as redis, closing(SyncConnection(Address.from_url(redis_server.url))) as may:
+        rights.run_scripts(may, broker, Delivery())  # so that the server knows the scripts
+        redis.execute_command("ACL", "SETUSER", "no-eval", "on", ">secret", "~*", "+@all", "-eval")
+        url = f"redis://no-eval:secret@127.0.0.1:{redis_server.port}"
+        with closing(SyncConnection(Address.from_url(url))) as connection:
+            found = rights.run_scripts(connection, broker, Delivery())
+        redis.execute_command("ACL", "DELUSER", "no-eval")
+    assert found.message == "the user may not use eval"
+
+
+def test_a_database_that_the_server_does_not_have_is_told_by_its_number(redis_server: RedisServer) -> None:
+    login = findings(redis_server.url.removesuffix("/0") + "/17", code=4)["login"]
+    assert "DB index is out of range" in login["message"]
+    assert login["hint"].startswith("spec.redis.database is 17, ")
+
+
 def test_no_right_is_missed_for_a_wrong_number_of_words(redis_server: RedisServer) -> None:
     """A dry run of a call that Redis finds malformed would tell nothing of the right to it."""
     if redis_server.version < (7, 0):

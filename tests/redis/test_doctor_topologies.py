@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.broker import Broker
+from delayq.cli.doctor import rights
+from delayq.keys import SLOTS
 
 from tests.servers import PREFERRED, USER
 from tests.topologies.cluster import Cluster
@@ -15,6 +17,7 @@ from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +106,24 @@ def test_slots_that_nobody_serves_are_told_with_their_shards(
                 redis.execute_command("CLUSTER", "DELSLOTS", lost)
         found = findings(cluster.url, code=4)
         assert f"no node serves the slots of shards {slots.index(lost)}" in found["cluster"]["message"]
+    finally:
+        cluster.stop()
+
+
+def test_a_cluster_that_one_slot_stopped_is_told_how_to_go_on(tmp_path: Path) -> None:
+    whole = {"cluster-require-full-coverage": "yes"}  # as Redis has it unless told
+    cluster = Cluster.start(PREFERRED, dir=tmp_path, replicas=False, config=whole)
+    try:
+        used = {keys.slot for keys in Broker("orders", shards=SHARDS).shards}
+        lost = next(slot for slot in range(SLOTS) if slot not in used)
+        for node in cluster.nodes:
+            with node.client() as redis:
+                redis.execute_command("CLUSTER", "DELSLOTS", lost)
+        found = findings(cluster.url, code=1)
+        assert found["cluster"]["message"].startswith("cluster_state:fail; 3 masters")
+        assert "cluster-require-full-coverage no" in found["cluster"]["hint"]
+        assert "CLUSTERDOWN" in found["scripts"]["message"]
+        assert found["scripts"]["hint"] == rights.SAYS
     finally:
         cluster.stop()
 

@@ -258,6 +258,33 @@ def test_a_batch_that_never_arrived_has_not_landed(pair: Shard) -> None:
     assert arrive(pair, batch) == 1
 
 
+def test_a_batch_that_its_shard_forgot_lets_nothing_in_that_has_landed(pair: Shard) -> None:
+    """Who saw it before the fail-over says so later, and another has a copy of what departed after that."""
+    put(pair, State(delayed={AWAY[0]: FAR}))
+    forgotten = depart(pair, AWAY[0])
+    arrive(pair, forgotten)
+    keys = pair.broker.keys(0)
+    pair.redis.delete(keys.moving, keys.moving_info)
+    pair.redis.zadd(keys.delayed, {AWAY[0]: FAR})
+    batch = depart(pair, AWAY[0])
+    arrive(pair, batch)
+    assert pair.run(pair.broker.landed(1, 0, batch.token))
+    assert pair.run(pair.broker.leave(0, batch.token)) == 1
+    assert pair.run(pair.broker.cancel(AWAY[0])) is Cancelled.CANCELLED
+    assert not pair.run(pair.broker.landed(1, 0, forgotten.token))
+    assert arrive(pair, batch) == arrive(pair, forgotten) == 0
+    assert not at(pair, 1).tasks
+    assert pair.redis.hgetall(pair.broker.keys(1).arrived) == {b"0": str(batch.token).encode()}
+
+
+def test_dead_letters_on_their_way_take_no_live_tasks_room(pair: Shard) -> None:
+    put(pair, State(dlq=dict.fromkeys(AWAY, NOW)))
+    options: dict[str, Any] = {"if_exists": "reject", "repeated": 0, "max_length": 1, "max_delay_ms": 9}
+    depart(pair, *AWAY)
+    stored = pair.run(pair.broker.schedule(0, [HERE[0], "+1", b"x", HERE[1], "+1", b"x"], **options))
+    assert stored.notes == {1: Outcome.FULL}
+
+
 def test_where_a_fail_over_left_a_task_at_both_shards_the_one_at_home_stands(pair: Shard) -> None:
     put(pair, State(delayed={AWAY[0]: FAR}, tasks={AWAY[0]: envelope(FAR, "old")}))
     put(pair, State(retry={AWAY[0]: FAR + 1}, tasks={AWAY[0]: envelope(FAR, "new")}), shard=1)
@@ -361,6 +388,21 @@ def test_a_mover_takes_what_belongs_elsewhere_and_nothing_else(
     assert move.walk.done
     assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
     assert (move.walk.tasks, move.walk.checked, move.walk.moved) == (8, 8, len(AWAY))
+
+
+def test_a_mover_that_knows_no_layout_brings_nothing_anywhere(
+    pair: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard that has been dropped meanwhile could not refuse it."""
+    put(pair, State(delayed={AWAY[0]: FAR}))
+    depart(pair, AWAY[0])
+    pair.broker.follow(Layout.guess(2))
+    _, stepping = mover(pair, monkeypatch)
+    stepping.whole()
+    assert at(pair, 1) == State()
+    pair.broker.follow(MOVING)
+    stepping.whole()
+    assert at(pair, 1).delayed == {AWAY[0]: FAR}
 
 
 @pytest.mark.parametrize("crash_after", range(1, 12))

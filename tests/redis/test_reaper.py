@@ -163,6 +163,25 @@ async def test_a_shard_that_may_hold_all_dead_letters_keeps_as_many_as_the_queue
     assert set(shard.whole().dlq) == dead.keys() - {"d0"}
 
 
+async def test_who_slept_while_shards_went_purges_nothing_before_it_knows(
+    shard: Shard, redis_url: str
+) -> None:
+    """One shard has all dead letters by now, and not its part of an eighth."""
+    dead = {f"d{nth}": NOW - 9 + nth for nth in range(9)}
+    shard.broker.follow(Layout(9, 1, 1, 1, 8))
+    shard.run(shard.broker.tell(0, shard.broker.layout))
+    before = shard.seed(State(dlq=dead, dlq_info=dict.fromkeys(dead, "1 0 buried x")))
+    connection, broker = AsyncConnection(Address.from_url(redis_url)), Broker(shard.broker.queue)
+    broker.follow(Layout(5, 8, 8, 8, 8))
+    sweep = Sweep(broker, connection, spec(deadLetterCount=8))
+    await sweep.step()
+    assert shard.whole() == before
+    assert broker.layout == shard.broker.layout
+    await sweep.step()
+    await connection.close()
+    assert set(shard.whole().dlq) == dead.keys() - {"d0"}
+
+
 async def test_a_sweep_purges_dead_letters_that_are_too_old_or_too_many(shard: Shard, redis_url: str) -> None:
     dead = {"old": NOW - 61_000, "a": NOW - 3000, "b": NOW - 2000, "c": NOW - 1000}
     shard.seed(State(dlq=dead, dlq_info=dict.fromkeys(dead, "1 0 buried x")))

@@ -392,12 +392,8 @@ class Broker:
         """Give dead letters a new life; `letters` is flat: id, delay ms."""
         return self._known("redrive", shard, int, letters)
 
-    def purge(
-        self, shard: int, ids: Sequence[str], *, before_ms: int | str = "inf", seen: bool = False
-    ) -> Call[int]:
-        """Forget dead letters that died before `before_ms`. `seen`: there, so it does not matter where they belong."""
-        if seen:
-            return self._call("purge", shard, int, ids, before_ms=before_ms, by="")
+    def purge(self, shard: int, ids: Sequence[str], *, before_ms: int | str = "inf") -> Call[int]:
+        """Forget dead letters that died before `before_ms`."""
         return self._known("purge", shard, int, ids, before_ms=before_ms)
 
 

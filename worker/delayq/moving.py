@@ -82,6 +82,8 @@ class ShardMove:
     async def step(self, *, walks: bool = True) -> float:
         """Do one thing; returns the seconds until the next is worth doing. Without `walks`, only end what was begun."""
         by = self._broker.by(self._broker.layout)
+        if not by.layout.epoch:  # a shard that has been dropped since could not refuse what we bring
+            return REST_SECONDS
         if self.walk.epoch != by.layout.epoch:
             self.walk, self._find_at = Walk(by.layout.epoch), 0.0
         try:

@@ -19,6 +19,7 @@ from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError
 from delayq.following import Follow
 from delayq.lanes import Lane
+from delayq.layout import LayoutOutdated
 from delayq.mover import Stranded
 from delayq.prune import Ledger, Prune
 from delayq.reclaim import LIMIT, Grace, reclaim
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from delayq.broker import Broker
     from delayq.connection import Address
     from delayq.contract import Spec
+    from delayq.layout import Layout
     from delayq.loop import Loop, Service
     from delayq.recovery import Recovery
 
@@ -86,26 +88,31 @@ class Sweep:
         return len(taken)
 
     async def _retain(self, shard: int) -> int:
-        """Purge the oldest dead letters: those past their age, and those too many."""
-        oldest = self._broker.list(shard, State.DLQ, offset=0, limit=BATCH)
-        rows, counts = await self._connection.run([oldest, self._broker.counts(shard)])
+        """Purge the oldest dead letters: those past their age, and those too many by the layout it knows."""
+        by = self._broker.by(self._broker.layout)
+        oldest = by.list(shard, State.DLQ, offset=0, limit=BATCH)
+        rows, counts = await self._connection.run([oldest, by.counts(shard)])
         before_ms = counts.now_ms - self._retention.dead_letter_seconds * 1000
-        too_many = max(0, counts.dlq - self._most_letters())
+        too_many = max(0, counts.dlq - self._most_letters(by.layout))
         ids = [row.id for nth, row in enumerate(rows) if row.at_ms < before_ms or nth < too_many]
         if not ids:
             return 0
-        purged = await self._connection.one(self._broker.purge(shard, ids, seen=True))
+        try:
+            purged = await self._connection.one(by.purge(shard, ids))
+        except LayoutOutdated as error:
+            self._broker.learn(error.layout)
+            return 0
         log.info("purged", extra={"fields": {"dead_letters": purged, "shard": shard}})
         self.done["purged"] += purged
         return int(purged)
 
-    def _most_letters(self) -> int:
+    def _most_letters(self, layout: Layout) -> int:
         """Return how many dead letters a shard keeps: its part of them all, once they are known to be spread evenly.
 
         Until then, while shards come or go or nobody has said how many there are, one shard may hold them all.
         Rounded up, as limits are: with more shards than letters to keep, each shard still keeps one.
         """
-        layout, most = self._broker.layout, self._retention.dead_letter_count
+        most = self._retention.dead_letter_count
         return -(-most // layout.shards) if layout.settled and layout.epoch else most
 
 

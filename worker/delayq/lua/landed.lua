@@ -5,7 +5,10 @@
 -- RETURNS 1, or 0 when it has to arrive again
 local arrived = KEYS[1]
 local shard, token = ARGV[1], ARGV[2]
-if token == redis.call('HGET', arrived, shard) then return 1 end
+local last = redis.call('HGET', arrived, shard) or '0'
+if token == last then return 1 end
 if redis.call('HDEL', arrived, shard .. ':' .. token) == 0 then return 0 end
+-- Its shard forgot in a fail-over that it departed, and who asks had seen it before: others have landed since.
+if tonumber(token) < (tonumber(last) or 0) then return 0 end
 redis.call('HSET', arrived, shard, token)
 return 1

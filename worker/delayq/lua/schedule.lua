@@ -12,7 +12,7 @@
 -- KEYS layout    string  the newest layout this shard was told of
 -- ARGV if_exists     reject, keep or replace
 -- ARGV repeated      1 when the reply to the same call may have been lost
--- ARGV max_length    live tasks this shard may hold
+-- ARGV max_length    live tasks this shard may hold; those that move count where they go
 -- ARGV max_bytes      what the tasks of this shard may weigh together; 0: anything
 -- ARGV max_delay_ms  the farthest due time, from now
 -- ARGV by            the layout that the caller goes by, or ''
@@ -24,7 +24,7 @@ local stale = outdated(layout, ARGV[6], true)
 if stale then return stale end
 local if_exists, repeated = ARGV[1], ARGV[2] == '1'
 local at, clamped, largest, added, removed = now(), 0, 0, 0, 0
-local room = tonumber(ARGV[3]) - redis.call('HLEN', tasks) + redis.call('ZCARD', dlq)
+local room = ARGV[3] - redis.call('HLEN', tasks) + redis.call('ZCARD', dlq) + redis.call('ZCARD', moving)
 local space = space_left(stats, ARGV[4])
 local limit = at + tonumber(ARGV[5])
 local note, announce = announcer(delayed, at, wake, alarm)

@@ -36,4 +36,3 @@ def test_the_keys_are_those_of_the_prefix_and_no_channel_is_open() -> None:
 )
 def test_a_rule_names_no_command_that_its_redis_does_not_know(redis: tuple[int, ...], *, knows: bool) -> None:
     assert ("+waitaof" in acl.rule(redis=redis)) is knows
-    assert ("+client|setinfo" in acl.sentinel_rule(redis=redis)) is knows

@@ -18,7 +18,6 @@ from tests.servers import (
     LOOPBACK,
     PASSWORD,
     PORTS,
-    SPEAKS,
     USER,
     Killable,
     RedisServer,
@@ -79,7 +78,7 @@ class Sentinel(Killable):
                 return sentinel
 
     def write(self, primary: RedisServer, down_after_ms: int, config: Mapping[str, str]) -> None:
-        users(self.dir, sentinel_rule(redis=SPEAKS[self.flavour]))
+        users(self.dir, sentinel_rule())
         port = str(self.port)
         ports = {"port": port} if self.tls is None else {"port": "0", "tls-port": port, **self.tls.settings()}
         ports.pop("tls-cluster", None)

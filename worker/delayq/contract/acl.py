@@ -1,4 +1,4 @@
-"""What delayq's Redis user may do, and nothing more: the rule for `ACL SETUSER`. Every test runs under exactly this.
+"""What delayq's Redis user may do, and nothing more: the rule for `ACL SETUSER`. Tests run under exactly this.
 
 Not here: who asks for what. A contract test compares SCRIPTS with what the scripts call.
 """
@@ -48,8 +48,8 @@ CONNECTION: Final = ("blpop", "eval", "evalsha", "ping", "role", "select", "wait
 CLUSTER: Final = ("asking", "cluster|info", "cluster|slots")
 """What else a Cluster is asked for."""
 
-YOUNGER: Final = ("client|setinfo", "waitaof")
-"""What came with Redis 7.2, for `acknowledge: Fsynced` and to say who connects: older ones refuse a rule with these."""
+YOUNGER: Final = ("waitaof",)
+"""What came with Redis 7.2, for `acknowledge: Fsynced`: older ones refuse a rule with it."""
 YOUNGER_SINCE: Final = (7, 2)
 
 CURIOUS: Final = ("command|info", "config|get")
@@ -66,10 +66,9 @@ def rule(key_prefix: str = "delayq", *, redis: tuple[int, ...] = YOUNGER_SINCE) 
     return _written(f"resetkeys ~{key_prefix}:* resetchannels -@all", allowed)
 
 
-def sentinel_rule(*, redis: tuple[int, ...] = YOUNGER_SINCE) -> str:
-    """Return the rule for Sentinels: no key, no channel."""
-    younger = YOUNGER[:1] if redis >= YOUNGER_SINCE else ()
-    return _written("resetkeys resetchannels -@all", sorted((*SENTINEL, *younger)))
+def sentinel_rule() -> str:
+    """Return the rule for Sentinels of any version: no key, no channel."""
+    return _written("resetkeys resetchannels -@all", sorted(SENTINEL))
 
 
 def _written(start: str, allowed: list[str]) -> str:

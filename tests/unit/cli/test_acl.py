@@ -16,14 +16,18 @@ def test_an_old_server_gets_no_right_that_it_does_not_know() -> None:
     line = run("acl", "--server", "7.0", "--key-prefix", "shop", "--user", "worker").stdout
     assert line.startswith("ACL SETUSER worker on >PASSWORD resetkeys ~shop:* ")
     assert "waitaof" not in line
-    assert "client|setinfo" not in line
 
 
 @pytest.mark.parametrize("server", ["7.0", "7.2"])
 def test_sentinels_have_a_user_of_their_own(server: str) -> None:
-    redis = tuple(map(int, server.split(".")))
     line = run("acl", "--sentinel", "--server", server).stdout
-    assert line == f"ACL SETUSER delayq on >PASSWORD {sentinel_rule(redis=redis)}\n"
+    assert line == f"ACL SETUSER delayq on >PASSWORD {sentinel_rule()}\n"
+
+
+def test_the_help_gives_sentinels_their_own_rule_and_the_command_that_keeps_it() -> None:
+    said = " ".join(run("acl", "--help").stdout.split())
+    assert "Sentinels take that of --sentinel instead" in said
+    assert "on a Sentinel SENTINEL FLUSHCONFIG" in said
 
 
 def test_a_prefix_that_no_document_could_have_is_refused() -> None:

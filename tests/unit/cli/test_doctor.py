@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.cli.doctor import server
+from delayq.broker import Broker
+from delayq.cli.doctor import server, topology
 from delayq.cli.doctor.command import verdict
 from delayq.cli.doctor.findings import Level, failed, ok, unreachable, warning
+from delayq.connection.place import Place
+from delayq.connection.slots import SlotMap
 from delayq.contract import Delivery
 from delayq.contract.metrics import DURABILITY_RISKS
 from delayq.durability import Told
+from delayq.keys import SLOTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +35,14 @@ def test_redis_5_is_the_oldest_and_6_2_the_oldest_that_is_tested(
     facts: Mapping[str, str], level: Level
 ) -> None:
     assert server.version(facts).level is level
+
+
+def test_a_cluster_that_stopped_may_lack_a_majority_or_one_slot() -> None:
+    stopped = SlotMap((Place("a", 6379),) * SLOTS, frozenset({Place("a", 6379)}), healthy=False)
+    found = topology._state(stopped, Broker("orders").shards)
+    assert (found.level, found.message.partition(";")[0]) == (Level.FAILED, "cluster_state:fail")
+    for said in ("majority of its masters", "redis-cli --cluster check", "cluster-require-full-coverage no"):
+        assert said in found.hint
 
 
 ON = {"aof_enabled": "1"}

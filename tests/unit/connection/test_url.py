@@ -119,8 +119,9 @@ def test_tls_is_told_what_to_trust_and_what_to_show() -> None:
         "redis://:hunter2@a/shop",
         "redis://:hunter2@a/-1",
         "redis://:hunter2@a#hunter2",
-        "redis://:hunter2@a?socket_timeout=1",
-        "redis://:hunter2@a?ssl_ca_certs=/ca",
+        "redis://:?hunter2=1@a",
+        "redis://:?hunter2=1#@a",
+        "redis+sentinel://:?hunter2=1@a/shop",
         "redis://:hunter2@a?db",
         "redis://a?hunter2@b",
         "unix://:hunter2@",
@@ -128,8 +129,6 @@ def test_tls_is_told_what_to_trust_and_what_to_show() -> None:
         "redis+cluster://:hunter2@",
         "redis+cluster://:hunter2@a,,b:0",
         "redis+cluster://:hunter2@a/1",
-        "redis+cluster://:hunter2@a?sentinel_password=hunter2",
-        "redis+sentinel://:hunter2@a",
         "redis+sentinel://:hunter2@/shop",
         "redis+sentinel://:hunter2@a/shop/hunter2",
         "redis+sentinel://:hunter2@a/shop/0/1",
@@ -146,6 +145,43 @@ def test_anything_else_is_refused_and_not_quoted(url: str) -> None:
     ) as refused:
         Address.from_url(url)
     assert SECRET not in f"{refused.value} {refused.value.__cause__}"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (
+            "rediss://:hunter2@a?ssl_ca_cert=hunter2",
+            "of rediss://, got ssl_ca_cert; it takes db, password, ssl_",
+        ),
+        (
+            "redis://:hunter2@a?ssl_ca_certs=/ca",
+            "of redis://, got ssl_ca_certs; it takes db, password, username",
+        ),
+        (
+            "redis+cluster://a?sentinel_password=hunter2&Db=0&pasword=hunter2",
+            "redis+cluster://, got pasword and sentinel_password; it takes db, password, username",
+        ),
+        ("unix:///run/redis.sock?database=1", "of unix://, got another; it takes db, password, username"),
+    ],
+)
+def test_an_option_that_a_url_does_not_take_is_named_and_never_what_it_says(url: str, said: str) -> None:
+    with pytest.raises(InvalidDocument) as refused:
+        Address.from_url(url)
+    assert said in str(refused.value)
+    assert SECRET not in f"{refused.value} {refused.value.__cause__}"
+
+
+def test_an_option_that_is_like_none_of_ours_is_not_named_for_it_may_be_of_a_password() -> None:
+    with pytest.raises(InvalidDocument, match="got another; it takes db, password, username"):
+        Address.from_url("redis://a?password=x&hunter2=")
+
+
+@pytest.mark.parametrize("end", ["", "/", "?db=0"])
+def test_a_master_that_is_not_named_is_told(end: str) -> None:
+    with pytest.raises(InvalidDocument, match="expected the name of the master") as refused:
+        Address.from_url(f"redis+sentinel://:hunter2@a{end}")
+    assert SECRET not in str(refused.value)
 
 
 def test_an_address_shows_no_password() -> None:

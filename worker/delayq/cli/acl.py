@@ -31,10 +31,10 @@ VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
 def acl(*, server: str, sentinel: bool, key_prefix: str, user: str) -> None:
     """Print what delayq's user may do, and nothing more, as one command for redis-cli.
 
-    Put a password in the place of PASSWORD, and run it on every node, replicas and Sentinels included: servers do not
-    pass users on. ACL SAVE (with an aclfile) or CONFIG REWRITE keeps it over a restart.
+    Put a password in the place of PASSWORD, and run it on every node, replicas included: servers do not pass users on.
+    Sentinels take that of --sentinel instead, each of them. ACL SAVE (with an aclfile) or CONFIG REWRITE, on a
+    Sentinel SENTINEL FLUSHCONFIG, keeps it over a restart.
     """
     check_text(KEY_PREFIX, "--key-prefix", KEY_PREFIX.expected, key_prefix)
-    version = VERSIONS[server]
-    rule = rights.sentinel_rule(redis=version) if sentinel else rights.rule(key_prefix, redis=version)
+    rule = rights.sentinel_rule() if sentinel else rights.rule(key_prefix, redis=VERSIONS[server])
     click.echo(f"ACL SETUSER {user} on >PASSWORD {rule}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -44,6 +45,9 @@ MEANINGS: Final[Mapping[int, str]] = {
     PIPE_CLOSED: "Whoever read the output closed it.",
 }
 
+DENIED: Final = re.compile(r"NOPERM|can't run this command|no permissions", re.IGNORECASE)
+"""What Redis says of a right that the user lacks, of a call or, with each version in its own words, in a script."""
+
 
 class Wrong(click.ClickException):
     """A sentence on stderr, a hint below it, an exit code."""
@@ -75,8 +79,13 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
         complain(str(error))
         sys.exit(REFUSED)
     except DelayQError as error:
-        complain(str(error))
+        complain(str(error), _denied(hint) if DENIED.search(str(error)) else hint)
         sys.exit(FAILED)
+
+
+def _denied(hint: str) -> str:
+    """Name the command that prints the rule beside the one that says what of it lacks."""
+    return f"delayq acl prints what the user needs; {hint or 'delayq doctor QUEUE says what it lacks'}"
 
 
 def complain(message: str, hint: str = "") -> None:

@@ -182,7 +182,7 @@ def book_of(address: Address) -> SentinelBook | ClusterBook:
 def nobody(address: Address, book: SentinelBook | ClusterBook, error: DelayQError | None) -> DelayQError:
     """Say why nobody is known; `error` is of the last who was asked in vain."""
     where = address.where
-    if isinstance(book, ClusterBook) and book.map.nodes:
+    if isinstance(book, ClusterBook) and book.map is not slots.UNKNOWN:
         return Unavailable(where, "CLUSTERDOWN no node serves the slot", answered=True, outage="cluster_down")
     if not book.why and isinstance(error, Unavailable):
         return Unavailable(where, error.why, outage=error.outage)

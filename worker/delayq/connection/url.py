@@ -1,5 +1,7 @@
 """Reading a URL of Redis. Errors quote nothing: where a password holds / or @, any part may be some of it.
 
+An option's name is told when it is one of ours, or nearly so.
+
     redis://user:password@host:6379/0                                        one server
     unix:///path?db=0                                                        one server on this machine
     redis+sentinel://user:password@host:26379,host2:26379/mymaster/0         a master that Sentinels watch
@@ -10,6 +12,7 @@ rediss:// and rediss+…:// mean TLS; `OPTIONS` after a question mark say what t
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +26,7 @@ from delayq.contract.words import HOST, MASTER_NAME
 from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 Kind = Literal["standalone", "sentinel", "cluster"]
 
@@ -32,6 +35,10 @@ EXPECTED: Final = (
     "redis+sentinel://host:26379,host2:26379/mymaster/0 or redis+cluster://host:6379,host2:6379, "
     "got something else; "
     "write / @ : # ? and % in a password as %2F %40 %3A %23 %3F and %25"
+)
+NAMELESS: Final = (
+    "Redis URL: expected the name of the master behind the Sentinels, got none; "
+    "as in redis+sentinel://host:26379,host2:26379/mymaster"
 )
 LABEL: Final = 63  # characters between two dots of a host; a name server is asked for no others
 PLAIN: Final = frozenset({"db", "username", "password"})
@@ -46,6 +53,7 @@ TLS: Final = frozenset(
         "ssl_server_name",
     }
 )
+NEAR: Final = 0.8  # so much of an option's name has to be like one of ours
 _SCHEME = re.compile(r"(?P<tls>rediss?)(?:\+(?P<kind>sentinel|cluster))?")
 _SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)?(?::(?P<port>\d{1,5}))?")
 _YES_NO: Final[Mapping[str, bool]] = {
@@ -83,9 +91,14 @@ def parse(url: str) -> Parsed:
 def _parsed(url: str) -> Parsed:
     split = urlsplit(url)
     options = dict(parse_qsl(split.query, keep_blank_values=True, strict_parsing=bool(split.query)))
+    _check(not split.fragment)
+    if split.scheme in ("redis+sentinel", "rediss+sentinel") and not split.path.strip("/"):
+        raise _refused(split.query, NAMELESS)
     userinfo, _, hosts = split.netloc.rpartition("@")
     kind, secure, words = _kind(split.scheme, split.path)
-    _check(not split.fragment and options.keys() <= _known(kind, secure=secure))
+    known = _known(kind, secure=secure)
+    if not options.keys() <= known:
+        raise _refused(split.query, _no_option(split.scheme, options.keys() - known, known))
     default = SENTINEL_PORT if kind == "sentinel" else PORT
     if split.scheme == "unix":
         _check(not hosts)
@@ -124,6 +137,18 @@ def _kind(scheme: str, path: str) -> tuple[Kind, bool, list[str]]:
 
 def _known(kind: Kind, *, secure: bool) -> frozenset[str]:
     return PLAIN | (SENTINELS if kind == "sentinel" else frozenset()) | (TLS if secure else frozenset())
+
+
+def _refused(query: str, said: str) -> Exception:
+    """Return the error that says so. With an @ in there, the question mark may be a password's: no option is one."""
+    return ValueError() if "@" in query else InvalidDocument(said)
+
+
+def _no_option(scheme: str, unknown: Collection[str], known: Collection[str]) -> str:
+    ours = PLAIN | SENTINELS | TLS
+    near = [name for name in sorted(unknown) if difflib.get_close_matches(name, ours, cutoff=NEAR)]
+    got = " and ".join(near) or "another"
+    return f"Redis URL: expected an option of {scheme}://, got {got}; it takes {', '.join(sorted(known))}"
 
 
 def _place(text: str, default: int) -> Place:

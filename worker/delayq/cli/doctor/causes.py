@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 RIGHTS: Final = (
-    "the user lacks rights: delayq acl prints the rule, which each server and Sentinel needs by itself"
+    "the user lacks rights: delayq acl (for Sentinels, with --sentinel) prints the rule, "
+    "which each of them needs by itself"
 )
 _CAUSES: Final = (
     (("noperm", "no permissions", "can't run this"), RIGHTS),
@@ -38,9 +39,11 @@ _CAUSES: Final = (
 )
 
 
-def hint(why: str, *, sentinel: bool = False) -> str:
-    """Return what to do about it."""
+def hint(why: str, *, sentinel: bool = False, database: int = 0) -> str:
+    """Return what to do about it. `database` is the one that was asked for."""
     lower = why.lower()
+    if "db index is out of range" in lower:
+        return f"spec.redis.database is {database}, and the server's setting `databases` allows fewer"
     if any(word in lower for word in ("noauth", "wrongpass", "password", "authentication", "auth ")):
         field = "spec.redis.sentinel.authSecretRef" if sentinel else "spec.redis.authSecretRef"
         return f"{field}: is the Secret the right one, and current?"

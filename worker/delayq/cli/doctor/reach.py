@@ -64,7 +64,8 @@ def login(connection: SyncConnection) -> Finding:
     except Unavailable as error:
         return unreachable("login", reason(error.why), causes.hint(error.why))
     except DelayQError as error:
-        return unreachable("login", str(error), causes.hint(str(error)))
+        hint = causes.hint(str(error), database=connection.address.database)
+        return unreachable("login", str(error), hint)
     if isinstance(reply, Exception):
         return unreachable("login", f"PING: {reply}", causes.hint(str(reply)))
     secret = "with a password" if connection.address.login.password else "without a password"

@@ -7,8 +7,9 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.cli.doctor.findings import Finding, failed, ok
+from delayq.cli.exits import DENIED
 from delayq.contract import acl
-from delayq.errors import DelayQError
+from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 OUTSIDE = ("blpop", "eval", "evalsha", "get", "ping", "time")  # what processes send
 CONFIRMING = {"None": (), "Replicated": ("wait",), "Fsynced": ("waitaof", "config|get")}  # clients send, too
 _NAMED = re.compile(r"'([\w|]+)' command")  # of an error reply
-_DENIED = re.compile(r"NOPERM|can't run this command|no permissions", re.IGNORECASE)
+LUA = "is that a Redis with Lua, and not busy with somebody else's script?"
+SAYS = "mend what it says: docs/operations.md, What Redis answers instead of serving"
+UNASKED = "single rights were not checked: they can be asked from Redis 7.0 on"
 
 
 def run_scripts(
@@ -34,16 +37,20 @@ def run_scripts(
     try:
         connection.run(calls)
     except DelayQError as error:
-        return _refused(connection, held, str(error))
+        return _refused(connection, held, error)
     lacking = denied(connection, held, CONFIRMING[delivery.acknowledge])
     if lacking:
         return failed("scripts", f"the user may not use {', '.join(lacking)}", _allow(lacking))
-    return ok("scripts", f"load and run on {len(held)} of {len(broker.shards)} shards")
+    unasked = f"; {UNASKED}" if lacking is None else ""
+    return ok("scripts", f"load and run on {len(held)} of {len(broker.shards)} shards{unasked}")
 
 
-def _refused(connection: SyncConnection, held: Sequence[Keys], why: str) -> Finding:
-    if not _DENIED.search(why):
-        return failed("scripts", why, "is that a Redis with Lua, and not busy with somebody else's script?")
+def _refused(connection: SyncConnection, held: Sequence[Keys], error: DelayQError) -> Finding:
+    why = str(error)
+    if isinstance(error, Unavailable):
+        return failed("scripts", why, LUA if error.why.startswith("BUSY") else SAYS)
+    if not DENIED.search(why):
+        return failed("scripts", why, LUA)
     if "keys" in why:
         keys = held[0]
         return failed("scripts", why, f"ACL SETUSER … ~{keys.prefix}:{{{keys.queue}:*")
@@ -61,16 +68,20 @@ def needed(*, apart: bool = False) -> list[str]:
     return sorted({*acl.SCRIPTS, *OUTSIDE, *(acl.CLUSTER if apart else ())})
 
 
-def denied(connection: SyncConnection, shards: Sequence[Keys], more: Sequence[str] = ()) -> list[str]:
-    """Ask each server, Redis 7 or newer, which of them the user may not use; nothing where it cannot be asked."""
-    commands, found = [*needed(apart=connection.address.apart), *more], set[str]()
+def denied(connection: SyncConnection, shards: Sequence[Keys], more: Sequence[str] = ()) -> list[str] | None:
+    """Ask each server which of them the user may not use; None when none is known to lack, and one cannot be asked."""
+    commands, found, unasked = [*needed(apart=connection.address.apart), *more], set[str](), False
     for _, held in connection.servers(shards):
         key = held[0].delayed
         asked = json.dumps([_example(name, key) for name in commands])
         [answer] = connection.send([("EVAL", _MAY, "1", key, asked)], held[0])
         if isinstance(answer, list):
             found |= {name for name, allowed in zip(commands, answer, strict=True) if not allowed}
-    return sorted(found)
+        elif DENIED.search(str(answer)):
+            found.add("eval")
+        else:
+            unasked = True
+    return None if unasked and not found else sorted(found)
 
 
 _MAY: Final = """

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from delayq.connection.slots import SlotMap
     from delayq.keys import Keys
 
+STOPPED = (
+    "is a majority of its masters there? Or does a slot lack one (redis-cli --cluster check)? "
+    "With cluster-require-full-coverage no, the other slots go on"
+)
 REACH = (
     "do they run there, and does a firewall or NetworkPolicy let us? spec.redis.tls and the Secrets fit them?"
 )
@@ -136,5 +140,5 @@ def _state(slots: SlotMap, shards: Sequence[Keys]) -> Finding:
         f"{len(shards)} shards on {len(_holders(slots, shards))} of them"
     )
     if not slots.healthy:
-        return failed("cluster", f"cluster_state:fail; {said}", "is a majority of its masters there?")
+        return failed("cluster", f"cluster_state:fail; {said}", STOPPED)
     return ok("cluster", said)

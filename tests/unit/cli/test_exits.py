@@ -1,0 +1,39 @@
+"""What a command says when something is wrong: the sentence, and what to do next."""
+
+from __future__ import annotations
+
+import pytest
+from delayq.cli.exits import errors_as_exits
+from delayq.errors import DelayQError
+
+DOCTOR = "delayq doctor orders checks every step of the way"
+
+
+def said(capsys: pytest.CaptureFixture[str], why: str, hint: str = "") -> list[str]:
+    with pytest.raises(SystemExit) as exited, errors_as_exits(hint):
+        raise DelayQError(why)
+    assert exited.value.code == 1
+    return capsys.readouterr().err.splitlines()
+
+
+def test_what_redis_refused_has_the_hint_of_one_that_does_not_serve(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    why = "Redis at a:6379 refused connect: DB index is out of range"
+    assert said(capsys, why, DOCTOR) == [f"error: {why}", f"hint:  {DOCTOR}"]
+    assert said(capsys, why) == [f"error: {why}"]
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
+        "ACL failure in script: User delayq has no permissions to run the 'zadd' command",
+        "The user executing the script can't run this command or subcommand",
+    ],
+)
+def test_a_right_that_lacks_names_the_rule_and_who_says_which(
+    capsys: pytest.CaptureFixture[str], why: str
+) -> None:
+    assert said(capsys, why, DOCTOR)[1] == f"hint:  delayq acl prints what the user needs; {DOCTOR}"
+    assert "delayq doctor QUEUE" in said(capsys, why)[1]

@@ -78,7 +78,10 @@ OUTAGES: Final = {
     "cannot_persist": "it takes no writes because it cannot write to its disk",
     "no_replicas": "it takes no writes with fewer replicas than its min-replicas-to-write; mend those",
     "no_master": f"its Sentinels name no server that is a master; wait for their fail-over, or {_SPEC}.sentinel",
-    "cluster_down": "its Cluster has no node that serves the slots of some shards; look at CLUSTER INFO",
+    "cluster_down": (
+        "its Cluster has no node for the slots of some shards, or serves none while any slot lacks one;"
+        " look at CLUSTER INFO, and set cluster-require-full-coverage no"
+    ),
     "migrating": "its Cluster is moving the slots of some shards to another node; wait until that has ended",
     "other": f"{_SPEC}, its Secret, network policies and the logs of scanners",
 }

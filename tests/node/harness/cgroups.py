@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MOUNTS: Final = Path("/sys/fs/cgroup")
 NEEDED: Final = ("cpu", "cpuacct", "cpuset", "memory", "pids")
@@ -78,10 +82,10 @@ def _copy_cpuset(hierarchy: Path, name: str) -> None:
 def processes(name: str) -> set[int]:
     """Processes anywhere below a cgroup, by their numbers on this machine."""
     return {
-        int(pid)
+        pid
         for hierarchy in hierarchies()
-        for file in (hierarchy / name).glob("**/cgroup.procs")
-        for pid in file.read_text().split()
+        for cgroup in _from(hierarchy / name)
+        for pid in _processes_in(cgroup)
     }
 
 
@@ -89,11 +93,25 @@ def of_container(name: str, container_id: str) -> set[int]:
     """Processes of one container of a node."""
     top = MOUNTS if unified() else MOUNTS / "memory"
     return {
-        int(pid)
-        for cgroup in (top / name).glob(f"**/{container_id}")
-        for file in cgroup.glob("**/cgroup.procs")
-        for pid in file.read_text().split()
+        pid
+        for cgroup in _from(top / name)
+        if container_id in cgroup.relative_to(top).parts
+        for pid in _processes_in(cgroup)
     }
+
+
+def _from(top: Path) -> Iterator[Path]:
+    """Yield a cgroup and all below it; what goes meanwhile is passed over, where pathlib's glob would raise."""
+    return (Path(directory) for directory, _, _ in os.walk(top))
+
+
+def _processes_in(cgroup: Path) -> set[int]:
+    try:
+        return {int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()}
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENODEV):  # it has gone, before or after it was opened
+            return set()
+        raise
 
 
 def remove(name: str) -> None:

@@ -7,6 +7,7 @@ from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import Unavailable
 from delayq.lanes import lanes
+from delayq.layout import Layout
 from delayq.mover import Mover
 
 NOBODY = "redis://127.0.0.1:1"
@@ -14,6 +15,7 @@ NOBODY = "redis://127.0.0.1:1"
 
 async def test_to_rest_after_a_failure_is_no_success() -> None:
     broker, connection = Broker("orders"), AsyncConnection(Address.from_url(NOBODY))
+    broker.follow(Layout.first(1))
     [lane] = lanes(broker, apart=False)
     mover = Mover(lane, connection, led=lambda: {0})
     try:

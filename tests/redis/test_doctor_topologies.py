@@ -101,9 +101,7 @@ def test_slots_that_nobody_serves_are_told_with_their_shards(
     try:
         slots = [keys.slot for keys in Broker("orders", shards=SHARDS).shards]
         lost = next(slot for slot in slots if cluster.serving(slot) is cluster.nodes[0])
-        for node in cluster.nodes:
-            with node.client() as redis:
-                redis.execute_command("CLUSTER", "DELSLOTS", lost)
+        cluster.lose(lost)
         found = findings(cluster.url, code=4)
         assert f"no node serves the slots of shards {slots.index(lost)}" in found["cluster"]["message"]
     finally:
@@ -116,9 +114,7 @@ def test_a_cluster_that_one_slot_stopped_is_told_how_to_go_on(tmp_path: Path) ->
     try:
         used = {keys.slot for keys in Broker("orders", shards=SHARDS).shards}
         lost = next(slot for slot in range(SLOTS) if slot not in used)
-        for node in cluster.nodes:
-            with node.client() as redis:
-                redis.execute_command("CLUSTER", "DELSLOTS", lost)
+        cluster.lose(lost)
         found = findings(cluster.url, code=1)
         assert found["cluster"]["message"].startswith("cluster_state:fail; 3 masters")
         assert "cluster-require-full-coverage no" in found["cluster"]["hint"]

@@ -13,6 +13,7 @@ from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
 from delayq.contract import Delivery
 from delayq.durability import QUESTIONS, risks, told
+from delayq.keys import SLOTS
 
 from tests.servers import RedisServer
 from tests.topologies.cluster import Cluster
@@ -52,10 +53,7 @@ def test_a_cluster_set_up_as_the_page_says_goes_on_without_a_slot(
     try:
         with SyncClient(cluster.url, queue="orders") as client:
             client.schedule(None, delay_ms=HOUR_MS, task_id="a")
-            lost = Broker("orders").keys(0).slot + 1
-            for node in cluster.nodes:
-                with node.client() as redis:
-                    redis.execute_command("CLUSTER", "DELSLOTS", lost)
+            cluster.lose((Broker("orders").keys(0).slot + 1) % SLOTS)
             if goes_on:
                 assert client.get("a") is not None
         if not goes_on:

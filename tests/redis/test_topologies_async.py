@@ -446,9 +446,7 @@ async def test_no_script_is_torn_by_a_move_that_it_empties_a_key_under(cluster: 
 
 async def test_a_slot_that_nobody_serves_is_told_and_costs_no_other_shard(cluster: Cluster) -> None:
     broker = Broker("orders", shards=SHARDS)
-    for node in cluster.nodes:
-        with node.client() as client:
-            client.execute_command("CLUSTER", "DELSLOTS", broker.shards[0].slot)
+    cluster.lose(broker.shards[0].slot)
     connection = AsyncConnection(Address.from_url(cluster.url))
     answers = await connection.answers([broker.counts(shard) for shard in range(SHARDS)])
     assert isinstance(answers[0], Unavailable)

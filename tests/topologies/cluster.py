@@ -288,6 +288,12 @@ class Cluster:
             pass
         self.end_move(slot, target)
 
+    def lose(self, slot: int) -> None:
+        """Have no node hold it any more, by all nodes' word."""
+        for node in self.nodes:
+            with node.client() as client:
+                client.execute_command("CLUSTER", "DELSLOTS", slot)
+
     def _setslot(self, node: RedisServer, slot: int, state: str, other: str) -> None:
         with node.client() as client:
             client.execute_command("CLUSTER SETSLOT", slot, state, other)

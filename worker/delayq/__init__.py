@@ -26,7 +26,6 @@ from delayq.errors import (
     Retry,
     Seen,
     TaskExists,
-    TaskInFlight,
     TasksRefused,
     Unavailable,
 )
@@ -60,7 +59,6 @@ __all__ = [
     "SyncClient",
     "Task",
     "TaskExists",
-    "TaskInFlight",
     "TasksRefused",
     "Unavailable",
     "Verdict",

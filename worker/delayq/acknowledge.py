@@ -134,7 +134,8 @@ def unfit(appendfsync: object) -> str:
         return "Redis has appendfsync no and never forces its file to the disk; set everysec or always"
     if not setting:
         return (
-            "nobody can tell whether Redis forces its file to the disk, for it refuses CONFIG GET appendfsync"
+            "delayq cannot check whether Redis forces its file to the disk, for this user may not use CONFIG GET; "
+            "allow it with the rule that `delayq acl --config-get` prints, or use acknowledge Replicated"
         )
     return ""
 
@@ -155,7 +156,7 @@ class Shortfall:
     why: str = ""
 
     def message(self, unconfirmed: Sequence[str]) -> str:
-        """Say what is stored, what is not known of it, what may become of it, and what is safe."""
+        """Say what is stored, what is not known of it, what may become of it, and what calling again does."""
         one = len(unconfirmed) == 1
         what = f"task {unconfirmed[0]} is" if one else f"{len(unconfirmed):,} tasks are"
         task = "it" if one else "they"
@@ -166,5 +167,8 @@ class Shortfall:
         else:
             who, fate = f"its disk did not confirm {within}", f"{task} may be lost if its machine fails"
         because = f" ({self.why})" if self.why else ""
-        again = 'calling again with the same id and if_exists="keep" is safe'
+        again = (
+            'call again with the same id and if_exists="keep" to have it confirmed; '
+            "a task that is done by then runs once more"
+        )
         return f"{what} stored on the primary, but {who}{because}: until then {fate}; {again}"

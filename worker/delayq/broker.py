@@ -12,6 +12,7 @@ from delayq.alarm import Alarm
 from delayq.keys import Keys
 from delayq.layout import Layout
 from delayq.share import share
+from delayq.values import UNRECORDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from delayq.contract import Limits
     from delayq.scripts import Argument, Script
     from delayq.values import (
+        Adopted,
         Cancelled,
         Claimed,
         Counts,
@@ -27,13 +29,16 @@ if TYPE_CHECKING:
         Expired,
         Late,
         Leadership,
+        Lost,
         Moving,
         Recovered,
         Rescheduled,
+        Rewound,
         Settled,
         State,
         TaskRow,
         TaskView,
+        Ticket,
         Told,
         Verdict,
         Wait,
@@ -48,11 +53,11 @@ log = logging.getLogger(__name__)
 Settlements: TypeAlias = "list[Settled]"
 Rows: TypeAlias = "list[TaskRow]"
 Pairs: TypeAlias = "list[tuple[str, str]]"
-Ids: TypeAlias = "list[bytes]"
-Lock: TypeAlias = Literal["lock", "recovery_lock"]  # keys of a single task
+Lock: TypeAlias = Literal["lock", "recovery_lock", "isolation"]  # the last of a shard, others of a task
 
 CLAIM_LIMIT = 250  # tasks a claim may lease: about a millisecond of Redis' time
 BATCH = 250  # tasks any other call may carry
+LEASES = 500  # leases that a call may look at: about a millisecond of Redis' time
 # For a week after a queue was erased, clients that had used it are told so, and do not go by its layout any more.
 GONE_MS = 7 * 24 * 3600 * 1000
 
@@ -199,8 +204,19 @@ class Broker:
         return self._of_task("reschedule", task_id, shard, decode, when=when, max_delay_ms=max_delay_ms)
 
     def get(self, task_id: str, *, shard: int | None = None) -> Call[TaskView | None]:
-        """Return everything the queue knows of one task."""
-        return self._of_task("get", task_id, shard, replies.view(task_id), pattern=_glob(task_id) + ":*")
+        """Return everything the queue knows of one task. With many leases, the answer may be Searching."""
+        return self._search(task_id, shard, "0", again=True)
+
+    def _search(self, task_id: str, shard: int | None, cursor: str, *, again: bool) -> Call[TaskView | None]:
+        """Look at a page of leases. One that was settled and claimed anew meanwhile may have been missed: `again`."""
+
+        def next_page(found: str | None) -> Call[TaskView | None] | None:
+            if found is not None:
+                return self._search(task_id, shard, found, again=again)
+            return self._search(task_id, shard, "0", again=False) if again and cursor != "0" else None
+
+        named: dict[str, Argument] = {"pattern": _glob(task_id) + ":*", "cursor": cursor, "count": LEASES}
+        return self._of_task("get", task_id, shard, replies.view(task_id, next_page), **named)
 
     def list(self, shard: int, state: State, *, offset: int, limit: int) -> Call[Rows]:
         """Return one page of the tasks in a state, by score."""
@@ -218,10 +234,30 @@ class Broker:
 
     # leases
 
-    def claim(self, shard: int, limit: int, lease_ms: int) -> Call[Claimed]:
-        """Lease up to `limit` due tasks."""
-        decode, most = replies.claimed(self.queue, shard), min(limit, CLAIM_LIMIT)
-        return self._call("claim", shard, decode, (), limit=most, lease_ms=lease_ms, **self._share(shard))
+    def claim(self, shard: int, limit: int, lease_ms: int, *, ticket: Ticket = UNRECORDED) -> Call[Claimed]:
+        """Lease up to `limit` due tasks, unless Redis gets to it after the claimer has abandoned this claim."""
+        return self._claiming("claim", shard, ticket, limit=limit, lease_ms=lease_ms)
+
+    def isolate(self, shard: int, limit: int, lease_ms: int, *, ticket: Ticket = UNRECORDED) -> Call[Claimed]:
+        """Lease a group of suspects, at most `limit`, to a worker that runs nothing else; abandoned as a claim is."""
+        return self._claiming("isolate", shard, ticket, limit=limit, lease_ms=lease_ms)
+
+    def _claiming(self, verb: str, shard: int, ticket: Ticket, *, limit: int, lease_ms: int) -> Call[Claimed]:
+        script, keys = scripts.load(verb), self.keys(shard).claimed_by(ticket.claimer)
+        arguments = script.bind(
+            keys,
+            limit=min(limit, CLAIM_LIMIT),
+            lease_ms=lease_ms,
+            number=ticket.number,
+            not_after_ms=ticket.not_after_ms,
+            **self._share(shard),
+        )
+        return Call(script, arguments, replies.claimed(self.queue, shard), keys)
+
+    def unclaim(self, shard: int, claimer: str, number: int, lease_ms: int) -> Call[int]:
+        """Put back the tasks of a claim whose reply was lost; answers with how many there were."""
+        script, keys = scripts.load("unclaim"), self.keys(shard).claimed_by(claimer)
+        return Call(script, script.bind(keys, number=number, lease_ms=lease_ms), int, keys)
 
     def extend(self, shard: int, members: Sequence[bytes], lease_ms: int) -> Call[set[int]]:
         """Prolong leases; answers with the positions of those that were lost."""
@@ -278,13 +314,13 @@ class Broker:
         keys = self.keys(shard).of(task_id)
         return Call(script, script.bind(keys, **named), replies.recovered, keys)
 
-    def rewind(self, shard: int, lease_ms: int, *, limit: int = BATCH) -> Call[int]:
-        """Shorten leases that outlive their length because Redis' clock stepped back."""
-        return self._call("rewind", shard, int, lease_ms=lease_ms, limit=limit)
+    def rewind(self, shard: int, lease_ms: int, *, limit: int = BATCH) -> Call[Rewound]:
+        """Shorten leases that outlive their length, if Redis' clock stepped back; repeat until none is shortened."""
+        return self._call("rewind", shard, replies.rewound, (), lease_ms=lease_ms, limit=limit)
 
     def reconcile(self, shard: int, index: str, cursor: int = -1, *, count: int = 50) -> Call[replies.Mended]:
         """Hold a page of one index (a key's name) against the others; -1 goes on where anybody's last page ended."""
-        scan = "HSCAN" if index in {"tasks", "attempts", "dlq_info"} else "ZSCAN"
+        scan = "HSCAN" if index in {"tasks", "attempts", "dlq_info", "followups"} else "ZSCAN"
         return self._call(
             "reconcile", shard, replies.mended, index=index, name=index, scan=scan, cursor=cursor, count=count
         )
@@ -293,9 +329,10 @@ class Broker:
         """Add up what a page of tasks weighs, and put the counter of bytes right after the last one."""
         return self._call("weigh", shard, replies.weighed, count=count)
 
-    def adopt(self, shard: int, ids: Sequence[bytes]) -> Call[Ids]:
-        """Give tasks that are in no index, and not leased, a home again; answers with those that were."""
-        return self._call("adopt", shard, replies.ids, ids)
+    def adopt(self, shard: int, lost: Sequence[Lost], cursor: str = "0") -> Call[Adopted]:
+        """Give tasks that are in no index, and not leased, a home again; to be repeated as its answer says."""
+        flat = [item for task in lost for item in task]
+        return self._call("adopt", shard, replies.adopted, flat, cursor=cursor, count=LEASES)
 
     def erase(self, shard: int) -> Call[tuple[int, int]]:
         """Forget everything a shard holds; answers with how many keys and tasks that was."""
@@ -368,8 +405,8 @@ class Broker:
         `shard` is where the task was found; without it, where its id says it is.
         """
         # Should another document have asked for longer, recovery does no harm: a verdict without its lock is none.
-        # A guard would.
-        equal = int(lock == "recovery_lock")
+        # A guard would. All ask for `isolation` for the same time.
+        equal = int(lock != "lock")
         return self._of_lock(
             "lock", task_id, int, shard=shard, lock=lock, owner=owner, ttl_ms=ttl_ms, equal=equal
         )

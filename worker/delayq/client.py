@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from delayq.connection import AsyncConnection
@@ -27,23 +28,46 @@ class Client(QueueClient):
 
     _open: AsyncConnection | None = None
     _confirming: AsyncConnection  # a connection that waits to be confirmed keeps everything behind it waiting
+    _process: int = 0  # that opened it: an event loop does not survive a fork
+    _parents: tuple[
+        AsyncConnection, ...
+    ] = ()  # kept: a transport that is collected touches the parent's event loop
 
     @property
     def _connection(self) -> AsyncConnection:
         if self._open is None:
-            raise RuntimeError("this Client is not open: use it inside `async with`")
+            raise RuntimeError("this Client is not open: use it inside `async with`, or call open()")
+        if self._process != os.getpid():
+            raise RuntimeError("this Client was opened before a fork: call open() in the child process, too")
         return self._open
 
-    async def __aenter__(self) -> Self:
-        """Connect on first use: entering does no I/O."""
-        self._open, self._confirming = AsyncConnection(self.address), AsyncConnection(self._patient)
+    async def open(self) -> Self:
+        """Make calls possible, until close(). The first call connects, this does not. Open twice, it stays as it is."""
+        self._leave_to_parent()
+        if self._open is None:
+            self._open, self._confirming = AsyncConnection(self.address), AsyncConnection(self._patient)
+            self._process = os.getpid()
         return self
 
+    async def close(self) -> None:
+        """Close the connections, if there are any; calls under way fail. It can be opened again."""
+        self._leave_to_parent()
+        connection, self._open = self._open, None
+        if connection is not None:
+            await connection.close()
+            await self._confirming.close()
+
+    def _leave_to_parent(self) -> None:
+        if self._open is not None and self._process != os.getpid():
+            self._parents, self._open = (self._open, self._confirming), None
+
+    async def __aenter__(self) -> Self:
+        """Open."""
+        return await self.open()
+
     async def __aexit__(self, *_: object) -> None:
-        """Close the connections."""
-        connection, self._open = self._connection, None
-        await connection.close()
-        await self._confirming.close()
+        """Close."""
+        await self.close()
 
     async def _do(self, operation: Operation[T]) -> T:
         answer: Any = None
@@ -107,8 +131,8 @@ class Client(QueueClient):
 
         `payload` is any JSON value, or bytes with a `content_type`. Raises Refused (InvalidTask, TaskExists,
         QueueFull, …), which leaves nothing behind, or Unavailable, after which the task may or may not be stored:
-        calling again with the same task_id and if_exists="keep" is safe. With `acknowledge`, NotAcknowledged says that
-        it is stored, and not confirmed in time; the same call again is safe then, too.
+        call again with the same task_id and if_exists="keep", which stores a second task only when the first is done
+        by then. With `acknowledge`, NotAcknowledged says that it is stored, and not confirmed in time; the same holds.
         """
         task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type)
         return await self._do(self._operations.schedule(task, if_exists))
@@ -133,7 +157,7 @@ class Client(QueueClient):
         return await self._do(self._operations.reschedule(task_id, delay_ms, due_ms))
 
     async def get(self, task_id: str) -> TaskView | None:
-        """Return everything the queue knows of a task; None when it is done or never was."""
+        """Return everything the queue knows of a task; None when it is not in the queue."""
         return await self._do(self._operations.get(task_id))
 
     async def counts(self, horizons_ms: Sequence[int] = (), *, instants_ms: Sequence[int] = ()) -> Counts:
@@ -162,6 +186,6 @@ class Client(QueueClient):
         """Run dead letters again, with all attempts before them, spread over time by `rate_per_second`."""
         return await self._do(self._letters.redrive(ids, rate_per_second, dry_run=dry_run))
 
-    async def dlq_purge(self, ids: Sequence[str]) -> int:
-        """Forget dead letters for good; returns how many."""
-        return await self._do(self._letters.purge(ids))
+    async def dlq_purge(self, ids: Sequence[str], *, before_ms: int | None = None) -> int:
+        """Forget dead letters for good; returns how many. Those that died at `before_ms` or later stay."""
+        return await self._do(self._letters.purge(ids, before_ms))

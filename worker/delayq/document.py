@@ -11,6 +11,7 @@ from delayq.contract import DelayQueue, SpecError, parse
 from delayq.errors import InvalidDocument
 
 MAX_BYTES = 1 << 20  # Kubernetes refuses larger objects too
+MAX_ALIASED = 10_000  # values of a document beyond those that are written in it
 
 
 def read(path: str | Path) -> DelayQueue:
@@ -26,8 +27,16 @@ def read(path: str | Path) -> DelayQueue:
     return parse_text(text, name)
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as Kubernetes reads it: a key given twice is an error, not the last one's victory."""
+class Loader(yaml.SafeLoader):
+    """YAML as Kubernetes reads it: a key given twice is an error, and so are aliases that stand for too much."""
+
+    def construct_document(self, node: yaml.Node) -> object:
+        """Refuse what a few bytes of nested aliases or merge keys would make of memory and time."""
+        sizes: dict[int, int] = {}
+        if _written_out(node, sizes) - len(sizes) > MAX_ALIASED:
+            text = f"its aliases stand for more than {MAX_ALIASED:,} values; write them out"
+            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+        return super().construct_document(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002 -- PyYAML's signature
         keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
@@ -38,10 +47,23 @@ class _Loader(yaml.SafeLoader):
         return found
 
 
+def _written_out(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """Return how many nodes there are once each alias is replaced by what it stands for; `sizes` is by id()."""
+    if (known := sizes.get(id(node))) is not None:
+        if not known:
+            raise yaml.constructor.ConstructorError(None, None, "an alias stands for itself", node.start_mark)
+        return known
+    sizes[id(node)] = 0  # until it is known
+    inner = [] if isinstance(node, yaml.ScalarNode) else node.value
+    flat = [each for pair in inner for each in pair] if isinstance(node, yaml.MappingNode) else inner
+    sizes[id(node)] = 1 + sum(_written_out(each, sizes) for each in flat)
+    return sizes[id(node)]
+
+
 def parse_text(text: bytes, name: str) -> DelayQueue:
     """Return the one DelayQueue in a YAML text; other kinds beside it are passed over."""
     try:
-        loaded = yaml.load_all(text, _Loader)
+        loaded = yaml.load_all(text, Loader)
         documents = [each for each in loaded if each is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, day, or number
         raise InvalidDocument(f"{name}: not YAML: {' '.join(str(error).split())[:300]}") from error

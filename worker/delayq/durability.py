@@ -81,7 +81,7 @@ def clock_offset_seconds(reply: object, before: float, after: float) -> float | 
 
 
 def risks(told: Told, delivery: Delivery) -> frozenset[DurabilityRisk]:
-    """Return every way in which an accepted task may be lost; `unknown` where it cannot be told."""
+    """Return every way in which an accepted task may be lost; `unknown`, `fsync_unknown` where Redis does not tell."""
     if not told.facts:
         return frozenset({"unknown"})
     return frozenset((*_memory(told), *_files(told), *_acknowledge(told, delivery)))
@@ -112,7 +112,7 @@ def _files(told: Told) -> Iterator[DurabilityRisk]:
     elif told.settings.get("no-appendfsync-on-rewrite") == "yes":
         yield "fsync_paused"
     if appendfsync is None:
-        yield "unknown"
+        yield "fsync_unknown"
 
 
 def _acknowledge(told: Told, delivery: Delivery) -> Iterator[DurabilityRisk]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from delayq.alarm import Alarm
 from delayq.connection import AsyncConnection
-from delayq.errors import DelayQError, Unavailable
+from delayq.errors import DelayQError, FormatTooNew, Unavailable
+from delayq.keys import FORMAT
 from delayq.loop import Loop
 from delayq.tally import ProcessTally
 
@@ -72,7 +73,15 @@ class Erase:
             calls = [self._broker.tell(shard) for shard in range(asked, known)]
             asked, found = known, await self._connection.run(calls)
             known = max([known, *(told.layout.widest for told in found if told.layout is not None)])
+        await self._check_format(known)
         return known
+
+    async def _check_format(self, shards: int) -> None:
+        """Erase nothing of a queue of which one shard would be refused."""
+        found = await self._connection.run([self._broker.counts(shard) for shard in range(shards)])
+        newest = max(each.format for each in found)
+        if newest > FORMAT:
+            raise FormatTooNew(f"queue {self._broker.queue} is not erased", found=newest, known=FORMAT)
 
     def _note(self, keys: int, tasks: int) -> None:
         self._keys += keys

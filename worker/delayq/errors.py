@@ -6,12 +6,12 @@ DelayQError
 │   │   ├── InvalidDueTime
 │   │   └── PayloadTooLarge
 │   ├── TaskExists
-│   ├── TaskInFlight
 │   ├── QueueFull
 │   └── DelayTooLong
 ├── TasksRefused               some tasks of schedule_many were turned down
 ├── NotAcknowledged            stored, but replicas or the disk did not confirm it in time
 ├── InvalidDocument            the DelayQueue document cannot be used
+├── FormatTooNew               a newer delayq wrote the keys; this one does not repair, move or erase them
 ├── Unavailable                Redis cannot be reached or will not serve
 └── EnvelopeError              a stored task cannot be read
     └── EnvelopeTooNew
@@ -74,14 +74,6 @@ class TaskExists(Refused):
         super().__init__(task_id, f'task {task_id} exists already (if_exists="keep" or "replace" allows it)')
 
 
-class TaskInFlight(Refused):
-    """The task is being handled right now, so it cannot be changed."""
-
-    def __init__(self, task_id: str) -> None:
-        """Name the task."""
-        super().__init__(task_id, f"task {task_id} is being handled right now")
-
-
 class QueueFull(Refused):
     """The queue holds as many tasks as spec.limits.maxLength allows, or as many bytes as maxBytes does."""
 
@@ -141,6 +133,18 @@ class NotAcknowledged(DelayQError):
 
 class InvalidDocument(DelayQError):
     """The DelayQueue document, or something it names, cannot be used."""
+
+
+class FormatTooNew(DelayQError):
+    """A newer delayq has written a shard; this one may not know all of its keys."""
+
+    def __init__(self, what: str, *, found: int, known: int) -> None:
+        """`what` was not done; `found` is the format of the shard, `known` the newest that this delayq knows."""
+        super().__init__(
+            f"{what}: a newer delayq wrote the shard, in format {found}, and this one knows formats up to {known}; "
+            "it does not repair, move or erase the shard. Run the newer delayq for that"
+        )
+        self.found, self.known = found, known
 
 
 class Unavailable(DelayQError):

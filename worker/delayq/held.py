@@ -21,7 +21,8 @@ class Held:
 
     def __init__(self) -> None:
         """Nothing is held."""
-        self._again: dict[int, float] = {}  # shard to when to look again
+        self._room: dict[int, float] = {}  # shard to when a rate has room for more
+        self._aside: dict[int, float] = {}  # shard to when what it refused is tried again
         self._refused: dict[int, int] = {}  # shard to how often in a row
 
     def note(self, shard: int, claimed: Claimed, now: float) -> None:
@@ -30,17 +31,24 @@ class Held:
         Who began the last tasks of a rate looks again when there is room for more. Others need not, whom nobody needs
         as long as that one has free slots: the scanner hints at them otherwise, and their own look comes in time. Where
         as many are in flight as may be, there is nothing to note: whoever ends one looks, or has others look.
+
+        The shard serves claims again. A settlement that it refused is still to be tried again, at its own time.
         """
-        self._again.pop(shard, None)
+        self._room.pop(shard, None)
         self._refused.pop(shard, None)
         if claimed.leases and claimed.room_seconds is not None:
-            self._again[shard] = now + claimed.room_seconds
+            self._room[shard] = now + claimed.room_seconds
 
     def refuse(self, shard: int, now: float) -> int:
         """Put a shard aside that Redis refused; returns how often that was so in a row."""
-        self._again[shard] = now + ASIDE_SECONDS
+        self._aside[shard] = now + ASIDE_SECONDS
         self._refused[shard] = self._refused.get(shard, 0) + 1
         return self._refused[shard]
+
+    @property
+    def refused(self) -> Collection[int]:
+        """The shards that Redis refused, and that are not due to be looked at again."""
+        return self._refused.keys() & self._aside.keys()
 
     def all_refused(self, shards: Collection[int]) -> bool:
         """Whether none of these shards serves: that is an outage, and no trouble of a single shard."""
@@ -48,11 +56,14 @@ class Held:
 
     def due(self, now: float) -> list[int]:
         """Return the shards to look at again."""
-        found = [shard for shard, at in self._again.items() if at <= now]
-        for shard in found:
-            del self._again[shard]
-        return found
+        found = set[int]()
+        for times in (self._room, self._aside):
+            over = [shard for shard, at in times.items() if at <= now]
+            found.update(over)
+            for shard in over:
+                del times[shard]
+        return sorted(found)
 
     def next_in(self, now: float) -> float:
         """Return the seconds until there is one; inf when none is held for a known time."""
-        return min(self._again.values(), default=float("inf")) - now
+        return min([*self._room.values(), *self._aside.values()], default=float("inf")) - now

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from delayq.broker import BATCH
 from delayq.errors import DelayQError, Unavailable
 from delayq.layout import ASKED, Layout, LayoutOutdated, TaskMoves
-from delayq.values import Late
+from delayq.values import Late, Searching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -135,15 +135,22 @@ class Homes:
         *before, home = by.layout.homes(task_id)
         for shard in before:
             try:
-                [answer] = yield from persistently([call(by, shard)])
+                answer = yield from self.whole(call(by, shard))
             except TaskMoves:
                 yield from self.bring(by, shard, task_id)
             else:
                 if not missing(answer):
                     found: T = answer
                     return found
-        [last] = yield from persistently([call(by, home)])
+        last = yield from self.whole(call(by, home))
         return last  # type: ignore[no-any-return] # answers travel untyped between a generator and its driver
+
+    def whole(self, call: Call[Any]) -> Operation[Any]:
+        """Ask, and go on asking while the answer is a part of a search."""
+        [answer] = yield from persistently([call])
+        while isinstance(answer, Searching):
+            [answer] = yield from persistently([answer.next])
+        return answer
 
     def bring(self, by: Broker, shard: int, task_id: str) -> Operation[set[str]]:
         """See to it that a task that departed from a shard arrives; returns those that came with it."""

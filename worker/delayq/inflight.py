@@ -14,6 +14,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from delayq.alarm import Alarm
+from delayq.claiming import Claims
+from delayq.suspects import Suspects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +104,7 @@ class Slots:
         self.held = spec.stop_policy != "None"  # the document says to claim nothing
         self.draining = False
         self.blocked = False  # the guard cannot serve
+        self.suspects = Suspects(drain_seconds=self.delivery.handler_timeout_seconds)
         self.empty = asyncio.Event()  # set once draining has left nothing running or under way
 
     @property
@@ -112,12 +115,17 @@ class Slots:
     @property
     def may_claim(self) -> bool:
         """Whether there is room for tasks, and nothing forbids taking them."""
-        return self.free > 0 and not (self.draining or self.held or self.blocked)
+        return self.free > 0 and self.open and not self.suspects.blocks
+
+    @property
+    def open(self) -> bool:
+        """Whether this worker may begin tasks at all."""
+        return not (self.draining or self.held or self.blocked)
 
     @property
     def may_listen(self) -> bool:
         """Whether a hint would be of use, now or once a claim under way has brought less than it might."""
-        return len(self.running) < self.total and not (self.draining or self.held or self.blocked)
+        return len(self.running) < self.total and self.open and not self.suspects.blocks
 
     @property
     def exchanging(self) -> bool:
@@ -128,6 +136,11 @@ class Slots:
     def unconfirmed(self) -> int:
         """How many settlements Redis may not know of."""
         return sum(desk.outbox.unconfirmed for desk in self.desks)
+
+    @property
+    def settling(self) -> bool:
+        """Whether Redis may hold leases for us that it will have to be asked about, or does not know what became of."""
+        return any(desk.exchanging or desk.outbox.unconfirmed or desk.claims.lost for desk in self.desks)
 
     def shares(self, desk: Desk) -> list[tuple[int, int]]:
         """Return how many tasks this desk is to claim from which shards, for all that may have some to get a share.
@@ -145,6 +158,18 @@ class Slots:
                 found.append((shard, min(share, free)))
             free -= share
         return found
+
+    def isolates(self, desk: Desk) -> int | None:
+        """Return the shard of this desk whose suspects the worker takes now: nothing runs, and nothing can come.
+
+        A server that hangs keeps no suspects of others waiting; what its claim brings too late is handed back.
+        """
+        if desk.doubtful or self.running or not self.open:
+            return None
+        if any(each.exchanging and not each.doubtful for each in self.desks):
+            return None
+        hinted = any(not each.doubtful for each in self.hinted.values())
+        return self.suspects.group_of(desk.lane.shards, time.monotonic(), hinted=hinted)
 
     def offer(self) -> None:
         """Wake the desks whose turn it is for slots that became free."""
@@ -168,8 +193,17 @@ class Slots:
     def ended(self, running: Running) -> None:
         """Free a slot."""
         del self.running[running.lease.member]
+        if self.suspects.running and not self.running:
+            self.claim_again()
         self.offer()
         self.check_empty()
+
+    def claim_again(self) -> None:
+        """Look for healthy tasks once a group of suspects has ended."""
+        self.suspects.end(time.monotonic())
+        for desk in self.desks:
+            desk.look()
+        self.ring()
 
     def check_empty(self) -> None:
         """Tell the draining worker once nothing runs and nothing can begin."""
@@ -184,7 +218,7 @@ class Desk:
         """Every shard of the lane is worth a look."""
         self.slots, self.lane = slots, lane
         self.running: dict[bytes, Running] = {}  # those of slots.running that are the lane's
-        self.outbox = Outbox()
+        self.outbox, self.claims = Outbox(), Claims()
         self.exchanging = False  # a claim may be under way
         self.doubtful = False  # its server failed or kept us waiting last time: it gets no slot reserved
         self.deaf = False  # the listener waits for room
@@ -202,7 +236,7 @@ class Desk:
     @property
     def has_work(self) -> bool:
         """Whether another exchange would have something to send."""
-        return bool(self.outbox.waiting or self.slots.shares(self))
+        return bool(self.outbox.waiting or self.slots.shares(self) or self.slots.isolates(self) is not None)
 
     @property
     def hinted(self) -> bool:
@@ -212,7 +246,8 @@ class Desk:
     @property
     def idle(self) -> bool:
         """Whether nobody would miss it: its shards are gone, and all they had to be told is."""
-        return not (self.lane.shards or self.running or self.exchanging or self.outbox.unconfirmed)
+        lost = self.claims.lost
+        return not (self.lane.shards or self.running or self.exchanging or self.outbox.unconfirmed or lost)
 
     def look(self) -> None:
         """Let the next exchange claim from any shard of the lane, in any order."""

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 CHUNK = 500  # tasks per round trip of schedule_many: 2 ms of Redis' time
 CHUNK_BYTES = 1 << 20
+BULK_IDS = 256  # that schedule_many draws at once
 MAX_ID_BYTES = 200
+SECONDS = range(10**9, 10**11)  # as milliseconds, some weeks of the 1970s; as seconds, the years 2001 to 5138
 MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")  # a lone surrogate has no bytes
 
 
@@ -97,9 +100,10 @@ class Intake:
         `layout` tells the one that holds now; it may change while this goes on.
         """
         now, open_chunks = layout(), dict[tuple[int, bool], tuple[list[int], list[Any], list[int]]]()
+        fresh = ids(BULK_IDS)
         for at, task in enumerate(tasks):
             try:
-                task_id, moment, body = self.prepare(task)
+                task_id, moment, body = self.prepare(task, fresh)
             except Refused as error:
                 refused[at] = error
                 continue
@@ -120,16 +124,16 @@ class Intake:
 
     def chunk(self, task: NewTask, layout: Layout) -> Chunk:
         """Return a chunk of this task alone; Refused when it is malformed or too large."""
-        prepared = self.prepare(task)
+        prepared = self.prepare(task, ids(1))
         return Chunk(layout, *layout.door(prepared[0]), [0], [*prepared])
 
-    def prepare(self, task: NewTask) -> Prepared:
-        """Return a task as schedule.lua takes it; Refused when it is malformed or too large."""
+    def prepare(self, task: NewTask, fresh: Iterator[str]) -> Prepared:
+        """Return a task as schedule.lua takes it, with a `fresh` id if it has none; Refused when it is malformed."""
         if type(task) is not NewTask:
             shown = type(task).__name__
             raise InvalidTask("", f"schedule_many: expected each task to be a NewTask, got {shown}")
         payload, delay_ms, due_ms, task_id, headers, content_type = task
-        task_id = next(_ids) if task_id is None else checked_id(task_id)
+        task_id = next(fresh) if task_id is None else checked_id(task_id)
         moment = when(task_id, delay_ms, due_ms)
         if headers or content_type:
             self._check_headers(task_id, headers or {}, "" if content_type is None else content_type)
@@ -146,9 +150,12 @@ class Intake:
     def _check_headers(self, task_id: str, headers: object, content_type: object) -> None:
         if not isinstance(headers, Mapping) or not all(isinstance(text, str) for text in _texts(headers)):
             raise InvalidTask(task_id, f"headers of task {task_id}: expected a mapping of strings to strings")
-        if not isinstance(content_type, str):
+        if not isinstance(content_type, str) or _CONTROL.search(content_type):
+            expected = (
+                "expected a string without control characters"  # which no HTTP header or environment can hold
+            )
             raise InvalidTask(
-                task_id, f"content_type of task {task_id}: expected a string, got {content_type!r:.60}"
+                task_id, f"content_type of task {task_id}: {expected}, got {content_type!r:.60}"
             )
         # Whether each text can be encoded at all is found when it is.
         size = len("".join([*_texts(headers), content_type]).encode(errors="replace"))
@@ -156,14 +163,15 @@ class Intake:
             raise PayloadTooLarge(task_id, "headers", size=size, limit=self._limits.max_header_bytes)
 
 
-def ids() -> Iterator[str]:
-    """Draw task ids without end: 12 letters and digits of 71 random bits, so that Redis keeps each in 16 bytes."""
+def ids(at_once: int) -> Iterator[str]:
+    """Draw task ids without end: 12 letters and digits of 71 random bits, so that Redis keeps each in 16 bytes.
+
+    Each call of a client draws its own: threads cannot share a generator, and processes that are forked from one which
+    has drawn ahead would all use the same ids.
+    """
     while True:
-        drawn = base64.b64encode(os.urandom(9 * 256), b"Zz").decode()
+        drawn = base64.b64encode(os.urandom(9 * at_once), b"Zz").decode()
         yield from (drawn[at : at + 12] for at in range(0, len(drawn), 12))
-
-
-_ids = ids()
 
 
 def checked_id(task_id: str) -> str:
@@ -185,10 +193,14 @@ def when(task_id: str, delay_ms: int | None, due_ms: int | None) -> str:
         raise InvalidDueTime(task_id, f"task {task_id}: expected exactly one of delay_ms and due_ms")
     name, value = ("delay_ms", delay_ms) if due_ms is None else ("due_ms", due_ms)
     if type(value) is not int or not 0 <= value < MAX_MS:
+        late = ", up to the year 6429" if type(value) is int and value >= MAX_MS else ""
         raise InvalidDueTime(
             task_id,
-            f"task {task_id}: {name}: expected a whole number of milliseconds from 0, got {value!r:.60}",
+            f"task {task_id}: {name}: expected a whole number of milliseconds from 0{late}, got {value!r:.60}",
         )
+    if due_ms is not None and due_ms in SECONDS:
+        said = f"task {task_id}: due_ms: expected milliseconds since 1970, got {due_ms}, which looks like seconds"
+        raise InvalidDueTime(task_id, f"{said}; did you mean {due_ms * 1000}?")
     return f"+{value}" if due_ms is None else str(value)
 
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 import binascii
 import zlib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 SLOTS: Final = 16_384
 """Hash slots of a Redis Cluster."""
+FORMAT: Final = 2
+"""The newest format of a shard's keys that this delayq knows, as prelude.lua has it.
+
+The field `format` of `stats` says which one a shard has; without it, it is 1. A script raises it when it first writes
+what processes of older formats cannot know. These go on to schedule, claim and settle; they do not repair, move or
+erase.
+
+1: every key below but followups.
+2: followups, too.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,21 @@ class Keys:
         return self._key("retry")
 
     @cached_property
+    def suspect(self) -> str:
+        """Sorted set: task id to the token of a run, of tasks whose lease expired and that run apart from healthy ones.
+
+        Suspects with one and the same token are a group: half of a run that crashed. Others have the token of their own
+        last lease. Workers lease them with isolate.lua; they count under limits.maxLength as all live tasks do. The
+        reaper prunes ids without a task; one that lost its entry is adopted by `retry` or `delayed`.
+        """
+        return self._key("suspect")
+
+    @cached_property
+    def isolation(self) -> str:
+        """String: the worker that claims nothing until its tasks have ended, so that it can run suspects; expires."""
+        return self._key("isolation")
+
+    @cached_property
     def processing(self) -> str:
         """Sorted set: lease `id:token` to lease expiry ms.
 
@@ -55,7 +80,12 @@ class Keys:
 
     @cached_property
     def attempts(self) -> str:
-        """Hash: task id to `failures crashes last error`, for tasks that failed or crashed and are not dead."""
+        """Hash: task id to `failures crashes last error`, for tasks that failed or crashed and are not dead.
+
+        A task that waits for a retry, or that was redriven for later, has `failures crashes @due last error`: its due
+        time, ms, survives the loss of the index. Then a mark may follow: `~alone:group:size`, see attempts_of() in
+        prelude.lua.
+        """
         return self._key("attempts")
 
     @cached_property
@@ -67,6 +97,16 @@ class Keys:
     def dlq_info(self) -> str:
         """Hash: task id to `failures crashes reason last error`, for dead letters."""
         return self._key("dlq_info")
+
+    @cached_property
+    def followups(self) -> str:
+        """Hash: task id to the envelope that takes the task's place once it has ended.
+
+        Only of a task that is in flight, or that failed and waits. The reaper makes it the task if that is gone. It has
+        the task's place in limits.maxLength, and counts towards limits.maxBytes once it is the task. A dead letter has
+        none, so purge does not concern it. A task that has one stays in its shard until it has ended.
+        """
+        return self._key("followups")
 
     @cached_property
     def wake(self) -> str:
@@ -87,13 +127,14 @@ class Keys:
     def cursors(self) -> str:
         """Hash: index name to where its reconciliation goes on, so that reapers that live a minute get to the end.
 
-        And `home` to the epoch of the layout in which every task of the shard was found to belong here.
+        And `home` to the epoch of the layout in which every task of the shard was found to belong here, and `clock` to
+        the time, ms, at the last look for a step back of Redis' clock.
         """
         return self._key("cursors")
 
     @cached_property
     def stats(self) -> str:
-        """Hash: monotonic counters, and the last fencing token."""
+        """Hash: monotonic counters, the last fencing token, and the shard's format, see FORMAT."""
         return self._key("stats")
 
     @cached_property
@@ -135,6 +176,10 @@ class Keys:
         """
         return self._key("nothing")
 
+    def claimed_by(self, claimer: str) -> ClaimerKeys:
+        """Return the same with the key of one of those who claim from this shard."""
+        return _of_claimer(self.prefix, self.queue, self.shard, claimer)
+
     def of(self, task_id: str) -> TaskKeys:
         """Return the same with the keys of one task of this shard."""
         return TaskKeys(self.prefix, self.queue, self.shard, task_id)
@@ -155,6 +200,27 @@ class TaskKeys(Keys):
     def recovery_lock(self) -> str:
         """String: who is asking what to do with the task, whose lease ran out."""
         return self._key(f"recovery_lock:{self.task_id}")
+
+
+@dataclass(frozen=True)
+class ClaimerKeys(Keys):
+    """The keys of a shard, and of one worker that claims from it."""
+
+    claimer: str
+
+    @cached_property
+    def claim(self) -> str:
+        """String: number, lease expiry ms, first token and token count of the claimer's last claim that brought tasks.
+
+        Expires with the leases, so it needs no repair. It is no task: it counts towards no quota, and neither purge nor
+        a change of shards concerns it. An erased shard may have it until it expires.
+        """
+        return self._key(f"claim:{self.claimer}")
+
+
+@lru_cache(maxsize=1024)  # a worker asks for the same ones with each claim
+def _of_claimer(prefix: str, queue: str, shard: int, claimer: str) -> ClaimerKeys:
+    return ClaimerKeys(prefix, queue, shard, claimer)
 
 
 def shard_of(task_id: str, shards: int) -> int:

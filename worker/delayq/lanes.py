@@ -28,6 +28,12 @@ class Lane:
         there = range(len(self.broker.shards))
         return there if self.only is None else there[self.only : self.only + 1]
 
+    @property
+    def swept(self) -> Sequence[int]:
+        """The same and, with shard 0, those that were dropped: a fail-over may have left leases there."""
+        dropped = range(len(self.broker.shards), self.broker.layout.widest) if 0 in self.shards else ()
+        return [*self.shards, *dropped]
+
     def named(self, service: str) -> str:
         """Return the name of a service that does its work for this lane."""
         return service if self.only is None else f"{service}-{self.only}"

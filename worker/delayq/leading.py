@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from delayq.alarm import Alarm
 from delayq.apart import Apart
 from delayq.errors import DelayQError, Unavailable
+from delayq.reclaim import rewind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -78,9 +79,7 @@ class Leading:
         told = {shard: answer for shard, answer in found.items() if not isinstance(answer, DelayQError)}
         await self._changed({shard: answer.leads for shard, answer in told.items()})
         for shard, answer in told.items():
-            if answer.stepped_back_ms:  # which is told once
-                fields = {"shard": shard, "ms": answer.stepped_back_ms}
-                log.warning("clock_stepped_back", extra={"fields": fields})
+            if answer.stepped_back_ms:
                 self._rewinds.add(shard)
         self._note(found | await self._rewound())
         longest = RENEW_SECONDS if self._led() else FOLLOW_SECONDS
@@ -131,8 +130,7 @@ class Leading:
         refused = dict[int, DelayQError]()
         for shard in list(self._rewinds):
             try:
-                while await self._connection.one(self._broker.rewind(shard, self._lease_ms)):
-                    pass
+                await rewind(self._broker, self._connection, shard, lease_ms=self._lease_ms)
             except DelayQError as error:
                 refused[shard] = error
             else:

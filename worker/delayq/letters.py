@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq.homes import Operation, persistently
 from delayq.layout import LayoutOutdated, TaskMoves
-from delayq.values import DeadGroup, State, TaskRow, TaskView
+from delayq.values import DeadGroup, Searching, State, TaskRow, TaskView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,11 +75,14 @@ class Letters:
 
         return Redriven((yield from self._operations.homes.everywhere(ids, call)), seconds)
 
-    def purge(self, ids: Sequence[str]) -> Operation[int]:
-        """Forget dead letters for good; returns how many there were."""
-        return (
-            yield from self._operations.homes.everywhere(ids, lambda by, shard, batch: by.purge(shard, batch))
-        )
+    def purge(self, ids: Sequence[str], before_ms: int | None = None) -> Operation[int]:
+        """Forget dead letters for good that died before `before_ms`; returns how many there were."""
+        fence = "inf" if before_ms is None else before_ms
+
+        def call(by: Broker, shard: int, batch: list[str]) -> Call[int]:
+            return by.purge(shard, batch, before_ms=fence)
+
+        return (yield from self._operations.homes.everywhere(ids, call))
 
     def views(self, ids: Sequence[str]) -> Operation[list[TaskView]]:
         """Return dead letters whole, to show or export; those gone meanwhile are left out."""
@@ -93,13 +96,14 @@ class Letters:
         by = yield from self._operations.homes.known()
         if not by.layout.moves:
             try:
-                found: list[TaskView | None] = yield from persistently([by.get(task_id) for task_id in ids])
+                found: list[Any] = yield from persistently([by.get(task_id) for task_id in ids])
             except LayoutOutdated as error:
                 self._operations.broker.learn(error.layout)
             except TaskMoves:  # a fail-over forgot that it had left
                 pass
             else:
-                return found
+                # One that is searched for among the leases is no dead letter.
+                return [None if isinstance(each, Searching) else each for each in found]
         views = []
         for task_id in ids:
             view = yield from self._operations.get(task_id)

@@ -6,7 +6,12 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from delayq.terminal import escaped, safe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 LogFormat = Literal["json", "console"]
 _SILENCED = ("aiohttp.access", "asyncio")
@@ -26,20 +31,29 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return escaped(json.dumps(line, ensure_ascii=False, default=str))
 
 
 class ConsoleFormatter(logging.Formatter):
     """12:00:01.234 warning handler_failed id=order-7 attempt=2."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line, and the trace below it when there is one."""
+        """Return one line, and the traceback below it when there is one."""
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
-        fields = "".join(
-            f" {name}={_on_one_line(value)}" for name, value in getattr(record, "fields", {}).items()
-        )
-        line = f"{time} {record.levelname.lower():<7} {record.getMessage()}{fields}"
-        return line + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
+        fields = dict(getattr(record, "fields", {}))
+        below = list(_raised(fields.pop("traceback", ())))
+        if record.exc_info:
+            below.append(self.formatException(record.exc_info))
+        named = "".join(f" {name}={_on_one_line(value)}" for name, value in fields.items())
+        line = f"{time} {record.levelname.lower():<7} {_on_one_line(record.getMessage())}{named}"
+        return "\n".join([line, *map(safe, below)])
+
+
+def _raised(traceback: Iterable[Any]) -> Iterator[str]:
+    """Yield the lines of a handler's traceback, see failures.traceback_of()."""
+    for each in traceback:
+        yield f"    {_on_one_line(each['error'])}"
+        yield from (f"      {_on_one_line(frame)}" for frame in each["frames"])
 
 
 def _on_one_line(value: object) -> str:

@@ -10,6 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 from delayq.alarm import Alarm
+from delayq.apart import Apart
+from delayq.errors import FormatTooNew
 from delayq.layout import LayoutOutdated
 from delayq.moving import MOST_WAITING, NEAR_MS, PAGE_SECONDS, REST_SECONDS, ShardMove
 
@@ -48,6 +50,7 @@ class Mover:
         self._moves: dict[int, ShardMove] = {}
         self._due: dict[int, float] = {}  # shard → monotonic seconds
         self._failed = set[int]()  # shards whose last try did
+        self._refusals = Apart(self.name)
         self.alarm = Alarm()
 
     @property
@@ -85,7 +88,8 @@ class Mover:
         self._due[shard] = time.monotonic() + REST_SECONDS  # should it fail, others are not to wait for it
         self._failed.add(shard)
         self._moves[shard].most_waiting = MOST_WAITING // max(1, len(self._led()))
-        pause = await stepped(self._moves[shard], self._broker, walks=self._broker.layout.moves)
+        walks = self._broker.layout.moves
+        pause = await stepped(self._moves[shard], self._broker, walks=walks, refusals=self._refusals)
         self._failed.discard(shard)
         self._due[shard] = time.monotonic() + pause
         return PAGE_SECONDS if pause else 0.0
@@ -95,13 +99,18 @@ class Mover:
         return min(REST_SECONDS / 2, max(0.0, min(self._due.values()) - now))
 
 
-async def stepped(move: ShardMove, broker: Broker, *, walks: bool) -> float:
-    """Do one thing for a shard; one that knows a newer layout teaches it to us."""
+async def stepped(move: ShardMove, broker: Broker, *, walks: bool, refusals: Apart) -> float:
+    """Do one thing for a shard; one that knows a newer layout teaches it to us, one of a newer format is left alone."""
     try:
-        return await move.step(walks=walks)
+        pause = await move.step(walks=walks)
+    except FormatTooNew as error:
+        refusals.refuse(move.shard, error)
+        return REST_SECONDS
     except LayoutOutdated as error:
         broker.learn(error.layout)
         return 0.0
+    refusals.serve(move.shard)
+    return pause
 
 
 class Stranded:
@@ -117,12 +126,14 @@ class Stranded:
             int, tuple[int, float]
         ] = {}  # shard → its oldest batch, and since when; monotonic seconds
         self._moves: dict[int, ShardMove] = {}  # what we have taken upon us
+        self._refusals = Apart(self.name)
         self.alarm = Alarm()
 
     async def step(self) -> float:
         """Look once; end what has not changed for a while."""
         for shard, move in list(self._moves.items()):
-            if await stepped(move, self._broker, walks=False) >= REST_SECONDS and not move.under_way:
+            pause = await stepped(move, self._broker, walks=False, refusals=self._refusals)
+            if pause >= REST_SECONDS and not move.under_way:
                 del self._moves[shard]
         for shard in set(self._lane.shards) - self._moves.keys():
             oldest = await self._connection.one(self._broker.departed(shard, whole=False))

@@ -133,4 +133,6 @@ def summed(found: Sequence[Counts]) -> Counts:
         stats={name: sum(each.stats.get(name, 0) for each in found) for name in sorted(names)},
         lapsed=sum(each.lapsed for each in found),
         bytes=sum(each.bytes for each in found),
+        format=max(each.format for each in found),
+        suspect=sum(each.suspect for each in found),
     )

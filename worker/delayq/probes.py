@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +14,9 @@ from delayq import horizons, listen, metrics
 from delayq.loop import STUCK_AFTER_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from aiohttp.typedefs import Handler
 
     from delayq.horizons import Horizons
     from delayq.loop import Loop
@@ -36,6 +39,8 @@ class Probes:
     process: Looped
     families: Callable[[Horizons], Awaitable[Iterable[metrics.Family]]]
     patience_seconds: float = STUCK_AFTER_SECONDS
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Whose turn it is to ask for horizons."""
 
     def stuck(self) -> list[str]:
         """Name the loops whose step hangs or was never begun."""
@@ -71,32 +76,41 @@ class Probes:
         """Answer 200 once every loop works, which takes Redis; 503 else."""
         return _verdict("not ready", self.unready(), 503)
 
-    async def metrics(self, request: web.Request) -> web.Response:
-        """Answer in Prometheus' text format; 400 when `?horizon=` cannot be read. Only scanners heed it."""
+    async def metrics(self, _request: web.Request) -> web.Response:
+        """Answer in Prometheus' text format. A query is ignored: what it would cost is not for every pod to ask."""
+        return _exposition(list(await self.families(horizons.ALWAYS)))
+
+    async def horizons(self, request: web.Request) -> web.Response:
+        """Answer with the horizons that `?horizon=` asks for, one request at a time; 400 when it cannot be read."""
         words = request.query.getall("horizon", [])
         try:
             wanted = horizons.asked(words) if words else horizons.ALWAYS
         except ValueError as error:
             return web.Response(status=400, text=f"{error}\n")
-        families = list(await self.families(wanted))
-        return web.Response(
-            body=metrics.render(lambda: families), headers={"Content-Type": metrics.CONTENT_TYPE}
-        )
+        async with self.turn:
+            return _exposition(list(await self.families(wanted)))
 
     async def serve(self, host: str, port: int) -> tuple[web.AppRunner, int]:
         """Listen; port 0 takes a free one. Returns the runner to clean up and the port."""
-        app = web.Application()
-        app.add_routes(
-            [
-                web.get("/healthz", self.healthz),
-                web.get("/readyz", self.readyz),
-                web.get("/metrics", self.metrics),
-            ]
-        )
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        await listen.site(runner, host, port).start()
-        return runner, int(runner.addresses[0][1])
+        routes = {"/healthz": self.healthz, "/readyz": self.readyz, "/metrics": self.metrics}
+        return await _serve(routes, host, port)
+
+    async def serve_horizons(self, host: str, port: int) -> tuple[web.AppRunner, int]:
+        """Listen on the port that the operator alone may reach."""
+        return await _serve({"/metrics": self.horizons}, host, port)
+
+
+async def _serve(routes: Mapping[str, Handler], host: str, port: int) -> tuple[web.AppRunner, int]:
+    app = web.Application()
+    app.add_routes([web.get(path, answer) for path, answer in routes.items()])
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    await listen.site(runner, host, port).start()
+    return runner, int(runner.addresses[0][1])
+
+
+def _exposition(families: Iterable[metrics.Family]) -> web.Response:
+    return web.Response(body=metrics.render(lambda: families), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
 def _verdict(what: str, names: list[str], status: int) -> web.Response:

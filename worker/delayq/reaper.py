@@ -16,16 +16,16 @@ from delayq.alarm import Alarm
 from delayq.apart import Apart
 from delayq.broker import BATCH
 from delayq.connection import AsyncConnection
-from delayq.errors import DelayQError
+from delayq.errors import DelayQError, FormatTooNew
 from delayq.following import Follow
 from delayq.lanes import Lane
 from delayq.layout import LayoutOutdated
 from delayq.mover import Stranded
 from delayq.prune import Ledger, Prune
-from delayq.reclaim import LIMIT, Grace, reclaim
+from delayq.reclaim import LIMIT, Grace, reclaim, rewind
 from delayq.roster import Roster
 from delayq.tally import ProcessTally
-from delayq.values import State
+from delayq.values import Lost, State
 from delayq.weighing import Weighing
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-INDEXES = ("tasks", "delayed", "retry", "processing", "attempts", "dlq", "dlq_info")
+INDEXES = ("tasks", "delayed", "retry", "suspect", "processing", "attempts", "dlq", "dlq_info", "followups")
 ADOPT_LIMIT = 10  # tasks a call may be asked to adopt
 PAGE_PAUSE_SECONDS = 0.005  # between pages of reconciliation, at least: about 10,000 entries a second
 PAUSES = 4  # times as long as a page took, so that pages which are slow keep Redis busy for a fifth of its time at most
@@ -66,17 +66,20 @@ class Sweep:
         self.name = self._lane.named("sweep")
         self._broker, self._connection, self._reclaims = broker, connection, reclaims
         self._pause, self._retention = spec.reaper.sweep_seconds, spec.retention
-        self._max_crashes = spec.delivery.max_crashes
+        self._max_crashes, self._lease_ms = spec.delivery.max_crashes, spec.delivery.lease_seconds * 1000
         self._grace, self._apart = Grace(), Apart(self.name)
         self.done: Counter[str] = Counter()
         self.alarm = Alarm()
 
     async def step(self) -> float:
         """Sweep once; go on at once while a shard had more than a batch."""
-        acted = await self._apart.each(self._lane.shards, self._sweep)
+        acted = await self._apart.each(self._lane.swept, self._sweep)
         return 0.0 if max(acted, default=0) >= LIMIT else float(self._pause)
 
     async def _sweep(self, shard: int) -> int:
+        if shard not in self._lane.shards:  # nothing is claimed there, and what dies there moves
+            return await self._reclaim(shard, time.monotonic())
+        await rewind(self._broker, self._connection, shard, lease_ms=self._lease_ms)
         asked_at = time.monotonic()
         return max(await self._retain(shard), await self._reclaim(shard, asked_at))
 
@@ -94,11 +97,14 @@ class Sweep:
         rows, counts = await self._connection.run([oldest, by.counts(shard)])
         before_ms = counts.now_ms - self._retention.dead_letter_seconds * 1000
         too_many = max(0, counts.dlq - self._most_letters(by.layout))
-        ids = [row.id for nth, row in enumerate(rows) if row.at_ms < before_ms or nth < too_many]
-        if not ids:
+        chosen = [row for nth, row in enumerate(rows) if row.at_ms < before_ms or nth < too_many]
+        if not chosen:
             return 0
+        # One that was redriven since, and died again, is a new dead letter: it died after all that were listed.
+        fence = min(counts.now_ms, chosen[-1].at_ms + 1)
         try:
-            purged = await self._connection.one(by.purge(shard, ids))
+            purge = by.purge(shard, [row.id for row in chosen], before_ms=fence)
+            purged = await self._connection.one(purge)
         except LayoutOutdated as error:
             self._broker.learn(error.layout)
             return 0
@@ -119,10 +125,10 @@ class Sweep:
 class Reconcile:
     """Walks every index of every shard, a page a step, over and over.
 
-    A task without a home is leased, or lost by a Redis that forgot half of what it was told. adopt.lua tells,
-    atomically, but reads all leases for it, some milliseconds with 20,000 of them, so it is asked about few tasks.
+    A task without a home is leased, or lost by a Redis that forgot half of what it was told. adopt.lua decides, after
+    it has looked at all leases, which takes a call for every 500 of them; so it is asked about few tasks.
     Before, the leases are read page by page, twice: pages go by rank, and a lease settled meanwhile moves the next
-    ones up, so one reading may skip some. What both miss costs a call of adopt.lua in vain, and nothing else.
+    ones up, so one reading may skip some. What both miss costs calls of adopt.lua in vain, and nothing else.
     """
 
     name, blocks = "reconcile", False
@@ -134,6 +140,7 @@ class Reconcile:
         self._whole = True  # so far, no shard was left out of this walk
         self._homeless: set[bytes] = set()  # of the walk over this index
         self._lost: list[bytes] = []  # those of them that no reading of the leases has shown
+        self._apart = Apart(self.name)
         self.walks = 0
         self.mended: Counter[str] = Counter()
         self.alarm = Alarm()
@@ -146,10 +153,12 @@ class Reconcile:
         (shard, index), asked_at = self._at, time.monotonic()
         try:
             done = await self._go_on(shard, INDEXES[index])
+        except FormatTooNew as error:
+            self._apart.refuse(shard, error)
+            return PAGE_PAUSE_SECONDS if self._leave_out(shard) else float(self._rest)
         except DelayQError:
             if len(self._broker.shards) > 1:
-                self._homeless, self._lost, self._whole = set(), [], False
-                self._next(shard, len(INDEXES))
+                self._leave_out(shard)
             raise
         pause = min(MOST_PAUSE_SECONDS, max(PAGE_PAUSE_SECONDS, PAUSES * (time.monotonic() - asked_at)))
         if not done:
@@ -167,6 +176,11 @@ class Reconcile:
             self._lost = sorted(raw for raw in self._homeless if raw.decode(errors="replace") not in leased)
             self._homeless = set()
         return not self._lost
+
+    def _leave_out(self, shard: int) -> bool:
+        """Go to the next shard; False when the walk is over."""
+        self._homeless, self._lost, self._whole = set(), [], False
+        return self._next(shard, len(INDEXES))
 
     def _next(self, shard: int, index: int) -> bool:
         """Go to the next index, or shard; False when the walk is over."""
@@ -197,10 +211,13 @@ class Reconcile:
         return leased
 
     async def _adopt(self, shard: int) -> None:
-        adopted = await self._connection.one(self._broker.adopt(shard, self._lost[:ADOPT_LIMIT]))
+        left, cursor = [Lost(raw) for raw in self._lost[:ADOPT_LIMIT]], "0"
         del self._lost[:ADOPT_LIMIT]
-        for task_id in adopted:
-            self._note(task_id.decode(errors="replace"), "adopted", shard)
+        while left:  # one that was settled since, or may have been, is met again by the next walk
+            found = await self._connection.one(self._broker.adopt(shard, left, cursor))
+            left, cursor = found.left, found.cursor
+            for task_id in found.ids:
+                self._note(task_id.decode(errors="replace"), "adopted", shard)
 
     def _note(self, task_id: str, outcome: str, shard: int) -> None:
         self.mended[outcome] += 1
@@ -251,9 +268,9 @@ class Reaper:
         return True
 
     async def changed(self) -> None:
-        """Recover the tasks of all shards there are."""
+        """Recover the tasks of all shards there are, and of those that were dropped."""
         if self._recovery is not None:
-            there = set(range(len(self._broker.shards)))
+            there = set(range(max(len(self._broker.shards), self._broker.layout.widest)))
             for shard in there ^ self._recovery.shards:
                 self._recovery.watch(shard, leads=shard in there)
 

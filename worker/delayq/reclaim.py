@@ -39,6 +39,16 @@ class Grace:
         return max(0.0, self._until - now)
 
 
+async def rewind(broker: Broker, connection: AsyncConnection, shard: int, *, lease_ms: int) -> None:
+    """Look whether Redis' clock stepped back; if it did, shorten the leases that would last too long by now."""
+    shortened = 0
+    while (found := await connection.one(broker.rewind(shard, lease_ms))).shortened:
+        shortened += found.shortened
+    if found.stepped_back_ms:
+        fields = {"shard": shard, "ms": found.stepped_back_ms, "leases": shortened}
+        log.warning("clock_stepped_back", extra={"fields": fields})
+
+
 async def reclaim(
     broker: Broker, connection: AsyncConnection, shard: int, *, max_crashes: int
 ) -> list[tuple[str, str]]:

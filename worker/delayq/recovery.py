@@ -195,5 +195,5 @@ class LaneRecovery:
 
     async def step(self) -> float:
         """Begin to recover what there is."""
-        shards = self._recovery.shards.intersection(self._lane.shards)
+        shards = self._recovery.shards.intersection(self._lane.swept)
         return await self._recovery.look(shards, self.alarm)

@@ -10,6 +10,7 @@ from delayq.errors import EnvelopeError
 from delayq.layout import Layout, LayoutOutdated, TaskMoves
 from delayq.message import BYTES_TYPE, Envelope, Task, decode
 from delayq.values import (
+    Adopted,
     Cancelled,
     Claimed,
     Counts,
@@ -20,10 +21,13 @@ from delayq.values import (
     Late,
     Leadership,
     Lease,
+    Lost,
     Moving,
     Outcome,
     Recovered,
     Rescheduled,
+    Rewound,
+    Searching,
     Settled,
     State,
     TaskRow,
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-_COUNTED = re.compile(rb"(\d{1,15}) (\d{1,15}) ")
+_COUNTED = re.compile(rb"(\d{1,15}) (\d{1,15}) (?:@\d{1,16} )?(?:~\d{1,16}:\d{1,16}:\d{1,16} )?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,9 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
     """Return the reader of claim.lua's answer for one shard."""
 
     def read(reply: list[Any]) -> Claimed:
-        now_ms, first, more, room_us, ids, dues, envelopes, counts = reply
+        if len(reply) == 1:
+            return Claimed(reply[0], [], more=False, unreadable=[], abandoned=True)
+        now_ms, first, more, room_us, ids, dues, envelopes, counts, suspects = reply
         token, retried = int(first) - 1, dict(zip(counts[::2], counts[1::2], strict=True))
         leases: list[Lease] = []
         unreadable: list[tuple[Lease, Exception]] = []
@@ -159,7 +165,7 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
             attempt = failures + crashes + 1
             task = Task(task_id, queue, attempt, token, due_ms, scheduled_ms, body, kind, headers, shard)
             leases.append(Lease(task, shard, member, failures))
-        return Claimed(now_ms, leases, bool(more), unreadable, *_held(room_us))
+        return Claimed(now_ms, leases, bool(more), unreadable, *_held(room_us), suspects=suspects)
 
     return read
 
@@ -192,6 +198,11 @@ def leadership(reply: list[int]) -> Leadership:
     """Read lead.lua's answer."""
     leads, others_ms, stepped_back_ms, again_ms = reply
     return Leadership(bool(leads), others_ms, stepped_back_ms, again_ms)
+
+
+def rewound(reply: list[int]) -> Rewound:
+    """Read rewind.lua's answer."""
+    return Rewound(*reply)
 
 
 def pairs(reply: list[bytes]) -> list[tuple[str, str]]:
@@ -247,24 +258,28 @@ def weighed(reply: list[Any]) -> Weighed:
     return Weighed(int(reply[0]), reply[1])
 
 
-def ids(reply: list[bytes]) -> list[bytes]:
-    """Read a list of ids, as Redis has them."""
-    return reply
+def adopted(reply: list[Any]) -> Adopted:
+    """Read adopt.lua's answer."""
+    cursor, left, ids = reply
+    return Adopted(cursor.decode(), list(map(Lost, left[::2], left[1::2])), ids)
 
 
 def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[list[Any]], Counts]:
     """Return the reader of counts.lua's answer for these horizons and instants."""
 
     def read(reply: list[Any]) -> Counts:
-        now_ms, delayed, retry, processing, lapsed, dlq, overdue, oldest, following, within, flat = reply
+        now_ms, delayed, retry, suspect, processing, lapsed, dlq, overdue, oldest, following, within, flat = (
+            reply
+        )
         stats = _whole_numbers(flat)
-        held_bytes = max(0, stats.get("bytes", 0))
-        for word in ("token", "largest", "bytes", "bytes_in"):  # no counters of tasks
+        held_bytes, found_format = max(0, stats.get("bytes", 0)), stats.get("format", 1)
+        for word in ("token", "largest", "bytes", "bytes_in", "format"):  # no counters of tasks
             stats.pop(word, None)
         return Counts(
             now_ms=now_ms,
             delayed=delayed,
             retry=retry,
+            suspect=suspect,
             processing=processing,
             dlq=dlq,
             overdue=overdue,
@@ -275,6 +290,7 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
             stats=stats,
             lapsed=lapsed,
             bytes=held_bytes,
+            format=found_format,
         )
 
     return read
@@ -299,24 +315,31 @@ def rows(state: State) -> Callable[[list[Any]], list[TaskRow]]:
     return read
 
 
-def view(task_id: str) -> Callable[[list[Any] | None], TaskView | None]:
-    """Return the reader of get.lua's answer for one task."""
+def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[Any], Any]:
+    """Return the reader of get.lua's answer for one task.
 
-    def read(reply: list[Any] | None) -> TaskView | None:
+    `next_page` is given the cursor of the next page, or None after the last one, which showed no lease of the task.
+    """
+
+    def read(reply: list[Any] | None) -> TaskView | Searching | None:
         if reply is None:
             return None
-        state, at_ms, member, envelope, counted, info = reply
+        cursor = reply[0].decode() if len(reply) == 1 else None
+        if (cursor or reply[0] == b"orphan") and (following := next_page(cursor)):
+            return Searching(following)
+        state, at_ms, member, envelope, counted, info, next_due_ms = reply
         content = _readable(envelope)
         return TaskView(
             id=task_id,
             state=State(state.decode()),
-            at_ms=abs(at_ms),  # below zero: a lease that was put off
+            at_ms=_at_ms(State(state.decode()), at_ms),
             scheduled_ms=content.due_ms,
             body=content.body,
             content_type=content.content_type,
             headers=content.headers,
             failed=_failures(counted, info),
             token=int(member.rpartition(b":")[2]) if member else None,
+            follow_up_due_ms=next_due_ms or None,
         )
 
     return read
@@ -334,7 +357,12 @@ def _row(state: State, *entry: Any) -> TaskRow:  # noqa: ANN401 -- one entry of 
     member, at_ms, size, counted, info = entry
     name = member.decode(errors="replace")
     task_id = name.rpartition(":")[0] or name if state is State.PROCESSING else name
-    return TaskRow(task_id, state, abs(at_ms), size, _failures(counted, info))
+    return TaskRow(task_id, state, _at_ms(state, at_ms), size, _failures(counted, info))
+
+
+def _at_ms(state: State, score: int) -> int:
+    """Read a score: that of a suspect is a token, the µs of a claim; below zero is a lease that was put off."""
+    return score // 1000 if state is State.SUSPECT else abs(score)
 
 
 def _failures(counted: bytes, info: bytes) -> Failures:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from delayq.alarm import Alarm
+from delayq.apart import Apart
 from delayq.errors import DelayQError
 from delayq.following import SETTLED_SECONDS
 from delayq.layout import UNSTAMPED, Layout
@@ -108,6 +109,7 @@ class Reshard:
         self._tell_at = 0.0
         self._strays: dict[int, ShardMove] = {}  # shards that are no more, and hold tasks
         self._refused = ""  # what we said of it last
+        self._refusals = Apart(self.name)
         self.alarm = Alarm()
 
     async def step(self) -> float:
@@ -197,7 +199,7 @@ class Reshard:
                     )
         pause = SETTLED_SECONDS
         for shard, move in list(self._strays.items()):
-            pause = min(pause, await stepped(move, self._broker, walks=True))
+            pause = min(pause, await stepped(move, self._broker, walks=True, refusals=self._refusals))
             if move.walk.done and not move.under_way:
                 del self._strays[shard]
         return pause

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import sysconfig
 import time
-import traceback
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from delayq import backoff
+from delayq.clones import end_if_forked
 from delayq.errors import Bury, GuardBusy, GuardLost, GuardUnavailable, Retry, Seen, check_retry
+from delayq.failures import bounded, described, message_of, traceback_of, with_frames
 from delayq.inflight import Running, Settlement
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_ERROR_BYTES = 500
 # What a guard says of a task, and not its handler: no failure, and no sample of how long the handler takes.
 _REFUSED = (Seen, GuardBusy, GuardUnavailable)
 _EVENTS: dict[type[Retry], str] = {
@@ -36,8 +34,6 @@ _EVENTS: dict[type[Retry], str] = {
     GuardUnavailable: "guard_unavailable",
 }
 UNREADABLE = "the handler raised an exception that cannot be read (a Retry without super().__init__()?)"
-_DELAYQ = str(Path(__file__).parent)
-_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 class Runner:
@@ -56,7 +52,9 @@ class Runner:
         self._tally.claimed_to_started.observe(started - running.extended_at)
         try:
             await self._call(running.lease.task)
+            end_if_forked()
         except BaseException as error:  # noqa: BLE001 -- whatever a handler raises is that task's failure
+            end_if_forked()
             settlement = self.settlement(running, error)
             if isinstance(error, _REFUSED):
                 return settlement
@@ -75,7 +73,7 @@ class Runner:
         except BaseException:  # noqa: BLE001 -- nothing of it can be trusted, so nothing of it is told
             if running.cancelled_for == "drain":
                 return _released(running)
-            return self._retried(running, UNREADABLE)
+            return self._retried(running, None, UNREADABLE)
 
     def _settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
         """A cancelled handler does not decide by how it ends: its cleanup may raise, or swallow the cancellation."""
@@ -87,12 +85,13 @@ class Runner:
         if reason == "drain" and not isinstance(error, (Bury, Retry)):
             return _released(running)  # anything else would charge the task for our stopping
         if reason == "timeout":
-            seconds = self._delivery.handler_timeout_seconds
+            seconds, stopped = self._delivery.handler_timeout_seconds, error
             error = TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})")
+            error.__cause__ = stopped  # its traceback says where the handler was
         return Settlement("ack", running.lease) if error is None else self._failed(running, error)
 
     def _seen(self, running: Running, error: Seen) -> Settlement:
-        fields = {"task_id": running.lease.task.id, "why": bounded(_message(error))}
+        fields = {"task_id": running.lease.task.id, "why": bounded(message_of(error))}
         log.info("seen", extra={"fields": fields})
         return Settlement("ack", running.lease)
 
@@ -103,74 +102,61 @@ class Runner:
             check_retry(error.delay_ms, charge=error.charge)  # a subclass may not have called ours
             event = _EVENTS.get(type(error), _EVENTS[Retry])
             return self._retried(
-                running, described(error), delay_ms=error.delay_ms, charge=error.charge, event=event
+                running, error, described(error), delay_ms=error.delay_ms, charge=error.charge, event=event
             )
-        if isinstance(error, asyncio.CancelledError):
-            return self._retried(running, "the handler cancelled itself")
-        return self._retried(running, described(error))
+        own_doing = isinstance(error, asyncio.CancelledError)
+        return self._retried(
+            running, error, "the handler cancelled itself" if own_doing else described(error)
+        )
 
     def _retried(
         self,
         running: Running,
+        error: BaseException | None,
         text: str,
         *,
         delay_ms: int | None = None,
         charge: bool = True,
         event: str = _EVENTS[Retry],
     ) -> Settlement:
-        task = running.lease.task
+        task, failures = running.lease.task, running.lease.failures + 1
         if delay_ms is None:
-            failures = running.lease.failures + 1
             delay_ms = backoff.delay_ms(failures, self._delivery.backoff, random.random())  # noqa: S311 -- jitter
-        fields = {"task_id": task.id, "attempt": task.attempt, "retry_in_ms": delay_ms, "error": text}
-        log.warning(event, extra={"fields": fields})
-        return Settlement("retry", running.lease, (delay_ms, int(charge), text))
+        fields: dict[str, Any] = {"task_id": task.id, "attempt": task.attempt}
+        last = charge and failures >= self._delivery.max_attempts
+        fields |= {"last_attempt": True} if last else {"retry_in_ms": delay_ms}
+        log.warning(event, extra={"fields": fields | {"error": text} | _trace(error)})
+        return Settlement(
+            "retry", running.lease, (delay_ms, int(charge), _kept(text, error) if last else text)
+        )
 
     def _bury(self, running: Running, order: Bury) -> Settlement:
-        text = bounded(_message(order)) or "buried by the handler"
-        log.warning("handler_buried", extra={"fields": {"task_id": running.lease.task.id, "error": text}})
-        return Settlement("bury", running.lease, (text,))
+        text = bounded(message_of(order)) or "buried by the handler"
+        fields = {"task_id": running.lease.task.id, "error": text} | _trace(order)
+        log.warning("handler_buried", extra={"fields": fields})
+        return Settlement("bury", running.lease, (_kept(text, order),))
+
+
+def _raised(error: BaseException | None) -> BaseException | None:
+    """Return what a traceback is worth having of: Retry and Bury are orders, but they may stem from an error."""
+    if isinstance(error, tuple(each for each in _EVENTS if each is not Retry)):
+        return None  # of a guard, whose message says it all
+    if isinstance(error, (Retry, Bury)):
+        return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return error
+
+
+def _trace(error: BaseException | None) -> dict[str, Any]:
+    raised = _raised(error)
+    found = traceback_of(raised) if raised is not None else []
+    return {"traceback": found} if found else {}
+
+
+def _kept(text: str, error: BaseException | None) -> str:
+    """Return an error as a dead letter keeps it: with the last lines of its traceback."""
+    raised = _raised(error)
+    return text if raised is None else with_frames(text, raised)
 
 
 def _released(running: Running) -> Settlement:
     return Settlement("release", running.lease, (running.lease.task.due_ms,))
-
-
-def described(error: BaseException) -> str:
-    """Return an exception and where it was raised: `KeyError: 'order' (shop.orders:load line 7)`, then its details.
-
-    The first line is what dead letters are grouped by.
-    """
-    first, *details = _text(error).splitlines() or [""]
-    place = None if isinstance(error, Retry) else _place(error)
-    return bounded("\n".join([f"{first} ({place})" if place else first, *details]))
-
-
-def _text(error: BaseException) -> str:
-    return _message(error) if isinstance(error, Retry) else f"{type(error).__name__}: {_message(error)}"
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as broken:  # noqa: BLE001 -- an exception's own __str__ is a user's code too
-        return f"(its message cannot be shown: {type(broken).__name__})"
-
-
-def _place(error: BaseException) -> str | None:
-    """The innermost line of the user's own code: not ours, not a library's that it called."""
-    frames = [
-        (frame, line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith((*_LIBRARIES, _DELAYQ))
-    ]
-    if not frames:
-        return None
-    frame, line = frames[-1]
-    return f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_qualname} line {line}"
-
-
-def bounded(text: str) -> str:
-    """Return at most MAX_ERROR_BYTES of a text, without its indentation: Redis keeps it beside the task."""
-    lines = "\n".join(" ".join(line.split()) for line in text.splitlines())
-    return lines.encode(errors="replace")[:MAX_ERROR_BYTES].decode(errors="ignore")

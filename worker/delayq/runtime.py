@@ -8,26 +8,26 @@ import os
 import secrets
 import signal
 import socket
-import sys
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-import uvloop
-
-from delayq import checks, guards, handlers, metrics
+from delayq import checks, clones, guards, handlers, metrics
 from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.eraser import Eraser
+from delayq.horizons import ALWAYS
 from delayq.loop import STUCK_AFTER_SECONDS
 from delayq.probes import Probes
 from delayq.prune import Ledger
 from delayq.reaper import Reaper
+from delayq.recent import Recent
 from delayq.recovery import Recovery
 from delayq.reshard import Wish
 from delayq.scanner import Scanner
 from delayq.scrape import Scrape
+from delayq.shutdown import EXIT_SECONDS, end_within, leave, run
 from delayq.worker import Worker
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ if TYPE_CHECKING:
     from delayq.horizons import Horizons
     from delayq.loop import Loop
 
+    Families = Callable[[Horizons], Awaitable[Iterable[metrics.Family]]]
+
 log = logging.getLogger(__name__)
+
+STOP_SECONDS = 10.0  # for a process that runs no handlers to stop, besides what it asks Redis
 
 
 class Process(Protocol):
@@ -61,6 +65,8 @@ class Setting:
     secrets_dir: Path
     host: str = "127.0.0.1"
     port: int = 0
+    horizons_port: int | None = None
+    """Where a scanner answers the horizons that it is asked for; None: nowhere."""
 
     @cached_property
     def broker(self) -> Broker:
@@ -72,22 +78,22 @@ class Setting:
 
 def run_worker(setting: Setting) -> None:
     """Run a worker until SIGTERM or SIGINT; HandlerSetupError before it starts."""
-    uvloop.run(_worker(setting))
+    run(_worker(setting))
 
 
 def run_scanner(setting: Setting) -> None:
     """Run a scanner until SIGTERM or SIGINT."""
-    uvloop.run(_scanner(setting))
+    run(_scanner(setting))
 
 
 def run_reaper(setting: Setting, seconds: float | None) -> None:
     """Run a reaper until SIGTERM or SIGINT, or for some seconds: a CronJob's minute."""
-    uvloop.run(_reaper(setting, seconds))
+    run(_reaper(setting, seconds))
 
 
 def run_eraser(setting: Setting, patience_seconds: float) -> None:
     """Run until nothing is left of the queue; DelayQError says what kept it from that."""
-    uvloop.run(_eraser(setting, patience_seconds))
+    run(_eraser(setting, patience_seconds))
 
 
 async def _worker(setting: Setting) -> None:
@@ -104,22 +110,13 @@ async def _worker(setting: Setting) -> None:
             worker.tally.busy = len(worker.slots.running)
             return metrics.worker_families(worker.tally)
 
-        await _serve("worker", worker, setting, families)
+        await _serve("worker", worker, setting, families, stop_seconds=worker.stop_seconds)
     finally:
         await handler.close()
         if guard is not None:
             await guard.close()
     if worker.slots.running:
-        _leave()
-
-
-def _leave() -> None:
-    """End at once: the event loop would wait, without end, for handlers or checks that ignore their cancellation."""
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # closed, or nobody reads it: what a handler printed is lost then
-            stream.flush()
-    os._exit(0)
+        leave()
 
 
 async def _scanner(setting: Setting) -> None:
@@ -135,9 +132,23 @@ async def _scanner(setting: Setting) -> None:
         )
         scrape = Scrape(scanner, setting.broker, connection, setting.queue.spec.delivery)
         try:
-            await _serve("scanner", scanner, setting, scrape.families)
+            await _serve("scanner", scanner, setting, _shared(scrape))
         finally:
             await connection.close()
+
+
+def _shared(scrape: Scrape) -> Families:
+    """Answer scrapes that ask for nothing in particular together: any pod may ask, and each costs Redis."""
+    recent = Recent(lambda: _listed(scrape))
+
+    async def families(horizons: Horizons) -> Iterable[metrics.Family]:
+        return await (recent.get() if horizons is ALWAYS else scrape.families(horizons))
+
+    return families
+
+
+async def _listed(scrape: Scrape) -> list[metrics.Family]:
+    return list(await scrape.families(ALWAYS))
 
 
 async def _reaper(setting: Setting, seconds: float | None) -> None:
@@ -173,7 +184,7 @@ async def _recovery(setting: Setting) -> AsyncIterator[Recovery | None]:
     finally:
         await check.close()
     if recovery.hangs:
-        _leave()
+        leave()
 
 
 async def _eraser(setting: Setting, patience_seconds: float) -> None:
@@ -189,14 +200,18 @@ async def _serve(
     name: str,
     process: Process,
     setting: Setting,
-    families: Callable[[Horizons], Awaitable[Iterable[metrics.Family]]],
+    families: Families,
     *,
     seconds: float | None = None,
+    stop_seconds: float = STOP_SECONDS,
 ) -> None:
+    """Run a process for `seconds`, or until it is told to stop, which may take `stop_seconds` and three time-outs."""
     async with _signals() as (stop, hurry):
         # No restart helps against a Redis that hangs: a step may wait for a batch before its own, and then for itself.
         patience = max(STUCK_AFTER_SECONDS, 4 * setting.address.timeout_seconds)
-        runner, port = await Probes(process, families, patience).serve(setting.host, setting.port)
+        probes = Probes(process, families, patience)
+        runner, port = await probes.serve(setting.host, setting.port)
+        runners = [runner]
         fields = {
             "process": name,
             "queue": setting.queue.queue,
@@ -204,14 +219,26 @@ async def _serve(
             "port": port,
             "pid": os.getpid(),
         }
+        if setting.horizons_port is not None:
+            runner, fields["horizons_port"] = await probes.serve_horizons(setting.host, setting.horizons_port)
+            runners.append(runner)
         log.info("started", extra={"fields": fields})
+        clones.watch()
         if seconds is not None:
             asyncio.get_running_loop().call_later(seconds, stop.set)
+        bounded = asyncio.create_task(_bounded(stop, stop_seconds + 3 * setting.address.timeout_seconds))
         try:
             await process.run(stop, hurry)
         finally:
-            await runner.cleanup()
+            bounded.cancel()
+            for runner in runners:
+                await runner.cleanup()
             log.info("stopped", extra={"fields": {"process": name}})
+
+
+async def _bounded(stop: asyncio.Event, seconds: float) -> None:
+    await stop.wait()
+    end_within(seconds + EXIT_SECONDS, 1)
 
 
 @asynccontextmanager

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Argument = str | bytes | int
 _KEY = re.compile(r"^-- KEYS (\w+)\s+(?!\.\.\.)", re.MULTILINE)
 _EACH_KEY = re.compile(r"^-- KEYS (\w+) \.\.\.\s", re.MULTILINE)
+_BLOCK = re.compile(r"\n\n(?=--|local )")  # between two blocks of the prelude
+_LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)  # what a block defines
 _ARGUMENT = re.compile(r"^-- ARGV (.+?)\s{2,}\S", re.MULTILINE)
 
 
@@ -57,11 +59,20 @@ def load(name: str) -> Script:
     """Return the script of a verb; FileNotFoundError when there is none."""
     folder = files("delayq") / "lua"
     body = (folder / f"{name}.lua").read_text()
-    source = (folder / "prelude.lua").read_text() + "\n" + body
+    source = _with_prelude((folder / "prelude.lua").read_text(), body)
     arguments, repeating = _arguments(body)
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     keys, each_key = tuple(_KEY.findall(body)), tuple(_EACH_KEY.findall(body))
     return Script(name, source, sha, keys, arguments, repeating, each_key)
+
+
+def _with_prelude(prelude: str, body: str) -> str:
+    """Put in front of a script what it needs of the prelude: Redis creates each function there anew with every call."""
+    source = body
+    for block in reversed(_BLOCK.split(prelude)):
+        if any(re.search(rf"\b{name}\b", source) for name in _LOCAL.findall(block)):
+            source = f"{block}\n\n{source}"
+    return source
 
 
 def names() -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from delayq.errors import (
     QueueFull,
     Refused,
     TaskExists,
-    TaskInFlight,
     Unavailable,
 )
 from delayq.homes import AGAIN_SECONDS, PAUSES_SECONDS, TRIES, Each, Homes, Operation, strayed
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from delayq.layout import Layout
     from delayq.replies import Stored
 
-REFUSALS = frozenset({Outcome.EXISTS, Outcome.IN_FLIGHT, Outcome.FULL, Outcome.HEAVY, Outcome.TOO_FAR})
+REFUSALS = frozenset({Outcome.EXISTS, Outcome.FULL, Outcome.HEAVY, Outcome.TOO_FAR})
 ONWARD = frozenset({Outcome.ELSEWHERE, Outcome.MOVING})
 IfExists = Literal["reject", "keep", "replace"]
 
@@ -307,8 +306,6 @@ class Storing:
         match outcome:
             case Outcome.EXISTS:
                 return TaskExists(task_id)
-            case Outcome.IN_FLIGHT:
-                return TaskInFlight(task_id)
             case Outcome.FULL:
                 return QueueFull(task_id, self._limits.max_length, shards=shards)
             case Outcome.HEAVY:

@@ -31,18 +31,28 @@ class SyncClient(QueueClient):
     @property
     def _connection(self) -> SyncConnection:
         if self._open is None:
-            raise RuntimeError("this SyncClient is not open: use it inside `with`")
+            raise RuntimeError("this SyncClient is not open: use it inside `with`, or call open()")
         return self._open
 
-    def __enter__(self) -> Self:
-        """Connect on first use: entering does no I/O."""
-        self._open = SyncConnection(self._patient)
+    def open(self) -> Self:
+        """See Client.open."""
+        if self._open is None:
+            self._open = SyncConnection(self._patient)
         return self
 
+    def close(self) -> None:
+        """See Client.close."""
+        connection, self._open = self._open, None
+        if connection is not None:
+            connection.close()
+
+    def __enter__(self) -> Self:
+        """Open."""
+        return self.open()
+
     def __exit__(self, *_: object) -> None:
-        """Close the connections."""
-        connection, self._open = self._connection, None
-        connection.close()
+        """Close."""
+        self.close()
 
     def _do(self, operation: Operation[T]) -> T:
         answer: Any = None
@@ -141,6 +151,6 @@ class SyncClient(QueueClient):
         """See Client.dlq_redrive."""
         return self._do(self._letters.redrive(ids, rate_per_second, dry_run=dry_run))
 
-    def dlq_purge(self, ids: Sequence[str]) -> int:
+    def dlq_purge(self, ids: Sequence[str], *, before_ms: int | None = None) -> int:
         """See Client.dlq_purge."""
-        return self._do(self._letters.purge(ids))
+        return self._do(self._letters.purge(ids, before_ms))

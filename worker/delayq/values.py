@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +18,7 @@ class State(StrEnum):
 
     DELAYED = "delayed"
     RETRY = "retry"
+    SUSPECT = "suspect"  # its lease expired: it runs again apart from healthy tasks
     PROCESSING = "processing"
     DLQ = "dlq"
     ORPHAN = "orphan"  # in no index: only a crash of Redis itself can leave this; the reaper mends it
@@ -31,7 +32,7 @@ class Outcome(StrEnum):
     REPLACED = "replaced"
     REPEATED = "repeated"  # an earlier try had stored it though its reply was lost
     EXISTS = "exists"
-    IN_FLIGHT = "in_flight"
+    FOLLOWS = "follows"  # if_exists="replace": the task is in flight, and is replaced once it has ended
     FULL = "full"
     HEAVY = "heavy"  # there is room for another task, but not for its bytes
     TOO_FAR = "too_far"
@@ -45,6 +46,7 @@ class Settled(StrEnum):
     ACKED = "acked"
     RETRIED = "retried"
     BURIED = "buried"
+    SUPERSEDED = "superseded"  # it would have been buried, but its follow-up took its place
     RELEASED = "released"
     LEASE_LOST = "lease_lost"
 
@@ -64,6 +66,7 @@ class Recovered(StrEnum):
     RECLAIMED = "reclaimed"
     COMPLETED = "completed"
     BURIED = "buried"
+    SUPERSEDED = "superseded"  # it would have been buried, but its follow-up took its place
     WAITED = "waited"
     ORPHANS = "orphans"  # no such task: the lease was dropped
     GONE = "gone"  # settled meanwhile, or recovered by somebody else
@@ -163,13 +166,21 @@ class TaskView:
 
     id: str
     state: State
-    at_ms: int  # due time, lease expiry or time of death, as the state has it
+    at_ms: int  # due time, begin of a suspect's last run, lease expiry or time of death, as the state has it
     scheduled_ms: int
     body: bytes
     content_type: str
     headers: Mapping[str, str]
     failed: Failures
     token: int | None = None  # of the current lease
+    follow_up_due_ms: int | None = None  # of what takes its place once it has ended
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """An answer that is not known yet: the shard has more leases than a call may look at."""
+
+    next: Any  # the broker's Call that looks at the next page
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +194,25 @@ class TaskRow:
     failed: Failures
 
 
+class Lost(NamedTuple):
+    """A task that was in no index, and what the last page of leases said of it."""
+
+    id: bytes
+    trace: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """After one page of leases: which tasks may still be lost, and which were, and have an index again."""
+
+    cursor: str  # "0": this was the last page
+    left: list[Lost]
+    ids: list[bytes]
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many tasks are in each state. `scheduled` and `overdue` together are delayed and retry."""
+    """How many tasks are in each state. `scheduled` and `overdue` together are delayed, retry and suspect."""
 
     now_ms: int
     delayed: int
@@ -202,11 +229,13 @@ class Counts:
     stats: Mapping[str, int] = field(default_factory=dict)
     lapsed: int = 0  # of processing: no worker extends their leases, and nobody has decided on them yet
     bytes: int = 0  # ids and envelopes of all tasks, dead letters included
+    format: int = 1  # of the keys, see keys.FORMAT; the newest of several shards
+    suspect: int = 0  # tasks whose lease expired, which run again apart from healthy ones; overdue
 
     @property
     def scheduled(self) -> int:
         """Tasks whose time has not come."""
-        return self.delayed + self.retry - self.overdue
+        return self.delayed + self.retry + self.suspect - self.overdue
 
     @property
     def oldest_overdue_ms(self) -> int:
@@ -231,6 +260,7 @@ class Claimed:
     """What one claim brought. `unreadable` are leases whose envelope could not be decoded, with the reason.
 
     `held`: a limit of the queue kept due tasks back; not to be asked again for `room_seconds`, or until one ends.
+    `abandoned`: Redis got to the claim too late, and took no task.
     """
 
     now_ms: int
@@ -239,6 +269,19 @@ class Claimed:
     unreadable: list[tuple[Lease, Exception]]
     held: bool = False
     room_seconds: float | None = None
+    abandoned: bool = False
+    suspects: int = 0  # that wait to run apart from healthy tasks
+
+
+class Ticket(NamedTuple):
+    """What a claim carries so that Redis can tell an abandoned one, and its claimer can find its leases again."""
+
+    claimer: str
+    number: int  # rises with each claim of the claimer; 0: no record is kept
+    not_after_ms: int | str  # of Redis' clock
+
+
+UNRECORDED = Ticket("", 0, "inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +330,13 @@ class Leadership:
     again_ms: (
         int  # after which it is worth asking again: a scanner counts as gone, or is about to take its turn
     )
+
+
+class Rewound(NamedTuple):
+    """By how much Redis' clock stepped back, if it did, and how many leases one call shortened for that."""
+
+    stepped_back_ms: int
+    shortened: int
 
 
 @dataclass(frozen=True, slots=True)

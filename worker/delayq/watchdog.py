@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CLEANUP_SECONDS = 6.0  # more than the 5 s between SIGTERM and SIGKILL of an exec handler
+
 
 class Watchdog:
     """Looks at every running task of one lane at least once a second."""
@@ -30,10 +32,12 @@ class Watchdog:
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Look at every running task once."""
+        """Look at every running task once; raises the first error of a shard after every shard is done."""
         now = time.monotonic()
         self._enforce_timeouts(now)
-        await self._extend_leases(now)
+        for answer in await self._extend_leases(now):
+            if isinstance(answer, Exception):
+                raise answer
         return min(1.0, self._lease_seconds / 6)
 
     def _enforce_timeouts(self, now: float) -> None:
@@ -46,27 +50,26 @@ class Watchdog:
                 self._tally.handler_timeouts += 1
                 running.cancel("timeout")
 
-    async def _extend_leases(self, now: float) -> None:
+    async def _extend_leases(self, now: float) -> list[set[int] | Exception]:
         due: dict[int, list[Running]] = {}
         for running in self._desk.running.values():
-            # A handler that ignores its cancellation keeps its slot, but not the task. One that cleans up while the
-            # worker leaves keeps it until then: nobody is to begin beside it.
-            if now - running.extended_at >= self._lease_seconds / 3 and running.cancelled_for in (
-                None,
-                "drain",
-            ):
+            if now - running.extended_at >= self._lease_seconds / 3 and _keeps_lease(running, now):
                 due.setdefault(running.lease.shard, []).append(running)
-        if not due:
-            return
         batches = [
             (shard, held[at : at + BATCH]) for shard, held in due.items() for at in range(0, len(held), BATCH)
         ]
+        if not batches:
+            return []
         calls = [
             self._broker.extend(shard, [each.lease.member for each in held], self._lease_seconds * 1000)
             for shard, held in batches
         ]
-        for (_, held), lost in zip(batches, await self._connection.run(calls), strict=True):
-            self._extended(held, lost, now)
+        # One shard that fails must not hide which leases of the other shards are lost.
+        answers: list[set[int] | Exception] = await self._connection.answers(calls)
+        for (_, held), lost in zip(batches, answers, strict=True):
+            if not isinstance(lost, Exception):
+                self._extended(held, lost, now)
+        return answers
 
     def _extended(self, held: list[Running], lost: set[int], now: float) -> None:
         self._tally.extended += len(held) - len(lost)
@@ -79,3 +82,14 @@ class Watchdog:
                     "lease_lost", extra={"fields": {"task_id": running.lease.task.id, "verb": "extend"}}
                 )
                 running.cancel("lease_lost")
+
+
+def _keeps_lease(running: Running, now: float) -> bool:
+    """Whether the worker extends the lease of a running task.
+
+    A cancelled handler keeps its lease while it cleans up, so that the task does not begin again beside it and ends as
+    what it is: a timeout, not a crash. A handler that ignores its cancellation loses the lease soon after.
+    """
+    if running.cancelled_for == "timeout":
+        return now < running.deadline + CLEANUP_SECONDS
+    return running.cancelled_for != "lease_lost"

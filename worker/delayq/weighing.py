@@ -10,6 +10,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from delayq.alarm import Alarm
+from delayq.apart import Apart
+from delayq.errors import FormatTooNew
 
 if TYPE_CHECKING:
     from delayq.broker import Broker
@@ -29,7 +31,7 @@ class Weighing:
     def __init__(self, broker: Broker, connection: AsyncConnection) -> None:
         """Begin with the first shard, wherever its walk is."""
         self._broker, self._connection = broker, connection
-        self._shard = 0
+        self._shard, self._apart = 0, Apart(self.name)
         self.alarm = Alarm()
 
     async def step(self) -> float:
@@ -40,7 +42,11 @@ class Weighing:
         if shard >= len(self._broker.shards):
             self._shard = 0
             return REST_SECONDS
-        page = await self._connection.one(self._broker.weigh(shard))
+        try:
+            page = await self._connection.one(self._broker.weigh(shard))
+        except FormatTooNew as error:
+            self._apart.refuse(shard, error)
+            return PAGE_PAUSE_SECONDS
         if page.off:
             log.warning("bytes_mended", extra={"fields": {"shard": shard, "bytes": page.off}})
         if page.cursor:

@@ -65,6 +65,7 @@ class Worker:
         self.slots = Slots(spec, self.tally)
         self._broker, self._address = broker, address
         self._drain_seconds = spec.worker.drain_timeout_seconds
+        self.stop_seconds = self._drain_seconds + CANCEL_SECONDS + 2 * FLUSH_SECONDS
         # The watchdog has a connection of its own: a large claim must not hold up a lease's extension.
         self._connection, self._watch_connection = AsyncConnection(address), AsyncConnection(address)
         self._tables: dict[Lane, Table] = {}
@@ -165,7 +166,7 @@ class Worker:
         A claim may still be under way, when draining was hurried: what it brings is handed back here, too.
         """
         slots, deadline = self.slots, time.monotonic() + FLUSH_SECONDS
-        while (slots.exchanging or slots.unconfirmed) and time.monotonic() < deadline:
+        while slots.settling and time.monotonic() < deadline:
             slots.ring()
             await asyncio.sleep(0.01)
         if slots.unconfirmed:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from delayq.checks.base import Answer, CheckFailed
 from delayq.errors import GuardBusy
-from delayq.running import bounded, described
+from delayq.failures import bounded, described
 from delayq.values import Verdict
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq.checks.base import Answer, verdict_of
+from delayq.clones import end_if_forked
 from delayq.handlers import HandlerSetupError
 from delayq.handlers.importing import CONNECTION, load, needs_connection
 from delayq.handlers.python import in_thread, is_async
@@ -41,7 +42,10 @@ class PythonCheck:
 
     async def ask(self, task: Task) -> Answer:
         """Call the function; it returns the verdict, or the verdict and a reason."""
-        said = await self._call(task)
+        try:
+            said = await self._call(task)
+        finally:
+            end_if_forked()
         if isinstance(said, tuple) and len(said) == PAIR:
             return Answer(verdict_of(said[0]), str(said[1]))
         return Answer(verdict_of(said))

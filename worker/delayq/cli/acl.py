@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+from delayq.cli.output import note
 from delayq.cli.target import check_text
 from delayq.contract import acl as rights
-from delayq.contract.words import KEY_PREFIX
+from delayq.contract.words import KEY_PREFIX, QUEUE_NAME
 
 VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
 
@@ -20,6 +21,7 @@ VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
     help="7.0 for Redis before 7.2; 7.2 for younger ones and Valkey.",
 )
 @click.option("--sentinel", is_flag=True, help="For the user of the Sentinels instead.")
+@click.option("--queue", metavar="NAME", help="Allow the keys of this queue only.  [default: of all queues]")
 @click.option(
     "--key-prefix",
     metavar="TEXT",
@@ -27,14 +29,42 @@ VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
     show_default=True,
     help="spec.redis.keyPrefix.",
 )
-@click.option("--user", metavar="NAME", default="delayq", show_default=True, help="Name of the user.")
-def acl(*, server: str, sentinel: bool, key_prefix: str, user: str) -> None:
+@click.option(
+    "--config-get",
+    is_flag=True,
+    help="Allow CONFIG GET, which acknowledge: Fsynced takes. It reveals Redis' own passwords.",
+)
+@click.option("--user", metavar="NAME", help="Name of the user.  [default: delayq, or delayq-QUEUE]")
+def acl(
+    *, server: str, sentinel: bool, queue: str | None, key_prefix: str, config_get: bool, user: str | None
+) -> None:
     """Print what delayq's user may do, and nothing more, as one command for redis-cli.
 
+    Give each queue a user of its own with --queue: a user without it can read, run and delete the tasks of all.
     Put a password in the place of PASSWORD, and run it on every node, replicas included: servers do not pass users on.
     Sentinels take that of --sentinel instead, each of them. ACL SAVE (with an aclfile) or CONFIG REWRITE, on a
     Sentinel SENTINEL FLUSHCONFIG, keeps it over a restart.
     """
     check_text(KEY_PREFIX, "--key-prefix", KEY_PREFIX.expected, key_prefix)
-    rule = rights.sentinel_rule() if sentinel else rights.rule(key_prefix, redis=VERSIONS[server])
-    click.echo(f"ACL SETUSER {user} on >PASSWORD {rule}")
+    if queue is not None:
+        check_text(QUEUE_NAME, "--queue", QUEUE_NAME.expected, queue)
+    if sentinel:
+        rule = rights.sentinel_rule()
+    else:
+        _warn(queue, key_prefix, config_get=config_get)
+        rule = rights.rule(key_prefix, queue=queue, config_get=config_get, redis=VERSIONS[server])
+    name = user or ("delayq" if queue is None or sentinel else f"delayq-{queue}")
+    click.echo(f"ACL SETUSER {name} on >PASSWORD {rule}")
+
+
+def _warn(queue: str | None, key_prefix: str, *, config_get: bool) -> None:
+    if queue is None:
+        note(
+            f"warning: this user can read, run and delete the tasks of every queue under {key_prefix}: "
+            "--queue NAME prints the rule for one queue"
+        )
+    if config_get:
+        note(
+            "warning: CONFIG GET reveals requirepass and masterauth, so that this user can log in as any other with "
+            "them: keep those passwords in an aclfile, as hashes"
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 # importing them would load half of delayq.
 DATA_DIR: Final = ".delayq"
 URL_FILE: Final = "redis.url"
-LOOPBACK: Final = "127.0.0.1"  # a `delayq run` listens nowhere else; a file that says otherwise is not its
+LOOPBACK: Final = "127.0.0.1"  # an embedded Redis listens nowhere else
 ANSWER_SECONDS = 1.0
 
 
@@ -40,13 +42,19 @@ def of_run(document: Path) -> Address | None:
         address = Address.from_url(file.read_text().strip())
     except (OSError, UnicodeDecodeError, InvalidDocument):
         return None
-    if address.places[0].host != LOOPBACK:
+    if address.places[0].host != LOOPBACK and not _ours(file):
         return None
     if not _answers(address):
         note(f"note: no Redis answers at the address in {file}, which a delayq run left; using spec.redis")
         return None
     note(f"note: using the Redis of the running delayq run ({file})")
     return address
+
+
+def _ours(file: Path) -> bool:
+    """Whether a run wrote it: with --redis it may name any host. A file that came with a checkout, others can read."""
+    found = file.stat()
+    return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
 
 
 def of_spec(spec: Redis) -> Address:

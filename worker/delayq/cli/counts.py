@@ -113,7 +113,7 @@ def _headings(client: TargetClient) -> list[str]:
 
 
 def _row(client: TargetClient, found: Counts) -> list[str]:
-    numbers = (found.delayed, found.retry, found.processing, found.dlq, found.overdue)
+    numbers = (found.delayed, found.retry + found.suspect, found.processing, found.dlq, found.overdue)
     weight = [] if client.limits.max_bytes is None else [f"{found.bytes:,}"]
     return [client.queue, *(f"{number:,}" for number in numbers), oldest(found), *weight, following(found)]
 

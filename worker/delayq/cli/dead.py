@@ -63,24 +63,27 @@ def _choice(ids: tuple[str, ...], group: str | None, *, every: bool) -> Choice:
     return Choice(group=int(group))
 
 
-def chosen(client: SyncClient, choice: Choice, *, every: bool = False) -> tuple[list[str], set[str]]:
-    """Return the ids of dead letters, and which of those asked for are none. `every` is what no choice means."""
+def chosen(client: SyncClient, choice: Choice, *, every: bool = False) -> tuple[dict[str, int], set[str]]:
+    """Return dead letters with their times of death, and which of those asked for are none.
+
+    `every` is what no choice means.
+    """
     if choice.ids:
         return _named(client, choice.ids)
     if choice.group is not None:
         return _of_group(client, choice.group), set()
     if not (choice.every or every):
         raise Wrong("which dead letters? expected ID..., --group N or --all", "delayq dlq groups lists them")
-    return [row.id for row in client.dlq_list()], set()
+    return {row.id: row.at_ms for row in client.dlq_list()}, set()
 
 
-def _named(client: SyncClient, ids: tuple[str, ...]) -> tuple[list[str], set[str]]:
+def _named(client: SyncClient, ids: tuple[str, ...]) -> tuple[dict[str, int], set[str]]:
     wanted = [checked_id(task_id) for task_id in dict.fromkeys(ids)]
-    dead = {view.id for view in client.dlq_get(wanted)}
-    return [task_id for task_id in wanted if task_id in dead], set(wanted) - dead
+    dead = {view.id: view.at_ms for view in client.dlq_get(wanted)}
+    return dead, set(wanted) - dead.keys()
 
 
-def _of_group(client: SyncClient, number: int) -> list[str]:
+def _of_group(client: SyncClient, number: int) -> dict[str, int]:
     """Say which error it is: the numbers change when tasks die or are redriven."""
     groups = client.dlq_groups()
     if number > len(groups):
@@ -89,4 +92,4 @@ def _of_group(client: SyncClient, number: int) -> list[str]:
         )
     group = groups[number - 1]
     note(f"group {number}: {group.error.partition(chr(10))[0]}")
-    return list(group.ids)
+    return dict.fromkeys(group.ids, group.last_ms)

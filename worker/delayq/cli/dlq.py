@@ -86,8 +86,8 @@ def show(client: SyncClient, *, ids: tuple[str, ...], output: Output) -> None:
 @output_option
 def redrive(client: SyncClient, *, choice: Choice, rate: float | None, dry_run: bool, output: Output) -> None:
     """Run dead letters again, with all attempts before them: those with these IDs, of a group, or all."""
-    ids, missing = chosen(client, choice)
-    done = client.dlq_redrive(ids, rate_per_second=rate, dry_run=dry_run)
+    letters, missing = chosen(client, choice)
+    done = client.dlq_redrive([*letters], rate_per_second=rate, dry_run=dry_run)
     value = {"count": done.tasks, "seconds": round(done.seconds, 3), "dry_run": dry_run}
     spread = seconds(done.seconds)
     said = (
@@ -111,8 +111,8 @@ def redrive(client: SyncClient, *, choice: Choice, rate: float | None, dry_run: 
 )
 def export(client: SyncClient, *, choice: Choice, file: TextIO) -> None:
     """Write dead letters as JSON, one a line: all, unless told which. schedule --many reads them back."""
-    ids, missing = chosen(client, choice, every=True)
-    count = 0
+    letters, missing = chosen(client, choice, every=True)
+    ids, count = [*letters], 0
     for at in range(0, len(ids), EXPORTED_AT_ONCE):
         for letter in client.dlq_get(ids[at : at + EXPORTED_AT_ONCE]):
             click.echo(one_line(views.whole(letter)), file=file)
@@ -128,10 +128,11 @@ def export(client: SyncClient, *, choice: Choice, file: TextIO) -> None:
 @output_option
 def purge(client: SyncClient, *, choice: Choice, yes: bool, output: Output) -> None:
     """Forget dead letters for good: those with these IDs, of a group, or all."""
-    ids, missing = chosen(client, choice)
-    if ids and not yes:
-        _ask(f"forget {tasks(len(ids), LETTERS)} of queue {client.queue} for good?")
-    count = client.dlq_purge(ids)
+    letters, missing = chosen(client, choice)
+    if letters and not yes:
+        _ask(f"forget {tasks(len(letters), LETTERS)} of queue {client.queue} for good?")
+    # One that was redriven since, and died again, is a new dead letter: it died after all that were listed.
+    count = client.dlq_purge([*letters], before_ms=max(letters.values(), default=0) + 1)
     emit(output, {"count": count}, f"purged {tasks(count, LETTERS)}")
     _exit_without(missing)
 

@@ -18,6 +18,7 @@ from delayq.errors import (
     TasksRefused,
     Unavailable,
 )
+from delayq.terminal import safe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,6 +50,9 @@ DENIED: Final = re.compile(r"NOPERM|can't run this command|no permissions", re.I
 """What Redis says of a right that the user lacks, of a call or, with each version in its own words, in a script."""
 
 
+_REPEAT: Final = "repeat it with --id ID --if-exists keep: a task that is done by then runs once more"
+
+
 class Wrong(click.ClickException):
     """A sentence on stderr, a hint below it, an exit code."""
 
@@ -64,7 +68,7 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
     try:
         yield
     except InvalidDocument as error:
-        click.echo(str(error), err=True)
+        click.echo(safe(str(error)), err=True)
         sys.exit(INVALID)
     except Unavailable as error:
         complain(str(error), hint)
@@ -73,7 +77,7 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
         complain(f"task {error.task_id} exists already", "--if-exists keep, or replace")
         sys.exit(REFUSED)
     except NotAcknowledged as error:
-        complain(str(error), f"--id ID --if-exists keep makes it safe to repeat; {hint}")
+        complain(str(error), f"{_REPEAT}; {hint}")
         sys.exit(NOT_ACKNOWLEDGED)
     except (Refused, TasksRefused) as error:
         complain(str(error))
@@ -90,6 +94,6 @@ def _denied(hint: str) -> str:
 
 def complain(message: str, hint: str = "") -> None:
     """Say what is wrong, and what to do about it."""
-    click.echo(f"error: {message}", err=True)
+    click.echo(f"error: {safe(message)}", err=True)
     if hint:
-        click.echo(f"hint:  {hint}", err=True)
+        click.echo(f"hint:  {safe(hint)}", err=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from delayq import extras
 from delayq.cli.exits import FAILED, INVALID, UNAVAILABLE, Wrong
 from delayq.cli.target import document_of
 from delayq.contract.files import CONFIG_FILE
@@ -89,14 +89,8 @@ def of_document(document: DelayQueue, url: str | None, *, own: bool = False) -> 
 
 def need_sqlalchemy() -> None:
     """Wrong when the extra is not installed."""
-    try:
-        import_module("delayq.guards.sql.guard")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "delayq":
-            raise
-        raise Wrong(
-            f"delayq guard needs {error.name}", "install delayq[sql] or delayq[mysql]", FAILED
-        ) from None
+    if said := extras.lacking(*extras.SQL):
+        raise Wrong(f"an SQL guard cannot be used: {said}", code=FAILED)
 
 
 def place(guard: SqlGuard) -> str:

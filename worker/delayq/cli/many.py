@@ -14,6 +14,7 @@ from delayq.cli.lines import new_task
 from delayq.cli.output import emit, note
 from delayq.cli.words import tasks
 from delayq.errors import NotAcknowledged, TasksRefused, Unavailable
+from delayq.terminal import safe
 from delayq.values import Outcome, Scheduled
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from delayq.sync_client import SyncClient
 
 FILE_LINES, FILE_BYTES = 5000, 16 << 20  # of a file, given to schedule_many at a time
+AGAIN = (
+    "note: with ids in the file, the same command with --if-exists keep stores what is missing and leaves tasks that "
+    "wait or run as they are; a task that was done meanwhile is stored anew and runs again"
+)
 SHOWN = 20  # refused lines told one by one; the rest are counted
 
 
@@ -46,7 +51,7 @@ class Progress:
         self.count += 1
         if self.count <= SHOWN:
             self.refused.append((line, message))
-            click.echo(f"error: {self.name} line {line:,}: {message}", err=True)
+            click.echo(f"error: {self.name} line {line:,}: {safe(message)}", err=True)
 
     def tell(self) -> None:
         """Show how far it is, on a terminal."""
@@ -67,9 +72,7 @@ def schedule(client: SyncClient, file: BinaryIO, *, if_exists: IfExists, output:
             done = numbers[0] - 1
             what = "are stored" if isinstance(error, NotAcknowledged) else "may be stored"
             note(f"note: lines up to {done:,} are done; of lines {done + 1:,} to {numbers[-1]:,} some {what}")
-            note(
-                "note: with ids in the file and --if-exists keep, the same command again stores each task once"
-            )
+            note(AGAIN)
             raise
         progress.tell()
     if sys.stderr.isatty():

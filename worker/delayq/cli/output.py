@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -12,13 +11,13 @@ import click
 import yaml
 
 from delayq.cli.words import clean
+from delayq.terminal import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 C = TypeVar("C", bound="Callable[..., Any]")
 Output = Literal["table", "json", "yaml"]
-_LINE_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 
 def output_option(command: C) -> C:
@@ -81,15 +80,15 @@ def emit(output: Output, value: Any, table: Table | str) -> None:  # noqa: ANN40
 def serialized(output: Output, value: Any) -> str:  # noqa: ANN401 -- as above
     """Return JSON or YAML; the order of keys is that of views.py."""
     if output == "yaml":
-        # PyYAML writes these as they are and then reads them as line breaks: escape everything instead.
-        plain = not _LINE_BREAKS.search(one_line(value))
+        # PyYAML would write line breaks of Unicode, which it reads as such, and changes of direction as they are.
+        plain = json.dumps(value, ensure_ascii=False).isprintable()
         return yaml.safe_dump(value, sort_keys=False, allow_unicode=plain, width=100).rstrip("\n")
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    return escaped(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def one_line(value: Any) -> str:  # noqa: ANN401 -- as above
     """Return JSON on one line, for streams."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def _print(table: Table) -> None:

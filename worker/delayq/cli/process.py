@@ -65,6 +65,13 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @_options
+@click.option(
+    "--horizons-port",
+    type=click.IntRange(0, 65535),
+    envvar="DELAYQ_HORIZONS_PORT",
+    show_envvar=True,
+    help="Where it answers /metrics?horizon=…, for the operator alone; absent: nowhere.",
+)
 def scanner(**options: Any) -> None:  # noqa: ANN401 -- click's, named in _options
     """Wake workers when tasks fall due, take back the leases of dead ones, export what the queue holds."""
     with errors_as_exits():
@@ -119,10 +126,17 @@ def erase(patience: float, *, yes: bool, **options: Any) -> None:  # noqa: ANN40
 
 
 def _setting(
-    *, config: str, redis: str | None, host: str, port: int, log_format: LogFormat, log_level: str
+    *,
+    config: str,
+    redis: str | None,
+    host: str,
+    port: int,
+    log_format: LogFormat,
+    log_level: str,
+    horizons_port: int | None = None,
 ) -> Setting:
     logs.configure(log_format, log_level)
     queue = read(config)
     directory = secrets_dir()
     address = Address.of(queue.spec.redis, directory, url=redis)
-    return Setting(queue, address, directory, host, port)
+    return Setting(queue, address, directory, host, port, horizons_port)

@@ -27,6 +27,7 @@ Every command that works on a queue takes QUEUE: the path of a DelayQueue [docum
 - A path contains `/`, or ends in `.yaml` or `.yml`, or is an existing file. The document says everything. Its Redis is,
   in this order: `--redis URL` (or `$DELAYQ_REDIS_URL`), the Redis of a `delayq run` of this document that is running
   (it leaves its address in `.delayq/redis.url` beside the document, and the command says so on stderr), `spec.redis`.
+  One directory has one such address: a second run with another Redis warns that commands need `--redis` to find it.
 - A name finds the document named in `$DELAYQ_CONFIG`, or `./queue.yaml`, when its queue has that name. Otherwise give
   `--redis URL`, and `--key-prefix` when it is not `delayq`. `--shards` is how many a queue gets that nobody has used
   yet; any other tells how many it has.

@@ -9,10 +9,13 @@ if TYPE_CHECKING:
 
 KEYS: Final[Mapping[str, str]] = {
     "id": "Id of the task.",
-    "outcome": "created, kept, replaced, repeated; cancelled, rescheduled; or why not: in_flight, dead, not_found.",
-    "state": "delayed, retry, processing, dlq; or orphan, which the reaper mends.",
+    "outcome": "created, kept, replaced, repeated, follows; cancelled, rescheduled; or why not: in_flight, dead, "
+    "not_found.",
+    "state": "delayed, retry, suspect, processing, dlq; or orphan, which the reaper mends.",
     "due": "When the task runs, or runs again.",
+    "follow_up": "When the task that takes its place, once it has ended, is due.",
     "lease_expires": "While processing: until when its worker has it unless it extends the lease.",
+    "began": "Of a suspect: when its last run began.",
     "died": "When it became a dead letter.",
     "scheduled": "The due time first asked for; of `counts`, tasks that wait for theirs; of `--many`, tasks stored.",
     "token": "The fencing number of the current lease.",
@@ -36,6 +39,7 @@ KEYS: Final[Mapping[str, str]] = {
     "now": "Redis' time.",
     "delayed": "Tasks waiting for their first run.",
     "retry": "Tasks waiting for another run.",
+    "suspect": "Tasks whose lease expired; they run again apart from healthy ones.",
     "processing": "Tasks being handled.",
     "dlq": "Dead letters.",
     "overdue": "Tasks that are due and not claimed.",

@@ -13,11 +13,12 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 import delayq as package
+from delayq import extras
 from delayq.cli.exits import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, Wrong, complain
 
 COMMANDS = {
@@ -32,6 +33,7 @@ COMMANDS = {
     "explain": "explain:explain",
     "doctor": "doctor:doctor",
     "acl": "acl:acl",
+    "alerts": "alerts:alerts",
     "guard": "guard:guard",
     "simulate": "simulate:simulate",
     "crd": "validate:crd",
@@ -71,11 +73,18 @@ class Root(click.Group):
             return USAGE
         except click.ClickException as error:
             return _complained(error)
+        except ModuleNotFoundError as error:
+            said = extras.sentence(error.name)
+            if not said:
+                raise
+            complain(said)
+            return FAILED
         except click.Abort:  # click's word for Ctrl-C, and for the end of input at a question
             return INTERRUPTED
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             complain(f"{where}{error.strerror or type(error).__name__}")
+            _discard_unwritten()
             return FAILED
         return code if isinstance(code, int) else 0
 
@@ -88,12 +97,23 @@ class Root(click.Group):
 
 
 def _pipe_closed() -> int:
-    """Let the interpreter, which flushes at its end, find somebody who reads."""
-    nobody = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.__stdout__, sys.__stderr__):
-        if stream is not None:
-            os.dup2(nobody, stream.fileno())
+    _discard(sys.__stdout__, sys.__stderr__)
     return PIPE_CLOSED
+
+
+def _discard_unwritten() -> None:
+    """Discard what standard output does not take: the interpreter flushes at its end, and would end with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard(sys.__stdout__)
+
+
+def _discard(*streams: TextIO | None) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        if stream is not None:
+            os.dup2(nowhere, stream.fileno())
 
 
 def _settle_streams() -> None:
@@ -124,11 +144,12 @@ def load(name: str) -> click.Command:
 
 def _unavailable(name: str, missing: str) -> click.Command:
     def complain() -> None:
-        raise Wrong(f"delayq {name} needs {missing}", "install delayq[worker]", FAILED)
+        raise Wrong(f"delayq {name} needs {missing}, which is not installed", hint, FAILED)
 
+    hint = f"install {extras.BROUGHT_BY.get(missing.partition('.')[0], 'delayq[worker]')}"
     # Whatever options come along: that they are unknown to this stand-in is not what is wrong.
     anything = {"ignore_unknown_options": True, "allow_extra_args": True}
-    about = "Needs the extra: install delayq[worker]."
+    about = f"Needs {missing}: {hint}."
     return click.Command(name, callback=complain, context_settings=anything, help=about)
 
 

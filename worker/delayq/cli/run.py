@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from delayq import local
-from delayq.cli.exits import FAILED, errors_as_exits
+from delayq import extras, local
+from delayq.cli.exits import FAILED, Wrong, complain, errors_as_exits
 from delayq.cli.target import URL_VARIABLE
 from delayq.document import read
 
@@ -41,6 +41,12 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 )
 @click.option("--reaper/--no-reaper", default=True, help="Run a reaper.  [default: yes]")
 @click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65000),
+    metavar="FIRST",
+    help="Port of the first process' metrics and probes; the next process has the next port.  [default: free ports]",
+)
+@click.option(
     "--status-seconds", type=click.FloatRange(0.1), help="Between looks.  [default: 1 on a terminal, else 5]"
 )
 @click.option("--log-format", type=click.Choice(["console", "json"]), default="console", show_default=True)
@@ -58,6 +64,7 @@ def run(  # noqa: PLR0913 -- one parameter an option
     scanners: int,
     workers: int | None,
     reaper: bool,
+    metrics_port: int | None,
     status_seconds: float | None,
     log_format: LogFormat,
     log_level: str,
@@ -68,9 +75,14 @@ def run(  # noqa: PLR0913 -- one parameter an option
     names are then read below $DELAYQ_SECRETS_DIR. A Cluster with TLS, for example, is
     --redis 'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt', and what Sentinels watch is
     --redis 'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. Tasks are kept in the data directory
-    and survive until the next run. Ctrl-C lets running handlers finish; a second one hands their tasks back.
+    and survive until the next run. With --metrics-port 9100, Prometheus scrapes workers from 127.0.0.1:9100 on, then
+    scanners, then the reaper. Ctrl-C lets running handlers finish; a second one hands their tasks back.
     """
     told = "" if URL_VARIABLE in os.environ or redis == local.SPEC else " --redis URL"
+    if said := extras.lacking(
+        "aiohttp", "prometheus_client", "uvloop"
+    ):  # of the processes that this one starts
+        raise Wrong(said, code=FAILED)
     with errors_as_exits(f"delayq doctor {document}{told} checks every step of the way"):
         queue = read(document)
         if workers is None:
@@ -83,6 +95,7 @@ def run(  # noqa: PLR0913 -- one parameter an option
             scanners=scanners,
             workers=workers,
             reaper=reaper,
+            metrics_port=metrics_port,
             log_format=log_format,
             log_level=log_level,
             status_seconds=status_seconds,
@@ -94,7 +107,7 @@ def _run(plan: local.Plan) -> None:
     try:
         clean = local.run(plan)
     except local.CannotRun as error:
-        click.echo(f"error: {error}\nhint:  {error.hint}", err=True)
+        complain(str(error), error.hint)
         sys.exit(FAILED)
     if not clean:
         sys.exit(FAILED)

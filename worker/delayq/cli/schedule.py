@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from delayq.cli import inputs, many, views
-from delayq.cli.exits import Wrong
+from delayq.cli.exits import FAILED, Wrong
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import emit, note, output_option
-from delayq.cli.words import iso, length
+from delayq.cli.words import clean, iso, length
 from delayq.message import JSON_TYPE
 from delayq.storing import IfExists
 from delayq.values import Outcome
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from delayq.cli.output import Output
+    from delayq.cli.target import TargetClient
     from delayq.sync_client import SyncClient
     from delayq.values import Scheduled
 
@@ -71,15 +73,17 @@ def _task_options(command: Callable[..., None]) -> Callable[..., None]:
     show_default=True,
     help="What to do when a task has this id.",
 )
+@click.option("--yes", is_flag=True, help="Do not ask, nor warn, about a queue that was never used.")
 @click.option(
     "--many", "file", type=click.File("rb"), help="Schedule the tasks of a file, one a line, as JSON."
 )
 @output_option
 def schedule(
-    client: SyncClient,
+    client: TargetClient,
     *,
     file: BinaryIO | None,
     if_exists: IfExists,
+    yes: bool,
     output: Output,
     **task: Any,  # noqa: ANN401 -- named in _task_options
 ) -> None:
@@ -91,15 +95,29 @@ def schedule(
     Instead of "in" it may have "at", "delay_ms" or "due_ms"; instead of "payload", "payload_base64" and "content_type";
     what dlq export writes can be read back.
     """
-    if file is None:
-        _one(client, if_exists, output, **task)
-    elif got := [typed for name, typed in ONE_ONLY.items() if task[name] not in (None, (), False)]:
+    got = [typed for name, typed in ONE_ONLY.items() if task[name] not in (None, (), False)]
+    if file is not None and got:
         raise Wrong(
             f"--many: expected no PAYLOAD and no option of a task, got {', '.join(got)}",
             "write that into the file",
         )
+    unknown = "" if yes or client.documented is not None else _unknown(client)
+    if unknown and sys.stdin.isatty() and not click.confirm(f"{unknown}. Schedule all the same?", err=True):
+        raise Wrong("nothing was stored", code=FAILED)
+    if file is None:
+        _one(client, if_exists, output, **task)
     else:
         many.schedule(client, file, if_exists=if_exists, output=output)
+    if unknown and not sys.stdin.isatty():
+        note(f"warning: {unknown}: is the name right, and do workers serve it? --yes confirms it")
+
+
+def _unknown(client: TargetClient) -> str:
+    """Say that the queue was never used, if so: a misspelt name makes keys that no process looks at."""
+    if client.used():
+        return ""
+    where = client.address.where
+    return clean(f"queue {client.queue} was never used before in Redis at {where}, and no document names it")
 
 
 def _one(  # noqa: PLR0913 -- one parameter an option
@@ -130,7 +148,8 @@ def _one(  # noqa: PLR0913 -- one parameter an option
     if stored.outcome is Outcome.KEPT:
         return _kept(client, stored, output)
     relative = "" if due_ms is not None else f" (in {length(delay_ms)})" if delay_ms else " (now)"
-    said = f"scheduled {stored.id}, due {iso(stored.due_ms)}{relative}"
+    then = ", once its run has ended" if stored.outcome is Outcome.FOLLOWS else ""
+    said = f"scheduled {stored.id}, due {iso(stored.due_ms)}{relative}{then}"
     emit(output, _view(stored), said)
     return None
 

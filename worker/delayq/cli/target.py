@@ -32,6 +32,11 @@ class TargetClient(SyncClient):
 
     documented: int | None = None
 
+    def used(self) -> bool:
+        """Whether anything was ever stored in this queue, or a scanner has served it."""
+        self._do(self._operations.homes.asked())
+        return self.layout.epoch > 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:

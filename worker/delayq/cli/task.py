@@ -27,7 +27,7 @@ HEADINGS = {"due": "DUE", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}
 WHY_NOT = {
     "in_flight": "is being handled right now: it will finish",
     "dead": "is a dead letter: delayq dlq redrive or delayq dlq purge",
-    "not_found": "is not in the queue: it is done, or never was",
+    "not_found": "is not in the queue: it has ended, was cancelled or purged, or never existed",
 }
 
 

@@ -22,6 +22,7 @@ HORIZONS_MS: Final = (10_000, 60_000, 300_000, 3_600_000)
 INSTANT: Final = {
     State.DELAYED: "due",
     State.RETRY: "due",
+    State.SUSPECT: "began",
     State.PROCESSING: "lease_expires",
     State.DLQ: "died",
 }
@@ -63,6 +64,7 @@ def whole(task: TaskView) -> View:
         **(instant(INSTANT[task.state], task.at_ms) if task.state in INSTANT else {}),
         **instant("scheduled", task.scheduled_ms),
         **({} if task.token is None else {"token": task.token}),
+        **({} if task.follow_up_due_ms is None else instant("follow_up", task.follow_up_due_ms)),
         **failed(task.failed),
     }
 
@@ -95,7 +97,7 @@ def counts(queue: str, found: Counts) -> View:
     return {
         "queue": queue,
         **instant("now", found.now_ms),
-        **{state: getattr(found, state) for state in ("delayed", "retry", "processing", "dlq")},
+        **{state: getattr(found, state) for state in ("delayed", "retry", "suspect", "processing", "dlq")},
         "scheduled": found.scheduled,
         "overdue": found.overdue,
         "oldest_overdue_ms": found.oldest_overdue_ms,

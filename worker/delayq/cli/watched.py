@@ -69,7 +69,8 @@ def _column(watched: Watched) -> dict[str, str]:
     found = watched.found
     if found is None:
         return {}
-    states = {state: f"{getattr(found, state):,}" for state in ("delayed", "retry", "processing", "dlq")}
+    names = ("delayed", "retry", "suspect", "processing", "dlq")
+    states = {state: f"{getattr(found, state):,}" for state in names}
     due = {f"due in {length(horizon)}": f"{tasks:,}" for horizon, tasks in found.due_within.items()}
     speeds = {
         f"{name}/s": f"{watched.per_second[name]:,.1f}" if name in watched.per_second else "-"

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from delayq.contract.problems import quote
+from delayq.intake import MAX_MS
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PIECES = re.compile(
@@ -39,7 +40,10 @@ def instant_ms(text: str) -> int:
         raise ValueError(
             f"expected a time with its zone, like 2026-12-01T09:00:00Z or …+01:00, got {quote(text)}"
         )
-    return max(0, -((_EPOCH - at) // _MS))
+    ms = max(0, -((_EPOCH - at) // _MS))
+    if ms >= MAX_MS:
+        raise ValueError(f"expected a time up to the year 6429, got {quote(text)}")
+    return ms
 
 
 def rate_per_second(text: str) -> float:

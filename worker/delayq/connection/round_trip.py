@@ -11,7 +11,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from delayq.acknowledge import worst
 from delayq.connection import outage
-from delayq.errors import DelayQError, Unavailable
+from delayq.errors import DelayQError, FormatTooNew, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -31,6 +31,9 @@ _PASSING = re.compile(
 _NOT_MASTER = re.compile(
     r"(?:^|(?<=: -))(?:LOADING|READONLY|MASTERDOWN|WAIT(?:AOF)? cannot be used with replica)\b"
 )
+
+# Before 7.0, Redis puts its own words around it.
+_NEWER_FORMAT = re.compile(r"\bNEWERFORMAT (\d+) (\d+)")
 
 _QUOTING = ", with args beginning with"  # of a command that the server does not know, an AUTH among them
 
@@ -125,6 +128,8 @@ def translated(error: Exception, where: str, verb: str) -> DelayQError:
         # Which of its words we heard last, for a slot that does not arrive in time, is chance.
         text = f"the slot of this shard is moving: {text}" if cause == "migrating" else text
         return Unavailable(where, text, answered=True, outage=cause)
+    if newer := _NEWER_FORMAT.search(text):
+        return FormatTooNew(f"Redis at {where} refused {verb}", found=int(newer[1]), known=int(newer[2]))
     if isinstance(error, ResponseError):
         return DelayQError(f"Redis at {where} refused {verb}: {text}")
     if isinstance(error, OSError):

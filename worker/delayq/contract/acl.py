@@ -52,18 +52,34 @@ YOUNGER: Final = ("waitaof",)
 """What came with Redis 7.2, for `acknowledge: Fsynced`: older ones refuse a rule with it."""
 YOUNGER_SINCE: Final = (7, 2)
 
-CURIOUS: Final = ("command|info", "config|get")
-"""What tells how Redis keeps what it is given. Without these, delayq works, and the risk is called `unknown`."""
+CURIOUS: Final = ("command|info",)
+"""What tells whether Redis knows WAITAOF. Without it, delayq works."""
+
+REVEALING: Final = ("config|get",)
+"""What tells how often Redis forces its file to the disk, and with it every other setting: also `requirepass` and
+`masterauth`, in clear. Redis cannot allow single settings. Only `acknowledge: Fsynced` takes it."""
 
 SENTINEL: Final = ("ping", "sentinel|get-master-addr-by-name", "sentinel|master")
 """What Sentinels are asked for, by a user of their own."""
 
 
-def rule(key_prefix: str = "delayq", *, redis: tuple[int, ...] = YOUNGER_SINCE) -> str:
-    """Return the rule for a Redis of that version, without name and password: `ACL SETUSER delayq on >… <rule>`."""
+def rule(
+    key_prefix: str = "delayq",
+    *,
+    queue: str | None = None,
+    config_get: bool = False,
+    redis: tuple[int, ...] = YOUNGER_SINCE,
+) -> str:
+    """Return the rule for a Redis of that version, without name and password: `ACL SETUSER delayq on >… <rule>`.
+
+    With a `queue`, it opens the keys of that queue alone: `{orders:*` matches orders:3, and not orders2:0. Without one,
+    those of every queue under the prefix.
+    """
     younger = YOUNGER if redis >= YOUNGER_SINCE else ()
-    allowed = sorted({*SCRIPTS, *CONNECTION, *CLUSTER, *CURIOUS, *younger})
-    return _written(f"resetkeys ~{key_prefix}:* resetchannels -@all", allowed)
+    revealing = REVEALING if config_get else ()
+    allowed = sorted({*SCRIPTS, *CONNECTION, *CLUSTER, *CURIOUS, *revealing, *younger})
+    keys = f"{key_prefix}:*" if queue is None else f"{key_prefix}:{{{queue}:*"
+    return _written(f"resetkeys ~{keys} resetchannels -@all", allowed)
 
 
 def sentinel_rule() -> str:

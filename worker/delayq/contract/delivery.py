@@ -71,7 +71,10 @@ class Delivery:
         1, 10_000, default=5, doc="Attempts that may fail before the task becomes a dead letter."
     )
     max_crashes: int = whole(
-        1, 10_000, default=3, doc="Leases that may expire unsettled before the task becomes a dead letter."
+        1,
+        10_000,
+        default=3,
+        doc="Crashes of a worker, while it ran this task alone, after which the task becomes a dead letter.",
     )
     handler_timeout_seconds: int = whole(
         1,
@@ -85,7 +88,7 @@ class Delivery:
     backoff: Backoff = section(
         Backoff,
         default=Backoff(delays_seconds=(60, 300, 900)),
-        doc="Wait between attempts. Absent: delaysSeconds 60, 300, 900.",
+        doc="Wait between attempts.",
     )
     acknowledge: Acknowledge = choice(
         "None",

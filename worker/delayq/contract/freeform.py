@@ -1,6 +1,6 @@
 """An object the contract does not look into, such as a pod template: kept as it is, if it is JSON.
 
-Bounded in depth and in number of values, because YAML anchors can build a tree that never ends.
+Bounded in depth, number of values and length, because YAML anchors can build a tree that never ends.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 DEEPEST: Final = 50
 MOST_VALUES: Final = 20_000
+MOST_CHARACTERS: Final = 65_536
+"""In all keys and texts: the operator renders and compares each template at every look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def copy(value: object) -> object:
 def _complaint(tree: object) -> str | None:
     """Walk the tree without recursion, so that no depth can break the walk itself."""
     waiting: list[tuple[object, int]] = [(tree, 1)]
-    seen = 0
+    seen = characters = 0
     while waiting:
         value, depth = waiting.pop()
         seen += 1
@@ -59,6 +61,9 @@ def _complaint(tree: object) -> str | None:
             return f"expected at most {DEEPEST} levels of nesting"
         if seen + len(waiting) > MOST_VALUES:
             return f"expected at most {MOST_VALUES} values"
+        characters += _length(value)
+        if characters > MOST_CHARACTERS:
+            return f"expected at most {MOST_CHARACTERS:,} characters in all keys and texts"
         if not _is_json(value):
             return f"expected JSON values and text keys all the way down, got {type_name(value)}"
         waiting.extend((child, depth + 1) for child in _children(value))
@@ -70,6 +75,12 @@ def _children(value: object) -> Iterator[object]:
         yield from value.values()
     elif isinstance(value, list | tuple):
         yield from value
+
+
+def _length(value: object) -> int:
+    if isinstance(value, Mapping):
+        return sum(len(key) for key in value if isinstance(key, str))
+    return len(value) if isinstance(value, str) else 0
 
 
 def _is_json(value: object) -> bool:

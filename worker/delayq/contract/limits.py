@@ -47,15 +47,15 @@ class Limits:
         1,
         1_000_000,
         default=None,
-        doc="Most tasks that begin in a second, of all workers together; each shard gives an even part of it. "
-        "Absent: no limit.",
+        doc="Most tasks that begin in a second on average, of all workers together; the first second after a "
+        "quiet time lets burst - 1 more begin. Each shard gives an even part of it. Absent: no limit.",
     )
     burst: int | None = whole(
         1,
         1_000_000,
         default=None,
         doc="Most tasks that begin at once after a quiet time; less than a fiftieth of ratePerSecond slows it down. "
-        "Absent: what ratePerSecond says.",
+        "Absent: what ratePerSecond says, so that almost twice as many begin in the first second.",
     )
     max_in_flight: int | None = whole(
         1,
@@ -86,4 +86,6 @@ class Objective:
     """How late tasks may start; what autoscaling aims at, and alerts measure."""
 
     lateness_seconds: int = whole(1, 86_400, default=1, doc="How late a task may start after it fell due.")
-    percentile: int = whole(1, 99, default=99, doc="Percent of the tasks that must be no later than that.")
+    percentile: int = whole(
+        1, 99, default=99, doc="Percent of the tasks of the last 5 minutes that must be no later than that."
+    )

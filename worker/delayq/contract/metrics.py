@@ -19,6 +19,7 @@ DurabilityRisk = Literal[
     "replicas_missing",
     "fsync_paused",
     "rewrite_failing",
+    "fsync_unknown",
     "unknown",
 ]
 Outage = Literal[
@@ -53,7 +54,7 @@ HANDLER_BUCKETS: Final = (
 LAYOUTS: Final = ("now", "was", "target")
 """Values of the label `layout`."""
 
-STATES: Final = ("delayed", "retry", "processing", "dlq")
+STATES: Final = ("delayed", "retry", "suspect", "processing", "dlq")
 """Values of the label `state`."""
 
 OUTCOMES: Final = ("acked", "retried", "buried", "released", "lease_lost")
@@ -68,7 +69,8 @@ DURABILITY_RISKS: Final[tuple[DurabilityRisk, ...]] = get_args(DurabilityRisk)
 """Values of the label `risk`, the gravest first: no append-only file; it cannot be written; snapshots fail, where they
 are all there is or Redis takes no writes without them; tasks or locks may be evicted; the file is never forced to the
 disk; the disk, or the replicas that are there, cannot confirm what spec.delivery.acknowledge wants confirmed; the file
-is not forced to the disk while it is rewritten; it cannot be rewritten and grows; INFO or CONFIG was refused."""
+is not forced to the disk while it is rewritten; it cannot be rewritten and grows; how often it is forced to the
+disk is not known, for CONFIG GET is refused; nothing is known, for INFO is refused."""
 
 
 MOST_HORIZONS: Final = 128

@@ -98,7 +98,7 @@ class Spec:
         "Hold",
         "HoldAndDrain",
         default="None",
-        doc="Hold: claim nothing. HoldAndDrain: the same, for a worker reads this when it starts and nothing runs.",
+        doc="Hold: workers stay and claim nothing. HoldAndDrain: they end what runs, and the operator removes them.",
     )
     deletion_policy: DeletionPolicy = choice(
         "Retain",

@@ -53,7 +53,9 @@ class PodMonitor:
     """Has the Prometheus operator scrape scanners and workers; only where its PodMonitor kind is installed."""
 
     enabled: bool = flag(default=False, doc="Have a PodMonitor.")
-    interval_seconds: int = whole(1, 3600, default=30, doc="Time between two scrapes.")
+    interval_seconds: int = whole(
+        1, 3600, default=30, doc="Time between two scrapes; the operator makes it at least 5."
+    )
     labels: Mapping[str, str] = dictionary(
         name=LABEL_NAME,
         value=LABEL_VALUE,

@@ -26,9 +26,10 @@ QUEUE_NAME: Final = Text(
 )
 UID: Final = Text(expected="at most 64 letters, digits and dashes", max_length=64, pattern="^[A-Za-z0-9-]+$")
 KEY_PREFIX: Final = Text(
-    expected="at most 64 letters, digits, dots, dashes, colons and underscores",
+    # No colon, which ends it in a key: the rule `~shop:*` for a user must not open the keys of `shop:eu`.
+    expected="at most 64 letters, digits, dots, dashes and underscores",
     max_length=64,
-    pattern="^[A-Za-z0-9._:-]+$",
+    pattern="^[A-Za-z0-9._-]+$",
 )
 HOST: Final = Text(expected="a host name or address", max_length=253, pattern="^[A-Za-z0-9._:-]+$")
 MASTER_NAME: Final = Text(

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from delayq import extras
+from delayq.errors import InvalidDocument
 from delayq.guards.base import Guard, Guarded, Hold
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ def build(queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool
     spec = queue.spec.guard
     for field, kind in _KINDS.items():
         if spec is not None and getattr(spec, field) is not None:
+            if said := _lacking(field):
+                raise InvalidDocument(f"spec.guard.{kind[0].lower()}{kind[1:]}: {said}")
             made: Guard[Any] = getattr(import_module(f"delayq.guards.{field}"), kind).of(
                 queue, address, secrets_dir=secrets_dir, apart=apart
             )
@@ -58,9 +62,15 @@ def build(queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool
     return None
 
 
+def _lacking(field: str) -> str:
+    return extras.lacking(*extras.SQL) if field.startswith("sql_") else ""
+
+
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
     """Import on first use: see above."""
     for field, kind in _KINDS.items():
         if kind == name:
+            if said := _lacking(field):
+                raise ImportError(f"delayq.guards.{name}: {said}")
             return getattr(import_module(f"delayq.guards.{field}"), name)
     raise AttributeError(f"module 'delayq.guards' has no attribute {name!r}")

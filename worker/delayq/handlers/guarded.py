@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from delayq.clones import end_if_forked
 from delayq.errors import GuardLost
 from delayq.handlers.threads import cancelled
 
@@ -21,7 +22,10 @@ def apart(call: HandlerCall, guard: Guard[Any]) -> HandlerCall:
 
     async def guarded(task: Task) -> object:
         async with guard(task):
-            return await call(task)
+            try:
+                return await call(task)
+            finally:
+                end_if_forked()  # before the guard's block ends: its connection is the worker's
 
     return guarded
 
@@ -31,7 +35,10 @@ def sharing(call: Callable[..., Awaitable[object]], guard: Guard[Any]) -> Handle
 
     async def guarded(task: Task) -> object:
         async with guard(task) as hold:
-            return await call(task, connection=hold.connection)
+            try:
+                return await call(task, connection=hold.connection)
+            finally:
+                end_if_forked()
 
     return guarded
 
@@ -44,7 +51,10 @@ def sharing_in_thread(function: Callable[..., object], guard: Guard[Any]) -> Cal
 
     def guarded(task: Task) -> object:
         with guard(task) as hold:  # type: ignore[attr-defined]  # the SQL guards' blocks are of both kinds
-            result = function(task, connection=hold.connection)
+            try:
+                result = function(task, connection=hold.connection)
+            finally:
+                end_if_forked()
             if inspect.iscoroutine(result):
                 result.close()
                 raise TypeError(

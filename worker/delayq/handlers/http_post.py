@@ -79,7 +79,14 @@ class Post:
         """POST the task. Raises TimeoutError, aiohttp.ClientError, OSError, or Bury for what no header can carry."""
         headers = self._static | http_request.headers(task) | dict(extra or {})
         if self._secret:
-            headers[signature.HEADER] = _sign(self._secret.read(), headers, task.body)
+            headers[signature.HEADER] = signature.sign(
+                self._secret.read(),
+                seconds=int(time.time()),
+                method="POST",
+                target=self._url.raw_path_qs,
+                headers=headers,
+                body=task.body,
+            )
         async with self._session.post(
             self._url, data=task.body, headers=headers, allow_redirects=False
         ) as response:
@@ -104,11 +111,6 @@ async def _beginning(response: aiohttp.ClientResponse, seconds: float) -> bytes:
     if not response.content.at_eof():
         response.close()
     return bytes(body)
-
-
-def _sign(key: bytes, headers: Mapping[str, str], body: bytes) -> str:
-    task_id, attempt = headers[signature.TASK_ID], headers[signature.ATTEMPT]
-    return signature.sign(key, seconds=int(time.time()), task_id=task_id, attempt=attempt, body=body)
 
 
 def _url(text: str, field: str) -> URL:

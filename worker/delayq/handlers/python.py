@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from delayq.clones import end_if_forked
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.guarded import apart, sharing, sharing_in_thread
 from delayq.handlers.importing import (
@@ -69,8 +70,21 @@ def is_async(target: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
+def _alone(function: Callable[[Task], object]) -> Callable[[Task], object]:
+    """End a forked child that comes back from a plain function, before it gets to the event loop."""
+
+    def call(task: Task) -> object:
+        try:
+            return function(task)
+        finally:
+            end_if_forked()
+
+    return call
+
+
 def in_thread(function: Callable[[Task], object], threads: Threads) -> Callable[[Task], Awaitable[object]]:
     """Make a coroutine function of a plain one."""
+    function = _alone(function)
 
     async def call(task: Task) -> object:
         result = await threads.run(function, task)

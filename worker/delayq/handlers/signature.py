@@ -1,10 +1,15 @@
-"""The `Delayq-Signature` header: made by the worker, checked by receivers.
+"""The `Delayq-Signature` header: the worker makes it, receivers verify it.
 
-Standard library only, so that a receiver without delayq may take this file as it is. What is signed: the
-unix seconds, Delayq-Task-Id and Delayq-Attempt as sent, each followed by a newline, then the body. Header
-values cannot hold a newline, so no two requests read the same (with dots between, task `a.1` attempt 2 and
-task `a` attempt 1 could). The key is the secret without the newline that editors and `echo` leave at its
-end.
+Standard library only, so that a receiver without delayq can take this file as it is. The header reads
+`t=<unix seconds>,v1=<hex>,v2=<hex>`. Each digest is an HMAC-SHA256 whose key is the secret without the newline
+that editors and `echo` leave at its end.
+
+v2 covers the whole request: a line each for `v2`, the seconds, the method and the target (path and query, as
+sent), then a line `name:value` for Content-Type, Idempotency-Key and every Delayq-* header except this one, names
+in lower case and in alphabetical order, then an empty line and the body. No line can hold a newline, so two
+requests never give the same text.
+
+v1 is deprecated and covers less: the seconds, Delayq-Task-Id and Delayq-Attempt, a line each, and the body.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,15 +27,21 @@ HEADER = "Delayq-Signature"
 TASK_ID = "Delayq-Task-Id"
 ATTEMPT = "Delayq-Attempt"
 TOLERANCE_SECONDS = 300
+SIGNED = frozenset({"content-type", "idempotency-key"})  # and all that begin with PREFIX
+PREFIX = "delayq-"
 
 
 class InvalidSignatureError(Exception):
     """The request was not signed with any of the secrets, or not recently."""
 
 
-def sign(key: bytes, *, seconds: int, task_id: str, attempt: str, body: bytes) -> str:
-    """Return the header's value; `task_id` and `attempt` are the texts of their headers, as sent."""
-    return f"t={seconds},v1={_digest(trim(key), body, seconds=seconds, task_id=task_id, attempt=attempt)}"
+def sign(
+    key: bytes, *, seconds: int, method: str, target: str, headers: Mapping[str, str], body: bytes
+) -> str:
+    """Return the header's value. `target` is path and query as sent; `headers` are those of the request."""
+    given = {name.lower(): value for name, value in headers.items()}
+    v1, v2 = _v1(given, seconds), _v2(given, seconds, method, target)
+    return f"t={seconds},v1={_digest(trim(key), v1, body)},v2={_digest(trim(key), v2, body)}"
 
 
 def verify(
@@ -37,16 +49,20 @@ def verify(
     body: bytes,
     *,
     secrets: Sequence[bytes],
+    target: str | None = None,
+    method: str = "POST",
     tolerance_seconds: int = TOLERANCE_SECONDS,
     now_seconds: float | None = None,
 ) -> None:
     """Return when one of `secrets` (two, during a rotation) signed this request; else InvalidSignatureError.
 
-    `body` is the raw bytes as received. A repeated request inside the tolerance verifies again: remember
-    `Idempotency-Key` to tell repeats apart, as for any task that is delivered twice.
+    `body` is the raw bytes as received, `target` the path and query of the document's URL, as sent. Without `target`
+    only v1 is verified, which does not cover Idempotency-Key: deprecated. A repeated request inside the tolerance
+    verifies again: remember Idempotency-Key to tell repeats apart, as for any task that is delivered twice.
     """
     given = {name.lower(): value for name, value in headers.items()}
-    seconds, digests = _parse(given.get(HEADER.lower(), ""))
+    version = "v1" if target is None else "v2"
+    seconds, digests = _parse(given.get(HEADER.lower(), ""), version)
     now = time.time() if now_seconds is None else now_seconds
     if abs(now - seconds) > tolerance_seconds:
         raise InvalidSignatureError(
@@ -54,15 +70,16 @@ def verify(
         )
     keys = [key for key in map(trim, secrets) if key]
     if not keys:
-        raise InvalidSignatureError(
-            "no secret to check against: an empty one would accept anybody's signature"
-        )
-    task_id, attempt = given.get(TASK_ID.lower(), ""), given.get(ATTEMPT.lower(), "")
-    wanted = [_digest(key, body, seconds=seconds, task_id=task_id, attempt=attempt) for key in keys]
+        raise InvalidSignatureError("no secret to verify with: with an empty one, every sender could sign")
+    if target is None:
+        warnings.warn("verify() without target covers no header but two", DeprecationWarning, stacklevel=2)
+        text = _v1(given, seconds)
+    else:
+        text = _v2(given, seconds, method, target)
     # Every pair is compared, in constant time, whichever matches.
-    matches = [hmac.compare_digest(want, got) for want in wanted for got in digests]
+    matches = [hmac.compare_digest(_digest(key, text, body), got) for key in keys for got in digests]
     if not any(matches):
-        raise InvalidSignatureError("no secret gives this signature")
+        raise InvalidSignatureError(f"no secret gives this signature ({version})")
 
 
 def trim(secret: bytes) -> bytes:
@@ -70,20 +87,33 @@ def trim(secret: bytes) -> bytes:
     return secret.rstrip(b"\r\n")
 
 
-def _digest(key: bytes, body: bytes, *, seconds: int, task_id: str, attempt: str) -> str:
-    signed = f"{seconds}\n{task_id}\n{attempt}\n".encode("utf-8", "surrogateescape") + body
-    return hmac.new(key, signed, hashlib.sha256).hexdigest()
+def _v1(given: Mapping[str, str], seconds: int) -> str:
+    return f"{seconds}\n{given.get(TASK_ID.lower(), '')}\n{given.get(ATTEMPT.lower(), '')}\n"
 
 
-def _parse(header: str) -> tuple[int, list[str]]:
-    """Read `t=…,v1=…[,v1=…]`; parts with other names are of a later version and skipped."""
+def _v2(given: Mapping[str, str], seconds: int, method: str, target: str) -> str:
+    names = sorted(name for name in given if name in SIGNED or name.startswith(PREFIX))
+    lines = [f"{name}:{given[name]}" for name in names if name != HEADER.lower()]
+    if any(
+        "\n" in line for line in [target, *lines]
+    ):  # a folded header: two requests could give the same text
+        raise InvalidSignatureError("a header that holds a newline")
+    return "\n".join(["v2", str(seconds), method.upper(), target, *lines, "", ""])
+
+
+def _digest(key: bytes, text: str, body: bytes) -> str:
+    return hmac.new(key, text.encode("utf-8", "surrogateescape") + body, hashlib.sha256).hexdigest()
+
+
+def _parse(header: str, version: str) -> tuple[int, list[str]]:
+    """Read the seconds and the digests of one version; `t=…,v1=…,v2=…`, a version perhaps more than once."""
     seconds, digests = "", []
     for part in header.split(","):
         name, _, value = part.strip().partition("=")
         if name == "t":
             seconds = value
-        elif name == "v1" and value.isascii():  # compare_digest refuses other text
+        elif name == version and value.isascii():  # compare_digest refuses other text
             digests.append(value)
     if not (seconds.isascii() and seconds.isdigit() and len(seconds) < 16) or not digests:  # noqa: PLR2004 -- year 31M
-        raise InvalidSignatureError(f"no usable {HEADER} header")
+        raise InvalidSignatureError(f"no usable {HEADER} header with {version}")
     return int(seconds), digests

@@ -114,6 +114,7 @@ class _Job:
             outcome = self._context.run(self._function, self.task), None
         except BaseException as error:  # noqa: BLE001 -- handed to the event loop, never swallowed
             outcome = None, error
+        _current.job = None
         self._tell(outcome)
 
     def abandon(self, on_late_end: Callable[[], None]) -> None:
@@ -146,6 +147,7 @@ class _Thread:
     def _run(self) -> None:
         while (job := self.inbox.get()) is not None:
             job.run()
+            del job  # or an idle thread would keep its last task, and what its handler returned
 
 
 class _Current(threading.local):

@@ -21,6 +21,8 @@ HURRY_SECONDS = 18.0
 async def end(keepers: Sequence[Keeper], seconds: float, urgency: Urgency) -> bool:
     """End these processes, within `seconds` if nobody hurries; False when some had to be killed."""
     tasks = {keeper.task for keeper in keepers if keeper.task is not None}
+    for task in tasks:
+        task.add_done_callback(_heard)
     _stop(keepers)
     if await _ended(tasks, seconds, urgency.hurry):
         return True
@@ -34,6 +36,12 @@ async def end(keepers: Sequence[Keeper], seconds: float, urgency: Urgency) -> bo
             keeper.kill()
     await asyncio.wait(tasks)
     return False
+
+
+def _heard(task: asyncio.Task[None]) -> None:
+    """Several processes may fail for one reason: the first one's error is reported, the others must not be traced."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _stop(keepers: Sequence[Keeper]) -> None:

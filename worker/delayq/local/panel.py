@@ -77,7 +77,7 @@ def status_line(counts: Counts, lateness: Lateness | None) -> str:
     """`due 0 · scheduled 1,000 · in flight 3 · retry 12 · dead 1 · late p50 0.8 ms p99 3.1 ms`."""
     line = (
         f"due {counts.overdue:,} · scheduled {counts.scheduled:,} · in flight {counts.processing:,}"
-        f" · retry {counts.retry:,} · dead {counts.dlq:,}"
+        f" · retry {counts.retry + counts.suspect:,} · dead {counts.dlq:,}"
     )
     if lateness is None:
         return line

@@ -36,6 +36,7 @@ class Plan:
     log_format: LogFormat
     log_level: str
     status_seconds: float | None  # None: 1 s on a terminal, 5 s else
+    metrics_port: int | None = None  # of the first process; None: free ones
 
     @property
     def directory(self) -> Path:
@@ -53,20 +54,21 @@ class Plan:
         return [f"scanner-{n + 1}" for n in range(self.scanners)]
 
     def commands(self, url: str | None) -> Iterator[tuple[str, Command]]:
-        """Name and command of each process, workers first."""
-        for name in self.worker_names:
-            yield name, self._command(url, "worker")
-        for name in self.scanner_names:
-            yield name, self._command(url, "scanner")
+        """Name and command of each process, workers first; ports of metrics and probes are in this order."""
+        verbs: list[tuple[str, tuple[str, ...]]] = [(name, ("worker",)) for name in self.worker_names]
+        verbs += [(name, ("scanner",)) for name in self.scanner_names]
         if self.reaper:
-            yield "reaper", self._command(url, "reap", "--seconds", "0")
+            verbs.append(("reaper", ("reap", "--seconds", "0")))
+        for number, (name, verb) in enumerate(verbs):
+            port = 0 if self.metrics_port is None else self.metrics_port + number
+            yield name, self._command(url, port, *verb)
 
-    def _command(self, url: str | None, verb: str, *more: str) -> Command:
+    def _command(self, url: str | None, port: int, *verb: str) -> Command:
         python = (sys.executable, "-P", "-m", "delayq.local.child", str(os.getpid()))
         beside, config = str(self.document.absolute().parent), str(self.document)
         # We filter by level ourselves, and need to hear what is `info` to know how a process fares.
         level = "debug" if self.log_level == "debug" else "info"
-        options = ("--config", config, "--port", "0", "--log-format", "json", "--log-level", level)
+        options = ("--config", config, "--port", str(port), "--log-format", "json", "--log-level", level)
         told = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
         told |= {} if url is None else {URL_VARIABLE: url}
-        return Command((*python, beside, verb, *options, *more), told)
+        return Command((*python, beside, *verb, *options), told)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from delayq.alarm import Alarm
 from delayq.client import Client
-from delayq.local.datadir import DataDir
+from delayq.local.datadir import DataDir, published
 from delayq.local.display import display
 from delayq.local.ending import HURRY_SECONDS, end
 from delayq.local.keeper import Keeper
@@ -38,7 +38,9 @@ def run(plan: Plan) -> bool:
     """Run until SIGTERM or Ctrl-C. False when a process had to be killed in the end."""
     shown = display(plan.log_format, plan.log_level)
     if plan.redis_url is not None:
-        return asyncio.run(_run(plan, External(plan.redis_url, plan.queue), shown))
+        store = External(plan.redis_url, plan.queue)
+        with nullcontext() if store.url is None else published(plan.directory, store.url):
+            return asyncio.run(_run(plan, store, shown))
     directory = DataDir.take(plan.directory)
     try:
         return asyncio.run(_run(plan, Own(directory), shown))

@@ -1,11 +1,15 @@
 -- ack: the work is done; forget the tasks whose lease the caller still holds
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS tasks       hash  id -> envelope
--- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS attempts    hash  id -> failures, crashes, due ms, last error
+-- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
+-- KEYS delayed  zset  id -> due ms
+-- KEYS wake  list  hint for an idle worker
+-- KEYS alarm  list  hint for a sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- ARGV member ...  leases, id:token
 -- RETURNS positions of the leases that were lost
-local processing, tasks, attempts, stats = unpack(KEYS)
+local processing, tasks, attempts, followups, delayed, wake, alarm, stats = unpack(KEYS)
 local ids, lost, seen, bytes = {}, {}, {}, 0
 for i, member in ipairs(ARGV) do
   local id = id_of(member)
@@ -21,5 +25,7 @@ if #ids > 0 then
   each_slice('HDEL', attempts, ids, 4000)
   tally(stats, 'acked', #ids)
   weigh(stats, 0, bytes)
+  local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
+  for _, id in ipairs(ids) do succeed(id) end
 end
 return lost

@@ -2,7 +2,7 @@
 -- KEYS delayed   zset    id -> due ms
 -- KEYS retry     zset    id -> due ms of the next attempt
 -- KEYS tasks     hash    id -> envelope
--- KEYS attempts  hash    id -> failures, crashes, last error
+-- KEYS attempts  hash    id -> failures, crashes, due ms, last error
 -- KEYS dlq       zset    id -> time of death
 -- KEYS dlq_info  hash    id -> reason and last error
 -- KEYS arrived   hash    shard -> its last batch that landed here; shard:token -> 1 for those that arrived since
@@ -16,6 +16,8 @@
 -- ARGV id index score envelope counted info ...  as depart said
 -- RETURNS how many are new here, or 'LATE' and the last token that landed, when that is a later one
 local delayed, retry, tasks, attempts, dlq, dlq_info, arrived, wake, alarm, stats, layout = unpack(KEYS)
+local newer = newer_format(stats)
+if newer then return newer end
 local stale = outdated(layout, ARGV[1])
 if stale then return stale end
 local shard, token, batch = ARGV[2], ARGV[3], ARGV[2] .. ':' .. ARGV[3]
@@ -49,5 +51,5 @@ local ours = tonumber(redis.call('HGET', stats, 'token'))
 if not ours or ours < tonumber(token) or ours >= 2 ^ 53 then redis.call('HSET', stats, 'token', token) end
 weigh(stats, added, 0)
 if twice > 0 then tally(stats, 'deduplicated', twice) end
-if largest > tonumber(redis.call('HGET', stats, 'largest') or 0) then redis.call('HSET', stats, 'largest', largest) end
+note_size(stats, largest)
 return new

@@ -1,22 +1,30 @@
 -- bury: the task can never succeed; put it among the dead letters
 -- KEYS processing  zset  id:token -> lease expiry ms
--- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq         zset  id -> time of death
 -- KEYS dlq_info    hash  id -> reason and last error
+-- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
+-- KEYS delayed  zset  id -> due ms
+-- KEYS tasks  hash  id -> envelope
+-- KEYS wake  list  hint for an idle worker
+-- KEYS alarm  list  hint for a sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- ARGV member error ...  lease id:token, and why
--- RETURNS for each member: buried or lease_lost
-local processing, attempts, dlq, dlq_info, stats = unpack(KEYS)
+-- RETURNS for each member: buried, superseded (its follow-up took its place) or lease_lost
+local processing, attempts, dlq, dlq_info, followups, delayed, tasks, wake, alarm, stats = unpack(KEYS)
 local at, outcomes, buried = now(), {}, 0
+local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
 for i = 1, #ARGV, 2 do
   local outcome = 'lease_lost'
   local id = id_of(ARGV[i])
   if id and redis.call('ZREM', processing, ARGV[i]) == 1 then
-    local failures, crashes = attempts_of(redis.call('HGET', attempts, id))
-    redis.call('HDEL', attempts, id)
-    redis.call('ZADD', dlq, at, id)
-    redis.call('HSET', dlq_info, id, (failures + 1) .. ' ' .. crashes .. ' buried ' .. ARGV[i + 1])
-    outcome, buried = 'buried', buried + 1
+    outcome, buried = succeed(id) and 'superseded' or 'buried', buried + 1
+    if outcome == 'buried' then
+      local failures, crashes = attempts_of(redis.call('HGET', attempts, id))
+      redis.call('HDEL', attempts, id)
+      redis.call('ZADD', dlq, at, id)
+      redis.call('HSET', dlq_info, id, (failures + 1) .. ' ' .. crashes .. ' buried ' .. ARGV[i + 1])
+    end
   end
   outcomes[#outcomes + 1] = outcome
 end

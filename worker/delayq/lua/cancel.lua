@@ -1,20 +1,23 @@
--- cancel: forget a task that is not running
+-- cancel: forget a task that is not running, and what was to follow one that is
 -- KEYS delayed   zset  id -> due ms
 -- KEYS retry     zset  id -> due ms of the next attempt
+-- KEYS suspect   zset  id -> token of the run whose group it belongs to
 -- KEYS tasks     hash  id -> envelope
--- KEYS attempts  hash  id -> failures, crashes, last error
+-- KEYS attempts  hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq       zset  id -> time of death
 -- KEYS stats     hash  monotonic counters
 -- KEYS moving    zset  id -> token of those on their way to another shard
+-- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
 -- KEYS layout    string  the newest layout this shard was told of
 -- ARGV id      the task
 -- ARGV by      the layout that the caller goes by, or ''
 -- RETURNS cancelled, in_flight, dead or not_found
-local delayed, retry, tasks, attempts, dlq, stats, moving, layout = unpack(KEYS)
+local delayed, retry, suspect, tasks, attempts, dlq, stats, moving, followups, layout = unpack(KEYS)
 local id = ARGV[1]
 local away = outdated(layout, ARGV[2]) or moving_on(moving, id)
 if away then return away end
-if redis.call('ZREM', delayed, id) + redis.call('ZREM', retry, id) > 0 then
+redis.call('HDEL', followups, id) -- of a task in flight, too: it finishes, and nothing follows
+if taken_out(id, delayed, retry, suspect) > 0 then
   weigh(stats, 0, weight(tasks, id))
   redis.call('HDEL', tasks, id)
   redis.call('HDEL', attempts, id)

@@ -3,26 +3,33 @@
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS tasks       hash  id -> envelope
--- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- KEYS wake        list  hint for an idle worker
 -- KEYS alarm       list  hint for a sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- KEYS rate        string  when the bucket of spec.limits.ratePerSecond will have run dry, µs
--- ARGV limit        how many tasks at most
--- ARGV lease_ms     how long the lease lasts
--- ARGV interval_us  between two tasks, on average; 0: no limit
--- ARGV burst        how many may begin at once after a quiet time
--- ARGV most         how many may be leased at a time; 0: no limit
--- RETURNS now ms, first token, 1 when due tasks were left to be claimed, µs until a limit that kept any back will let more begin (-1: none did, -2: when one ends), ids, dues, envelopes, attempts entries by position
-local delayed, retry, processing, tasks, attempts, wake, alarm, stats, rate = unpack(KEYS)
-local us, bytes = now_us(), 1048576
+-- KEYS claim       string  the claimer's last claim: number, lease expiry ms, first token, how many tokens
+-- KEYS suspect     zset    id -> token of the run whose group it belongs to
+-- KEYS isolation   string  the worker that makes room for suspects
+-- ARGV limit         how many tasks at most
+-- ARGV lease_ms      how long the lease lasts
+-- ARGV number        of this claim, rising with each of its claimer; 0: keep no record of it
+-- ARGV not_after_ms  the claimer has abandoned this claim by then
+-- ARGV interval_us   between two tasks, on average; 0: no limit
+-- ARGV burst         how many may begin at once after a quiet time
+-- ARGV most          how many may be leased at a time; 0: no limit
+-- RETURNS now ms alone when the claim is abandoned; else now ms, first token, 1 when due tasks were left to be claimed, µs until a limit that kept any back will let more begin (-1: none did, -2: when one ends), ids, dues, envelopes, attempts entries by position, how many suspects wait
+local delayed, retry, processing, tasks, attempts, wake, alarm, stats, rate, claim, suspect, isolation = unpack(KEYS)
+local us, bytes, number = now_us(), 1048576, tonumber(ARGV[3])
 local at = math.floor(us / 1000)
-local room, begin = allowance(rate, processing, us, ARGV[3], ARGV[4], ARGV[5])
+if abandoned(claim, number, at, ARGV[4]) then return { at } end
+local suspects = redis.call('ZCARD', suspect)
+local kept = kept_for(suspects, isolation)
+local room, begin = allowance(rate, processing, us, ARGV[5], ARGV[6], ARGV[7], kept)
 local limit = math.min(tonumber(ARGV[1]), room)
 local fresh = redis.call('ZRANGEBYSCORE', delayed, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
 local again = redis.call('ZRANGEBYSCORE', retry, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
-local found = (#fresh + #again) / 2
-local last_token, largest = unpack(redis.call('HMGET', stats, 'token', 'largest'))
+local last_token, largest, claimed = unpack(redis.call('HMGET', stats, 'token', 'largest', 'claimed'))
 
 -- A mebibyte and no more, but at least one task: what is large takes time to copy and to send.
 local heavy = limit * (tonumber(largest) or math.huge) > bytes
@@ -32,7 +39,7 @@ local function fits(n, id)
   return n == 1 or bytes >= 0
 end
 
-local ids, dues, retried, f, a = {}, {}, {}, 1, 1
+local ids, dues, retried, f, a, found = {}, {}, {}, 1, 1, (#fresh + #again) / 2
 for n = 1, math.min(found, limit) do
   local fresh_due, again_due = tonumber(fresh[f + 1]), tonumber(again[a + 1])
   local first = not again_due or (fresh_due and fresh_due <= again_due)
@@ -48,18 +55,12 @@ if more then
 elseif redis.call('DEL', wake) == 1 then
   hint(alarm) -- a hint that nobody took: the scanner looks rarely while it lies, and nobody could do what it says
 end
-if #ids == 0 then return {at, 0, 0, begin(0, held), {}, {}, {}, {}} end
+if #ids == 0 then return {at, 0, 0, begin(0, held), {}, {}, {}, {}, suspects} end
 
-local token, envelopes, counts, leases = next_token(last_token, us), redis.call('HMGET', tasks, unpack(ids)), {}, {}
-local expiry, orphans = string.format('%.0f', at + tonumber(ARGV[2])), 0
-for n, id in ipairs(ids) do
-  if envelopes[n] then
-    leases[#leases + 1] = expiry
-    leases[#leases + 1] = id .. string.format(':%.0f', token + n - 1)
-  else
-    orphans = orphans + 1
-  end
-end
+local token, envelopes, counts = next_token(last_token, us), redis.call('HMGET', tasks, unpack(ids)), {}
+local expiry = string.format('%.0f', at + tonumber(ARGV[2]))
+local leases = leases_of(ids, envelopes, token, expiry)
+local began = #leases / 2
 for _, n in ipairs(retried) do
   counts[#counts + 1] = n - 1
   counts[#counts + 1] = redis.call('HGET', attempts, ids[n]) or ''
@@ -70,7 +71,9 @@ redis.call('ZCARD', processing) -- of another type, each key says so before anyt
 if f > 1 then redis.call('ZREMRANGEBYRANK', delayed, 0, (f - 3) / 2) end
 if a > 1 then redis.call('ZREMRANGEBYRANK', retry, 0, (a - 3) / 2) end
 if #leases > 0 then redis.call('ZADD', processing, unpack(leases)) end
-redis.call('HSET', stats, 'token', string.format('%.0f', token + #ids - 1))
-tally(stats, 'claimed', #leases / 2)
-if orphans > 0 then tally(stats, 'orphans', orphans) end
-return {at, string.format('%.0f', token), more and 1 or 0, begin(#leases / 2, held), ids, dues, envelopes, counts}
+if suspects > 0 then redis.call('ZREM', suspect, unpack(ids)) end -- one that an older reaper put back, too
+local first = string.format('%.0f', token)
+redis.call('HSET', stats, 'token', token + #ids - 1, 'claimed', raised(claimed, began)) -- Redis formats whole numbers
+if number > 0 then redis.call('SET', claim, ARGV[3] .. ' ' .. expiry .. ' ' .. first .. ' ' .. #ids, 'PX', ARGV[2]) end
+if began < #ids then tally(stats, 'orphans', #ids - began) end
+return {at, first, more and 1 or 0, begin(began, held), ids, dues, envelopes, counts, suspects}

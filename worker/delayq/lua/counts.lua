@@ -1,12 +1,13 @@
 -- counts: how many tasks are in each state, what is overdue, what falls due after now and by certain times
 -- KEYS delayed     zset  id -> due ms
 -- KEYS retry       zset  id -> due ms of the next attempt
+-- KEYS suspect     zset  id -> token of the run whose group it belongs to
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS dlq         zset  id -> time of death
 -- KEYS stats       hash  monotonic counters
 -- ARGV when ...     "+delay" or an instant, in ms
--- RETURNS now ms, delayed, retry, processing, lapsed, dlq, overdue, earliest due ms (-1: none), next due ms after now (-1: none), due by each time, stats
-local delayed, retry, processing, dlq, stats = unpack(KEYS)
+-- RETURNS now ms, delayed, retry, suspect, processing, lapsed, dlq, overdue, earliest due ms (-1: none), next due ms after now (-1: none), due by each time, stats
+local delayed, retry, suspect, processing, dlq, stats = unpack(KEYS)
 local at = now()
 local after_now = '(' .. at
 
@@ -26,15 +27,20 @@ local function after(zset, low)
   return tonumber(redis.call('ZRANGEBYSCORE', zset, low, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or 'inf')
 end
 
-local function earliest(low)
-  local due = math.min(after(delayed, low), after(retry, low))
+local function earliest(low, other)
+  local due = math.min(after(delayed, low), after(retry, low), other)
   return due == math.huge and -1 or due
 end
+
+-- A suspect is due. Its token is the time of a claim in µs, which is as near as can be had without its envelope.
+local suspects = redis.call('ZCARD', suspect)
+local suspected_ms = suspects > 0 and math.floor(head(suspect) / 1000) or math.huge
 
 local within = {}
 for i, when in ipairs(ARGV) do within[i] = both(after_now, due_at(when, at)) end
 return {
-  at, redis.call('ZCARD', delayed), redis.call('ZCARD', retry),
+  at, redis.call('ZCARD', delayed), redis.call('ZCARD', retry), suspects,
   redis.call('ZCARD', processing), redis.call('ZCOUNT', processing, '-inf', at), redis.call('ZCARD', dlq),
-  both('-inf', at), earliest('-inf'), earliest(after_now), within, redis.call('HGETALL', stats),
+  both('-inf', at) + suspects, earliest('-inf', suspected_ms), earliest(after_now, math.huge), within,
+  redis.call('HGETALL', stats),
 }

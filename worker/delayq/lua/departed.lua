@@ -1,6 +1,6 @@
 -- departed: a batch of tasks on their way to other shards, for whoever is to see that they arrive; changes nothing
 -- KEYS tasks        hash  id -> envelope
--- KEYS attempts     hash  id -> failures, crashes, last error
+-- KEYS attempts     hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq_info     hash  id -> reason and last error
 -- KEYS moving       zset  id -> token of those on their way to another shard
 -- KEYS moving_info  hash  id -> where to, and index and score there

@@ -3,20 +3,35 @@
 -- KEYS tasks       hash    id -> envelope
 -- KEYS moving      zset    id -> token of those on their way to another shard
 -- KEYS processing  zset    id:token -> lease expiry ms
+-- KEYS followups   hash    id -> envelope that takes the place of a task once it has ended
 -- KEYS cursors     hash    index -> where its reconciliation goes on; home -> epoch of the layout
 -- KEYS arrived     hash    shard -> its last batch that landed here
 -- KEYS wake        list    hint for an idle worker
 -- KEYS alarm       list    hint for a sleeping scanner
 -- KEYS leader      string  owner and lease expiry ms
 -- KEYS scanners    zset    scanner -> when it counts as gone ms
+-- KEYS suspect     zset    id -> token of the run whose group it belongs to
+-- KEYS isolation   string  the worker that makes room for suspects
 -- KEYS rate        string  when the bucket of spec.limits.ratePerSecond will have run dry, µs
+-- KEYS stats       hash    monotonic counters, and the format of the shard
+-- KEYS delayed     zset    id -> due ms
+-- KEYS attempts    hash    id -> failures, crashes, due ms, last error
 -- ARGV by  the caller's layout, in which this shard is dropped
 -- RETURNS the layout that the shard knows now, the epoch in which all its tasks were at home, how many tasks it holds
-local layout, tasks, moving, processing, cursors, arrived, wake, alarm, leader, scanners, rate = unpack(KEYS)
+local layout, tasks, moving, processing, followups, cursors, arrived, wake, alarm = unpack(KEYS)
+local leader, scanners, suspect, isolation, rate, stats, delayed, attempts = unpack(KEYS, 10)
 local newer = outdated(layout, ARGV[1])
 local home = tonumber(redis.call('HGET', cursors, 'home') or 0)
 local held = redis.call('HLEN', tasks) + redis.call('ZCARD', moving) + redis.call('ZCARD', processing)
 -- stats stays: should the shard come back, its counters and tokens go on rising. What moved here by an older layout is
 -- refused by the layout itself, so arrived has nothing to tell any more.
-if not newer and held == 0 then redis.call('UNLINK', cursors, arrived, wake, alarm, leader, scanners, rate) end
+if not newer and held == 0 and not newer_format(stats) then
+  if redis.call('HLEN', followups) > 0 then -- a worker that knows of none left them: each becomes the task, and moves
+    local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
+    local page = redis.call('HSCAN', followups, 0, 'COUNT', 100)[2]
+    for i = 1, #page, 2 do succeed(page[i]) end
+  else
+    redis.call('UNLINK', followups, cursors, arrived, wake, alarm, leader, scanners, suspect, isolation, rate)
+  end
+end
 return { redis.call('GET', layout) or '', home, redis.call('HLEN', tasks) }

@@ -1,7 +1,7 @@
 -- examine: what a check has to know of a task whose lease ran out
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS tasks       hash  id -> envelope
--- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- ARGV member  the lease, id:token
 -- RETURNS nothing when the lease is gone, lasts or is put off, else its expiry ms, envelope or nothing, attempts or ''
 local processing, tasks, attempts = unpack(KEYS)

@@ -1,9 +1,12 @@
 -- landed: whether a batch has arrived; then none that departed before it will any more
 -- KEYS arrived  hash  shard -> its last batch that landed here; shard:token -> 1 for those that arrived since
+-- KEYS stats    hash  monotonic counters, and the format of the shard
 -- ARGV shard  it comes from
 -- ARGV token  under which it departed, the oldest that is on its way from there
 -- RETURNS 1, or 0 when it has to arrive again
-local arrived = KEYS[1]
+local arrived, stats = KEYS[1], KEYS[2]
+local newer = newer_format(stats)
+if newer then return newer end
 local shard, token = ARGV[1], ARGV[2]
 local last = redis.call('HGET', arrived, shard) or '0'
 if token == last then return 1 end

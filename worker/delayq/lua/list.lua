@@ -1,7 +1,7 @@
 -- list: one page of the tasks in a state, in the order of their scores
 -- KEYS index     zset  id -> ms, or id:token -> lease expiry ms
 -- KEYS tasks     hash  id -> envelope
--- KEYS attempts  hash  id -> failures, crashes, last error
+-- KEYS attempts  hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq_info  hash  id -> reason and last error
 -- ARGV offset  rank of the first
 -- ARGV limit   how many at most

@@ -1,4 +1,5 @@
--- Put in front of every script. Redis' clock is the only clock: now() in ms decides, now_us() in µs makes tokens.
+-- In front of each script are the blocks of this file that it needs, see scripts.py; a block ends at an empty line. Redis'
+-- clock is the only clock: now() in ms decides, now_us() in µs makes tokens.
 local function now_us()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]
@@ -16,7 +17,26 @@ end
 
 -- A lease member is `id:token`; ids may hold colons themselves, tokens never do.
 local function id_of(member)
-  return string.match(member, '^(.*):%d+$')
+  local id, token = string.match(member, '^(.*):(%d+)$')
+  return id, tonumber(token)
+end
+
+-- What ZADD takes to lease tasks under the tokens from this one on; not those without an envelope, which are orphans.
+local function leases_of(ids, envelopes, token, expiry)
+  local leases = {}
+  for n, id in ipairs(ids) do
+    if envelopes[n] then
+      leases[#leases + 1] = expiry
+      leases[#leases + 1] = id .. string.format(':%.0f', token + n - 1)
+    end
+  end
+  return leases
+end
+
+-- Whether the claimer has given up this claim: it is too late, or its number is not above the recorded one.
+local function abandoned(claim, number, at, not_after_ms)
+  local last = number > 0 and tonumber(string.match(redis.call('GET', claim) or '', '^%d+')) or 0
+  return number > 0 and number <= last or at > tonumber(not_after_ms)
 end
 
 -- `+500` is a delay from this instant, `1700000000000` is an instant.
@@ -24,6 +44,24 @@ local function due_at(when, at)
   local value = tonumber(when)
   if string.byte(when) == 43 then return at + value end
   return value
+end
+
+-- Redis' clock stepped back when it is behind the time of the last look, of whatever process. Others are told until
+-- rewind.lua has nothing left to shorten, and notes the new time.
+local function stepped_back(cursors, at)
+  return math.max(0, (tonumber(redis.call('HGET', cursors, 'clock')) or 0) - at)
+end
+
+local function note_clock(cursors, at)
+  redis.call('HDEL', cursors, 'clock') -- first, as in hint(): memory may be full
+  redis.call('HSET', cursors, 'clock', string.format('%.0f', at))
+end
+
+-- Remove an id from all of these sorted sets; answers from how many.
+local function taken_out(id, ...)
+  local count = 0
+  for _, zset in ipairs({ ... }) do count = count + redis.call('ZREM', zset, id) end
+  return count
 end
 
 -- What a task counts for in `bytes` of stats: its id and its envelope; what is not there counts for nothing.
@@ -41,6 +79,12 @@ local function tally(stats, field, more)
   redis.call('HINCRBY', stats, field, more)
 end
 
+-- What tally() makes of a counter that was read already, for a script that writes it together with other fields.
+local function raised(value, more)
+  local count = value and string.find(value, '^-?%d+$') and tonumber(value) or 0
+  return (math.abs(count) < 2 ^ 53 and count or 0) + more
+end
+
 -- Whoever stores or forgets a task says so here. `bytes` is what all of them weigh, `bytes_in` what ever came.
 local function weigh(stats, added, removed)
   if added > 0 then tally(stats, 'bytes_in', added) end
@@ -56,6 +100,26 @@ end
 local function readable(stats, count)
   local largest = tonumber(redis.call('HGET', stats, 'largest')) or 16384
   return math.max(1, math.min(tonumber(count), math.floor(262144 / math.max(1, largest))))
+end
+
+-- The format of a shard's keys, see keys.py. A shard without the field has format 1; erase.lua forgets keys of any type.
+local FORMAT = 2
+
+local function format_of(stats)
+  local found = redis.pcall('HGET', stats, 'format')
+  return type(found) == 'string' and tonumber(found) or 1
+end
+
+-- A script that repairs, moves or erases returns this error, before all else, where a newer delayq may hold tasks in keys
+-- that this script does not know.
+local function newer_format(stats)
+  local found = format_of(stats)
+  return found > FORMAT and { err = string.format('NEWERFORMAT %.0f %d', found, FORMAT) }
+end
+
+-- A script calls this where it writes what only format `needed` has; after its first write, as memory may be full.
+local function require_format(stats, needed)
+  if format_of(stats) < needed then redis.call('HSET', stats, 'format', needed) end
 end
 
 -- A cursor means nothing to another server, nor to the same one after a restart.
@@ -105,6 +169,15 @@ local function hint(list)
   redis.call('LPUSH', list, '1')
 end
 
+-- A scanner takes one hint at a time and looks each time: of more than delayq ever writes, one is left. A key of another
+-- type is left alone: the look does not depend on it.
+local function leave_one(list)
+  local tokens = redis.pcall('LLEN', list)
+  if type(tokens) ~= 'number' or tokens < 2 then return end
+  redis.call('DEL', list)
+  hint(list)
+end
+
 local function head(zset)
   return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2])
 end
@@ -127,31 +200,133 @@ local function announcer(zset, at, wake, alarm)
   return note, announce
 end
 
--- An `attempts` entry reads `failures crashes last error`; a task without one never failed.
+-- An `attempts` entry reads `failures crashes last error`, or `failures crashes @due last error` while the task waits for
+-- that due time. A mark may precede the error: `~alone:group:size`, how many crashes came while the task ran alone, and
+-- its last run apart from healthy tasks: the first token of the half that it belongs to if that run crashes, and the size
+-- of the whole. Without an entry, the task never failed. Answers with the due time and the mark last; 0 is none.
 local function attempts_of(entry)
-  if not entry then return 0, 0, '' end
+  if not entry then return 0, 0, '', 0, { alone = 0, group = 0, size = 0 } end
   local failures, crashes, reason = string.match(entry, '^(%d+) (%d+) (.*)$')
-  return tonumber(failures) or 0, tonumber(crashes) or 0, reason or entry
+  local due, marked = string.match(reason or '', '^@(%d+) (.*)$')
+  reason = marked or reason or entry
+  local alone, group, size, rest = string.match(reason, '^~(%d+):(%d+):(%d+) (.*)$')
+  local mark = { alone = tonumber(alone) or 0, group = tonumber(group) or 0, size = tonumber(size) or 0 }
+  return tonumber(failures) or 0, tonumber(crashes) or 0, rest or reason, tonumber(due) or 0, mark
 end
 
--- Two functions for a task whose lease ran out, which counts as a crash: run it again unless that was one too many, or
--- make it a dead letter, with the last error unless there are other words.
-local function after_crash(at, retry, attempts, dlq, dlq_info)
+-- The due time costs 15 bytes, so it is kept only while it lies ahead, or where the error reads like one.
+local function attempts_entry(failures, crashes, due, at, reason, mark)
+  local kept = (due > at or string.byte(reason) == 64) and string.format('@%.0f ', due) or ''
+  local marked = mark and mark.alone + mark.group > 0 or string.byte(reason) == 126
+  mark = mark or { alone = 0, group = 0, size = 0 }
+  local text = marked and string.format('~%.0f:%.0f:%.0f ', mark.alone, mark.group, mark.size) or ''
+  return failures .. ' ' .. crashes .. ' ' .. kept .. text .. reason
+end
+
+-- The due time of a task that is in no index: the later of the one at the end of its envelope, in every version of
+-- envelopes, and the one in its `attempts` entry. After the year 2527, it is no due time: limits.maxDelaySeconds ends at ten years.
+local function kept_due(envelope, entry)
+  local due = #envelope > 6 and struct.unpack('>I6', string.sub(envelope, -6)) or 0
+  local _, _, _, again = attempts_of(entry)
+  return math.max(due < 2 ^ 44 and due or 0, again < 2 ^ 44 and again or 0)
+end
+
+-- A function that puts a task which is in no index back into the one where it belongs, never due before its time.
+local function restorer(at, delayed, retry, tasks, attempts, dlq, dlq_info, wake, alarm)
+  return function(id)
+    if redis.call('HEXISTS', dlq_info, id) == 1 then return redis.call('ZADD', dlq, at, id) end
+    local entry = redis.call('HGET', attempts, id)
+    local home, due = entry and retry or delayed, math.max(at, kept_due(redis.call('HGET', tasks, id) or '', entry))
+    local note, announce = announcer(home, at, wake, alarm)
+    redis.call('ZADD', home, string.format('%.0f', due), id)
+    note(due)
+    announce()
+  end
+end
+
+-- A function that puts the follow-up of a task that has ended in its place, and tells whether there was one. In a shard
+-- that has none, this is one read for all tasks of a call.
+local function succession(delayed, tasks, attempts, followups, wake, alarm, stats)
+  if redis.call('HLEN', followups) == 0 then return function() return false end end
+  return function(id)
+    local envelope = redis.call('HGET', followups, id)
+    if not envelope then return false end
+    local due, before = kept_due(envelope), weight(tasks, id)
+    local note, announce = announcer(delayed, now(), wake, alarm)
+    redis.call('HDEL', followups, id) -- first, as in hint(): memory may be full
+    redis.call('HDEL', attempts, id)
+    redis.call('HSET', tasks, id, envelope)
+    redis.call('ZADD', delayed, string.format('%.0f', due), id)
+    weigh(stats, #id + #envelope, before)
+    note(due)
+    announce()
+    return true
+  end
+end
+
+-- Store what takes the place of a task in flight once that has ended. A call whose reply was lost stores it again: a task
+-- of the same content may be the one that runs, and what was accepted must not be lost.
+local function follow_up(id, envelope, followups, stats)
+  redis.call('HSET', followups, id, envelope)
+  require_format(stats, 2)
+  return 'follows'
+end
+
+-- claim.lua weighs its tasks one by one only where a whole claim of the largest could be too much.
+local function note_size(stats, size)
+  if size > (tonumber(redis.call('HGET', stats, 'largest')) or 0) then redis.call('HSET', stats, 'largest', size) end
+end
+
+-- Whether the lease with this token is of the run that the mark is about: tokens of one claim are consecutive, and all
+-- later ones are greater.
+local function ran_apart(mark, token)
+  return token >= mark.group and token < mark.group + mark.size
+end
+
+-- Put a task that was leased back where it was, without charging an attempt: in retry if it failed or crashed before.
+local function put_back(id, token, due, at, delayed, retry, suspect, attempts, wake, alarm)
+  local entry = redis.call('HGET', attempts, id)
+  local _, _, _, _, mark = attempts_of(entry)
+  if ran_apart(mark, token) then -- it stays a suspect: a run that was cut short tells nothing
+    redis.call('ZADD', suspect, string.format('%.0f', mark.group), id)
+    return hint(wake)
+  end
+  local home = entry and retry or delayed
+  local note, announce = announcer(home, at, wake, alarm)
+  redis.call('ZADD', home, due, id)
+  note(due)
+  announce()
+end
+
+-- Two functions for a task whose lease ran out: make it a suspect, or a dead letter if it ran alone and that was one crash
+-- too many; or make it a dead letter in any case, with the last error unless there are other
+-- words; a follow-up takes the place of a dead letter.
+local function after_crash(at, suspect, attempts, dlq, dlq_info, succeed)
   local function bury(id, reason, words)
+    if succeed(id) then return 'superseded' end
     local failures, crashes, last = attempts_of(redis.call('HGET', attempts, id))
     redis.call('HDEL', attempts, id)
     redis.call('ZADD', dlq, at, id)
     redis.call('HSET', dlq_info, id, failures .. ' ' .. crashes + 1 .. ' ' .. reason .. ' ' .. (words or last))
     return 'buried'
   end
-  local function requeue(id, max_crashes)
-    local failures, crashes, last = attempts_of(redis.call('HGET', attempts, id))
-    if crashes + 1 >= max_crashes then return bury(id, 'crashes') end
-    redis.call('HSET', attempts, id, failures .. ' ' .. crashes + 1 .. ' ' .. last)
-    redis.call('ZADD', retry, at, id)
+  local function requeue(id, token, max_crashes)
+    local failures, crashes, last, due, mark = attempts_of(redis.call('HGET', attempts, id))
+    local apart = ran_apart(mark, token)
+    if apart and mark.size == 1 then mark.alone = mark.alone + 1 end
+    if mark.alone >= max_crashes then return bury(id, 'crashes') end
+    if not apart then mark.group, mark.size = 0, 0 end
+    -- The due time is kept: the next run is late from then on.
+    redis.call('HSET', attempts, id, attempts_entry(failures, crashes + 1, due, 0, last, mark))
+    redis.call('ZADD', suspect, string.format('%.0f', apart and mark.group or token), id)
     return 'reclaimed'
   end
   return requeue, bury
+end
+
+-- How many tasks that may begin are for the worker that makes room for suspects.
+local function kept_for(suspects, isolation)
+  return suspects > 0 and redis.call('EXISTS', isolation) or 0
 end
 
 -- spec.limits: how many tasks may begin now, and a function to be told how many do: of those that are held back, it says
@@ -159,15 +334,16 @@ end
 -- when it will have run dry. Farther off than a full one takes was written before the clock stepped back, or by another
 -- rate: nothing is known then, which is worth one burst. Milliseconds are whole, as everywhere: a clock that wavers
 -- within one takes no task from anybody.
-local function allowance(rate, processing, us, interval_us, burst, most)
+-- `kept` of them are for somebody else; a rate without burst keeps none, or nothing else would begin.
+local function allowance(rate, processing, us, interval_us, burst, most, kept)
   us = us - us % 1000
-  local interval, dry = tonumber(interval_us), us
+  local interval, dry, spare = tonumber(interval_us), us, tonumber(burst) > 1 and kept or 0
   local begins, free = math.huge, math.huge
-  if tonumber(most) > 0 then free = math.max(0, most - redis.call('ZCOUNT', processing, '(0', '+inf')) end
+  if tonumber(most) > 0 then free = math.max(0, most - redis.call('ZCOUNT', processing, '(0', '+inf') - kept) end
   if interval > 0 then
     local noted = tonumber(redis.call('GET', rate)) or us
     if noted > us and noted <= us + interval * burst then dry = noted end
-    begins = math.floor((us - dry) / interval + burst)
+    begins = math.max(0, math.floor((us - dry) / interval + burst) - spare)
   end
   return math.min(begins, free), function(count, held)
     if interval > 0 and count > 0 then
@@ -177,7 +353,7 @@ local function allowance(rate, processing, us, interval_us, burst, most)
     if not held then return -1 end
     if free <= begins then return -2 end
     -- Not for each task of a thousand a second: when there is room for those of ten ms, or as many as there ever is.
-    local enough = math.min(burst, math.max(1, math.ceil(10000 / interval)))
+    local enough = math.min(burst, math.max(1, math.ceil(10000 / interval)) + spare)
     return math.max(1, math.ceil(dry + interval * (enough - burst) - us) + 1)
   end
 end

@@ -1,25 +1,29 @@
 -- reclaim: take back leases that ran out; their holders crashed, hung or lost Redis
 -- KEYS processing  zset  id:token -> lease expiry ms
--- KEYS retry       zset  id -> due ms of the next attempt
+-- KEYS suspect     zset  id -> token of the run whose group it belongs to
 -- KEYS tasks       hash  id -> envelope
--- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq         zset  id -> time of death
 -- KEYS dlq_info    hash  id -> reason and last error
+-- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
+-- KEYS delayed  zset  id -> due ms
 -- KEYS wake        list  hint for an idle worker
+-- KEYS alarm  list  hint for a sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- ARGV limit        how many leases at most
 -- ARGV max_crashes  crashes after which a task is dead
--- RETURNS member and outcome (reclaimed, buried or orphans) of each lease taken back
-local processing, retry, tasks, attempts, dlq, dlq_info, wake, stats = unpack(KEYS)
+-- RETURNS member and outcome (reclaimed, buried, superseded or orphans) of each lease taken back
+local processing, suspect, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats = unpack(KEYS)
 local max_crashes, at = tonumber(ARGV[2]), now()
-local taken, counted = {}, { reclaimed = 0, buried = 0, orphans = 0 }
-local requeue = after_crash(at, retry, attempts, dlq, dlq_info)
+local taken, counted = {}, { reclaimed = 0, buried = 0, superseded = 0, orphans = 0 }
+local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
+local requeue = after_crash(at, suspect, attempts, dlq, dlq_info, succeed)
 
 local function take_back(member)
-  local id = id_of(member)
+  local id, token = id_of(member)
   redis.call('ZREM', processing, member)
   if not id or redis.call('HEXISTS', tasks, id) == 0 then return 'orphans' end
-  return requeue(id, max_crashes)
+  return requeue(id, token, max_crashes)
 end
 
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', processing, '-inf', at, 'LIMIT', 0, tonumber(ARGV[1]))) do
@@ -28,6 +32,7 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', processing, '-inf', at, 'LIM
   taken[#taken + 1] = outcome
   counted[outcome] = counted[outcome] + 1
 end
+counted.buried = counted.buried + counted.superseded
 for _, name in ipairs({ 'reclaimed', 'buried', 'orphans' }) do
   if counted[name] > 0 then tally(stats, name, counted[name]) end
 end

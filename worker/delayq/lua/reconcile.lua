@@ -2,35 +2,61 @@
 -- KEYS index       hash or zset  the one to walk: any of those below but cursors
 -- KEYS delayed     zset  id -> due ms
 -- KEYS retry       zset  id -> due ms of the next attempt
+-- KEYS suspect     zset  id -> token of the run whose group it belongs to
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS tasks       hash  id -> envelope
--- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq         zset  id -> time of death
 -- KEYS dlq_info    hash  id -> reason and last error
 -- KEYS moving       zset  id -> token of those on their way to another shard
 -- KEYS moving_info  hash  id -> where to, and index and score there
+-- KEYS followups   hash  id -> envelope that takes the place of a task once it has ended
 -- KEYS cursors     hash  index name -> where the last page ended
 -- KEYS stats       hash  monotonic counters
+-- KEYS wake        list  hint for an idle worker
+-- KEYS alarm       list  hint for a sleeping scanner
 -- ARGV name    of the index
 -- ARGV scan    HSCAN or ZSCAN, as the index needs
 -- ARGV cursor  where to go on; 0 starts, -1 goes on where the last page ended, whoever asked for it
 -- ARGV count   about how many entries; fewer where they are large
 -- RETURNS next cursor (0: done), id and mend (pruned or deduplicated) of each task that needed one, ids that are leased or in no index at all
-local index, delayed, retry, processing, tasks, attempts, dlq, dlq_info, moving, moving_info = unpack(KEYS)
-local cursors, stats = unpack(KEYS, 11)
-local mended, homeless, running = {}, {}, index == processing
+local index, delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving = unpack(KEYS)
+local moving_info, followups, cursors, stats, wake, alarm = unpack(KEYS, 11)
+local newer = newer_format(stats)
+if newer then return newer end
+local mended, homeless, running, at = {}, {}, index == processing, now()
+local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
 
--- A task has one home. A lease wins over any other, else the first of delayed, retry, dlq, moving.
+-- A task has one home. A lease wins over any other, else the first of delayed, retry, dlq, moving; of delayed and retry, the
+-- one where it is due later. Before what is due comes suspect, which has no due time.
 local function mend(id)
-  local homes = {}
+  local homes, dues = {}, {}
   for _, zset in ipairs({ delayed, retry, dlq, moving }) do
-    if redis.call('ZSCORE', zset, id) then homes[#homes + 1] = zset end
+    local due = tonumber(redis.call('ZSCORE', zset, id))
+    if due then homes[#homes + 1], dues[#dues + 1] = zset, due end
+  end
+  if homes[2] == retry and dues[2] > dues[1] then homes[1], homes[2], dues[1] = retry, delayed, dues[2] end
+  if redis.call('ZSCORE', suspect, id) then
+    local due = (homes[1] == delayed or homes[1] == retry) and dues[1] <= at
+    table.insert(homes, (due or #homes == 0) and 1 or #homes + 1, suspect)
   end
   if redis.call('HEXISTS', tasks, id) == 0 then
     for _, zset in ipairs(homes) do redis.call('ZREM', zset, id) end
     local forgotten = redis.call('HDEL', attempts, id) + redis.call('HDEL', dlq_info, id)
     redis.call('HDEL', moving_info, id)
+    local left = redis.call('HGET', followups, id) -- its task was ended by a worker that knows of no follow-ups
+    if left then
+      redis.call('HDEL', followups, id)
+      redis.call('HSET', tasks, id, left)
+      weigh(stats, #id + #left, 0)
+      homeless[#homeless + 1] = id
+    end
     return #homes + forgotten > 0 and 'pruned'
+  end
+  if homes[1] == dlq and not running and succeed(id) then -- a worker that knows of no follow-ups buried the task
+    redis.call('HDEL', dlq_info, id)
+    for _, zset in ipairs(homes) do redis.call('ZREM', zset, id) end
+    return 'deduplicated'
   end
   local extra = running and 1 or 2
   for i = extra, #homes do redis.call('ZREM', homes[i], id) end

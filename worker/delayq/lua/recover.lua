@@ -1,11 +1,14 @@
 -- recover: do as a check said with one task whose lease ran out, unless the lease or the right to do so is gone; unlock it
 -- KEYS processing     zset    id:token -> lease expiry ms
--- KEYS retry          zset    id -> due ms of the next attempt
+-- KEYS suspect        zset    id -> token of the run whose group it belongs to
 -- KEYS tasks          hash    id -> envelope
--- KEYS attempts       hash    id -> failures, crashes, last error
+-- KEYS attempts       hash    id -> failures, crashes, due ms, last error
 -- KEYS dlq            zset    id -> time of death
 -- KEYS dlq_info       hash    id -> reason and last error
+-- KEYS followups    hash    id -> envelope that takes the place of a task once it has ended
+-- KEYS delayed      zset    id -> due ms
 -- KEYS wake           list    hint for an idle worker
+-- KEYS alarm          list    hint for a sleeping scanner
 -- KEYS stats          hash    monotonic counters
 -- KEYS recovery_lock  string  who asks what to do with the task
 -- ARGV member       the lease, id:token
@@ -16,10 +19,12 @@
 -- ARGV wait_ms      for how long the verdict wait leaves the task alone
 -- ARGV max_crashes  crashes after which a task is dead
 -- ARGV failed       1 when there was no verdict and this is what to do then, else 0
--- RETURNS reclaimed, completed, buried, waited or orphans; gone, alive or lock_lost when nothing was done
-local processing, retry, tasks, attempts, dlq, dlq_info, wake, stats, recovery_lock = unpack(KEYS)
+-- RETURNS reclaimed, completed, buried, superseded (as buried, but its follow-up took its place), waited or orphans; gone, alive or lock_lost when nothing was done
+local processing, suspect, tasks, attempts, dlq, dlq_info, followups, delayed = unpack(KEYS)
+local wake, alarm, stats, recovery_lock = unpack(KEYS, 9)
 local member, verdict, at = ARGV[1], ARGV[4], now()
-local id, expiry = id_of(member), tonumber(redis.call('ZSCORE', processing, member))
+local id, token = id_of(member)
+local expiry = tonumber(redis.call('ZSCORE', processing, member))
 local mine = redis.call('GET', recovery_lock) == ARGV[3]
 if mine then redis.call('DEL', recovery_lock) end
 if not expiry then return 'gone' end
@@ -28,7 +33,8 @@ if expiry ~= tonumber(ARGV[2]) or math.abs(expiry) > at then return 'alive' end
 if not mine then return 'lock_lost' end
 
 local function outcome()
-  local requeue, bury = after_crash(at, retry, attempts, dlq, dlq_info)
+  local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
+  local requeue, bury = after_crash(at, suspect, attempts, dlq, dlq_info, succeed)
   if not id or redis.call('HEXISTS', tasks, id) == 0 then return 'orphans' end
   if verdict == 'bury' then return bury(id, 'recovered', ARGV[5]) end
   if verdict == 'wait' then
@@ -39,14 +45,15 @@ local function outcome()
     weigh(stats, 0, weight(tasks, id))
     redis.call('HDEL', tasks, id)
     redis.call('HDEL', attempts, id)
+    succeed(id)
     return 'completed'
   end
-  return requeue(id, tonumber(ARGV[7]))
+  return requeue(id, token, tonumber(ARGV[7]))
 end
 
 redis.call('ZREM', processing, member) -- first, as in hint(): memory may be full
 local done = outcome()
-tally(stats, done, 1)
+tally(stats, done == 'superseded' and 'buried' or done, 1)
 if ARGV[8] == '1' then tally(stats, 'checks_failed', 1) end
 if done == 'reclaimed' then hint(wake) end
 return done

@@ -2,6 +2,7 @@
 -- KEYS dlq       zset  id -> time of death
 -- KEYS dlq_info  hash  id -> reason and last error
 -- KEYS delayed   zset  id -> due ms
+-- KEYS attempts  hash  id -> failures, crashes, due ms, last error
 -- KEYS wake      list  hint for an idle worker
 -- KEYS alarm     list  hint for a sleeping scanner
 -- KEYS stats     hash  monotonic counters
@@ -10,7 +11,7 @@
 -- ARGV by               the layout that the caller goes by, or '', which also passes over those on their way
 -- ARGV id delay_ms ...  the dead letter, and when to run it
 -- RETURNS how many were redriven
-local dlq, dlq_info, delayed, wake, alarm, stats, moving, layout = unpack(KEYS)
+local dlq, dlq_info, delayed, attempts, wake, alarm, stats, moving, layout = unpack(KEYS)
 local away = outdated(layout, ARGV[1])
 if away then return away end
 for i = 2, #ARGV, 2 do
@@ -24,6 +25,8 @@ for i = 2, #ARGV, 2 do
     local due = at + tonumber(ARGV[i + 1])
     redis.call('HDEL', dlq_info, ARGV[i])
     redis.call('ZADD', delayed, due, ARGV[i])
+    -- The envelope ends with the due time of the first life.
+    if due > at then redis.call('HSET', attempts, ARGV[i], attempts_entry(0, 0, due, at, '')) end
     note(due)
     redriven = redriven + 1
   end

@@ -2,22 +2,19 @@
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS delayed     zset  id -> due ms
 -- KEYS retry       zset  id -> due ms of the next attempt
--- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS attempts    hash  id -> failures, crashes, due ms, last error
+-- KEYS suspect     zset  id -> token of the run whose group it belongs to
 -- KEYS wake        list  hint for an idle worker
 -- KEYS alarm       list  hint for a sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- ARGV member due_ms ...  lease id:token, and the due time to give back
 -- RETURNS positions of the leases that were lost
-local processing, delayed, retry, attempts, wake, alarm, stats = unpack(KEYS)
+local processing, delayed, retry, attempts, suspect, wake, alarm, stats = unpack(KEYS)
 local at, lost, released = now(), {}, 0
 for i = 1, #ARGV, 2 do
-  local id, due = id_of(ARGV[i]), tonumber(ARGV[i + 1])
+  local id, token = id_of(ARGV[i])
   if id and redis.call('ZREM', processing, ARGV[i]) == 1 then
-    local home = redis.call('HEXISTS', attempts, id) == 1 and retry or delayed
-    local note, announce = announcer(home, at, wake, alarm)
-    redis.call('ZADD', home, due, id)
-    note(due)
-    announce()
+    put_back(id, token, tonumber(ARGV[i + 1]), at, delayed, retry, suspect, attempts, wake, alarm)
     released = released + 1
   else
     lost[#lost + 1] = (i - 1) / 2

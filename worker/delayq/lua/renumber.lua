@@ -7,6 +7,8 @@
 -- ARGV above  the last token that landed there
 -- RETURNS how many there are; 0 when they have left, and it was a copy that came late
 local moving, moving_info, stats = unpack(KEYS)
+local newer = newer_format(stats)
+if newer then return newer end
 local next = next_token(redis.call('HGET', stats, 'token'), now_us())
 local token, renumbered = string.format('%.0f', math.max(next, tonumber(ARGV[3]) + 1)), 0
 redis.call('HDEL', moving_info, '') -- first, as in hint(): memory may be full

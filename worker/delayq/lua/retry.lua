@@ -1,34 +1,39 @@
 -- retry: the handler failed; run the task again after its backoff, or bury it when its attempts are used up
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS retry       zset  id -> due ms of the next attempt
--- KEYS attempts    hash  id -> failures, crashes, last error
+-- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq         zset  id -> time of death
 -- KEYS dlq_info    hash  id -> reason and last error
+-- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
+-- KEYS delayed  zset  id -> due ms
+-- KEYS tasks  hash  id -> envelope
 -- KEYS wake        list  hint for an idle worker
 -- KEYS alarm       list  hint for a sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- ARGV max_attempts  failures after which a task is dead
 -- ARGV member delay_ms charge error ...  charge is 1 when this counts as a failure, else 0
--- RETURNS for each member: retried, buried or lease_lost
-local processing, retry, attempts, dlq, dlq_info, wake, alarm, stats = unpack(KEYS)
+-- RETURNS for each member: retried, buried, superseded (as buried, but its follow-up took its place) or lease_lost
+local processing, retry, attempts, dlq, dlq_info, followups, delayed, tasks, wake, alarm, stats = unpack(KEYS)
 local max_attempts, at = tonumber(ARGV[1]), now()
 local note, announce = announcer(retry, at, wake, alarm)
-local outcomes, counted = {}, { retried = 0, buried = 0, lease_lost = 0 }
+local outcomes, counted = {}, { retried = 0, buried = 0, superseded = 0, lease_lost = 0 }
+local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
 
 local function settle(member, delay_ms, charge, reason)
   local id = id_of(member)
   if not id or redis.call('ZREM', processing, member) == 0 then return 'lease_lost' end
-  local failures, crashes = attempts_of(redis.call('HGET', attempts, id))
+  local failures, crashes, _, _, mark = attempts_of(redis.call('HGET', attempts, id))
   failures = failures + tonumber(charge)
-  local entry = failures .. ' ' .. crashes .. ' '
   if failures >= max_attempts and charge ~= '0' then
+    if succeed(id) then return 'superseded' end
     redis.call('HDEL', attempts, id)
     redis.call('ZADD', dlq, at, id)
-    redis.call('HSET', dlq_info, id, entry .. 'attempts ' .. reason)
+    redis.call('HSET', dlq_info, id, failures .. ' ' .. crashes .. ' attempts ' .. reason)
     return 'buried'
   end
   local due = at + tonumber(delay_ms)
-  redis.call('HSET', attempts, id, entry .. reason)
+  mark.group, mark.size = 0, 0 -- its run ended without a crash
+  redis.call('HSET', attempts, id, attempts_entry(failures, crashes, due, at, reason, mark))
   redis.call('ZADD', retry, due, id)
   note(due)
   return 'retried'
@@ -39,6 +44,7 @@ for i = 2, #ARGV, 4 do
   outcomes[#outcomes + 1] = outcome
   counted[outcome] = counted[outcome] + 1
 end
+counted.buried = counted.buried + counted.superseded
 for _, name in ipairs({ 'retried', 'buried' }) do
   if counted[name] > 0 then tally(stats, name, counted[name]) end
 end

@@ -1,14 +1,16 @@
 -- schedule: store tasks and their due times; a refused one leaves nothing behind
 -- KEYS delayed   zset  id -> due ms
 -- KEYS retry     zset  id -> due ms of the next attempt
+-- KEYS suspect   zset  id -> token of the run whose group it belongs to
 -- KEYS tasks     hash  id -> envelope
--- KEYS attempts  hash  id -> failures, crashes, last error
+-- KEYS attempts  hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq       zset  id -> time of death
 -- KEYS dlq_info  hash  id -> reason and last error
 -- KEYS wake      list  hint for an idle worker
 -- KEYS alarm     list  hint for a sleeping scanner
 -- KEYS stats     hash  monotonic counters
 -- KEYS moving    zset  id -> token of those on their way to another shard
+-- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
 -- KEYS layout    string  the newest layout this shard was told of
 -- ARGV if_exists     reject, keep or replace
 -- ARGV repeated      1 when the reply to the same call may have been lost
@@ -19,16 +21,16 @@
 -- ARGV passing       1 when these tasks belong to another shard by now: only what is here already is stored here
 -- ARGV id when body ...  `when` as in due_at(); body is the envelope without its due time
 -- RETURNS now ms, how many due times lay in the past, then position and outcome of each task not simply created
-local delayed, retry, tasks, attempts, dlq, dlq_info, wake, alarm, stats, moving, layout = unpack(KEYS)
+local delayed, retry, suspect, tasks, attempts, dlq, dlq_info, wake, alarm, stats, moving, followups = unpack(KEYS)
+local layout = unpack(KEYS, 13)
 local stale = outdated(layout, ARGV[6], true)
 if stale then return stale end
 local if_exists, repeated = ARGV[1], ARGV[2] == '1'
 local at, clamped, largest, added, removed = now(), 0, 0, 0, 0
 local room = ARGV[3] - redis.call('HLEN', tasks) + redis.call('ZCARD', dlq) + redis.call('ZCARD', moving)
-local space = space_left(stats, ARGV[4])
-local limit = at + tonumber(ARGV[5])
+local space, limit = space_left(stats, ARGV[4]), at + tonumber(ARGV[5])
 local note, announce = announcer(delayed, at, wake, alarm)
-local scores, notes, seen = {}, {}, {}
+local scores, notes, seen, following = {}, {}, {}, 0
 
 local function store(id, body, due)
   if ARGV[7] == '1' and redis.call('HEXISTS', tasks, id) == 0 then return 'elsewhere' end
@@ -49,10 +51,12 @@ local function store(id, body, due)
   end
   local before = #stored > 0 and #id + #stored or 0
   if size - before > space then return 'heavy' end
-  local gone = redis.call('ZREM', delayed, id) + redis.call('ZREM', retry, id) + redis.call('ZREM', dlq, id)
-  if gone == 0 and not seen[id] then return repeated and is_same(stored, body, due) and 'repeated' or 'in_flight' end
-  redis.call('HDEL', attempts, id)
-  redis.call('HDEL', dlq_info, id)
+  local gone = taken_out(id, delayed, retry, suspect, dlq)
+  if gone == 0 and not seen[id] then
+    following = following + 1
+    return follow_up(id, envelope, followups, stats)
+  end
+  for _, hash in ipairs({ followups, attempts, dlq_info }) do redis.call('HDEL', hash, id) end
   redis.call('HSET', tasks, id, envelope)
   space, added, removed, seen[id] = space - size + before, added + size, removed + before, true
   return 'replaced'
@@ -68,14 +72,12 @@ for i = 8, #ARGV, 3 do
     scores[#scores + 1], scores[#scores + 2] = due, ARGV[i]
   end
 end
-if #scores > 0 then
+if #scores + following > 0 then
   each_slice('ZADD', delayed, scores, 4000)
-  tally(stats, 'scheduled', #scores / 2)
+  tally(stats, 'scheduled', #scores / 2 + following)
   weigh(stats, added, removed)
   announce()
-  -- claim.lua weighs its tasks one by one only where a whole claim of the largest could be too much.
-  local known = tonumber(redis.call('HGET', stats, 'largest')) or 0
-  if largest > known then redis.call('HSET', stats, 'largest', largest) end
+  note_size(stats, largest)
 end
 if clamped > 0 then tally(stats, 'clamped', clamped) end
 return {at, clamped, notes}

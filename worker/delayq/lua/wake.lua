@@ -3,12 +3,15 @@
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS wake        list  hint for an idle worker
+-- KEYS alarm       list  hint for a sleeping scanner
 -- KEYS rate        string  when the bucket of spec.limits.ratePerSecond will have run dry, µs
+-- KEYS suspect     zset  id -> token of the run whose group it belongs to
+-- KEYS isolation   string  the worker that makes room for suspects
 -- ARGV interval_us  as claim.lua has it
 -- ARGV burst        the same
 -- ARGV most         the same
 -- RETURNS now ms, 1 when something is due and may begin, 1 when an earlier hint lies untaken, µs until the next due time after now, µs until the next lease runs out (-1: none), µs until a limit lets more of what is due begin (-1: none keeps it back, -2: when one ends)
-local delayed, retry, processing, wake, rate = unpack(KEYS)
+local delayed, retry, processing, wake, alarm, rate, suspect, isolation = unpack(KEYS)
 local us = now_us()
 local at = math.floor(us / 1000)
 
@@ -19,7 +22,9 @@ end
 
 local due = math.min(head(delayed) or math.huge, head(retry) or math.huge) <= at
 local untaken = redis.call('LLEN', wake)
-local room, begin = allowance(rate, processing, us, ARGV[1], ARGV[2], ARGV[3])
+leave_one(alarm)
+local kept = kept_for(redis.call('ZCARD', suspect), isolation)
+local room, begin = allowance(rate, processing, us, ARGV[1], ARGV[2], ARGV[3], kept)
 local held = due and room < 1
 if due and not held then hint(wake) end
 local next = math.min(next_due(delayed, at), next_due(retry, at))

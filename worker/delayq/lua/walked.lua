@@ -2,10 +2,13 @@
 -- KEYS moving   zset    id -> token of those on their way to another shard
 -- KEYS cursors  hash    home -> epoch in which the whole shard was found to be at home
 -- KEYS layout   string  the newest layout this shard was told of
+-- KEYS stats    hash    monotonic counters, and the format of the shard
 -- ARGV by      the layout that the caller walked by
 -- ARGV epoch   of that layout
 -- RETURNS 1, or 0 when tasks are on their way still
-local moving, cursors, layout = unpack(KEYS)
+local moving, cursors, layout, stats = unpack(KEYS)
+local newer = newer_format(stats)
+if newer then return newer end
 local stale = outdated(layout, ARGV[1])
 if stale then return stale end
 if redis.call('ZCARD', moving) > 0 then return 0 end

@@ -5,6 +5,8 @@
 -- ARGV count  about how many tasks; fewer where they are large
 -- RETURNS next cursor (0: done), by how many bytes the counter was put right
 local tasks, cursors, stats = unpack(KEYS)
+local newer = newer_format(stats)
+if newer then return newer end
 local known, run = redis.call('HMGET', stats, 'bytes', 'bytes_in', 'scheduled'), server_run()
 local bytes, came, scheduled = tonumber(known[1]) or 0, tonumber(known[2]) or 0, tonumber(known[3]) or 0
 local held = redis.call('HLEN', tasks)

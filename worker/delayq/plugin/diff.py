@@ -16,6 +16,7 @@ from delayq_operator import names
 from delayq.cli.exits import FAILED, INVALID, USAGE, Wrong
 from delayq.contract import SpecError, parse
 from delayq.contract.problems import show
+from delayq.document import Loader
 from delayq.plugin import queues, rolls, surroundings, unified
 from delayq.plugin.comparison import compare
 from delayq.plugin.options import kubectl_options
@@ -69,7 +70,7 @@ def _documents(file: BinaryIO) -> tuple[list[Object], list[Object]]:
     """Return the DelayQueues of a file, and the Secrets and ConfigMaps that come with them."""
     name = getattr(file, "name", "stdin")
     try:
-        found: list[Any] = [each for each in yaml.safe_load_all(file.read()) if isinstance(each, dict)]
+        found: list[Any] = [each for each in yaml.load_all(file.read(), Loader) if isinstance(each, dict)]
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise Wrong(f"{name}: not YAML: {' '.join(str(error).split())[:300]}", "", INVALID) from None
     wanted = [each for each in found if each.get("kind") == names.DELAY_QUEUE.kind]

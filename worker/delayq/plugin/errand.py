@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-OWN: Final = ("queue", "queues", "forwarded")
+OWN: Final = ("queue", "queues", "forwarded", "redis_namespace")
 PAYLOAD: Final = "payload"
 
 

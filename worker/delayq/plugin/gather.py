@@ -1,10 +1,12 @@
-"""What a report is made of: kubectl asked for one thing after the other. What cannot be had is noted, and left out."""
+"""What a report is made of: kubectl is asked for one thing after the other. What cannot be had is noted.
+
+Not here: what of it may be shown (allowed.py).
+"""
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import yaml
 from delayq_operator import names
@@ -13,14 +15,11 @@ from delayq_operator.desired import referenced
 from delayq.cli.exits import Wrong
 from delayq.contract import SpecError
 from delayq.contract.files import CONFIG_FILE
-from delayq.plugin import queues
-from delayq.plugin.loglines import own
-from delayq.plugin.redact import redacted
-from delayq.plugin.scrub import Scrubber
+from delayq.plugin import allowed, queues
 from delayq.plugin.surroundings import model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from delayq.plugin.kubectl import Kubectl, Object
 
@@ -38,98 +37,34 @@ METRICS: Final = (
 
 @dataclass
 class Bundle:
-    """The files of a report; nothing comes in unscrubbed."""
+    """The files of a report, and notes on what could not be had."""
 
-    scrub: Callable[[str], str]
     files: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def text(self, path: str, make: Callable[[], str], moot: Callable[[], bool] = lambda: False) -> None:
-        """Add a text, if it can be had; where that is `moot`, nobody misses it."""
-        self._add(path, lambda: self.scrub(make()), moot)
-
-    def objects(self, path: str, make: Callable[[], Iterable[Object]]) -> list[Object]:
-        """Add objects, scrubbed text by text; return them as they are, for what follows from them."""
-        found: list[Object] = []
-
-        def written() -> str:
-            found.extend(make())
-            shown = [redacted(each, self.scrub) for each in found]
-            return yaml.safe_dump_all(shown, allow_unicode=True, sort_keys=False, width=WIDTH)
-
-        self._add(path, written)
-        return found
-
-    def _add(self, path: str, make: Callable[[], str], moot: Callable[[], bool] = lambda: False) -> None:
+        """Add a text, if it can be had; `moot` tells whether its absence is to be expected."""
         try:
             self.files[path] = make()
         except Wrong as error:
             if not moot():
-                self.notes.append(self.scrub(f"{path}: {error.message}"))
+                self.notes.append(f"{path}: {allowed.sentence(error.message)}")
+
+    def objects(self, path: str, make: Callable[[], Iterable[Object]]) -> list[Object]:
+        """Add what may be shown of objects; return them as they are, for what follows from them."""
+        found: list[Object] = []
+
+        def written() -> str:
+            found.extend(make())
+            bodies = [allowed.shown(each) for each in found]
+            return yaml.safe_dump_all(bodies, allow_unicode=True, sort_keys=False, width=WIDTH)
+
+        self.text(path, written)
+        return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What of the logs is asked for."""
-
-    lines: int
-    handlers: bool
-    """Whether also what handlers say."""
-
-
-def bundle(kubectl: Kubectl, queue: Object, *, handlers: bool) -> Bundle:
-    """Begin a report that knows which secrets must not be in it, and, unless asked for, whose last words."""
-    notes: list[str] = []
-    values = list(_secrets(kubectl, queue, notes))
-    for body in (queue, *_quietly(lambda: queues.pods(kubectl, queue))):
-        values += _literals(body)
-    worker = None if handlers else names.worker(queues.place(queue)[1])
-    return Bundle(Scrubber(values, worker), notes=notes)
-
-
-def _quietly(make: Callable[[], list[Object]]) -> list[Object]:
-    try:
-        return make()
-    except Wrong:
-        return []  # it is asked for again, and then noted
-
-
-def _secrets(kubectl: Kubectl, queue: Object, notes: list[str]) -> Iterator[str]:
-    """Read the Secrets that the queue names: to know what to look for, and for nothing else."""
-    try:
-        wanted = sorted(referenced(model(queue)).secrets)
-    except SpecError:
-        wanted = []
-    for name in wanted:
-        try:
-            data = kubectl.json("get", "secret", name, namespace=queues.place(queue)[0]).get("data") or {}
-        except Wrong as error:
-            notes.append(
-                f"Secret {name} could not be read to look for its values in the rest: {error.message}"
-            )
-            continue
-        yield from (base64.b64decode(value).decode(errors="replace") for value in data.values())
-
-
-def _literals(value: Any, named: str = "") -> Iterator[str]:  # noqa: ANN401 -- JSON
-    """Yield values of variables and headers: long ones are looked for in the rest, too."""
-    if isinstance(value, dict):
-        if named in ("env", "httpHeaders") and isinstance(value.get("value"), str):
-            yield from [value["value"]] if len(value["value"]) >= LONG else []
-        elif named in ("env", "headers"):
-            yield from (each for each in value.values() if isinstance(each, str) and len(each) >= LONG)
-        for key, each in value.items():
-            yield from _literals(each, key)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _literals(each, named)
-
-
-LONG: Final = 8
-
-
-def everything(kubectl: Kubectl, queue: Object, into: Bundle, wish: Wish) -> None:
-    """Gather all there is about one queue."""
+def everything(kubectl: Kubectl, queue: Object, into: Bundle, lines: int) -> None:
+    """Gather all there is about one queue, of each log so many lines."""
     namespace, name = queues.place(queue)
 
     def listed(*args: str) -> Callable[[], list[Object]]:
@@ -143,10 +78,10 @@ def everything(kubectl: Kubectl, queue: Object, into: Bundle, wish: Wish) -> Non
     into.text("versions.json", lambda: kubectl.text("version", "--output=json"))
     into.text("doctor.txt", lambda: _doctor(kubectl, namespace, pods))
     for pod in pods:
-        _pod(kubectl, pod, "pods", into=into, wish=wish)
+        _pod(kubectl, pod, "pods", into=into, lines=lines)
     operators = into.objects("operator/pods.yaml", lambda: _operators(kubectl))
     for pod in operators:
-        _pod(kubectl, pod, "operator", into=into, wish=Wish(lines=wish.lines, handlers=True))
+        _pod(kubectl, pod, "operator", into=into, lines=lines)
 
 
 def _of(events: list[Object], name: str) -> list[Object]:
@@ -195,27 +130,26 @@ def _doctor(kubectl: Kubectl, namespace: str, pods: list[Object]) -> str:
         raise Wrong("no scanner pod runs")
     words = ("exec", scanner, "--container=scanner", "--", "delayq", "doctor", CONFIG_FILE)
     answer = kubectl.ask(*words, namespace=namespace)
-    return f"{answer.out}{answer.err}"
+    return "\n".join(map(allowed.sentence, f"{answer.out}{answer.err}".splitlines()))
 
 
-def _pod(kubectl: Kubectl, pod: Object, under: str, *, into: Bundle, wish: Wish) -> None:
+def _pod(kubectl: Kubectl, pod: Object, under: str, *, into: Bundle, lines: int) -> None:
     """Add the logs and the metrics of one pod."""
     namespace, name = queues.place(pod)
     statuses = {each["name"]: each for each in pod.get("status", {}).get("containerStatuses") or ()}
     for container in (each["name"] for each in pod["spec"]["containers"]):
         for previous in (False, True) if statuses.get(container, {}).get("restartCount") else (False,):
             path = f"{under}/{name}/{container}{'.previous' if previous else ''}.log"
-            into.text(path, lambda c=container, p=previous: _log(kubectl, pod, c, wish, previous=p))  # type: ignore[misc]
+            into.text(path, lambda c=container, p=previous: _log(kubectl, pod, c, lines, previous=p))  # type: ignore[misc]
     if pod.get("status", {}).get("phase") == "Running":
         path = f"{under}/{name}/metrics.txt"
         into.text(path, lambda: _metrics(kubectl, namespace, pod), moot=lambda: _completed(kubectl, pod))
 
 
-def _log(kubectl: Kubectl, pod: Object, container: str, wish: Wish, *, previous: bool) -> str:
+def _log(kubectl: Kubectl, pod: Object, container: str, lines: int, *, previous: bool) -> str:
     namespace, name = queues.place(pod)
-    args = [f"--container={container}", f"--tail={wish.lines}", *(["--previous"] if previous else [])]
-    said = kubectl.text("logs", name, *args, namespace=namespace)
-    return said if wish.handlers else own(said)
+    args = [f"--container={container}", f"--tail={lines}", *(["--previous"] if previous else [])]
+    return allowed.log(kubectl.text("logs", name, *args, namespace=namespace))
 
 
 def _completed(kubectl: Kubectl, pod: Object) -> bool:
@@ -234,6 +168,7 @@ def _metrics(kubectl: Kubectl, namespace: str, pod: Object) -> str:
     path = f"/api/v1/namespaces/{namespace}/pods/{name}:{names.METRICS_PORT}/proxy/metrics"
     answer = kubectl.ask("get", "--raw", path)
     if answer.code == 0:
-        return answer.out
+        return allowed.metrics(answer.out)
     container = f"--container={pod['spec']['containers'][0]['name']}"
-    return kubectl.text("exec", name, container, "--", "python3", "-c", METRICS, namespace=namespace)
+    words = ("exec", name, container, "--", "python3", "-c", METRICS)
+    return allowed.metrics(kubectl.text(*words, namespace=namespace))

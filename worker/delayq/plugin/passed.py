@@ -24,6 +24,8 @@ from delayq.plugin.way import by_exec, way
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from delayq.plugin.way import Way
+
 QUEUE: Final = ("queue", "queues")
 LEFT_OUT: Final = ("redis", "shards", "key_prefix")
 """Options that say where a queue is: the cluster knows."""
@@ -58,9 +60,14 @@ class Passed(click.Command):
             is_flag=True,
             help="Reach Redis by kubectl port-forward, not from within a pod.",
         )
+        namespace = click.Option(
+            ["--redis-namespace"],
+            metavar="NAMESPACE",
+            help="Let port-forward connect to Redis' Service there, if it is not in the queue's namespace.",
+        )
         own = [_param(each) for each in original.params if each.name not in LEFT_OUT]
         about = about.replace("delayq ", "kubectl dq ")
-        super().__init__(path[-1], params=[*own, forward, *where_params()], help=about)
+        super().__init__(path[-1], params=[*own, forward, namespace, *where_params()], help=about)
         self.path = path
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -76,10 +83,16 @@ class Passed(click.Command):
     def go(self, kubectl: Kubectl, raw: Mapping[str, Any], params: Mapping[str, Any]) -> int:
         """Find the way to Redis, and run the command there."""
         name = str(next(params[each] for each in QUEUE if each in params))
-        found = way(kubectl, name, forward=params["forwarded"], hopeless=self.path == ("doctor",))
+        found = self.way(kubectl, name, params, hopeless=self.path == ("doctor",))
         known = LEARNT[self.path[0]](found.queue, raw) if self.path[0] in LEARNT else {}
         job = errand(self, {**known, **raw}, params)
         return by_exec(kubectl, found, job) if found.pod else run(kubectl, found, job)
+
+    @staticmethod
+    def way(kubectl: Kubectl, name: str, params: Mapping[str, Any], *, hopeless: bool = False) -> Way:
+        """Find the way to Redis by the options that say which to take."""
+        forward, namespace = params["forwarded"], params["redis_namespace"]
+        return way(kubectl, name, forward=forward, namespace=namespace, hopeless=hopeless)
 
 
 def _param(original: click.Parameter) -> click.Parameter:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
 
 from delayq.cli.exits import NOT_FOUND, Wrong
 from delayq.contract.problems import quote
+from delayq.plugin.times import unix
 
 if TYPE_CHECKING:
     from delayq.plugin.kubectl import Kubectl, Object
@@ -18,6 +20,8 @@ KIND: Final = f"{names.PLURAL}.{names.DELAY_QUEUE.group}"
 
 
 MOST_NAMED: Final = 8
+UNLED_SECONDS: Final = 60.0
+"""A Lease is renewed every 3 s and lasts 15; clocks differ."""
 
 
 def one(kubectl: Kubectl, name: str) -> Object:
@@ -78,6 +82,23 @@ def events(kubectl: Kubectl, queue: Object) -> list[Object]:
     about = f"--field-selector=involvedObject.kind={names.DELAY_QUEUE.kind},involvedObject.name={name}"
     found = kubectl.items("get", "events", about, namespace=namespace)
     return sorted(found, key=when)
+
+
+def unled(kubectl: Kubectl, queue: Object, now: float) -> str:
+    """Name the Lease of the operator that serves a queue while none holds it; empty where it cannot be read, too."""
+    namespace, name = place(queue)
+    told = kubectl.ask("get", "configmap", names.config(name), "--output=json", namespace=namespace)
+    annotations = json.loads(told.out)["metadata"].get("annotations") or {} if told.code == 0 else {}
+    lease = str(annotations.get(names.INSTALLATION, "")).partition(" ")[2]
+    if not lease:
+        return ""
+    where, _, held = lease.partition("/")
+    answer = kubectl.ask("get", "lease", held, "--output=json", "--ignore-not-found", namespace=where)
+    if answer.code != 0:
+        return ""
+    spec = json.loads(answer.out)["spec"] if answer.out.strip() else {}
+    renewed = unix(spec.get("renewTime")) if spec.get("holderIdentity") else None
+    return lease if renewed is None or now - renewed > UNLED_SECONDS else ""
 
 
 def when(event: Object) -> str:

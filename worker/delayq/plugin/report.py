@@ -14,14 +14,13 @@ import delayq as package
 from delayq.cli.exits import FAILED, Wrong
 from delayq.cli.output import note
 from delayq.plugin import queues, story
-from delayq.plugin.gather import Wish, bundle, everything
+from delayq.plugin.allowed import LEFT_OUT, shown
+from delayq.plugin.gather import Bundle, everything
 from delayq.plugin.naming import name_argument
 from delayq.plugin.options import kubectl_options
 from delayq.plugin.private import replace
-from delayq.plugin.redact import redacted
 
 if TYPE_CHECKING:
-    from delayq.plugin.gather import Bundle
     from delayq.plugin.kubectl import Kubectl, Object
 
 LINES: Final = 1000
@@ -39,15 +38,11 @@ versions.json    kubectl and API server
 pods/            logs and metrics of each pod; *.previous.log is of the container before the last restart
 operator/        the same of the operator
 
-Left out: what Secrets hold, also where it stood elsewhere; values of variables and headers; arguments of commands other
-than delayq's; passwords in URLs and their queries; whatever else looks like a password, a token or a key; annotations
-of others. Of workers' logs {handlers}. Ids of tasks, names, host names and addresses are in it: look through it before
-you send it.
+An allow-list decides what is in it: numbers, names, times, and words of Kubernetes and delayq. Every other string
+reads {left_out}. Payloads, Secrets, variables, headers, annotations and what handlers write are not in it, nor
+what a message quotes; of a URL, scheme and host are. Ids of tasks, names, host names and addresses are in it: look
+through it before you send it.
 """
-QUIET: Final = (
-    "what handlers write is left out, and so are the messages of their errors: payloads may be in them"
-)
-LOUD: Final = "also what handlers write is in it, as asked: payloads may be in them"
 
 
 @click.command()
@@ -67,26 +62,21 @@ LOUD: Final = "also what handlers write is in it, as asked: payloads may be in t
     show_default=True,
     help="Lines of each log.",
 )
-@click.option(
-    "--handler-logs", "handlers", is_flag=True, help="Also what handlers write; it may have payloads in it."
-)
 @kubectl_options
-def report(kubectl: Kubectl, *, name: str, path: Path | None, lines: int, handlers: bool) -> None:
+def report(kubectl: Kubectl, *, name: str, path: Path | None, lines: int) -> None:
     """Write a file for support: the resource, its children, pods, events, logs and metrics.
 
-    Secrets are left out, and values of the Secrets that the queue names are looked for everywhere else. Payloads of
-    tasks are never read; what handlers write to their logs is left out, for payloads may be in it.
+    It shows numbers, names, times and the words of Kubernetes and delayq. It shows no Secret, no payload, and
+    nothing that a handler writes; `kubectl logs` has that.
     """
     now = time.time()
     queue = queues.one(kubectl, name)
-    found = bundle(kubectl, queue, handlers=handlers)
-    found.text("status.txt", lambda: _status(kubectl, queue, now, found))
-    everything(kubectl, queue, found, Wish(lines=lines, handlers=handlers))
+    found = Bundle()
+    found.text("status.txt", lambda: _status(kubectl, queue, now))
+    everything(kubectl, queue, found, lines)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     title = f"delayq-{name}-{stamp}"
-    about = _about(queue, stamp, handlers=handlers) + "".join(
-        f"\nNot gathered: {each}" for each in found.notes
-    )
+    about = _about(queue, stamp) + "".join(f"\nNot gathered: {each}" for each in found.notes)
     target = path or Path(f"{title}.tar.gz")
     _write(target, title, {"README.txt": f"{about}\n", **found.files})
     for each in found.notes:
@@ -96,22 +86,22 @@ def report(kubectl: Kubectl, *, name: str, path: Path | None, lines: int, handle
     )
 
 
-def _status(kubectl: Kubectl, queue: Object, now: float, found: Bundle) -> str:
-    pods = [redacted(each, found.scrub) for each in queues.pods(kubectl, queue)]  # whose last words are told
-    view = story.View(queue=queue, pods=pods, events=queues.events(kubectl, queue))
+def _status(kubectl: Kubectl, queue: Object, now: float) -> str:
+    """What kubectl dq status says of the objects as the report shows them."""
+    pods, events = queues.pods(kubectl, queue), queues.events(kubectl, queue)
+    view = story.View(queue=shown(queue), pods=list(map(shown, pods)), events=list(map(shown, events)))
     return "\n".join(story.told(view, now)) + "\n"
 
 
-def _about(queue: Object, stamp: str, *, handlers: bool) -> str:
+def _about(queue: Object, stamp: str) -> str:
     namespace, name = queues.place(queue)
-    said = LOUD if handlers else QUIET
     return README.format(
-        namespace=namespace, name=name, time=stamp, version=package.__version__, handlers=said
+        namespace=namespace, name=name, time=stamp, version=package.__version__, left_out=LEFT_OUT
     )
 
 
 def _write(target: Path, title: str, files: dict[str, str]) -> None:
-    """Write the archive, for nobody else to read."""
+    """Write the archive; only its owner can read it."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for path, text in files.items():

@@ -50,11 +50,9 @@ def guessed(
     best = max(candidates, key=lambda each: len(_known(old, each, facts, children)), default=UNKNOWN)
     if told is not None and best is not told and best.own_namespace is None:
         best = _with_peer(best, told)
-    return (
-        (replace(best, worker_image=UNKNOWN.worker_image), [NO_IMAGE])
-        if hidden and told is None
-        else (best, [])
-    )
+    if hidden:  # no child shows the operator's image, whatever else it shows
+        return replace(best, worker_image=(told or UNKNOWN).worker_image), [] if told else [NO_IMAGE]
+    return best, []
 
 
 def _hidden(queue: DelayQueue | None) -> bool:

@@ -20,7 +20,7 @@ from delayq.plugin.errand import errand
 from delayq.plugin.forward import in_this_process, run
 from delayq.plugin.learnt import of_simulate
 from delayq.plugin.passed import Passed
-from delayq.plugin.way import SCANNER, way
+from delayq.plugin.way import SCANNER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,7 @@ class Simulate(Passed):
         if any(raw.get(each) is not None for each in ELSEWHERE):
             queue = queues.one(kubectl, name)
             return self._simulated(queue, {**of_simulate(queue, raw), **raw}, params)
-        found = way(kubectl, name, forward=params["forwarded"])
+        found = self.way(kubectl, name, params)
         typed = {**of_simulate(found.queue, raw), **raw}
         if found.pod is None:
             return run(kubectl, found, errand(self, typed, params))

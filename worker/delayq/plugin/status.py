@@ -49,6 +49,7 @@ def status(kubectl: Kubectl, *, name: str | None, everywhere: bool, shown: int, 
     view = story.View(
         queue=queue,
         pods=queues.pods(kubectl, queue),
+        unled=queues.unled(kubectl, queue, now),
         events=queues.events(kubectl, queue)[-shown:] if shown else [],
     )
     emit(output, story.data(view), "\n".join(story.told(view, now)))

@@ -45,6 +45,8 @@ class View:
     queue: Object
     pods: Sequence[Object]
     events: Sequence[Object]
+    unled: str = ""
+    """The Lease of the operator that serves it, when none holds that."""
 
 
 def conditions(queue: Object) -> dict[str, Object]:
@@ -79,6 +81,8 @@ def _pod_data(body: Object) -> Object:
 def told(view: View, now: float) -> Iterator[str]:
     """Tell of one queue, the most important first."""
     yield _headline(view.queue, now)
+    if view.unled:
+        yield f"No operator runs: Lease {view.unled} is not renewed. What follows may be old; tasks run without it."
     yield ""
     yield facts(list(_facts(view.queue, now)))
     for table in (_conditions(view.queue, now), _pods(view.pods, now), _events(view.events, now)):
@@ -94,7 +98,15 @@ def _headline(queue: Object, now: float) -> str:
         return f"{name} in {namespace}: no operator has looked at it yet. Does one serve this namespace?"
     how = {"True": "ready", "False": "not ready"}.get(ready["status"], "not known to be ready")
     why = "" if ready["status"] == "True" else f": {clean(ready.get('message', ''))}"
+    if (degraded := _degraded(queue)) is not None and not why:
+        why = f", but degraded: {clean(degraded.get('message', ''))}"
     return f"{name} in {namespace}: {how} for {since(ready.get('lastTransitionTime'), now)}{why}"
+
+
+def _degraded(queue: Object) -> Object | None:
+    """Return the condition Degraded while it is True."""
+    found = conditions(queue).get("Degraded")
+    return found if found is not None and found["status"] == "True" else None
 
 
 def _facts(queue: Object, now: float) -> Iterator[tuple[str, str]]:
@@ -249,5 +261,6 @@ def _row(queue: Object, now: float, *, everywhere: bool) -> list[str]:
     ]
     workers = [f"{status.get('readyReplicas', 0):,}", f"{status.get('desiredReplicas', '-')}"]
     following = until(backlog["nextDueTime"], now) if "nextDueTime" in backlog else "-"
-    why = "-" if ready["status"] == "True" else ready.get("reason", "")
+    degraded = _degraded(queue) or {"reason": "-"}
+    why = degraded["reason"] if ready["status"] == "True" else ready.get("reason", "")
     return [*([namespace] if everywhere else []), name, ready["status"], *numbers, *workers, following, why]

@@ -15,6 +15,7 @@ from delayq_operator.desired.facts import Facts, Setting
 from delayq_operator.facts import salted
 from delayq_operator.plan import inputs_of
 from delayq_operator.resource import Resource
+from delayq_operator.rivals import claim_in
 from delayq_operator.versions import content_digest
 
 from delayq.cli.exits import Wrong
@@ -25,6 +26,8 @@ from delayq.plugin.tolerant import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from delayq_operator.versions import Digest
 
     from delayq.contract import DelayQueue
     from delayq.plugin.kubectl import Kubectl, Object
@@ -57,13 +60,15 @@ def look(kubectl: Kubectl, old: Object | None, new: Object, besides: Iterable[Ob
     uid = str((old or new)["metadata"]["uid"])
     kinds = _kinds(kubectl)
     children = _children(kubectl, old, kinds) if old else {}
-    read, unread = _digests(kubectl, namespace, uid, [each for each in (before, after) if each])
+    read, unread = _digests(kubectl, namespace, [each for each in (before, after) if each])
     facts = Facts(
         uid=uid,
         namespace=namespace,
+        installation=claim_in(children.get((names.CONFIG_MAP.kind, names.config(name)))),
         generation=_generation(old or new),
-        secrets=read[names.SECRET],
-        config_maps=read[names.CONFIG_MAP],
+        secrets=salted(uid, read[names.SECRET], lambda digest: digest.safe),
+        unkeyed=salted(uid, read[names.SECRET], lambda digest: digest.plain),
+        config_maps=salted(uid, read[names.CONFIG_MAP], lambda digest: digest.plain),
         kinds=frozenset(kinds),
         inputs=_inputs(name, children),
     )
@@ -128,16 +133,16 @@ def _inputs(name: str, children: Children) -> dict[str, dict[str, str]]:
 
 
 def _digests(
-    kubectl: Kubectl, namespace: str, uid: str, documents: list[DelayQueue]
-) -> tuple[dict[names.Kind, dict[str, str]], list[str]]:
+    kubectl: Kubectl, namespace: str, documents: list[DelayQueue]
+) -> tuple[dict[names.Kind, dict[str, Digest | None]], list[str]]:
     """Digest what the documents refer to; what may not be read counts as unchanged, as one that is gone does."""
     unread: list[str] = []
 
-    def digest(kind: names.Kind, name: str) -> str:
+    def digest(kind: names.Kind, name: str) -> Digest | None:
         body = readable(kubectl, kind.plural, name, namespace)
         if body is None:
             unread.append(f"{kind.kind} {name} may not be read: taken as unchanged")
-        return salted(uid, content_digest(body)) if body else ""
+        return content_digest(body) if body else None
 
     references = [referenced(each) for each in documents]
     wanted = {
@@ -158,9 +163,12 @@ def _missing(queue: DelayQueue, facts: Facts, unread: list[str]) -> list[str]:
 
 def _with(facts: Facts, besides: Iterable[Object], uid: str) -> Facts:
     """Take the digests of what would be applied, too; what no pod reads does not matter."""
-    secrets, config_maps = dict(facts.secrets), dict(facts.config_maps)
+    secrets, unkeyed, config_maps = dict(facts.secrets), dict(facts.unkeyed), dict(facts.config_maps)
     for body in besides:
         held = secrets if body["kind"] == names.SECRET.kind else config_maps
-        if body["metadata"]["name"] in held and body["metadata"]["namespace"] == facts.namespace:
-            held[body["metadata"]["name"]] = salted(uid, content_digest(body))
-    return replace(facts, secrets=secrets, config_maps=config_maps)
+        name, digest = body["metadata"]["name"], content_digest(body)
+        if name in held and body["metadata"]["namespace"] == facts.namespace:
+            held |= salted(uid, {name: digest}, lambda each: each.safe)
+        if held is secrets:
+            unkeyed |= salted(uid, {name: digest}, lambda each: each.plain)
+    return replace(facts, secrets=secrets, unkeyed=unkeyed, config_maps=config_maps)

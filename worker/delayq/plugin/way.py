@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from delayq_operator import names
@@ -18,6 +18,7 @@ from delayq.cli.exits import NOT_FOUND, REFUSED, UNAVAILABLE, Wrong
 from delayq.contract.files import CONFIG_FILE
 from delayq.plugin import queues
 from delayq.plugin.refusals import refusal
+from delayq.terminal import safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,8 @@ class Service:
     namespace: str
     name: str
     port: int
+    selector: str = ""
+    """Of its pods; empty when it selects none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +58,30 @@ class Way:
         return queues.place(self.queue)[0]
 
 
-def way(kubectl: Kubectl, name: str, *, forward: bool, hopeless: bool = False) -> Way:
-    """Find it. `hopeless` takes a pod that is not ready, too: to look into why."""
+def way(
+    kubectl: Kubectl, name: str, *, forward: bool, namespace: str | None = None, hopeless: bool = False
+) -> Way:
+    """Find it. `hopeless` takes a pod that is not ready, too: to look into why.
+
+    Who may edit a DelayQueue chooses the host, and a port is forwarded with the rights of the user who runs this: so
+    the Service has to be in the queue's own namespace, or in the one that the user names.
+    """
     queue = queues.one(kubectl, name)
     scanners = queues.pods(kubectl, queue, SCANNER)
     if not forward and (pod := _first(scanners, ready=True) or (_first(scanners) if hopeless else None)):
         return Way(queue=queue, pod=pod)
     service = _service(kubectl, queue)
-    if service is not None:
-        return Way(queue=queue, service=service)
+    if service is not None and service.namespace in (queues.place(queue)[0], namespace):
+        if _has_pod(kubectl, service):
+            return Way(queue=queue, service=service)
+        if forward or not _first(scanners):
+            raise _down(name, service)
+    elif service is not None and (forward or not _first(scanners)):
+        raise Wrong(
+            f"spec.redis of {name} names a Service of another namespace, {service.namespace}/{service.name}",
+            f"--redis-namespace={service.namespace} lets kubectl port-forward connect to it",
+            REFUSED,
+        )
     if forward:
         raise Wrong(
             "--port-forward: expected spec.redis.standalone.host to name a Service of the cluster, got another address",
@@ -102,12 +120,27 @@ def _service(kubectl: Kubectl, queue: Object) -> Service | None:
     if found is None:
         return None
     try:
-        kubectl.text("get", names.SERVICE.plural, found.name, "--output=name", namespace=found.namespace)
+        body = kubectl.json("get", names.SERVICE.plural, found.name, namespace=found.namespace)
     except Wrong as error:
         if error.code in (NOT_FOUND, REFUSED):
             return None
         raise
-    return found
+    selector = body.get("spec", {}).get("selector") or {}
+    return replace(found, selector=",".join(f"{label}={value}" for label, value in selector.items()))
+
+
+def _has_pod(kubectl: Kubectl, service: Service) -> bool:
+    """Whether a pod runs that kubectl could forward a port to. It would wait for one, for a minute."""
+    if not service.selector:
+        return False
+    pods = kubectl.items("get", "pods", f"--selector={service.selector}", namespace=service.namespace)
+    return any(pod.get("status", {}).get("phase") == "Running" for pod in pods)
+
+
+def _down(name: str, service: Service) -> Wrong:
+    where = f"{service.namespace}/{service.name}"
+    hint = f"kubectl describe service {service.name} -n {service.namespace}"
+    return Wrong(f"Redis of {name} cannot be reached: no pod runs behind Service {where}", hint, UNAVAILABLE)
 
 
 def service_of(host: str, namespace: str, port: int) -> Service | None:
@@ -164,5 +197,5 @@ def _hear(stderr: IO[bytes], name: str, said: list[str]) -> None:
         line = raw.decode(errors="replace")
         said.append(line)
         if not line.startswith((ENDED, "Error from server", "error: unable to upgrade connection")):
-            sys.stderr.write(line.replace(f"delayq doctor {CONFIG_FILE}", f"kubectl dq doctor {name}"))
+            sys.stderr.write(safe(line).replace(f"delayq doctor {CONFIG_FILE}", f"kubectl dq doctor {name}"))
             sys.stderr.flush()

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Literal
 
 from delayq.scaling import arrivals, behavior
 from delayq.scaling.decision import Decision
-from delayq.scaling.load import fleet, load
-from delayq.scaling.model import course, late_seconds, required
+from delayq.scaling.load import load, needed
 from delayq.scaling.shortfall import shortfall
 
 if TYPE_CHECKING:
     from delayq.scaling.decision import Limit
     from delayq.scaling.memory import Memory
-    from delayq.scaling.model import Fleet, Load
     from delayq.scaling.policy import Policy
     from delayq.scaling.sample import Sample
 
@@ -32,8 +30,9 @@ class _Demand:
     again: int
     """The same, looking ahead as far as the cool-down."""
     rate: float
+    lead: float
+    """Start-up time that was counted with, seconds."""
     active: bool
-    due: Load
 
 
 def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) -> Decision:
@@ -72,8 +71,8 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
         reason="FollowsWork" if sample.whole else _blindness(policy, failures),
         limited_by=next((each for each in (limit, kept_by, held_by) if each != "None"), "None"),
         wanted=asked.replicas,
-        late_seconds=_late(demand.due, fleet(sample, policy), replicas),
         unforeseen_rate=demand.rate,
+        lead_seconds=demand.lead,
         wake_seconds=_wake(sample, policy, replicas),
         shortfall=shortfall(sample, policy, demand.rate),
         sample=sample,
@@ -88,15 +87,29 @@ def _demand(sample: Sample, policy: Policy, previous: Memory, now: float) -> _De
     lead, window = policy.lead(sample.lead_seconds), policy.window(sample.lead_seconds)
     span = max(lead, policy.period_seconds)  # with no lead time at all, what comes until the next look
     rate = arrivals.expected(arrivals.unforeseen(sample, previous, span, now), span, policy.percentile)
-    workers = fleet(sample, policy)
-    due = load(sample, rate, window)
-    needed = required(due, workers, policy.lateness_seconds)
-    again = needed
-    if needed < previous.replicas and policy.cooldown_seconds > window:
+    replicas, start = _needed(sample, policy, rate)
+    again = replicas
+    if replicas < previous.replicas and policy.cooldown_seconds > policy.window(start):
         farther = load(sample, rate, policy.cooldown_seconds)
-        again = max(needed, required(farther, workers, policy.lateness_seconds))
+        again = max(replicas, needed(farther, sample, policy, start))
     active = bool(sample.overdue or sample.in_flight or sample.within(window)) or _stirred(sample, previous)
-    return _Demand(replicas=needed, again=again, rate=rate, active=active, due=due)
+    return _Demand(replicas=replicas, again=again, rate=rate, lead=start, active=active)
+
+
+def _needed(sample: Sample, policy: Policy, rate: float) -> tuple[int, float]:
+    """Return how many workers are needed, and how long as many starts take (seconds).
+
+    More starts take longer, so they have to look farther ahead. The search begins with as many as are allowed, and
+    takes fewer until what falls due in their window asks for so many.
+    """
+    starts = max(1, policy.max_replicas - sample.ready)
+    while True:
+        lead = policy.lead(sample.lead(starts))
+        replicas = needed(load(sample, rate, policy.window(lead)), sample, policy, lead)
+        fewer = max(1, policy.clamped(replicas) - sample.ready)
+        if fewer >= starts or policy.lead(sample.lead(fewer)) == lead:
+            return replicas, lead
+        starts = fewer
 
 
 def _useful(demand: _Demand, sample: Sample, policy: Policy) -> tuple[_Demand, Limit]:
@@ -156,8 +169,8 @@ def _unseeing(policy: Policy, previous: Memory, now: float) -> Decision:
         reason=_blindness(policy, failures),
         limited_by="None",
         wanted=replicas,
-        late_seconds=0.0,
         unforeseen_rate=0.0,
+        lead_seconds=policy.lead(None),
         wake_seconds=None,
         shortfall=None,
         sample=None,
@@ -180,16 +193,6 @@ def _unseeing(policy: Policy, previous: Memory, now: float) -> Decision:
 def _blindness(policy: Policy, failures: int) -> Literal["MetricsUnavailable", "FallenBack"]:
     fallen = policy.fallback is not None and failures >= policy.fallback.failure_threshold
     return "FallenBack" if fallen else "MetricsUnavailable"
-
-
-def _late(due: Load, workers: Fleet, replicas: int) -> float:
-    """How late the tasks will begin that fall due when the number asked for can be there."""
-    if not due.total:
-        return 0.0
-    reach = workers.reach(replicas)
-    moments = course(due, workers.ramp(replicas))
-    found = [late_seconds(moment, due.handler_seconds) for moment in moments if moment.at >= reach]
-    return max(found, default=0.0)
 
 
 def _wake(sample: Sample, policy: Policy, replicas: int) -> float | None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final, Literal
+
+from delayq.scaling.lateness import latest
+from delayq.scaling.load import fleet, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,12 +66,12 @@ class Decision:
     limited_by: Limit
     wanted: int
     """What the work asked for, before bounds and behavior."""
-    late_seconds: float
-    """How late tasks are expected to begin that the number can still help."""
     unforeseen_rate: float
     """Tasks per second that are scheduled and fall due within one lead time."""
+    lead_seconds: float
+    """Start-up time that was counted with."""
     wake_seconds: float | None
-    """With no worker: when the first will be started, from now; None: nothing is known to come."""
+    """With no worker: when the first will be started at the latest, from now; None: nothing is known to come."""
     shortfall: Shortfall | None
     sample: Sample | None
     """None: nothing could be read."""
@@ -77,6 +81,27 @@ class Decision:
     """For the next decision."""
     at: float
     """Unix seconds."""
+
+    @property
+    def absent(self) -> int:
+        """Workers asked for earlier that are neither ready nor on their way."""
+        if self.sample is None:
+            return 0
+        return max(0, min(self.replicas, self.before) - self.sample.ready - self.sample.starting)
+
+    @property
+    def late_seconds(self) -> float | None:
+        """How late tasks begin at the most, the overdue ones included; None where the inputs do not tell.
+
+        They do not where a shard is missing, or where a rate decides when tasks begin.
+        """
+        sample, policy = self.sample, self.policy
+        if sample is None or not sample.whole or policy.limits.rate_per_second is not None:
+            return None
+        due = load(sample, self.unforeseen_rate, policy.window(self.lead_seconds))
+        most = policy.limits.max_in_flight or inf
+        ramp = fleet(sample, policy, self.lead_seconds).ramp(self.replicas - self.absent)
+        return latest(due, [(at, int(min(slots, most))) for at, slots in ramp])
 
     @property
     def before(self) -> int:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 TASKS_REMEMBERED: Final = 500
 STARTS_REMEMBERED: Final = 20
 STARTS_ENOUGH: Final = 5
+"""Until so many starts were seen, what was known before counts if it is more."""
+SIZES: Final = 6
+"""Classes of how many start together; the last one has no upper end."""
+UNSEEN_FACTOR: Final = 1.5
 PERCENTILE: Final = 0.95
 LONGEST_LEAD_SECONDS: Final = 3600.0
 LONGEST_HANDLER_SECONDS: Final = 604_800.0  # the most that delivery.handlerTimeoutSeconds takes
@@ -82,31 +86,63 @@ class HandlerTime:
 
 
 class LeadTime:
-    """From creating a worker to its first claim: the p95 of the last starts.
+    """From creating a worker to its first claim, by how many workers start together: they share nodes and registries.
 
-    The first worker starts alone, in a rush many do at once and take longer: until some were seen, the lead is no less
-    than what is taken for a queue of which nothing is known.
+    Of the last starts of each class of sizes (1, 2 to 3, 4 to 7, …) the p95 counts, and a margin on top: half of it
+    after one start, a fifth after four, a twentieth after nineteen. A class larger than any that was seen is taken to
+    need half as much again, and no less than what is taken for a queue of which nothing is known.
     """
 
-    def __init__(self, since: float | None = None) -> None:
-        """`since` is what was known before, worth as much as one start."""
-        self._starts: deque[float] = deque([] if since is None else [since], STARTS_REMEMBERED)
-        self._least = LEAD_SECONDS if since is None else 0.0
+    def __init__(self, since: float | None = None, *, sizes: int = 1) -> None:
+        """`since` is what was known before of a single start, its margin included; or of that many classes of sizes."""
+        self._since = {} if since is None else dict.fromkeys(range(sizes), since)
+        self._starts: dict[int, deque[float]] = {}
         self._known: set[str] = set()
 
     @property
     def seconds(self) -> float | None:
-        """The nearest-rank percentile; None before the first start."""
-        ranked = sorted(self._starts)
-        if not ranked:
-            return None
-        found = ranked[ceil(PERCENTILE * len(ranked)) - 1]
-        return found if len(ranked) >= STARTS_ENOUGH else max(self._least, found)
+        """The time for a single start; None before anything is known."""
+        return self.of(1)
 
-    def take(self, worker: str, seconds: float) -> None:
-        """Take note of a worker's start, once; a clock that is off must not teach nonsense."""
+    def of(self, starts: int) -> float | None:
+        """Return the time for so many starts at once; None before anything is known."""
+        return next((seconds for least, seconds in reversed(self.by_starts) if least <= starts), None)
+
+    @property
+    def by_starts(self) -> tuple[tuple[int, float], ...]:
+        """From how many starts at once on → seconds; empty before anything is known."""
+        learnt = {size: told for size in range(SIZES) if (told := self._learnt(size)) is not None}
+        if not learnt:
+            return ()
+        guess = max(LEAD_SECONDS, UNSEEN_FACTOR * max(learnt.values()))
+        found, least = list[tuple[int, float]](), 0.0
+        for size in range(SIZES):
+            # More workers are no quicker than fewer, so what is known of more is enough.
+            least = max(least, next((learnt[each] for each in range(size, SIZES) if each in learnt), guess))
+            found.append((1 << size, least))
+        return tuple(found)
+
+    def _learnt(self, size: int) -> float | None:
+        since = self._since.get(size)
+        ranked = sorted(self._starts.get(size, ()))
+        if not ranked:
+            return since
+        found = ranked[ceil(PERCENTILE * len(ranked)) - 1] * (1 + 1 / (len(ranked) + 1))
+        return found if since is None or len(ranked) >= STARTS_ENOUGH else max(since, found)
+
+    @property
+    def soonest_seconds(self) -> float | None:
+        """The shortest start seen; None before the first."""
+        return min((each for starts in self._starts.values() for each in starts), default=None)
+
+    def take(self, worker: str, seconds: float, together: int = 1) -> None:
+        """Take note of a worker's start, once; a clock that is off must not teach nonsense.
+
+        `together`: how many started at that time, this one included.
+        """
         if worker not in self._known and 0 < seconds <= LONGEST_LEAD_SECONDS:
-            self._starts.append(seconds)
+            size = min(max(1, together).bit_length(), SIZES) - 1
+            self._starts.setdefault(size, deque(maxlen=STARTS_REMEMBERED)).append(seconds)
         self._known.add(worker)
 
     def forget(self, but: Collection[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from delayq.scaling.model import Fleet, Inflow, Load
+from delayq.scaling.model import Fleet, Inflow, Load, required
 from delayq.scaling.policy import HANDLER_SECONDS
 from delayq.scaling.sample import NEAR_STEP_SECONDS
 
@@ -37,6 +37,7 @@ def load(sample: Sample, rate: float, until_seconds: float) -> Load:
         inflows.append(Inflow(0.0, until_seconds, rate * until_seconds))
     return Load(
         present=sample.overdue + sample.in_flight,
+        waited_seconds=sample.overdue_seconds if sample.overdue else 0.0,
         held=sample.in_flight,
         inflows=inflows,
         handler_seconds=HANDLER_SECONDS if sample.handler_seconds is None else sample.handler_seconds,
@@ -47,9 +48,19 @@ def _part(start: float, end: float, last: float, tasks: int) -> Inflow:
     return Inflow(start, last, tasks * (last - start) / (end - start))
 
 
-def fleet(sample: Sample, policy: Policy) -> Fleet:
-    """Return the workers that are there and those that can be."""
-    lead = policy.lead(sample.lead_seconds)
+def needed(due: Load, sample: Sample, policy: Policy, lead: float) -> int:
+    """Return how many workers begin all of it in time, or as soon as help can arrive.
+
+    A start takes anything between the shortest and the usual time. Help that would be too late if it took the usual
+    time may be in time, so both are counted with.
+    """
+    soonest = min(lead, policy.soonest(sample.lead_seconds, sample.soonest_seconds))
+    fleets = [fleet(sample, policy, each) for each in (lead, soonest)]
+    return max(required(due, each, policy.lateness_seconds) for each in fleets)
+
+
+def fleet(sample: Sample, policy: Policy, lead: float) -> Fleet:
+    """Return the workers that are there and those that can be, if a start takes so long (seconds)."""
     return Fleet(
         slots=policy.slots,
         ready=sample.ready,

@@ -4,6 +4,9 @@ Tasks come in clumps or as a steady flow, and leave at the rate that busy slots 
 objective allows if all tasks in the system, waiting or running, fit into the slots times the rounds of handlers that
 begin in that time: X ≤ S x (1 + floor(L / 1.1 h)). With 0.4 s handlers and 1 s allowed, 100 slots begin 300 in time.
 
+Tasks that fall due before help can arrive have used up part of that time, or all of it. What is left of them then has
+to begin within the rest of L, or soon after help arrives (allowed_seconds).
+
 More tasks never need fewer workers, and more workers are never later: both are what the search relies on.
 """
 
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 
 RESERVE: Final = 1.1
 """A round of handlers takes a tenth longer than their mean: they differ, and a claim takes its time."""
+
+LATE_SHARE: Final = 0.25
+"""Help that arrives late may add a quarter to the lateness, up to the objective. Tasks that wait for 1 s must not wait
+for 2 s; after 10 s, workers for the last tenth would be idle a moment later."""
 
 REST: Final = 0.01
 """A hundredth of a task is what fading leaves over, and asks for nobody."""
@@ -42,6 +49,8 @@ class Moment(NamedTuple):
     tasks: float
     """In the system: waiting or running."""
     slots: int
+    come: float = 0.0
+    """All tasks that were in the system up to now, those that left it included."""
 
 
 class Change(NamedTuple):
@@ -67,6 +76,8 @@ class Load:
     """Of those, how many are running: their slots are taken whatever happens."""
     inflows: Sequence[Inflow] = ()
     handler_seconds: float
+    waited_seconds: float = 0.0
+    """How long the oldest task that is present has been due."""
 
     @property
     def total(self) -> float:
@@ -142,8 +153,10 @@ def passed(tasks: float, *, rate: float, slots: int, seconds: float, handler_sec
 def course(load: Load, ramp: Sequence[tuple[float, int]]) -> Iterator[Moment]:
     """Follow the system through every change: of the slots, of what comes."""
     tasks, slots, rate, now = load.present, 0, 0.0, 0.0
+    come = load.present
     for at, fewer_slots, more_tasks, more_rate in sorted([*_steps(ramp), *load.changes]):
         if at > now:
+            come += max(0.0, rate) * (at - now)
             tasks = passed(
                 tasks,
                 rate=max(0.0, rate),
@@ -152,7 +165,8 @@ def course(load: Load, ramp: Sequence[tuple[float, int]]) -> Iterator[Moment]:
                 handler_seconds=load.handler_seconds,
             )
         tasks, slots, rate, now = tasks + more_tasks, slots - fewer_slots, rate + more_rate, at
-        yield Moment(at, tasks, slots)
+        come += more_tasks
+        yield Moment(at, tasks, slots, come)
 
 
 def _steps(ramp: Sequence[tuple[float, int]]) -> Iterator[Change]:
@@ -179,8 +193,9 @@ def required(load: Load, fleet: Fleet, lateness_seconds: float) -> int:
     if load.total <= 0:
         return 0
     least = max(1, ceil(load.held / fleet.slots))
-    # Enough even if all came at once.
-    most = ceil(load.total / (fleet.slots * rounds(lateness_seconds, load.handler_seconds)))
+    # Enough even if all came at once, and whatever they waited: a task is never allowed less than this.
+    shortest = lateness_seconds * LATE_SHARE / (1 + LATE_SHARE)
+    most = ceil(load.total / (fleet.slots * rounds(shortest, load.handler_seconds)))
     enough = bisect_left(
         range(least, max(least, most) + 1),
         1,
@@ -192,12 +207,32 @@ def required(load: Load, fleet: Fleet, lateness_seconds: float) -> int:
 def suffices(replicas: int, load: Load, fleet: Fleet, lateness_seconds: float) -> bool:
     """Whether tasks begin in time with so many workers.
 
-    What falls due before a new worker could be there is out of its reach, so it is no reason to ask for one.
+    What the workers there have begun before a new one can arrive is out of its reach: no reason to ask for one.
     """
     reach = fleet.reach(replicas)
+    moments = [Moment(-load.waited_seconds, load.present, 0, load.present)]
+    moments += course(load, fleet.ramp(replicas))
+    after = [moment for moment in moments if moment.at >= reach and moment.slots]
     bound = rounds(lateness_seconds, load.handler_seconds)
-    return all(
-        moment.tasks <= moment.slots * bound + REST
-        for moment in course(load, fleet.ramp(replicas))
-        if moment.at >= reach and moment.slots
+    return all(moment.tasks <= moment.slots * bound + REST for moment in after) and (
+        not after or _carried(moments, after[0], load, lateness_seconds)
     )
+
+
+def _carried(moments: Sequence[Moment], arrival: Moment, load: Load, lateness_seconds: float) -> bool:
+    """Whether the tasks that fell due before help arrives, and still wait then, begin soon enough."""
+    done = arrival.come - arrival.tasks
+    return all(
+        moment.come - done
+        <= arrival.slots
+        * rounds(allowed_seconds(arrival.at - moment.at, lateness_seconds), load.handler_seconds)
+        + REST
+        for moment in moments
+        if moment.at < arrival.at
+    )
+
+
+def allowed_seconds(waited_seconds: float, lateness_seconds: float) -> float:
+    """Return how much longer a task may wait: until the objective, or a little more where that has passed."""
+    late = min(lateness_seconds, waited_seconds * LATE_SHARE)
+    return max(lateness_seconds - waited_seconds, late)

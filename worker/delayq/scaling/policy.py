@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 LEAD_SECONDS: Final = 15.0
 """A worker's start-up until one was seen: a Python image that is on the node already, with some reserve."""
 
+SOONEST_SHARE: Final = 1 / 3
+"""Of the lead time: the shortest start to reckon with until one was seen."""
+
 HANDLER_SECONDS: Final = 1.0
 """A handler's time until one was seen."""
 
@@ -66,6 +69,13 @@ class Policy:
         if self.lead_seconds is not None:
             return self.lead_seconds
         return LEAD_SECONDS if learnt is None else learnt
+
+    def soonest(self, learnt: float | None, shortest: float | None) -> float:
+        """Return the start-up time of the quickest worker: help that arrives then may still be of use."""
+        lead = self.lead(learnt)
+        if self.lead_seconds is not None:
+            return lead
+        return min(lead, lead * SOONEST_SHARE if shortest is None else shortest)
 
     def window(self, learnt: float | None) -> float:
         """How far this decision has to see: what the next one asks for comes a period later, if nothing is delayed."""

@@ -39,7 +39,8 @@ def replayed(record: str) -> Decision:
 
 
 def _sample(found: dict[str, Any]) -> Sample:
-    return Sample(**{**found, "due_within": _pairs(found["due_within"])})
+    leads = tuple((int(starts), float(seconds)) for starts, seconds in found.get("leads", ()))
+    return Sample(**{**found, "due_within": _pairs(found["due_within"]), "leads": leads})
 
 
 def _pairs(found: list[list[float]]) -> tuple[tuple[float, int], ...]:

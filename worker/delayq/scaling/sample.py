@@ -33,6 +33,8 @@ class Sample:
 
     overdue: int = 0
     """Tasks that are due and not claimed."""
+    overdue_seconds: float = 0.0
+    """How long the oldest of them has been due."""
     in_flight: int = 0
     """Tasks that workers hold a lease of."""
     due_within: tuple[tuple[float, int], ...] = ()
@@ -50,9 +52,19 @@ class Sample:
     handler_seconds: float | None = None
     """Mean time that a handler takes; None: not learnt yet."""
     lead_seconds: float | None = None
-    """From creating a worker to its first claim, the p95 of those seen; None: not learnt yet."""
+    """From creating a single worker to its first claim, with a margin; None: not learnt yet."""
+    leads: tuple[tuple[int, float], ...] = ()
+    """From how many starts at once on → the same for so many. Empty: for any number as for one."""
+    soonest_seconds: float | None = None
+    """The shortest start of those seen; None: not learnt yet."""
     whole: bool = True
     """Whether every shard is in the numbers. If not, there is at least this much to do."""
+
+    def lead(self, starts: int) -> float | None:
+        """From creating so many workers to their first claims; None: not learnt yet."""
+        return next(
+            (seconds for least, seconds in reversed(self.leads) if least <= starts), self.lead_seconds
+        )
 
     @property
     def foreseen(self) -> int:

@@ -34,7 +34,7 @@ def because(decision: Decision) -> str:
     if decision.replicas:
         parts.append(_supply(decision, decision.sample))
     elif decision.wake_seconds is not None:
-        parts.append(f"workers start at {clock(decision.at + decision.wake_seconds)}")
+        parts.append(f"workers start by {clock(decision.at + decision.wake_seconds)}")
     if decision.limited_by != "None":
         parts.append(LIMITS[decision.limited_by].format(wanted=f"{decision.wanted:,}"))
     if not decision.sample.whole:
@@ -45,7 +45,7 @@ def because(decision: Decision) -> str:
 
 
 def _demand(decision: Decision, sample: Sample) -> str:
-    window = decision.policy.window(sample.lead_seconds)
+    window = decision.policy.window(decision.lead_seconds)
     soon = sample.within(window)
     found = [f"{counted(sample.overdue, 'task')} due"] if sample.overdue else []
     found += [f"{sample.in_flight:,} in flight"] if sample.in_flight else []
@@ -61,15 +61,23 @@ def _supply(decision: Decision, sample: Sample) -> str:
     slots = (
         f"{decision.replicas:,} × {counted(decision.policy.slots, 'slot')} of {seconds(taken)} a task{learnt}"
     )
+    absent = f"; {counted(decision.absent, 'worker')} neither ready nor starting" if decision.absent else ""
+    return f"{slots}{_claim(decision)}{absent}"
+
+
+def _claim(decision: Decision) -> str:
+    """Say when tasks begin, where the inputs tell."""
+    late = decision.late_seconds
+    if decision.policy.limits.rate_per_second is not None:
+        return ", as fast as limits.ratePerSecond lets them begin"
+    if late is None:
+        return ""
+    if late == inf:
+        return " begin none of them before more workers come"
+    if not late:
+        return " begin them on time"
     allowed = seconds(decision.policy.lateness_seconds)
-    if not decision.late_seconds:
-        return f"{slots} begin them on time"
-    late = (
-        "nobody begins them"
-        if decision.late_seconds == inf
-        else f"up to {seconds(decision.late_seconds)} late"
-    )
-    return f"{slots} begin them {late} (objective {allowed})"
+    return f" begin them up to {seconds(late)} late (objective {allowed})"
 
 
 def _blind(decision: Decision) -> str:

@@ -34,7 +34,8 @@ def shortfall(
     if sample.overdue + sample.in_flight + sample.foreseen + rate * outlook_seconds <= slots:
         return None
     due = load(sample, rate, outlook_seconds)
-    worst = _worst(due, policy, fleet(sample, policy))
+    lead = policy.lead(sample.lead(max(1, policy.max_replicas - sample.ready)))
+    worst = _worst(due, policy, fleet(sample, policy, lead))
     if worst is None:
         return None
     # How many would do: as if they were there from the start, for that is what the number is for.

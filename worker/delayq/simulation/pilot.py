@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from delayq.scaling import HandlerTime, LeadTime, Sample, begun, decide, horizons
+from delayq.scaling.learning import SIZES
 
 if TYPE_CHECKING:
     from delayq.scaling import Decision, Policy
@@ -17,6 +19,7 @@ class Known(NamedTuple):
 
     handler_seconds: float | None = None
     lead_seconds: float | None = None
+    """For any number of starts at once."""
 
 
 class Step(NamedTuple):
@@ -55,7 +58,7 @@ class Production:
         self.policy, self._start = policy, start
         self._memory = begun(replicas, start)
         self._handler = HandlerTime(known.handler_seconds)
-        self._lead = LeadTime(known.lead_seconds)
+        self._lead = LeadTime(known.lead_seconds, sizes=SIZES)
 
     @property
     def period_seconds(self) -> float:
@@ -68,7 +71,12 @@ class Production:
         down = self.policy.behavior.scale_down
         pace = max((each.period_seconds for each in down.policies), default=0)
         slow = down.stabilization_window_seconds + 10 * pace
-        return self.policy.cooldown_seconds + slow + 2 * self.policy.window(self._lead.seconds)
+        return self.policy.cooldown_seconds + slow + 2 * self._window
+
+    @property
+    def _window(self) -> float:
+        """Return how far ahead to ask: as many workers as are allowed may have to start together."""
+        return self.policy.window(self._lead.of(self.policy.max_replicas))
 
     def look(self, plant: Plant, outlook: Outlook) -> Step:
         """Take a sample, decide."""
@@ -79,25 +87,30 @@ class Production:
     def sample(self, plant: Plant, outlook: Outlook) -> Sample:
         """Return what the operator would see."""
         self._learn(plant)
-        lead, now, starting = self._lead.seconds, plant.now, plant.starting
+        now, starting = plant.now, plant.starting
+        overdue = outlook.fallen_due(now) - plant.claimed
         return Sample(
-            overdue=outlook.fallen_due(now) - plant.claimed,
+            overdue=overdue,
+            overdue_seconds=now - plant.tasks.due[plant.claimed] if overdue else 0.0,
             in_flight=plant.in_flight,
-            due_within=outlook.within(now, horizons(self.policy.window(lead))),
+            due_within=outlook.within(now, horizons(self._window)),
             next_due_seconds=outlook.next_due_seconds(now),
             fallen_due=outlook.fallen_due(now),
             ready=len(plant.staff) - len(starting),
             starting=len(starting),
             starting_seconds=now - starting[-1].created if starting else 0.0,
             handler_seconds=self._handler.seconds,
-            lead_seconds=lead,
+            lead_seconds=self._lead.seconds,
+            leads=self._lead.by_starts,
+            soonest_seconds=self._lead.soonest_seconds,
         )
 
     def _learn(self, plant: Plant) -> None:
         """Read the counters of the workers that claim; one that is gone cannot be asked any more."""
         self._handler.forget({worker.name for worker in plant.staff})
+        together = Counter(worker.created for worker in plant.staff)
         for worker in plant.staff:
             self._handler.take(worker.name, worker.seconds, worker.tasks)
             self._handler.watch(worker.name, busy=worker.busy, now=plant.now)
             if worker.claims_at <= plant.now and worker.claims_at > worker.created:
-                self._lead.take(worker.name, worker.claims_at - worker.created)
+                self._lead.take(worker.name, worker.claims_at - worker.created, together[worker.created])

@@ -8,6 +8,7 @@ RIGHTS: Final = (
     "the user lacks rights: delayq acl (for Sentinels, with --sentinel) prints the rule, "
     "which each of them needs by itself"
 )
+NO_TLS: Final = "another port, or no spec.redis.tls (redis:// instead of rediss://)"
 _CAUSES: Final = (
     (("noperm", "no permissions", "can't run this"), RIGHTS),
     (
@@ -24,7 +25,7 @@ _CAUSES: Final = (
     ),
     (
         ("wrong version number", "wrong_version_number", "record layer failure", "record_layer_failure"),
-        "it does not speak TLS at this port: another port, or no spec.redis.tls (redis:// instead of rediss://)",
+        f"it does not speak TLS at this port: {NO_TLS}",
     ),
     (("alert", "ssl", "certificate"), "spec.redis.tls: do its certificate and ours fit?"),
     (("loading",), "Redis is reading its file: wait"),

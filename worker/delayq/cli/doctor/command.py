@@ -12,6 +12,7 @@ from delayq.broker import Broker
 from delayq.cli.doctor import causes
 from delayq.cli.doctor.findings import MARKS, Finding, Level, failed, merged, ok, unreachable
 from delayq.cli.doctor.guard import guard as check_guard
+from delayq.cli.doctor.handler import handler as check_handler
 from delayq.cli.doctor.poison import poison
 from delayq.cli.doctor.queue import queue as check_queue
 from delayq.cli.doctor.reach import clock, connect, latency, login, mode
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     from delayq.contract import Delivery
 
+KUBECTL = "kubectl dq"
+
 
 @click.command()
 @click.argument("queue")
@@ -51,10 +54,12 @@ def doctor(
 ) -> None:
     """Check every step of the way to a queue that works, and say what to do next.
 
-    Exits with 1 when a check failed, with 4 when Redis or the guard's store cannot be reached. It changes nothing.
+    Exits with 1 when a check failed, with 4 when Redis or the guard's store cannot be reached. It changes nothing;
+    to see whether a worker could start, it imports the document's callable.
     """
     findings: list[Finding] = []
-    for finding in examine(queue, redis=redis, shards=shards, key_prefix=key_prefix):
+    elsewhere = click.get_current_context().find_root().info_name == KUBECTL
+    for finding in examine(queue, redis=redis, shards=shards, key_prefix=key_prefix, elsewhere=elsewhere):
         findings.append(finding)
         if output == "table":
             click.echo(said(finding))
@@ -64,9 +69,12 @@ def doctor(
 
 
 def examine(
-    queue: str, *, redis: str | None, shards: int | None, key_prefix: str | None
+    queue: str, *, redis: str | None, shards: int | None, key_prefix: str | None, elsewhere: bool = False
 ) -> Iterator[Finding]:
-    """Yield what each check finds, in order; the rest is left out when it cannot be checked."""
+    """Yield what each check finds, in order; the rest is left out when it cannot be checked.
+
+    `elsewhere`: the handler's code is in a cluster, and only Redis can be reached from here.
+    """
     try:
         if is_path(queue):
             yield ok("document", f"{queue} is a valid DelayQueue: {read(queue).queue}")
@@ -83,6 +91,7 @@ def examine(
     for found in _redis(target):
         reached = reached and not found.unreachable
         yield found
+    yield from check_handler(target, elsewhere=elsewhere)
     yield from check_guard(target, reached=reached)
 
 

@@ -54,7 +54,7 @@ def guard(target: Target, *, reached: bool) -> Iterator[Finding]:
         yield failed(NAME, error.message, error.hint)
         return
     except InvalidDocument as error:
-        yield failed(NAME, str(error), _unusable(spec))
+        yield failed(NAME, str(error), "" if "not installed" in str(error) else _unusable(spec))
         return
     yield asyncio.run(_asked(made, spec, f"delayq guard init {target.document}"))
 

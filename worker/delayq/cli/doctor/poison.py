@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from delayq.connection import SyncConnection
 
 KINDS: Final = {
-    "sorted set": ("ZCARD", ("delayed", "retry", "processing", "dlq", "scanners", "moving")),
-    "hash": ("HLEN", ("tasks", "attempts", "dlq_info", "cursors", "stats", "moving_info", "arrived")),
+    "sorted set": ("ZCARD", ("delayed", "retry", "suspect", "processing", "dlq", "scanners", "moving")),
+    "hash": (
+        "HLEN",
+        ("tasks", "attempts", "dlq_info", "followups", "cursors", "stats", "moving_info", "arrived"),
+    ),
     "list": ("LLEN", ("wake", "alarm")),
-    "string": ("GET", ("leader", "rate", "layout")),
+    "string": ("GET", ("leader", "rate", "layout", "isolation")),
 }
 """What each key is, and a command that Redis refuses for any other type. TYPE would take one right more."""
 
@@ -69,7 +72,7 @@ def _wrong(key: str, kind: str, _: str, name: str) -> Finding:
 
 
 _PUT_BACK: Final = "reapers put the tasks that were listed there where they belong"
-_NEXT: Final = dict.fromkeys(("delayed", "retry", "processing", "dlq", "moving"), _PUT_BACK)
+_NEXT: Final = dict.fromkeys(("delayed", "retry", "suspect", "processing", "dlq", "moving"), _PUT_BACK)
 _OTHERS: Final = "no task was kept there"
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from delayq.cli.doctor.findings import Finding, ok, warning
+from delayq.cli.doctor.findings import Finding, failed, ok, warning
 from delayq.cli.look import held_by
 from delayq.cli.words import clean, length, tasks
+from delayq.keys import FORMAT
 from delayq.operations import summed
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def queue(
     `documented` are the shards of its document, if there is one.
     """
     yield from shards(broker, documented)
+    yield from formats(connection, broker, served)
     yield leaders(connection, broker, served)
     yield overdue(connection, broker, served, limits)
 
@@ -52,6 +54,15 @@ def shards(broker: Broker, documented: int | None) -> Iterator[Finding]:
         yield warning(
             "shards", said, "a scanner that starts with the document changes that, and nothing else does"
         )
+
+
+def formats(connection: SyncConnection, broker: Broker, served: Sequence[int]) -> Iterator[Finding]:
+    """Tell when a newer delayq wrote keys that this one does not know."""
+    found = _counts(connection, broker, served).format
+    if found > FORMAT:
+        said = f"a newer delayq wrote this queue, in format {found}; this one knows formats up to {FORMAT}"
+        hint = "reapers and scanners of this version do not repair, move or erase it: run the newer version"
+        yield warning("format", said, hint)
 
 
 def leaders(connection: SyncConnection, broker: Broker, served: Sequence[int]) -> Finding:
@@ -98,15 +109,32 @@ def overdue(connection: SyncConnection, broker: Broker, served: Sequence[int], l
         return warning(
             "tasks", f"{said}, {claimed:,} claimed within a second", "more workers, or more concurrency"
         )
-    if after.processing:
+    if _leased(connection, broker, served):
         return warning(
             "tasks",
             f"{said}, {after.processing:,} in flight, none claimed",
             "every slot is busy: more workers",
         )
-    return warning(
-        "tasks", f"{said}, nobody claims", "no worker is running: start delayq run, or delayq worker"
+    return failed(
+        "tasks",
+        f"{said}, none claimed within a second, and no worker holds a lease",
+        "no worker serves this queue: start delayq run, or delayq worker; its log says why it does not claim",
     )
+
+
+def _leased(connection: SyncConnection, broker: Broker, served: Sequence[int]) -> int:
+    """Count the tasks in flight whose lease a worker keeps up: those of a dead one stay in flight for a while."""
+    found = 0
+    for _, held in connection.servers([broker.keys(shard) for shard in served]):
+        [(seconds, micros)] = connection.send([("TIME",)], held[0])
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        found += sum(
+            reply if isinstance(reply, int) else 0
+            for reply in connection.send(
+                [("ZCOUNT", keys.processing, f"({now_ms}", "+inf") for keys in held], held[0]
+            )
+        )
+    return found
 
 
 def _counts(connection: SyncConnection, broker: Broker, served: Sequence[int]) -> Counts:

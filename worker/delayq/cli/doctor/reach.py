@@ -62,6 +62,10 @@ def login(connection: SyncConnection) -> Finding:
     try:
         [reply] = connection.send([("PING",)])
     except Unavailable as error:
+        if connection.address.tls is not None and _answers_without_tls(connection.address):
+            return unreachable(
+                "login", "Redis answers without TLS at this port, and TLS was asked for", causes.NO_TLS
+            )
         return unreachable("login", reason(error.why), causes.hint(error.why))
     except DelayQError as error:
         hint = causes.hint(str(error), database=connection.address.database)
@@ -70,6 +74,17 @@ def login(connection: SyncConnection) -> Finding:
         return unreachable("login", f"PING: {reply}", causes.hint(str(reply)))
     secret = "with a password" if connection.address.login.password else "without a password"
     return ok("login", f"as {user}, {secret}")
+
+
+def _answers_without_tls(address: Address) -> bool:
+    """Whether a PING in plain text is answered. Such a Redis reads a TLS handshake as a command, and waits for more."""
+    host, port = address.places[0]
+    try:
+        with socket.create_connection((host, port), timeout=address.timeout_seconds) as plain:
+            plain.sendall(b"PING\r\n")
+            return plain.recv(1) in (b"+", b"-")
+    except OSError:
+        return False
 
 
 def mode(connection: SyncConnection, *, apart: bool) -> Finding | None:

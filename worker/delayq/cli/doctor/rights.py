@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 OUTSIDE = ("blpop", "eval", "evalsha", "get", "ping", "time")  # what processes send
 CONFIRMING = {"None": (), "Replicated": ("wait",), "Fsynced": ("waitaof", "config|get")}  # clients send, too
 _NAMED = re.compile(r"'([\w|]+)' command")  # of an error reply
-LUA = "is that a Redis with Lua, and not busy with somebody else's script?"
+LUA = "is that a Redis with Lua?"
+BUSY = "another client's script runs: wait, or end it with SCRIPT KILL"
 SAYS = "mend what it says: docs/operations.md, What Redis answers instead of serving"
 UNASKED = "single rights were not checked: they can be asked from Redis 7.0 on"
 
@@ -30,7 +31,10 @@ UNASKED = "single rights were not checked: they can be asked from Redis 7.0 on"
 def run_scripts(
     connection: SyncConnection, broker: Broker, delivery: Delivery, served: Sequence[int] | None = None
 ) -> Finding:
-    """Run `wake` and `counts` on every shard that is served, which change nothing but a hint, and forget nothing."""
+    """Run `wake` and `counts` on every shard that is served, which change nothing but a hint, and forget nothing.
+
+    Raises Unavailable when Redis does not answer.
+    """
     shards = range(len(broker.shards)) if served is None else served
     held = [broker.keys(shard) for shard in shards]
     calls: list[Any] = [broker.wake(shard) for shard in shards] + [broker.counts(shard) for shard in shards]
@@ -48,7 +52,9 @@ def run_scripts(
 def _refused(connection: SyncConnection, held: Sequence[Keys], error: DelayQError) -> Finding:
     why = str(error)
     if isinstance(error, Unavailable):
-        return failed("scripts", why, LUA if error.why.startswith("BUSY") else SAYS)
+        if not error.answered:
+            raise error
+        return failed("scripts", why, BUSY if error.why.startswith("BUSY") else SAYS)
     if not DENIED.search(why):
         return failed("scripts", why, LUA)
     if "keys" in why:

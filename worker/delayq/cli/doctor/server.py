@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from delayq import durability
+from delayq.cli.doctor import builds
 from delayq.cli.doctor.findings import Finding, failed, ok, warning
 from delayq.contract import Delivery
 
@@ -20,6 +21,7 @@ OLDEST = (5, 0)
 TESTED = (6, 2)
 NEARLY_FULL = 0.8
 PATIENT_MS = 3000  # two syncs of appendfsync everysec, and a second for a busy disk
+UNTOLD = "not known: on the server, redis-cli CONFIG GET appendfsync should say everysec or always"
 NEVER_LOST = "tasks can be lost when Redis restarts"
 
 
@@ -30,6 +32,7 @@ def server(connection: SyncConnection, delivery: Delivery) -> Iterator[Finding]:
         yield warning("version", "Redis does not tell (INFO is refused)", "allow the user INFO")
         return
     yield version(told.facts)
+    yield from builds.lua(told.facts)
     yield role(told)
     yield from persistence(told)
     if delivery.acknowledge != "None":
@@ -71,7 +74,7 @@ def persistence(told: Told) -> Iterator[Finding]:
     found = durability.risks(told, Delivery())
     wrong = [finding for risk, finding in _PERSISTENCE.items() if risk in found]
     fsync = told.settings.get("appendfsync")
-    said = f"append-only file on, appendfsync {fsync or 'unknown (CONFIG is refused)'}"
+    said = f"append-only file on, appendfsync {fsync or UNTOLD}"
     yield from wrong or [ok("persistence", said)]
 
 

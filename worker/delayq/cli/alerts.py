@@ -1,0 +1,30 @@
+"""delayq alerts: the alerting rules of queues, for a Prometheus that no operator configures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import yaml
+
+from delayq.cli.exits import errors_as_exits
+from delayq.contract import alerts as contract
+from delayq.document import read
+
+WIDTH = 1_000_000  # an expression on one line can be searched
+
+
+@click.command()
+@click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+def alerts(documents: tuple[Path, ...]) -> None:
+    """Print the alerting rules of the queues of DOCUMENTs, as a file that Prometheus' rule_files can name.
+
+    On Kubernetes, spec.monitoring.prometheusRule has the operator make them. Elsewhere, print them into a file:
+    delayq alerts orders.yaml >delayq.rules.yaml. Print them again when a document changes.
+    """
+    with errors_as_exits("delayq validate checks documents"):
+        queues = [read(document) for document in documents]
+    groups = [
+        {"name": f"delayq.{queue.metadata.name}", "rules": contract.rules(queue, None)} for queue in queues
+    ]
+    click.echo(yaml.safe_dump({"groups": groups}, sort_keys=False, allow_unicode=True, width=WIDTH), nl=False)

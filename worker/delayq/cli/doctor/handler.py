@@ -1,0 +1,56 @@
+"""Whether a worker could start here with the document's handler: a callable that can be imported, a command on PATH."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from delayq import handlers
+from delayq.cli.doctor.findings import Finding, failed, ok
+from delayq.contract.files import CONFIG_FILE
+from delayq.document import read
+from delayq.errors import InvalidDocument
+from delayq.queue_client import secrets_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.cli.target import Target
+    from delayq.contract import DelayQueue
+
+NAME: Final = "handler"
+BESIDE: Final = (
+    "workers do not start so: run this where they run, with the code beside the document or on PYTHONPATH"
+)
+
+
+def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
+    """Check what a worker checks when it starts, by importing the callable. An HTTP service is not called.
+
+    `elsewhere`: the code runs in a cluster. So it does for a mounted document: a scanner's pod lacks it.
+    """
+    if target.document is None or elsewhere or target.document == Path(CONFIG_FILE):
+        return
+    document = read(target.document)
+    spec = document.spec.handler
+    if spec.http is not None:
+        return
+    beside = str(target.document.absolute().parent)  # which `delayq run` puts on the path, too
+    if beside not in sys.path:
+        sys.path.insert(0, beside)
+    try:
+        with redirect_stdout(sys.stderr):  # what the user's module prints is no result of ours
+            asyncio.run(_started(document))
+    except InvalidDocument as error:
+        yield failed(NAME, str(error), BESIDE)
+        return
+    yield ok(NAME, spec.python.callable if spec.python else f"{spec.exec.command[0]} is on the PATH")  # type: ignore[union-attr] # one of three
+
+
+async def _started(document: DelayQueue) -> None:
+    made = handlers.build(document, secrets_dir=secrets_dir())
+    await made.start()
+    await made.close()

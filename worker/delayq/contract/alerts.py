@@ -1,0 +1,203 @@
+"""The alerts of a queue, as data: the operator makes a PrometheusRule of them, `delayq alerts` a file of rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq.contract import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from delayq.contract.limits import Objective
+    from delayq.contract.metrics import Metric
+    from delayq.contract.queue import DelayQueue
+
+RUNBOOK: Final = "See docs/operations.md, “When something is wrong”."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One alert."""
+
+    name: str
+    """What follows DelayQueue in its name."""
+    expr: str
+    seconds: int
+    """How long it must be so."""
+    severity: str
+    summary: str
+
+
+def rules(queue: DelayQueue, namespace: str | None) -> list[dict[str, Any]]:
+    """Return Prometheus' alerting rules for a queue. `namespace`: None outside Kubernetes."""
+    place = {} if namespace is None else {"namespace": namespace}
+    name = queue.metadata.name
+    shown = name if namespace is None else f"{namespace}/{name}"
+    return [
+        {
+            "alert": f"DelayQueue{alert.name}",
+            "expr": alert.expr,
+            **({"for": f"{alert.seconds}s"} if alert.seconds else {}),
+            "labels": {"severity": alert.severity, **place, "delayqueue": name},
+            "annotations": {"summary": f"DelayQueue {shown}: {alert.summary}", "description": RUNBOOK},
+        }
+        for alert in _alerts(queue, place)
+    ]
+
+
+def _alerts(queue: DelayQueue, place: dict[str, str]) -> Iterator[Alert]:
+    labels = ",".join(f'{name}="{value}"' for name, value in {**place, "queue": queue.queue}.items())
+
+    def of(metric: Metric, more: str = "") -> str:
+        return f"{metric.name}{{{labels}{more}}}"
+
+    yield _late(of, queue.spec.objective)
+    yield _dead_letters(of(metrics.QUEUE_BURIED))
+    yield _redis_down(of(metrics.REDIS_UP))
+    yield _at_risk(of(metrics.DURABILITY_RISK, ',risk!="fsync_unknown"'))
+    if queue.spec.guard is not None and queue.spec.guard.none is None:
+        yield _guard_down(of(metrics.WORKER_GUARD_UP))
+    if queue.spec.reaper.check is not None:
+        yield _checks_fail(of(metrics.QUEUE_CHECKS_FAILED))
+        yield _awaits_verdict(of(metrics.LAPSED_TASKS))
+    if queue.spec.scanner.replicas:
+        yield _leaderless(of(metrics.SHARD_LED), of(metrics.LAYOUT_SHARDS), queue.spec.shards)
+        yield _not_served(of(metrics.SHARD_DOWN), of(metrics.SHARD_LED))
+        yield _resharding_stalled(of, queue.spec.shards)
+
+
+def _late(of: Callable[[Metric], str], objective: Objective) -> Alert:
+    # As condition ObjectiveMet: tasks that began within the window, and those that wait for longer than allowed. It has
+    # to hold for longer than the window: in a queue of few tasks, a late one alone is more than one percent.
+    seconds, share = objective.lateness_seconds, 100 - objective.percentile
+    begun, in_time = _begun(of, "+Inf"), _begun_within(of, seconds)
+    overdue, oldest = of(metrics.OVERDUE_TASKS), of(metrics.OLDEST_OVERDUE_SECONDS)
+    waiting = f"(sum({overdue}) * clamp_min(1 - {seconds} / max({oldest}), 0) or vector(0))"
+    return Alert(
+        name="Late",
+        expr=f"({begun} - {in_time} + {waiting}) > {share / 100:g} * ({begun} + {waiting})",
+        seconds=360,
+        severity="warning",
+        summary=f"more than {share} % of its tasks were late by more than {seconds} s in the last 5 minutes.",
+    )
+
+
+def _begun_within(of: Callable[[Metric], str], seconds: float) -> str:
+    """Count tasks that began in time; between two bounds of the histogram in proportion, beyond the last one all."""
+    bounds = metrics.LATENESS_BUCKETS
+    below = max((each for each in bounds if each <= seconds), default=0.0)
+    above = min((each for each in bounds if each >= seconds), default=0.0)
+    if below == above:
+        return _begun(of, str(below))
+    if not above:
+        return _begun(of, "+Inf")
+    low, part = _begun(of, str(below)), (seconds - below) / (above - below)
+    return f"({low} + {part:.4g} * ({_begun(of, str(above))} - {low}))"
+
+
+def _begun(of: Callable[[Metric], str], le: str) -> str:
+    name, _, selector = of(metrics.WORKER_DUE_TO_CLAIMED).partition("{")
+    return f'(sum(increase({name}_bucket{{{selector[:-1]},le="{le}"}}[5m])) or vector(0))'
+
+
+def _dead_letters(buried: str) -> Alert:
+    return Alert(
+        name="DeadLetters",
+        expr=f"sum(increase({buried}[15m])) > 0",
+        seconds=0,
+        severity="warning",
+        summary="tasks became dead letters within the last 15 minutes.",
+    )
+
+
+def _redis_down(up: str) -> Alert:
+    return Alert(
+        name="RedisDown",
+        expr=f"max({up}) == 0",
+        seconds=60,
+        severity="critical",
+        summary="no scanner reaches Redis: no task is started.",
+    )
+
+
+def _at_risk(risk: str) -> Alert:
+    return Alert(
+        name="DurabilityAtRisk",
+        expr=f"max by (risk) ({risk}) == 1",
+        seconds=300,
+        severity="warning",
+        summary="Redis may lose tasks: {{ $labels.risk }}.",
+    )
+
+
+def _guard_down(up: str) -> Alert:
+    return Alert(
+        name="GuardDown",
+        expr=f"max({up}) == 0",
+        seconds=60,
+        severity="critical",
+        summary="no worker can use the guard: no task is started.",
+    )
+
+
+def _checks_fail(failed: str) -> Alert:
+    # One that fails now and then is asked again; one that always does leaves tasks waiting, or worse.
+    return Alert(
+        name="ChecksFail",
+        expr=f"sum(increase({failed}[5m])) > 0",
+        seconds=300,
+        severity="warning",
+        summary="the check gives no verdict on tasks whose lease ran out: reaper.check.onFailure decides.",
+    )
+
+
+def _awaits_verdict(lapsed: str) -> Alert:
+    # A check that can tell leaves none for longer than it takes to ask; `wait` may be its answer without end.
+    return Alert(
+        name="AwaitsVerdict",
+        expr=f"sum({lapsed}) > 0",
+        seconds=1800,
+        severity="warning",
+        summary="there have been tasks whose lease ran out, and on which the check has not decided, for half an hour.",
+    )
+
+
+def _leaderless(led: str, layout: str, shards: int) -> Alert:
+    # Leadership runs out within seconds; a rollout of all scanners takes less than a minute. While their number
+    # changes, there are as many as the largest that is told; scanners that tell of none are of an older version.
+    return Alert(
+        name="Leaderless",
+        expr=f"(sum(max by (shard) ({led})) or vector(0)) < (max({layout}) or vector({shards}))",
+        seconds=60,
+        severity="critical",
+        summary="no scanner leads some shard: tasks start late by up to maxBlockMilliseconds.",
+    )
+
+
+def _not_served(down: str, led: str) -> Alert:
+    # One scanner may be cut off from a server that serves another, which leads its shards then.
+    return Alert(
+        name="ShardsNotServed",
+        expr=f"count(max by (shard) ({down}) unless on (shard) (max by (shard) ({led}) == 1)) > 0",
+        seconds=60,
+        severity="critical",
+        summary="Redis does not serve {{ $value }} of its shards: none of their tasks is started.",
+    )
+
+
+def _resharding_stalled(of: Callable[[Metric], str], shards: int) -> Alert:
+    layout, checked = of(metrics.LAYOUT_SHARDS), of(metrics.RESHARD_CHECKED_TASKS)
+
+    def told(which: str) -> str:
+        return f'max({layout[:-1]},layout="{which}"}})'
+
+    still = f"(sum(changes({checked}[15m])) or vector(0)) == 0"
+    return Alert(
+        name="ReshardingStalled",
+        expr=f"{told('target')} != {shards} or ({told('was')} != {told('target')} and {still})",
+        seconds=900,
+        severity="warning",
+        summary=f"tasks do not get on to {shards} shards.",
+    )

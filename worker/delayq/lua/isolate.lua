@@ -1,0 +1,81 @@
+-- isolate: lease a group of suspects to a worker that runs nothing else
+-- KEYS suspect     zset    id -> token of the run whose group it belongs to
+-- KEYS delayed     zset    id -> due ms
+-- KEYS retry       zset    id -> due ms of the next attempt
+-- KEYS processing  zset    id:token -> lease expiry ms
+-- KEYS tasks       hash    id -> envelope
+-- KEYS attempts    hash    id -> failures, crashes, due ms, last error
+-- KEYS wake        list    hint for an idle worker
+-- KEYS stats       hash    monotonic counters
+-- KEYS rate        string  when the bucket of spec.limits.ratePerSecond will have run dry, µs
+-- KEYS claim       string  the claimer's last claim: number, lease expiry ms, first token, how many tokens
+-- KEYS dlq         zset    id -> time of death
+-- KEYS moving      zset    id -> token of those on their way to another shard
+-- ARGV limit         how many tasks at most
+-- ARGV lease_ms      how long the lease lasts
+-- ARGV number        as claim.lua has it
+-- ARGV not_after_ms  the same
+-- ARGV interval_us   the same
+-- ARGV burst         the same
+-- ARGV most          the same
+-- RETURNS as claim.lua; the last number is how many suspects are left
+local suspect, delayed, retry, processing, tasks, attempts, wake, stats, rate, claim, dlq, moving = unpack(KEYS)
+local us, number = now_us(), tonumber(ARGV[3])
+local at = math.floor(us / 1000)
+if abandoned(claim, number, at, ARGV[4]) then return { at } end
+local room, begin = allowance(rate, processing, us, ARGV[5], ARGV[6], ARGV[7], 0)
+local limit, left = math.min(tonumber(ARGV[1]), room), redis.call('ZCARD', suspect)
+if limit < 1 or left == 0 then return { at, 0, 0, begin(0, left > 0), {}, {}, {}, {}, left } end
+
+-- A process that knows of no suspects may have put one into another index, too, and from there where it is not due yet.
+local function elsewhere(id)
+  local due = math.max(redis.call('ZSCORE', delayed, id) or 0, redis.call('ZSCORE', retry, id) or 0)
+  return due > at or redis.call('ZSCORE', dlq, id) or redis.call('ZSCORE', moving, id)
+end
+
+-- The suspect that waited for longest and those behind it of the same group: half of a run that crashed, or, of those
+-- that never ran apart, as many as there may be; as for claims, a mebibyte and no more, but at least one.
+local found, ids, runs, envelopes = redis.call('ZRANGE', suspect, 0, limit - 1, 'WITHSCORES'), {}, {}, {}
+local bytes = 1048576
+for n = 1, #found, 2 do
+  local id, entry = found[n], redis.call('HGET', attempts, found[n])
+  local run, envelope = { attempts_of(entry) }, redis.call('HGET', tasks, id)
+  run.group, run.due = run[5].group == tonumber(found[n + 1]) and run[5].group or 0, kept_due(envelope or '', entry)
+  bytes = bytes - #(envelope or '')
+  if #ids > 0 and (run.group ~= runs[1].group or bytes < 0) then break end
+  local away = elsewhere(id)
+  if away or run.due > at then redis.call('ZREM', suspect, id) end
+  if not away and run.due > at then -- the clock stepped back
+    redis.call('ZADD', retry, run.due, id)
+  elseif not away then
+    ids[#ids + 1], runs[#runs + 1], envelopes[#ids + 1] = id, run, envelope
+  end
+end
+if #ids == 0 then return { at, 0, 0, begin(0, false), {}, {}, {}, {}, redis.call('ZCARD', suspect) } end
+local token = next_token(redis.call('HGET', stats, 'token'), us)
+local half, expiry = math.ceil(#ids / 2), string.format('%.0f', at + tonumber(ARGV[2]))
+local dues, counts, leased = {}, {}, 0
+redis.call('ZCARD', processing) -- of another type, each key says so before anything is taken
+redis.call('LLEN', wake)
+redis.call('ZREM', delayed, unpack(ids)) -- a reaper that does not know suspects may have put them there
+redis.call('ZREM', retry, unpack(ids))
+redis.call('ZREM', suspect, unpack(ids))
+redis.call('HSET', stats, 'token', string.format('%.0f', token + #ids - 1))
+for n, id in ipairs(ids) do
+  local envelope, failures, crashes, last, due, mark = envelopes[n], unpack(runs[n])
+  mark.group, mark.size = n <= half and token or token + half, #ids
+  local entry = attempts_entry(failures, crashes, due, 0, last, mark)
+  counts[2 * n - 1], counts[2 * n], dues[n] = n - 1, entry, runs[n].due > 0 and runs[n].due or at
+  if envelope then
+    redis.call('HSET', attempts, id, entry)
+    redis.call('ZADD', processing, expiry, id .. string.format(':%.0f', token + n - 1))
+    leased = leased + 1
+  end
+end
+local first = string.format('%.0f', token)
+if number > 0 then redis.call('SET', claim, ARGV[3] .. ' ' .. expiry .. ' ' .. first .. ' ' .. #ids, 'PX', ARGV[2]) end
+tally(stats, 'claimed', leased)
+if leased < #ids then tally(stats, 'orphans', #ids - leased) end
+left = redis.call('ZCARD', suspect)
+if left > 0 then hint(wake) end
+return { at, first, 0, begin(leased, #ids == room), ids, dues, envelopes, counts, left }

@@ -1,0 +1,41 @@
+"""One answer for all who ask within a second. Not here: what is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+T = TypeVar("T")
+
+FRESH_SECONDS = 1.0
+
+
+class Recent(Generic[T]):
+    """The answer to a costly question: kept for a second, and asked for once at a time, however many wait for it."""
+
+    def __init__(
+        self, ask: Callable[[], Coroutine[Any, Any, T]], fresh_seconds: float = FRESH_SECONDS
+    ) -> None:
+        """Ask nothing yet."""
+        self._ask, self._fresh_seconds = ask, fresh_seconds
+        self._asked: asyncio.Task[T] | None = None
+        self._answered_at = 0.0  # by the event loop's clock
+
+    async def get(self) -> T:
+        """Return the answer; what the question raises, too. A caller that gives up takes it from no other."""
+        if self._asked is None or (self._asked.done() and self._old(self._asked)):
+            self._asked = asyncio.ensure_future(self._ask())
+            self._asked.add_done_callback(self._answered)
+        return await asyncio.shield(self._asked)
+
+    def _old(self, asked: asyncio.Task[T]) -> bool:
+        if asked.cancelled() or asked.exception() is not None:
+            return True
+        return asyncio.get_running_loop().time() - self._answered_at >= self._fresh_seconds
+
+    def _answered(self, _: asyncio.Task[T]) -> None:
+        self._answered_at = asyncio.get_running_loop().time()

@@ -1,0 +1,101 @@
+"""The end of a process, which comes in any case: whatever hangs on the way out, a thread of its own ends it in time.
+
+Users' code may ignore its cancellation, stop the event loop, block a thread or hold a lock; libraries may wait for a
+server that is away. Not here: what a process still has to do before it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+log = logging.getLogger(__name__)
+
+EXIT_SECONDS = 5.0  # for the event loop, its threads and the interpreter to end once all is done
+SAY_SECONDS = 1.0  # for the log to take the last line: whoever holds its lock may be what hangs
+
+
+class _Deadline:
+    """When the process is ended at the latest, by the monotonic clock, and with which exit code."""
+
+    at = float("inf")
+    code = 1
+    thread: threading.Thread | None = None
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run a process' coroutine to its end, and have the process end soon after.
+
+    A handler that stops the event loop, or leaves a task behind that raises SystemExit, ends nothing but itself.
+    """
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    loop = runner.get_loop()
+    task, code = loop.create_task(main), 1
+    try:
+        while not task.done():
+            _go_on(loop, task)
+        code = 1 if task.exception() else 0
+    finally:
+        end_within(EXIT_SECONDS, code)
+        with suppress(RuntimeError):  # a stop of the loop that was still to come
+            runner.close()
+    task.result()
+
+
+def _go_on(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
+    try:
+        loop.run_until_complete(task)
+    except BaseException as error:
+        if task.done():
+            raise
+        fields = {"error": f"{type(error).__name__}: {error}"}
+        log.error("event_loop_interrupted", extra={"fields": fields})  # noqa: TRY400 -- of no frames of its own
+
+
+def end_within(seconds: float, code: int) -> None:
+    """End the process after so many seconds, unless it has ended by itself, or was to be ended sooner."""
+    at = time.monotonic() + seconds
+    _Deadline.at, _Deadline.code = min(at, _Deadline.at), code
+    if _Deadline.thread is None:
+        _Deadline.thread = threading.Thread(target=_wait, name="delayq-shutdown", daemon=True)
+        _Deadline.thread.start()
+
+
+def _wait() -> None:
+    while (left := _Deadline.at - time.monotonic()) > 0:
+        time.sleep(min(left, 1.0))  # the deadline may have moved
+    hanging = [each.name for each in threading.enumerate() if not each.daemon]
+    say = threading.Thread(target=_say, args=(hanging,), daemon=True)
+    say.start()
+    say.join(SAY_SECONDS)
+    os._exit(_Deadline.code)
+
+
+def _say(hanging: list[str]) -> None:
+    log.error("exit_forced", extra={"fields": {"code": _Deadline.code, "threads": hanging}})
+    flush()
+
+
+def leave(code: int = 0) -> None:
+    """End at once, without waiting for tasks and threads."""
+    flush()
+    os._exit(code)
+
+
+def flush() -> None:
+    """Write out what streams hold."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # closed, or nobody reads it: what a handler printed is lost then
+            stream.flush()

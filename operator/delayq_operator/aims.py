@@ -27,6 +27,7 @@ class Aim:
     guarded: bool = False
     """Whether its workers have a guard to tell of."""
     lateness_seconds: float = math.inf
+    percentile: float = 100.0
     shards: int = MOST_SHARDS
 
 
@@ -44,6 +45,7 @@ def aim(resource: Resource) -> Aim:
         ours=ours,
         guarded=spec.guard is not None and spec.guard.none is None,
         lateness_seconds=spec.objective.lateness_seconds,
+        percentile=spec.objective.percentile,
         shards=spec.shards,
     )
 

@@ -7,6 +7,7 @@ the operator knows the paths of its kinds, and models cost memory for each objec
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 from contextlib import asynccontextmanager
@@ -21,12 +22,12 @@ from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.dynamic import DynamicClient
 
 from delayq_operator import metrics
-from delayq_operator.errors import NoCluster, NotFound, Unavailable, refusal
+from delayq_operator.errors import ApiError, NoCluster, NotFound, Unavailable, refusal
+from delayq_operator.names import CONFIG_MAP
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from delayq_operator.errors import ApiError
     from delayq_operator.names import Kind
     from delayq_operator.objects import Object
 
@@ -36,8 +37,9 @@ METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 TIMEOUT_SECONDS: Final = 15.0
 UNLIMITED: Final = 0  # connections: a watch keeps one, and every namespace that is served has a dozen of them
-PAGE: Final = 500
+PAGE: Final = 50  # objects, of 1.5 MiB at most, which others may have written: a page must fit into memory
 SERVER_ERROR: Final = 500
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LONGEST_LINE: Final = 16 << 20  # an object is at most 1.5 MiB in etcd; JSON escapes can multiply that
 
 
@@ -114,6 +116,20 @@ class Api:
     async def create(self, kind: Kind, body: Object) -> Object:
         """Create an object; Conflict when there is one of that name."""
         return await self._call("post", path(kind, body["metadata"]["namespace"]), body=body)
+
+    async def terminating(self, namespace: str) -> bool:
+        """Whether the API server takes no new object because the namespace is being deleted.
+
+        A dry run asks: reading the namespace would take a right of its own.
+        """
+        body: Object = {"metadata": {"generateName": "delayq-dry-run-"}}
+        try:
+            await self._call("post", path(CONFIG_MAP, namespace), body=body, query_params=[("dryRun", "All")])
+        except NotFound:
+            return True
+        except ApiError as error:
+            return "NamespaceTerminating" in error.causes
+        return False
 
     async def replace(self, kind: Kind, body: Object) -> Object:
         """Replace an object; Conflict when it is not at body's resourceVersion any more."""
@@ -241,7 +257,11 @@ def _answered(error: ApiException) -> ApiError | Unavailable:
     status = _status(error.body)
     if not status and code < SERVER_ERROR:
         return refusal(code, error.reason or "", error.reason or "")
-    return refusal(code, status.get("reason") or error.reason or "", status.get("message") or "")
+    found = refusal(code, status.get("reason") or error.reason or "", status.get("message") or "")
+    if isinstance(found, ApiError):
+        causes = (status.get("details") or {}).get("causes") or ()
+        found.causes = tuple(str(cause.get("reason", "")) for cause in causes)
+    return found
 
 
 def _status(body: str | None) -> Object:
@@ -255,5 +275,15 @@ def _status(body: str | None) -> Object:
 
 def own_namespace() -> str | None:
     """Namespace of the pod this runs in; None outside of one."""
-    file = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+    file = ACCOUNT / "namespace"
     return os.environ.get("POD_NAMESPACE") or (file.read_text().strip() if file.exists() else None)
+
+
+def own_service_account() -> str | None:
+    """Name of the ServiceAccount whose token this pod has; None outside of one."""
+    try:
+        claims = (ACCOUNT / "token").read_text().split(".")[1]
+        subject = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["sub"]
+    except (OSError, LookupError, ValueError, TypeError):
+        return None
+    return str(subject).rpartition(":")[2] or None

@@ -138,6 +138,12 @@ class Applier:
         if asked != scale.replicas:
             outcome.scaled = _scaled(asked, scale)
 
+    async def end_runs(self, reaper: Child, namespace: str) -> None:
+        """Delete the runs of a CronJob that are under way: no other begins before they have ended."""
+        for job in reaper.body.get("status", {}).get("active") or ():
+            with suppress(NotFound, Conflict):
+                await self._api.delete(names.JOB, namespace, job["name"], uid=job["uid"])
+
     async def delete(self, child: Child, namespace: str) -> None:
         """Delete that very child; nothing happens when it is gone, or another has its name by now."""
         with suppress(NotFound, Conflict):

@@ -104,6 +104,13 @@ class Backlog:
         lately = 0 <= self.read_at - self.late_at < ON_TIME_SECONDS
         return self.whole and (lately or self.late_seconds > allowed_seconds)
 
+    def waiting_late(self, allowed_seconds: float) -> float:
+        """Return how many tasks wait for longer than allowed, if due times are spread evenly; at least one if any."""
+        if not self.late(allowed_seconds):
+            return 0.0
+        share = 1 - allowed_seconds / self.late_seconds if self.late_seconds > allowed_seconds else 0.0
+        return max(1.0, self.due * share)
+
     def turned(self, before: Backlog, allowed_seconds: float) -> bool:
         """Whether what people are told in words became another; `allowed_seconds` is how late tasks may start."""
         return self._words(allowed_seconds) != before._words(allowed_seconds)
@@ -264,7 +271,7 @@ def backlog(reading: Reading, now: float) -> Backlog:
     overdue = max(reading.values(table.OLDEST_OVERDUE_SECONDS), default=0.0)
     next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
     due = reading.total(table.OVERDUE_TASKS)
-    waiting = reading.total(table.TASKS, state="delayed") + reading.total(table.TASKS, state="retry")
+    waiting = sum(reading.total(table.TASKS, state=state) for state in ("delayed", "retry", "suspect"))
     up = any(reading.values(table.REDIS_UP)) or reading.shards > 0
     return Backlog(
         read_at=now,

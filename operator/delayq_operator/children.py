@@ -1,6 +1,7 @@
 """The objects that the operator made, and those that carry our labels without an owner.
 
-Kept as compact JSON, and only ever replaced by a newer one, as in queues.py.
+Kept as compact JSON, and only ever replaced by a newer one, as in queues.py. Anybody can write our labels: of an object
+that no queue can have, or that is too large, only an outline is kept.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator import names
 from delayq_operator.names import Key, Kind
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 
     from delayq_operator.objects import Name, Object
     from delayq_operator.queues import Queues
+
+
+MOST_BYTES: Final = 786_432
+"""Of a child as JSON. The largest that the operator makes hold a document of 192 KiB, or a template of 64 KiB."""
+_OWNER: Final = (names.DELAY_QUEUE.api_version, names.DELAY_QUEUE.kind)
+_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
+_SPEC: Final = ("replicas", "paused", "suspend")
+_WITH_STATUS: Final = (names.DEPLOYMENT, names.CRON_JOB, names.JOB)
+"""Kinds whose status Kubernetes writes, and the operator reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +47,17 @@ class Child:
     scaled: bool
     """Whether our scaler owns its spec.replicas."""
     text: bytes
+    """The object, or its outline."""
 
     @property
     def body(self) -> Object:
         """The object without its managed fields."""
         body: Object = json.loads(self.text)
         return body
+
+    def belongs_to(self, uid: str) -> bool:
+        """Whether it is of this DelayQueue: labels alone make nothing ours, for anybody can write them."""
+        return self.owner_uid == uid or (self.owner_uid is None and self.ours)
 
     @property
     def reference(self) -> tuple[str, str]:
@@ -59,7 +74,7 @@ class Children:
         self._owner: dict[tuple[str, Name], Key] = {}
         self._lost: dict[tuple[str, Name], Key] = {}
         self._writing: dict[tuple[str, Name], bool] = {}  # whether the child went while we wrote it
-        self._unclaimed: dict[tuple[str, str], dict[tuple[str, Name], tuple[Kind, bytes]]] = defaultdict(dict)
+        self._unclaimed: dict[tuple[str, str], dict[tuple[str, Name], Child]] = defaultdict(dict)
         self._queues, self._mark = queues, mark
         queues.newcomers.append(self._claim)
 
@@ -77,7 +92,9 @@ class Children:
             return
         if self._owner.get(where, key) != key:
             self.gone(kind, where[1])  # it changed hands
-        child = _child(kind, body)
+        self._take(key, where, _child(kind, body, key))
+
+    def _take(self, key: Key, where: tuple[str, Name], child: Child) -> None:
         known = self._of[key].get(child.reference)
         if known is not None and known.version >= child.version:
             return
@@ -136,8 +153,7 @@ class Children:
         label = (metadata.get("labels") or {}).get(names.QUEUE_LABEL)
         if label is not None and not metadata.get("ownerReferences"):
             where = (kind.kind, (metadata["namespace"], metadata["name"]))
-            # With its managed fields: they tell whether we have ever applied it.
-            self._unclaimed[metadata["namespace"], label][where] = (kind, json.dumps(body).encode())
+            self._unclaimed[metadata["namespace"], label][where] = _child(kind, body)
 
     def _let_go(self, where: tuple[str, Name]) -> None:
         for label, orphans in list(self._unclaimed.items()):
@@ -147,8 +163,8 @@ class Children:
 
     def _claim(self, key: Key) -> None:
         orphans = self._unclaimed.pop((key.namespace, names.label_value(key.name)), {})
-        for kind, text in orphans.values():
-            self.seen(kind, json.loads(text))
+        for where, child in orphans.items():
+            self._take(key, where, child)
 
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a DelayQueue that is gone."""
@@ -166,8 +182,10 @@ class Children:
         return self._queues.labelled(metadata["namespace"], label)
 
 
-def _child(kind: Kind, body: Object) -> Child:
+def _child(kind: Kind, body: Object, key: Key | None = None) -> Child:
+    """Read a child of a queue; without `key`, of one that is not known yet."""
     metadata = body["metadata"]
+    text = compact(body) if key and (kind.kind, metadata["name"]) in names.children(key.name) else b""
     return Child(
         kind=kind,
         name=metadata["name"],
@@ -176,13 +194,31 @@ def _child(kind: Kind, body: Object) -> Child:
         owner_uid=(_controller(metadata) or {}).get("uid"),
         ours=_applied(metadata.get("managedFields") or ()),
         scaled=_scaled(metadata.get("managedFields") or ()),
-        text=compact(body),
+        text=text if 0 < len(text) <= MOST_BYTES else compact(_outline(kind, body)),
     )
+
+
+def _outline(kind: Kind, body: Object) -> Object:
+    """Return what is read of an object before it is applied again, or deleted."""
+    metadata, spec = body["metadata"], body.get("spec") or {}
+    owner = str((metadata.get("annotations") or {}).get(names.OWNER_UID, ""))[: names.LONGEST_LABEL]
+    return {
+        "metadata": {
+            **{field: metadata[field] for field in _METADATA if field in metadata},
+            "annotations": {names.OWNER_UID: owner},
+        },
+        "spec": {
+            **{field: spec[field] for field in _SPEC if field in spec},
+            "template": {"metadata": {}, "spec": {}},
+        },
+        "status": body.get("status", {}) if kind in _WITH_STATUS else {},
+    }
 
 
 def _controller(metadata: Mapping[str, Any]) -> Mapping[str, str] | None:
     for reference in metadata.get("ownerReferences") or ():
-        if reference.get("controller") and reference["kind"] == names.DELAY_QUEUE.kind:
+        # Of another group or version, Kubernetes cannot see that there is no such owner, and never deletes the child.
+        if reference.get("controller") and (reference.get("apiVersion"), reference["kind"]) == _OWNER:
             owner: Mapping[str, str] = reference
             return owner
     return None

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import sys
+from typing import get_args
 
 import click
 from delayq import logs
@@ -13,6 +14,7 @@ from delayq.contract.words import LABEL_NAME, LABEL_VALUE
 
 from delayq_operator import api, names
 from delayq_operator.desired.facts import Setting
+from delayq_operator.desired.policy import PodSecurity, Policy
 from delayq_operator.process import Options, run
 from delayq_operator.reflector import Limits
 
@@ -51,6 +53,28 @@ def labels(_context: click.Context, _option: click.Parameter, text: str | None) 
     metavar="KEY=VALUE,…",
     help="What selects them there, so that NetworkPolicies of queues let them in. None: every pod there.",
 )
+@click.option(
+    "--own-service-account",
+    help="The operator's ServiceAccount, which no queue may use. Absent: its token's.",
+)
+@click.option(
+    "--serve-own-namespace/--no-serve-own-namespace",
+    default=False,
+    help="Whether DelayQueues in the operator's own namespace are allowed, beside others.",
+)
+@click.option(
+    "--pod-security",
+    type=click.Choice(get_args(PodSecurity)),
+    default="baseline",
+    help="Pod Security Standard that pod templates must satisfy.",
+)
+@click.option(
+    "--allow-service-account",
+    "service_accounts",
+    multiple=True,
+    default=("*",),
+    help="ServiceAccount that pod templates may name; repeatable. *: any.",
+)
 @click.option("--host", default="127.0.0.1", help="Where probes and metrics listen; *: every address.")
 @click.option("--port", default=8080, type=click.IntRange(0, 65535), help="Their port; 0 takes a free one.")
 @click.option("--workers", default=8, type=click.IntRange(1, 256), help="DelayQueues to reconcile at a time.")
@@ -72,6 +96,10 @@ def delayq_operator(  # noqa: PLR0913 -- click's options, by name
     lease_namespace: str | None,
     own_namespace: str | None,
     own_labels: dict[str, str],
+    own_service_account: str | None,
+    serve_own_namespace: bool,
+    pod_security: PodSecurity,
+    service_accounts: tuple[str, ...],
     host: str,
     port: int,
     workers: int,
@@ -89,13 +117,21 @@ def delayq_operator(  # noqa: PLR0913 -- click's options, by name
     logs.configure(log_format, log_level)
     if log_level != "debug":
         logging.getLogger("kopf").setLevel(logging.WARNING)  # what it does by the minute is news to nobody
+    home = own_namespace or api.own_namespace()
+    policy = Policy(
+        pod_security=pod_security,
+        service_accounts=tuple(filter(None, service_accounts)),
+        own_service_account=own_service_account or api.own_service_account(),
+        closed_namespace=None if serve_own_namespace or set(namespaces) == {home} else home,
+    )
     options = Options(
         setting=Setting(
             worker_image=worker_image,
             image_pull_policy=image_pull_policy,
             image_pull_secrets=pull_secrets,
-            own_namespace=own_namespace or api.own_namespace(),
+            own_namespace=home,
             own_labels=own_labels,
+            policy=policy,
         ),
         namespaces=namespaces,
         lease_name=lease_name if leader_election else None,

@@ -6,33 +6,50 @@ the condition that sums up the others (readiness.py).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from delayq.scaling.sentences import counted
 
+from delayq_operator import names
 from delayq_operator.reasons import told
 from delayq_operator.sharding_conditions import unserved
-from delayq_operator.words import OUTAGES, RISKS, listed
+from delayq_operator.words import FSYNC_UNKNOWN, OUTAGES, RISKS, listed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from delayq.contract import Problem
     from delayq.contract.guard import Guard
 
     from delayq_operator.reasons import Condition
     from delayq_operator.shards import Shards
     from delayq_operator.view import View
+    from delayq_operator.workload import Workload
+
+MOST_PROBLEMS: Final = 20
+"""Problems of a spec that a message names."""
 
 
 def accepted(view: View) -> Condition:
     """Whether the document makes sense and what it refers to is there."""
     kind = "Accepted"
     if view.problems:
-        found = "; ".join(f"{problem.path}: {problem.message}" for problem in view.problems)
-        return told(kind, "InvalidSpec", f"{found}. Nothing was changed; correct the spec.")
+        return told(kind, "InvalidSpec", f"{_found(view.problems)}. Nothing was changed; correct the spec.")
+    if view.forbidden:
+        cure = "Pods that run are kept and scaled; nothing else is changed until the DelayQueue is corrected."
+        return told(kind, "PolicyViolation", f"{_found(view.forbidden)}. {cure}")
     if view.missing:
         namespace = view.resource.key.namespace
         message = f"{listed(view.missing)} not found in namespace {namespace}. Pods start once created."
         return told(kind, "ReferenceNotFound", message)
     return told(kind, "Valid", f"The spec is valid and what it refers to exists.{_unserved(view)}")
+
+
+def _found(problems: Sequence[Problem]) -> str:
+    """Name some problems: a spec can have thousands."""
+    named = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:MOST_PROBLEMS])
+    more = len(problems) - MOST_PROBLEMS
+    return f"{named}; and {more} more" if more > 0 else named
 
 
 def _unserved(view: View) -> str:
@@ -73,8 +90,10 @@ def durability_at_risk(view: View) -> Condition:
     known = [risk for risk in RISKS if risk in view.backlog.risks]
     if known:
         return told(kind, RISKS[known[0]][0], " ".join(RISKS[risk][1] for risk in known))
+    if "unknown" in view.backlog.risks:
+        return told(kind, "NotTold", "Redis does not tell how it is set up (INFO is refused).")
     if view.backlog.risks:
-        return told(kind, "NotTold", "Redis does not tell how it is set up (INFO or CONFIG is refused).")
+        return told(kind, "FsyncUnknown", FSYNC_UNKNOWN)
     return told(kind, "Durable", "Redis keeps an append-only file and evicts nothing.")
 
 
@@ -114,8 +133,10 @@ def progressing(view: View) -> Condition:
     if view.erasing is not None:
         return told(kind, "Erasing", view.erasing.message or "The tasks are being erased.")
     for what, load in loads:
-        if load.stuck:
-            return told(kind, "ProgressDeadlineExceeded", f"{what}: {load.stuck}")
+        if load.paused or load.stuck:
+            reason = "DeploymentPaused" if load.paused else "ProgressDeadlineExceeded"
+            why = "kubectl rollout pause keeps its pods as they are." if load.paused else load.stuck
+            return told(kind, reason, f"{what}: {why}")
     if view.leaving:
         message = f"Waiting until {listed(view.leaving)} of an earlier DelayQueue of this name is gone."
         return told(kind, "WaitingForDeletion", message)
@@ -136,13 +157,41 @@ def degraded(view: View) -> Condition:
         ("EraseFailed", view.erasing.message if view.erasing is not None and view.erasing.failed else ""),
         ("NameTaken", taken(view)),
         ("ApplyFailed", " ".join(view.failures)),
+        ("ServedTwice", _served_twice(view)),
         ("QueueShared", _shared(view)),
         ("ForeignFields", _foreign(view)),
+        ("PodsRejected", _rejected(view)),
+        ("RolloutPaused", _rollout_paused(view)),
         ("PodsFailing", f"{listed(list(view.troubles.values()))}.{no_image(view)}" if view.troubles else ""),
     ):
         if what:
             return told("Degraded", reason, what)
     return told("Degraded", "AsExpected", "Nothing needs attention.")
+
+
+def refused(component: str, load: Workload) -> str:
+    """Say why the API server takes no pods of a Deployment."""
+    return f"The API server rejects pods of the {component}: {load.refused.rstrip('.')}."
+
+
+def _rejected(view: View) -> str:
+    loads = (("scanner", view.scanner), ("worker", view.worker))
+    found = [refused(component, load) for component, load in loads if load.refused]
+    if view.runless:
+        jobs = f"{names.QUEUE_LABEL}={names.label_value(view.resource.key.name)}"
+        what = "The last run of the reaper has no pod: the API server rejects it, or the Job controller does not run."
+        found.append(f"{what} `kubectl describe jobs --selector {jobs}` says why.")
+    return " ".join(found)
+
+
+def _rollout_paused(view: View) -> str:
+    name, namespace = view.resource.key.name, view.resource.key.namespace
+    paused = [each for each, load in (("scanner", view.scanner), ("worker", view.worker)) if load.paused]
+    if not paused:
+        return ""
+    deployments = [f"deployment/{name}-{component}" for component in paused]
+    what = f"{listed(deployments)} is paused, so its pods are not replaced."
+    return f"{what} To go on: `kubectl rollout resume {' '.join(deployments)} --namespace {namespace}`."
 
 
 def no_image(view: View) -> str:
@@ -159,6 +208,15 @@ def taken(view: View) -> str:
     """Say which names of children others have; empty when none."""
     cure = "exists and is not ours: rename or delete it, or rename this DelayQueue."
     return f"{listed(view.taken)} {cure}" if view.taken else ""
+
+
+def _served_twice(view: View) -> str:
+    cure = "Uninstall one of the two, or have each serve other namespaces."
+    return (
+        f"Another installation of the operator, {view.rival}, claims this DelayQueue. {cure}"
+        if view.rival
+        else ""
+    )
 
 
 def _shared(view: View) -> str:

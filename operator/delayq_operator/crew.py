@@ -15,7 +15,7 @@ from delayq.scaling.learning import LONGEST_HANDLER_SECONDS, LONGEST_LEAD_SECOND
 from delayq.scaling.policy import LEAD_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from delayq_operator.objects import Sample
     from delayq_operator.pod import Pod
@@ -25,6 +25,8 @@ SOON_SECONDS: Final = 1.0  # one on its way
 MOST_AT_ONCE: Final = 32
 PATIENCE: Final = 3  # times the usual start-up, until a worker counts as one that will not come
 LEAST_PATIENCE_SECONDS: Final = 60.0
+TOGETHER_SECONDS: Final = 3.0
+"""Workers that were created within so long of each other start together: a decision later, or the API server's pace."""
 MOST_BUSY: Final = 100_000
 MOST: Final = 2**53  # beyond, a float does not count any more
 
@@ -33,6 +35,7 @@ NEEDED: Final = frozenset(
         table.WORKER_BUSY_SLOTS.name,
         table.WORKER_FIRST_CLAIM.name,
         table.WORKER_GUARD_UP.name,
+        f"{table.WORKER_DUE_TO_CLAIMED.name}_bucket",
         f"{table.WORKER_HANDLER.name}_sum",
         f"{table.WORKER_HANDLER.name}_count",
     }
@@ -61,6 +64,7 @@ class Crew:
         )
         self.lead = LeadTime(_number(status.get("leadSeconds"), per=1, most=LONGEST_LEAD_SECONDS))
         self._asked_at: dict[str, float] = {}
+        self._created: dict[str, float] = {}
         self._claimed: set[str] = set()
         self._came: set[str] = set()
         self._held_up: set[str] = set()
@@ -70,8 +74,9 @@ class Crew:
         """How long a worker may take until it is one that will not come."""
         return max(LEAST_PATIENCE_SECONDS, PATIENCE * (self.lead.seconds or LEAD_SECONDS))
 
-    def to_ask(self, pods: Iterable[Pod], now: float) -> list[Pod]:
+    def to_ask(self, pods: Collection[Pod], now: float) -> list[Pod]:
         """Whom to ask now: those whose turn it is, and who was asked longest ago before others."""
+        self._created = {pod.name: pod.created_at for pod in pods}
         due = [
             pod
             for pod in pods
@@ -103,7 +108,12 @@ class Crew:
         self._claimed.add(pod.name)
         # One that started anew, or waited for Redis or for leave to claim, has not taken as long to start.
         if not pod.restarts and pod.name not in self._held_up:
-            self.lead.take(pod.name, first_claim - pod.created_at)
+            self.lead.take(pod.name, first_claim - pod.created_at, self._together(pod))
+
+    def _together(self, pod: Pod) -> int:
+        """Count the workers that were created along with this one."""
+        others = (at for name, at in self._created.items() if name != pod.name)
+        return 1 + sum(1 for at in others if abs(at - pod.created_at) <= TOGETHER_SECONDS)
 
     def hold_up(self, pods: Iterable[Pod], now: float) -> None:
         """Take note that nobody can claim: who would have by now takes longer for no fault of its own."""

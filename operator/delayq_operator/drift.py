@@ -203,12 +203,10 @@ def _same(wanted: object, found: object, field: str) -> bool:
 def foreign(desired: Object, live: Object) -> list[str]:
     """Name what nobody wanted in the live pod template and should be told: "container proxy", "hostNetwork"."""
     ours, theirs = _pod(desired), _pod(live)
-    containers = [
-        f"{what} {name}"
-        for field, what in privileges.CONTAINERS
-        for name in _names(theirs, field)
-        if name not in set(_names(ours, field))
-    ]
+    containers = []
+    for field, what in privileges.CONTAINERS:
+        wanted = set(_names(ours, field))
+        containers += [f"{what} {name}" for name in _names(theirs, field) if name not in wanted]
     return containers + privileges.added(ours, theirs)
 
 

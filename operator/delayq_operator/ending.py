@@ -4,11 +4,14 @@ With deletionPolicy Retain it just goes, and its children after it. With Delete,
 erased its tasks: first those who could add to them stop, then the Job runs.
 
 The finalizer never holds the DelayQueue for want of Redis: setting deletionPolicy to Retain lets it go at any time, and
-the condition says so.
+the condition says so. Nor does it hold a namespace that is being deleted, in which no Job can run.
 """
 
 from __future__ import annotations
 
+import logging
+import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,30 +19,42 @@ from delayq.contract import SpecError, parse
 
 from delayq_operator import names
 from delayq_operator.apply import REFUSED
+from delayq_operator.desired.policy import of_namespace, of_templates
 from delayq_operator.desired.purge import purge_job
 from delayq_operator.drift import stamped
-from delayq_operator.errors import NotFound, Unavailable
+from delayq_operator.errors import Conflict, NotFound, Unavailable
 from delayq_operator.facts import missing
+from delayq_operator.resource import Resource
+from delayq_operator.sharing import described
 from delayq_operator.view import Erasing, View
 from delayq_operator.words import listed
+from delayq_operator.workload import POD_SECONDS, podless_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from delayq.contract import DelayQueue
 
     from delayq_operator.api import Api
     from delayq_operator.apply import Applier
     from delayq_operator.children import Child
-    from delayq_operator.desired.facts import Setting
+    from delayq_operator.desired.facts import Facts, Setting
     from delayq_operator.events import Recorder
     from delayq_operator.facts import Referees
     from delayq_operator.inventory import Inventory
     from delayq_operator.names import Key
     from delayq_operator.objects import Object
-    from delayq_operator.resource import Resource
     from delayq_operator.scrape import Scraper
+
+log = logging.getLogger(__name__)
 
 USERS: Final = ("scanner", "worker", "reaper")
 WAY_OUT: Final = "To let it go without: kubectl patch dq {name} -n {namespace} --type merge -p '{patch}'"
+SKIPPED: Final = (
+    "its namespace is being deleted, where no Job can run: its tasks stay in Redis. To erase them, run delayq erase "
+    "with its document"
+)
+RELEASE_TRIES: Final = 5
 RETAIN: Final = '{"spec":{"deletionPolicy":"Retain"}}'
 
 
@@ -66,7 +81,7 @@ class Ending:
     async def prepare(self, resource: Resource) -> Resource:
         """Have the finalizer exactly while deletionPolicy is Delete; the DelayQueue as it is then."""
         has = names.PURGE_FINALIZER in resource.finalizers
-        if has == resource.erases:
+        if has == resource.erases or (not has and await self._api.terminating(resource.key.namespace)):
             return resource
         return await self._set(resource, present=resource.erases)
 
@@ -79,7 +94,7 @@ class Ending:
     async def abandon(self, key: Key) -> None:
         """Delete the Job that erases a queue, if there is one."""
         job = self._children.of(key).get((names.JOB.kind, names.purge(key.name)))
-        if job is not None:
+        if job is not None and job.ours:
             await self._applier.delete(job, key.namespace)
 
     async def still_there(self, resource: Resource) -> None:
@@ -99,11 +114,37 @@ class Ending:
             return None
         if resource.erases:
             view = await self._erase(resource)
-            if view.erasing is None or not view.erasing.done:
+            if view.erasing is not None and view.erasing.done:
+                self._recorder.post(resource, "Erased", "all tasks are erased")
+            elif await self._api.terminating(resource.key.namespace):
+                log.warning("erase_skipped", extra={"fields": {"queue": str(resource.key), "hint": SKIPPED}})
+            else:
                 return view
-            self._recorder.post(resource, "Erased", "all tasks are erased")
         await self._let_go(resource)
         return None
+
+    async def release(self, namespace: str) -> None:
+        """Take the finalizers of a namespace away if it is being deleted: the last act of an operator that runs there.
+
+        Kubernetes deletes pods before DelayQueues, so no operator will be there to do it later.
+        """
+        kept = [resource for resource in self._finalized() if resource.key.namespace == namespace]
+        if kept and await self._api.terminating(namespace):
+            for resource in kept:
+                log.warning("erase_skipped", extra={"fields": {"queue": str(resource.key), "hint": SKIPPED}})
+                await self._release(resource.key)
+
+    async def _release(self, key: Key) -> None:
+        """Read it before: no watch runs any more that would follow what others write."""
+        for _ in range(RELEASE_TRIES):
+            with suppress(Conflict, NotFound):
+                found = await self._api.get(names.DELAY_QUEUE, key.namespace, key.name)
+                await self._set(Resource(found), present=False)
+                return
+
+    def _finalized(self) -> Iterator[Resource]:
+        found = (self._queues.get(key) for key in self._queues.keys())  # noqa: SIM118 -- a method, and a copy
+        return (each for each in found if each is not None and names.PURGE_FINALIZER in each.finalizers)
 
     async def _let_go(self, resource: Resource) -> None:
         """Delete the Job, which is nobody's child, and then the finalizer."""
@@ -111,23 +152,36 @@ class Ending:
         await self._set(resource, present=False)
 
     async def _erase(self, resource: Resource) -> View:
+        if forbidden := of_namespace(resource.key.namespace, self._setting.policy):
+            # The Job would mount Secrets that the author names, and run containers of the author's.
+            erasing = _failed(resource, f"Nothing is erased: the namespace {forbidden[0].message}.")
+            return View(resource=resource, erasing=erasing, forbidden=forbidden)
         try:
             queue = parse(resource.document)
             facts = await self._referees.facts(resource, queue, self._children.of(resource.key))
-            job = stamped(purge_job(queue, self._setting, facts))
+            job = self._job(queue, facts)
         except SpecError as error:
             erasing = _failed(resource, "The spec is invalid, so the tasks cannot be erased: correct it.")
             return View(resource=resource, erasing=erasing, problems=error.problems)
         erasing = await self._advance(resource, queue, job)
         return View(resource=resource, erasing=erasing, missing=missing(facts))
 
+    def _job(self, queue: DelayQueue, facts: Facts) -> Object:
+        """Make the Job that erases. SpecError if its template cannot be merged, or the policy forbids it."""
+        job = stamped(purge_job(queue, self._setting, facts))
+        if forbidden := of_templates([job], self._setting.policy):
+            raise SpecError(forbidden)
+        return job
+
     async def _advance(self, resource: Resource, queue: DelayQueue, wanted: Object) -> Erasing:
-        if others := self._queues.sharing(resource.key):
-            what = f"Nothing is erased: the same tasks belong to DelayQueue {listed(list(map(str, others)))}, too."
+        if others := described(
+            resource.key.namespace, await self._referees.sharers(resource.key, self._queues)
+        ):
+            what = f"Nothing is erased: the same tasks belong to {listed(others)}, too."
             return _failed(resource, what)
         children = self._children.of(resource.key)
         users = [child for child in children.values() if child.kind in (names.DEPLOYMENT, names.CRON_JOB)]
-        for child in users:
+        for child in (each for each in users if each.belongs_to(resource.uid)):
             await self._applier.delete(child, resource.key.namespace)
         pods = self._pods.of(resource.key)
         stopping = [pod.name for pod in pods if pod.component in USERS and not pod.failed]
@@ -135,6 +189,8 @@ class Ending:
             message = f"Waiting until {listed(stopping)} stopped. On a node that is lost: kubectl delete pod --force."
             return Erasing(message=message)
         job = children.get((names.JOB.kind, names.purge(resource.key.name)))
+        if job is not None and not job.belongs_to(resource.uid):
+            return _failed(resource, f"Job {job.name} exists and is not ours: rename or delete it.")
         if job is not None and _is_for(job, resource):
             return self._progress(resource, queue, job)
         if job is not None:  # it erased the tasks of an earlier DelayQueue of this name, not of this one
@@ -165,6 +221,9 @@ class Ending:
             return replace(_failed(resource, what), erased_shards=erased, shards=shards)
         if words:
             what = f"The pod of Job {job.name} does not run. {words}"
+            return replace(_failed(resource, what), erased_shards=erased, shards=shards)
+        if (podless_seconds(job.body, time.time()) or 0.0) >= POD_SECONDS:
+            what = f"Job {job.name} has no pod: the API server rejects it. kubectl describe job {job.name} says why."
             return replace(_failed(resource, what), erased_shards=erased, shards=shards)
         message = f"Job {job.name} erases the tasks: {erased} of {shards} shards done."
         return Erasing(message=message, erased_shards=erased, shards=shards)

@@ -26,6 +26,8 @@ class ApiError(OperatorError):
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(f"{message} ({code} {reason})")
         self.code, self.reason, self.message = code, reason, message
+        self.causes: tuple[str, ...] = ()
+        """Reasons of the Status' causes, such as NamespaceTerminating."""
 
 
 class NotFound(ApiError):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
-from delayq_operator.errors import NotFound, OperatorError
+from delayq_operator.errors import NotFound, OperatorError, Unavailable
 from delayq_operator.status import timestamp
 
 if TYPE_CHECKING:
@@ -49,8 +49,10 @@ REASONS: Final = {
         WARNING,
         "the spec refers to a Secret, a key of it, or a ConfigMap that does not exist",
     ),
+    "PolicyViolation": (WARNING, "the operator's policy does not allow what the DelayQueue asks for"),
     "InvalidAnnotation": (WARNING, "the annotation that pauses is neither true nor false"),
     "NameTaken": (WARNING, "an object of somebody else has the name of a child"),
+    "ServedTwice": (WARNING, "another installation of the operator claims the DelayQueue"),
     "QueueShared": (WARNING, "another DelayQueue has the same queue in the same Redis"),
     "ForeignFields": (WARNING, "somebody added containers or privileges to our pod templates"),
     "ApplyFailed": (WARNING, "the API server refused a child"),
@@ -64,6 +66,11 @@ REASONS: Final = {
     ),
     "DurabilityAtRisk": (WARNING, "Redis is set up so that tasks can be lost"),
     "ProgressDeadlineExceeded": (WARNING, "new pods do not get ready"),
+    "PodsRejected": (
+        WARNING,
+        "the API server rejects pods, and why: a quota, Pod Security, a missing ServiceAccount",
+    ),
+    "RolloutPaused": (WARNING, "kubectl rollout pause keeps pods of a Deployment from being replaced"),
     "PodsFailing": (WARNING, "a pod does not start, or does not get ready, and its last words"),
     "EraseFailed": (WARNING, "the tasks could not be erased, and what to do"),
 }
@@ -73,6 +80,8 @@ MOST_WAITING: Final = 1000
 MOST_REMEMBERED: Final = 4096
 REPEAT_SECONDS: Final = 30.0
 EXPIRY_SECONDS: Final = 3600.0
+RETRY_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Pauses after attempts that the API server did not answer; together as long as a Lease lasts."""
 
 
 @dataclass(slots=True)
@@ -130,13 +139,24 @@ class Recorder:
         while True:
             event = await self._waiting.get()
             try:
-                await self._api.apply(names.EVENT, event, manager=names.OPERATOR)
+                await self._post(event)
             except NotFound:
                 pass  # the namespace is gone, and with it whoever would read it
             except OperatorError as error:
                 log.warning(
                     "event_not_posted", extra={"fields": {"reason": event["reason"], "error": str(error)}}
                 )
+
+    async def _post(self, event: Object) -> None:
+        """Post one event; again while the API server is busy or the Lease is not renewed, which ends within seconds."""
+        for pause in RETRY_SECONDS:
+            try:
+                await self._api.apply(names.EVENT, event, manager=names.OPERATOR)
+            except Unavailable:
+                await asyncio.sleep(pause)
+            else:
+                return
+        await self._api.apply(names.EVENT, event, manager=names.OPERATOR)
 
 
 def _event(resource: Resource, reason: str, message: str, series: _Series) -> Object:

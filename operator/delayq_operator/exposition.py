@@ -81,9 +81,9 @@ class Odd(Exception):
 class Client:
     """Asks scanners and workers. Must be entered before."""
 
-    def __init__(self, port: int = names.METRICS_PORT) -> None:
+    def __init__(self, port: int = names.METRICS_PORT, horizons_port: int = names.HORIZONS_PORT) -> None:
         """Connections are closed after use: 1,000 kept ones are more files than many nodes let a process open."""
-        self._port = port
+        self._port, self._horizons_port = port, horizons_port
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=None),  # ask() has one, over parsing too
             connector=aiohttp.TCPConnector(limit=0, force_close=True),
@@ -105,18 +105,27 @@ class Client:
     async def ask(self, pod: Pod, question: Question | None = None) -> list[Sample] | str:
         """Return what one pod exports, or what is wrong."""
         asked = question or Question()
-        host = f"[{pod.address}]" if ":" in pod.address else pod.address
-        url = f"http://{host}:{self._port}{asked.path}"
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                found = await _samples(await self._lines(url, asked), asked)
+                found = await _samples(await self._answer(pod, asked), asked)
         except Exception as error:  # noqa: BLE001 -- whatever an answer makes a client or a parser raise
             metrics.SCRAPE_ERRORS.labels(pod.component).inc()
             why = f"{pod.name} {_sentence(error)}"
-            _log(pod, url, why, error)
+            _log(pod, why, error)
             return why
         metrics.SCRAPES.labels(pod.component).inc()
         return found
+
+    async def _answer(self, pod: Pod, asked: Question) -> list[bytes]:
+        """Ask a scanner for horizons at their port; where nothing listens, an older one answers at the other."""
+        host = f"[{pod.address}]" if ":" in pod.address else pod.address
+        if asked.horizons and pod.component == "scanner":
+            try:
+                return await self._lines(f"http://{host}:{self._horizons_port}{asked.path}", asked)
+            except aiohttp.ClientConnectorError as error:
+                if not isinstance(error.os_error, ConnectionRefusedError):
+                    raise
+        return await self._lines(f"http://{host}:{self._port}{asked.path}", asked)
 
     async def _lines(self, url: str, asked: Question) -> list[bytes]:
         """Fetch what counts. A redirect is not followed: it could lead to what only the operator can reach."""
@@ -126,8 +135,8 @@ class Client:
             return await _needed(response.content, asked)
 
 
-def _log(pod: Pod, url: str, why: str, error: Exception) -> None:
-    told = {"fields": {"pod": pod.name, "url": url.partition("?")[0], "error": why}}
+def _log(pod: Pod, why: str, error: Exception) -> None:
+    told = {"fields": {"pod": pod.name, "address": pod.address, "error": why}}
     if pod.component == "worker":
         log.debug("scrape_failed", extra=told)  # one that starts is no news
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from delayq_operator import names
@@ -13,15 +14,16 @@ from delayq_operator.errors import NotFound
 from delayq_operator.plan import inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from delayq.contract import DelayQueue
 
     from delayq_operator.api import Api
     from delayq_operator.children import Child
     from delayq_operator.names import Kind
+    from delayq_operator.queues import Queues
     from delayq_operator.resource import Resource
-    from delayq_operator.versions import Versions
+    from delayq_operator.versions import Digest, Versions
 
 
 class Referees:
@@ -31,21 +33,26 @@ class Referees:
         """Nothing is read yet."""
         self._api, self._secrets, self._config_maps = api, secrets, config_maps
         self.kinds: frozenset[str] = frozenset()  # optional kinds that the API serves
+        self.installation = ""  # what this operator claims queues with
 
     async def facts(
         self, resource: Resource, queue: DelayQueue, children: Mapping[tuple[str, str], Child]
     ) -> Facts:
         """Gather the facts about one queue, and have it marked when one of them changes."""
         references = referenced(queue)
+        secrets = await self._digests(names.SECRET, self._secrets, resource, references.secrets)
+        config_maps = await self._digests(
+            names.CONFIG_MAP, self._config_maps, resource, references.config_maps
+        )
         return Facts(
             uid=resource.uid,
             namespace=resource.key.namespace,
+            installation=self.installation,
             generation=resource.generation,
-            secrets=await self._digests(names.SECRET, self._secrets, resource, references.secrets),
+            secrets=salted(resource.uid, secrets, lambda digest: digest.safe),
+            unkeyed=salted(resource.uid, secrets, lambda digest: digest.plain),
             lacking=self._lacking(resource, queue),
-            config_maps=await self._digests(
-                names.CONFIG_MAP, self._config_maps, resource, references.config_maps
-            ),
+            config_maps=salted(resource.uid, config_maps, lambda digest: digest.plain),
             kinds=self.kinds,
             inputs=started_with(resource.key.name, children),
         )
@@ -62,22 +69,54 @@ class Referees:
 
     async def _digests(
         self, kind: Kind, versions: Versions, resource: Resource, wanted: Iterable[str]
-    ) -> dict[str, str]:
+    ) -> dict[str, Digest | None]:
         wanted = sorted(wanted)
         versions.refer(resource.key, wanted)
         return {name: await self._digest(kind, versions, resource, name) for name in wanted}
 
-    async def _digest(self, kind: Kind, versions: Versions, resource: Resource, name: str) -> str:
+    async def _digest(self, kind: Kind, versions: Versions, resource: Resource, name: str) -> Digest | None:
         where = (resource.key.namespace, name)
         if not versions.exists(where):
-            return ""
+            return None
         digest = versions.digest(where)
         if digest is None:
             try:
                 digest = versions.taken(await self._api.get(kind, *where))
             except NotFound:
-                return ""
-        return salted(resource.uid, digest)
+                return None
+        return digest
+
+    async def sharers(self, key: names.Key, queues: Queues) -> list[names.Key]:
+        """Name those who share a DelayQueue's tasks: in its namespace by what they say, in others if they can prove it.
+
+        Anybody can name a Redis in a spec. Who has the same credentials for it can do anything to the tasks anyway.
+        """
+        others = queues.sharing(key)
+        if all(other.namespace == key.namespace for other in others):
+            return others
+        ours = await self._proof(key, queues)
+        return [
+            other
+            for other in others
+            if other.namespace == key.namespace
+            or (ours is not None and await self._proof(other, queues) == ours)
+        ]
+
+    async def _proof(self, key: names.Key, queues: Queues) -> tuple[tuple[str, ...], ...] | None:
+        """Digest what a DelayQueue logs in to Redis with; None if that is not there."""
+        found = []
+        for name, keys in queues.credentials(key):
+            where = (key.namespace, name)
+            if not self._secrets.exists(where):
+                return None
+            if self._secrets.values(where) is None:
+                with suppress(NotFound):
+                    self._secrets.taken(await self._api.get(names.SECRET, *where))
+            values = self._secrets.values(where) or {}
+            if not all(each in values for each in keys):
+                return None
+            found.append(tuple(values[each] for each in keys))
+        return tuple(found)
 
     def forget(self, key: names.Key) -> None:
         """Drop what a DelayQueue referred to."""
@@ -85,8 +124,12 @@ class Referees:
         self._config_maps.refer(key, ())
 
 
-def salted(uid: str, digest: str) -> str:
-    """With the queue's uid in it, nobody can tell from annotations that two queues share a password."""
+def salted(uid: str, digests: Mapping[str, Digest | None], which: Callable[[Digest], str]) -> dict[str, str]:
+    """With the queue's uid in it, annotations do not show that two queues have the same password."""
+    return {name: _salted(uid, which(digest)) if digest else "" for name, digest in digests.items()}
+
+
+def _salted(uid: str, digest: str) -> str:
     return hashlib.sha256(f"{uid}/{digest}".encode()).hexdigest()[:16]
 
 

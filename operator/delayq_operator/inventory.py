@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from delayq_operator.children import Children
     from delayq_operator.pods import Pods
     from delayq_operator.queues import Queues
+    from delayq_operator.rivals import Rivals
 
 
 @dataclass(frozen=True)
@@ -18,3 +19,4 @@ class Inventory:
     queues: Queues
     children: Children
     pods: Pods
+    rivals: Rivals

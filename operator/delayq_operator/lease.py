@@ -40,14 +40,27 @@ class Leadership:
     """Whether this operator leads. Without a Lease it always does."""
 
     def __init__(
-        self, api: Api | None = None, *, namespace: str = "", name: str = "", identity: str = ""
+        self,
+        api: Api | None = None,
+        *,
+        namespace: str = "",
+        name: str = "",
+        identity: str = "",
+        pod_uid: str = "",
     ) -> None:
-        """Compete for Lease `namespace`/`name` as `identity`; with no `api` for none."""
+        """Compete for Lease `namespace`/`name` as `identity`; with no `api` for none.
+
+        `pod_uid` is of the pod with that name in that namespace: the Lease goes with it, and no successor waits.
+        """
         api = api and api.hasty(ANSWER_SECONDS)  # whatever else is slow or stuck, the Lease is renewed
         self._api, self._namespace, self._name, self._identity = api, namespace, name, identity
+        self.installation = ""
+        """The age and the name of the Lease, the same for all who compete for it; empty before, and without one."""
+        self._owners = [_owner(identity, pod_uid)] if pod_uid else []
         self._renewed = asyncio.Event()
         self._renewed_at = float("-inf")
         self._seen: tuple[str, float] = ("", 0.0)  # the Lease's last version, and when we first saw it
+        self._held: Object | None = None  # the Lease as our last renewal left it
         self._was_leader = False
         self._answered_at = time.monotonic()
 
@@ -93,16 +106,32 @@ class Leadership:
 
     async def _try(self, api: Api) -> None:
         asked_at = time.monotonic()
+        lease = await self._renew(api) or await self._take(api)
+        if lease is None:
+            return
+        created = lease["metadata"].get("creationTimestamp") or _now()
+        self.installation = f"{created} {self._namespace}/{self._name}"
+        self._lead(asked_at, lease["metadata"]["resourceVersion"])
+        self._held = lease
+
+    async def _renew(self, api: Api) -> Object | None:
+        """Renew the Lease in one request, if it is ours and as the last renewal left it; None if not."""
+        held, self._held = self._held, None
+        if held is None or not self.leads:
+            return None
+        try:
+            return await api.replace(LEASE, self._lease(held))
+        except (Conflict, NotFound):
+            return None
+
+    async def _take(self, api: Api) -> Object | None:
+        """Read the Lease, and take it or renew it; None while it is another operator's."""
         try:
             lease = await api.get(LEASE, self._namespace, self._name)
         except NotFound:
-            lease = await api.create(LEASE, self._lease())
-        else:
-            self._answered_at = time.monotonic()
-            if not self._may_take(lease):
-                return
-            lease = await api.replace(LEASE, self._lease(lease))
-        self._lead(asked_at, lease["metadata"]["resourceVersion"])
+            return await api.create(LEASE, self._lease())
+        self._answered_at = time.monotonic()
+        return await api.replace(LEASE, self._lease(lease)) if self._may_take(lease) else None
 
     def _may_take(self, lease: Object) -> bool:
         """Whether the Lease is ours, free, or was not renewed for its whole length by our own clock."""
@@ -128,14 +157,14 @@ class Leadership:
         self._renewed.set()
 
     def _lease(self, before: Object | None = None) -> Object:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = _now()
         spec = before["spec"] if before else {}
         ours = spec.get("holderIdentity") == self._identity
         metadata = before["metadata"] if before else {"name": self._name, "namespace": self._namespace}
         return {
             "apiVersion": LEASE.api_version,
             "kind": LEASE.kind,
-            "metadata": metadata,
+            "metadata": {**metadata, "ownerReferences": self._owners},
             "spec": {
                 "holderIdentity": self._identity,
                 "leaseDurationSeconds": LEASE_SECONDS,
@@ -154,6 +183,15 @@ class Leadership:
                 lease = await self._api.get(LEASE, self._namespace, self._name)
                 if lease["spec"].get("holderIdentity") == self._identity:
                     lease["spec"].update(holderIdentity="", leaseDurationSeconds=1)
+                    lease["metadata"].pop("ownerReferences", None)  # it is free, and keeps its age
                     await self._api.replace(LEASE, lease)
         except (OperatorError, TimeoutError) as error:
             log.info("lease_not_resigned", extra={"fields": {"error": str(error)}})
+
+
+def _owner(pod: str, uid: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

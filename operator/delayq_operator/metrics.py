@@ -53,7 +53,7 @@ WORKER_REPLICAS: Final = Gauge(
 )
 WORKER_LEAD: Final = Gauge(
     "delayq_operator_worker_lead_seconds",
-    "From creating a worker of a DelayQueue to its first claim, the p95 that was learnt.",
+    "From creating a single worker of a DelayQueue to its first claim, as learnt, with a margin.",
     ["namespace", "name"],
 )
 WORKER_HANDLER: Final = Gauge(

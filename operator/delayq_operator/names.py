@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 from delayq.contract.queue import GROUP, KIND, VERSION
@@ -33,6 +34,9 @@ INPUTS: Final = f"{GROUP}/inputs"
 APPLIED: Final = f"{GROUP}/applied"
 """Annotation of every child: a hash of what was applied, so that what is wanted can be compared without asking."""
 
+INSTALLATION: Final = f"{GROUP}/installation"
+"""Annotation of a queue's ConfigMap: the age and the name of the Lease of the installation that serves the queue."""
+
 OWNER_UID: Final = f"{GROUP}/uid"
 """Annotation of the purge Job: the uid of the DelayQueue whose tasks it erases."""
 
@@ -51,6 +55,10 @@ MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 
 METRICS_PORT: Final = 8080
 METRICS_PORT_NAME: Final = "metrics"
+
+HORIZONS_PORT: Final = 18080
+"""Where scanners answer the horizons that the operator asks for, and a NetworkPolicy lets in nobody else."""
+HORIZONS_VARIABLE: Final = "DELAYQ_HORIZONS_PORT"
 
 LONGEST_LABEL = 63
 LONGEST_NAME = 253
@@ -192,6 +200,21 @@ def metrics_service(queue_name: str) -> str:
 def pods(queue_name: str) -> str:
     """Name of what concerns all pods of a queue: ServiceAccount, NetworkPolicy, PodMonitor, PrometheusRule."""
     return _child(queue_name, "delayq", LONGEST_NAME)
+
+
+@lru_cache(4096)
+def children(queue_name: str) -> frozenset[tuple[str, str]]:
+    """Kind and name of every child that a queue can have."""
+    of_all, of_scanners, of_workers = pods(queue_name), scanner(queue_name), worker(queue_name)
+    known = {
+        **dict.fromkeys((SERVICE_ACCOUNT, NETWORK_POLICY, POD_MONITOR, PROMETHEUS_RULE), (of_all,)),
+        **dict.fromkeys((DEPLOYMENT, DISRUPTION_BUDGET), (of_scanners, of_workers)),
+        CONFIG_MAP: (config(queue_name),),
+        SERVICE: (metrics_service(queue_name),),
+        CRON_JOB: (reaper(queue_name),),
+        JOB: (purge(queue_name),),
+    }
+    return frozenset((kind.kind, name) for kind, found in known.items() for name in found)
 
 
 def _child(queue_name: str, suffix: str, longest: int) -> str:

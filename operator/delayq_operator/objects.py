@@ -16,10 +16,18 @@ Sample: TypeAlias = tuple[str, Mapping[str, str], float]
 """Name, labels and value of a metric, as another process exports it."""
 
 _NOISE: Final = ("managedFields", "selfLink")
+_APPLIED: Final = (
+    "kubectl.kubernetes.io/last-applied-configuration"  # the whole object once more, for kubectl alone
+)
 
 
 def compact(body: Mapping[str, Any]) -> bytes:
     """Return an object as JSON, without what only the API server reads."""
     trimmed = dict(body)
-    trimmed["metadata"] = {field: value for field, value in body["metadata"].items() if field not in _NOISE}
+    metadata = {field: value for field, value in body["metadata"].items() if field not in _NOISE}
+    annotations = metadata.get("annotations") or {}
+    if _APPLIED in annotations:
+        kept = {name: text for name, text in annotations.items() if name != _APPLIED}
+        metadata["annotations"] = kept
+    trimmed["metadata"] = metadata
     return json.dumps(trimmed, separators=(",", ":"), default=dict).encode()

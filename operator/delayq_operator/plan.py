@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from delayq_operator import drift, names
@@ -44,6 +44,12 @@ class Plan:
     """Children of an earlier DelayQueue of the same name: they have to go before ours can come."""
     foreign: tuple[str, ...]
     """What somebody put into our pod templates, such as "container proxy of Deployment orders-worker"."""
+
+
+def claim(todo: Plan) -> Plan:
+    """Leave only what claims a queue for this installation: its ConfigMap."""
+    changes = tuple(change for change in todo.changes if change.kind == names.CONFIG_MAP)
+    return replace(todo, changes=changes, prune=())
 
 
 def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], uid: str) -> Plan:

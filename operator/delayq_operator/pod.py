@@ -48,6 +48,8 @@ class Pod:
     """Whether it came to a bad end and stays only to be looked at."""
     trouble: str
     """Why it does not work, in the words of Kubernetes and its own last ones; empty while there is no reason known."""
+    waiting: str = ""
+    """What it waits for, if it runs and is not ready."""
 
 
 def read(body: Object) -> Pod:
@@ -67,6 +69,7 @@ def read(body: Object) -> Pod:
         cost=_cost((metadata.get("annotations") or {}).get(names.DELETION_COST, "")),
         failed=status.get("phase") == "Failed",
         trouble="" if ready else _trouble(body),
+        waiting="" if ready else _waiting(body),
     )
 
 
@@ -76,6 +79,20 @@ def _cost(written: str) -> str:
 
 def _unix(time: str) -> float:
     return datetime.fromisoformat(time).timestamp() if time else 0.0
+
+
+def _waiting(body: Object) -> str:
+    """Say which container runs and is not ready, and what ours lacks: it is ready while Redis answers it."""
+    name, component = body["metadata"]["name"], body["metadata"]["labels"].get(names.COMPONENT_LABEL, "")
+    for container in body.get("status", {}).get("containerStatuses") or ():
+        if container.get("ready") or "running" not in container.get("state", {}):
+            continue
+        if container.get("name") != component:
+            return f"{name}: container {container.get('name')} runs and is not ready"
+        if container.get("started") is False:
+            return f"{name} is starting: it has not answered its startup probe"
+        return f"{name} runs and waits until Redis answers it; kubectl logs {name} says what it gets"
+    return ""
 
 
 def _trouble(body: Object) -> str:
@@ -120,7 +137,7 @@ def _killed(ended: dict[str, Any]) -> str:
 
 
 def _last_words(ended: dict[str, Any]) -> str:
-    """Return what a process said of its end, without the events that it logged before."""
+    """Return what a process said of its end, without the events that it logged before; the reason says "Error"."""
     lines = (ended.get("message") or "").strip().splitlines()
     spoken = [line for line in lines if not line.startswith(LOGGED)] or lines[-1:]
-    return " ".join(" ".join(spoken).split())
+    return " ".join(" ".join(spoken).split()).removeprefix("error: ")

@@ -17,13 +17,14 @@ from delayq_operator.apply import Applier
 from delayq_operator.autoscaler import Autoscaler
 from delayq_operator.children import Children
 from delayq_operator.ending import Ending
-from delayq_operator.errors import Denied, LeadershipLost, NoCluster
+from delayq_operator.errors import Denied, LeadershipLost, NoCluster, OperatorError
 from delayq_operator.events import Recorder
 from delayq_operator.facts import Referees
 from delayq_operator.guards import Guards
 from delayq_operator.handover import Handover
 from delayq_operator.health import Health
 from delayq_operator.inventory import Inventory
+from delayq_operator.lateness import Latenesses
 from delayq_operator.lease import Leadership
 from delayq_operator.optional import OptionalKinds
 from delayq_operator.pods import Pods
@@ -31,6 +32,7 @@ from delayq_operator.queues import Queues
 from delayq_operator.reconcile import Reconciler
 from delayq_operator.reflector import Limits
 from delayq_operator.report import Reporter
+from delayq_operator.rivals import Rivals
 from delayq_operator.scaler import Scaler
 from delayq_operator.scrape import Scraper
 from delayq_operator.supervision import Parts
@@ -50,6 +52,8 @@ STOPPED: Final = 0
 FAILED: Final = 1
 DENIED: Final = 4
 LEADERSHIP_LOST: Final = 5
+
+RELEASE_SECONDS: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,18 +101,21 @@ class Operator:
             referees=self.referees,
             mark_all=self._mark_all,
         )
-        self.inventory = Inventory(self.queues, self.children, self.pods)
+        self.inventory = Inventory(self.queues, self.children, self.pods, Rivals())
         aims = Aims(self.queues)
         autoscaler = Autoscaler(self.inventory, aims, self.work)
         guards = Guards(aims, self.work)
-        self.scraper = Scraper(self.inventory, aims, autoscaler, guards=guards, work=self.work)
-        self.survey = Survey(self.inventory, aims, autoscaler, guards=guards)
+        lateness = Latenesses(aims, self.work)
+        self.scraper = Scraper(
+            self.inventory, aims, autoscaler, guards=guards, lateness=lateness, work=self.work
+        )
+        self.survey = Survey(self.inventory, aims, autoscaler, guards=guards, lateness=lateness)
         self.reconciler = self._reconciler()
 
     def _reconciler(self) -> Reconciler:
         applier = Applier(self.api, self.children)
         victims = Victims(self.api, self.pods, self.survey.busy, self.work.mark)
-        ending = Ending(
+        self.ending = Ending(
             self.api,
             inventory=self.inventory,
             scraper=self.scraper,
@@ -123,7 +130,7 @@ class Operator:
             applier=applier,
             scraper=self.scraper,
             reporter=Reporter(self.api, self.queues, self.work, self.recorder),
-            ending=ending,
+            ending=self.ending,
             scaler=Scaler(applier, self.scraper.autoscaler, victims=victims, handover=Handover(self.api)),
             setting=self.options.setting,
         )
@@ -136,7 +143,19 @@ class Operator:
             await self.parts.unless(stop, self._work(stop))
         finally:
             await self.parts.end()
+            await self._release()
             await self.leadership.resign()
+
+    async def _release(self) -> None:
+        """Let the DelayQueues of its own namespace go when that is being deleted, and the operator with it."""
+        own = self.options.setting.own_namespace
+        if own is None or not self.leadership.leads:
+            return
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await self.ending.release(own)
+        except (OperatorError, TimeoutError) as error:
+            log.warning("finalizers_not_released", extra={"fields": {"namespace": own, "error": str(error)}})
 
     async def _work(self, stop: asyncio.Event) -> None:
         await self.leadership.confirmed()
@@ -144,6 +163,7 @@ class Operator:
         await stop.wait()
 
     async def _lead(self, stop: asyncio.Event) -> None:
+        self.inventory.rivals.me = self.referees.installation = self.leadership.installation
         self._watch()
         self.parts.start("events", self.recorder.run())
         await self.optional.look()  # so that a new DelayQueue gets all of its children in one go
@@ -188,7 +208,8 @@ def _leadership(api: Api, options: Options, identity: str) -> Leadership:
     if options.lease_name is None:
         return Leadership()
     namespace = options.lease_namespace or own_namespace() or "default"
-    return Leadership(api, namespace=namespace, name=options.lease_name, identity=identity)
+    own = os.environ.get("POD_UID", "") if namespace == own_namespace() else ""
+    return Leadership(api, namespace=namespace, name=options.lease_name, identity=identity, pod_uid=own)
 
 
 async def run(options: Options) -> int:

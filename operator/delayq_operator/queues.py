@@ -8,17 +8,55 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator import names
 from delayq_operator.names import Key
 from delayq_operator.objects import compact
-from delayq_operator.resource import Resource
+from delayq_operator.resource import OVERSIZE, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from delayq_operator.sharing import Credentials
+
 MOST_REMEMBERED: Final = 4096
+MOST_BYTES: Final = 393_216
+"""Of a DelayQueue as JSON: three templates as large as they may be, and as much again for the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is asked of other DelayQueues: parsing the body of each would cost milliseconds."""
+
+    uid: str
+    asked: tuple[str, int, str, bool]
+    tasks: frozenset[str]
+    credentials: Credentials
+    going: bool
+    """Whether it was deleted, and its tasks are to go with it."""
+
+
+def _known(resource: Resource) -> _Known:
+    return _Known(
+        uid=resource.uid,
+        asked=resource.asked,
+        tasks=resource.tasks,
+        credentials=resource.credentials,
+        going=resource.deleting and resource.erases,
+    )
+
+
+def _bounded(resource: Resource) -> bytes:
+    """Keep of one that is too large only what it takes to refuse and delete it: all bodies are in memory."""
+    text = compact(resource.body)
+    if len(text) <= MOST_BYTES:
+        return text
+    spec = {"deletionPolicy": "Delete"} if resource.erases else {}
+    return compact(
+        {**resource.body, "spec": spec, OVERSIZE: f"expected at most {MOST_BYTES:,} bytes, got {len(text):,}"}
+    )
 
 
 class Queues:
@@ -27,9 +65,8 @@ class Queues:
     def __init__(self, mark: Callable[[Key], None]) -> None:
         """Tell `mark` of each that changes."""
         self._bodies: dict[Key, tuple[int, bytes]] = {}
-        self._uids: dict[Key, str] = {}
+        self._known: dict[Key, _Known] = {}
         self._by_label: dict[tuple[str, str], Key] = {}
-        self._tasks: dict[Key, frozenset[str]] = {}
         self._sharers: dict[str, set[Key]] = defaultdict(set)
         self._gone: OrderedDict[str, None] = OrderedDict()  # uids; none of them comes back
         self._mark = mark
@@ -41,14 +78,14 @@ class Queues:
 
         But the answer to our own write can be the first that we see of an edit which came just before it.
         """
-        resource, before = Resource(dict(body)), self.get(key_of(body))
+        resource = Resource(dict(body))
         key, version = resource.key, int(resource.version)
         if resource.uid in self._gone:
             return  # the answer to a write, or kopf, that was under way for longer than the news
-        if before is None or version > int(before.version):
-            self._bodies[key] = (version, compact(resource.body))
-            self._uids[key] = resource.uid
-            self._share(key, resource.tasks)
+        before = self._known.get(key)
+        if before is None or version > self.version(key):
+            self._bodies[key] = (version, _bounded(resource))
+            self._know(key, _known(resource))
             self._by_label[key.namespace, names.label_value(key.name)] = key
             if not ours or before is None or before.asked != resource.asked:
                 self._mark(key)
@@ -61,9 +98,9 @@ class Queues:
         self._gone[uid] = None
         while len(self._gone) > MOST_REMEMBERED:
             self._gone.popitem(last=False)
-        if self._uids.get(key) == uid:
-            del self._uids[key], self._bodies[key]
-            self._share(key, None)
+        if self.uid(key) == uid:
+            del self._bodies[key]
+            self._know(key, None)
             self._by_label.pop((key.namespace, names.label_value(key.name)), None)
             self._mark(key)
 
@@ -73,35 +110,41 @@ class Queues:
         return Resource(json.loads(body)) if body else None
 
     def sharing(self, key: Key) -> list[Key]:
-        """Name the other DelayQueues whose tasks are the same ones, but for those that are to go with their tasks."""
-        return sorted(other for other in self._with(self._tasks.get(key)) - {key} if not self._going(other))
+        """Name the other DelayQueues whose specs name the same tasks, but for those that are to go with their tasks."""
+        known = self._known.get(key)
+        others = self._with(known.tasks if known else frozenset()) - {key}
+        return sorted(other for other in others if not self._known[other].going)
 
-    def _with(self, tasks: frozenset[str] | None) -> set[Key]:
+    def credentials(self, key: Key) -> Credentials:
+        """Name the Secrets with which a DelayQueue logs in to Redis."""
+        known = self._known.get(key)
+        return known.credentials if known else ()
+
+    def _with(self, tasks: frozenset[str]) -> set[Key]:
         """Name those whose tasks are, as far as known, in one of these places."""
-        return {key for place in tasks or () for key in self._sharers.get(place, ())}
+        return {key for place in tasks for key in self._sharers.get(place, ())}
 
-    def _going(self, key: Key) -> bool:
-        resource = self.get(key)
-        return resource is None or (resource.deleting and resource.erases)
-
-    def _share(self, key: Key, tasks: frozenset[str] | None) -> None:
-        """Remember where a DelayQueue's tasks are, and tell those who share them now, or did."""
-        before = self._tasks.pop(key, frozenset())
-        for place in before:
+    def _know(self, key: Key, now: _Known | None) -> None:
+        """Remember what is looked up without its body, and tell those who share its tasks now, or did."""
+        before = self._known.pop(key, None)
+        if now is not None:
+            self._known[key] = now
+        old, new = (each.tasks if each else frozenset() for each in (before, now))
+        if old == new:
+            return
+        for other in (self._with(old) | self._with(new)) - {key}:
+            self._mark(other)
+        for place in old:
             self._sharers[place].discard(key)
             if not self._sharers[place]:
                 del self._sharers[place]
-        if tasks is not None:
-            self._tasks[key] = tasks
-            for place in tasks:
-                self._sharers[place].add(key)
-        if before != (tasks or frozenset()):
-            for other in (self._with(before) | self._with(tasks)) - {key}:
-                self._mark(other)
+        for place in new:
+            self._sharers[place].add(key)
 
     def uid(self, key: Key) -> str:
         """Return the uid of the DelayQueue; empty if there is none."""
-        return self._uids.get(key, "")
+        known = self._known.get(key)
+        return known.uid if known else ""
 
     def version(self, key: Key) -> int:
         """Return the resourceVersion we have; 0 without one."""

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import conditions, scaling_conditions, sharding_conditions
-from delayq_operator.conditions import accepted, backend_available, guard_available, no_image, paused, taken
+from delayq_operator.conditions import (
+    accepted,
+    backend_available,
+    guard_available,
+    no_image,
+    paused,
+    refused,
+    taken,
+)
 from delayq_operator.reasons import told
 
 if TYPE_CHECKING:
@@ -70,7 +78,7 @@ def _no_worker(view: View) -> Refusal:
         return _FINE if scaled else ("NoWorkers", "There is no worker, because spec.worker.replicas is 0.")
     if not view.worker.exists:
         return "WorkersNotReady", f"There is no Deployment of workers. {_obstacle(view)}"
-    if view.learnt.waking and "worker" not in view.troubles:
+    if view.learnt.waking and "worker" not in view.troubles and not view.worker.refused:
         return _FINE  # they were started so that they are there in time
     return "WorkersNotReady", f"No worker is ready, of {view.worker.wanted}. {_why(view, 'worker')}"
 
@@ -82,10 +90,17 @@ def _obstacle(view: View) -> str:
 
 
 def _why(view: View, component: str) -> str:
-    found = view.troubles.get(component)
-    if not found:
-        return "They have not started yet; see kubectl describe pod."
-    return f"{found.rstrip('.')}.{no_image(view) if component == 'worker' else ''}"
+    if found := view.troubles.get(component):
+        return f"{found.rstrip('.')}.{no_image(view) if component == 'worker' else ''}"
+    load = view.worker if component == "worker" else view.scanner
+    if load.refused:
+        return refused(component, load)
+    if found := view.waiting.get(component):
+        return f"{found}."
+    if not load.pods:
+        name = f"{view.resource.key.name}-{component}"
+        return f"It has no pod yet; see kubectl describe deployment {name}."
+    return "They have not started yet; see kubectl describe pod."
 
 
 _DECIDED: Final[tuple[Callable[[View], Condition], ...]] = (

@@ -44,13 +44,16 @@ RECOVERED: Final = {"GuardAvailable": "GuardAvailable", "ShardsSettled": "Reshar
 """Condition → event when it becomes True, after it was False."""
 
 BY_REASON: Final = {
-    "Accepted": ("InvalidSpec", "ReferenceNotFound"),
+    "Accepted": ("InvalidSpec", "PolicyViolation", "ReferenceNotFound"),
     "Degraded": (
         "NameTaken",
+        "ServedTwice",
         "QueueShared",
         "ForeignFields",
         "ApplyFailed",
         "EraseFailed",
+        "PodsRejected",
+        "RolloutPaused",
         "PodsFailing",
     ),
     "Progressing": ("ProgressDeadlineExceeded",),

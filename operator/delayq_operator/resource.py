@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq.contract import Problem, SpecError
 
 from delayq_operator import names
 from delayq_operator.names import Key
-from delayq_operator.sharing import mapping, places
+from delayq_operator.sharing import credentials, mapping, places
 
 if TYPE_CHECKING:
     from delayq_operator.objects import Object
+    from delayq_operator.sharing import Credentials
+
+OVERSIZE: Final = "oversize"
+"""Field of a body whose spec was too large to keep; the complaint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +83,20 @@ class Resource:
         return places(queue, mapping(spec.get("redis")), self.key.namespace)
 
     @property
+    def credentials(self) -> Credentials:
+        """Secrets with which its pods log in to Redis, as far as the spec tells."""
+        return credentials(mapping(mapping(self.body.get("spec")).get("redis")))
+
+    @property
     def status(self) -> dict[str, Any]:
         """What was last written there."""
         return self.body.get("status") or {}
 
     @property
     def document(self) -> Object:
-        """What the model parses: without the metadata that is none of its business."""
+        """What the model parses: without the metadata that is none of its business. SpecError if it is too large."""
+        if OVERSIZE in self.body:
+            raise SpecError((Problem("spec", self.body[OVERSIZE]),))
         return {
             "apiVersion": names.API_VERSION,
             "kind": names.DELAY_QUEUE.kind,

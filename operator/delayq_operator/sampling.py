@@ -32,6 +32,7 @@ def sample(reading: Reading, asked: Iterable[float], crew: Crew, fleet: Fleet) -
     due = reading.total(table.OVERDUE_TASKS)
     return Sample(
         overdue=due,
+        overdue_seconds=_overdue_seconds(reading) if due else 0.0,
         in_flight=_in_flight(reading),
         due_within=_due_within(reading, asked),
         next_due_seconds=_next_due(reading),
@@ -41,6 +42,8 @@ def sample(reading: Reading, asked: Iterable[float], crew: Crew, fleet: Fleet) -
         starting_seconds=fleet.starting_seconds,
         handler_seconds=crew.handler.seconds,
         lead_seconds=crew.lead.seconds,
+        leads=crew.lead.by_starts,
+        soonest_seconds=crew.lead.soonest_seconds,
         whole=reading.whole,
     )
 
@@ -51,6 +54,10 @@ def _in_flight(reading: Reading) -> int:
     Scanners that do not tell of those leave all of them in: a worker too many, never one too few.
     """
     return max(0, reading.total(table.TASKS, state="processing") - reading.total(table.LAPSED_TASKS))
+
+
+def _overdue_seconds(reading: Reading) -> float:
+    return min(LONGEST_SECONDS, max(reading.values(table.OLDEST_OVERDUE_SECONDS), default=0.0))
 
 
 def _next_due(reading: Reading) -> float | None:

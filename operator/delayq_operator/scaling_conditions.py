@@ -11,6 +11,7 @@ from delayq.scaling.sentences import clock, counted, seconds
 
 from delayq_operator import scaling
 from delayq_operator.reasons import told
+from delayq_operator.view import WINDOW_SECONDS, Begun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,20 +101,30 @@ def capacity_shortfall_expected(view: View) -> Condition:
         message = "Nobody looks ahead: metrics cannot be read, or spec.autoscaling does not have the operator decide."
         return told(kind, "NotForecast", message)
     return told(
-        kind, "CapacitySuffices", "In the next hour, no more falls due at once than maxReplicas can begin."
+        kind,
+        "CapacitySuffices",
+        "The look ahead shows no rush in the next hour that maxReplicas could not begin in time.",
     )
 
 
 def objective_met(view: View) -> Condition:
-    """Whether tasks start in time. How late is in status.backlog: here it would be another message each time."""
+    """Whether as many tasks as the percentile asks for start in time: those that began of late, and those that wait.
+
+    How late they are is in status.backlog: here it would be another message each time.
+    """
     kind = "ObjectiveMet"
     if view.backlog is None or not view.backlog.whole or view.queue is None:
         return told(kind, "NotMeasured", "No scanner has told yet what is due.")
-    allowed = view.queue.spec.objective.lateness_seconds
-    if not view.backlog.late(allowed):
-        return told(kind, "OnTime", f"No task has been due for more than {allowed} s.")
-    reason, cure = _what_binds(view)
-    return told(kind, reason, f"Tasks have been due for more than {allowed} s (DUE, LATENESS). {cure}")
+    objective = view.queue.spec.objective
+    allowed, share = objective.lateness_seconds, 100 - objective.percentile
+    waiting = view.backlog.waiting_late(allowed)
+    late = (
+        f"{share} % of the tasks of the last {WINDOW_SECONDS / 60:g} min were late by more than {allowed} s"
+    )
+    if not (view.begun + Begun(waiting, waiting)).missed(objective.percentile):
+        return told(kind, "OnTime", f"At most {late}.")
+    reason, cure = _what_binds(view) if waiting else ("Late", "No task waits for that long now.")
+    return told(kind, reason, f"More than {late}, or still are (DUE, LATENESS). {cure}")
 
 
 def _what_binds(view: View) -> tuple[str, str]:

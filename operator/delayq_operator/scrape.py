@@ -26,11 +26,15 @@ from delayq_operator.rounds import Rounds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from delayq.scaling import Policy
+
     from delayq_operator.aims import Aims
     from delayq_operator.autoscaler import Autoscaler
     from delayq_operator.backlog import Backlog
+    from delayq_operator.crew import Crew
     from delayq_operator.guards import Guards
     from delayq_operator.inventory import Inventory
+    from delayq_operator.lateness import Latenesses
     from delayq_operator.names import Key
     from delayq_operator.pod import Pod
     from delayq_operator.work import Work
@@ -58,11 +62,18 @@ class Scraper:
     """Reads all queues, and keeps the last reading of each."""
 
     def __init__(
-        self, inventory: Inventory, aims: Aims, autoscaler: Autoscaler, *, guards: Guards, work: Work
+        self,
+        inventory: Inventory,
+        aims: Aims,
+        autoscaler: Autoscaler,
+        *,
+        guards: Guards,
+        lateness: Latenesses,
+        work: Work,
     ) -> None:
         """Mark a queue in `work` whenever a reading of it says something new."""
         self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
-        self._aims, self.autoscaler, self.guards = aims, autoscaler, guards
+        self._aims, self.autoscaler, self.guards, self.lateness = aims, autoscaler, guards, lateness
         self._news: dict[Key, News] = {}
         self._looked_at: dict[Key, float] = {}
         self._covers: dict[Key, int] = {}
@@ -86,6 +97,7 @@ class Scraper:
     def forget(self, key: Key) -> None:
         """Drop what was read of a queue."""
         self.guards.forget(key)
+        self.lateness.forget(key)
         self._news.pop(key, None)
         self._looked_at.pop(key, None)
         self._covers.pop(key, None)
@@ -106,8 +118,7 @@ class Scraper:
 
     async def _read(self, client: Client, key: Key) -> None:
         aim, pods = self._aims.of(key), self._speakers(key)
-        lead = self.autoscaler.crew(key).lead.seconds if aim.policy else None
-        asked = _horizons(aim.policy.window(lead)) if aim.policy else ()
+        asked = _asked(aim.policy, self.autoscaler.crew(key)) if aim.policy else ()
         question = Question(horizons=asked, shards=max(aim.shards, self._covers.get(key, 0)))
         said = await self._scanners(client, key, pods, question) if pods else ""
         if not self._queues.uid(key):
@@ -191,6 +202,11 @@ def _covers(said: Said | str, before: int) -> int:
     if isinstance(said, Said):
         return 0 if said.reading.layout is None else said.reading.layout.covers
     return MOST_SHARDS if said.endswith(TOO_MUCH) else before
+
+
+def _asked(policy: Policy, crew: Crew) -> tuple[float, ...]:
+    """Return the horizons that a decision needs: as many workers as are allowed may have to start together."""
+    return _horizons(policy.window(crew.lead.of(policy.max_replicas)))
 
 
 @lru_cache(1024)

@@ -11,7 +11,9 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from delayq_operator.names import Key
 
 PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
@@ -25,6 +27,30 @@ def places(queue: str, redis: Mapping[str, Any], namespace: str) -> frozenset[st
         json.dumps([*common, master, _full(str(host), namespace), port], sort_keys=True)
         for master, host, port in _nodes(redis)
     )
+
+
+Credentials = tuple[tuple[str, tuple[str, ...]], ...]
+"""Secrets that open a Redis, and the keys of each."""
+
+
+def credentials(redis: Mapping[str, Any]) -> Credentials:
+    """Name the Secrets with which a spec logs in; none: everybody who reaches that Redis may do everything."""
+    auth, tls = mapping(redis.get("authSecretRef")), mapping(redis.get("tls"))
+    certificate = mapping(tls.get("clientCertSecretRef"))
+    found = []
+    if auth:
+        keys = (auth.get("usernameKey"), auth.get("passwordKey") or "password")
+        found.append((str(auth.get("name")), tuple(str(key) for key in keys if key)))
+    if certificate:
+        found.append((str(certificate.get("name")), (str(certificate.get("keyKey") or "tls.key"),)))
+    return tuple(found)
+
+
+def described(namespace: str, others: Iterable[Key]) -> tuple[str, ...]:
+    """Name DelayQueues of this namespace; of those of others, only say that there are some."""
+    known = list(others)
+    near = tuple(str(key) for key in known if key.namespace == namespace)
+    return near if len(near) == len(known) else (*near, "a DelayQueue of another namespace")
 
 
 def _nodes(redis: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:

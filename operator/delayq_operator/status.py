@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq.scaling import sentence
-
 from delayq_operator import names
 from delayq_operator.backlog import EXACT_UP_TO, SAME_SECONDS, bucket
 from delayq_operator.readiness import everything
@@ -77,7 +75,7 @@ def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
     elif "resharding" in previous and unknown(view):
         made["resharding"] = previous["resharding"]
     if view.backlog is not None and view.backlog.whole:
-        made["backlog"] = _backlog(view.backlog)
+        made["backlog"] = _backlog(view.backlog) | _due_within_lead(view, previous.get("backlog") or {})
     elif "backlog" in previous:
         made["backlog"] = previous["backlog"]
     return made
@@ -117,7 +115,7 @@ def _scaling(view: View, previous: Mapping[str, Any]) -> Status | None:
         made["lastScaleTime"] = timestamp(learnt.scaled_at)
     if decision is None:
         return {**previous, **made} if view.scale.reason == NOT_DECIDED else (made or None)
-    made |= {"lastDecision": decision.replicas, "reason": sentence(decision)[:1024]}
+    made |= {"lastDecision": decision.replicas, "reason": view.scale.message[:1024]}
     if decision.limited_by != "None":
         made["limitedBy"] = decision.limited_by
     if decision.wake_seconds is not None:
@@ -149,7 +147,7 @@ def _conditions(view: View, previous: Mapping[str, Any], now: float) -> list[Sta
     before = {entry["type"]: entry for entry in previous.get("conditions") or ()}
     kept = _kept(view, before)
     return [
-        {**before[condition.type], "observedGeneration": view.resource.generation}
+        before[condition.type]
         if condition.type in kept
         else _entry(condition, before, view.resource.generation, now)
         for condition in everything(view)
@@ -174,6 +172,16 @@ def _entry(condition: Condition, before: Mapping[str, Status], generation: int, 
         "reason": condition.reason,
         "message": condition.message[:32768],
     }
+
+
+def _due_within_lead(view: View, previous: Mapping[str, Any]) -> Status:
+    """Of the last decision's look; it stays while a new operator has not looked yet."""
+    decision = view.scale.decision if view.scale is not None else None
+    if decision is not None and decision.sample is not None:
+        lead = decision.policy.lead(decision.sample.lead_seconds)
+        return {"dueWithinLead": decision.sample.within(lead)}
+    waiting = view.scale is not None and view.scale.reason == NOT_DECIDED
+    return {field: previous[field] for field in ("dueWithinLead",) if waiting and field in previous}
 
 
 def _backlog(backlog: Backlog) -> Status:

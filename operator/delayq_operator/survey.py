@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from delayq_operator.crew import Crew
     from delayq_operator.guards import Guards, Watch
     from delayq_operator.inventory import Inventory
+    from delayq_operator.lateness import Lateness, Latenesses
     from delayq_operator.names import Key
     from delayq_operator.objects import Sample
     from delayq_operator.pod import Pod
 
 log = logging.getLogger(__name__)
 
-IDLE_SECONDS: Final = 5.0  # while nobody scales by what workers say, and they have no guard
+IDLE_SECONDS: Final = 5.0  # while workers are asked for their lateness alone
 FULL_SECONDS: Final = 0.25  # when there were more than can be asked at a time
 WORKERS_SECONDS: Final = 1.0
 """For a worker to answer, and to get a place before."""
@@ -43,10 +44,18 @@ OF_A_WORKER: Final = Question(crew.NEEDED, shards=1)
 class Survey:
     """The questions to the workers of all queues."""
 
-    def __init__(self, inventory: Inventory, aims: Aims, autoscaler: Autoscaler, *, guards: Guards) -> None:
-        """Have the crews of `autoscaler` learn, and `guards` know."""
+    def __init__(
+        self,
+        inventory: Inventory,
+        aims: Aims,
+        autoscaler: Autoscaler,
+        *,
+        guards: Guards,
+        lateness: Latenesses,
+    ) -> None:
+        """Have the crews of `autoscaler` learn, and `guards` and `lateness` know."""
         self._queues, self._aims, self._autoscaler = inventory.queues, aims, autoscaler
-        self._guards = guards
+        self._guards, self._lateness = guards, lateness
         self._places = Places(*AT_ONCE)
         self._client: Client | None = None
 
@@ -63,7 +72,8 @@ class Survey:
     async def _visit(self, client: Client, key: Key) -> float:
         """Ask those workers whose turn it is."""
         known = None if self._aims.of(key).policy is None else self._autoscaler.crew(key)
-        hearers = [each for each in (known, self._guards.watch(key)) if each is not None]
+        guarded = self._guards.watch(key)
+        hearers = [each for each in (known, guarded, self._lateness.watch(key)) if each is not None]
         if not hearers:
             return IDLE_SECONDS
         workers, now = self._autoscaler.workers(key), time.time()
@@ -79,7 +89,10 @@ class Survey:
             ):
                 _take(hearers, pod, answer, key)
         self._guards.tell(key)
-        return crew.SOON_SECONDS if len(pods) < crew.MOST_AT_ONCE else FULL_SECONDS
+        self._lateness.tell(key)
+        if len(pods) >= crew.MOST_AT_ONCE:
+            return FULL_SECONDS
+        return IDLE_SECONDS if known is None and guarded is None else crew.SOON_SECONDS
 
     async def busy(self, key: Key, pods: list[Pod]) -> dict[str, int]:
         """Ask workers how many tasks they run now; who does not answer soon is left out."""
@@ -105,7 +118,7 @@ class Survey:
         return await asyncio.gather(*map(ask, pods))
 
 
-def _take(hearers: Iterable[Crew | Watch], pod: Pod, answer: Sequence[Sample], key: Key) -> None:
+def _take(hearers: Iterable[Crew | Lateness | Watch], pod: Pod, answer: Sequence[Sample], key: Key) -> None:
     try:
         for each in hearers:
             each.take(pod, answer, time.time())

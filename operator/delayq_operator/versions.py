@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from delayq_operator.names import SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -14,24 +18,37 @@ if TYPE_CHECKING:
     from delayq_operator.objects import Name, Object
 
 
-def content_digest(body: Object) -> str:
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Of what a Secret or ConfigMap holds."""
+
+    safe: str
+    """For annotations. Of a Secret it is keyed with its uid, which only those can read who can read the Secret."""
+    plain: str
+    """Without a key. It lets anybody try passwords; earlier versions put it into annotations."""
+
+
+def content_digest(body: Object) -> Digest:
     """Hash what a Secret or ConfigMap holds."""
-    content = [body.get("data"), body.get("binaryData")]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    content = json.dumps([body.get("data"), body.get("binaryData")], sort_keys=True).encode()
+    plain = hashlib.sha256(content).hexdigest()
+    if body.get("kind") != SECRET.kind:
+        return Digest(plain, plain)
+    return Digest(hmac.new(body["metadata"]["uid"].encode(), content, hashlib.sha256).hexdigest(), plain)
 
 
 class Versions:
     """Which version each Secret or ConfigMap is at, and who refers to it; a Listener of metadata only.
 
-    Contents are never kept: only a digest of those that a queue refers to, and what their keys are called, until they
+    Contents are never kept: only digests of those that a queue refers to, and of the value of each key, until they
     change.
     """
 
     def __init__(self, mark: Callable[[Key], None]) -> None:
         """Tell `mark` of each queue that refers to what changes."""
         self._versions: dict[Name, str] = {}
-        self._digests: dict[Name, str] = {}
-        self._keys: dict[Name, frozenset[str]] = {}
+        self._digests: dict[Name, Digest] = {}
+        self._values: dict[Name, dict[str, str]] = {}
         self._referrers: dict[Name, set[Key]] = defaultdict(set)
         self._referred: dict[Key, set[Name]] = {}
         self._mark = mark
@@ -53,22 +70,30 @@ class Versions:
         """Whether there is such an object."""
         return name in self._versions
 
-    def digest(self, name: Name) -> str | None:
+    def digest(self, name: Name) -> Digest | None:
         """Return the digest of the content, if it was taken since the last change."""
         return self._digests.get(name)
 
     def lacks(self, name: Name, key: str) -> bool:
         """Whether there is such an object without such a key; not when nobody knows."""
-        return name in self._keys and key not in self._keys[name]
+        return name in self._values and key not in self._values[name]
 
-    def taken(self, body: Object) -> str:
+    def values(self, name: Name) -> dict[str, str] | None:
+        """Return a digest of the value of each key, if they were taken since the last change."""
+        return self._values.get(name)
+
+    def taken(self, body: Object) -> Digest:
         """Take the digest of an object's content, and keep it while the object stays at this version."""
         metadata = body["metadata"]
         name = (metadata["namespace"], metadata["name"])
         digest = content_digest(body)
         if self._versions.get(name) == metadata["resourceVersion"]:
             self._digests[name] = digest
-            self._keys[name] = frozenset((*(body.get("data") or ()), *(body.get("binaryData") or ())))
+            self._values[name] = {
+                key: hashlib.sha256(str(value).encode()).hexdigest()
+                for field in ("data", "binaryData")
+                for key, value in (body.get(field) or {}).items()
+            }
         return digest
 
     def seen(self, _kind: Kind, body: Object) -> None:
@@ -86,7 +111,7 @@ class Versions:
 
     def _forget(self, name: Name) -> None:
         self._digests.pop(name, None)
-        self._keys.pop(name, None)
+        self._values.pop(name, None)
 
     def _changed(self, name: Name) -> None:
         self._forget(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator.workload import Workload
 
@@ -62,6 +62,27 @@ class Guarding:
         return self.verdict == (False, True)
 
 
+WINDOW_SECONDS: Final = 300.0
+"""For which the objective is measured, as by the alert DelayQueueLate: long enough for a percentile, and about now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Tasks that began in some time."""
+
+    tasks: float = 0.0
+    late: float = 0.0
+    """Of them, those that began later than the objective allows."""
+
+    def __add__(self, other: Begun) -> Begun:
+        """Sum up."""
+        return Begun(self.tasks + other.tasks, self.late + other.late)
+
+    def missed(self, percentile: float) -> bool:
+        """Whether more of them were late than the objective's percentile allows."""
+        return self.late > self.tasks * (100 - percentile) / 100
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """What is known of one DelayQueue at the end of a reconciliation."""
@@ -70,6 +91,8 @@ class View:
     queue: DelayQueue | None = None
     """None when the spec does not fit the model."""
     problems: tuple[Problem, ...] = ()
+    forbidden: tuple[Problem, ...] = ()
+    """What the operator's policy does not allow, of a spec that is valid."""
     missing: tuple[str, ...] = ()
     """What the spec refers to and is not there, such as "Secret shop-db", or a key of it."""
     unserved: tuple[str, ...] = ()
@@ -78,6 +101,10 @@ class View:
     worker: Workload = field(default_factory=Workload)
     troubles: Mapping[str, str] = field(default_factory=dict)
     """Component → what is wrong with one of its pods."""
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    """Component → what one of its pods waits for that runs and is not ready."""
+    runless: bool = False
+    """Whether the last run of the reaper has got no pod, though it had the time."""
     reaper: dict[str, Any] = field(default_factory=dict)
     """Status of the CronJob."""
     scale: Scale | None = None
@@ -85,6 +112,8 @@ class View:
     backlog: Backlog | None = None
     """None when no scanner was read of late."""
     guarding: Guarding = field(default_factory=Guarding)
+    begun: Begun = Begun()
+    """What workers told of the tasks that began in the last minutes (lateness.py)."""
     unread: str = ""
     """Why the scanners could not be read."""
     failures: tuple[str, ...] = ()
@@ -95,6 +124,8 @@ class View:
     """Containers that others put into our pod templates."""
     sharing: tuple[str, ...] = ()
     """DelayQueues whose tasks are the same ones, such as "shop/orders2"."""
+    rival: str = ""
+    """Another installation of the operator that claims the DelayQueue; it leaves it to this one."""
     leaving: tuple[str, ...] = ()
     """Children of an earlier DelayQueue of this name, on their way out."""
     erasing: Erasing | None = None

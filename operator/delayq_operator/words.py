@@ -65,6 +65,12 @@ RISKS: Final = {
 }
 """Label values of delayq_durability_risk → reason and message of DurabilityAtRisk; the gravest first."""
 
+FSYNC_UNKNOWN: Final = (
+    "Redis keeps an append-only file and evicts nothing. How often the file is forced to the disk is not known: the "
+    "user may not use CONFIG GET, which reveals passwords. Check on the server, with redis-cli CONFIG GET: appendfsync "
+    "should be everysec or always, and no-appendfsync-on-rewrite no."
+)
+
 _SPEC: Final = "check spec.redis"
 OUTAGES: Final = {
     "refused": f"nobody listens at that address; {_SPEC}, and whether Redis runs",

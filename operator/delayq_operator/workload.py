@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator import names
 
 if TYPE_CHECKING:
     from delayq_operator.objects import Object
+
+_POD: Final = re.compile(r'^pods "[^"]*" is forbidden: ')
+"""Each attempt names another pod, which would be another message every time."""
+POD_SECONDS: Final = 15.0
+"""A Job has its pod sooner than this, or the API server refuses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +34,10 @@ class Workload:
     """Whether the Deployment's controller has seen its latest spec."""
     stuck: str = ""
     """Why the roll-out made no progress, when its deadline has passed."""
+    refused: str = ""
+    """Why the API server takes no further pods of it, while it does not."""
+    paused: bool = False
+    """Whether `kubectl rollout pause` keeps its pods from being replaced."""
     inputs: str = ""
     """Hash of what the pods were started with."""
 
@@ -53,6 +64,8 @@ def workload(body: Object | None) -> Workload:
         current=status.get("observedGeneration", 0) >= body["metadata"]["generation"],
         complete=_complete(status.get("conditions") or ()),
         stuck=_stuck(status.get("conditions") or ()),
+        refused=_refused(status.get("conditions") or ()),
+        paused=spec.get("paused", False),
         inputs=annotations.get(names.CHECKSUM, ""),
     )
 
@@ -67,3 +80,37 @@ def _stuck(conditions: Any) -> str:  # noqa: ANN401 -- JSON
         if condition["type"] == "Progressing" and condition["status"] == "False":
             return str(condition.get("message", "")) or str(condition.get("reason", ""))
     return ""
+
+
+def _refused(conditions: Any) -> str:  # noqa: ANN401 -- JSON
+    for condition in conditions:
+        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
+            return _POD.sub("", str(condition.get("message", "") or condition.get("reason", "")))
+    return ""
+
+
+def podless_seconds(job: Object, now: float) -> float | None:
+    """Return for how long a Job has had no pod at all; None when it has one, had one, or wants none.
+
+    Deployments say why in a condition. Of a Job that is only in its Events, which the operator may not read.
+    """
+    status = job.get("status", {})
+    counted = ("active", "succeeded", "failed", "terminating")
+    if job["spec"].get("suspend") or "startTime" not in status or any(status.get(each) for each in counted):
+        return None
+    if any(condition["type"] == "Complete" for condition in status.get("conditions") or ()):
+        return None
+    return max(0.0, now - datetime.fromisoformat(status["startTime"]).timestamp())
+
+
+def runless_seconds(reaper: Object, newest: str, now: float) -> float | None:
+    """Return for how long the last run of a CronJob has had no pod; `newest` is when its newest pod was created."""
+    status = reaper.get("status", {})
+    begun = status.get("lastScheduleTime", "")
+    if (
+        not begun
+        or reaper["spec"].get("suspend")
+        or max(newest, status.get("lastSuccessfulTime", "")) >= begun
+    ):
+        return None
+    return max(0.0, now - datetime.fromisoformat(begun).timestamp())

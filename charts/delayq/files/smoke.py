@@ -14,6 +14,7 @@ import secrets
 import ssl
 import sys
 import time
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
@@ -21,6 +22,7 @@ from urllib.request import Request, urlopen
 
 from delayq import DelayQError, SyncClient
 from delayq.contract import parse
+from delayq.contract.files import SECRETS_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,29 +44,34 @@ class Failed(Exception):
 
 
 class Api:
-    """DelayQueues of this pod's namespace; a token is read again for every call, because it is replaced in time."""
+    """DelayQueues of a namespace; a token is read again for every call, because it is replaced in time."""
 
-    def __init__(self, account: Path) -> None:
-        """`account` is the directory where a pod finds its ServiceAccount."""
+    def __init__(self, account: Path, namespace: str | None) -> None:
+        """`account` is the directory where a pod finds its ServiceAccount; without `namespace`, the pod's own."""
         host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-        self.namespace = (account / "namespace").read_text().strip()
+        self.own_namespace = (account / "namespace").read_text().strip()
+        self.namespace = namespace or self.own_namespace
         self._token = account / "token"
         self._tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
         bracketed = f"[{host}]" if ":" in host else host
-        path = f"/apis/delayq.dev/v1alpha1/namespaces/{self.namespace}/delayqueues"
-        self._url = f"https://{bracketed}:{port}{path}"
+        self._url = f"https://{bracketed}:{port}"
+        self._queues = f"/apis/delayq.dev/v1alpha1/namespaces/{self.namespace}/delayqueues"
 
     def create(self, document: Document) -> Document | None:
         """None: the API server knows no such kind."""
-        return self._call("POST", "", document)
+        return self._call("POST", self._queues, document)
 
     def get(self, name: str) -> Document | None:
         """None: there is none."""
-        return self._call("GET", f"/{name}")
+        return self._call("GET", f"{self._queues}/{name}")
 
     def delete(self, name: str) -> Document | None:
         """None: there was none."""
-        return self._call("DELETE", f"/{name}")
+        return self._call("DELETE", f"{self._queues}/{name}")
+
+    def create_secret(self, document: Document) -> None:
+        """Create a Secret in the namespace of the DelayQueue."""
+        self._call("POST", f"/api/v1/namespaces/{self.namespace}/secrets", document)
 
     def _call(self, verb: str, path: str, body: Document | None = None) -> Document | None:
         headers = {
@@ -89,12 +96,12 @@ def main() -> int:
     """Run the test; return the exit code."""
     options = arguments()
     wanted = document(options.name, redis_in(options.redis))
-    api = Api(options.account)
+    api = Api(options.account, options.namespace)
     try:
         check_served(api.namespace, options.served)
         run(api, wanted, time.monotonic() + options.timeout_seconds)
     except (Failed, DelayQError) as error:
-        print(f"FAILED: {error}\n{hints(api.namespace, options.name)}")
+        print(f"FAILED: {error}\n{hints(api, options.name)}")
         return 1
     print("passed")
     return 0
@@ -104,6 +111,7 @@ def arguments() -> argparse.Namespace:
     """Where things are, in a pod unless said otherwise."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--name", required=True, help="name of the DelayQueue")
+    parser.add_argument("--namespace", help="where to create it; absent: the pod's own")
     parser.add_argument("--redis", type=Path, default=REDIS, help="a spec.redis, as JSON")
     parser.add_argument("--served", action="append", help="a namespace the operator serves; none: all")
     parser.add_argument("--timeout-seconds", type=float, default=180, help="how long all of it may take")
@@ -139,7 +147,7 @@ def check_served(namespace: str, served: list[str] | None) -> None:
     if served and namespace not in served:
         raise Failed(
             f"the test makes its DelayQueue in {namespace}, and the operator serves only {', '.join(served)}:"
-            " add it to watchNamespaces, or make a DelayQueue there yourself"
+            " name one of these as test.namespace, or make a DelayQueue there yourself"
         )
 
 
@@ -147,10 +155,14 @@ def run(api: Api, wanted: Document, deadline: float) -> None:
     """All of the test."""
     name = wanted["metadata"]["name"]
     remove(api, name, deadline)  # what a run before this one may have left
-    if api.create(wanted) is None:
+    copies = {} if api.namespace == api.own_namespace else renamed(wanted["spec"]["redis"])
+    created = api.create(with_secrets(wanted, copies))
+    if created is None:
         raise Failed(
             "the API server knows no DelayQueue. Is its CRD there? kubectl get crd delayqueues.delayq.dev"
         )
+    for name_here, name_there in copies.items():
+        api.create_secret(copied(name_here, name_there, created))
     print(f"created DelayQueue {api.namespace}/{name}")
     await_ready(api, name, deadline)
     with SyncClient.from_document(parse(wanted)) as client:
@@ -159,6 +171,45 @@ def run(api: Api, wanted: Document, deadline: float) -> None:
         if client.counts().stats.get("acked"):
             raise Failed("it was deleted, but its keys are still in Redis")
     print("deleted it; nothing of it is left")
+
+
+def renamed(redis: Document) -> dict[str, str]:
+    """Choose names for copies of the Secrets that a spec.redis names: new ones, for others may have the old ones."""
+    suffix = secrets.token_hex(4)
+    return {name: f"{name}-{suffix}" for name in secret_names(redis)}
+
+
+def secret_names(value: object) -> set[str]:
+    """Name the Secrets in a part of a document."""
+    if isinstance(value, list):
+        return set().union(*map(secret_names, value))
+    if not isinstance(value, dict):
+        return set()
+    found = {field["name"] for key, field in value.items() if key.endswith("SecretRef")}
+    return found.union(*map(secret_names, value.values()))
+
+
+def with_secrets(value: Any, copies: dict[str, str]) -> Any:  # noqa: ANN401 -- JSON
+    """Replace the names of Secrets in a document."""
+    if isinstance(value, list):
+        return [with_secrets(item, copies) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {key: with_secrets(item, copies) for key, item in value.items()}
+    for key, field in made.items():
+        if key.endswith("SecretRef") and field["name"] in copies:
+            made[key] = {**field, "name": copies[field["name"]]}
+    return made
+
+
+def copied(name: str, new_name: str, owner: Document) -> Document:
+    """Copy a Secret that this pod has mounted; the copy goes with the DelayQueue."""
+    files = sorted((Path(os.environ.get("DELAYQ_SECRETS_DIR", SECRETS_DIR)) / name).iterdir())
+    data = {file.name: b64encode(file.read_bytes()).decode() for file in files if file.is_file()}
+    reference = {field: owner[field] for field in ("apiVersion", "kind")}
+    reference |= {field: owner["metadata"][field] for field in ("name", "uid")}
+    metadata = {"name": new_name, "ownerReferences": [reference]}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
 
 
 def await_ready(api: Api, name: str, deadline: float) -> None:
@@ -234,13 +285,14 @@ def until(done: Callable[[], bool], deadline: float, *, every_seconds: float) ->
     return True
 
 
-def hints(namespace: str, name: str) -> str:
+def hints(api: Api, name: str) -> str:
     """Say where to look."""
+    namespace = api.namespace
     return f"""Look at:
   kubectl -n {namespace} describe delayqueue {name}
   kubectl -n {namespace} get pods -l delayq.dev/queue={name}
   kubectl -n {namespace} logs -l delayq.dev/queue={name} --tail=20
-  kubectl -n {namespace} logs -l app.kubernetes.io/component=operator --tail=50
+  kubectl -n {api.own_namespace} logs -l app.kubernetes.io/component=operator --tail=50
 The DelayQueue is left as it is; the next `helm test` replaces it, and this removes it:
   kubectl -n {namespace} delete delayqueue {name}"""
 

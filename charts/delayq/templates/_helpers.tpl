@@ -24,7 +24,11 @@
 {{- end }}
 
 {{- define "delayq.serviceAccountName" -}}
-{{- default (ternary (include "delayq.operatorName" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name }}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "delayq.operatorName" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- required "serviceAccount.name: name the ServiceAccount, as serviceAccount.create is false; default would give the operator's rights to every pod of the namespace" .Values.serviceAccount.name }}
+{{- end }}
 {{- end }}
 
 {{/* Call with (list $ component). These select pods, so they never change. */}}
@@ -71,9 +75,18 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end }}
 
+{{/* Call with a list of Secrets, each a name or {name: NAME}: their names, as JSON. */}}
+{{- define "delayq.secretNames" -}}
+{{- $names := list }}
+{{- range . }}
+{{- if kindIs "map" . }}{{ $names = append $names .name }}{{ else }}{{ $names = append $names . }}{{ end }}
+{{- end }}
+{{- uniq $names | toJson }}
+{{- end }}
+
 {{/* What may be empty is included by `with … | trim`. */}}
 {{- define "delayq.imagePullSecrets" }}
-{{- with .Values.imagePullSecrets }}
+{{- with include "delayq.secretNames" .Values.imagePullSecrets | fromJsonArray }}
 imagePullSecrets:
 {{- range . }}
 - name: {{ . | quote }}
@@ -101,6 +114,23 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- default (include "delayq.redisName" .) .Values.redis.existingSecret }}
 {{- end }}
 
+{{/* The namespace in which DelayQueues are refused: the operator's own, unless it serves no other. Empty: none. */}}
+{{- define "delayq.closedNamespace" -}}
+{{- if not (or .Values.policy.ownNamespace (eq (uniq .Values.watchNamespaces | join ",") .Release.Namespace)) }}
+{{- .Release.Namespace }}
+{{- end }}
+{{- end }}
+
+{{/* A namespace for a DelayQueue of ours. */}}
+{{- define "delayq.someNamespace" -}}
+{{- $open := without (default (list "default") .Values.watchNamespaces) (include "delayq.closedNamespace" .) }}
+{{- first $open | default .Release.Namespace }}
+{{- end }}
+
+{{- define "delayq.testNamespace" -}}
+{{- .Values.test.namespace | default (include "delayq.someNamespace" .) }}
+{{- end }}
+
 {{/* The spec.redis of the test's DelayQueue; empty when there is no Redis to test with. */}}
 {{- define "delayq.testRedis" -}}
 {{- if .Values.test.redis }}
@@ -121,6 +151,13 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- define "delayq.check" -}}
 {{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection.enabled) }}
 {{- fail "replicas: more than 1 needs leaderElection.enabled, or several operators work against each other" }}
+{{- end }}
+{{- if not (or .Values.imageRegistry .Values.localImages) }}
+{{- range $path, $image := dict "image" .Values.image "worker.image" .Values.worker.image }}
+{{- if not (contains "/" $image.repository) }}
+{{- fail (printf "imageRegistry is empty and %s.repository is %s, a name without a registry: no registry serves this image. Build both images, push them to a registry of yours (docs/images.md), and give its name: --set imageRegistry=registry.example.com/tools. If the nodes have the images already: --set localImages=true" $path $image.repository) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled }}
 {{- fail "podMonitor and serviceMonitor: both would scrape the operator twice; enable one" }}

@@ -40,6 +40,8 @@ IMAGE: Final = "image"
 TEMPLATE: Final = "pod template"
 STOP_POLICY: Final = "spec.stopPolicy"
 MISSING: Final = "missing"
+KEYED: Final = "keyed:"
+"""In front of a digest that takes a key: those without let anybody try passwords who reads the annotation."""
 _DIGITS: Final = 12
 _ROLL_BY_THEMSELVES: Final = (IMAGE, TEMPLATE)
 
@@ -96,16 +98,19 @@ def of_deployment(
     own: Inputs, queue: DelayQueue, facts: Facts, *, template: Object, component: Component
 ) -> Inputs:
     """Put together what a Deployment's pods read: `own` of the document, their namespace's, and their template."""
-    return {
-        **own,
-        **of_pods(queue, facts, template, component),
-        **of_template_itself(template, component),
-    }
+    rest = {**own, **of_template_itself(template, component)}
+    kept = {**rest, **of_pods(queue, facts, template, component=component, renew=False)}
+    if kept == facts.inputs.get(component):
+        return kept
+    return {**rest, **of_pods(queue, facts, template, component=component, renew=True)}
 
 
-def of_pods(queue: DelayQueue, facts: Facts, template: Object, component: Component) -> Inputs:
+def of_pods(
+    queue: DelayQueue, facts: Facts, template: Object, *, component: Component, renew: bool
+) -> Inputs:
     """Hash what the pods of a merged template read from their namespace when they start.
 
+    Digests of the form that earlier versions wrote are only kept, unless `renew`, while nothing else replaces the pods.
     Our own volume has more: Secrets that are read again while they run, and roll nothing.
     """
     before = facts.inputs.get(component, {})
@@ -113,20 +118,25 @@ def of_pods(queue: DelayQueue, facts: Facts, template: Object, component: Compon
     read = of_template({**template, "spec": {**template["spec"], "volumes": volumes}})
     read |= {(SECRET, name) for name in reads.at_start_by(component, queue.spec)}
     read.discard((CONFIG_MAP, names.config(queue.metadata.name)))
-    return {" ".join(named): _content(facts, named, before) for named in sorted(read)}
+    return {" ".join(named): _content(facts, named, before, renew=renew) for named in sorted(read)}
 
 
-def _content(facts: Facts, named: Named, before: Mapping[str, str]) -> str:
-    """Salted with the queue's uid: nobody can tell from annotations that two queues share a password.
+def _content(facts: Facts, named: Named, before: Mapping[str, str], *, renew: bool) -> str:
+    """Salted with the queue's uid: annotations do not show that two queues have the same password.
 
     One that is gone rolls nothing: pods that run have read it, new ones would not start. When it comes back as it
     was, nothing has changed; when it comes back different, pods are rolled once and not twice.
     """
     kind, name = named
     content = (facts.secrets if kind == SECRET else facts.config_maps).get(name)
-    if content:
+    known = before.get(" ".join(named), MISSING)
+    if not content:
+        return known
+    if kind == CONFIG_MAP:
         return _hash([facts.uid, kind, name, content])
-    return before.get(" ".join(named), MISSING)
+    if not renew and known == _hash([facts.uid, kind, name, facts.unkeyed.get(name)]):
+        return known
+    return KEYED + _hash([facts.uid, kind, name, content])
 
 
 def of_template_itself(template: Object, component: str) -> Inputs:
@@ -161,9 +171,16 @@ def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     if not old:
         return []
     names_of_all = [*new, *(name for name in old if name not in new)]
-    return [
-        _change(name, old.get(name), new.get(name)) for name in names_of_all if old.get(name) != new.get(name)
-    ]
+    found = [name for name in names_of_all if old.get(name) != new.get(name)]
+    known = [name for name in found if not _renewed(old.get(name), new.get(name))]
+    return [_change(name, old.get(name), new.get(name)) for name in known or found]
+
+
+def _renewed(old: str | None, new: str | None) -> bool:
+    """Whether the form of a digest changed, which says nothing of the content: beside a change it is none."""
+    if old is None or old == MISSING or new is None:
+        return False
+    return new.startswith(KEYED) and not old.startswith(KEYED)
 
 
 def _change(name: str, old: str | None, new: str | None) -> str:

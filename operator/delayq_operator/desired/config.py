@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 import yaml
-from delayq.contract import to_document
+from delayq.contract import Problem, SpecError, to_document
 from delayq.contract.files import CONFIG_FILE
 
 from delayq_operator import names
@@ -19,19 +19,26 @@ if TYPE_CHECKING:
 
     from delayq_operator.desired.facts import Facts
 
+MOST_BYTES: Final = 192 << 10
+"""A ConfigMap holds 1 MiB; annotations of the pod that erases the queue, the document among them, 256 KiB together."""
 KEY: Final = PurePosixPath(CONFIG_FILE).name
 DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # written at each reconciliation: 1 ms or 15
 
 
 def config_map(queue: DelayQueue, facts: Facts) -> Object:
     """Hold the document as YAML, for people read it too: every default written out, fields in the model's order."""
+    document = text(stamped(queue, facts))
+    if (size := len(document.encode())) > MOST_BYTES:
+        problem = f"expected at most {MOST_BYTES:,} bytes as YAML, pod templates not counted, got {size:,}"
+        raise SpecError((Problem("spec", problem),))
     return child(
         names.CONFIG_MAP,
         queue,
         facts,
         name=names.config(queue.metadata.name),
         component="config",
-        data={KEY: text(stamped(queue, facts))},
+        annotations={names.INSTALLATION: facts.installation} if facts.installation else None,
+        data={KEY: document},
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from delayq_operator.desired.policy import Policy
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -27,6 +29,8 @@ class Setting:
     """Where the operator's own pods are, which read the metrics of queues; absent outside of a cluster."""
     own_labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
     """What selects them there; none: every pod there."""
+    policy: Policy = field(default_factory=Policy)
+    """What DelayQueues may not ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +48,14 @@ class Facts:
     uid: str
     """Of the DelayQueue, for owner references."""
     namespace: str
+    installation: str = ""
+    """What the operator that serves it writes into the ConfigMap as its claim; empty: nothing."""
     generation: int = 1
     """Of the DelayQueue: which of its documents this is."""
     secrets: Mapping[str, str] = field(default_factory=lambda: _NONE)
     """Name → hash of the content, of each that the queue refers to; "" where there is none."""
+    unkeyed: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    """The same as earlier versions took it; it is compared, and never written anew."""
     lacking: tuple[tuple[str, str], ...] = ()
     """Name and key, of each that the document names and the Secret does not have."""
     config_maps: Mapping[str, str] = field(default_factory=lambda: _NONE)

@@ -98,6 +98,6 @@ def _items(base: Sequence[object], over: Sequence[object], place: Place, name: s
 
 def _identity(item: object, name: str) -> object:
     found = item.get(KEYS[name]) if isinstance(item, Mapping) else None
-    if not isinstance(item, Mapping) or not isinstance(found, str | int):
+    if not isinstance(item, Mapping) or type(found) is not (int if name == "ports" else str):
         return None
     return (found, str(item.get("protocol") or "TCP")) if name == "ports" else found

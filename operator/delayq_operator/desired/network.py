@@ -1,4 +1,7 @@
-"""The NetworkPolicy of a queue's pods: nothing may connect to them but to read metrics, and the operator always may.
+"""The NetworkPolicy of a queue's pods.
+
+Where the document asks for it, nothing may connect to them but to read metrics, and the operator always may.
+Everywhere, the operator alone may connect to the port of scanners that answers horizons, each of which costs Redis.
 
 What they may connect to is not limited: Redis may be anywhere, a handler calls whatever its author likes, and a policy
 that is one address short of the truth fails at night. Whoever wants it limited writes a second policy; policies add up.
@@ -21,25 +24,41 @@ if TYPE_CHECKING:
 
 
 def policy(queue: DelayQueue, setting: Setting, facts: Facts) -> Object | None:
-    """Make the policy, if it is wanted."""
-    wanted = queue.spec.network_policy
-    if not wanted.enabled:
+    """Make the policy that is asked for; without one, the least: horizons of scanners are the operator's alone."""
+    name = queue.metadata.name
+    operator = _operator(setting)
+    horizons: Object = {"ports": [_tcp(names.HORIZONS_PORT)], **({"from": operator} if operator else {})}
+    if queue.spec.network_policy.enabled:
+        selected, rules = {names.QUEUE_LABEL: names.label_value(name)}, [_metrics(queue, operator), horizons]
+    elif operator:
+        selected, rules = names.selector(name, "scanner"), [_all_but_horizons(), horizons]
+    else:
         return None
-    metrics: Object = {"ports": [{"port": names.METRICS_PORT, "protocol": "TCP"}]}
-    if wanted.metrics_from is not None:
-        metrics["from"] = [*_operator(setting), *(copy(peer) for peer in wanted.metrics_from)]
     return child(
         names.NETWORK_POLICY,
         queue,
         facts,
-        name=names.pods(queue.metadata.name),
+        name=names.pods(name),
         component="pods",
-        spec={
-            "podSelector": {"matchLabels": {names.QUEUE_LABEL: names.label_value(queue.metadata.name)}},
-            "policyTypes": ["Ingress"],
-            "ingress": [metrics],
-        },
+        spec={"podSelector": {"matchLabels": selected}, "policyTypes": ["Ingress"], "ingress": rules},
     )
+
+
+def _metrics(queue: DelayQueue, operator: list[Object]) -> Object:
+    ports: Object = {"ports": [_tcp(names.METRICS_PORT)]}
+    peers = queue.spec.network_policy.metrics_from
+    return ports if peers is None else {**ports, "from": [*operator, *(copy(peer) for peer in peers)]}
+
+
+def _all_but_horizons() -> Object:
+    """Let in all else, for containers that users add: a pod that no policy selects is open, one that is is not."""
+    below = {**_tcp(1), "endPort": names.HORIZONS_PORT - 1}
+    above = {**_tcp(names.HORIZONS_PORT + 1), "endPort": 65535}
+    return {"ports": [below, above, {"protocol": "UDP"}, {"protocol": "SCTP"}]}
+
+
+def _tcp(port: int) -> Object:
+    return {"port": port, "protocol": "TCP"}
 
 
 def _operator(setting: Setting) -> list[Object]:

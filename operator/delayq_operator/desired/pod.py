@@ -30,8 +30,10 @@ SMALL: Final[Object] = {
     "limits": {"memory": "256Mi"},
 }
 OF_CODE: Final[Object] = {
-    # Requests that a handler without appetite fits in. No limits: what a handler needs is for its author to know.
-    "requests": {"cpu": "100m", "memory": "128Mi"}
+    # Requests that a handler without appetite fits in. The limit is for the node: one handler that leaks must not have
+    # the pods of others evicted. What a handler needs, its author says in the template.
+    "requests": {"cpu": "100m", "memory": "128Mi"},
+    "limits": {"memory": "1Gi"},
 }
 
 

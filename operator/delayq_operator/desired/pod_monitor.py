@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from delayq_operator import names
 from delayq_operator.desired.child import Object, child
@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
     from delayq_operator.desired.facts import Facts
+
+LEAST_SECONDS: Final = 5
+SAMPLE_LIMIT: Final = 10_000
+BODY_SIZE_LIMIT: Final = "4MB"
 
 
 def pod_monitor(queue: DelayQueue, facts: Facts) -> Object | None:
@@ -33,11 +37,14 @@ def pod_monitor(queue: DelayQueue, facts: Facts) -> Object | None:
                     {"key": names.COMPONENT_LABEL, "operator": "In", "values": ["scanner", "worker"]}
                 ],
             },
+            # Pods are the author's, and whoever may write a DelayQueue may not be trusted with a shared Prometheus.
+            "sampleLimit": SAMPLE_LIMIT,
+            "bodySizeLimit": BODY_SIZE_LIMIT,
             "podMetricsEndpoints": [
                 {
                     "port": names.METRICS_PORT_NAME,
                     "path": "/metrics",
-                    "interval": f"{monitor.interval_seconds}s",
+                    "interval": f"{max(LEAST_SECONDS, monitor.interval_seconds)}s",
                 }
             ],
         },

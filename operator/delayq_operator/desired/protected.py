@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
+from delayq.contract.problems import type_name
 from delayq.contract.queue import GROUP
 
 from delayq_operator import names
@@ -52,6 +53,10 @@ def _known(mapping: Mapping[str, object], place: Place, known: tuple[str, ...]) 
 
 
 def _metadata(metadata: Mapping[str, object], place: Place) -> None:
+    if not isinstance(
+        given := metadata.get("annotations"), Mapping | None
+    ):  # ours have none: the merge takes it
+        place.field("annotations").refuse(f"expected a mapping, got {type_name(given)}")
     for field in ("labels", "annotations"):
         for key in _mapping(metadata, field):
             if key in _LABELS or key.startswith(f"{GROUP}/"):

@@ -63,6 +63,9 @@ def _on_its_own(template: Object, queue: DelayQueue) -> Object:
     name, metadata, spec = queue.metadata.name, template["metadata"], dict(template["spec"])
     if spec["serviceAccountName"] == names.pods(name):
         del spec["serviceAccountName"]
+        spec["automountServiceAccountToken"] = (
+            False  # it would be that of `default`, for containers of the user's
+        )
     return {
         **template,
         "metadata": {

@@ -57,6 +57,8 @@ def role(queue: DelayQueue, setting: Setting) -> Role:
         path="spec.scanner.template",
         under=code.pulled(queue, "scanner"),
         probes=probes.of_server(queue),
+        # No argument: a check of the user's brings an image of its own, whose version may not know it.
+        container={"env": [{"name": names.HORIZONS_VARIABLE, "value": str(names.HORIZONS_PORT)}]},
         pod={"topologySpreadConstraints": _spread(queue.metadata.name)},
     )
 

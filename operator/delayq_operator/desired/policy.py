@@ -1,0 +1,186 @@
+"""What a DelayQueue may not ask for, though its spec is valid: it would give its author rights of others.
+
+Checked on the merged pod templates, so that no way of merging passes it by. `baseline` is the Pod Security Standard of
+that name: a cluster with Pod Security admission refuses the same pods, later. Not here: fields that break what the
+operator promises (protected.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from delayq.contract import Problem
+
+from delayq_operator import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from delayq_operator.desired.child import Object
+
+PodSecurity = Literal["baseline", "privileged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What the operator allows to DelayQueues."""
+
+    pod_security: PodSecurity = "baseline"
+    """The Pod Security Standard that pod templates must satisfy."""
+    service_accounts: tuple[str, ...] = ("*",)
+    """Names that pod templates may set as serviceAccountName; "*" stands for any."""
+    own_service_account: str | None = None
+    """The operator's own, which no queue may use."""
+    closed_namespace: str | None = None
+    """The operator's own namespace, unless DelayQueues there are allowed."""
+
+
+_CAPABILITIES: Final = frozenset(
+    {
+        *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD"),
+        *("NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+    }
+)
+_SYSCTLS: Final = frozenset(
+    {
+        *("kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_unprivileged_port_start"),
+        *("net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_local_reserved_ports"),
+        *("net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl"),
+        "net.ipv4.tcp_keepalive_probes",
+    }
+)
+_SELINUX_TYPES: Final = frozenset(
+    {"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
+)
+_FIELDS: Final[Mapping[str, object]] = {
+    "hostNetwork": True,
+    "hostPID": True,
+    "hostIPC": True,
+    "securityContext.privileged": True,
+    "securityContext.procMount": "Unmasked",
+    "securityContext.appArmorProfile.type": "Unconfined",
+    "securityContext.seccompProfile.type": "Unconfined",
+    "securityContext.windowsOptions.hostProcess": True,
+}
+"""Path in a pod or a container → the value that `baseline` forbids."""
+_APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
+"""Annotation of a pod for one container, which the API server turns into the field."""
+_DEFAULT: Final = "default"
+"""The ServiceAccount of a pod that names none."""
+_TEMPLATES: Final = {"purge": "reaper"}
+"""Component → whose template its pods have, where it is not its own."""
+
+
+def of_namespace(namespace: str, policy: Policy) -> tuple[Problem, ...]:
+    """Return what is wrong with the place of a DelayQueue."""
+    if namespace != policy.closed_namespace:
+        return ()
+    why = "is the operator's own, where a pod can reach the operator's credentials; use another namespace"
+    return (Problem("metadata.namespace", why),)
+
+
+def of_templates(bodies: Iterable[Object], policy: Policy) -> tuple[Problem, ...]:
+    """Return what is wrong with the pod templates of children."""
+    return tuple(problem for body in bodies for problem in _of_child(body, policy))
+
+
+def _of_child(body: Object, policy: Policy) -> Iterator[Problem]:
+    spec = body.get("spec", {})
+    template = spec.get("jobTemplate", {}).get("spec", spec).get("template", {})
+    pod = template.get("spec")
+    if pod is None:
+        return
+    labels = body["metadata"]["labels"]
+    component = labels[names.COMPONENT_LABEL]
+    path = f"spec.{_TEMPLATES.get(component, component)}.template"
+    yield from _account(pod, f"{path}.spec.serviceAccountName", labels[names.QUEUE_LABEL], policy)
+    if policy.pod_security == "baseline":
+        yield from _baseline(pod, f"{path}.spec")
+        yield from _annotations(template.get("metadata", {}), f"{path}.metadata")
+
+
+def _account(pod: Object, path: str, queue: str, policy: Policy) -> Iterator[Problem]:
+    if "serviceAccountName" not in pod and not _has_token(pod):
+        return  # as in purge Jobs: the account of a pod without a token gives it no rights
+    name = pod.get("serviceAccountName", _DEFAULT)
+    if name == policy.own_service_account:
+        yield Problem(path, f"{name} is the operator's own ServiceAccount")
+    elif name not in (names.pods(queue), *policy.service_accounts) and "*" not in policy.service_accounts:
+        allowed = ", ".join(policy.service_accounts) or "none but the queue's own"
+        yield Problem(path, f"ServiceAccount {name} is not allowed to DelayQueues; allowed: {allowed}")
+
+
+def _has_token(pod: Object) -> bool:
+    sources = [
+        source
+        for volume in _mappings(pod.get("volumes"))
+        for source in _mappings(_at(volume, "projected.sources"))
+    ]
+    mounted = pod.get("automountServiceAccountToken") is not False
+    return mounted or any("serviceAccountToken" in source for source in sources)
+
+
+def _annotations(metadata: Object, path: str) -> Iterator[Problem]:
+    for key, value in (metadata.get("annotations") or {}).items():
+        if key.startswith(_APPARMOR) and value == "unconfined":
+            yield Problem(f"{path}.annotations[{key}]", f"{value} is forbidden by Pod Security baseline")
+
+
+def _baseline(pod: Object, path: str) -> Iterator[Problem]:
+    for where, part in ((path, pod), *_containers(pod, path)):
+        for field, value in _forbidden(part):
+            yield Problem(f"{where}.{field}", f"{value} is forbidden by Pod Security baseline")
+
+
+def _containers(pod: Object, path: str) -> Iterator[tuple[str, Object]]:
+    for field in ("initContainers", "containers"):
+        for each in _mappings(pod.get(field)):
+            yield f"{path}.{field}[{each.get('name')}]", each
+
+
+def _forbidden(part: Object) -> Iterator[tuple[str, object]]:
+    """Name fields of a pod or a container, which have no field in common that means two things."""
+    for field, bad in _FIELDS.items():
+        if _at(part, field) == bad:
+            yield field, _word(bad)
+    for volume in _mappings(part.get("volumes")):
+        if "hostPath" in volume:
+            yield f"volumes[{volume.get('name')}].hostPath", "a volume of the node"
+    for port in _mappings(part.get("ports")):
+        if port.get("hostPort"):
+            yield "ports.hostPort", port["hostPort"]
+    yield from _listed(part)
+
+
+def _listed(part: Object) -> Iterator[tuple[str, object]]:
+    """Name what is forbidden unless it is in a list."""
+    for each in _items(_at(part, "securityContext.capabilities.add")):
+        if str(each) not in _CAPABILITIES:
+            yield "securityContext.capabilities.add", each
+    for each in _mappings(_at(part, "securityContext.sysctls")):
+        if str(each.get("name")) not in _SYSCTLS:
+            yield "securityContext.sysctls", each.get("name")
+    selinux = _at(part, "securityContext.seLinuxOptions")
+    for field, value in (selinux if isinstance(selinux, dict) else {}).items():
+        if (field in ("user", "role") and value) or (field == "type" and str(value) not in _SELINUX_TYPES):
+            yield f"securityContext.seLinuxOptions.{field}", value
+
+
+def _at(body: Object, path: str) -> object:
+    found: object = body
+    for field in path.split("."):
+        found = found.get(field) if isinstance(found, dict) else None
+    return found
+
+
+def _mappings(value: object) -> Iterator[dict[str, Any]]:
+    return (item for item in _items(value) if isinstance(item, dict))
+
+
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _word(value: object) -> object:
+    return "true" if value is True else value

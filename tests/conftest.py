@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.remains import Remains
 from tests.servers import FLAVOURS, PREFERRED, RedisServer, ServerMissingError, binary
 from tests.topologies.kinds import MORE_CLUSTERS, TOPOLOGIES, flavour_of, start
 
@@ -38,6 +39,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FLAVOURS",
         help=f"what to run tests/redis on: all, or some of {','.join((*FLAVOURS, *TOPOLOGIES))} ({PREFERRED})",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # not in each worker of xdist
+        config.pluginmanager.register(Remains(config), "remains")
 
 
 def selected(config: pytest.Config) -> list[str]:

@@ -153,6 +153,7 @@ class RedisServer(Killable):
     tls: Tls | None = None
     host: str = LOOPBACK
     enter: tuple[str, ...] = ()
+    config_get: bool = False  # what the user may besides, where a document has `acknowledge: Fsynced`
     process: Process = field(init=False)
 
     @classmethod
@@ -187,7 +188,7 @@ class RedisServer(Killable):
     def launch(self, ready: str = "Ready to accept connections") -> None:
         if self.clock is not None:
             self.clock.write()
-        users(self.dir, rule(redis=SPEAKS[self.flavour]))
+        users(self.dir, rule(redis=SPEAKS[self.flavour], config_get=self.config_get))
         self.process = Process.start(*self._argv(), env=self._environment(), cwd=self.dir)
         try:
             self.process.wait_line(ready)

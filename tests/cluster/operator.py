@@ -22,14 +22,18 @@ RELEASE = "delayq"
 QUEUES = "/apis/delayq.dev/v1alpha1/namespaces/{namespace}/delayqueues"
 
 
-def install_rights(cluster: Cluster, namespace: str, *, everywhere: bool = False) -> Path:
+def install_rights(
+    cluster: Cluster, namespace: str, *, everywhere: bool = False, also: tuple[str, ...] = ()
+) -> Path:
     """Apply the chart's ServiceAccount, roles and policy to a namespace, or to all; a kubeconfig with just these."""
-    values = "" if everywhere else f"watchNamespaces={{{namespace}}}"
+    values = "localImages=true"
+    if not everywhere:
+        values += f",watchNamespaces={{{','.join((namespace, *also))}}}"
     rendered = cluster.helm(
         *("template", RELEASE, CHART, f"--namespace={namespace}", "--set", values),
         *(f"--show-only=templates/{each}.yaml" for each in ("rbac", "podpolicy", "serviceaccount")),
     ).stdout
-    cluster.kubectl("apply", f"--namespace={namespace}", "-f", "-", input=rendered)
+    cluster.kubectl("apply", "-f", "-", input=rendered)
     accounts = [body for body in yaml.safe_load_all(rendered) if body and body["kind"] == "ServiceAccount"]
     return cluster.kubeconfig_for(namespace, accounts[0]["metadata"]["name"])
 
@@ -42,13 +46,15 @@ class Operator:
     port: int
 
     @classmethod
-    def start(cls, kubeconfig: Path, namespace: str, *args: str, everywhere: bool = False) -> Operator:
+    def start(
+        cls, kubeconfig: Path, namespace: str, *args: str, everywhere: bool = False, **env: str
+    ) -> Operator:
         """Start it, serving one namespace or all; up when it answers probes, which is before it leads."""
         scope = () if everywhere else ("--namespace", namespace)
         process = Process.start(
             *(COMMAND, "--worker-image=delayq-worker:test", "--port=0", "--log-format=console"),
             *(*scope, "--lease-namespace", namespace, *args),
-            env={"KUBECONFIG": str(kubeconfig), "POD_NAME": ""},
+            env={"KUBECONFIG": str(kubeconfig), "POD_NAME": "", **env},
         )
         line = process.wait_line(r"started .*port=\d+")
         return cls(process, int(line.rpartition("port=")[2]))

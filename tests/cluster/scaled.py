@@ -184,8 +184,9 @@ class Scaled:
 
     @contextmanager
     def numbers(self) -> Iterator[list[int]]:
-        """Every number of workers that the Deployment asks for meanwhile, in order."""
+        """Every number of workers that the Deployment comes to ask for meanwhile, in order."""
         path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
+        before = self.replicas
         since, seen, ended = (
             self.cluster.rest.get(path)["metadata"]["resourceVersion"],
             list[int](),
@@ -195,7 +196,7 @@ class Scaled:
         def watch() -> None:
             for _, body in self.cluster.rest.watch(path, since=since, timeout_s=300):
                 number = body["spec"]["replicas"]
-                if body["metadata"]["name"] == "orders-worker" and number not in seen[-1:]:
+                if body["metadata"]["name"] == "orders-worker" and number != (seen[-1] if seen else before):
                     seen.append(number)
                 if "watched" in body["metadata"].get("labels", {}):
                     break

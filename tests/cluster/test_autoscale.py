@@ -101,9 +101,10 @@ def test_a_restarted_operator_goes_on_with_what_was_learnt_and_removes_nothing_i
             eventually(lambda: operator.metric(looks) >= 4, timeout_s=30, what="looks")
             orders.until("ScalingActive", "True", "FollowsWork")
         assert set(seen) == {2}, "a number of the stabilization window is kept"
-        # The start of the other worker may be what it hears of first.
-        assert lead <= orders.told["leadSeconds"] <= lead + LATE_SECONDS
-        assert lead <= operator.metric("delayq_operator_worker_lead_seconds") + 1 <= lead + LATE_SECONDS + 1
+        # The start of the other worker may be what it hears of first; and after two starts the margin is smaller.
+        least = lead * (1 + 1 / 3) / (1 + 1 / 2) - 1
+        assert least <= orders.told["leadSeconds"] <= lead + LATE_SECONDS
+        assert least <= operator.metric("delayq_operator_worker_lead_seconds") <= lead + LATE_SECONDS
         after = orders.body["status"]
         for kind in ("ScalingActive", "Ready"):
             one, other = (

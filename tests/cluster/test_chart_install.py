@@ -9,7 +9,7 @@ import base64
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import pytest
@@ -18,6 +18,7 @@ import yaml
 from tests.cluster.chart import (
     CHART,
     EVERYTHING,
+    LOCAL,
     Values,
     merged,
     rendered,
@@ -80,7 +81,7 @@ def helm(
 ) -> str:
     """Install or upgrade, and what Helm has to say."""
     given = plane.dir / "values.json"
-    given.write_text(json.dumps(values or {}))
+    given.write_text(json.dumps({**LOCAL, **(values or {})}))
     return plane.helm(
         verb, release, str(chart), f"--namespace={namespace}", f"--values={given}", *args
     ).stdout
@@ -140,16 +141,19 @@ def test_a_namespace_that_enforces_restricted_pods_accepts_all_of_them(
 
 # --- The life of a release.
 
+OPEN: Final[Values] = {"policy": {"ownNamespace": True}}
+"""Queues are allowed in the namespace of the release, which is the test's own."""
+
 
 def test_install_upgrade_uninstall(fresh: ControlPlane, room: str) -> None:
     """What an upgrade changes is changed, what people rely on stays, and uninstalling leaves queues and CRD."""
-    helm(fresh, "install", room, merged(EVERYTHING, {"replicas": 1}))
+    helm(fresh, "install", room, merged(EVERYTHING, OPEN, {"replicas": 1}))
     eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
     fresh.rest.create(QUEUES.format(namespace=room), queue())
     password = fresh.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
     assert len(base64.b64decode(password)) == 32
 
-    helm(fresh, "upgrade", room, merged(EVERYTHING, {"replicas": 3}))
+    helm(fresh, "upgrade", room, merged(EVERYTHING, OPEN, {"replicas": 3}))
     operator = fresh.rest.get(f"/apis/apps/v1/namespaces/{room}/deployments/delayq-operator")
     assert operator["spec"]["replicas"] == 3
     kept = fresh.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
@@ -175,12 +179,12 @@ def test_an_upgrade_of_the_chart_upgrades_the_crd(fresh: ControlPlane, room: str
     text = CRD_FILE.read_text().split("spec:\n")[0]
     (older / "files" / "delayqueue.yaml").write_text(text + yaml.safe_dump({"spec": crd["spec"]}))
 
-    helm(fresh, "install", room, chart=older)
+    helm(fresh, "install", room, OPEN, chart=older)
     eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
     fresh.rest.create(QUEUES.format(namespace=room), queue())
     assert "retention" not in spec_schema(fresh.rest.get(CRD_PATH))["properties"]
 
-    helm(fresh, "upgrade", room)
+    helm(fresh, "upgrade", room, OPEN)
     assert "retention" in spec_schema(fresh.rest.get(CRD_PATH))["properties"]
     change = {"spec": {"retention": {"deadLetterSeconds": 60}}}
 
@@ -218,7 +222,7 @@ def test_a_crd_from_elsewhere_is_refused_until_somebody_says_whose_it_is(
 
 
 def test_without_keep_the_crd_and_every_queue_go_with_the_release(fresh: ControlPlane, room: str) -> None:
-    said = helm(fresh, "install", room, {"crds": {"keep": False}})
+    said = helm(fresh, "install", room, {"crds": {"keep": False}, **OPEN})
     assert "deletes every DelayQueue in the cluster" in said
     eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
     fresh.rest.create(QUEUES.format(namespace=room), queue())
@@ -248,8 +252,8 @@ def test_notes_say_what_to_do_next(fresh: ControlPlane, room: str) -> None:
     document = said.partition("<<'EOF'\n")[2].partition("EOF")[0]
     eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
     fresh.kubectl("apply", "-f", "-", input=document)  # indented as it is shown
-    copy = said.partition("there:\n")[2].partition("\n\n")[0]
-    assert f"kubectl -n {room} get secret delayq-redis" in copy
+    assert "delayq acl --queue hello" in said
+    assert "get secret delayq-redis" not in said  # an administrator's password, in a tenant's namespace
 
 
 def test_notes_without_a_redis_do_not_promise_a_test(fresh: ControlPlane, room: str) -> None:
@@ -264,7 +268,7 @@ def test_notes_without_a_redis_do_not_promise_a_test(fresh: ControlPlane, room: 
         ("view", "get delayqueues --subresource=status", "create delayqueues"),
         ("edit", "create delayqueues", "patch delayqueues --subresource=status"),
         ("edit", "update delayqueues --subresource=scale", "update delayqueues --subresource=finalizers"),
-        ("admin", "patch delayqueues --subresource=status", "create nodes"),
+        ("admin", "create delayqueues", "patch delayqueues --subresource=status"),
     ],
 )
 def test_the_roles_of_the_cluster_work_with_delayqueues(
@@ -301,10 +305,11 @@ def helm_test(plane: ControlPlane, namespace: str, phase: str) -> subprocess.Com
 
 
 def parts_of_the_test(plane: ControlPlane, namespace: str) -> str:
-    return plane.kubectl(
-        *("get", "pod,sa,cm,role,rolebinding", f"--namespace={namespace}", "--output=name"),
-        "--selector=app.kubernetes.io/component=test",
-    ).stdout
+    """What there is of it where the release is and, as `default` takes its queue, there."""
+    kinds = ("get", "pod,sa,cm,role,rolebinding", "--output=name")
+    selector = "--selector=app.kubernetes.io/component=test"
+    found = [plane.kubectl(*kinds, f"--namespace={each}", selector).stdout for each in (namespace, "default")]
+    return "".join(found)
 
 
 def test_a_test_that_passed_leaves_its_pod_alone(fresh: ControlPlane, room: str) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from delayq.contract.acl import rule
 from redis import Redis
+from redis.exceptions import NoPermissionError
 
 from tests.cluster.chart import find, rendered
 from tests.cluster.harness.server import free_port
 from tests.processes import Process
-from tests.servers import binary
+from tests.servers import SPEAKS, binary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +25,12 @@ PASSWORD = "kept-to-itself"  # noqa: S105  of a Redis that lives as long as the 
 @pytest.fixture
 def redis(flavour: str, tmp_path: Path) -> Iterator[tuple[Redis, Process]]:
     """A Redis as the chart starts it; only directory and port are the test's."""
-    objects = rendered({"redis": {"enabled": True, "maxMemory": "5mb", "config": {"timeout": 7}}})
+    users = {
+        "delayq-orders": f"on #{hashlib.sha256(b'tenant').hexdigest()} {rule(queue='orders', redis=SPEAKS[flavour])}"
+    }
+    objects = rendered(
+        {"redis": {"enabled": True, "maxMemory": "5mb", "config": {"timeout": 7}, "users": users}}
+    )
     config = find(objects, "ConfigMap", "delayq-redis")["data"]["redis.conf"]
     port = free_port()
     file = tmp_path / "redis.conf"
@@ -54,3 +62,13 @@ def test_every_redis_takes_the_configuration_and_hides_the_password(redis: tuple
     }
     assert settings["protected-mode"] == "no"
     assert PASSWORD not in Path(f"/proc/{process.pid}/cmdline").read_text()
+
+
+def test_a_queue_has_a_user_of_its_own_beside_the_administrator(redis: tuple[Redis, Process]) -> None:
+    client, _ = redis
+    client.auth("tenant", "delayq-orders")
+    assert client.llen("delayq:{orders:0}:wake") == 0
+    with pytest.raises(NoPermissionError):
+        client.llen("delayq:{payroll:0}:wake")
+    with pytest.raises(NoPermissionError):
+        client.config_get("requirepass")

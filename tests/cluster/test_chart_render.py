@@ -59,7 +59,6 @@ def test_lint_has_nothing_to_say() -> None:
 def test_without_values_there_is_an_operator_for_the_whole_cluster_and_nothing_optional() -> None:
     made = sorted((each["kind"], each["metadata"]["name"]) for each in rendered())
     assert made == [
-        ("ClusterRole", "delayq-admin"),
         ("ClusterRole", "delayq-edit"),
         ("ClusterRole", "delayq-operator"),
         ("ClusterRole", "delayq-view"),
@@ -76,7 +75,9 @@ def test_without_values_there_is_an_operator_for_the_whole_cluster_and_nothing_o
         ("ServiceAccount", "delayq-operator"),
         ("ServiceAccount", "delayq-test"),
         ("ValidatingAdmissionPolicy", "delayq-operator.delayq-system"),
+        ("ValidatingAdmissionPolicy", "delayq-queues.delayq-system"),
         ("ValidatingAdmissionPolicyBinding", "delayq-operator.delayq-system"),
+        ("ValidatingAdmissionPolicyBinding", "delayq-queues.delayq-system"),
     ]
 
 
@@ -116,6 +117,19 @@ def test_a_packaged_chart_makes_the_same(tmp_path: Path) -> None:
     helm("package", str(CHART), f"--destination={tmp_path}")
     (package,) = tmp_path.glob("delayq-*.tgz")
     assert helm("template", RELEASE, str(package), f"--namespace={NAMESPACE}") == manifest()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_chart_that_depends_on_this_one_switches_it_by_a_condition(
+    tmp_path: Path, *, enabled: bool
+) -> None:
+    dependency = {"name": "delayq", "version": "*", "repository": "", "condition": "delayq.enabled"}
+    umbrella = {"apiVersion": "v2", "name": "shop", "version": "1.0.0", "dependencies": [dependency]}
+    (tmp_path / "Chart.yaml").write_text(json.dumps(umbrella))
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "charts" / "delayq").symlink_to(CHART)
+    values = {"delayq": {"enabled": enabled, "localImages": True}}
+    assert ("kind: Deployment" in helm("template", "shop", str(tmp_path), values=values)) is enabled
 
 
 def test_a_long_release_name_is_cut_to_what_names_may_be() -> None:
@@ -163,6 +177,8 @@ def test_a_name_that_yaml_takes_for_something_else_stays_a_name(word: str, value
         {},
         {"watchNamespaces": ["a", "b"], "log": {"level": "debug", "format": "console"}},
         {"leaderElection": {"enabled": False}},
+        {"policy": {"podSecurity": "privileged", "serviceAccounts": [], "ownNamespace": True}},
+        {"policy": {"serviceAccounts": ["a", "b"]}},
         {"worker": {"imagePullSecrets": ["x", "y"], "image": {"pullPolicy": "Always"}}},
     ],
 )
@@ -173,6 +189,11 @@ def test_the_operator_understands_the_arguments_it_is_given(values: Values) -> N
     assert list(context.params["namespaces"]) == values.get("watchNamespaces", [])
     assert context.params["leader_election"] is values.get("leaderElection", {}).get("enabled", True)
     assert context.params["worker_image"] == "delayq-worker:0.1.0"
+    policy = values.get("policy", {})
+    assert context.params["service_accounts"] == tuple(policy.get("serviceAccounts", ["*"])) or ("",)
+    assert context.params["pod_security"] == policy.get("podSecurity", "baseline")
+    assert context.params["serve_own_namespace"] is policy.get("ownNamespace", False)
+    assert context.params["own_service_account"] == "delayq-operator"
 
 
 @pytest.mark.parametrize("release", [RELEASE, "123"])
@@ -208,6 +229,39 @@ def test_pods_mount_no_token_they_do_not_use() -> None:
     assert sorted(used) == [False, True, True]  # Redis; the operator and the test
 
 
+@pytest.mark.parametrize(
+    ("values", "namespace", "closed"),
+    [
+        ({}, "default", True),
+        ({"watchNamespaces": [NAMESPACE, "b"]}, "b", True),
+        ({"watchNamespaces": [NAMESPACE]}, NAMESPACE, False),
+        ({"policy": {"ownNamespace": True}, "watchNamespaces": [NAMESPACE, "b"]}, NAMESPACE, False),
+        ({"test": {"namespace": "c"}}, "c", True),
+    ],
+)
+def test_the_test_makes_its_queue_where_queues_are_allowed(
+    values: Values, namespace: str, *, closed: bool
+) -> None:
+    objects = rendered(merged(values, {"redis": {"enabled": True}}))
+    (container,) = find(objects, "Pod", "delayq-test")["spec"]["containers"]
+    assert f"--namespace={namespace}" in container["args"]
+    role = find(objects, "Role", "delayq-test")
+    assert role["metadata"]["namespace"] == namespace
+    copies = [rule for rule in role["rules"] if rule["resources"] == ["secrets"]]
+    assert bool(copies) is (namespace != NAMESPACE)
+    policy = find(objects, "ValidatingAdmissionPolicy", "delayq-queues.delayq-system")["spec"]
+    assert any("request.namespace" in each["expression"] for each in policy["validations"]) is closed
+
+
+def test_users_may_not_write_what_only_the_operator_writes() -> None:
+    """Who writes status or finalizers decides what autoscaling and deletion go by."""
+    made = [each for each in rendered() if each["kind"] == "ClusterRole" and "users" in str(each["metadata"])]
+    assert len(made) == 2
+    for rule in (rule for role in made for rule in role["rules"]):
+        assert not {"*", "delayqueues/finalizers"} & {*rule["resources"], *rule["verbs"]}
+        assert "delayqueues/status" not in rule["resources"] or set(rule["verbs"]) == {"get", "list", "watch"}
+
+
 # --- Permissions.
 
 
@@ -225,9 +279,9 @@ def test_in_namespaced_mode_there_is_a_role_in_each_namespace_and_no_right_elsew
     ]
     assert sorted(roles) == [
         ("a", "delayq-operator"),
+        ("a", "delayq-test"),
         ("b", "delayq-operator"),
         (NAMESPACE, "delayq-operator-leader"),
-        (NAMESPACE, "delayq-test"),
     ]
     assert "ClusterRoleBinding" not in kinds(objects)
     assert "delayq-operator" not in {

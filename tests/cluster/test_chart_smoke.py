@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 import pytest
 from redis import Redis
 
-from tests.cluster.chart import CHART, find, rendered
-from tests.cluster.harness.resources import delayqueues, found
+from tests.cluster.chart import CHART, LOCAL, find, rendered
+from tests.cluster.harness.resources import delayqueues, found, make_namespace
 from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import Operator, install_rights
 from tests.servers import PREFERRED, RedisServer
 
 if TYPE_CHECKING:
@@ -57,13 +58,14 @@ class Release:
 
     def install(self) -> None:
         given = self.dir / "values.json"
-        given.write_text(json.dumps(self.values))
+        given.write_text(json.dumps({**LOCAL, **self.values}))
         self.cluster.helm(
             "install", "delayq", str(CHART), f"--namespace={self.namespace}", f"--values={given}"
         )
 
     def prepare_test(self) -> None:
         """Make the hook's account and rights, as Helm does, and its files."""
+        self.dir.mkdir()
         hooks = rendered(self.values, f"--namespace={self.namespace}", "--show-only=templates/test.yaml")
         rights = [each for each in hooks if each["kind"] in {"ServiceAccount", "Role", "RoleBinding"}]
         text = "\n---\n".join(json.dumps(each) for each in rights)
@@ -107,20 +109,22 @@ class Release:
         )
 
 
+def valued(redis: RedisServer, *served: str) -> Values:
+    where: dict[str, Any] = {"standalone": {"host": "127.0.0.1", "port": redis.port}}
+    return {
+        "watchNamespaces": list(served),
+        "crds": {"install": False},
+        "rbac": {"aggregate": False},
+        "policy": {"admission": False},
+        "test": {"redis": {**where, "authSecretRef": {"name": "redis"}}},
+    }
+
+
 @pytest.fixture
 def release(cluster: Cluster, namespace: str, redis: RedisServer, tmp_path: Path) -> Release:
     secret = {"metadata": {"name": "redis"}, "stringData": {"password": PASSWORD}}
     cluster.rest.create(f"/api/v1/namespaces/{namespace}/secrets", secret)
-    where: dict[str, Any] = {"standalone": {"host": "127.0.0.1", "port": redis.port}}
-    values = {
-        "watchNamespaces": [namespace],
-        "crds": {"install": False},
-        "rbac": {"aggregate": False},
-        "test": {"redis": {**where, "authSecretRef": {"name": "redis"}}},
-    }
-    directory = tmp_path / "release"
-    directory.mkdir()
-    release = Release(cluster, namespace, directory, values)
+    release = Release(cluster, namespace, tmp_path / "release", valued(redis, namespace))
     release.prepare_test()
     return release
 
@@ -141,6 +145,27 @@ def test_the_chart_as_installed_handles_a_task(
     with Redis(port=redis.port, password=PASSWORD) as client:
         # What says for a week that the queue was erased is no key of a queue.
         assert [key for key in client.keys("*") if client.ttl(key) == -1] == []
+
+
+def test_the_queue_is_in_another_namespace_than_the_operator_with_copies_of_its_secrets(
+    cluster: Cluster, namespace: str, *, process_node: ProcessNode, redis: RedisServer, tmp_path: Path
+) -> None:
+    """The operator's own namespace takes no queues; the copies are gone when the test has passed."""
+    home = f"{namespace}-home"
+    make_namespace(cluster, home)
+    values = {**valued(redis, home, namespace), "watchNamespaces": [home, namespace]}
+    release = Release(cluster, home, tmp_path / "release", values)
+    release.prepare_test()
+    rights = install_rights(cluster, home, also=(namespace,))
+    args = (f"--namespace={namespace}", f"--own-namespace={home}")
+    operator = Operator.start(rights, home, *args).wait_ready()
+    done = release.test()
+    operator.process.stop()
+    assert done.returncode == 0, done.stdout + done.stderr + logs(process_node)
+    assert f"created DelayQueue {namespace}/{QUEUE}" in done.stdout
+    path = f"/api/v1/namespaces/{namespace}/secrets"
+    eventually(lambda: not cluster.rest.items(path), what="the copies are gone")
+    cluster.kubectl("delete", "namespace", home, "--wait=false")
 
 
 def logs(node: ProcessNode) -> str:
@@ -169,6 +194,7 @@ def test_what_the_operator_refuses_is_told_at_once(release: Release) -> None:
 
 def test_a_namespace_that_is_not_served_is_told_at_once(release: Release) -> None:
     release.values["watchNamespaces"] = ["elsewhere"]
+    release.values["test"]["namespace"] = release.namespace
     done = release.test(timeout_s=60)
     assert done.returncode == 1
     assert f"the test makes its DelayQueue in {release.namespace}" in done.stdout

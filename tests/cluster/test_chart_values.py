@@ -38,6 +38,8 @@ def marked(schema: Values, mark: str) -> object:
             return [{"name": mark}]
         case "array", "string":
             return [mark]
+        case "array", ["string", "object"]:
+            return [{"name": mark}]
         case "object", _ if "patternProperties" not in schema:
             return {"mark": mark}
     return None
@@ -59,7 +61,7 @@ def test_every_value_that_can_hold_a_mark_passes_it_on() -> None:
 CHANGES: Values = {
     path: {"boolean": True, "integer": 10}.get(schema.get("type", ""))
     for path, schema in leaves(SCHEMA)
-    if marked(schema, "mark") is None
+    if marked(schema, "mark") is None and path not in {"enabled", "localImages"}  # these make no object
 } | {
     **dict.fromkeys(("image.digest", "worker.image.digest", "redis.image.digest"), "sha256:" + "a" * 64),
     **dict.fromkeys(("image.pullPolicy", "worker.image.pullPolicy", "redis.image.pullPolicy"), "Always"),
@@ -69,9 +71,11 @@ CHANGES: Values = {
     "readinessProbe": {"periodSeconds": 7},
     "log.level": "debug",
     "log.format": "console",
+    "policy.podSecurity": "privileged",
     "networkPolicy.apiServerPorts": [7],
     "podDisruptionBudget.maxUnavailable": "7%",
     "redis.config": {"timeout": 7},
+    "redis.users": {"delayq-orders": f"on #{'a' * 64} ~delayq:{{orders:* +get"},
     "redis.maxMemory": "7mb",
     "redis.persistence.size": "7Gi",
 }
@@ -87,6 +91,7 @@ def comparable(values: str) -> str:
 def test_every_other_value_changes_what_is_made(path: str) -> None:
     base = merged(EVERYTHING, OTHER_MONITOR) if path.startswith("podMonitor") else EVERYTHING
     base = {} if path == "leaderElection.enabled" else base  # what EVERYTHING has in numbers needs it
+    base = merged(base, {"serviceAccount": {"name": "theirs"}})  # what is not created needs one
     value = path not in toggled_on(base) if CHANGES[path] is True else CHANGES[path]
     change = nested(path, value)
     assert comparable(json.dumps(merged(base, change))) != comparable(json.dumps(base))
@@ -114,12 +119,15 @@ def at(values: Values, path: str) -> Any:  # noqa: ANN401 -- whatever a value is
         ({"image": {"name": "x"}}, "image"),
         ({"image": {"digest": "latest"}}, "digest"),
         ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
-        ({"imagePullSecrets": [{"name": "x"}]}, "imagePullSecrets"),
+        ({"imagePullSecrets": [{"secret": "x"}]}, "imagePullSecrets"),
+        ({"worker": {"imagePullSecrets": [{"name": "X"}]}}, "imagePullSecrets"),
         ({"watchNamespaces": "shop"}, "watchNamespaces"),
         ({"watchNamespaces": ["Shop"]}, "watchNamespaces"),
         ({"watchNamespaces": ["shop", "shop"]}, "watchNamespaces"),
         ({"log": {"level": "INFO"}}, "level"),
         ({"reconcile": {"workers": 0}}, "workers"),
+        ({"policy": {"podSecurity": "restricted"}}, "podSecurity"),
+        ({"policy": {"serviceAccounts": ["a b"]}}, "serviceAccounts"),
         ({"podLabels": {"a": 1}}, "podLabels"),
         ({"serviceMonitor": {"interval": "half an hour"}}, "interval"),
         ({"livenessProbe": {"httpGet": {"path": "/"}}}, "livenessProbe"),
@@ -137,6 +145,59 @@ def test_a_value_that_does_not_fit_is_refused_by_name(values: Values, said: str)
         manifest(values)
 
 
+NOWHERE: Values = {"localImages": False}
+FULL = {"repository": "ghcr.io/shop/delayq"}
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({}, "image"),
+        ({"image": FULL}, "worker.image"),
+        ({"worker": {"image": FULL}}, "image"),
+        ({"image": {"digest": "sha256:" + "a" * 64}}, "image"),
+    ],
+    ids=json.dumps,
+)
+def test_an_image_that_no_registry_serves_is_refused_with_what_to_do(values: Values, path: str) -> None:
+    """A name without a registry is looked for on Docker Hub, where delayq is not."""
+    with pytest.raises(
+        Rejected, match=rf"imageRegistry is empty and {path}\.repository is delayq-"
+    ) as refused:
+        manifest(merged(NOWHERE, values))
+    for part in (
+        "docs/images.md",
+        "--set imageRegistry=registry.example.com/tools",
+        "--set localImages=true",
+    ):
+        assert part in str(refused.value)
+    assert (CHART.parents[1] / "docs" / "images.md").exists()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"imageRegistry": "registry.example.com/tools"},
+        {"image": FULL, "worker": {"image": FULL}},
+        {"localImages": True},
+    ],
+    ids=json.dumps,
+)
+def test_an_image_that_can_be_found_is_taken(values: Values) -> None:
+    assert "kind: Deployment" in manifest(merged(NOWHERE, values))
+
+
+def test_secrets_to_pull_with_are_given_by_name_or_as_in_a_pod() -> None:
+    """The same list in both forms makes the same objects, a name given twice counts once."""
+
+    def made(*secrets: object) -> str:
+        return comparable(
+            json.dumps({**EVERYTHING, "imagePullSecrets": secrets, "worker": {"imagePullSecrets": secrets}})
+        )
+
+    assert made("a", "b") == made({"name": "a"}, {"name": "b"}) == made("a", {"name": "b"}, {"name": "a"})
+
+
 def test_values_that_exclude_each_other_are_refused_with_what_to_do() -> None:
     with pytest.raises(Rejected, match=r"needs leaderElection\.enabled"):
         manifest({"replicas": 2, "leaderElection": {"enabled": False}})
@@ -144,6 +205,13 @@ def test_values_that_exclude_each_other_are_refused_with_what_to_do() -> None:
         manifest({"redis": {"config": {"maxmemory-policy": "allkeys-lru"}}})
     with pytest.raises(Rejected, match="enable one"):
         manifest({"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}})
+
+
+def test_the_operators_rights_are_given_to_no_account_that_others_have_by_default() -> None:
+    """Without a name it would be `default`, which every pod of the namespace has that asks for none."""
+    with pytest.raises(Rejected, match=r"serviceAccount\.name: name the ServiceAccount"):
+        manifest({"serviceAccount": {"create": False}})
+    assert 'name: "theirs"' in manifest({"serviceAccount": {"create": False, "name": "theirs"}})
 
 
 def test_a_kubernetes_that_would_drop_what_pods_and_policies_need_is_refused() -> None:

@@ -63,7 +63,7 @@ EXAMPLES = {
     path: document
     for path in sorted(ROOT.glob("examples/**/*.yaml"))
     for document in yaml.safe_load_all(path.read_text())
-    if document["kind"] == "DelayQueue"
+    if document.get("kind") == "DelayQueue"
 }
 
 

@@ -16,6 +16,7 @@ from delayq_operator.lease import LEASE_SECONDS
 
 from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.operator import COMMAND, Operator, install_rights
+from tests.cluster.plugin import Plugin
 from tests.cluster.world import RECONCILES, World
 from tests.processes import Process
 
@@ -252,3 +253,71 @@ def test_it_ends_soon_while_the_api_server_hangs(
     world_hangs_at = time.monotonic()
     print(f"it took {told_to_go(leader):.2f} s to end")
     assert time.monotonic() - world_hangs_at < lenient(STOP_SECONDS)
+
+
+@pytest.mark.usefixtures("crd")
+def test_the_newer_of_two_installations_stops_writing(cluster: Cluster, namespace: str) -> None:
+    """Two releases over one namespace do not overwrite each other: the older one serves, and reports the other."""
+    first = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
+    world = World(cluster, first, namespace)
+    second = None
+    try:
+        world.start()
+        other = ("--lease-name=other", "--worker-image=other:test")
+        second = Operator.start(cluster.kubeconfig, namespace, *other).wait_ready()
+        second.process.wait_line(rf"queue_yielded queue={namespace}/orders other={namespace}/delayq-operator")
+        told = world.until("Degraded", "True", "ServedTwice")["message"]
+        assert f"{namespace}/other" in told
+        settled = {
+            kind: world.get("deployments", f"orders-{kind}")["metadata"] for kind in ("worker", "scanner")
+        }
+        assert {each["generation"] for each in settled.values()} == {1}
+        world.edit(worker={"replicas": 3})
+        eventually(lambda: world.get("deployments", "orders-worker")["spec"]["replicas"] == 3)
+        world.until("Accepted", "True")
+        image = world.get("deployments", "orders-worker")["spec"]["template"]["spec"]["containers"][0][
+            "image"
+        ]
+        assert image == "delayq-worker:test"
+        assert not world.events("Repaired")[3:]
+    finally:
+        first.process.stop()
+        if second is not None:
+            second.process.stop()
+
+
+@pytest.mark.usefixtures("crd")
+def test_no_successor_waits_for_the_lease_of_a_pod_that_is_gone(cluster: Cluster, namespace: str) -> None:
+    """Uninstalling takes its rights before it can give the Lease back: Kubernetes deletes the Lease with the pod."""
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    container = {"name": "x", "image": "x"}
+    pod = cluster.rest.create(pods, {"metadata": {"name": "one"}, "spec": {"containers": [container]}})
+    env = {"POD_NAME": "one", "POD_NAMESPACE": namespace, "POD_UID": pod["metadata"]["uid"]}
+    kubeconfig = install_rights(cluster, namespace)
+    first = Operator.start(kubeconfig, namespace, **env).wait_ready()
+    held = cluster.rest.get(LEASE.format(namespace))["metadata"]["uid"]
+    first.process.kill()
+    cluster.rest.delete(f"{pods}/one")
+    second = Operator.start(kubeconfig, namespace).wait_ready()
+    try:
+        lease = cluster.rest.get(LEASE.format(namespace))
+        assert lease["metadata"]["uid"] != held
+        assert "ownerReferences" not in lease["metadata"]
+        assert lease["spec"]["leaseTransitions"] == 0
+    finally:
+        second.process.stop()
+
+
+@pytest.mark.usefixtures("crd")
+def test_status_says_when_no_operator_runs(cluster: Cluster, namespace: str) -> None:
+    """Conditions stay as they were when the last operator stopped; kubectl dq status says how old they may be."""
+    operator = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
+    dq = Plugin(cluster, namespace)
+    try:
+        World(cluster, operator, namespace).start()
+        assert "No operator runs" not in dq.out("status", "orders")
+    finally:
+        operator.process.stop()
+    assert f"No operator runs: Lease {namespace}/delayq-operator is not renewed." in dq.out(
+        "status", "orders"
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq_operator import names
 
-from tests.cluster.harness.resources import found
+from tests.cluster.harness.resources import found, make_namespace
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import QUEUES, Operator, condition, install_rights, queue
 
@@ -143,4 +143,77 @@ def test_tasks_that_two_delayqueues_share_are_not_erased_with_one(
     assert not found(shop.cluster, job)
     shop.rest.delete(shop.path)
     shop.until(job)
+    operator.process.stop()
+
+
+def test_a_stranger_who_names_the_same_redis_neither_sees_nor_holds_a_queue(
+    cluster: Cluster, namespace: str, shop: Shop, crd: str
+) -> None:
+    """In another namespace only the same credentials prove that tasks are shared; and no name is told, of either."""
+    assert crd
+    bank = Shop(cluster, f"{namespace}-bank")
+    make_namespace(cluster, f"{namespace}-bank")
+    rights = install_rights(cluster, namespace, also=(f"{namespace}-bank",))
+    operator = Operator.start(rights, namespace, f"--namespace={namespace}-bank").wait_ready()
+    redis = {"standalone": {"host": "redis.data.svc"}, "authSecretRef": {"name": "redis"}}
+    for each, password in ((shop, "x"), (bank, "guessed")):
+        secret = {"metadata": {"name": "redis"}, "stringData": {"password": password}}
+        each.rest.create(f"{each.core}/secrets", secret)
+        each.create(redis=redis, deletionPolicy="Delete")
+        eventually(lambda each=each: condition(each.rest.get(each.path), "Degraded")["status"] != "")  # type: ignore[misc]
+    for each in (shop, bank):
+        assert condition(each.rest.get(each.path), "Degraded")["reason"] != "QueueShared"
+
+    bank.rest.patch(f"{bank.core}/secrets/redis", {"stringData": {"password": "x"}})
+    shop.rest.patch(shop.path, {"spec": {"scanner": {"replicas": 1}}})
+    bank.rest.patch(bank.path, {"spec": {"scanner": {"replicas": 1}}})
+
+    def told(each: Shop, reason: str) -> bool:
+        entry = condition(each.rest.get(each.path), "Degraded")
+        assert entry["reason"] == reason
+        assert "a DelayQueue of another namespace" in entry["message"]
+        assert f"{namespace}-bank/" not in entry["message"]
+        return True
+
+    eventually(lambda: told(shop, "QueueShared") and told(bank, "QueueShared"))
+    shop.rest.delete(shop.path)
+    eventually(lambda: told(shop, "EraseFailed"))
+    bank.rest.patch(f"{bank.core}/secrets/redis", {"stringData": {"password": "other"}})
+    shop.until(shop.job)
+    for each in (shop, bank):
+        each.rest.patch(each.path, {"spec": {"deletionPolicy": "Retain"}})
+    shop.until(shop.path, there=False)
+    operator.process.stop()
+    cluster.kubectl("delete", "namespace", f"{namespace}-bank", "--wait=false")
+
+
+def test_deletion_takes_nothing_that_only_carries_our_labels(
+    rights: Path, namespace: str, shop: Shop
+) -> None:
+    """A Deployment of somebody else stays, and a Job of that name is not believed to have erased anything."""
+    operator = Operator.start(rights, namespace).wait_ready()
+    uid = shop.create(deletionPolicy="Delete")
+    shop.until(shop.worker)
+    theirs = shop.rest.get(shop.worker)
+    metadata = {"name": "theirs", "labels": theirs["metadata"]["labels"]}
+    spec = {**theirs["spec"], "replicas": 0}
+    shop.rest.create(shop.worker.rpartition("/")[0], {"metadata": metadata, "spec": spec})
+    metadata = {"labels": names.labels("orders", "purge"), "annotations": {names.OWNER_UID: uid}}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "x", "image": "x"}]}
+    job = {"metadata": {**metadata, "name": "orders-purge"}, "spec": {"template": {"spec": pod}}}
+    shop.rest.create(shop.job.rpartition("/")[0], job)
+    shop.rest.delete(shop.path)
+
+    def told() -> bool:
+        entry = condition(shop.rest.get(shop.path), "Degraded")
+        return (
+            entry["reason"] == "EraseFailed" and "Job orders-purge exists and is not ours" in entry["message"]
+        )
+
+    eventually(told)
+    shop.until(shop.worker, there=False)
+    shop.rest.patch(shop.path, {"spec": {"deletionPolicy": "Retain"}})
+    shop.until(shop.path, there=False)
+    assert found(shop.cluster, shop.job)
+    assert found(shop.cluster, shop.worker.replace("orders-worker", "theirs"))
     operator.process.stop()

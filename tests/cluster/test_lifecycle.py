@@ -9,14 +9,13 @@ from delayq_operator import names
 
 from tests.cluster.harness.cluster import CommandFailed
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import condition
+from tests.cluster.operator import Operator, condition, install_rights
 from tests.cluster.world import World, forbidden, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.cluster.harness.cluster import Cluster
-    from tests.cluster.operator import Operator
 
 pytestmark = pytest.mark.xdist_group("lifecycle")
 
@@ -309,6 +308,42 @@ def test_deleted_in_the_foreground_tasks_are_erased_too(world: World) -> None:
     end(world, pod, "Succeeded")
     gone(world)
     nothing_left(world)
+
+
+# --- Going with its namespace.
+
+
+@pytest.mark.parametrize("before", [(), ("delete", "dq/orders", "--wait=false")], ids=["at once", "after it"])
+def test_a_namespace_goes_with_its_queues(cluster: Cluster, world: World, before: tuple[str, ...]) -> None:
+    """kubectl delete ns needs no help: no Job can run there any more, so the tasks stay, and the log says where."""
+    world.start(**DELETE)
+    if before:
+        world.kubectl(*before)
+        eventually(lambda: world.pods("purge"), what="a pod of the Job")
+    cluster.kubectl("delete", "namespace", world.namespace, "--timeout=90s")
+    line = world.operator.process.wait_line(rf"erase_skipped .*queue={world.namespace}/orders")
+    assert "namespace is being deleted" in line
+
+
+def test_an_operator_lets_the_queues_of_its_own_namespace_go(
+    cluster: Cluster,
+    crd: str,  # noqa: ARG001  the CRD is installed
+    namespace: str,
+) -> None:
+    """Pods of a namespace go before DelayQueues: an operator that is stopped by that takes its finalizers away."""
+    operator = Operator.start(install_rights(cluster, namespace), namespace, "--own-namespace", namespace)
+    world = World(cluster, operator.wait_ready(), namespace)
+    world.start(**DELETE)
+    container = {"name": "x", "image": "x"}
+    kept = {"name": "kept", "finalizers": ["shop.example/kept"]}
+    world.make("pods", {"metadata": kept, "spec": {"containers": [container]}})
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    eventually(lambda: "deletionTimestamp" in world.get("pods", "kept")["metadata"], what="pods go first")
+    assert finalizers(world) == [names.PURGE_FINALIZER]
+    assert operator.process.stop() == 0
+    assert finalizers(world) == [], operator.process.output
+    world.patch("pods", "kept", {"metadata": {"finalizers": None}})
+    cluster.kubectl("wait", "--for=delete", f"namespace/{namespace}", "--timeout=90s")
 
 
 # --- Coming again.

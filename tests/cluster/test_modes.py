@@ -49,7 +49,7 @@ def rights_in(cluster: Cluster, namespaces: list[str]) -> Path:
     shown = ("rbac", "serviceaccount")
     rendered = cluster.helm(
         *("template", RELEASE, CHART, f"--namespace={home}"),
-        *("--set", f"watchNamespaces={{{','.join(namespaces)}}}"),
+        *("--set", f"localImages=true,watchNamespaces={{{','.join(namespaces)}}}"),
         *(f"--show-only=templates/{name}.yaml" for name in shown),
     ).stdout
     bodies = [body for body in yaml.safe_load_all(rendered) if body]

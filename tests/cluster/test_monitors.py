@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.chart import serve_no_prometheus_kinds, serve_prometheus_kinds
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.world import World, serving
+from tests.cluster.world import World, installed, running, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,17 +49,18 @@ def test_monitors_come_when_their_kinds_do(cluster: Cluster, crd: str, namespace
 def test_a_restart_writes_nothing(cluster: Cluster, crd: str, namespace: str) -> None:  # noqa: ARG001
     """An operator that starts and finds everything as it should be, monitors too, leaves it alone."""
     serve_prometheus_kinds(cluster)
-    with serving(cluster) as operator:
-        world = World(cluster, operator, namespace)
-        world.start(monitoring=MONITORING, reaper={"suspend": True})  # its runs are news
-        assert world.children() >= MONITORS
-        eventually(lambda: world.events("Created"), what="they were told of")  # behind all else
-    mark = world.mark()
-    with serving(cluster) as operator:
-        world.operator = operator
-        world.create("barrier", monitoring=MONITORING)
-        eventually(lambda: world.there("prometheusrules", "barrier-delayq"))
-        world.settle("barrier")
-        world.nudge()
+    with installed(cluster) as start:
+        with running(start()) as operator:
+            world = World(cluster, operator, namespace)
+            world.start(monitoring=MONITORING, reaper={"suspend": True})  # its runs are news
+            assert world.children() >= MONITORS
+            eventually(lambda: world.events("Created"), what="they were told of")  # behind all else
+        mark = world.mark()
+        with running(start()) as operator:
+            world.operator = operator
+            world.create("barrier", monitoring=MONITORING)
+            eventually(lambda: world.there("prometheusrules", "barrier-delayq"))
+            world.settle("barrier")
+            world.nudge()
     assert [words for words in world.written(mark) if "orders" in words] == []
     assert len(world.events("Created")) == 1

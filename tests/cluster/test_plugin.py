@@ -184,6 +184,34 @@ def test_without_a_scanner_it_is_said_why(dq: Plugin, world: World) -> None:
     )
 
 
+@pytest.mark.parametrize("asked", [(), ("--port-forward",), ("--port-forward", "--redis-namespace=shop")])
+def test_no_port_of_another_namespace_is_forwarded_unless_the_user_names_it(
+    dq: Plugin, world: World, asked: tuple[str, ...]
+) -> None:
+    """Who edits a DelayQueue chooses the host; the rights are those of the user who runs the command."""
+    world.create(redis={"standalone": {"host": "kubernetes.default.svc", "port": 443}})
+    said = dq.err("counts", "orders", *asked, code=5)
+    assert said == (
+        "error: spec.redis of orders names a Service of another namespace, default/kubernetes\n"
+        "hint:  --redis-namespace=default lets kubectl port-forward connect to it\n"
+    )
+    allowed = dq.run("counts", "orders", *asked, "--redis-namespace=default")
+    assert "another namespace" not in allowed.stderr
+
+
+@pytest.mark.parametrize("asked", [(), ("--port-forward",)])
+def test_a_redis_without_a_pod_is_said_to_be_down(dq: Plugin, world: World, asked: tuple[str, ...]) -> None:
+    """kubectl port-forward would wait for a pod."""
+    spec = {"ports": [{"port": 6379}], "selector": {"app": "redis"}}
+    world.make("services", {"metadata": {"name": "redis"}, "spec": spec})
+    world.create(redis={"standalone": {"host": "redis"}})
+    said = dq.err("counts", "orders", *asked, code=4)
+    assert said == (
+        f"error: Redis of orders cannot be reached: no pod runs behind Service {world.namespace}/redis\n"
+        f"hint:  kubectl describe service redis -n {world.namespace}\n"
+    )
+
+
 def test_a_queue_that_no_operator_serves_is_said_to_be_so(dq: Plugin, world: World) -> None:
     world.operator.process.pause()
     try:

@@ -39,6 +39,9 @@ PLANTED: Final = {
     "last words": "Lw-payload-of-ada",
     "event": "Ev-in-a-url",
     "bearer": "Be4rer-0f-bad-news",
+    "cookie": "Ck-of-a-session",
+    "volume attribute": "Va-of-a-driver",
+    "path of a URL": "Tk-in-a-path",
 }
 SECRETS: Final = {
     "redis-auth": {"password": PLANTED["redis password"]},
@@ -64,9 +67,13 @@ def document() -> dict[str, Any]:
     }
     reference = {"name": "DATABASE", "valueFrom": {"secretKeyRef": {"name": "shop-db", "key": "url"}}}
     literal = {"name": "CARD", "value": PLANTED["worker variable"]}
+    driver = {"driver": "csi.example", "volumeAttributes": {"key": PLANTED["volume attribute"]}}
     worker = {
         "metadata": {"annotations": {"vault.example/token": PLANTED["pod annotation"]}},
-        "spec": {"containers": [{"name": "worker", "env": [literal, reference]}, sidecar]},
+        "spec": {
+            "containers": [{"name": "worker", "env": [literal, reference]}, sidecar],
+            "volumes": [{"name": "vault", "csi": driver}],
+        },
     }
     scanner = {"name": "scanner", "env": [{"name": "X", "value": PLANTED["scanner variable"]}]}
     body = queue(
@@ -165,6 +172,7 @@ def test_no_secret_is_in_a_report(dq: Plugin, world: World, tmp_path: Path) -> N
     tell(
         world,
         f"GET https://ada:{PLANTED['event']}@pay/x failed, Authorization: Bearer {PLANTED['bearer']}, "
+        f"Cookie: {PLANTED['cookie']}, https://hooks/{PLANTED['path of a URL']}, "
         f"password {PLANTED['redis password']}, the database's {PLANTED['database password']}",
     )
     everything = ("get", "delayqueues,pods,deployments,configmaps,secrets,events", "-o", "json")
@@ -191,7 +199,7 @@ def test_a_report_has_what_helps(dq: Plugin, world: World, tmp_path: Path) -> No
     container = next(each for each in worker["spec"]["containers"] if each["name"] == "worker")
     assert container["command"][:2] == ["delayq", "worker"]
     assert container["env"][1]["valueFrom"]["secretKeyRef"] == {"name": "shop-db", "key": "url"}
-    assert "shop.DeclinedError" in files["pods.yaml"]
+    assert "shop.DeclinedError: <left out>" in files["pods.yaml"]
     assert {"Created", "PodsFailing"} <= {
         event["reason"] for event in yaml.safe_load_all(files["events.yaml"])
     }
@@ -204,8 +212,8 @@ def test_a_report_has_what_helps(dq: Plugin, world: World, tmp_path: Path) -> No
     assert "Not gathered: doctor.txt: no scanner pod runs" in files["README.txt"]
 
 
-def test_who_may_not_read_secrets_gets_a_report_all_the_same(world: World, tmp_path: Path) -> None:
-    """What cannot be read cannot be looked for: it is said; what looks like a secret is gone all the same."""
+def test_a_report_needs_no_right_to_read_secrets(world: World, tmp_path: Path) -> None:
+    """Nothing is taken out, for only what the allow-list names gets in."""
     tell(world, f"GET https://ada:{PLANTED['event']}@pay/x failed, Authorization: Bearer {PLANTED['bearer']}")
     install_rights(world.cluster, world.namespace)
     world.kubectl("create", "serviceaccount", "viewer")
@@ -221,6 +229,5 @@ def test_who_may_not_read_secrets_gets_a_report_all_the_same(world: World, tmp_p
     assert done.returncode == 0, done.stderr
     files = unpacked(file)
     assert found_in(files) == {}
-    assert "Secret redis-auth could not be read" in files["README.txt"]
     assert "children.yaml" not in files
     assert "not gathered: children.yaml: not allowed" in done.stderr

@@ -124,4 +124,4 @@ def test_the_policy_is_of_the_types_that_it_speaks_of(pods: Pods) -> None:
 def test_there_is_none_where_it_is_not_wanted() -> None:
     policy = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     assert policy <= kinds(rendered())
-    assert not policy & kinds(rendered({"rbac": {"podPolicy": False}}))
+    assert not policy & kinds(rendered({"rbac": {"podPolicy": False}, "policy": {"admission": False}}))

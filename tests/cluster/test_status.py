@@ -68,6 +68,34 @@ def test_every_condition_is_there_from_the_start(world: World) -> None:
     assert managers(body, "status") == {names.OPERATOR}
 
 
+def test_pods_that_the_api_server_rejects_are_explained(world: World) -> None:
+    """A quota without room for pods is in Ready, Degraded and an event; a Job that has no pod is named."""
+    quotas = f"/api/v1/namespaces/{world.namespace}/resourcequotas"
+    world.cluster.rest.create(quotas, {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})
+    world.create()
+    told = world.until("Degraded", "True", "PodsRejected")["message"]
+    assert "exceeded quota: none" in told
+    world.until("Ready", "False", "ScannersNotReady")
+    eventually(lambda: "exceeded quota: none" in condition(world.queue(), "Ready")["message"])
+    world.event("PodsRejected", "exceeded quota")
+    world.edit(deletionPolicy="Delete")
+    eventually(lambda: world.queue()["metadata"].get("finalizers"), what="the finalizer")
+    world.delete(names.PLURAL, "orders")
+    told = world.until("Degraded", "True", "EraseFailed", timeout_s=60)["message"]
+    assert "Job orders-purge has no pod" in told
+    world.edit(deletionPolicy="Retain")
+
+
+def test_a_paused_rollout_is_reported(world: World) -> None:
+    """kubectl rollout pause is in Degraded, and Progressing does not call the pods up to date."""
+    world.start()
+    world.kubectl("rollout", "pause", "deployment/orders-worker")
+    world.until("Progressing", "False", "DeploymentPaused")
+    told = world.until("Degraded", "True", "RolloutPaused")["message"]
+    world.kubectl(*told.split("`")[1].split()[1:])
+    world.until("Degraded", "False")
+
+
 def test_a_transition_has_its_own_time(world: World) -> None:
     """lastTransitionTime moves when the status of the condition does; the generation moves with each edit."""
     world.start()

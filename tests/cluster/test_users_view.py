@@ -32,7 +32,7 @@ COLUMNS: Final = [
     "NEXT-DUE",
     "AGE",
 ]
-WIDE: Final = [*COLUMNS, "REASON", "LATENESS", "MIN", "MAX", "REDIS", "PAUSED"]
+WIDE: Final = [*COLUMNS, "REASON", "DEGRADED", "LATENESS", "MIN", "MAX", "REDIS", "PAUSED"]
 
 
 @pytest.fixture(scope="module")

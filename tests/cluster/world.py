@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -16,7 +17,7 @@ from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, condition, install_rights, queue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.cluster.harness.audit import AuditEvent
     from tests.cluster.harness.cluster import Cluster
@@ -29,17 +30,33 @@ RECONCILES: Final = "delayq_operator_reconciles_total"
 
 
 @contextmanager
-def serving(cluster: Cluster, *args: str) -> Iterator[Operator]:
-    """An operator for all namespaces, with a namespace of its own. One at a time: the ClusterRoleBinding is its own."""
+def installed(cluster: Cluster) -> Iterator[Callable[..., Operator]]:
+    """Rights and a namespace of its own, and what starts an operator there, as often as needed: its Lease stays.
+
+    One at a time: the ClusterRoleBinding is its own.
+    """
     home = f"operator-{uuid4().hex[:8]}"
     make_namespace(cluster, home)
-    kubeconfig = install_rights(cluster, home, everywhere=True)
-    operator = Operator.start(kubeconfig, home, *args, everywhere=True)
+    try:
+        yield partial(Operator.start, install_rights(cluster, home, everywhere=True), home, everywhere=True)
+    finally:
+        cluster.kubectl("delete", "namespace", home, "--wait=false", check=False)
+
+
+@contextmanager
+def running(operator: Operator) -> Iterator[Operator]:
+    """Until the end of the `with` block."""
     try:
         yield operator.wait_ready()
     finally:
         operator.process.stop()
-        cluster.kubectl("delete", "namespace", home, "--wait=false", check=False)
+
+
+@contextmanager
+def serving(cluster: Cluster, *args: str) -> Iterator[Operator]:
+    """An operator for all namespaces, with a namespace of its own."""
+    with installed(cluster) as start, running(start(*args)) as operator:
+        yield operator
 
 
 @dataclass

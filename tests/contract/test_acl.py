@@ -7,6 +7,7 @@ import re
 import pytest
 from delayq import scripts
 from delayq.contract import acl
+from delayq.contract.words import KEY_PREFIX
 
 SAID = re.compile(r"""(?:redis\.p?call|each_slice)\(\s*'(\w+)'""")
 NAMED = {"hscan", "zscan"}  # by an argument of reconcile.lua
@@ -28,7 +29,18 @@ def test_no_right_stands_in_the_rule_twice() -> None:
 
 def test_the_keys_are_those_of_the_prefix_and_no_channel_is_open() -> None:
     assert acl.rule("shop").startswith("resetkeys ~shop:* resetchannels -@all +")
+    assert acl.rule("shop", queue="orders").startswith("resetkeys ~shop:{orders:* resetchannels -@all +")
     assert acl.sentinel_rule().startswith("resetkeys resetchannels -@all +")
+
+
+def test_no_prefix_opens_the_keys_of_another() -> None:
+    """`~shop:*` is the rule of prefix shop; a prefix shop:eu would be one of its keys."""
+    assert not re.fullmatch(str(KEY_PREFIX.pattern), "shop:eu")
+
+
+def test_the_rule_reveals_no_password_unless_it_is_asked_to() -> None:
+    assert "+config" not in acl.rule()
+    assert set(acl.rule(config_get=True).split()) == {*acl.rule().split(), "+config|get"}
 
 
 @pytest.mark.parametrize(

@@ -56,3 +56,28 @@ async def test_a_client_that_is_not_open_says_so() -> None:
         pass
     with pytest.raises(RuntimeError, match="not open"):
         await closed.schedule(1, delay_ms=0)
+
+
+async def test_a_client_is_opened_and_closed_as_often_as_needed() -> None:
+    """A web framework's hooks may run twice, and close what was never opened. Opening connects to nothing."""
+    client, other = Client("redis://192.0.2.1", queue="q"), SyncClient("redis://192.0.2.1", queue="q")
+    await client.close()
+    other.close()
+    assert await client.open() is client
+    assert other.open() is other
+    opened = client._connection, other._connection
+    await client.open()
+    other.open()
+    assert (client._connection, other._connection) == opened
+    await client.close()
+    other.close()
+    await client.close()
+    other.close()
+    with pytest.raises(RuntimeError, match=r"or call open\(\)"):
+        await client.counts()
+    with pytest.raises(RuntimeError, match=r"or call open\(\)"):
+        other.counts()
+    async with client:
+        assert client._connection is not opened[0]
+    with other:
+        assert other._connection is not opened[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -181,6 +182,19 @@ def test_every_field_has_a_description() -> None:
             yield from undescribed(f"{path}.{key}", schema[key]) if key in schema else ()
 
     assert list(undescribed("", ROOT)) == []
+
+
+def test_the_crd_leaves_room_in_the_annotation_that_kubectl_apply_keeps_it_in() -> None:
+    """All annotations of an object may have 256 KiB."""
+    assert len(json.dumps(CRD)) < 200_000
+
+
+def test_a_description_tells_bounds_and_default() -> None:
+    delivery = SPEC["properties"]["delivery"]["properties"]
+    assert delivery["leaseSeconds"]["description"].endswith(" From 1 to 86400. Default: 30.")
+    assert delivery["backoff"]["description"].endswith(' Default: {"delaysSeconds": [60, 300, 900]}.')
+    command = SPEC["properties"]["handler"]["properties"]["exec"]["properties"]["command"]
+    assert command["description"].endswith(" 1 to 100 items, each at most 32768 characters.")
 
 
 def resolves(path: str) -> bool:

@@ -59,6 +59,19 @@ def ignored(source: str) -> bool:
     return not any(source.startswith(rule.removeprefix("!")) for rule in rules if rule.startswith("!"))
 
 
+@pytest.mark.parametrize("context", [".", "examples/hello", "examples/shop-image"])
+def test_a_build_gets_nothing_that_python_left_in_the_checkout(context: str) -> None:
+    """Bytecode of a run on this machine holds the time of its source: the image would differ from build to build."""
+    rules = (ROOT / context / ".dockerignore").read_text().splitlines()
+    assert rules[-1] == "**/__pycache__"  # the last rule that matches decides
+    assert "*" in rules
+
+
+def test_every_build_context_is_checked_above() -> None:
+    files = {path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("[!.]*/**/Dockerfile")}
+    assert files == {"operator", "worker", "examples/hello", "examples/shop-image"}
+
+
 @each
 def test_both_stages_stand_on_a_base_that_the_builder_may_choose(image: Image) -> None:
     assert image.values("ARG") == [f"BASE={BASE}"]
@@ -80,7 +93,9 @@ def test_what_is_copied_is_there_and_gets_into_the_build(image: Image) -> None:
 @each
 def test_all_that_is_in_the_wheel_is_copied(image: Image) -> None:
     wheel = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
-    assert {*wheel, *PROJECT["license-files"]} <= {source.rstrip("/") for source in image.sources}
+    assert {*wheel, *PROJECT["license-files"], PROJECT["readme"]} <= {
+        source.rstrip("/") for source in image.sources
+    }
 
 
 @each

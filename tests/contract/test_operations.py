@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from delayq.broker import GONE_MS
 from delayq.cli import exits
 from delayq.contract import metrics
 
@@ -32,6 +33,12 @@ def events_in_docs() -> set[str]:
 
 def test_every_log_event_is_documented_and_every_documented_one_logged() -> None:
     assert events_in_docs() == events_in_code()
+
+
+def test_the_pages_say_for_how_long_an_erased_shard_keeps_a_key() -> None:
+    days = f"expires after {GONE_MS // 86_400_000} days"
+    for page in ("operator", "architecture"):
+        assert days in (ROOT / "docs" / f"{page}.md").read_text()
 
 
 def test_every_metric_is_in_the_table_with_its_kind_labels_and_help() -> None:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import yaml
+from click.testing import CliRunner
+from delayq.cli.alerts import alerts as alerts_command
+from delayq.contract.alerts import rules
 from delayq.contract.metrics import LAYOUT_SHARDS, LAYOUTS, METRICS
+from delayq.document import read
+from delayq.metrics import render, worker_families
+from delayq.tally import WorkerTally
 from delayq_operator.desired.prometheus_rule import prometheus_rule
+from delayq_operator.view import WINDOW_SECONDS
 
 from tests.unit.operator.queues import RICH, facts, queue
 
+ROOT = Path(__file__).parents[2]
 LABELS = {metric.name: {*metric.labels, "namespace"} for metric in METRICS}
 
 
@@ -27,8 +37,11 @@ def test_every_alert_asks_for_metrics_of_ours_by_labels_they_have() -> None:
         selected = re.findall(r"(delayq_\w+)\{([^}]*)\}", alert["expr"])
         assert selected
         grouped = re.findall(r"(?:by|on) \((\w+)\)", alert["expr"])
-        for name, labels in selected:
-            assert set(re.findall(r"(\w+)=", labels)) <= LABELS[name]
+        for selector, labels in selected:
+            name = selector.removesuffix("_bucket")
+            assert set(re.findall(r"(\w+)=", labels)) <= LABELS[name] | (
+                {"le"} if name != selector else set()
+            )
             assert name == LAYOUT_SHARDS.name or set(grouped) <= LABELS[name]
         assert set(re.findall(r"\$labels\.(\w+)", alert["annotations"]["summary"])) <= set(grouped)
 
@@ -74,7 +87,54 @@ def test_a_queue_without_a_check_is_not_blamed_for_its_failures() -> None:
 
 
 def test_lateness_is_measured_against_the_objective_of_the_document() -> None:
-    (late,) = (
-        alert for alert in alerts(objective={"latenessSeconds": 42}) if alert["alert"] == "DelayQueueLate"
+    expr = late({"latenessSeconds": 30, "percentile": 95})
+    assert 'le="30.0"' in expr
+    assert "clamp_min(1 - 30 / max(" in expr
+    assert "> 0.05 * (" in expr
+
+
+def test_an_objective_between_two_bounds_of_the_histogram_counts_in_proportion() -> None:
+    """42 s is two fifths of the way from 30 to 60."""
+    expr = late({"latenessSeconds": 42})
+    assert re.findall(r"0\.4 \* \(.*?le=\"([0-9.]+)\"", expr) == ["60.0"]
+    assert set(re.findall(r'le="(.*?)"', expr)) == {"+Inf", "30.0", "60.0"}
+    assert set(re.findall(r'le="(.*?)"', late({"latenessSeconds": 7200}))) == {"+Inf"}
+
+
+def late(objective: dict[str, int]) -> str:
+    (found,) = (alert["expr"] for alert in alerts(objective=objective) if alert["alert"] == "DelayQueueLate")
+    return str(found)
+
+
+def test_the_window_of_the_alert_is_that_of_the_condition() -> None:
+    assert set(re.findall(r"\[(\d+)m\]", late({}))) == {f"{WINDOW_SECONDS / 60:g}"}
+    (seconds,) = (alert["for"] for alert in alerts() if alert["alert"] == "DelayQueueLate")
+    assert int(seconds.removesuffix("s")) > WINDOW_SECONDS, (
+        "one late task would fire it while it is in the window"
     )
-    assert late["expr"].endswith("> 42")
+
+
+def test_bounds_are_named_as_workers_name_them() -> None:
+    """Prometheus compares them as text."""
+    text = render(lambda: worker_families(WorkerTally(process="worker", queue="orders"))).decode()
+    named = set(re.findall(r'due_to_claimed_seconds_bucket{le="(.*?)"', text))
+    assert set(re.findall(r'le="(.*?)"', late({"latenessSeconds": 42}))) <= named
+
+
+def test_delayq_alerts_prints_the_rules_that_the_operator_makes_without_a_namespace() -> None:
+    """And examples/production has them as a file, for a Prometheus that no operator configures."""
+    document = ROOT / "examples/production/queue.yaml"
+    done = CliRunner().invoke(alerts_command, [str(document)])
+    assert done.exit_code == 0, done.output
+    assert (ROOT / "examples/production/delayq.rules.yaml").read_text() == done.output
+    [group] = yaml.safe_load(done.output)["groups"]
+    assert group["rules"] == rules(read(document), None)
+    assert "namespace" not in done.output
+    ours = [without_namespace(rule) for rule in rules(read(document), "shop")]
+    assert group["rules"] == ours
+
+
+def without_namespace(rule: dict[str, Any]) -> dict[str, Any]:
+    rule["labels"].pop("namespace")
+    rule["annotations"]["summary"] = rule["annotations"]["summary"].replace("shop/", "")
+    return rule | {"expr": rule["expr"].replace('namespace="shop",', "")}

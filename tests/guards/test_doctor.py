@@ -40,7 +40,7 @@ class Doctor:
             "metadata": {"name": "orders"},
             "spec": {
                 "redis": {"standalone": {"host": "127.0.0.1", "port": port or self.server.port}},
-                "handler": {"python": {"callable": "shop:cancel"}},
+                "handler": {"python": {"callable": "json:dumps"}},
                 "guard": guard,
             },
         }

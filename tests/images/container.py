@@ -44,9 +44,13 @@ class Container:
     def argv(self, *command: str) -> list[str]:
         config = self.image.config["config"]
         user = config["User"].partition(":")[0]
-        namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+        # The kernel forgets who is to die with its parent when a process changes its user, as the inner one does. The
+        # outer one does not, and takes all namespaces within its own along.
+        outer = ["unshare", "--pid", "--fork", "--kill-child"]
+        inner = ["unshare", "--mount", "--pid", "--fork", "--propagation", "private"]
         enter = [
-            *namespaces,
+            *outer,
+            *inner,
             "/bin/sh",
             "-ec",
             ENTER,
@@ -101,8 +105,10 @@ class Container:
 
 def first(process: Process) -> int:
     """The number, on this machine, of the process that is 1 in there; empty until it is forked."""
-    found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return int(found[0])
+    pid = process.pid
+    for _ in ("outer namespace", "inner namespace"):
+        pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+    return pid
 
 
 def terminate(process: Process) -> None:

@@ -38,3 +38,26 @@ def test_the_same_files_make_the_same_image() -> None:
     assert found, done.stdout
     assert found[1] == found[2]
     assert done.returncode == 0
+
+
+TRIVIAL = """
+set -euo pipefail
+work=$1; mount -t tmpfs none "$work"; mkdir -p "$work"/{etc,lib}-{upper,work} "$work/cache"
+mount -t overlay -o "lowerdir=/etc,upperdir=$work/etc-upper,workdir=$work/etc-work" none /etc
+mount -t overlay -o "lowerdir=/var/lib,upperdir=$work/lib-upper,workdir=$work/lib-work" none /var/lib
+rm -rf /etc/cni
+export XDG_CACHE_HOME=$work/cache
+source <(grep -v '^main "\\$@"' "$0")
+mkdir -p "$CACHE"; prepare
+mkdir "$building/empty"; echo >"$building/empty/file"
+build localhost/empty "$building/empty" -f - <<<$'FROM scratch\\nCOPY file /'
+ls /etc/cni 2>&1 || echo "none"
+"""
+
+
+@pytest.mark.usefixtures("images")
+def test_a_build_leaves_no_folder_of_networks_on_the_machine(tmp_path: Path) -> None:
+    """With a trivial image, and with copies of the folders that buildah may write to."""
+    command = ["unshare", "--mount", "bash", "-c", TRIVIAL, str(TOOL), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("none\n"), f"{done.stdout}{done.stderr}"

@@ -29,7 +29,7 @@ HANDLER_SECONDS: Final = 0.5
 SLOTS: Final = 200
 """Three or four workers of this size are enough, and two cores start them in seconds."""
 LATENESS: Final = 2
-NOTICE_SECONDS: Final = 22
+NOTICE_SECONDS: Final = 45  # more than the lead time of a group that never started together
 """From scheduling to the waking of workers: status tells of it within 12 s."""
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.node.harness import keeper, leftovers, owners
+from tests.node.harness import keeper, leftovers, network, owners
 from tests.node.harness.state import Keeper, State
 
 if TYPE_CHECKING:
@@ -79,6 +79,34 @@ def test_what_a_dead_process_left_is_removed_and_what_another_container_has_is_n
     assert str(leftovers.NODES / left) in leftovers.sweep()
     assert {each.name for each in leftovers.NODES.iterdir()} == {mine, theirs}
     assert state.dir.exists()
+
+
+PAIR = """
+import subprocess
+from tests.node.harness import cgroups, leftovers, network
+peer = subprocess.Popen(["unshare", "--net", "--", "sh", "-c", "echo; exec sleep infinity"], stdout=subprocess.PIPE)
+peer.stdout.readline()
+name = network.interface_of({left!r})
+network._ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(peer.pid))
+try:
+    cgroups.existing = lambda _prefix: [{left!r}]
+    cgroups.processes, cgroups.remove = lambda _name: set(), lambda _name: None
+    print([line for line in leftovers.sweep() if name in line], network.disconnect(name))
+finally:
+    peer.kill()
+    peer.wait()
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="takes root: namespaces of networks")
+def test_the_interface_of_a_dead_process_goes_though_its_other_end_is_held() -> None:
+    """As the kernel holds it while connections in there are being closed."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left = f"{owners.prefix(gone.pid)}7-0"
+    command = ["unshare", "--net", sys.executable, "-c", PAIR.format(left=left)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == f"['network interface {network.interface_of(left)}'] False\n", done.stderr
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="takes root: a namespace of processes")

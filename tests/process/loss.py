@@ -130,7 +130,9 @@ def measure(case: Case, directory: Path, flavour: str, *, seconds: float) -> Los
 
 @contextmanager
 def _stage(case: Case, directory: Path, flavour: str) -> Iterator[Stage]:
-    server = cast("Mains", Mains.start(flavour, dir=directory / "primary", config=case.config))
+    server = cast(
+        "Mains", Mains.start(flavour, dir=directory / "primary", config=case.config, config_get=True)
+    )
     replica = RedisServer.start(flavour, dir=directory / "replica") if case.replicated else None
     try:
         if replica is not None:

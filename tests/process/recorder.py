@@ -7,7 +7,9 @@ and written without a buffer, so a SIGKILL takes nothing back. A task's payload 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +72,12 @@ def handle_sync(task: Task) -> None:
     note("start", task)
     payload: dict[str, Any] = dict(task.payload or {})
     time.sleep(payload.get("seconds", 0))
+    if payload.get("fork"):
+        child = os.fork()
+        if not child:
+            note("child", task)
+            return
+        note(f"exited-{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}", task)
     if "error" in payload:
         raise _BASE.get(payload["error"], ValueError)("sync")
     note("end", task)
@@ -77,6 +85,23 @@ def handle_sync(task: Task) -> None:
 
 async def nothing(_task: Task) -> None:
     pass
+
+
+async def fork(task: Task, *, awaits: bool = False) -> None:
+    """The child forgets to end, and the parent waits for it."""
+    child = os.fork()
+    if not child:
+        note("child", task)
+        if awaits:
+            await asyncio.sleep(0)
+        return
+    _, status = await asyncio.to_thread(os.waitpid, child, 0)
+    note(f"exited-{os.waitstatus_to_exitcode(status)}", task)
+
+
+async def stop_loop(_task: Task) -> None:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
 
 
 async def sleep(_task: Task, *, seconds: float) -> None:
@@ -129,6 +154,29 @@ async def throw(task: Task, *, error: str) -> None:
     raise _BASE.get(error, UnknownError)(f"{error} from a handler")
 
 
+async def hang_once(task: Task) -> None:
+    """Until this worker is killed; the next one is done at once."""
+    if task.attempt == 1:
+        await asyncio.sleep(600)
+
+
+async def exit_(_task: Task) -> None:
+    """What no interpreter survives, in three ways: this one, a segmentation fault, and the kernel out of memory."""
+    os._exit(3)
+
+
+async def segfault(_task: Task) -> None:
+    ctypes.string_at(0)
+
+
+async def run_out_of_memory(_task: Task) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
-    each.__name__: each for each in (nothing, sleep, fail, bury, retry, swallow, ignore, block, throw)
+    each.__name__: each
+    for each in (
+        *(nothing, fork, stop_loop, sleep, fail, bury, retry, swallow, ignore, block, throw),
+        *(hang_once, exit_, segfault, run_out_of_memory),
+    )
 }

@@ -118,7 +118,9 @@ class Storm:
 
     def _left(self, keys: Keys) -> int:
         with self.servers.on(keys) as redis:
-            return sum(int(redis.zcard(key)) for key in (keys.delayed, keys.retry, keys.processing))
+            return sum(
+                int(redis.zcard(key)) for key in (keys.delayed, keys.retry, keys.suspect, keys.processing)
+            )
 
     def lost(self, producer: Producer) -> set[str]:
         ended = {entry.id for entry in self.fleet.ledger() if entry.event == "end"}

@@ -109,6 +109,22 @@ def test_leases_of_a_dead_worker_are_recovered_though_the_clock_went_back(new_fl
     assert any(said(each, "clock_stepped_back") for each in fleet.processes)
 
 
+def test_without_a_scanner_a_reaper_recovers_them(new_fleet: NewFleet) -> None:
+    fleet = on_moved_clock(new_fleet)
+    clock = fleet.server.clock
+    assert clock is not None
+    doomed, reaper = fleet.start_all("worker", "reap")
+    held = schedule(fleet, "held", 20, within_ms=0, seconds=60)
+    until(lambda: set(fleet.starts()) == set(held), "all run")
+    with fleet.server.client() as redis:
+        until(lambda: redis.hexists(fleet.keys.cursors, "clock"), "the reaper has looked at the clock")
+    doomed.kill()
+    clock.shift_ms(-HOUR_MS)
+    fleet.start("worker")
+    until(lambda: all(len(runs) == 2 for runs in fleet.starts().values()), "all run again", timeout_s=60)
+    assert said(reaper, "clock_stepped_back")
+
+
 def test_leases_that_are_held_stay_held_though_the_clock_went_back(new_fleet: NewFleet) -> None:
     fleet = on_moved_clock(new_fleet)
     clock = fleet.server.clock

@@ -34,6 +34,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
         node_timeout_ms=120_000,
         replicas=False,
         config={"appendonly": "yes", "appendfsync": "always"},
+        config_get=True,
     )
     try:
         yield found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -86,8 +87,8 @@ def metric(fleet: Fleet, name: str) -> float:
 def test_a_handler_deaf_to_cancellation_loses_its_lease_and_cannot_settle(
     fleet: Fleet, client: SyncClient
 ) -> None:
-    """It is not extended any more, so the task runs again; when the deaf one ends, nobody listens to it."""
-    client.schedule({"do": "ignore", "seconds": 5}, delay_ms=0, task_id="deaf")
+    """The worker extends its lease a few seconds more; then the task runs again, and the late end settles nothing."""
+    client.schedule({"do": "ignore", "seconds": 12}, delay_ms=0, task_id="deaf")
     fleet.wait_entry("start", "deaf", nth=2)
     fleet.wait_entry("end", "deaf", nth=1)
     wait_lost(fleet.processes[0], "deaf")
@@ -95,6 +96,19 @@ def test_a_handler_deaf_to_cancellation_loses_its_lease_and_cannot_settle(
 
 def wait_lost(process: Process, task_id: str) -> None:
     process.wait_line(rf'"event": "lease_lost".*"task_id": "{task_id}"', timeout_s=30)
+
+
+def test_a_command_that_ignores_sigterm_has_failed_and_not_crashed(new_fleet: NewFleet) -> None:
+    """Its lease is shorter than the time it is given to end, and lasts until it is killed."""
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    handler = {"exec": {"command": [sys.executable, "-c", stubborn]}}
+    fleet = new_fleet(SPEC | {"handler": handler, "delivery": SPEC["delivery"] | {"maxAttempts": 1}})  # type: ignore[operator]
+    fleet.start_all("worker", "scanner")
+    with fleet.client() as client:
+        client.schedule(None, delay_ms=0, task_id="stubborn")
+        failed = letter(client, "stubborn").failed
+    assert (failed.failures, failed.crashes, failed.reason) == (1, 0, "attempts")
+    assert "handlerTimeoutSeconds" in failed.error
 
 
 @pytest.mark.parametrize(
@@ -194,8 +208,8 @@ def test_a_buried_task_is_a_dead_letter_at_once(fleet: Fleet, client: SyncClient
     assert len(fleet.starts()["dead"]) == 1
 
 
-def test_an_envelope_from_the_future_is_put_off_and_charged(fleet: Fleet, client: SyncClient) -> None:
-    """Due again later, for a worker that can read it, and a dead letter some day when there is none; not changed."""
+def test_an_envelope_from_the_future_is_put_off_and_not_charged(fleet: Fleet, client: SyncClient) -> None:
+    """Due again later, for a worker that can read it; its bytes are not changed."""
     envelope = b"\x21" + b"{}" + fleet.server.now_ms().to_bytes(6, "big")
     plant(fleet, "future", envelope)
     said_line = fleet.processes[0].wait_line(r'"event": "envelope_too_new"')
@@ -203,7 +217,7 @@ def test_an_envelope_from_the_future_is_put_off_and_charged(fleet: Fleet, client
     until(lambda: (found := client.get("future")) and found.state is State.RETRY, "it waits again")
     view = client.get("future")
     assert view is not None
-    assert (view.failed.failures, view.failed.crashes) == (1, 0)
+    assert (view.failed.failures, view.failed.crashes) == (0, 0)
     assert view.failed.error == "unreadable: envelope version 2, this delayq reads up to 1"
     assert view.at_ms > fleet.server.now_ms() + 10_000
     assert raw(fleet, "future") == envelope
@@ -271,3 +285,29 @@ def test_a_coroutine_that_blocks_its_event_loop_runs_its_task_to_the_end(
     gone(client, "block")
     gone(client, "by")
     assert len(fleet.starts()["block"]) == 1
+
+
+@pytest.mark.parametrize(("awaits", "code"), [(False, 0), (True, 1)], ids=["returns", "awaits"])
+def test_a_child_that_a_coroutine_forks_does_not_become_a_second_worker(
+    fleet: Fleet, client: SyncClient, code: int, *, awaits: bool
+) -> None:
+    """It ends where it would get back to the event loop, and none of its neighbours runs twice."""
+    ids = [f"beside-fork-{code}-{n}" for n in range(20)]
+    forking = NewTask({"do": "fork", "awaits": awaits}, delay_ms=0, task_id=f"fork-{code}")
+    client.schedule_many([*(NewTask(None, delay_ms=0, task_id=id_) for id_ in ids[:10]), forking])
+    client.schedule_many(NewTask(None, delay_ms=0, task_id=id_) for id_ in ids[10:])
+    fleet.wait_entry(f"exited-{code}", f"fork-{code}")
+    gone(client, f"fork-{code}")
+    for id_ in ids:
+        gone(client, id_)
+        assert events(fleet, id_) == ["start", "end"]
+    child = fleet.wait_entry("child", f"fork-{code}").pid
+    fleet.processes[0].wait_line(rf'"event": "forked_child_ended", "child": {child}')
+
+
+def test_a_child_that_a_plain_function_forks_ends_with_the_function(sync_fleet: Fleet) -> None:
+    with sync_fleet.client() as client:
+        client.schedule({"fork": True}, delay_ms=0, task_id="sync-fork")
+        sync_fleet.wait_entry("exited-0", "sync-fork")
+        gone(client, "sync-fork")
+    assert events(sync_fleet, "sync-fork") == ["start", "child", "exited-0", "end"]

@@ -8,10 +8,10 @@ import sys
 
 LEAVING = """
 import sys
-from delayq import runtime
+from delayq import shutdown
 print("the handler's last word")
 sys.stderr.write("and its last error")
-runtime._leave()
+shutdown.leave()
 """
 
 

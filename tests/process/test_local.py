@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import stat
+import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from delayq.local.urgency import Urgency
 
 from tests.process.local_home import QUEUE, Home, children, running, stopped, until
 from tests.processes import DELAYQ, Process
+from tests.servers import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -204,7 +206,11 @@ def test_two_runs_on_one_directory_are_one_too_many(home: Home) -> None:
             f"another delayq run (pid {first.pid}) uses the data directory {home.dir}/.delayq"
             in second.output
         )
-        assert "hint:  stop it, or give this one its own with --data-dir DIR" in second.output
+        said = f"hint:  stop it, share its Redis with --redis \"$(cat '{home.url_file}')\", or give this one its own"
+        assert said in second.output
+        with stopped(home.ready("--redis", home.url)):  # as the hint says
+            pass
+        assert home.url_file.exists()
         with stopped(home.ready("--data-dir", str(home.dir / "other"))) as third:
             home.note(third)
 
@@ -310,7 +316,16 @@ def test_a_redis_at_a_url_is_used_and_left_alone(home: Home, aof_server: RedisSe
         run.wait_line(rf"^redis    7\.0 at 127\.0\.0\.1:{aof_server.port} \(append-only file on\)")
         home.note(run)
         home.ports.discard(aof_server.port)
-    assert not (home.dir / ".delayq").exists()
+        argv = (DELAYQ, "counts", "queue.yaml", "-o", "json")
+        done = subprocess.run(argv, cwd=home.dir, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "using the Redis of the running delayq run" in done.stderr
+        assert home.url_file.stat().st_mode & 0o777 == 0o600
+        with stopped(home.ready("--redis", aof_server.url)):
+            home.note(run)
+            home.ports.discard(aof_server.port)
+        assert home.url == aof_server.url  # the first run uses it still
+    assert not home.url_file.exists()
     assert aof_server.process.alive
 
 
@@ -388,6 +403,31 @@ def test_without_any_server_both_ways_to_get_one_are_named(monkeypatch: pytest.M
     assert "redis-server" in raised.value.hint
 
 
+@pytest.mark.parametrize("missing", ["sqlalchemy", "greenlet"])
+@pytest.mark.parametrize(
+    "command", ["run", "worker --port 0 --config", "reap --port 0 --config", "doctor", "guard init"]
+)
+def test_a_package_that_is_not_installed_is_one_sentence_and_an_end(
+    home: Home, redis_url: str, missing: str, command: str
+) -> None:
+    """Everywhere, the processes of a run among them: no traceback, and no process that is started again and again."""
+    home.write(more="  guard: {sqlUnique: {databaseSecretRef: {name: db}}}\n")
+    (home.dir / "db").mkdir()
+    (home.dir / "db" / "url").write_text("postgresql://shop@127.0.0.1:1/shop")
+    (home.dir / "sitecustomize.py").write_text(f"import sys; sys.modules[{missing!r}] = None")
+    env = os.environ | {"PYTHONPATH": str(home.dir), "DELAYQ_SECRETS_DIR": str(home.dir)}
+    argv = [DELAYQ, *command.split(), str(home.dir / "queue.yaml")]
+    if command != "guard init":
+        argv += ["--redis", redis_url]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+    said = [line for line in (done.stdout + done.stderr).splitlines() if missing in line]
+    assert done.returncode in (1, 3)
+    assert "Traceback" not in done.stdout + done.stderr
+    assert len(said) == 1
+    assert "is not installed" in said[0]
+    assert "install delayq[sql] (PostgreSQL, SQLite)" in done.stdout + done.stderr
+
+
 def test_two_workers_share_the_work(home: Home) -> None:
     with stopped(home.ready("--workers", "2")) as run, home.client() as client:
         assert len(children(run.pid)) == 5
@@ -395,3 +435,12 @@ def test_two_workers_share_the_work(home: Home) -> None:
             client.schedule({}, task_id=f"t{n}", delay_ms=n * 5)
         home.wait_handled(*(f"t{n}" for n in range(20)))
         run.wait_line(r"^worker   2 × 32 slots, handler shop_handlers:keep")
+
+
+def test_prometheus_finds_every_process_from_the_first_port_on(home: Home) -> None:
+    first = free_port(range(20_100, 20_900))
+    with stopped(home.ready("--metrics-port", str(first), "--workers", "2")) as run:
+        scraped = [run.wait_http(f"http://127.0.0.1:{first + n}/metrics").decode() for n in range(4)]
+    assert ["delayq_worker_slots" in text for text in scraped] == [True, True, False, False]
+    assert ["delayq_redis_up" in text for text in scraped] == [False, False, True, False]
+    assert "delayq_" in scraped[3]  # the reaper's

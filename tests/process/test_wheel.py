@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from email import message_from_bytes
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
@@ -64,6 +65,19 @@ def test_the_wheel_holds_scripts_types_the_crd_and_no_stray_modules(wheel: Path)
         "delayq",
         "delayq_operator",
         f"{wheel.stem[:12]}.dist-info",
+    }
+
+
+def test_the_wheel_describes_the_project(wheel: Path) -> None:
+    [name] = [name for name in ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA")]
+    described = message_from_bytes(ZipFile(wheel).read(name))
+    assert described.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
+    assert described["Description-Content-Type"] == "text/markdown"
+    assert described["Author"]
+    assert {url.partition(",")[0] for url in described.get_all("Project-URL", [])} >= {
+        "Homepage",
+        "Documentation",
+        "Issues",
     }
 
 

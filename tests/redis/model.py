@@ -16,22 +16,39 @@ class Life:
 
     envelope: bytes
     home: str
-    at: int  # due time, lease expiry (put off: minus until when) or time of death
+    at: int  # due time, group of a suspect, lease expiry (put off: minus until when) or time of death
     due: int = 0  # of the run in flight
     token: int = 0
     failures: int = 0
     crashes: int = 0
     error: str = ""
-    counted: bool = False  # it failed, crashed or was put back by its handler
+    counted: bool = False  # it failed, crashed, was put back by its handler or redriven for later
+    kept: int = 0  # due time of the retry or redrive that it waits for, or waited for
+    alone: int = 0  # crashes while it ran alone
+    group: int = 0  # of its last run apart from healthy tasks: the first token of its half
+    size: int = 0  # and how many tasks ran then
     story: str = ""
+    follow_up: bytes = b""
 
     def die(self, now: int, reason: str, error: str) -> None:
         self.story = f"{self.failures} {self.crashes} {reason} {error}"
         self.home, self.at = "dlq", now
-        self.failures, self.crashes, self.error, self.counted = 0, 0, "", False
+        self.failures, self.crashes, self.error, self.counted, self.kept = 0, 0, "", False, 0
+        self.alone = self.group = self.size = 0
+
+    @property
+    def apart(self) -> bool:
+        """Whether the current lease is of a run apart from healthy tasks."""
+        return self.group <= self.token < self.group + self.size
 
     def wait(self, home: str, due: int) -> None:
         self.home, self.at = home, due
+
+    @property
+    def entry(self) -> str:
+        due = f"@{self.kept} " if self.kept else ""
+        mark = f"~{self.alone}:{self.group}:{self.size} " if self.alone + self.group else ""
+        return f"{self.failures} {self.crashes} {due}{mark}{self.error}"
 
 
 @dataclass
@@ -42,22 +59,26 @@ class Model:
     stats: Counter[str] = field(default_factory=Counter)
 
     def state(self) -> State:
-        homes: dict[str, dict[str, int]] = {"delayed": {}, "retry": {}, "processing": {}, "dlq": {}}
+        homes: dict[str, dict[str, int]] = {
+            "delayed": {},
+            "retry": {},
+            "suspect": {},
+            "processing": {},
+            "dlq": {},
+        }
         for task_id, life in self.lives.items():
             name = f"{task_id}:{life.token}" if life.home == "processing" else task_id
             homes[life.home][name] = life.at
         return State(
             delayed=homes["delayed"],
             retry=homes["retry"],
+            suspect=homes["suspect"],
             processing=homes["processing"],
             dlq=homes["dlq"],
             tasks={task_id: life.envelope for task_id, life in self.lives.items()},
-            attempts={
-                task_id: f"{life.failures} {life.crashes} {life.error}"
-                for task_id, life in self.lives.items()
-                if life.counted
-            },
+            attempts={task_id: life.entry for task_id, life in self.lives.items() if life.counted},
             dlq_info={task_id: life.story for task_id, life in self.lives.items() if life.home == "dlq"},
+            followups={task_id: life.follow_up for task_id, life in self.lives.items() if life.follow_up},
             stats={name: count for name, count in self.stats.items() if count},
         )
 
@@ -67,7 +88,25 @@ class Model:
             at = max(due, now)
             self.lives[task_id] = Life(body + at.to_bytes(6, "big"), "delayed", at)
             self.stats.update(scheduled=1, clamped=int(due < now))
+        if outcome == "follows":
+            self.lives[task_id].follow_up = body + max(due, now).to_bytes(6, "big")
+            self.stats["scheduled"] += 1
         return outcome
+
+    def ends(self, life: Life) -> bool:
+        """A task has ended: its follow-up takes its place, if there is one."""
+        [task_id] = [task_id for task_id, each in self.lives.items() if each is life]
+        if not life.follow_up:
+            return False
+        self.lives[task_id] = Life(life.follow_up, "delayed", int.from_bytes(life.follow_up[-6:], "big"))
+        return True
+
+    def dies(self, life: Life, now: int, reason: str, error: str) -> str:
+        self.stats["buried"] += 1
+        if self.ends(life):
+            return "superseded"
+        life.die(now, reason, error)
+        return "buried"
 
     def _admitted(self, now: int, task_id: str, due: int, if_exists: str) -> str:
         if due > now + MAX_DELAY_MS:
@@ -77,7 +116,7 @@ class Model:
             return "created" if living < MAX_LENGTH else "full"
         if if_exists != "replace":
             return {"keep": "kept", "reject": "exists"}[if_exists]
-        return "in_flight" if self.lives[task_id].home == "processing" else "replaced"
+        return "follows" if self.lives[task_id].home == "processing" else "replaced"
 
     def where(self, task_id: str) -> str:
         """What cancel and reschedule say of a task they leave alone."""
@@ -86,21 +125,32 @@ class Model:
 
     def cancel(self, task_id: str) -> str:
         if refused := self.where(task_id):
+            if task_id in self.lives:
+                self.lives[task_id].follow_up = b""
             return refused
         del self.lives[task_id]
         self.stats["cancelled"] += 1
         return "cancelled"
 
     def reschedule(self, now: int, task_id: str, due: int) -> str:
-        if refused := self.where(task_id):
+        follow_up = self.lives[task_id].follow_up if task_id in self.lives else b""
+        refused = self.where(task_id)
+        if refused and not (refused == "in_flight" and follow_up):
             return refused
         if due > now + MAX_DELAY_MS:
             return "too_far"
+        self.stats.update(rescheduled=1, clamped=int(due < now))
         life = self.lives[task_id]
+        if refused:
+            life.follow_up = follow_up[:-6] + max(due, now).to_bytes(6, "big")
+            return "rescheduled"
         life.at = max(due, now)
+        if life.home == "suspect":
+            life.home = "retry"
         if life.home == "delayed":
             life.envelope = life.envelope[:-6] + life.at.to_bytes(6, "big")
-        self.stats.update(rescheduled=1, clamped=int(due < now))
+        if life.counted:
+            life.kept = life.at if life.at > now else 0
         return "rescheduled"
 
     def due(self, now: int) -> list[str]:
@@ -123,6 +173,39 @@ class Model:
         self.stats["claimed"] += 1
         return life.failures + life.crashes + 1
 
+    def group(self, limit: int, now: int) -> list[str]:
+        """The ids that isolate takes: the suspect that waited for longest, and those behind it of its group.
+
+        One that is not due, since the clock stepped back, returns to retry.
+        """
+        found = sorted(
+            (life.at, task_id.encode(), task_id)
+            for task_id, life in self.lives.items()
+            if life.home == "suspect"
+        )
+        ids, groups = list[str](), set[int]()
+        for *_, task_id in found[:limit]:
+            life = self.lives[task_id]
+            group = life.group if life.group == life.at else 0
+            if groups and group not in groups:
+                break
+            due = max(life.kept, int.from_bytes(life.envelope[-6:], "big"))
+            if due > now:
+                life.wait("retry", due)
+            else:
+                groups.add(group)
+                ids.append(task_id)
+        return ids
+
+    def isolate(self, now: int, ids: list[str], token: int, expiry: int) -> None:
+        """Lease a group under consecutive tokens, and note to which half each belongs."""
+        for nth, task_id in enumerate(ids):
+            life = self.lives[task_id]
+            self.claim(task_id, token + nth, expiry)
+            life.due = min(now, max(life.kept, int.from_bytes(life.envelope[-6:], "big")))
+            half = -(-len(ids) // 2)
+            life.group, life.size = token if nth < half else token + half, len(ids)
+
     def held(self, member: str) -> Life | None:
         """The task whose current lease this is."""
         task_id, _, token = member.rpartition(":")
@@ -130,9 +213,11 @@ class Model:
         return life if life and life.home == "processing" and life.token == int(token) else None
 
     def ack(self, member: str) -> str:
-        if not self.held(member):
+        life = self.held(member)
+        if not life:
             return "lease_lost"
-        del self.lives[member.rpartition(":")[0]]
+        if not self.ends(life):
+            del self.lives[member.rpartition(":")[0]]
         self.stats["acked"] += 1
         return "acked"
 
@@ -142,10 +227,9 @@ class Model:
             return "lease_lost"
         life.failures += charge
         if life.failures >= MAX_ATTEMPTS:
-            life.die(now, "attempts", error)
-            self.stats["buried"] += 1
-            return "buried"
-        life.counted, life.error = True, error
+            return self.dies(life, now, "attempts", error)
+        life.counted, life.error, life.group, life.size = True, error, 0, 0
+        life.kept = now + delay_ms if delay_ms else 0
         life.wait("retry", now + delay_ms)
         self.stats["retried"] += 1
         return "retried"
@@ -155,15 +239,16 @@ class Model:
         if not life:
             return "lease_lost"
         life.failures += 1
-        life.die(now, "buried", error)
-        self.stats["buried"] += 1
-        return "buried"
+        return self.dies(life, now, "buried", error)
 
     def release(self, member: str) -> str:
         life = self.held(member)
         if not life:
             return "lease_lost"
-        life.wait("retry" if life.counted else "delayed", life.due)
+        if life.apart:
+            life.wait("suspect", life.group)
+        else:
+            life.wait("retry" if life.counted else "delayed", life.due)
         self.stats["released"] += 1
         return "released"
 
@@ -188,22 +273,22 @@ class Model:
             self.stats["waited"] += 1
             return "waited"
         if verdict == "complete":
-            del self.lives[member.rpartition(":")[0]]
+            if not self.ends(life):
+                del self.lives[member.rpartition(":")[0]]
             self.stats["completed"] += 1
             return "completed"
         life.crashes += 1
-        life.die(now, "recovered", "why")
-        self.stats["buried"] += 1
-        return "buried"
+        return self.dies(life, now, "recovered", "why")
 
     def _taken_back(self, now: int, life: Life) -> str:
         life.crashes += 1
-        if life.crashes >= MAX_CRASHES:
-            life.die(now, "crashes", life.error)
-            self.stats["buried"] += 1
-            return "buried"
+        life.alone += life.apart and life.size == 1
+        if life.alone >= MAX_CRASHES:
+            return self.dies(life, now, "crashes", life.error)
+        if not life.apart:
+            life.group = life.size = 0
         life.counted = True
-        life.wait("retry", now)
+        life.wait("suspect", life.group or life.token)
         self.stats["reclaimed"] += 1
         return "reclaimed"
 
@@ -219,7 +304,9 @@ class Model:
     def redrive(self, now: int, task_id: str, delay_ms: int) -> int:
         if task_id not in self.dead():
             return 0
-        self.lives[task_id].wait("delayed", now + delay_ms)
+        life = self.lives[task_id]
+        life.wait("delayed", now + delay_ms)
+        life.counted, life.kept = delay_ms > 0, now + delay_ms if delay_ms else 0
         self.stats["redriven"] += 1
         return 1
 

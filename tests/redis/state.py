@@ -44,11 +44,13 @@ class State:
 
     delayed: Mapping[str, int] = field(default_factory=dict)
     retry: Mapping[str, int] = field(default_factory=dict)
+    suspect: Mapping[str, int] = field(default_factory=dict)
     processing: Mapping[str, int] = field(default_factory=dict)
     dlq: Mapping[str, int] = field(default_factory=dict)
     tasks: Mapping[str, bytes] | None = None
     attempts: Mapping[str, str] = field(default_factory=dict)
     dlq_info: Mapping[str, str] = field(default_factory=dict)
+    followups: Mapping[str, bytes] = field(default_factory=dict)
     wake: int = 0
     alarm: int = 0
     leader: str = ""
@@ -57,7 +59,7 @@ class State:
     def __post_init__(self) -> None:
         if self.tasks is None:
             running = [member.rpartition(":")[0] for member in self.processing]
-            ids = [*self.delayed, *self.retry, *running, *self.dlq]
+            ids = [*self.delayed, *self.retry, *self.suspect, *running, *self.dlq]
             object.__setattr__(self, "tasks", {task_id: envelope() for task_id in ids})
 
     @property
@@ -76,8 +78,8 @@ class State:
 
 OF_TASKS = {"largest", "bytes", "bytes_in"}
 ZSETS, HASHES, LISTS = (
-    ("delayed", "retry", "processing", "dlq"),
-    ("tasks", "attempts", "dlq_info", "stats"),
+    ("delayed", "retry", "suspect", "processing", "dlq"),
+    ("tasks", "attempts", "dlq_info", "stats", "followups"),
     ("wake", "alarm"),
 )
 
@@ -120,20 +122,21 @@ def whole(redis: Redis, keys: Keys) -> State:
     answers = pipe.execute()
     zsets = {
         name: {member.decode(): int(score) for member, score in found}
-        for name, found in zip(ZSETS, answers[:4], strict=True)
+        for name, found in zip(ZSETS, answers[:5], strict=True)
     }
-    tasks, attempts, dlq_info, stats = answers[4:8]
+    tasks, attempts, dlq_info, stats, followups = answers[5:10]
     assert int(stats.get(b"bytes", 0)) == weight(_named(tasks))
     return State(
         **zsets,
         tasks=_named(tasks),
         attempts={name: entry.decode() for name, entry in _named(attempts).items()},
         dlq_info={name: entry.decode() for name, entry in _named(dlq_info).items()},
+        followups=_named(followups),
         # What says nothing that `tasks` does not is no counter of its own.
         stats={name: int(count) for name, count in _named(stats).items() if name not in OF_TASKS},
-        wake=answers[8],
-        alarm=answers[9],
-        leader=(answers[10] or b"").decode(),
+        wake=answers[10],
+        alarm=answers[11],
+        leader=(answers[12] or b"").decode(),
     )
 
 

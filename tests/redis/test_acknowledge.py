@@ -94,7 +94,8 @@ def test_a_replica_that_hangs_fails_the_call_and_the_task_is_stored(
         client.schedule(1, delay_ms=60_000, task_id="a")
     assert str(raised.value) == (
         "task a is stored on the primary, but 0 of 1 replicas confirmed within 200 ms: until then it may be lost at a "
-        'fail-over; calling again with the same id and if_exists="keep" is safe'
+        'fail-over; call again with the same id and if_exists="keep" to have it confirmed; '
+        "a task that is done by then runs once more"
     )
     assert raised.value.scheduled == raised.value.unconfirmed
     assert (raised.value.confirmed, raised.value.wanted) == (0, 1)
@@ -211,7 +212,11 @@ def test_a_redis_without_waitaof_is_told_before_anything_is_stored(
 @pytest.fixture
 def fsyncing(tmp_path: Path) -> Iterator[RedisServer]:
     server = RedisServer.start(
-        "valkey9", dir=tmp_path / "fsyncing", appendonly=True, config={"appendfsync": "always"}
+        "valkey9",
+        dir=tmp_path / "fsyncing",
+        appendonly=True,
+        config={"appendfsync": "always"},
+        config_get=True,
     )
     yield server
     server.stop()
@@ -362,7 +367,8 @@ def test_the_command_says_what_is_stored_and_that_nobody_confirmed_it(
         "error: task a is stored on the primary, but 0 of 1 replicas confirmed within 200 ms"
     )
     assert hint.startswith(
-        f"hint:  --id ID --if-exists keep makes it safe to repeat; delayq doctor {document} "
+        "hint:  repeat it with --id ID --if-exists keep: a task that is done by then runs once more; "
+        f"delayq doctor {document} "
     )
     lines = b'{"payload": 1, "id": "b", "in": "30m"}\n{"payload": 2, "id": "c", "in": "30m"}'
     many = run("schedule", str(document), "--many", "-", stdin=lines)

@@ -28,6 +28,7 @@ import pytest
 from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
 from delayq.message import encode
+from delayq.values import Lost, Searching
 from delayq.values import State as In
 
 from tests.servers import RedisServer
@@ -249,6 +250,30 @@ def every_verb_on_a_million(queue: Measured) -> None:
         queue.measure("reconcile", broker.reconcile(0, "tasks", 0))
     for _ in range(12):  # of a single call, a neighbour's noise would be all there is
         queue.measure("erase", broker.erase(0))
+
+
+@pytest.mark.timeout(900)
+def test_no_call_reads_all_of_many_leases(measure: Play) -> None:
+    measure(search_among_leases)
+
+
+def search_among_leases(queue: Measured) -> None:
+    """As a client and the reaper look for a task that has no lease."""
+    queue.fill(20_000, 0)
+    for _ in range(80):
+        queue.run(queue.broker.claim(0, 250, LEASE_MS))
+    with queue.server.client() as redis:
+        redis.hset(queue.broker.shards[0].tasks, "lost", BODY + bytes(6))
+    calls: list[Call[Any]] = []
+    answer: Any = queue.measure("get", queue.broker.get("lost"))
+    while isinstance(answer, Searching):
+        calls.append(answer.next)
+        answer = queue.measure("get", answer.next)
+    found = queue.measure("adopt", queue.broker.adopt(0, [Lost(b"lost")]))
+    while found.left:
+        found = queue.measure("adopt", queue.broker.adopt(0, found.left, found.cursor))
+    assert (answer.state, found.ids) == (In.ORPHAN, [b"lost"])
+    assert len(calls) >= 60, "some forty pages, twice"
 
 
 @pytest.mark.timeout(900)

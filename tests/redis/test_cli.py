@@ -34,7 +34,7 @@ def test_schedule_stores_a_task_and_says_when_it_is_due(orders: Shard) -> None:
 
 
 def test_schedule_takes_an_instant_and_says_when_it_has_passed(orders: Shard) -> None:
-    late = on(orders, "schedule", "orders", "1", "--at", "2020-01-01T00:00:00Z", "--id", "a")
+    late = on(orders, "schedule", "orders", "1", "--at", "2020-01-01T00:00:00Z", "--id", "a", "--yes")
     assert late.stderr == "note: that time has passed, so it is due now\n"
     later = answer(orders, "schedule", "orders", "1", "--at", "2030-01-01T01:30:00+01:00", "--id", "b")
     assert later == {"id": "b", "outcome": "created", "due_ms": LATER, "due": ISO_LATER}
@@ -69,7 +69,7 @@ def test_what_exists_is_kept_or_replaced_when_told_so(
     orders: Shard, if_exists: str, code: int, said: str
 ) -> None:
     orders.seed(State(delayed={"a": LATER}))
-    result = on(orders, "schedule", "orders", "1", "--id", "a", "--if-exists", if_exists)
+    result = on(orders, "schedule", "orders", "1", "--id", "a", "--yes", "--if-exists", if_exists)
     assert (result.exit_code, result.output) == (code, said)
 
 
@@ -108,6 +108,18 @@ def test_what_cannot_be_scheduled_leaves_nothing_and_shows_no_trace(
     assert orders.whole() == State()
 
 
+def test_a_queue_that_was_never_used_is_warned_of_unless_confirmed(orders: Shard) -> None:
+    """A misspelt name would make keys that no process looks at."""
+    result = on(orders, "schedule", "odrers", "1")
+    where = f"127.0.0.1:{one_server(orders).port}"
+    assert result.stderr.startswith(
+        f"warning: queue odrers was never used before in Redis at {where}, and no document"
+    )
+    assert result.exit_code == 0
+    assert on(orders, "schedule", "odrers", "2").stderr == ""  # it is used by now
+    assert on(orders, "schedule", "other", "1", "--yes").stderr == ""
+
+
 def test_what_does_not_go_with_many_is_named(orders: Shard) -> None:
     result = on(orders, "schedule", "orders", "--many", "-", "1", "--in", "5m", "--header", "k=v")
     assert result.stderr.startswith(
@@ -124,6 +136,14 @@ def test_many_come_from_a_file_and_wrong_lines_are_told_by_number(orders: Shard)
     value = json.loads(result.stdout)
     assert (value["scheduled"], [each["line"] for each in value["refused"]]) == (2, [3, 4])
     assert orders.whole().delayed == {"a": LATER, "c": NOW}
+
+
+def test_many_that_broke_off_say_what_a_repetition_stores(orders: Shard) -> None:
+    with orders.full_memory():
+        result = on(orders, "schedule", "orders", "--many", "-", stdin=b'{"payload": 1, "id": "a"}')
+    assert result.exit_code == 4
+    assert "leaves tasks that wait or run as they are" in result.stderr
+    assert "a task that was done meanwhile is stored anew and runs again" in result.stderr
 
 
 def test_a_full_redis_is_not_called_unreachable(orders: Shard) -> None:

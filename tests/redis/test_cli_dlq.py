@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from delayq.cli import dlq
 
 from tests.redis.commands import DEAD, answer, on
 from tests.redis.state import NOW, Shard, State, shard_on
@@ -95,6 +96,25 @@ def test_purge_wants_a_yes(orders: Shard) -> None:
     assert "forget 3 dead letters of queue orders for good? expected --yes" in asked.stderr
     assert on(orders, "dlq", "purge", "orders", "--group", "2", "--yes").stdout == "purged 3 dead letters\n"
     assert len(orders.whole().dlq) == 212
+
+
+@pytest.mark.parametrize("which", [["--all"], ["--group", "2"], ["t-0", "t-1", "t-2"]])
+def test_purge_leaves_a_letter_that_died_again_after_it_was_listed(
+    orders: Shard, monkeypatch: pytest.MonkeyPatch, which: list[str]
+) -> None:
+    """While the question waits for its answer, the letter is redriven."""
+    orders.seed(DEAD)
+
+    def meanwhile(_question: str) -> None:
+        orders.run(orders.broker.redrive(0, ["t-0", 0]))
+        [lease] = orders.run(orders.broker.claim(0, 9, 1000)).leases
+        orders.run(orders.broker.bury(0, [lease.member, "another error"]))
+
+    monkeypatch.setattr(dlq, "_ask", meanwhile)
+    assert on(orders, "dlq", "purge", "orders", *which).exit_code == 0
+    left = orders.whole().dlq_info
+    assert {"t-0", "t-1", "t-2"} & left.keys() == {"t-0"}
+    assert left["t-0"].endswith("another error")
 
 
 def test_an_export_holds_everything_and_can_be_scheduled_again(orders: Shard, tmp_path: Path) -> None:

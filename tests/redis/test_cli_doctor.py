@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.broker import Broker
-from delayq.cli.doctor import rights
+from delayq.cli.doctor import reach, rights
 from delayq.cli.doctor.findings import Level
 from delayq.connection import Address, SyncConnection
 from delayq.contract import Delivery
+from delayq.errors import Unavailable
+from delayq.keys import FORMAT
 
 from tests.redis.commands import on
 from tests.redis.state import NOW, Shard, State, shard_on
@@ -29,7 +33,7 @@ kind: DelayQueue
 metadata: {name: orders}
 spec:
   redis: {standalone: {host: 127.0.0.1, port: PORT}}
-  handler: {python: {callable: "shop.orders:cancel_unpaid"}}
+  handler: {python: {callable: "json:dumps"}}
 """
 
 
@@ -55,12 +59,15 @@ def test_every_step_is_told_in_words(aof_server: RedisServer, tmp_path: Path) ->
     result = run("doctor", str(document))
     checks = [line.split()[:2] for line in result.stdout.splitlines() if line[0] in "✓!✗"]
     assert result.exit_code == 0
+    old = aof_server.flavour in ("6.2", "7.0")  # by their version: their packages may have the fix
     assert checks == [
-        ["✓", each] for each in ("document", "redis", "connect", "login", "version", "role")
-    ] + [
+        *(["✓", each] for each in ("document", "redis", "connect", "login", "version")),
+        *([["!", "lua"]] if old else []),
+        ["✓", "role"],
         *(["✓", each] for each in ("persistence", "eviction", "memory", "latency", "clock", "scripts")),
         ["!", "scanner"],
         ["✓", "tasks"],
+        ["✓", "handler"],
     ]
 
 
@@ -80,6 +87,25 @@ def test_a_wrong_password_is_told_and_not_shown(redis_server: RedisServer, limit
     wrong = limited.replace(":secret@", ":secretly@")
     assert "authSecretRef" in findings(wrong, code=4)["login"]["hint"]
     assert redis_server.process.alive
+
+
+@pytest.mark.one_server
+def test_tls_to_a_redis_without_is_told_from_one_that_does_not_answer(redis_server: RedisServer) -> None:
+    url = redis_server.url.replace("redis://", "rediss://")
+    with closing(SyncConnection(replace(Address.from_url(url), timeout_seconds=0.5))) as connection:
+        found = reach.login(connection)
+    assert found.unreachable
+    assert found.message == "Redis answers without TLS at this port, and TLS was asked for"
+    assert "redis:// instead of rediss://" in found.hint
+
+
+@pytest.mark.one_server
+def test_a_redis_that_does_not_answer_scripts_is_not_called_busy(aof_server: RedisServer) -> None:
+    aof_server.pause()
+    hasty = replace(Address.from_url(aof_server.url), timeout_seconds=0.5)
+    with closing(SyncConnection(hasty)) as connection, pytest.raises(Unavailable):
+        rights.run_scripts(connection, Broker("orders"), Delivery())
+    aof_server.resume()
 
 
 def test_a_missing_right_is_named_where_redis_can_tell(redis_server: RedisServer, limited: str) -> None:
@@ -173,12 +199,60 @@ def test_a_replica_is_an_error(redis_server: RedisServer) -> None:
     assert found["role"]["message"] == "a replica of 127.0.0.1:1"
 
 
-def test_overdue_tasks_that_nobody_claims_are_told(shard: Shard) -> None:
-    shard.seed(State(delayed={"a": NOW - 60_000}, leader=f"scanner-1 {NOW + 5000}"))
-    found = json.loads(on(shard, "doctor", shard.broker.queue, "-o", "json").stdout)
-    told = {each["check"]: each["message"] for each in found}
-    assert told["tasks"] == "1 task overdue, the oldest for 1m, nobody claims"
-    assert told["scanner"] == "1 of 1 shards led, by scanner-1"
+@pytest.mark.parametrize("dead", [{}, {"b:7": NOW - 1}])
+def test_overdue_tasks_without_a_worker_are_a_failure(shard: Shard, dead: dict[str, int]) -> None:
+    """Also while a dead worker's tasks are in flight: no lease is kept up."""
+    shard.seed(State(delayed={"a": NOW - 60_000}, processing=dead, leader=f"scanner-1 {NOW + 5000}"))
+    result = on(shard, "doctor", shard.broker.queue, "-o", "json")
+    found = {each["check"]: each for each in json.loads(result.stdout)}
+    assert result.exit_code == 1
+    assert found["tasks"]["level"] == "failed"
+    said = "1 task overdue, the oldest for 1m, none claimed within a second, and no worker holds a lease"
+    assert found["tasks"]["message"] == said
+    assert found["scanner"]["message"] == "1 of 1 shards led, by scanner-1"
+
+
+def test_workers_that_are_all_busy_are_a_warning(shard: Shard) -> None:
+    shard.seed(State(delayed={"a": NOW - 60_000}, processing={"b:7": NOW + 20_000}))
+    result = on(shard, "doctor", shard.broker.queue, "-o", "json")
+    found = {each["check"]: each for each in json.loads(result.stdout)}
+    assert (result.exit_code, found["tasks"]["level"]) == (0, "warning")
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        ('{python: {callable: "shop_of_doctor:cancel"}}', ""),
+        ('{python: {callable: "shop_of_doctor:refund"}}', 'has no attribute "refund"'),
+        ('{python: {callable: "no_such_shop:cancel"}}', 'no module "no_such_shop"'),
+        ("{exec: {command: [no-such-command]}}", '"no-such-command" is not on the PATH'),
+        ("{exec: {command: [cat]}}", ""),
+    ],
+)
+@pytest.mark.one_server
+def test_a_handler_that_no_worker_could_start_with_is_a_failure(
+    aof_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, handler: str, said: str
+) -> None:
+    """Its code lies beside the document, wherever doctor is run; what it prints is no result of doctor's."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "shop_of_doctor.py").write_text("print('loaded')\n\ndef cancel(task): ...\n")
+    document = tmp_path / "queue.yaml"
+    text = DOCUMENT.replace("PORT", str(aof_server.port))
+    document.write_text(text.replace('{python: {callable: "json:dumps"}}', handler))
+    result = run("doctor", str(document), "-o", "json")
+    found = {each["check"]: each for each in json.loads(result.stdout)}
+    assert found["handler"]["level"] == ("failed" if said else "ok")
+    assert said in found["handler"]["message"]
+    assert result.exit_code == (1 if said else 0)
+
+
+def test_a_newer_format_is_named_with_what_this_version_does_not_do(orders: Shard) -> None:
+    orders.redis.hset(orders.keys.stats, "format", FORMAT + 1)
+    found = findings(orders.server.url)
+    assert found["format"]["level"] == "warning"
+    assert f"in format {FORMAT + 1}; this one knows formats up to {FORMAT}" in found["format"]["message"]
+    orders.redis.hset(orders.keys.stats, "format", FORMAT)
+    assert "format" not in findings(orders.server.url)
 
 
 def test_a_document_that_is_wrong_is_a_failed_check(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_doctor_goes_on_with_the_other_shards_and_says_which_wait(scene: Scene) 
 def test_a_run_starts_with_the_shards_that_are_served(scene: Scene) -> None:
     document = parse_text(
         b"apiVersion: delayq.dev/v1alpha1\nkind: DelayQueue\nmetadata: {name: orders}\n"
-        b"spec: {redis: {standalone: {host: not-used}}, shards: 6, handler: {python: {callable: 'a:b'}}}\n",
+        b"spec: {redis: {standalone: {host: not-used}}, shards: 6, handler: {python: {callable: 'json:dumps'}}}\n",
         "queue.yaml",
     )
     said = asyncio.run(External(scene.url, document).open())
@@ -118,7 +118,7 @@ def test_a_run_on_the_documents_own_redis_reads_its_secrets_and_tells_no_process
     redis = f"{{cluster: {{nodes: [{listed}]}}, authSecretRef: {{name: redis-auth, usernameKey: username}}}}"
     text = (
         "apiVersion: delayq.dev/v1alpha1\nkind: DelayQueue\nmetadata: {name: orders}\n"
-        f"spec: {{redis: {redis}, shards: 6, handler: {{python: {{callable: 'a:b'}}}}}}\n"
+        f"spec: {{redis: {redis}, shards: 6, handler: {{python: {{callable: 'json:dumps'}}}}}}\n"
     )
     store = External("spec", parse_text(text.encode(), "queue.yaml"))
     assert store.url is None

@@ -80,7 +80,7 @@ def test_cancel_says_of_each_task_what_became_of_it(orders: Shard) -> None:
 def test_what_is_not_there_is_exit_code_6(orders: Shard, verb: list[str]) -> None:
     result = on(orders, "task", verb[0], "orders", "nope", *verb[1:])
     assert result.exit_code == 6
-    assert result.stderr == "error: task nope is not in the queue: it is done, or never was\n"
+    assert result.stderr.endswith("it has ended, was cancelled or purged, or never existed\n")
 
 
 def test_reschedule_moves_the_due_time(orders: Shard) -> None:
@@ -115,3 +115,9 @@ def test_top_shows_queues_side_by_side(orders: Shard) -> None:
 def test_top_in_json_tells_each_queue(orders: Shard) -> None:
     result = on(orders, "top", "orders", "mails", "--once", "--interval", "100ms", "-o", "json")
     assert [each["queue"] for each in json.loads(result.stdout)] == ["orders", "mails"]
+
+
+def test_a_second_cancel_says_that_the_task_may_have_been_cancelled(orders: Shard) -> None:
+    orders.seed(State(delayed={"a": NOW + 1}))
+    assert on(orders, "task", "cancel", "orders", "a").stdout == "cancelled a\n"
+    assert "was cancelled" in on(orders, "task", "cancel", "orders", "a").stderr

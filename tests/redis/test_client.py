@@ -100,6 +100,8 @@ def cycle() -> list[Any]:
         {"payload": "text", "content_type": "text/plain"},
         {"payload": b"", "content_type": "\ud800"},
         {"payload": b"", "content_type": 7},
+        {"payload": b"", "content_type": "text/plain\nX-Admin: 1"},
+        {"payload": b"", "content_type": "text/plain\0"},
         {"headers": {"a": 1}},
         {"headers": {1: "a"}},
         {"headers": {"a": "\ud800"}},
@@ -124,6 +126,7 @@ def cycle() -> list[Any]:
         {"delay_ms": None, "due_ms": 1.5},
         {"delay_ms": None, "due_ms": float("nan")},
         {"delay_ms": None, "due_ms": -1},
+        {"delay_ms": None, "due_ms": 1_893_456_000},
     ],
     ids=",".join,
 )

@@ -330,6 +330,21 @@ def test_more_threads_than_connections_wait_their_turn(redis_url: str, queue_nam
 # many at once
 
 
+@pytest.mark.one_server
+def test_threads_draw_ids_of_their_own(redis_url: str, queue_name: str) -> None:
+    """Nothing is named here: each of 16 threads that share a client, or have one each, draws ids at the same time."""
+
+    def fill(client: SyncClient) -> None:
+        for n in range(50):
+            client.schedule(n, delay_ms=60_000)
+            client.schedule_many(NewTask(n, delay_ms=60_000) for n in range(3))
+
+    with SyncClient(redis_url, queue=queue_name) as shared, ThreadPoolExecutor(16) as threads:
+        with SyncClient(redis_url, queue=queue_name) as own:
+            list(threads.map(fill, [shared, own] * 8))
+        assert shared.counts().delayed == 16 * 50 * 4
+
+
 async def test_many_coroutines_share_one_connection(redis_server: RedisServer, queue_name: str) -> None:
     async with Client(redis_server.url, queue=queue_name) as client:
         with redis_server.client() as redis:

@@ -72,6 +72,12 @@ def test_a_rate_that_is_no_rate_is_refused(dead: SyncClient, rate: float) -> Non
     assert dead.counts().dlq == 600
 
 
+def test_purging_before_a_time_leaves_later_deaths_alone(dead: SyncClient) -> None:
+    rows = dead.dlq_list()
+    assert dead.dlq_purge([row.id for row in rows], before_ms=rows[1].at_ms) == 1
+    assert dead.counts().dlq == 599
+
+
 def test_purging_forgets_for_good(dead: SyncClient) -> None:
     assert dead.dlq_purge([*(f"t{n}" for n in range(599)), "gone"]) == 599
     assert [row.id for row in dead.dlq_list()] == ["t599"]

@@ -11,7 +11,6 @@ from delayq import (
     QueueFull,
     SyncClient,
     TaskExists,
-    TaskInFlight,
 )
 from delayq.contract import Limits
 from delayq.values import Cancelled, Outcome
@@ -84,17 +83,23 @@ def test_an_id_in_use_is_refused_kept_or_replaced(client: SyncClient) -> None:
     assert known(client, "a").body == b"2"
 
 
-def test_a_running_task_cannot_be_replaced_moved_or_cancelled(
+def test_a_running_task_cannot_be_moved_or_cancelled_but_followed(
     client: SyncClient, redis_server: RedisServer
 ) -> None:
     client.schedule(1, delay_ms=0, task_id="a")
     with redis_server.client() as redis:
         redis.zrem(f"delayq:{{{_queue(client)}:0}}:delayed", "a")
         redis.zadd(f"delayq:{{{_queue(client)}:0}}:processing", {"a:7": redis_server.now_ms() + 60_000})
-    with pytest.raises(TaskInFlight):
-        client.schedule(2, delay_ms=1, task_id="a", if_exists="replace")
-    assert client.cancel("a") is Cancelled.IN_FLIGHT
     assert client.reschedule("a", delay_ms=1).outcome == "in_flight"
+    assert client.schedule(2, delay_ms=1000, task_id="a", if_exists="replace").outcome is Outcome.FOLLOWS
+    moved = client.reschedule("a", delay_ms=9000)
+    view = client.get("a")
+    assert view is not None
+    assert (moved.outcome, view.body, view.follow_up_due_ms) == ("rescheduled", b"1", moved.due_ms)
+    assert client.cancel("a") is Cancelled.IN_FLIGHT
+    view = client.get("a")
+    assert view is not None
+    assert view.follow_up_due_ms is None
 
 
 def _queue(client: SyncClient) -> str:

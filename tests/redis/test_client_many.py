@@ -93,6 +93,8 @@ def test_reschedule_moves_a_task(client: SyncClient, redis_server: RedisServer) 
         client.reschedule("a")
     with pytest.raises(InvalidDueTime):
         client.reschedule("a", delay_ms=1, due_ms=1)
+    with pytest.raises(InvalidDueTime, match=r"looks like seconds; did you mean 1893456000000\?"):
+        client.reschedule("a", due_ms=1_893_456_000)
 
 
 @pytest.mark.parametrize("shards", [1, 3])

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
-from delayq.values import Failures, TaskView
+from delayq.broker import LEASES
+from delayq.values import Failures, Searching, TaskView
 from delayq.values import State as In
 
-from tests.redis.state import NOW, Shard, State, envelope
+from tests.redis.state import NOW, Shard, State, envelope, known
+
+if TYPE_CHECKING:
+    from delayq import SyncClient
 
 
 def test_an_unknown_task_is_nothing(shard: Shard) -> None:
@@ -60,10 +66,35 @@ def test_any_id_is_found_in_flight_and_no_other_is_taken_for_it(shard: Shard, ta
 
 
 def test_one_among_thousands_in_flight(shard: Shard) -> None:
-    shard.seed(State(processing={f"t{n}:{n}": NOW + n for n in range(5000)}))
-    view = shard.run(shard.broker.get("t4321"))
+    """No call looks at all of them: a search goes on where the last one ended."""
+    shard.seed(State(processing={f"t{n}:{n}": NOW + n for n in range(3 * LEASES)}))
+    views = [found(shard, f"t{n}") for n in range(0, 3 * LEASES, 100)]
+    assert [view.token for view, _ in views if view] == list(range(0, 3 * LEASES, 100))
+    assert max(calls for _, calls in views) > 1
+
+
+def test_a_lost_task_among_thousands_in_flight_is_looked_for_twice(shard: Shard) -> None:
+    """A lease that is settled and claimed anew in the middle of one search may be missed by it."""
+    shard.seed(State(processing={f"t{n}:{n}": NOW + n for n in range(3 * LEASES)}))
+    shard.redis.hset(shard.keys.tasks, "lost", envelope())
+    view, calls = found(shard, "lost")
     assert view is not None
-    assert view.token == 4321
+    assert view.state is In.ORPHAN
+    assert calls >= 6
+
+
+def test_a_client_goes_on_with_the_search(client: SyncClient, shard: Shard) -> None:
+    shard.seed(State(processing={f"t{n}:{n}": NOW + n for n in range(2 * LEASES)}))
+    assert [known(client, f"t{n}").token for n in (0, 234, 999)] == [0, 234, 999]
+
+
+def found(shard: Shard, task_id: str) -> tuple[TaskView | None, int]:
+    """A task, and how many calls it took to find it."""
+    answer: Any = shard.run(shard.broker.get(task_id))
+    calls = 1
+    while isinstance(answer, Searching):
+        answer, calls = shard.run(answer.next), calls + 1
+    return answer, calls
 
 
 def test_an_envelope_that_cannot_be_read_is_shown_as_it_is(shard: Shard) -> None:

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from delayq import SyncClient
 from delayq.broker import Broker
-from delayq.connection import Address, AsyncConnection
-from delayq.exchange import Exchange
-from delayq.inflight import Desk, Slots
 from delayq.keys import shard_of
-from delayq.lanes import Lane
-from delayq.loop import Loop
-from delayq.running import Runner
-from delayq.tally import WorkerTally
 
 from tests.redis.recovering import until
+from tests.redis.working import LONGEST_LOOK_MS, Handler, queue, working
 from tests.servers import PREFERRED, RedisServer
-from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from delayq.message import Task
-
 SLOTS = 2
-QUEUE = document(
-    {"python": {"callable": "unused:unused"}},
-    worker={"concurrency": SLOTS},
-    delivery={"maxBlockMilliseconds": 100},
-)
+QUEUE = queue(SLOTS)
+HINTED = queue(SLOTS, look_ms=LONGEST_LOOK_MS)
 IDS = [[id_ for id_ in map(str, range(200)) if shard_of(id_, 2) == shard] for shard in range(2)]
 
 
@@ -57,53 +42,53 @@ def schedule(server: RedisServer, ids: list[str]) -> None:
             client.schedule(None, delay_ms=0, task_id=id_)
 
 
-class Handler:
-    """Writes down what it begins, and ends when it may."""
-
-    def __init__(self) -> None:
-        self.began: list[str] = []
-        self.may_end = asyncio.Event()
-
-    async def handle(self, task: Task) -> None:
-        self.began.append(task.id)
-        await self.may_end.wait()
-
-
-@asynccontextmanager
-async def working(servers: list[RedisServer], handler: Handler) -> AsyncIterator[Slots]:
-    """A worker's exchanges, that would wait for a server for a minute."""
-    broker = Broker("orders", shards=2)
-    tally = WorkerTally("worker", "orders")
-    slots = Slots(QUEUE.spec, tally)
-    runner = Runner(handler.handle, QUEUE.spec.delivery, tally)
-    addresses = [replace(Address.from_url(server.url), timeout_seconds=60.0) for server in servers]
-    connections = [AsyncConnection(address) for address in addresses]
-    loops = [
-        Loop(Exchange(Desk(slots, Lane(broker, shard)), broker, connection, runner), tally)
-        for shard, connection in enumerate(connections)
-    ]
-    tasks = [asyncio.create_task(loop.run()) for loop in loops]
-    try:
-        yield slots
-    finally:
-        handler.may_end.set()
-        for loop, task in zip(loops, tasks, strict=True):
-            loop.stop()
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(connection.close() for connection in connections))
-
-
 async def test_a_server_that_hangs_keeps_no_slot_from_the_other(servers: list[RedisServer]) -> None:
     ids = IDS[1][:50]
     schedule(servers[1], ids)
     servers[0].pause()
     handler = Handler()
     handler.may_end.set()
-    async with working(servers, handler) as slots:
+    async with working([server.url for server in servers], handler, QUEUE) as slots:
         await until(lambda: slots.tally.settled["acked"] == len(ids))
         assert slots.exchanging  # and for a minute still
     assert sorted(handler.began) == sorted(ids)
+
+
+def suspect(server: RedisServer, id_: str) -> None:
+    """Store a task whose lease expired."""
+    schedule(server, [id_])
+    keys = Broker("orders", shards=2).keys(1)
+    with server.client() as redis:
+        redis.delete(keys.delayed)
+        redis.zadd(keys.suspect, {id_: 7})
+
+
+async def test_suspects_run_though_another_server_hangs(servers: list[RedisServer]) -> None:
+    suspect(servers[1], IDS[1][0])
+    servers[0].pause()
+    handler = Handler()
+    handler.may_end.set()
+    async with working([server.url for server in servers], handler, QUEUE) as slots:
+        await until(lambda: slots.tally.settled["acked"] == 1)
+        assert slots.exchanging  # and for a minute still
+
+
+async def test_what_a_server_brings_while_suspects_run_is_handed_back(servers: list[RedisServer]) -> None:
+    handler = Handler()
+    async with working([server.url for server in servers], handler, HINTED) as slots:
+        await until(lambda: not (slots.hinted or slots.exchanging))  # each knows its server's clock
+        schedule(servers[0], IDS[0][:1])
+        servers[0].pause()
+        slots.desks[0].hint(0)
+        await until(lambda: slots.desks[0].doubtful)
+        suspect(servers[1], IDS[1][0])
+        slots.desks[1].hint(1)
+        await until(lambda: handler.began)
+        servers[0].resume()
+        await until(lambda: slots.tally.settled["released"] == 1)
+        assert handler.began == IDS[1][:1]
+        handler.may_end.set()
+        await until(lambda: slots.tally.settled["acked"] == 2)
 
 
 async def test_what_a_server_brings_when_others_have_the_slots_is_handed_back(
@@ -111,11 +96,14 @@ async def test_what_a_server_brings_when_others_have_the_slots_is_handed_back(
 ) -> None:
     """With no attempt charged; it runs when there is room."""
     late, quick = IDS[0][:SLOTS], IDS[1][:SLOTS]
-    schedule(servers[0], late)
-    schedule(servers[1], quick)
-    servers[0].pause()
     handler = Handler()
-    async with working(servers, handler) as slots:
+    async with working([server.url for server in servers], handler, HINTED) as slots:
+        await until(lambda: not (slots.hinted or slots.exchanging))  # each knows its server's clock
+        schedule(servers[0], late)
+        schedule(servers[1], quick)
+        servers[0].pause()
+        for shard, desk in enumerate(slots.desks):
+            desk.hint(shard)
         await until(lambda: len(handler.began) == SLOTS)
         servers[0].resume()
         await until(lambda: slots.tally.settled["released"] == 1)  # its half of the slots
@@ -136,7 +124,7 @@ async def test_no_lane_waits_longer_for_a_slot_than_the_others(servers: list[Red
         schedule(server, IDS[shard][:count])
     handler = Handler()
     handler.may_end.set()
-    async with working(servers, handler) as slots:
+    async with working([server.url for server in servers], handler, QUEUE) as slots:
         await until(lambda: slots.tally.settled["acked"] == 2 * count)
     first = handler.began[:count]
     each = [sum(id_ in ids for id_ in first) for ids in IDS]

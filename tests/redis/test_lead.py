@@ -102,6 +102,17 @@ def test_the_leader_too_learns_that_the_clock_went_back(shard: Shard) -> None:
     assert lead(shard) == Leadership(leads=True, others_ms=0, stepped_back_ms=3_600_000, again_ms=LEASE_MS)
 
 
+def test_a_step_back_is_told_until_leases_are_shortened_though_replies_are_lost(shard: Shard) -> None:
+    lead(shard)
+    shard.seed(State(leader=MINE, processing={"a:7": NOW + 30_000}))
+    shard.clock(NOW - 3_600_000)
+    assert [lead(shard, name).stepped_back_ms for name in ("me", "me")] == [3_600_000, 3_600_000]
+    while shard.run(shard.broker.rewind(0, 30_000)).shortened:
+        assert lead(shard).stepped_back_ms == 3_600_000
+    assert lead(shard).stepped_back_ms == 0
+    assert shard.whole().processing == {"a:7": NOW - 3_600_000 + 30_000}
+
+
 def test_giving_up_frees_the_shard_at_once(shard: Shard) -> None:
     lead(shard)
     assert lead(shard, lease_ms=0) == Leadership(leads=False, others_ms=0, stepped_back_ms=0, again_ms=0)

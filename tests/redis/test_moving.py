@@ -136,6 +136,16 @@ def test_a_shard_that_is_dropped_keeps_the_layout_and_its_counters(pair: Shard) 
     }
 
 
+def test_a_follow_up_that_an_older_worker_left_in_a_dropped_shard_becomes_the_task(pair: Shard) -> None:
+    """Nothing reconciles a dropped shard; what it holds, scanners move."""
+    follow_up = envelope(FAR, "next")
+    put(pair, State(followups={HERE[0]: follow_up}), shard=1)
+    pair.broker.follow(Layout(4, 1, 1, 1, 2))
+    assert pair.run(pair.broker.drop(1)).tasks == 1
+    left = at(pair, 1)
+    assert (left.delayed, left.tasks, left.followups) == ({HERE[0]: FAR}, {HERE[0]: follow_up}, {})
+
+
 def test_a_shard_that_is_to_come_back_is_not_dropped(pair: Shard) -> None:
     pair.run(pair.broker.tell(1, MOVING))
     pair.redis.hset(pair.broker.keys(1).cursors, "home", 3)
@@ -206,11 +216,16 @@ def test_a_batch_that_meets_a_key_of_the_wrong_type_has_not_arrived(pair: Shard,
 def test_what_says_nobody_where_it_goes_stays_and_runs_here(
     pair: Shard, monkeypatch: pytest.MonkeyPatch, info: str
 ) -> None:
-    """Beside what moves on as ever; and a ghost in `moving` keeps nobody waiting."""
+    """When it is due, not before. Beside what moves on as ever; and a ghost in `moving` keeps nobody waiting."""
     monkeypatch.setattr(moving, "KEEP_SECONDS", 0.0)
     put(
         pair,
-        State(delayed=dict.fromkeys(AWAY[:2], FAR), dlq={AWAY[2]: NOW}, dlq_info={AWAY[2]: "1 0 failures x"}),
+        State(
+            delayed=dict.fromkeys(AWAY[:2], FAR),
+            dlq={AWAY[2]: NOW},
+            dlq_info={AWAY[2]: "1 0 failures x"},
+            tasks=dict.fromkeys(AWAY[:3], envelope(FAR)),
+        ),
     )
     batch, keys = depart(pair, *AWAY[:3]), pair.broker.keys(0)
     pair.redis.hset(keys.moving_info, mapping=dict.fromkeys(AWAY[1:3], info))
@@ -222,7 +237,7 @@ def test_what_says_nobody_where_it_goes_stays_and_runs_here(
     while pair.redis.zcard(keys.moving):
         mover.whole()
     here, there = at(pair, 0), at(pair, 1)
-    assert (set(here.retry), set(here.dlq), set(here.envelopes)) == ({AWAY[1]}, {AWAY[2]}, set(AWAY[1:3]))
+    assert (here.delayed, set(here.dlq), set(here.envelopes)) == ({AWAY[1]: FAR}, {AWAY[2]}, set(AWAY[1:3]))
     assert there.delayed == {AWAY[0]: FAR}
     assert set(there.envelopes) == {AWAY[0]}
     assert pair.redis.hkeys(keys.moving_info) == []

@@ -10,8 +10,8 @@ import pytest
 from delayq.broker import Broker
 from delayq.errors import DelayQError
 from delayq.message import encode
+from delayq.values import Lost, Verdict
 from delayq.values import State as In
-from delayq.values import Verdict
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 
@@ -95,7 +95,7 @@ def every_verb(broker: Broker, member: bytes) -> list[Call[Any]]:
         broker.bury(0, [member, "no"]),
         broker.reclaim(0, max_crashes=2),
         broker.rewind(0, 1000),
-        broker.adopt(0, [member, b"a"]),
+        broker.adopt(0, [Lost(member), Lost(b"a")]),
         *(broker.reconcile(0, index, 0, count=1000) for index in walks),
         broker.weigh(0),
         broker.redrive(0, [task_id, 0]),
@@ -209,7 +209,7 @@ FULL = State(
     attempts={"again": "1 0 x", "run": "1 0 x"},
     dlq_info={"dead": "1 0 buried x"},
 )
-INDEXES = ("delayed", "retry", "processing", "dlq")
+INDEXES = ("delayed", "retry", "suspect", "processing", "dlq")
 
 
 def spoilt(shard: Shard, name: str) -> str:
@@ -252,7 +252,7 @@ def test_what_was_refused_half_way_finds_its_place_again_once_the_key_is_gone(
     leased = {member.rpartition(b":")[0] for member in _members(shard.redis, shard.keys.processing)}
     for index in ("tasks", *INDEXES, "attempts", "dlq_info"):
         homeless = shard.run(broker.reconcile(0, index, 0, count=1000)).homeless
-        shard.run(broker.adopt(0, [raw for raw in homeless if raw not in leased]))
+        shard.run(broker.adopt(0, [Lost(raw) for raw in homeless if raw not in leased]))
     found = [member for index in INDEXES for member in _members(shard.redis, getattr(shard.keys, index))]
     ids = [member.rpartition(b":")[0] or member for member in found]
     assert sorted(ids) == sorted(shard.redis.hkeys(shard.keys.tasks))

@@ -11,12 +11,15 @@ from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
+from delayq import SyncClient
 from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
 from delayq.connection.pool import Pool
 from delayq.errors import Unavailable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.servers import RedisServer
 
 
@@ -70,6 +73,82 @@ def test_a_forked_child_connects_anew_and_leaves_the_parents_connection_alone(
 ) -> None:
     """In a process of its own: pytest has threads, which do not survive a fork."""
     done = subprocess.run([sys.executable, "-c", FORKS, aof_server.url, queue_name], timeout=60, check=False)
+    assert done.returncode == 0
+
+
+STARTS = """
+import multiprocessing, sys
+from delayq import NewTask, SyncClient
+
+def schedule(url, queue):
+    with SyncClient(url, queue=queue) as client:
+        for n in range(100):
+            client.schedule(n, delay_ms=60_000)
+        client.schedule_many(NewTask(n, delay_ms=60_000) for n in range(100))
+
+if __name__ == "__main__":
+    how, url, queue = sys.argv[1:]
+    schedule(url, queue)
+    processes = multiprocessing.get_context(how)
+    children = [processes.Process(target=schedule, args=(url, queue)) for _ in range(4)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+"""
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
+@pytest.mark.one_server
+def test_processes_that_a_client_starts_draw_ids_of_their_own(
+    redis_server: RedisServer, queue_name: str, how: str, tmp_path: Path
+) -> None:
+    """An id that two processes use is refused once, or under an SQL guard done once, though there are two tasks."""
+    script = tmp_path / "starts.py"
+    script.write_text(STARTS)
+    done = subprocess.run(
+        [sys.executable, script, how, redis_server.url, queue_name], timeout=120, check=False
+    )
+    assert done.returncode == 0
+    with SyncClient(redis_server.url, queue=queue_name) as client:
+        assert client.counts().delayed == 5 * 200
+
+
+FORKS_ASYNC = """
+import asyncio, os, signal, sys
+from delayq import Client
+
+client = Client(sys.argv[1], queue=sys.argv[2])
+loop = asyncio.new_event_loop()
+loop.run_until_complete(client.open())
+loop.run_until_complete(client.counts())
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    try:
+        asyncio.run(client.counts())
+    except RuntimeError as error:
+        assert "opened before a fork: call open()" in str(error)
+    else:
+        os._exit(1)
+
+    async def anew():
+        async with client:
+            await client.counts()
+
+    asyncio.run(anew())
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+loop.run_until_complete(client.counts())
+loop.run_until_complete(client.close())
+"""
+
+
+@pytest.mark.one_server
+def test_a_forked_child_opens_an_asynchronous_client_anew(redis_server: RedisServer, queue_name: str) -> None:
+    command = [sys.executable, "-c", FORKS_ASYNC, redis_server.url, queue_name]
+    done = subprocess.run(command, timeout=120, check=False)
     assert done.returncode == 0
 
 

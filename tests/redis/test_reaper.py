@@ -6,24 +6,27 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from delayq.broker import BATCH, Broker
+from delayq.broker import BATCH, LEASES, Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.contract import parse
 from delayq.errors import GuardBusy, GuardUnavailable
+from delayq.lanes import Lane
 from delayq.layout import Layout
 from delayq.prune import Prune
 from delayq.reaper import Reconcile, Sweep
 from delayq.tally import ProcessTally
 
-from tests.redis.state import NOW, Shard, State, envelope, seed
+from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.broker import Call
     from delayq.contract import Spec
+    from delayq.values import Adopted, Lost, TaskRow
     from delayq.values import State as In
-    from delayq.values import TaskRow
+
+    from tests.topologies.kinds import Servers
 
 LATER = NOW + 60_000
 T = TypeVar("T")
@@ -85,12 +88,12 @@ async def test_adopt_is_asked_about_few_tasks_at_a_time_and_never_about_leased_o
     with shard.server.client() as redis:
         redis.zadd(shard.keys.processing, {b"\xff\xfe:7": LATER})
         redis.hset(shard.keys.tasks, b"\xff\xfe", envelope())
-    asked: list[Sequence[bytes]] = []
+    asked: list[list[bytes]] = []
     adopt = shard.broker.adopt
 
-    def recorded(at: int, ids: Sequence[bytes]) -> Call[list[bytes]]:
-        asked.append(list(ids))
-        return adopt(at, ids)
+    def recorded(at: int, lost: Sequence[Lost], cursor: str) -> Call[Adopted]:
+        asked.append([each.id for each in lost])
+        return adopt(at, lost, cursor)
 
     monkeypatch.setattr(shard.broker, "adopt", recorded)
     reconcile = await one_walk(shard, redis_url)
@@ -112,7 +115,7 @@ async def test_leases_that_one_reading_skips_are_seen_by_the_other(
     """Leases are settled while they are read: the first of the next page moves to a rank that was read already."""
     leases = {f"leased-{n:03}:{n + 1}": LATER + n for n in range(BATCH + 1)}
     shard.seed(State(processing=leases))
-    asked: list[Sequence[bytes]] = []
+    asked: list[Sequence[Lost]] = []
     rows, adopt = shard.broker.list, shard.broker.adopt
 
     def settling(at: int, state: In, *, offset: int, limit: int) -> Call[list[TaskRow]]:
@@ -120,14 +123,22 @@ async def test_leases_that_one_reading_skips_are_seen_by_the_other(
             shard.run(shard.broker.ack(0, [b"leased-000:1"]))
         return rows(at, state, offset=offset, limit=limit)
 
-    def recorded(at: int, ids: Sequence[bytes]) -> Call[list[bytes]]:
-        asked.append(ids)
-        return adopt(at, ids)
+    def recorded(at: int, lost: Sequence[Lost], cursor: str) -> Call[Adopted]:
+        asked.append(lost)
+        return adopt(at, lost, cursor)
 
     monkeypatch.setattr(shard.broker, "list", settling)
     monkeypatch.setattr(shard.broker, "adopt", recorded)
     assert (await one_walk(shard, redis_url)).mended == {}
     assert asked == []
+
+
+async def test_a_walk_adopts_beside_more_leases_than_a_call_looks_at(shard: Shard, redis_url: str) -> None:
+    leases = {f"leased-{n}:{n + 1}": LATER for n in range(2 * LEASES)}
+    tasks = {member.rpartition(":")[0]: envelope() for member in leases} | {"lost": envelope()}
+    before = shard.seed(State(processing=leases, tasks=tasks))
+    assert (await one_walk(shard, redis_url)).mended == {"adopted": 1}
+    assert shard.whole() == before.but(delayed={"lost": NOW}, wake=1, stats={"adopted": 1})
 
 
 async def test_with_more_shards_than_letters_to_keep_each_shard_keeps_one(
@@ -193,6 +204,57 @@ async def test_a_sweep_purges_dead_letters_that_are_too_old_or_too_many(shard: S
     assert sweep.done == {"purged": 2}
 
 
+@pytest.mark.parametrize(
+    "retention", [{"deadLetterSeconds": 60}, {"deadLetterCount": 1}], ids=["old", "many"]
+)
+async def test_a_dead_letter_that_was_redriven_and_died_again_since_it_was_listed_is_kept(
+    shard: Shard, redis_url: str, retention: dict[str, int]
+) -> None:
+    dead = {"old": NOW - 61_000, "older": NOW - 62_000, "new": NOW - 1}
+    before = shard.seed(State(dlq=dead, dlq_info=dict.fromkeys(dead, "1 0 buried x")))
+
+    class Slow(AsyncConnection):
+        async def one(self, call: Call[T]) -> T:
+            if call.script.name == "purge":
+                shard.redis.zadd(shard.keys.dlq, {"old": NOW})
+            return await super().one(call)
+
+    connection = Slow(Address.from_url(redis_url))
+    await Sweep(shard.broker, connection, spec(**retention)).step()
+    await connection.close()
+    left = {"old": NOW, "new": NOW - 1}
+    assert shard.whole() == before.without(
+        "older", dlq=left, dlq_info=dict.fromkeys(left, "1 0 buried x"), stats={"purged": 1}
+    )
+
+
+async def test_a_sweep_shortens_leases_after_the_clock_stepped_back(shard: Shard, redis_url: str) -> None:
+    """There may be no scanner: without any, tasks of a dead worker would wait for as long as the step."""
+    lease_ms = spec().delivery.lease_seconds * 1000
+    connection = AsyncConnection(Address.from_url(redis_url))
+    await Sweep(shard.broker, connection, spec()).step()
+    before = shard.seed(State(processing={"a:7": NOW + lease_ms}))
+    shard.clock(NOW - 3_600_000)
+    await Sweep(shard.broker, connection, spec()).step()  # another one: reapers live for a minute
+    await connection.close()
+    assert shard.whole() == before.but(processing={"a:7": NOW - 3_600_000 + lease_ms})
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_leases_that_a_fail_over_left_in_a_dropped_shard_are_taken_back(
+    redis_server: Servers, queue_name: str, *, apart: bool
+) -> None:
+    with shard_on(redis_server, queue_name, 3) as shards:
+        keys, redis = shards.broker.shards[2], shards.redises[2]
+        seed(redis, keys, State(processing={"a:7": NOW - 1}))
+        broker, connection = Broker(queue_name), AsyncConnection(Address.from_url(redis_server.url))
+        broker.follow(Layout(9, 1, 1, 1, 3))
+        await Sweep(broker, connection, spec(), lane=Lane(broker, 0 if apart else None)).step()
+        await connection.close()
+        assert whole(redis, keys).suspect == {"a": 7}
+        assert not redis.exists(shards.broker.shards[1].cursors), "an empty one stays empty"
+
+
 async def test_a_sweep_takes_back_leases_that_ran_out(shard: Shard, redis_url: str) -> None:
     before = shard.seed(State(processing={"a:7": NOW - 1, "b:8": LATER}))
     connection = AsyncConnection(Address.from_url(redis_url))
@@ -200,7 +262,7 @@ async def test_a_sweep_takes_back_leases_that_ran_out(shard: Shard, redis_url: s
     await connection.close()
     assert shard.whole() == before.but(
         processing={"b:8": LATER},
-        retry={"a": NOW},
+        suspect={"a": 7},
         attempts={"a": "0 1 "},
         wake=1,
         stats={"reclaimed": 1},
@@ -218,7 +280,7 @@ async def test_a_sweep_goes_on_past_a_shard_whose_key_is_somebody_elses(shard: S
     async with asyncio.timeout(
         30
     ):  # it leaves leases alone for a while after it connected to a node for the first time
-        while [shard.server.on(keys).zcard(keys.retry) for keys in (first, last)] != [1, 1]:
+        while [shard.server.on(keys).zcard(keys.suspect) for keys in (first, last)] != [1, 1]:
             await sweep.step()
             await asyncio.sleep(0.05)
     await connection.close()

@@ -11,13 +11,13 @@ def reclaim(shard: Shard, *, max_crashes: int = 3, limit: int = 100) -> list[tup
     return shard.run(shard.broker.reclaim(0, max_crashes=max_crashes, limit=limit))
 
 
-def test_an_expired_lease_becomes_a_retry_due_now(shard: Shard) -> None:
+def test_a_task_whose_lease_expired_becomes_a_suspect(shard: Shard) -> None:
     """Expired is up to and including this millisecond; a lease that lasts is left alone."""
     before = shard.seed(State(processing={"a:7": NOW - 5, "b:8": NOW, "c:9": NOW + 1}))
     assert reclaim(shard) == [("a:7", "reclaimed"), ("b:8", "reclaimed")]
     assert shard.whole() == before.but(
         processing={"c:9": NOW + 1},
-        retry={"a": NOW, "b": NOW},
+        suspect={"a": 7, "b": 8},
         attempts={"a": "0 1 ", "b": "0 1 "},
         wake=1,
         stats={"reclaimed": 2},
@@ -30,22 +30,33 @@ def test_nothing_expired_writes_nothing(shard: Shard) -> None:
     assert shard.whole() == before
 
 
-@pytest.mark.parametrize(("crashed", "outcome"), [(0, "reclaimed"), (1, "reclaimed"), (2, "buried")])
-def test_the_last_of_max_crashes_buries(shard: Shard, crashed: int, outcome: str) -> None:
-    before = shard.seed(State(processing={"a:7": NOW}, attempts={"a": f"5 {crashed} boom"}))
+@pytest.mark.parametrize(("alone", "outcome"), [(0, "reclaimed"), (1, "reclaimed"), (2, "buried")])
+def test_the_last_of_max_crashes_alone_buries(shard: Shard, alone: int, outcome: str) -> None:
+    before = shard.seed(State(processing={"a:7": NOW}, attempts={"a": f"5 8 ~{alone}:7:1 boom"}))
     assert reclaim(shard, max_crashes=3) == [("a:7", outcome)]
     if outcome == "buried":
         expected = before.but(
             processing={},
             attempts={},
             dlq={"a": NOW},
-            dlq_info={"a": "5 3 crashes boom"},
+            dlq_info={"a": "5 9 crashes boom"},
             stats={"buried": 1},
         )
     else:
-        entry = {"a": f"5 {crashed + 1} boom"}
-        expected = before.but(processing={}, attempts=entry, retry={"a": NOW}, wake=1, stats={"reclaimed": 1})
+        entry = {"a": f"5 9 ~{alone + 1}:7:1 boom"}
+        expected = before.but(processing={}, attempts=entry, suspect={"a": 7}, wake=1, stats={"reclaimed": 1})
     assert shard.whole() == expected
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["", "~2:0:0 ", "~2:6:1 ", "~2:8:1 ", "~2:7:2 ", "~2:5:4 "],
+    ids=["unmarked", "failed_since", "an_earlier_run", "a_later_run", "with_another", "with_others"],
+)
+def test_a_crash_in_company_is_not_charged_to_the_task(shard: Shard, mark: str) -> None:
+    """However many there were: only a run alone, under this very lease, tells whose fault it was."""
+    shard.seed(State(processing={"a:7": NOW}, attempts={"a": f"0 99 {mark}boom"}))
+    assert reclaim(shard, max_crashes=3) == [("a:7", "reclaimed")]
 
 
 def test_failures_do_not_count_as_crashes(shard: Shard) -> None:
@@ -84,4 +95,4 @@ def test_taking_back_twice_charges_one_crash(shard: Shard) -> None:
 def test_ids_may_hold_colons(shard: Shard, task_id: str) -> None:
     shard.seed(State(processing={f"{task_id}:7": NOW}))
     reclaim(shard)
-    assert shard.whole().retry == {task_id: NOW}
+    assert shard.whole().suspect == {task_id: 7}

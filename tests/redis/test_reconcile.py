@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from delayq.broker import LEASES
 from delayq.replies import Mended
+from delayq.values import Lost
 
-from tests.redis.state import NOW, Shard, State, envelope
+from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 
-INDEXES = ("tasks", "delayed", "retry", "processing", "dlq", "attempts", "dlq_info")
+if TYPE_CHECKING:
+    from delayq.scripts import Argument
+
+INDEXES = ("tasks", "delayed", "retry", "suspect", "processing", "dlq", "attempts", "dlq_info")
 LATER = NOW + 60_000
 
 
@@ -32,7 +37,9 @@ def sweep(shard: Shard, count: int = 50) -> list[tuple[str, str]]:
 
 
 def adopt(shard: Shard, ids: list[bytes]) -> list[str]:
-    return [task_id.decode() for task_id in shard.run(shard.broker.adopt(0, ids))] if ids else []
+    found = shard.run(shard.broker.adopt(0, list(map(Lost, ids))))
+    assert (found.cursor, found.left) == ("0", []), "few leases are one page"
+    return [task_id.decode() for task_id in found.ids]
 
 
 def test_a_page_of_large_tasks_is_small(shard: Shard) -> None:
@@ -53,6 +60,7 @@ def damaged(task_id: str, present: frozenset[str]) -> State:
         "tasks": {task_id: envelope()},
         "delayed": {task_id: LATER + 1},
         "retry": {task_id: LATER + 2},
+        "suspect": {task_id: 7},
         "processing": {f"{task_id}:7": LATER},
         "dlq": {task_id: NOW - 5},
         "attempts": {task_id: "1 0 x"},
@@ -62,8 +70,11 @@ def damaged(task_id: str, present: frozenset[str]) -> State:
 
 
 def home_of(present: frozenset[str]) -> str:
-    """Where a task belongs that is in these indexes: a lease wins, and without any index its story tells."""
-    for home in ("processing", "delayed", "retry", "dlq"):
+    """Where a task belongs that is in these indexes: a lease wins, and without any index its story tells.
+
+    Of delayed and retry, the one in which it is due later: here that is retry. A suspect would run before that.
+    """
+    for home in ("processing", "retry", "delayed", "dlq", "suspect"):
         if home in present:
             return home
     return "dlq" if "dlq_info" in present else "retry" if "attempts" in present else "delayed"
@@ -76,7 +87,9 @@ EVERY_COMBINATION = [
 
 
 @pytest.mark.parametrize(
-    "present", EVERY_COMBINATION, ids=lambda present: "+".join(sorted(present)) or "nothing"
+    "present",
+    [present for present in EVERY_COMBINATION if "suspect" not in present],  # the next test has them
+    ids=lambda present: "+".join(sorted(present)) or "nothing",
 )
 def test_whatever_the_damage_a_task_ends_with_one_home(shard: Shard, present: frozenset[str]) -> None:
     """What has an envelope is kept, and not a byte of it changes; what has none is forgotten everywhere."""
@@ -94,9 +107,16 @@ def test_whatever_the_damage_a_task_ends_with_one_home(shard: Shard, present: fr
     assert sweep(shard) == []
 
 
+@pytest.mark.parametrize("index", ["delayed", "retry"])
+def test_a_suspect_that_is_due_elsewhere_stays_one(shard: Shard, index: str) -> None:
+    before = shard.seed(State(suspect={"a": 7}).but(**{index: {"a": NOW}}))
+    sweep(shard)
+    assert shard.whole() == before.but(**{index: {}}, stats={"deduplicated": 1})
+
+
 def test_all_damage_at_once_and_page_by_page(shard: Shard) -> None:
     """Enough ids that no index fits into one page, whatever Redis keeps it in."""
-    cases = {f"id-{copy}-{n}": present for n, present in enumerate(EVERY_COMBINATION) for copy in range(5)}
+    cases = {f"id-{copy}-{n}": present for n, present in enumerate(EVERY_COMBINATION) for copy in range(2)}
     merged: dict[str, dict[str, Any]] = {index: {} for index in INDEXES}
     for task_id, present in cases.items():
         for index in present:
@@ -105,9 +125,10 @@ def test_all_damage_at_once_and_page_by_page(shard: Shard) -> None:
     sweep(shard, count=10)
     after = shard.whole()
     running = {member.rpartition(":")[0] for member in after.processing}
+    homes = {name: getattr(after, name) for name in ("delayed", "retry", "suspect", "dlq")}
     for task_id, present in cases.items():
-        found = [task_id in after.delayed, task_id in after.retry, task_id in running, task_id in after.dlq]
-        assert sum(found) == 1 if "tasks" in present else sum(found[:2] + found[3:]) == 0, (task_id, present)
+        found = [name for name, held in (homes | {"processing": running}).items() if task_id in held]
+        assert (found == [home_of(present)]) if "tasks" in present else not {*found} - {"processing"}, present
     assert sweep(shard, count=10) == []
 
 
@@ -128,17 +149,62 @@ def test_a_sound_queue_is_left_as_it_is(shard: Shard) -> None:
     assert shard.whole() == before
 
 
-def test_an_orphan_is_adopted_and_due_now(shard: Shard) -> None:
-    before = shard.seed(State(tasks={"a": envelope()}))
+def test_an_orphan_that_was_due_is_adopted_and_due_now(shard: Shard) -> None:
+    before = shard.seed(State(tasks={"a": envelope(NOW - 1)}))
     assert page(shard, "tasks") == Mended(0, [], [b"a"])
     assert adopt(shard, [b"a"]) == ["a"]
     assert shard.whole() == before.but(delayed={"a": NOW}, wake=1, stats={"adopted": 1})
 
 
-def test_an_orphan_that_failed_goes_on_where_it_was(shard: Shard) -> None:
-    before = shard.seed(State(tasks={"a": envelope()}, attempts={"a": "2 0 x"}))
+def test_an_orphan_is_due_when_it_was_and_not_before(shard: Shard) -> None:
+    """Nothing is due, so no worker is woken; the scanner learns of the due time that comes first."""
+    before = shard.seed(
+        State(delayed={"b": LATER + 1}, tasks={"a": envelope(LATER), "b": envelope(LATER + 1)})
+    )
     assert adopt(shard, [b"a"]) == ["a"]
-    assert shard.whole() == before.but(retry={"a": NOW}, wake=1, stats={"adopted": 1})
+    assert shard.whole() == before.but(delayed={"a": LATER, "b": LATER + 1}, alarm=1, stats={"adopted": 1})
+
+
+@pytest.mark.parametrize(
+    ("entry", "due_ms"),
+    [
+        ("2 0 x", NOW),  # as written before due times were kept, or of a retry without delay
+        (f"2 0 @{NOW - 1} x", NOW),
+        (f"2 0 @{LATER} x", LATER),
+        (f"2 0 @{LATER}", NOW),  # an error of that text
+        (f"2 0 @{1 << 44} x", NOW),  # no due time of ours
+    ],
+)
+def test_an_orphan_that_failed_waits_for_the_rest_of_its_backoff(
+    shard: Shard, entry: str, due_ms: int
+) -> None:
+    before = shard.seed(State(tasks={"a": envelope(NOW - 9)}, attempts={"a": entry}))
+    assert adopt(shard, [b"a"]) == ["a"]
+    hints = {"wake": 1} if due_ms == NOW else {"alarm": 1}
+    assert shard.whole() == before.but(retry={"a": due_ms}, stats={"adopted": 1}, **hints)
+
+
+@pytest.mark.parametrize("index", ["delayed", "retry"])
+def test_no_task_is_due_before_its_time_though_a_whole_index_was_lost(shard: Shard, index: str) -> None:
+    """Whatever put it there: schedule, reschedule, a retry, a retry that was rescheduled, redrive."""
+    broker, ids = shard.broker, [b"new", b"moved", b"failed", b"put-off", b"redriven"]
+    delays = {"new": 60_000, "moved": 1, "failed": 0, "put-off": 0, "redriven": 0}
+    flat: list[Argument] = [item for name, ms in delays.items() for item in (name, f"+{ms}", envelope()[:-6])]
+    shard.run(broker.schedule(0, flat, if_exists="keep", repeated=0, **PLENTY))
+    shard.run(broker.reschedule("moved", "+70000", max_delay_ms=100_000))
+    leases = {lease.task.id: lease.member for lease in shard.run(broker.claim(0, 9, 1000)).leases}
+    failures = [item for name in ("failed", "put-off") for item in (leases[name], 80_000, 1, "boom")]
+    shard.run(broker.retry(0, failures, max_attempts=3))
+    shard.run(broker.reschedule("put-off", "+90000", max_delay_ms=100_000))
+    shard.run(broker.bury(0, [leases["redriven"], "boom"]))
+    shard.run(broker.redrive(0, ["redriven", 50_000]))
+    before = shard.whole()
+    dues = {**before.delayed, **before.retry}
+    assert {due - NOW for due in dues.values()} == {50_000, 60_000, 70_000, 80_000, 90_000}
+    shard.redis.delete(getattr(shard.keys, index))
+    adopt(shard, ids)
+    after = shard.whole()
+    assert {**after.delayed, **after.retry} == dues
 
 
 def test_an_orphan_that_died_stays_dead(shard: Shard) -> None:
@@ -153,6 +219,41 @@ def test_a_running_task_is_no_orphan(shard: Shard) -> None:
     assert page(shard, "tasks") == Mended(0, [], [b"a:b"])
     assert adopt(shard, [b"a:b"]) == []
     assert shard.whole() == before
+
+
+def leases_of(count: int) -> State:
+    return State(processing={f"t{n}:{n}": LATER for n in range(count)})
+
+
+def test_no_call_looks_at_all_leases(shard: Shard) -> None:
+    before = shard.seed(leases_of(3 * LEASES))
+    shard.redis.hset(shard.keys.tasks, "lost", envelope(LATER))
+    found, calls = shard.run(shard.broker.adopt(0, [Lost(b"lost")])), 1
+    while found.left:
+        assert found.ids == []
+        found, calls = shard.run(shard.broker.adopt(0, found.left, found.cursor)), calls + 1
+    assert (found.ids, calls > 2) == ([b"lost"], True)
+    assert shard.redis.zscore(shard.keys.delayed, "lost") == LATER
+    assert shard.redis.zcard(shard.keys.processing) == len(before.processing)
+
+
+@pytest.mark.parametrize("settle", ["release", "retry"])
+def test_a_task_that_changes_leases_while_they_are_looked_at_is_no_orphan(shard: Shard, settle: str) -> None:
+    """Its new lease may be where the search has been already, and its old one where it has yet to come."""
+    shard.seed(leases_of(3 * LEASES))
+    ids = [f"t{n}" for n in range(3 * LEASES)]
+    found = shard.run(shard.broker.adopt(0, [Lost(task_id.encode()) for task_id in ids[:200]]))
+    members = [b"%b:%b" % (each.id, each.id[1:]) for each in found.left]
+    if settle == "release":
+        shard.run(shard.broker.release(0, [item for member in members for item in (member, NOW)]))
+    else:
+        flat = [item for member in members for item in (member, 0, 0, "again")]
+        shard.run(shard.broker.retry(0, flat, max_attempts=3))
+    assert len(shard.run(shard.broker.claim(0, 250, 60_000)).leases) == len(members) > 50
+    while found.left:
+        found = shard.run(shard.broker.adopt(0, found.left, found.cursor))
+        assert found.ids == []
+    assert (shard.whole().delayed, shard.whole().retry) == ({}, {})
 
 
 def test_a_task_that_found_a_home_meanwhile_is_left_there(shard: Shard) -> None:

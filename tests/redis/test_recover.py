@@ -35,17 +35,17 @@ def locked(shard: Shard, **state: object) -> State:
     return shard.seed(State(**({"processing": {"a:7": NOW, "b:8": NOW}} | state)))  # type: ignore[arg-type]  # a test's own
 
 
-def test_what_still_has_to_run_becomes_a_retry_due_now(shard: Shard) -> None:
+def test_what_still_has_to_run_becomes_a_suspect(shard: Shard) -> None:
     before = locked(shard)
     assert recover(shard, Verdict.REQUEUE) is Recovered.RECLAIMED
     assert shard.whole() == before.but(
-        processing={"b:8": NOW}, retry={"a": NOW}, attempts={"a": "0 1 "}, wake=1, stats={"reclaimed": 1}
+        processing={"b:8": NOW}, suspect={"a": 7}, attempts={"a": "0 1 "}, wake=1, stats={"reclaimed": 1}
     )
 
 
 @pytest.mark.parametrize("crashed", [1, 2])
 def test_the_last_of_max_crashes_buries_as_in_reclaim(shard: Shard, crashed: int) -> None:
-    before = locked(shard, attempts={"a": f"5 {crashed} boom"})
+    before = locked(shard, attempts={"a": f"5 9 ~{crashed}:7:1 boom"})
     outcome = recover(shard, Verdict.REQUEUE)
     by_recover = shard.whole()
     shard.seed(before.but(processing={"a:7": NOW, "b:8": NOW + 1}))
@@ -208,7 +208,7 @@ def test_ids_may_hold_colons(shard: Shard, task_id: str) -> None:
     lock(shard, task_id=task_id)
     shard.seed(State(processing={f"{task_id}:7": NOW}))
     recover(shard, Verdict.REQUEUE, f"{task_id}:7")
-    assert shard.whole().retry == {task_id: NOW}
+    assert shard.whole().suspect == {task_id: 7}
 
 
 def test_expired_leases_come_by_page_the_longest_ago_first(shard: Shard) -> None:

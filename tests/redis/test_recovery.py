@@ -14,15 +14,18 @@ from delayq.connection import Address
 from delayq.contract.files import secret_path
 from delayq.errors import GuardBusy
 from delayq.handlers import signature
+from delayq.lanes import Lane
+from delayq.layout import Layout
 from delayq.leading import Leading
 from delayq.loop import Loop
+from delayq.reaper import Reaper
 from delayq.recovery import Recovery
 from delayq.scanner import Scanner
 from delayq.tally import ProcessTally
 from delayq.values import Recovered, Verdict
 
 from tests.redis.recovering import EXPIRED, Asked, document, recovering, recovery_of, until
-from tests.redis.state import NOW, Shard, State, envelope, weight
+from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, weight
 from tests.unit.handlers.receivers import Receiver
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
     from delayq.checks import Check
     from delayq.message import Task
+
+    from tests.topologies.kinds import Servers
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +79,7 @@ async def test_every_verdict_of_a_python_function_is_carried_out(
     assert shard.whole() == before.without(
         "complete",
         processing={"wait:7": -(NOW + 60_000)},
-        retry={"requeue": NOW},
+        suspect={"requeue": 7},
         attempts={"requeue": "0 1 "},
         dlq={"bury": NOW},
         dlq_info={"bury": f"0 1 recovered {why}"},
@@ -102,7 +107,7 @@ async def test_a_service_is_asked_with_what_its_handler_gets_and_a_header_more(
             await settled(recovery, 1)
         await check.close()
         [headers], [body] = receiver.headers, receiver.bodies
-    signature.verify(headers, body, secrets=[b"abc"])
+    signature.verify(headers, body, target="/cancel", secrets=[b"abc"])
     assert json.loads(body) == {"order": 7}
     assert (headers["Delayq-Check"], headers["Delayq-Task-Id"], headers["Delayq-Token"]) == ("1", "a", "7")
     assert shard.whole() == before.but(
@@ -193,7 +198,7 @@ async def test_what_no_check_can_be_asked_about_goes_the_way_it_goes_without_one
         await settled(recovery, 5)
     assert asked.tasks == []
     assert recovery.done == {Recovered.ORPHANS: 2, Recovered.RECLAIMED: 3}
-    assert {each[0] for each in shard.redis.zscan_iter(shard.keys.retry)} == {b"corrupt", b"new", b"\xff"}
+    assert {each[0] for each in shard.redis.zscan_iter(shard.keys.suspect)} == {b"corrupt", b"new", b"\xff"}
 
 
 @pytest.mark.parametrize("_nth", range(TIMES))
@@ -484,6 +489,23 @@ async def test_nobody_asks_about_shards_that_are_not_watched(shard: Shard) -> No
     await recovery.close()
     assert asked.tasks == []
     assert shard.whole() == before
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_a_reaper_asks_about_leases_in_a_shard_that_was_dropped(
+    redis_server: Servers, queue_name: str, *, apart: bool
+) -> None:
+    with shard_on(redis_server, queue_name, 3) as shards:
+        seed(shards.redises[2], shards.broker.shards[2], State(processing={"a:7": EXPIRED}))
+        asked = Asked()
+        recovery = recovery_of(shards, asked)
+        shards.broker.follow(Layout(9, 1, 1, 1, 3))
+        address = Address.from_url(redis_server.url)
+        reaper = Reaper(document({}).spec, shards.broker, address, recovery=recovery)
+        await reaper.changed()
+        await recovery.of(Lane(shards.broker, 0 if apart else None)).step()
+        await until(lambda: asked.tasks == ["a"])
+        await recovery.close()
 
 
 def hold(shard: Shard, leases: dict[str, int]) -> None:

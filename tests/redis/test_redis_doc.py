@@ -31,7 +31,7 @@ KEEPING, WHOLE, REPLICATED = (
 
 @pytest.fixture
 def server(flavour: str, tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer.start(flavour, dir=tmp_path / "redis", config=KEEPING)
+    server = RedisServer.start(flavour, dir=tmp_path / "redis", config=KEEPING, config_get=True)
     yield server
     server.stop()
 

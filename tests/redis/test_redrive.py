@@ -14,6 +14,7 @@ def test_a_dead_letter_is_delayed_again_and_its_story_is_forgotten(shard: Shard)
         delayed={"a": NOW + 500},
         dlq={"b": NOW - 8},
         dlq_info={"b": "1 0 buried y"},
+        attempts={"a": f"0 0 @{NOW + 500} "},  # so that it survives the loss of an index
         alarm=1,
         stats={"redriven": 1},
     )

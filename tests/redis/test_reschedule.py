@@ -31,7 +31,10 @@ def test_a_delayed_task_moves_with_its_envelope(shard: Shard, when: str, due_ms:
 def test_a_retry_moves_and_remembers_when_it_was_scheduled_for(shard: Shard) -> None:
     before = shard.seed(State(retry={"a": NOW + 9000}, attempts={"a": "1 0 x"}))
     reschedule(shard, "+500")
-    assert shard.whole() == before.but(retry={"a": NOW + 500}, alarm=1, stats={"rescheduled": 1})
+    entry = {"a": f"1 0 @{NOW + 500} x"}
+    assert shard.whole() == before.but(
+        retry={"a": NOW + 500}, attempts=entry, alarm=1, stats={"rescheduled": 1}
+    )
 
 
 @pytest.mark.parametrize("when", ["0", str(NOW - 1)])

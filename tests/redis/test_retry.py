@@ -23,7 +23,7 @@ def test_a_failed_task_waits_in_the_retry_set_from_the_time_of_its_failure(shard
     assert shard.whole() == before.but(
         processing={"b:8": NOW},
         retry={"a": NOW + 60_000},
-        attempts={"a": "1 0 boom"},
+        attempts={"a": f"1 0 @{NOW + 60_000} boom"},
         alarm=1,
         stats={"retried": 1},
     )
@@ -32,7 +32,7 @@ def test_a_failed_task_waits_in_the_retry_set_from_the_time_of_its_failure(shard
 def test_a_retry_without_charge_costs_no_attempt(shard: Shard) -> None:
     shard.seed(State(processing={"a:7": NOW}, attempts={"a": "2 1 old"}))
     assert retry(shard, "a:7", 5, 0, "later") == [Settled.RETRIED]
-    assert shard.whole().attempts == {"a": "2 1 later"}
+    assert shard.whole().attempts == {"a": f"2 1 @{NOW + 5} later"}
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_last_of_max_attempts_buries(shard: Shard, failed: int, outcome: Set
             stats={"buried": 1},
         )
     else:
-        entry = {"a": f"{failed + 1} 4 boom"}
+        entry = {"a": f"{failed + 1} 4 @{NOW + 10} boom"}
         expected = before.but(
             processing={}, retry={"a": NOW + 10}, attempts=entry, alarm=1, stats={"retried": 1}
         )

@@ -2,43 +2,77 @@
 
 from __future__ import annotations
 
+from delayq.values import Rewound
+
 from tests.redis.state import NOW, Shard, State
+
+HOUR_MS = 3_600_000
+
+
+def seed(shard: Shard, state: State) -> State:
+    """As it is after the clock stepped back by an hour."""
+    shard.redis.hset(shard.keys.cursors, "clock", NOW + HOUR_MS)
+    return shard.seed(state)
+
+
+def rewind(shard: Shard, **limit: int) -> int:
+    return shard.run(shard.broker.rewind(0, 30_000, **limit)).shortened
 
 
 def test_leases_that_outlive_their_length_are_shortened(shard: Shard) -> None:
     """An hour's step back would hold a crashed worker's tasks for an hour."""
-    before = shard.seed(
-        State(processing={"a:7": NOW + 3_600_000, "b:8": NOW + 30_001, "c:9": NOW + 30_000, "d:1": NOW})
+    before = seed(
+        shard,
+        State(processing={"a:7": NOW + 3_600_000, "b:8": NOW + 30_001, "c:9": NOW + 30_000, "d:1": NOW}),
     )
-    assert shard.run(shard.broker.rewind(0, 30_000)) == 2
+    assert rewind(shard) == 2
     shortened = {"a:7": NOW + 30_000, "b:8": NOW + 30_000, "c:9": NOW + 30_000, "d:1": NOW}
     assert shard.whole() == before.but(processing=shortened)
 
 
 def test_nobody_is_put_off_for_longer_either(shard: Shard) -> None:
     """Until when they are put off, leases of which no worker has given a sign of life stand below zero."""
-    before = shard.seed(State(processing={"a:7": -(NOW + 3_600_000), "b:8": -(NOW + 30_000), "c:9": -NOW}))
-    assert shard.run(shard.broker.rewind(0, 30_000)) == 1
+    before = seed(shard, State(processing={"a:7": -(NOW + 3_600_000), "b:8": -(NOW + 30_000), "c:9": -NOW}))
+    assert rewind(shard) == 1
     assert shard.whole() == before.but(
         processing={"a:7": -(NOW + 30_000), "b:8": -(NOW + 30_000), "c:9": -NOW}
     )
 
 
 def test_a_second_call_finds_nothing(shard: Shard) -> None:
-    shard.seed(State(processing={"a:7": NOW + 3_600_000}))
-    shard.run(shard.broker.rewind(0, 30_000))
-    assert shard.run(shard.broker.rewind(0, 30_000)) == 0
+    seed(shard, State(processing={"a:7": NOW + 3_600_000}))
+    rewind(shard)
+    assert rewind(shard) == 0
 
 
 def test_a_call_is_bounded(shard: Shard) -> None:
-    shard.seed(State(processing={f"t{n}:7": NOW + 60_000 + n for n in range(10)}))
-    assert shard.run(shard.broker.rewind(0, 30_000, limit=4)) == 4
+    seed(shard, State(processing={f"t{n}:7": NOW + 60_000 + n for n in range(10)}))
+    assert rewind(shard, limit=4) == 4
     assert sum(expiry == NOW + 30_000 for expiry in shard.whole().processing.values()) == 4
-    shard.seed(State(processing={"a:7": NOW + 60_000} | {f"t{n}:7": -(NOW + 60_000 + n) for n in range(10)}))
-    assert [shard.run(shard.broker.rewind(0, 30_000, limit=4)) for _ in range(4)] == [4, 4, 3, 0]
+    seed(shard, State(processing={"a:7": NOW + 60_000} | {f"t{n}:7": -(NOW + 60_000 + n) for n in range(10)}))
+    assert [rewind(shard, limit=4) for _ in range(4)] == [4, 4, 3, 0]
 
 
 def test_leases_are_shortened_when_memory_is_full(shard: Shard) -> None:
-    shard.seed(State(processing={"a:7": NOW + 3_600_000}))
+    seed(shard, State(processing={"a:7": NOW + 3_600_000}))
     with shard.full_memory():
-        assert shard.run(shard.broker.rewind(0, 30_000)) == 1
+        assert rewind(shard) == 1
+
+
+def test_nothing_is_shortened_while_the_clock_goes_on(shard: Shard) -> None:
+    """A lease may be longer than the document says, as while its leaseSeconds change."""
+    before = shard.seed(State(processing={"a:7": NOW + HOUR_MS}))
+    assert shard.run(shard.broker.rewind(0, 30_000)) == Rewound(0, 0)
+    shard.clock(NOW + 1)
+    assert shard.run(shard.broker.rewind(0, 30_000)) == Rewound(0, 0)
+    assert shard.whole() == before
+
+
+def test_a_step_back_is_known_until_every_lease_is_short_enough(shard: Shard) -> None:
+    """Whoever shortens them may end, or lose a reply, after any call."""
+    shard.run(shard.broker.rewind(0, 30_000))
+    shard.seed(State(processing={"a:7": NOW + 30_000, "b:8": NOW + 30_000}))
+    shard.clock(NOW - HOUR_MS)
+    found = [shard.run(shard.broker.rewind(0, 30_000, limit=1)) for _ in range(4)]
+    assert found == [Rewound(HOUR_MS, 1), Rewound(HOUR_MS, 1), Rewound(HOUR_MS, 0), Rewound(0, 0)]
+    assert shard.whole().processing == dict.fromkeys(("a:7", "b:8"), NOW - HOUR_MS + 30_000)

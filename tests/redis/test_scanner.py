@@ -82,7 +82,7 @@ async def _nobody(_: object) -> None:
 
 
 def test_leases_that_a_clock_left_too_long_are_shortened_however_often_that_fails(shard: Shard) -> None:
-    """Redis tells once that its clock stepped back; the call that follows may meet a Redis that is away."""
+    """The leader learns that Redis' clock stepped back; the call that follows may meet a Redis that is away."""
     failing = ["gone", "still gone"]
 
     def run(call: Call[Any]) -> Any:  # noqa: ANN401

@@ -97,10 +97,21 @@ def test_replace_begins_anew_whatever_came_before(shard: Shard, home: str) -> No
 
 
 @pytest.mark.parametrize("home", ["processing", "orphan"])
-def test_replace_leaves_a_running_task_alone(shard: Shard, home: str) -> None:
-    """An orphan counts as running until the reaper adopts it."""
+def test_what_is_to_replace_a_running_task_waits_until_that_has_ended(shard: Shard, home: str) -> None:
+    """An orphan counts as running until the reaper adopts it. A second follow-up replaces the first."""
     before = shard.seed(HOMES[home])
-    assert schedule(shard, "a", "+1", OTHER, if_exists="replace").notes == {0: Outcome.IN_FLIGHT}
+    for body, delay_ms in ((BODY, 5), (OTHER, 1)):
+        done = schedule(shard, "a", f"+{delay_ms}", body, if_exists="replace")
+        assert done.notes == {0: Outcome.FOLLOWS}
+    assert shard.whole() == before.but(
+        followups={"a": envelope(NOW + 1, "other")}, stats={"scheduled": 2, "format": 2}
+    )
+
+
+@pytest.mark.parametrize("if_exists", ["reject", "keep"])
+def test_neither_reject_nor_keep_leaves_a_follow_up(shard: Shard, if_exists: str) -> None:
+    before = shard.seed(HOMES["processing"])
+    schedule(shard, "a", "+1", OTHER, if_exists=if_exists)
     assert shard.whole() == before
 
 
@@ -115,11 +126,12 @@ def test_a_repeated_call_finds_what_the_first_one_stored(shard: Shard, home: str
 
 @pytest.mark.parametrize(("home", "outcome"), [
     ("delayed", Outcome.REPLACED), ("retry", Outcome.REPLACED), ("dlq", Outcome.REPLACED),
-    ("processing", Outcome.REPEATED),
+    ("processing", Outcome.FOLLOWS),
 ])  # fmt: skip
-def test_a_repeated_replace_replaces_again_unless_its_task_runs(
+def test_a_repeated_replace_replaces_again_or_follows_the_task_that_runs(
     shard: Shard, home: str, outcome: Outcome
 ) -> None:
+    """That may be its own: it runs twice then. It may as well be an earlier one, and nothing accepted may be lost."""
     shard.seed(HOMES[home])
     assert schedule(shard, "a", "+1", BODY, if_exists="replace", repeated=1).notes == {0: outcome}
     assert ("a" in shard.whole().delayed) is (outcome is Outcome.REPLACED)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
-from delayq import DelayQError, SyncClient, Unavailable
+from delayq import DelayQError, NewTask, SyncClient, Unavailable
+from delayq.broker import Broker
 from delayq.connection import Address
 from delayq.contract.acl import rule
+from redis.exceptions import NoPermissionError, ResponseError
 
 from tests.redis.conftest import clients
 from tests.redis.proxy import proxy_to
@@ -241,6 +243,47 @@ def test_a_prefix_of_its_own_is_all_that_its_user_needs(make: Make, tmp_path: Pa
         assert all(str(key).startswith("shop:") for key in redis.keys("*"))
         with pytest.raises(DelayQError, match=r"NOPERM|permissions"):
             make(url).counts()
+
+
+def test_the_user_cannot_read_the_passwords_of_redis(tmp_path: Path) -> None:
+    """They lie in the configuration, and CONFIG GET cannot be allowed for single settings."""
+    with serving(tmp_path, requirepass="admin-pass") as server, server.client() as redis:
+        rights = rule(redis=SPEAKS[PREFERRED]).split()
+        redis.execute_command("ACL", "SETUSER", "handler", "on", ">p", *rights)
+        redis.auth("p", "handler")
+        for name in ("requirepass", "masterauth", "*"):
+            with pytest.raises(NoPermissionError):
+                redis.config_get(name)
+            with pytest.raises(ResponseError, match="not allowed from script"):
+                redis.eval("return redis.call('config', 'get', ARGV[1])", 0, name)
+
+
+def test_the_user_of_a_queue_reaches_no_other_queue(make: Make, tmp_path: Path, queue_name: str) -> None:
+    """Not even one whose name begins in the same way."""
+    with serving(tmp_path) as server, server.client() as redis:
+        rights = rule(queue=queue_name, redis=SPEAKS[PREFERRED]).split()
+        redis.execute_command("ACL", "SETUSER", "tenant", "on", ">p", *rights)
+        url = f"redis://tenant:p@{server.host}:{server.port}"
+        client = make(url, shards=3)
+        client.schedule_many([NewTask(n, delay_ms=60_000) for n in range(30)])
+        assert client.counts().delayed == 30
+        for other in (f"{queue_name}2", "payroll"):
+            with SyncClient(server.url, queue=other) as theirs:
+                theirs.schedule(None, delay_ms=60_000, task_id="salary")
+                with (
+                    SyncClient(url, queue=other) as foreign,
+                    pytest.raises(DelayQError, match=r"NOPERM|permiss"),
+                ):
+                    foreign.cancel("salary")
+                tasks = Broker(other).keys(0).tasks
+                with server.client() as tenant:
+                    tenant.auth("p", "tenant")
+                    for command in (("UNLINK", tasks), ("EVAL", "redis.call('del', KEYS[1])", 1, tasks)):
+                        with pytest.raises(
+                            (NoPermissionError, ResponseError), match=r"NOPERM|permiss|access"
+                        ):
+                            tenant.execute_command(*command)
+                assert theirs.get("salary") is not None
 
 
 def test_sentinels_and_their_servers_speak_tls_with_logins_of_their_own(make: Make, tmp_path: Path) -> None:

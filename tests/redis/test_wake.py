@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from tests.redis.state import NOW, Shard, State
@@ -60,3 +62,18 @@ def test_what_is_due_already_does_not_hide_what_falls_due_next(shard: Shard) -> 
     assert wait.due
     assert wait.next_due_seconds is not None
     assert 0.249 < wait.next_due_seconds <= 0.250
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["", "memory_full"])
+def test_a_scanners_look_leaves_one_of_too_many_alarms(shard: Shard, *, full: bool) -> None:
+    """Somebody else's tokens would make a scanner look once for each of them."""
+    shard.redis.rpush(shard.keys.alarm, *["1"] * 100_000)
+    with shard.full_memory() if full else nullcontext():
+        shard.run(shard.broker.wake(0))
+    assert shard.whole() == State(alarm=1)
+
+
+def test_an_alarm_of_another_type_costs_nobody_a_wake(shard: Shard) -> None:
+    shard.seed(State(delayed={"a": NOW}))
+    shard.redis.set(shard.keys.alarm, "not a list")
+    assert shard.run(shard.broker.wake(0)).due

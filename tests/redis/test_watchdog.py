@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.broker import BATCH, CLAIM_LIMIT
+from delayq.broker import BATCH, CLAIM_LIMIT, Broker
 from delayq.connection import Address, AsyncConnection
+from delayq.errors import DelayQError
 from delayq.inflight import Desk, Running, Slots
 from delayq.lanes import Lane
 from delayq.tally import WorkerTally
-from delayq.watchdog import Watchdog
+from delayq.watchdog import CLEANUP_SECONDS, Watchdog
 
-from tests.redis.state import NOW, Shard, State
+from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 from tests.redis.test_reaper import spec
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from delayq.acknowledge import Behind
     from delayq.broker import Call
     from delayq.inflight import CancelReason
-    from delayq.keys import Keys
 
 
 class Recorded(AsyncConnection):
@@ -32,11 +33,9 @@ class Recorded(AsyncConnection):
         super().__init__(Address.from_url(url))
         self.trips: list[list[int]] = []
 
-    async def run(
-        self, calls: Sequence[Call[Any]], behind: Behind | None = None, shards: Sequence[Keys] = ()
-    ) -> list[Any]:
+    async def answers(self, calls: Sequence[Call[Any]], behind: Behind | None = None) -> list[Any]:
         self.trips.append([sum(isinstance(argument, bytes) for argument in call.arguments) for call in calls])
-        return await super().run(calls, behind, shards)
+        return await super().answers(calls, behind)
 
 
 def hold(desk: Desk, shard: Shard, count: int) -> list[str]:
@@ -54,16 +53,23 @@ def desk_of(shard: Shard) -> Desk:
 
 
 @pytest.mark.parametrize(
-    ("reason", "kept"), [(None, True), ("drain", True), ("timeout", False), ("lease_lost", False)]
+    ("reason", "late_seconds", "kept"),
+    [
+        (None, 0, True),
+        ("drain", 0, True),
+        ("timeout", 0, True),
+        ("timeout", CLEANUP_SECONDS, False),
+        ("lease_lost", 0, False),
+    ],
 )
-async def test_a_task_is_kept_while_its_handler_cleans_up_for_a_worker_that_leaves(
-    shard: Shard, redis_url: str, reason: CancelReason | None, *, kept: bool
+async def test_a_task_is_kept_while_its_handler_cleans_up(
+    shard: Shard, redis_url: str, reason: CancelReason | None, late_seconds: float, *, kept: bool
 ) -> None:
-    """That has an end; a handler that goes on after its time limit may never have one."""
+    """A handler that is still there long after its time limit ignores its cancellation: it loses the lease."""
     desk = desk_of(shard)
     hold(desk, shard, 1)
     for running in desk.running.values():
-        running.cancelled_for = reason
+        running.cancelled_for, running.deadline = reason, time.monotonic() - late_seconds
     connection = Recorded(redis_url)
     await Watchdog(desk, shard.broker, connection).step()
     await connection.close()
@@ -85,3 +91,27 @@ async def test_many_leases_are_extended_a_batch_a_call_in_one_round_trip(
     lease_ms = slots.delivery.lease_seconds * 1000
     assert shard.whole().processing == {member: NOW + lease_ms for member in members if member not in lost}
     assert (slots.tally.extended, slots.tally.leases_lost) == (len(members) - 3, 3)
+
+
+async def test_a_shard_that_fails_hides_no_lost_lease_of_another(shard: Shard, redis_url: str) -> None:
+    """Its handler is cancelled all the same, and the failure is raised afterwards."""
+    broker = Broker(shard.broker.queue, shards=2)
+    desk = Desk(Slots(spec(), WorkerTally("worker", "q")), Lane(broker))
+    now, handling = time.monotonic(), list[asyncio.Task[None]]()
+    for index in (0, 1):
+        task = (f"id-{index}", "+0", envelope()[:-6])
+        shard.run(broker.schedule(index, task, if_exists="keep", repeated=0, **PLENTY))
+        [lease] = shard.run(broker.claim(index, 1, 1000)).leases
+        handling.append(asyncio.create_task(asyncio.sleep(60)))
+        desk.begin(Running(lease, now - 3600, now + 3600, handling[index]))
+    broken, lost = desk.running.values()
+    shard.redis.set(shard.keys.processing, "not a zset")
+    shard.run(broker.ack(1, [lost.lease.member]))
+    connection = AsyncConnection(Address.from_url(redis_url))
+    with pytest.raises(DelayQError, match="WRONGTYPE"):
+        await Watchdog(desk, broker, connection).step()
+    await connection.close()
+    assert (broken.cancelled_for, lost.cancelled_for) == (None, "lease_lost")
+    for each in handling:
+        each.cancel()
+    await asyncio.wait(handling)

@@ -46,3 +46,25 @@ def test_a_wrong_kind_does_not_hide_what_else_is_wrong() -> None:
 )
 def test_what_is_no_document_is_refused_in_words(text: bytes) -> None:
     assert refusal(text).startswith("queue.yaml: ")
+
+
+def levels(template: str, count: int) -> bytes:
+    """A document in which each level stands for the one before nine times."""
+    rows = (template.format(nth=nth, all=", ".join([f"*a{nth - 1}"] * 9)) for nth in range(1, count))
+    return "".join(f"{row}\n" for row in ("a0: &a0 {k: v}", *rows)).encode()
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["a{nth}: &a{nth} {{<<: [{all}]}}", "a{nth}: &a{nth} [{all}]"],
+    ids=["merge_keys", "aliases"],
+)
+def test_a_few_bytes_cannot_stand_for_a_million_values(template: str) -> None:
+    """Twenty levels would take the age of the universe: the test ends because they are not written out."""
+    text = levels(template, 20) + GOOD
+    assert "its aliases stand for more than 10,000 values" in refusal(text)
+    assert "more than" not in refusal(levels(template, 4))
+
+
+def test_an_alias_that_stands_for_itself_is_refused() -> None:
+    assert "an alias stands for itself" in refusal(GOOD + b"status: &a {again: *a}\n")

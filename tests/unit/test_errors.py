@@ -18,7 +18,6 @@ from delayq.errors import (
     Refused,
     Retry,
     TaskExists,
-    TaskInFlight,
     TasksRefused,
     Unavailable,
 )
@@ -51,14 +50,13 @@ def test_the_drawing_is_the_tree() -> None:
 
 def test_every_class_is_documented_and_has_a_name_in_the_package_or_is_internal() -> None:
     assert all(inspect.getdoc(each) for each in CLASSES.values())
-    assert set(CLASSES) - set(delayq.__all__) <= {"EnvelopeError", "EnvelopeTooNew"}
+    assert set(CLASSES) - set(delayq.__all__) <= {"EnvelopeError", "EnvelopeTooNew", "FormatTooNew"}
 
 
 @pytest.mark.parametrize(
     ("error", "message"),
     [
         (TaskExists("a"), 'task a exists already (if_exists="keep" or "replace" allows it)'),
-        (TaskInFlight("a"), "task a is being handled right now"),
         (
             QueueFull("a", 1000),
             (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from delayq.broker import Broker
+from delayq.connection import Address, AsyncConnection
 from delayq.errors import Bury, Retry
 from delayq.exchange import Exchange
 from delayq.inflight import Desk, Running, Slots
@@ -19,9 +20,9 @@ from delayq.values import Lease
 from tests.unit.handlers.support import a_task, document
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Callable
 
-    from delayq.connection import AsyncConnection
     from delayq.inflight import CancelReason, Settlement
     from delayq.running import HandlerCall
 
@@ -37,10 +38,11 @@ class OneSlot:
         tally = WorkerTally("worker", "orders")
         self.slots = Slots(QUEUE.spec, tally)
         runner = Runner(call, QUEUE.spec.delivery, tally)
-        nothing = cast("Any", None)
         broker = Broker("orders")
         self.desk = Desk(self.slots, Lane(broker))
-        self._exchange = Exchange(self.desk, broker, cast("AsyncConnection", nothing), runner)
+        self._exchange = Exchange(
+            self.desk, broker, AsyncConnection(Address.from_url("redis://unused")), runner
+        )
         now = time.monotonic()
         self.running = Running(Lease(a_task(), 0, b"order-7:41", failures), now, now + 60)
 
@@ -206,3 +208,73 @@ async def test_backoff_grows_with_failures_and_not_with_crashes() -> None:
     """The task is on its second run, because of a crash; with no failure before, the first delay is due."""
     assert (await outcome(raising(ValueError)))[1][0] == BACKOFF_MS
     assert (await outcome(raising(ValueError), failures=1))[1][0] == 100_000
+
+
+def places(record: logging.LogRecord) -> list[str]:
+    """The innermost frame of each exception in a logged traceback."""
+    return [each["frames"][-1] for each in vars(record)["fields"].get("traceback", [])]
+
+
+async def looks_up(_: object) -> None:
+    raise LookupError("no such order")
+
+
+async def asks_again(_: object) -> None:
+    raise Retry("not yet")
+
+
+async def gives_up(_: object) -> None:
+    try:
+        await looks_up(None)
+    except LookupError as error:
+        raise Bury("never") from error
+
+
+@pytest.mark.parametrize(
+    ("call", "event", "found"),
+    [
+        (looks_up, "handler_failed", ["looks_up"]),
+        (gives_up, "handler_buried", ["looks_up"]),
+        (asks_again, "handler_failed", []),
+    ],
+)
+async def test_the_log_says_where_a_handler_failed(
+    caplog: pytest.LogCaptureFixture, call: HandlerCall, event: str, found: list[str]
+) -> None:
+    """Retry and Bury are what the handler wants: only what led to them has a traceback."""
+    await outcome(call)
+    [record] = caplog.records
+    assert record.message == event
+    assert [place.partition(":")[2].split()[0] for place in places(record)] == found
+
+
+async def test_the_log_says_where_a_handler_was_that_ran_too_long(caplog: pytest.LogCaptureFixture) -> None:
+    started = asyncio.Event()
+
+    async def call(_: object) -> None:
+        started.set()
+        await asyncio.sleep(60)  # here
+
+    slot = OneSlot(call)
+    slot.start()
+    await started.wait()
+    slot.running.cancel("timeout")
+    await slot.settled()
+    assert any(
+        "# here" in frame
+        for each in vars(caplog.records[0])["fields"]["traceback"]
+        for frame in each["frames"]
+    )
+
+
+async def test_the_last_attempt_is_told_as_such_and_its_dead_letter_says_where_it_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Attempts before keep no frames: they would cost memory for every task that is retried."""
+    last = QUEUE.spec.delivery.max_attempts - 1
+    kept = [str((await outcome(looks_up, failures=failures))[1][-1]) for failures in (last - 1, last)]
+    before, after = (vars(record)["fields"] for record in caplog.records)
+    assert ("retry_in_ms" in before, "last_attempt" in before) == (True, False)
+    assert ("retry_in_ms" in after, "last_attempt" in after) == (False, True)
+    assert kept[1].splitlines()[0] == kept[0]
+    assert kept[1].endswith('raise LookupError("no such order")')

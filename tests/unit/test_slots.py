@@ -113,3 +113,12 @@ async def test_a_lane_that_is_no_more_waits_for_what_it_has_to_settle() -> None:
     assert desk.idle
     desk.close()
     assert (desk.slots.desks, desk.slots.hinted) == ([], {})
+
+
+async def test_a_lane_whose_server_may_hang_takes_no_suspects() -> None:
+    """Its call might be answered late, and until then the worker claims nothing anywhere."""
+    first, second = desks(2, 5)
+    for shard in range(2):
+        first.slots.suspects.note(shard, 1, 0.0)
+    first.answered(well=False)
+    assert (first.slots.isolates(first), second.slots.isolates(second)) == (None, 1)

@@ -1,4 +1,4 @@
-"""What a killed run left: directories and empty cgroups. All else died with its sandbox."""
+"""What a killed run left: directories, empty cgroups, and for a while its interface. All else died with its sandbox."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from tests.cluster.harness.binaries import ROOT
-from tests.node.harness import cgroups, owners
+from tests.node.harness import cgroups, network, owners
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,9 +27,11 @@ def sweep() -> list[str]:
         if owners.dead(directory.name):
             shutil.rmtree(directory, ignore_errors=True)
             removed.append(str(directory))
-    for name in cgroups.existing(owners.PREFIX):
+    for name in filter(owners.dead, cgroups.existing(owners.PREFIX)):
+        if network.disconnect(interface := network.interface_of(name)):
+            removed.append(f"network interface {interface}")
         # Of another checkout, perhaps. The kernel removes none that somebody is in.
-        if owners.dead(name) and not cgroups.processes(name):
+        if not cgroups.processes(name):
             with suppress(OSError):
                 cgroups.remove(name)
                 removed.append(name)

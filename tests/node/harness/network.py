@@ -1,6 +1,6 @@
 """Addresses for a node that nobody else on this machine uses, and the pair of interfaces that leads there.
 
-All of a node's addresses are in one block of 4,096. The host gets one route to it, which goes when the namespace does.
+All of a node's addresses are in one block of 4,096. The host gets one route to it, which goes with the interface.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 RANGE: Final = IPv4Network("100.64.0.0/10")
 """For carriers' own use (RFC 6598): hardly ever on a developer's machine or in a CI's network."""
 BLOCK: Final = 20
+LONGEST_INTERFACE: Final = 15
 
 
 class NetworkError(Exception):
@@ -83,6 +84,26 @@ def connect(sandbox: Sandbox, interface: str) -> Block:
             continue
         return block
     raise NetworkError(f"every /{BLOCK} of {RANGE} overlaps with a route of this machine: see `ip route`")
+
+
+def interface_of(name: str) -> str:
+    """This machine's end of a node's pair. The last digits of its name tell apart what runs at the same time."""
+    return f"dq{name.replace('-', '')[-(LONGEST_INTERFACE - 2) :]}"
+
+
+def disconnect(interface: str) -> bool:
+    """Remove the pair, both ends; False when it is gone.
+
+    It would go with the node's namespace, but that lasts for as long as the kernel closes connections in there: when
+    both ends were killed and an answer is outstanding, up to two minutes.
+    """
+    try:
+        _ip("link", "delete", interface)
+    except NetworkError as error:
+        if "Cannot find device" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _join(sandbox: Sandbox, interface: str, block: Block) -> None:

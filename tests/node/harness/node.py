@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 READY_SECONDS: Final = 90.0
 POLL_SECONDS: Final = 0.1
-LONGEST_INTERFACE: Final = 15
 
 
 def tell(line: str) -> None:
@@ -79,7 +78,7 @@ class Node:
         self.run_dir.mkdir(parents=True)
         self.logs.mkdir(parents=True, exist_ok=True)
         self.sandbox = Sandbox.start(self.run_dir, self.logs)
-        self.block = network.connect(self.sandbox, interface_of(self.name))
+        self.block = network.connect(self.sandbox, network.interface_of(self.name))
         cgroups.make(self.name)
         self.say(f"starting a Kubernetes node on {self.block.node}; logs: {self.logs}")
         self.snapshotter = self._find_snapshotter()
@@ -132,7 +131,8 @@ class Node:
             )
 
     def stop(self) -> None:
-        """Kill and remove all of it."""
+        """Kill and remove all of it. The interface first: it must not outlive us when something dies slowly."""
+        network.disconnect(network.interface_of(self.name))
         if hasattr(self, "sandbox"):
             self.sandbox.stop()
         if hasattr(self, "cluster"):
@@ -209,8 +209,3 @@ class Node:
             except OSError:
                 return False
         return True
-
-
-def interface_of(name: str) -> str:
-    """The last digits tell apart what runs at the same time."""
-    return f"dq{name.replace('-', '')[-(LONGEST_INTERFACE - 2) :]}"

@@ -32,3 +32,17 @@ def test_the_help_gives_sentinels_their_own_rule_and_the_command_that_keeps_it()
 
 def test_a_prefix_that_no_document_could_have_is_refused() -> None:
     assert run("acl", "--key-prefix", "a b").exit_code == 2
+
+
+def test_a_queue_gets_a_user_of_its_own_and_the_rule_for_all_of_them_warns() -> None:
+    one, every = run("acl", "--queue", "orders"), run("acl")
+    assert one.stdout == f"ACL SETUSER delayq-orders on >PASSWORD {rule(queue='orders')}\n"
+    assert one.stderr == ""
+    assert "the tasks of every queue under delayq:" in every.stderr
+    assert run("acl", "--queue", "or ders").exit_code == 2
+
+
+def test_what_reveals_passwords_is_asked_for_and_warned_of() -> None:
+    found = run("acl", "--queue", "orders", "--config-get")
+    assert found.stdout == f"ACL SETUSER delayq-orders on >PASSWORD {rule(queue='orders', config_get=True)}\n"
+    assert "reveals requirepass and masterauth" in found.stderr

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq.broker import Broker
-from delayq.cli.doctor import server, topology
+from delayq.cli.doctor import builds, server, topology
 from delayq.cli.doctor.command import verdict
 from delayq.cli.doctor.findings import Level, failed, ok, unreachable, warning
 from delayq.connection.place import Place
@@ -37,6 +37,37 @@ def test_redis_5_is_the_oldest_and_6_2_the_oldest_that_is_tested(
     assert server.version(facts).level is level
 
 
+@pytest.mark.parametrize(
+    ("facts", "warned"),
+    [
+        ({"redis_version": "5.0.14"}, True),
+        ({"redis_version": "6.2.19"}, True),
+        ({"redis_version": "6.2.20"}, False),
+        ({"redis_version": "7.0.15"}, True),
+        ({"redis_version": "7.2.11"}, False),
+        ({"redis_version": "7.4.5"}, True),
+        ({"redis_version": "8.0.4"}, False),
+        ({"redis_version": "8.2.1"}, True),
+        ({"redis_version": "8.2.2"}, False),
+        ({"redis_version": "8.4.0"}, False),
+        ({"redis_version": "7.2.4", "valkey_version": "7.2.10"}, True),
+        ({"redis_version": "7.2.4", "valkey_version": "8.0.6"}, False),
+        ({"redis_version": "7.2.4", "valkey_version": "8.1.3"}, True),
+        ({"redis_version": "7.2.4", "valkey_version": "9.0.0"}, False),
+        ({"redis_version": "7.2.4", "valkey_version": "9.1.2"}, False),
+        ({}, False),
+    ],
+)
+def test_a_build_older_than_the_fix_of_its_lua_is_a_warning_with_how_to_find_out(
+    facts: Mapping[str, str], *, warned: bool
+) -> None:
+    found = list(builds.lua(facts))
+    assert [each.level for each in found] == [Level.WARNING] * warned
+    for each in found:
+        assert "CVE-2025-49844" in each.message
+        assert "changelog" in each.hint
+
+
 def test_a_cluster_that_stopped_may_lack_a_majority_or_one_slot() -> None:
     stopped = SlotMap((Place("a", 6379),) * SLOTS, frozenset({Place("a", 6379)}), healthy=False)
     found = topology._state(stopped, Broker("orders").shards)
@@ -53,7 +84,7 @@ EVERYSEC = {"appendfsync": "everysec"}
     ("told", "level", "said"),
     [
         (Told(ON, EVERYSEC), Level.OK, "append-only file on, appendfsync everysec"),
-        (Told(ON), Level.OK, "unknown"),
+        (Told(ON), Level.OK, "not known: on the server, redis-cli CONFIG GET appendfsync"),
         (Told({"aof_enabled": "0"}), Level.WARNING, "append-only file off"),
         (Told(ON, {"appendfsync": "no"}), Level.WARNING, "appendfsync no"),
         (Told(ON | {"aof_last_write_status": "err"}, EVERYSEC), Level.FAILED, "could not be written"),
@@ -78,7 +109,7 @@ def test_every_risk_of_a_file_is_told_and_the_gravest_first() -> None:
 
 
 def test_every_risk_has_a_check() -> None:
-    elsewhere = {"evicts", "fsync_unconfirmed", "replicas_missing", "unknown"}
+    elsewhere = {"evicts", "fsync_unconfirmed", "fsync_unknown", "replicas_missing", "unknown"}
     assert {*server._PERSISTENCE, *elsewhere} == set(DURABILITY_RISKS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,10 +80,7 @@ def test_validate_reads_statements_as_a_worker_does(
     [found] = json.loads(run("validate", "queue.yaml", "-o", "json").stdout)
     assert found["problems"][0]["path"] == f"spec.guard.{kind}.{said.partition(':')[0]}"
 
-    def missing(_name: str) -> None:
-        raise ModuleNotFoundError(name="sqlalchemy")
-
-    monkeypatch.setattr("delayq.cli.guarded.import_module", missing)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     assert run("validate", "queue.yaml").stdout == "queue.yaml: valid\n"
 
 

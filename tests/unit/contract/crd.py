@@ -85,6 +85,39 @@ def _default(field: Declared) -> Schema:
     return {"default": field.kind.write(field.default)}
 
 
+def _explained(field: Declared) -> str:
+    """The description of a field: its sentence, bounds and default. `kubectl explain` shows no others."""
+    told = [field.doc]
+    if bounds := _bounds(field.kind):
+        told.append(f"{bounds[0].upper()}{bounds[1:]}.")
+    if field.default is not None and not _is_section_of_defaults(field):
+        told.append(f"Default: {json.dumps(field.kind.write(field.default))}.")
+    return " ".join(told)
+
+
+def _is_section_of_defaults(field: Declared) -> bool:
+    return isinstance(field.kind, Section) and field.default == field.kind.record()
+
+
+def _bounds(kind: Kind) -> str:
+    """What a value may measure; empty where `kubectl explain` shows it (enum) or there is nothing to measure."""
+    match kind:
+        case Whole(low, high):
+            return f"from {low} to {high}"
+        case Text(max_length=most):
+            return f"at most {most} characters"
+        case Listing(item=item, least=least, most=most):
+            return f"{least} to {most} items" + _each(item)
+        case Dictionary(value=value, most=most):
+            return f"at most {most} entries" + _each(value)
+        case _:
+            return ""
+
+
+def _each(kind: Kind) -> str:
+    return f", each {bounds}" if (bounds := _bounds(kind)) else ""
+
+
 def _rules(kind: Kind) -> dict[str, list[str]]:
     """The rules a schema needs: message -> what the CEL expression must contain."""
     if isinstance(kind, Dictionary):
@@ -111,7 +144,7 @@ def _children(kind: Kind, schema: Schema) -> Iterator[tuple[str, Kind, Schema, S
         case Section(record):
             for field in declared(record):
                 inner = schema.get("properties", {}).get(field.name, {})
-                yield field.name, field.kind, inner, _default(field), field.doc
+                yield field.name, field.kind, inner, _default(field), _explained(field)
         case Listing(item=item):
             doc = item.record.__doc__ if isinstance(item, Section) else None
             yield "[]", item, schema.get("items", {}), {}, doc

@@ -152,6 +152,8 @@ def laughs() -> dict[str, object]:
     [
         (endless(), "expected at most 50 levels of nesting"),
         (laughs(), "expected at most 20000 values"),
+        ({"spec": {"a": "x" * 65_536}}, "expected at most 65,536 characters in all keys and texts"),
+        ({"spec": {"x" * 65_536: 1}}, "expected at most 65,536 characters in all keys and texts"),
         ({"at": float("inf")}, "expected JSON values and text keys all the way down, got a number"),
         ({"at": {1: 2}}, "expected JSON values and text keys all the way down, got a mapping"),
         ({"at": b"x"}, "expected JSON values and text keys all the way down, got bytes"),

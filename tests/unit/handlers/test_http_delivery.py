@@ -151,10 +151,10 @@ async def test_a_signature_follows_its_secret(receiver: Receiver, tmp_path: Path
         await handler.call(a_task(task_id="é"))
         rotate(secret, b"new\n")
         await handler.call(a_task())
-    verify(receiver.headers[0], receiver.bodies[0], secrets=[b"old"])
-    verify(receiver.headers[1], receiver.bodies[1], secrets=[b"new"])
+    verify(receiver.headers[0], receiver.bodies[0], secrets=[b"old"], target="/cancel")
+    verify(receiver.headers[1], receiver.bodies[1], secrets=[b"new"], target="/cancel")
     with pytest.raises(InvalidSignatureError):
-        verify(receiver.headers[1], receiver.bodies[1], secrets=[b"old"])
+        verify(receiver.headers[1], receiver.bodies[1], secrets=[b"old"], target="/cancel")
 
 
 async def test_without_its_secret_nothing_starts(tmp_path: Path) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import threading
+import weakref
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +105,31 @@ async def test_a_plain_wrapper_around_a_coroutine_function_is_awaited(threads: T
         return inner()
 
     assert await in_thread(undecided, threads)(a_task()) == "order-7"
+
+
+class Heavy:
+    """What a handler may make much of."""
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["returned", "raised"])
+async def test_an_idle_thread_keeps_nothing_of_its_last_task(threads: Threads, *, fails: bool) -> None:
+    """Neither what the handler returned, nor the frames of what it raised, nor the task."""
+    kept: list[weakref.ref[Any]] = []
+
+    def handle(task: Task) -> Heavy:
+        heavy = Heavy()
+        kept.extend([weakref.ref(heavy), weakref.ref(task)])
+        if fails:
+            raise ValueError
+        return heavy
+
+    with suppress(ValueError):
+        await in_thread(handle, threads)(a_task())
+    # The thread lets go of them just after it has told the event loop.
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while any(each() is not None for each in kept):
+            gc.collect()  # an exception and its frames refer to each other
+            await asyncio.sleep(0)
 
 
 async def test_a_threads_context_is_that_of_its_task(threads: Threads) -> None:

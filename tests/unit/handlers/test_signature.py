@@ -8,26 +8,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 NOW = 1_700_000_000
-KEY, BODY = b"secret", b'{"order":7}'
-KNOWN = "2e37467af1037a731c4fd6c5165128fe75b2a0f2dbdfcb70018f12b8014cf083"
+KEY, BODY, TARGET = b"secret", b'{"order":7}', "/cancel?shop=paris"
+V1 = "2e37467af1037a731c4fd6c5165128fe75b2a0f2dbdfcb70018f12b8014cf083"
+V2 = "bb78d8a795fc07725310afb501aa371fe5d4b2174f02721434166d95a48cefbf"
+SENT = {
+    "Content-Type": "application/json",
+    "Delayq-Attempt": "2",
+    "Delayq-Task-Id": "order-7",
+    "Idempotency-Key": "orders/order-7",
+}
 
 
-def signed(task_id: str = "order-7", attempt: str = "2", *, seconds: int = NOW) -> dict[str, str]:
-    signature = sign(KEY, seconds=seconds, task_id=task_id, attempt=attempt, body=BODY)
-    return {"Delayq-Signature": signature, "Delayq-Task-Id": task_id, "Delayq-Attempt": attempt}
+def signed(*, seconds: int = NOW, key: bytes = KEY, **changed: str) -> dict[str, str]:
+    headers = SENT | {name.replace("_", "-"): value for name, value in changed.items()}
+    value = sign(key, seconds=seconds, method="POST", target=TARGET, headers=headers, body=BODY)
+    return {**headers, "Delayq-Signature": value}
 
 
-def refused(headers: dict[str, str], body: bytes = BODY, *, secrets: tuple[bytes, ...] = (KEY,)) -> bool:
+def refused(
+    headers: dict[str, str],
+    body: bytes = BODY,
+    *,
+    secrets: tuple[bytes, ...] = (KEY,),
+    target: str | None = TARGET,
+    method: str = "POST",
+) -> bool:
     try:
-        verify(headers, body, secrets=secrets, now_seconds=NOW)
+        verify(headers, body, secrets=secrets, now_seconds=NOW, target=target, method=method)
     except InvalidSignatureError:
         return True
     return False
 
 
+def without(headers: dict[str, str], version: str) -> dict[str, str]:
+    parts = headers["Delayq-Signature"].split(",")
+    return headers | {"Delayq-Signature": ",".join(part for part in parts if not part.startswith(version))}
+
+
 def test_the_signature_is_what_the_documentation_says() -> None:
-    """Receivers in other languages compute the same from the documented text; `openssl dgst -hmac` made this."""
-    assert signed()["Delayq-Signature"] == f"t={NOW},v1={KNOWN}"
+    """Receivers in other languages compute the same from the documented text; `openssl dgst -hmac` made both."""
+    assert signed()["Delayq-Signature"] == f"t={NOW},v1={V1},v2={V2}"
 
 
 @pytest.mark.parametrize("secret", [KEY, KEY + b"\n", KEY + b"\r\n"])
@@ -37,31 +57,65 @@ def test_a_signed_request_verifies(secret: bytes) -> None:
     assert not refused(lowered, secrets=(secret,))
 
 
+def test_headers_of_the_way_do_not_matter() -> None:
+    """Proxies add their own."""
+    assert not refused(signed() | {"X-Forwarded-For": "10.0.0.1", "User-Agent": "delayq"})
+
+
 def test_during_a_rotation_either_secret_will_do() -> None:
     """The receiver accepts both, whichever the worker has read so far."""
     assert not refused(signed(), secrets=(b"new", KEY))
 
 
-@pytest.mark.parametrize("change", ["Delayq-Task-Id", "Delayq-Attempt"])
-def test_a_signature_is_for_one_attempt_of_one_task(change: str) -> None:
-    """Neither header can be exchanged."""
-    assert refused(signed() | {change: "3"})
+@pytest.mark.parametrize(
+    "change",
+    [{name: "3"} for name in SENT] + [{"Delayq-Token": "9"}, {"Delayq-Header-Role": "admin"}],
+    ids=str,
+)
+def test_a_replay_with_another_header_is_refused(change: dict[str, str]) -> None:
+    """What delayq sends cannot be exchanged, and nothing added that looks as if delayq had sent it."""
+    assert refused(signed() | change)
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_a_replay_without_a_header_is_refused(name: str) -> None:
+    assert refused({given: value for given, value in signed().items() if given != name})
+
+
+@pytest.mark.parametrize(
+    ("method", "target"), [("PUT", TARGET), ("POST", "/refund?shop=paris"), ("POST", "/cancel")]
+)
+def test_a_replay_to_another_place_is_refused(method: str, target: str) -> None:
+    assert refused(signed(), method=method, target=target)
+
+
+def test_a_signature_without_v2_is_refused() -> None:
+    """Nor does a digest of one version pass as the other: who drops v2 gains nothing."""
+    assert refused(without(signed(), "v2"))
+    assert refused(signed() | {"Delayq-Signature": f"t={NOW},v2={V1}"})
+
+
+def test_v1_still_verifies_for_receivers_that_do_not_name_the_target() -> None:
+    with pytest.warns(DeprecationWarning, match="target"):
+        assert not refused(signed(), target=None)
+    with pytest.warns(DeprecationWarning, match="target"):
+        assert refused(signed() | {"Delayq-Task-Id": "order-8"}, target=None)
 
 
 def test_another_body_or_key_is_refused() -> None:
-    """So is no key at all: an empty secret would let anybody sign."""
+    """So is no key at all: with an empty secret, every sender could sign."""
     assert refused(signed(), b"{}")
     assert refused(signed(), secrets=(b"other",))
     assert refused(signed(), secrets=())
-    assert refused(
-        {"Delayq-Signature": sign(b"", seconds=NOW, task_id="", attempt="", body=BODY)}, secrets=(b"\n",)
-    )
+    assert refused(signed(key=b""), secrets=(b"\n",))
 
 
 def test_no_part_can_be_read_as_another() -> None:
-    """What was signed for task a.1 does not pass for task a with a longer attempt, or any other split."""
-    moved = signed("a.1", "2") | {"Delayq-Task-Id": "a", "Delayq-Attempt": "1.2"}
-    assert refused(moved)
+    """A header's value cannot take the place of the next header, nor the last header that of the body."""
+    joined = signed() | {"Delayq-Attempt": "2\ndelayq-task-id:order-7"}
+    del joined["Delayq-Task-Id"]
+    assert refused(joined)
+    assert refused(signed(Delayq_Task_Id="a.1") | {"Delayq-Task-Id": "a", "Delayq-Attempt": "1.2"})
 
 
 @pytest.mark.parametrize("age", [-301, 301])
@@ -75,8 +129,8 @@ def test_old_and_future_signatures_are_refused(age: int) -> None:
 def test_no_header_breaks_the_check(header: str) -> None:
     """Whatever arrives is refused, and raises nothing else."""
     assert refused(signed() | {"Delayq-Signature": header})
-    assert refused(signed() | {"Delayq-Signature": f"t={NOW},v1={header}"})
-    assert refused(signed() | {"Delayq-Signature": f"t={header},v1=00"})
+    assert refused(signed() | {"Delayq-Signature": f"t={NOW},v2={header}"})
+    assert refused(signed() | {"Delayq-Signature": f"t={header},v2=00"})
 
 
 def test_a_request_without_headers_is_refused() -> None:

@@ -39,6 +39,7 @@ class Objects:
 
     broken: OperatorError | None = None
     writes: int = 0
+    requests: int = 0
     _objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
     _version: int = 0
 
@@ -76,6 +77,7 @@ class Objects:
         return deepcopy(stored)
 
     def _answer(self) -> None:
+        self.requests += 1
         if self.broken is not None:
             raise self.broken
 

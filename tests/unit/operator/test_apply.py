@@ -21,7 +21,9 @@ from tests.unit.operator.views import decided, resource
 
 ORDERS = resource()
 TWO = Scale(replicas=2, reason="Fixed", message="2 workers: spec.worker.replicas")
-OWNER = [{"kind": "DelayQueue", "name": "orders", "uid": UID, "controller": True}]
+OWNER = [
+    {"apiVersion": names.API_VERSION, "kind": "DelayQueue", "name": "orders", "uid": UID, "controller": True}
+]
 
 
 class Api:
@@ -139,7 +141,10 @@ async def test_what_somebody_deleted_is_repaired_not_created(world: World) -> No
 
 
 async def test_an_object_of_somebody_else_is_not_touched(world: World) -> None:
-    for owners in ([], [{"kind": "DelayQueue", "name": "orders", "uid": "another"}]):
+    for owners in (
+        [],
+        [{"apiVersion": names.API_VERSION, "kind": "DelayQueue", "name": "orders", "uid": "another"}],
+    ):
         metadata = {
             "name": "orders-config",
             "namespace": "shop",
@@ -269,3 +274,13 @@ async def test_a_decision_is_told_with_what_it_was_made_from(world: World) -> No
     assert outcome.scaled is not None
     assert outcome.scaled.reason == "ScaledDown"
     assert sentence(replayed(outcome.scaled.record)) == outcome.scaled.message == sentence(decision)
+
+
+async def test_runs_of_the_reaper_that_are_under_way_are_ended_those_very_ones(world: World) -> None:
+    active = [{"kind": "Job", "name": f"orders-reaper-{number}", "uid": f"u-{number}"} for number in range(2)]
+    world.api.refuse["orders-reaper-0"] = NotFound(404, "NotFound", "it has just ended")
+    metadata = {"name": "orders-reaper", "namespace": "shop", "ownerReferences": OWNER}
+    status = {"active": active}
+    await world.make({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "status": status})
+    await world.applier.end_runs(world.child("CronJob", "orders-reaper"), "shop")
+    assert world.api.deleted == [("orders-reaper-0", "u-0"), ("orders-reaper-1", "u-1")]

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 KEY = resource().key
 NOW = 1_000_000.0
 ASKED = (1.0, 10.0, 60.0, 3600.0)
-OWNER = [{"kind": "DelayQueue", "name": "orders", "uid": UID, "controller": True}]
+OWNER = [
+    {"apiVersion": names.API_VERSION, "kind": "DelayQueue", "name": "orders", "uid": UID, "controller": True}
+]
 AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 
 

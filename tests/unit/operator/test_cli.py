@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,8 @@ from delayq import logs
 from delayq_operator import api, cli
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from delayq_operator.desired.facts import Setting
     from delayq_operator.process import Options
 
@@ -56,3 +59,39 @@ def test_what_is_no_label_is_refused_at_the_start(text: str) -> None:
     done = invoked(f"--own-labels={text}")
     assert done.exit_code == 2
     assert "is no label" in done.output
+
+
+@pytest.mark.parametrize(
+    ("args", "closed"),
+    [
+        ((), "of-the-pod"),
+        (("--namespace=shop", "--namespace=of-the-pod"), "of-the-pod"),
+        (("--namespace=of-the-pod",), None),
+        (("--own-namespace=elsewhere",), "elsewhere"),
+        (("--serve-own-namespace",), None),
+    ],
+)
+def test_its_own_namespace_is_closed_unless_it_serves_no_other(
+    started: list[Options], args: tuple[str, ...], closed: str | None
+) -> None:
+    assert setting(started, *args).policy.closed_namespace == closed
+
+
+def test_the_policy_is_strict_unless_told_otherwise(started: list[Options]) -> None:
+    assert setting(started).policy.pod_security == "baseline"
+    assert setting(started).policy.service_accounts == ("*",)
+    assert setting(started, "--allow-service-account=").policy.service_accounts == ()
+    assert setting(started, "--allow-service-account=a").policy.service_accounts == ("a",)
+
+
+def test_its_own_account_is_that_of_its_token_unless_it_is_given(
+    started: list[Options], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(api, "ACCOUNT", tmp_path)
+    assert setting(started).policy.own_service_account is None
+    claims = b64encode(b'{"sub": "system:serviceaccount:delayq-system:delayq-operator"}').decode()
+    (tmp_path / "token").write_text(f"e30.{claims.rstrip('=')}.x")
+    assert setting(started).policy.own_service_account == "delayq-operator"
+    assert setting(started, "--own-service-account=x").policy.own_service_account == "x"
+    (tmp_path / "token").write_text("no token")
+    assert setting(started).policy.own_service_account is None

@@ -15,7 +15,7 @@ from delayq_operator.outlook import Rush
 from delayq_operator.reasons import REASONS
 from delayq_operator.scaling import Scale
 from delayq_operator.shards import Down, Layout, Shards
-from delayq_operator.view import Erasing, Guarding, Learnt
+from delayq_operator.view import Begun, Erasing, Guarding, Learnt
 from delayq_operator.words import OUTAGES, RISKS
 from delayq_operator.workload import Workload
 
@@ -86,6 +86,7 @@ CASES: list[tuple[str, str, View]] = [
     ),  # nobody could tell, but scanners are ready, which takes Redis
     ("Ready", "Deleting", view(erasing=ERASING)),
     ("Ready", "InvalidSpec", view(problems=PROBLEM)),
+    ("Ready", "PolicyViolation", view(forbidden=PROBLEM)),
     ("Ready", "ReferenceNotFound", view(missing=("Secret shop-db",))),
     ("Ready", "Unreachable", view(backlog=UNREACHED)),
     ("Ready", "PartlyUnreachable", view(backlog=PARTLY, queue=FOUR)),
@@ -98,6 +99,7 @@ CASES: list[tuple[str, str, View]] = [
     ("Ready", "WorkersNotReady", view(worker=NOTHING)),
     ("Accepted", "Valid", view()),
     ("Accepted", "InvalidSpec", view(problems=PROBLEM, missing=("Secret shop-db",))),
+    ("Accepted", "PolicyViolation", view(forbidden=PROBLEM, missing=("Secret shop-db",))),
     ("Accepted", "ReferenceNotFound", view(missing=("Secret shop-db",))),
     ("BackendAvailable", "Connected", view()),
     ("BackendAvailable", "Connected", view(backlog=HALF)),  # a shard without a leader is not Redis' fault
@@ -119,6 +121,8 @@ CASES: list[tuple[str, str, View]] = [
     ("DurabilityAtRisk", "Evicts", view(backlog=replace(HEALTHY, risks=("evicts", "unknown")))),
     ("DurabilityAtRisk", "Durable", view()),
     ("DurabilityAtRisk", "NotTold", view(backlog=replace(HEALTHY, risks=("unknown",)))),
+    ("DurabilityAtRisk", "FsyncUnknown", view(backlog=replace(HEALTHY, risks=("fsync_unknown",)))),
+    ("DurabilityAtRisk", "Evicts", view(backlog=replace(HEALTHY, risks=("evicts", "fsync_unknown")))),
     ("DurabilityAtRisk", "NotMeasured", view(backlog=None)),
     ("DurabilityAtRisk", "NotMeasured", view(backlog=UNREACHED)),  # no sample is not the same as no risk
     ("ShardsSettled", "Settled", view()),
@@ -151,10 +155,15 @@ CASES: list[tuple[str, str, View]] = [
     ("Progressing", "ReplicaSetUpdated", view(scanner=replace(RUNNING, current=False))),
     ("Progressing", "WaitingForDeletion", view(leaving=("Deployment orders-worker",))),
     ("Progressing", "Erasing", view(erasing=ERASING)),
+    ("Progressing", "DeploymentPaused", view(worker=replace(RUNNING, paused=True))),
     ("Progressing", "ProgressDeadlineExceeded", view(scanner=ROLLING, worker=STUCK)),
     ("Progressing", "NotStarted", view(scanner=NOTHING, worker=NOTHING, problems=PROBLEM)),
     ("Degraded", "AsExpected", view()),
     ("Degraded", "QueueShared", view(sharing=("shop/orders2",))),
+    ("Degraded", "ServedTwice", view(rival="tools/delayq-operator")),
+    ("Degraded", "PodsRejected", view(worker=replace(RUNNING, refused="exceeded quota: pods"))),
+    ("Degraded", "PodsRejected", view(runless=True)),
+    ("Degraded", "RolloutPaused", view(worker=replace(RUNNING, paused=True))),
     ("Degraded", "PodsFailing", view(troubles={"worker": "orders-worker-1: CrashLoopBackOff: no module"})),
     ("Progressing", "ReplicaSetUpdated", view(worker=STARTING)),
     ("Degraded", "AsExpected", view(erasing=ERASING)),
@@ -190,6 +199,11 @@ CASES: list[tuple[str, str, View]] = [
     ("ObjectiveMet", "Late", view(backlog=LATE_AT_WORK)),
     ("ObjectiveMet", "Late", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 11))),
     ("ObjectiveMet", "OnTime", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 12))),
+    ("ObjectiveMet", "OnTime", view(begun=Begun(200, 2))),
+    ("ObjectiveMet", "Late", view(begun=Begun(200, 2.5))),
+    ("ObjectiveMet", "OnTime", view(begun=Begun(200, 20), queue=queue(objective={"percentile": 90}))),
+    ("ObjectiveMet", "Late", view(begun=Begun(200, 20), queue=queue(objective={"percentile": 91}))),
+    ("ObjectiveMet", "OnTime", view(begun=Begun(10_000_000), backlog=LATE_AT_WORK)),
     ("ObjectiveMet", "WorkersNotReady", view(backlog=LATE_AT_WORK, worker=STARTING)),
     ("ObjectiveMet", "NothingClaimed", view(backlog=LATE)),
     ("ObjectiveMet", "InFlightLimit", view(backlog=LATE_AT_WORK, queue=queue(limits={"maxInFlight": 8}))),
@@ -293,6 +307,18 @@ def test_ready_repeats_the_words_of_the_condition_it_sums_up() -> None:
 def test_what_keeps_pods_from_starting_is_in_ready() -> None:
     trouble = "orders-worker-1: ImagePullBackOff: no such image"
     assert trouble in told(view(worker=STARTING, troubles={"worker": trouble}), "Ready").message
+
+
+def test_ready_says_why_there_is_no_ready_worker() -> None:
+    """The last words of a pod first, then what keeps pods from being made, then what a running one waits for."""
+    quota = replace(STARTING, refused="exceeded quota: compute")
+    waiting = {"worker": "orders-worker-1 runs and waits until Redis answers it"}
+    assert "exceeded quota: compute." in told(view(worker=quota, waiting=waiting), "Ready").message
+    assert waiting["worker"] in told(view(worker=STARTING, waiting=waiting), "Ready").message
+    none = told(view(worker=replace(STARTING, pods=0, updated=0)), "Ready").message
+    assert "kubectl describe deployment orders-worker" in none
+    rush = told(view(worker=quota, learnt=Learnt(waking=True), **scaled(decided())), "Ready")
+    assert rush.status == "False"
 
 
 def test_why_scanners_could_not_be_read_is_in_the_message() -> None:
@@ -414,7 +440,7 @@ def test_all_known_risks_are_explained_and_the_gravest_is_the_reason() -> None:
 
 
 def test_every_risk_that_scanners_tell_of_has_words() -> None:
-    assert {*RISKS, "unknown"} == set(DURABILITY_RISKS)
+    assert {*RISKS, "fsync_unknown", "unknown"} == set(DURABILITY_RISKS)
 
 
 def test_a_shortfall_says_when_how_many_and_how_late() -> None:

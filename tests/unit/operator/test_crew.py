@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.scaling.policy import LEAD_SECONDS
 from delayq_operator.crew import AGAIN_SECONDS, MOST_AT_ONCE, Crew, Fleet, busy
 
 from tests.unit.operator.test_scrape_exposition import POD
@@ -71,7 +70,7 @@ def test_a_start_teaches_once_and_an_operator_takes_up_what_an_earlier_one_learn
     assert (crew.lead.seconds, crew.handler.seconds) == (None, None)
     for _ in range(3):
         crew.take(worker("w", 20), says(NOW - 2, total=4, count=8), NOW)
-    assert (crew.lead.seconds, crew.handler.seconds) == (18, 0.5)
+    assert (crew.lead.seconds, crew.handler.seconds) == (27, 0.5)
     again = Crew({"leadSeconds": 8, "handlerMilliseconds": 500})
     assert (again.lead.seconds, again.handler.seconds) == (8, 0.5)
 
@@ -95,6 +94,20 @@ def test_a_container_that_started_anew_does_not_teach_how_long_a_pod_takes() -> 
     assert crew.lead.seconds is None
 
 
+def test_workers_that_start_together_teach_of_as_many() -> None:
+    """A seventh was created a while before, and tells of a start of its own."""
+    crew = Crew({})
+    pods = [worker(f"w{number}", 20 + number / 10) for number in range(6)]
+    before = worker("before", 60)
+    crew.to_ask([*pods, before], NOW)
+    for pod in pods:
+        crew.take(pod, says(NOW - 12), NOW)
+    assert crew.lead.of(6) == pytest.approx(8.5 * 8 / 7)
+    crew.take(before, says(NOW - 56), NOW)
+    assert crew.lead.of(1) == pytest.approx(6.0)
+    assert crew.lead.of(6) == pytest.approx(8.5 * 8 / 7)
+
+
 def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
     """An outage of 20 minutes would have every later rush begun 20 minutes early."""
     crew, waits, young = Crew({}), worker("waits", 1000), worker("young", 5)
@@ -102,7 +115,7 @@ def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
     crew.take(waits, says(NOW), NOW)
     assert crew.lead.seconds is None
     crew.take(young, says(NOW), NOW)
-    assert crew.lead.seconds == LEAD_SECONDS  # it took less, but one alone makes nobody bold
+    assert crew.lead.seconds == 7.5  # and half of it, for it was only one
 
 
 @pytest.mark.parametrize(

@@ -217,12 +217,13 @@ STATE: Object = {"check": {"python": {"callable": "shop.orders:state"}}}
 
 def test_who_asks_the_users_code_runs_the_users_image_and_pulls_it_as_workers_do() -> None:
     made = pods(queue(worker={"image": "shop:7", "template": PULLED}, reaper=STATE))
-    for component in ("scanner", "reaper"):
+    horizons = [{"name": names.HORIZONS_VARIABLE, "value": str(names.HORIZONS_PORT)}]
+    for component, env in (("scanner", horizons), ("reaper", None)):
         spec, of = made[component]["spec"], container(made[component])
         assert (of["image"], of["imagePullPolicy"]) == ("shop:7", "Always")
         assert spec["imagePullSecrets"] == [{"name": "registry"}]
-        assert "limits" not in of["resources"]  # what the code needs is for its author to know
-        assert (of.get("env"), spec.get("nodeSelector")) == (None, None)
+        assert of["resources"]["limits"] == {"memory": "1Gi"}  # the user's code takes more than ours
+        assert (of.get("env"), spec.get("nodeSelector")) == (env, None)
     assert container(made["purge"])["image"] == SETTING.worker_image
     assert "imagePullSecrets" not in made["purge"]["spec"]
 
@@ -336,7 +337,7 @@ def test_selectors_select_the_pods_they_mean(name: str) -> None:
     for body in everything(of):
         spec = body.get("spec", {})
         wanted = (spec.get("selector") or spec.get("podSelector") or {}).get("matchLabels", {})
-        component = body["metadata"]["labels"][names.COMPONENT_LABEL]
+        component = wanted.get(names.COMPONENT_LABEL)
         meant = [component] if component in labels else ["scanner", "worker"]
         assert all(wanted.items() <= labels[each].items() for each in meant)
 
@@ -347,15 +348,46 @@ def test_a_deployments_selector_is_the_one_it_will_have_for_ever() -> None:
 
 def test_what_is_not_wanted_is_not_there() -> None:
     bare = queue(podDisruptionBudget={"enabled": False})
-    assert kinds(bare).isdisjoint({"PodDisruptionBudget", "NetworkPolicy", "PodMonitor", "PrometheusRule"})
+    assert kinds(bare).isdisjoint({"PodDisruptionBudget", "PodMonitor", "PrometheusRule"})
 
 
 def readers(setting: Setting, **policy: object) -> object:
     """Who may read the metrics of a queue's pods."""
     of = queue(networkPolicy={"enabled": True, **policy})
     made = desired(of, setting, facts(of))
-    (rule,) = next(each for each in made if each["kind"] == "NetworkPolicy")["spec"]["ingress"]
+    spec = next(each for each in made if each["kind"] == "NetworkPolicy")["spec"]
+    rule, horizons = spec["ingress"]
+    assert horizons["ports"] == [{"port": names.HORIZONS_PORT, "protocol": "TCP"}]
+    assert names.COMPONENT_LABEL not in spec["podSelector"]["matchLabels"]
     return rule.get("from", "anybody")
+
+
+def test_horizons_are_for_the_operator_alone_and_nothing_else_is_shut() -> None:
+    """Without spec.networkPolicy, too: it selects scanners only, and leaves all other ports of theirs as they were."""
+    of = queue()
+    (found,) = [each for each in desired(of, SETTING, facts(of)) if each["kind"] == "NetworkPolicy"]
+    assert found["spec"]["podSelector"]["matchLabels"] == selector("orders", "scanner")
+    open_to_all, horizons = found["spec"]["ingress"]
+    operator = {**HERE, "podSelector": {"matchLabels": dict(SETTING.own_labels)}}
+    assert horizons == {"from": [operator], "ports": [{"port": names.HORIZONS_PORT, "protocol": "TCP"}]}
+    assert "from" not in open_to_all
+    tcp = [each for each in open_to_all["ports"] if each["protocol"] == "TCP"]
+    shut = set(range(1, 65536)).difference(*(range(each["port"], each["endPort"] + 1) for each in tcp))
+    assert shut == {names.HORIZONS_PORT}
+    assert {each["protocol"] for each in open_to_all["ports"] if "port" not in each} == {"UDP", "SCTP"}
+
+
+def test_a_document_that_no_object_can_hold_is_refused_before_anything_is_written() -> None:
+    """The API server would refuse the ConfigMap and take the Deployments, whose pods would wait for it."""
+    of = queue(handler={"exec": {"command": ["true", *("x" * (30 << 10) for _ in range(7))]}})
+    with pytest.raises(SpecError, match="expected at most 196,608 bytes as YAML"):
+        desired(of, SETTING, facts(of))
+
+
+def test_outside_of_a_cluster_the_operator_cannot_be_named_and_nothing_is_shut() -> None:
+    of = queue()
+    made = desired(of, replace(SETTING, own_namespace=None), facts(of))
+    assert "NetworkPolicy" not in {each["kind"] for each in made}
 
 
 HERE = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "delayq-system"}}}
@@ -381,6 +413,18 @@ def test_an_operator_outside_of_a_cluster_is_nobodys_peer() -> None:
 def test_monitoring_takes_kinds_that_the_api_serves() -> None:
     assert kinds(queue(RICH)) >= {"PodMonitor", "PrometheusRule"}
     assert kinds(queue(RICH), kinds=frozenset()).isdisjoint({"PodMonitor", "PrometheusRule"})
+
+
+def test_what_prometheus_scrapes_is_bounded() -> None:
+    """A queue's author chooses the pods and the interval, and shares Prometheus with others."""
+
+    def spec(seconds: int) -> Any:  # noqa: ANN401  JSON
+        of = queue(monitoring={"podMonitor": {"enabled": True, "intervalSeconds": seconds}})
+        return child("PodMonitor", "-delayq", of)["spec"]
+
+    assert spec(1)["podMetricsEndpoints"][0]["interval"] == "5s"
+    assert spec(7)["podMetricsEndpoints"][0]["interval"] == "7s"
+    assert (spec(1)["sampleLimit"], spec(1)["bodySizeLimit"]) == (10_000, "4MB")
 
 
 def test_labels_of_monitoring_cannot_take_the_place_of_ours() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq_operator import names
@@ -14,6 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.operator.queues import DOCUMENTS, RICH, SETTING, facts, queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Object = dict[str, Any]
 
@@ -270,3 +273,25 @@ def test_a_sidecar_of_the_template_is_watched_too() -> None:
     escalating = {"securityContext": {"allowPrivilegeEscalation": True}}
     told = foreign(*worker_with({"containers": [{}, escalating]}, wanted))
     assert told == ["allowPrivilegeEscalation of container proxy"]
+
+
+class Counted(list[Any]):
+    """A list that counts how often it is gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_foreign_containers_are_found_in_one_go() -> None:
+    """Once for each container took seconds with some thousand of them."""
+
+    def worker(number: int) -> tuple[Object, Counted]:
+        containers = Counted({"name": f"c{each}", "image": "x"} for each in range(number))
+        return {"spec": {"template": {"spec": {"containers": containers}}}}, containers
+
+    (wanted, few), (live, _) = worker(2), worker(50)
+    assert foreign(wanted, live) == [f"container c{each}" for each in range(2, 50)]
+    assert few.times <= 3

@@ -144,7 +144,22 @@ def test_long_names_and_messages_are_cut() -> None:
 
 
 @pytest.mark.usefixtures("clock")
-async def test_an_event_that_cannot_be_posted_is_lost_and_the_next_is_not() -> None:
+async def test_an_event_waits_while_the_api_server_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "RETRY_SECONDS", (0.0, 0.0))
+    api = Posted(*[Unavailable("away")] * 2)
+    one = recorder(api)
+    one.post(ORDERS, "Repaired", "put right")
+    task = asyncio.create_task(one.run())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    assert [event["message"] for event in api.events] == ["put right"]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_an_event_that_cannot_be_posted_is_lost_and_the_next_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "RETRY_SECONDS", ())
     api = Posted(Unavailable("away"), NotFound(404, "NotFound", "namespace"))
     one = recorder(api)
     for number in range(3):

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from collections import Counter
 from typing import Any
 
 import pytest
+from delayq.contract import SpecError
 from delayq_operator import names
 from delayq_operator.children import Children
+from delayq_operator.desired import desired, purge_job
+from delayq_operator.drift import differs
 from delayq_operator.names import Key
 from delayq_operator.pods import Pods
 from delayq_operator.queues import Queues
 from delayq_operator.versions import Versions
+from delayq_operator.workload import workload
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.operator.queues import HOSTILE, RICH, SETTING, facts
+from tests.unit.operator.queues import queue as parsed
 from tests.unit.operator.views import body
 
 ORDERS, BILLS = Key("shop", "orders"), Key("shop", "bills")
@@ -129,7 +137,15 @@ def child(
     label: str = "orders",
     **metadata: Any,  # noqa: ANN401 -- JSON
 ) -> dict[str, Any]:
-    owners = [{"kind": "DelayQueue", "name": owner, "uid": f"uid of {owner}", "controller": True}]
+    owners = [
+        {
+            "apiVersion": names.API_VERSION,
+            "kind": "DelayQueue",
+            "name": owner,
+            "uid": f"uid of {owner}",
+            "controller": True,
+        }
+    ]
     return {
         "metadata": {
             "name": name,
@@ -310,6 +326,42 @@ def test_a_child_that_went_with_its_delayqueue_is_not_missed(marks: Marks) -> No
     assert not children.found_again(names.DEPLOYMENT, name)
 
 
+@pytest.mark.parametrize("owner", ["orders", "unknown", None])
+@pytest.mark.parametrize("label", ["orders", "unknown"])
+def test_of_what_only_carries_our_labels_the_body_is_not_kept(
+    children: Children, owner: str | None, label: str
+) -> None:
+    """Whoever may write ConfigMaps can write any number of them."""
+    data = {"a": "x" * 1_000_000}
+    for number in range(10):
+        body = child(f"theirs-{number}", number + 1, owner, label) | {"data": data}
+        children.seen(names.CONFIG_MAP, body)
+    assert len(pickle.dumps((children._of, children._unclaimed))) < 20_000
+
+
+def test_a_child_that_others_made_too_large_is_put_right_without_its_body(children: Children) -> None:
+    labels = {names.QUEUE_LABEL: "orders", "a": "x" * 1_000_000}
+    children.seen(names.DEPLOYMENT, child(labels=labels))
+    found = children.of(ORDERS)[REFERENCE]
+    assert (found.body["spec"]["replicas"], found.owner_uid) == (2, "uid of orders")
+    assert len(found.text) < 1000
+    assert differs(child(), found.body)
+    assert workload({**found.body, "metadata": {"generation": 1}}).wanted == 2
+
+
+def test_a_kind_of_the_same_name_is_no_owner(children: Children) -> None:
+    owner = {"apiVersion": "example.com/v1", "kind": "DelayQueue", "name": "orders", "controller": True}
+    children.seen(names.DEPLOYMENT, child(ownerReferences=[{**owner, "uid": "x"}]))
+    assert children.of(ORDERS) == {}
+
+
+def test_every_child_that_is_made_has_a_name_that_is_known() -> None:
+    for of in (parsed(), parsed(RICH), parsed(HOSTILE)):
+        found = facts(of)
+        made = [*desired(of, SETTING, found), purge_job(of, SETTING, found)]
+        assert {(each["kind"], each["metadata"]["name"]) for each in made} <= names.children(of.metadata.name)
+
+
 # --- Pods.
 
 
@@ -428,6 +480,18 @@ def test_a_digest_is_of_the_content_only(versions: Versions) -> None:
     assert versions.taken(secret("1", key="a")) == versions.taken(secret("9", key="a"))
 
 
+def test_the_digest_of_a_secret_takes_what_only_its_readers_know(versions: Versions) -> None:
+    """Else whoever reads the annotation of a Deployment could try passwords."""
+
+    def taken(kind: str, uid: str) -> str:
+        body = secret("1", key="a")
+        body["metadata"]["uid"] = uid
+        return versions.taken({**body, "kind": kind}).safe
+
+    assert taken("Secret", "1") != taken("Secret", "2")
+    assert taken("ConfigMap", "1") == taken("ConfigMap", "2")
+
+
 def test_who_refers_to_nothing_any_more_leaves_nothing_behind(versions: Versions, marks: Marks) -> None:
     for key in (ORDERS, BILLS):
         versions.refer(key, ["redis"])
@@ -506,3 +570,36 @@ def test_who_is_erased_as_well_keeps_nobody_from_it() -> None:
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     queues.seen(going)
     assert queues.sharing(Key("shop", "orders")) == []
+
+
+def test_who_shares_tasks_is_told_without_the_bodies_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body can have a megabyte, and many can name one Redis: each look would parse them all."""
+    queues = Queues(lambda _: None)
+    for name in ("orders", "orders2", "orders3"):
+        queues.seen(stored(name, queueName="orders"))
+    monkeypatch.setattr(queues, "get", lambda _: pytest.fail("a body is parsed"))
+    assert queues.sharing(Key("shop", "orders")) == [Key("shop", "orders2"), Key("shop", "orders3")]
+    queues.seen(stored("orders3", version=2, queueName="orders"))
+    queues.gone(Key("shop", "orders2"), "shop-orders2")
+    assert queues.sharing(Key("shop", "orders")) == [Key("shop", "orders3")]
+
+
+def test_of_a_delayqueue_that_is_too_large_only_what_it_takes_to_delete_it_is_kept() -> None:
+    """The API server takes a megabyte and more, and the operator has all of them in memory."""
+    queues = Queues(lambda _: None)
+    key = Key("shop", "orders")
+    large = stored("orders", deletionPolicy="Delete", worker={"template": {"a": "x" * 400_000}})
+    large["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "x" * 400_000}
+    queues.seen(large)
+    kept = queues.get(key)
+    assert kept is not None
+    assert len(json.dumps(kept.body)) < 1000
+    assert kept.erases
+    with pytest.raises(SpecError, match=r"spec: expected at most 393,216 bytes, got 4\d\d,\d\d\d"):
+        assert kept.document
+    large["metadata"]["resourceVersion"] = "2"
+    del large["spec"]["worker"]
+    queues.seen(large)
+    small = queues.get(key)
+    assert small is not None
+    assert small.document["spec"] == large["spec"]

@@ -179,6 +179,40 @@ async def test_a_lease_without_a_holder_is_free(candidate: Callable[[str], Leade
     assert await attempt(candidate("a"))
 
 
+async def test_a_leader_renews_in_one_request(
+    candidate: Callable[[str], Leadership], clock: Clock, api: Objects
+) -> None:
+    """Each request takes turns of the event loop, which reconciliations make long."""
+    a = candidate("a")
+    await attempt(a)
+    before = api.requests
+    for _ in range(3):
+        assert await attempt(a)
+    assert api.requests - before == 3
+    clock.now += LEASE_SECONDS  # another may lead by now: only reading it can tell
+    assert await attempt(a)
+    assert api.requests - before == 5
+
+
+async def test_a_leader_that_missed_an_answer_reads_the_lease_again(
+    candidate: Callable[[str], Leadership], api: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server may have stored the renewal: the version that the leader has is then an old one."""
+    a, replace = candidate("a"), api.replace
+    await attempt(a)
+
+    async def lost(*args: object) -> None:
+        await replace(*args)  # type: ignore[arg-type]
+        raise AWAY
+
+    with monkeypatch.context() as patch:
+        patch.setattr(api, "replace", lost)
+        await attempt(a)
+    before = api.writes
+    assert await attempt(a)
+    assert api.writes == before + 1
+
+
 async def test_who_resigns_leaves_it_to_the_next_at_once(
     candidate: Callable[[str], Leadership], clock: Clock, api: Objects
 ) -> None:

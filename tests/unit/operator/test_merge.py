@@ -48,6 +48,22 @@ def test_mappings_merge_field_by_field() -> None:
     assert laid({"a": {"b": 1, "c": 2}}, {"a": {"c": 3, "d": 4}}) == {"a": {"b": 1, "c": 3, "d": 4}}
 
 
+@pytest.mark.parametrize("component", list(ROLES))
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+@pytest.mark.parametrize("value", [["a"], "a", 1, True, [], "", 0, False])
+def test_labels_and_annotations_are_mappings(component: str, field: str, value: object) -> None:
+    """Whatever else they are is a problem of the spec, and no bug of the operator's: such a queue can be deleted."""
+    [problem] = refused({"metadata": {field: value}}, component)
+    assert problem.startswith(f"spec.{component}.template.metadata.{field}: expected a mapping")
+
+
+@pytest.mark.parametrize("name", [1, True, ["a"], {"a": "b"}])
+def test_a_name_is_a_string(name: object) -> None:
+    for field in ("containers", "initContainers", "volumes"):
+        [problem] = refused({"spec": {field: [{"name": name}]}})
+        assert problem.endswith(f"{field}[0]: expected a mapping with its name")
+
+
 def test_null_deletes() -> None:
     assert laid({"a": {"b": 1, "c": 2}}, {"a": {"b": None}, "never": None}) == {"a": {"c": 2}}
 

@@ -7,6 +7,7 @@ from typing import Any
 from delayq_operator import names
 from delayq_operator.children import Child, _child
 from delayq_operator.drift import stamped
+from delayq_operator.names import Key
 from delayq_operator.plan import plan
 
 from tests.unit.operator.queues import UID
@@ -36,9 +37,15 @@ def live(
     if applied:
         metadata["managedFields"] = [{"manager": names.OPERATOR, "operation": "Apply", "fieldsV1": {}}]
     if owner is not None:
-        reference = {"kind": "DelayQueue", "name": "orders", "uid": owner, "controller": True}
+        reference = {
+            "apiVersion": names.API_VERSION,
+            "kind": "DelayQueue",
+            "name": "orders",
+            "uid": owner,
+            "controller": True,
+        }
         metadata["ownerReferences"] = [reference]
-    return _child(kind, body | {"metadata": metadata})
+    return _child(kind, body | {"metadata": metadata}, Key("shop", "orders"))
 
 
 def there(*children: Child) -> dict[tuple[str, str], Child]:
@@ -111,7 +118,8 @@ def test_containers_that_somebody_added_are_named() -> None:
             "spec": {"template": {"spec": {"containers": [{"name": name} for name in containers]}}},
         }
 
-    found = live(stamped(deployment("worker")) | {"spec": deployment("worker", "proxy")["spec"]})
+    theirs = stamped(deployment("worker")) | {"spec": deployment("worker", "proxy")["spec"]}
+    found = live(theirs, kind=names.DEPLOYMENT)
     todo = plan([stamped(deployment("worker"))], {("Deployment", "orders-worker"): found}, UID)
     assert todo.foreign == ("container proxy of Deployment orders-worker",)
     assert todo.changes == ()

@@ -18,7 +18,12 @@ CRASHED = {
 RESTARTED = RUNNING | {"lastState": {"terminated": {"reason": "OOMKilled"}}}
 OUT_OF_MEMORY = "OOMKilled: it took more memory than its limit"
 LOG = '{"time": "2026-01-01T00:00:00", "event": "started"}\n'
+OURS = RUNNING | {"name": "worker", "ready": True, "started": True}
+PROXY = RUNNING | {"name": "proxy", "ready": False}
 DONE = {"state": {"terminated": {"reason": "Completed"}}}
+FAILED = {
+    "state": {"terminated": {"reason": "Error", "message": "error: cannot reach Redis at redis:6379\n"}}
+}
 UNSCHEDULED = {
     "type": "PodScheduled",
     "status": "False",
@@ -49,27 +54,42 @@ def ended(code: int, log: str, reason: str = "Error") -> dict[str, Any]:
         (pod(RUNNING), ""),
         (pod(CREATING), ""),
         (pod(DONE), ""),
+        (pod(FAILED), "w-1: Error: cannot reach Redis at redis:6379"),
         (pod(IMAGE), "w-1: ImagePullBackOff: no such image"),
         (pod(RUNNING, IMAGE), "w-1: ImagePullBackOff: no such image"),
-        (pod(CRASHED), "w-1: CrashLoopBackOff: error: cannot import shop.orders"),
+        (pod(CRASHED), "w-1: CrashLoopBackOff: cannot import shop.orders"),
         (pod(RESTARTED), f"w-1: {OUT_OF_MEMORY}"),
         (pod(ended(137, LOG, reason="OOMKilled")), f"w-1: CrashLoopBackOff: {OUT_OF_MEMORY}"),
         (pod(ended(137, LOG)), "w-1: CrashLoopBackOff: killed by SIGKILL"),
         (pod(ended(128 + 99, LOG)), "w-1: CrashLoopBackOff: killed by signal 99"),
         (
             pod(ended(3, LOG + "error: no shop\n  look here\n")),
-            "w-1: CrashLoopBackOff: error: no shop look here",
+            "w-1: CrashLoopBackOff: no shop look here",
         ),
         (pod(ended(1, LOG + LOG)), f"w-1: CrashLoopBackOff: {LOG.strip()}"),
         (pod(conditions=[UNSCHEDULED]), "w-1: Unschedulable: 0/3 nodes have cpu"),
         (
             pod(CREATING, initContainerStatuses=[CRASHED]),
-            "w-1: CrashLoopBackOff: error: cannot import shop.orders",
+            "w-1: CrashLoopBackOff: cannot import shop.orders",
         ),
     ],
 )
 def test_what_is_wrong_with_a_pod(body: dict[str, Any], trouble: str) -> None:
     assert read(body).trouble == trouble
+
+
+@pytest.mark.parametrize(
+    ("body", "waiting"),
+    [
+        (pod(OURS, ready=True), ""),
+        (pod(CREATING), ""),
+        (pod(OURS | {"ready": False, "started": False}), "w-1 is starting"),
+        (pod(OURS | {"ready": False}), "w-1 runs and waits until Redis answers it"),
+        (pod(OURS, PROXY), "w-1: container proxy runs and is not ready"),
+    ],
+)
+def test_what_a_running_pod_waits_for(body: dict[str, Any], waiting: str) -> None:
+    assert read(body).waiting[: len(waiting) or None] == waiting
 
 
 def test_a_pod_whose_node_is_gone_may_still_work() -> None:

@@ -34,6 +34,7 @@ def test_a_look_has_everything_that_is_known() -> None:
     due_within = {500: 0, 1000: 4, 1500: 4, 10_000: 9, 60_000: 9}
     assert look(scanner({0: True}, **busy(due_within=due_within))) == Sample(
         overdue=5,
+        overdue_seconds=9.0,
         in_flight=3,
         due_within=((0.5, 0), (1.0, 4), (1.5, 4), (10.0, 9), (60.0, 9)),
         next_due_seconds=60.0,
@@ -42,6 +43,7 @@ def test_a_look_has_everything_that_is_known() -> None:
         starting=1,
         starting_seconds=3,
         lead_seconds=8.0,
+        leads=((1, 8.0), (2, 15.0), (4, 15.0), (8, 15.0), (16, 15.0), (32, 15.0)),
     )
 
 
@@ -120,7 +122,7 @@ def test_a_due_time_is_within_what_people_can_be_told() -> None:
     decision = decide(
         replace(found, overdue=0, in_flight=0, due_within=()), Policy(slots=1), begun(0, 0), NOW
     )
-    assert "workers start at 2" in sentence(decision)
+    assert "workers start by 2" in sentence(decision)
 
 
 def test_without_counters_nobody_knows_what_ever_fell_due() -> None:

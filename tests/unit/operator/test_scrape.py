@@ -16,6 +16,7 @@ from delayq_operator.aims import Aims
 from delayq_operator.crew import Crew
 from delayq_operator.exposition import Client, Question
 from delayq_operator.guards import Guards
+from delayq_operator.lateness import Latenesses
 from delayq_operator.names import Key
 from delayq_operator.news import FRESH_SECONDS, News
 from delayq_operator.queues import Queues
@@ -133,7 +134,8 @@ def scraper(clock: Clock, marks: Marks, pods: Pods) -> Scraper:  # noqa: ARG001 
         queues.seen(known(key, 10))
     inventory = SimpleNamespace(queues=queues, pods=pods)
     looks, aims, work = cast("Autoscaler", Looks(pods)), Aims(queues), cast("Work", marks)
-    return Scraper(cast("Inventory", inventory), aims, looks, guards=Guards(aims, work), work=work)
+    guards, lateness = Guards(aims, work), Latenesses(aims, work)
+    return Scraper(cast("Inventory", inventory), aims, looks, guards=guards, lateness=lateness, work=work)
 
 
 async def read(scraper: Scraper, answers: Answers) -> list[str]:

@@ -119,7 +119,7 @@ async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
 async def test_a_queue_of_all_shards_fits() -> None:
     found = await asked(body(scanner_text(dict.fromkeys(range(256), True), (), **BUSY)))
     assert isinstance(found, list)
-    assert len(found) == 256 * 12 + 1 + len(DURABILITY_RISKS)
+    assert len(found) == 256 * 13 + 1 + len(DURABILITY_RISKS)
 
 
 async def test_a_scanner_is_asked_for_horizons_and_a_worker_for_other_metrics() -> None:
@@ -138,6 +138,30 @@ async def test_a_scanner_is_asked_for_horizons_and_a_worker_for_other_metrics() 
     assert requests[0] == b"GET /metrics?horizon=0.5&horizon=15&horizon=3600 HTTP/1.1\r\n"
     assert requests[1] == b"GET /metrics HTTP/1.1\r\n"
     assert worker == [("delayq_worker_busy_slots", {"queue": "orders"}, 3.0)]
+
+
+async def test_horizons_have_a_port_of_their_own_and_an_older_scanner_answers_at_the_other() -> None:
+    requests: list[tuple[str, bytes]] = []
+
+    def answering(port: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            requests.append((port, await reader.readline()))
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(body(LINE))
+            writer.close()
+
+        return answer
+
+    metrics = await asyncio.start_server(answering("metrics"), "127.0.0.1", 0)
+    horizons = await asyncio.start_server(answering("horizons"), "127.0.0.1", 0)
+    asked = Question(horizons=(0.5,))
+    async with metrics, Client(*(each.sockets[0].getsockname()[1] for each in (metrics, horizons))) as client:
+        async with horizons:
+            await client.ask(POD, asked)
+            await client.ask(POD)
+        assert isinstance(await client.ask(POD, asked), list)
+    path = b"GET /metrics?horizon=0.5 HTTP/1.1\r\n"
+    assert requests == [("horizons", path), ("metrics", b"GET /metrics HTTP/1.1\r\n"), ("metrics", path)]
 
 
 async def test_a_queue_of_one_shard_may_say_less_than_one_of_many() -> None:

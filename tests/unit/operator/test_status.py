@@ -278,6 +278,15 @@ def test_a_decision_is_told_with_its_sentence_and_what_was_learnt() -> None:
     }
 
 
+def test_what_falls_due_within_the_lead_time_is_told_where_the_operator_decides() -> None:
+    """Horizons are coarser than the lead time: the next longer one counts."""
+    look = Sample(due_within=((5.0, 3), (8.0, 40), (11.2, 41)), lead_seconds=7.2)
+    made = status(view(**scaled(decided(look))), {}, NOW)["backlog"]
+    assert made["dueWithinLead"] == 40
+    assert "dueWithinLead" not in status(view(), {}, NOW)["backlog"]
+    assert "dueWithinLead" not in status(view(**scaled(decided(None))), {}, NOW)["backlog"]
+
+
 @pytest.mark.parametrize(
     ("decision", "field", "value"),
     [
@@ -344,6 +353,9 @@ def test_a_restart_is_no_news() -> None:
     anew = status(view(queue=made, scale=scale(made, 0)), before, NOW + 60)
     assert wait_seconds(anew, before, since_write=1000) is None
     assert anew == before
+    edited = status(view(queue=made, scale=scale(made, 0), resource=resource(generation=4)), before, NOW + 60)
+    assert entry(edited, "ScalingActive")["observedGeneration"] == 3, "it was not evaluated for this one"
+    assert entry(edited, "Ready")["observedGeneration"] == 4
     looked = status(view(queue=made, scale=scale(made, 0), learnt=Learnt(looked=True)), before, NOW + 60)
     assert entry(looked, "ScalingActive")["reason"] == "NotDecided"
 

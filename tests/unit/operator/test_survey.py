@@ -8,13 +8,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from delayq_operator import crew, guards, survey
+from delayq_operator import crew, guards, lateness, survey
 from delayq_operator.aims import Aims
 from delayq_operator.crew import Crew
 from delayq_operator.guards import Guards
+from delayq_operator.lateness import AGAIN_SECONDS, Lateness, Latenesses, counted
 from delayq_operator.queues import Queues
 from delayq_operator.survey import Survey
-from delayq_operator.view import Guarding
+from delayq_operator.view import WINDOW_SECONDS, Begun, Guarding
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.test_scrape import ORDERS, Answers, Looks, Marks, Pods, known
@@ -34,6 +35,15 @@ WORKER: list[Sample] = [
     ("delayq_worker_handler_seconds_sum", {"queue": "orders"}, 30.0),
     ("delayq_worker_handler_seconds_count", {"queue": "orders"}, 60.0),
 ]
+
+
+def began(in_time: float, *, late: float = 0.0, at: float = 1.0) -> list[Sample]:
+    """A histogram with a bound at the objective of one second, and one above."""
+    name = "delayq_worker_due_to_claimed_seconds_bucket"
+    counts = {"0.5": in_time, str(at): in_time, "5.0": in_time + late, "+Inf": in_time + late}
+    return [(name, {"queue": "orders", "le": le}, count) for le, count in counts.items()]
+
+
 W = replace(POD, name="w", component="worker", created_at=999_980.0, address="10.0.0.1")
 
 
@@ -49,8 +59,13 @@ class World:
         inventory = SimpleNamespace(queues=queues, pods=self.pods)
         aims, self.marks = Aims(queues), Marks()
         self.guards = Guards(aims, cast("Work", self.marks))
+        self.lateness = Latenesses(aims, cast("Work", self.marks))
         self.survey = Survey(
-            cast("Inventory", inventory), aims, cast("Autoscaler", looks), guards=self.guards
+            cast("Inventory", inventory),
+            aims,
+            cast("Autoscaler", looks),
+            guards=self.guards,
+            lateness=self.lateness,
         )
 
     async def visit(self) -> float:
@@ -62,6 +77,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(survey, "time", clock)
     monkeypatch.setattr(guards, "time", clock)
+    monkeypatch.setattr(lateness, "time", clock)
     return clock
 
 
@@ -69,7 +85,7 @@ async def test_workers_teach_and_one_that_does_not_answer_spoils_nothing() -> No
     world = World(W, replace(W, name="mute"), w=WORKER, mute="mute refused")
     assert await world.visit() == crew.SOON_SECONDS
     assert world.answers.asked == ["w", "mute"]
-    assert (world.crew.lead.seconds, world.crew.handler.seconds) == (20, 0.5)
+    assert (world.crew.lead.seconds, world.crew.handler.seconds) == (30, 0.5)
 
 
 async def test_one_whose_answer_breaks_what_takes_it_spoils_nothing(
@@ -85,7 +101,7 @@ async def test_one_whose_answer_breaks_what_takes_it_spoils_nothing(
     monkeypatch.setattr(Crew, "take", broken)
     world = World(replace(W, name="odd"), W, w=WORKER, odd=WORKER)
     await world.visit()
-    assert world.crew.lead.seconds == 20
+    assert world.crew.lead.seconds == 30
     assert caplog.messages == ["scrape_broke"]
 
 
@@ -135,11 +151,30 @@ async def test_when_there_are_more_than_can_be_asked_the_next_are_asked_soon() -
     assert await world.visit() == survey.FULL_SECONDS
 
 
-async def test_nobody_is_asked_for_a_queue_that_somebody_else_scales() -> None:
-    world = World(W, w=WORKER)
+async def test_a_queue_that_somebody_else_scales_is_asked_for_its_lateness_alone(clock: Clock) -> None:
+    world = World(W, w=[*WORKER, *began(10, late=1)])
     world.queues.seen(known(ORDERS, 10, version=101))
-    assert await world.visit() == survey.IDLE_SECONDS
-    assert world.answers.asked == []
+    for _ in range(4):
+        assert await world.visit() == survey.IDLE_SECONDS
+        clock.now += survey.IDLE_SECONDS
+    assert world.answers.asked == ["w", "w"]
+    assert world.crew.lead.seconds is None
+    assert world.lateness.seen(ORDERS) == Begun(0, 0), "it had counted those before this operator listened"
+
+
+async def test_who_misses_the_objective_is_marked_when_it_does_and_when_that_is_over(clock: Clock) -> None:
+    world = World(replace(W, created_at=clock.now + 1), w=began(98, late=1))
+    world.queues.seen(known(ORDERS, 10, version=101, objective={"latenessSeconds": 1}))
+    await world.visit()
+    assert world.lateness.seen(ORDERS) == Begun(99, 1)
+    assert world.marks.of[ORDERS] == 1
+    for _ in range(3):
+        clock.now += AGAIN_SECONDS
+        await world.visit()
+    assert world.marks.of[ORDERS] == 1
+    clock.now += WINDOW_SECONDS
+    await world.visit()
+    assert (world.lateness.seen(ORDERS), world.marks.of[ORDERS]) == (Begun(), 2)
 
 
 GUARD: Any = {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}}
@@ -165,7 +200,7 @@ async def test_a_worker_is_asked_once_for_what_it_teaches_and_for_its_guard() ->
     world.queues.seen(known(ORDERS, 10, version=101, guard=GUARD, autoscaling={}))
     await world.visit()
     assert world.answers.asked == ["w"]
-    assert (world.crew.lead.seconds, world.guards.seen(ORDERS)) == (20, Guarding(able=1))
+    assert (world.crew.lead.seconds, world.guards.seen(ORDERS)) == (30, Guarding(able=1))
 
 
 async def test_workers_are_asked_how_busy_they_are_once_there_is_somebody_to_ask() -> None:
@@ -173,3 +208,31 @@ async def test_workers_are_asked_how_busy_they_are_once_there_is_somebody_to_ask
     assert await world.survey.busy(ORDERS, pods) == {}
     world.survey._client = cast("Client", world.answers)
     assert await world.survey.busy(ORDERS, pods) == {"w": 3}
+
+
+def test_what_a_histogram_counts_between_two_bounds_is_in_proportion() -> None:
+    """Of eight between 1 and 5 s, half are taken to be later than 3 s."""
+    assert counted(began(10, late=8), 1.0) == Begun(18, 8)
+    assert counted(began(10, late=8), 3.0) == Begun(18, 4)
+    assert counted(began(10, late=8), 5.0) == counted(began(10, late=8), 86_400) == Begun(18, 0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [],
+        [("delayq_worker_due_to_claimed_seconds_bucket", {"le": "1.0"}, 5.0)],
+        [("delayq_worker_due_to_claimed_seconds_bucket", {}, 5.0)],
+        [("delayq_worker_due_to_claimed_seconds_bucket", {"le": "+Inf"}, float("nan"))],
+        [("delayq_worker_due_to_claimed_seconds_bucket", {"le": "x"}, 1e300)],
+    ],
+)
+def test_a_histogram_that_is_none_counts_nothing(said: list[Sample]) -> None:
+    assert counted(said, 1.0) is None
+
+
+def test_a_container_that_started_anew_counts_from_zero() -> None:
+    watch = Lateness(1.0, since=0.0)
+    watch.take(W, began(10, late=2), 1_000_000.0)
+    watch.take(W, began(3, late=1), 1_000_010.0)
+    assert watch.seen(1_000_010.0) == Begun(16, 3)

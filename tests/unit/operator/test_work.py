@@ -314,3 +314,65 @@ async def test_work_that_broke_does_not_go_on() -> None:
 def test_a_backoff_grows_up_to_the_longest(tries: int, longest: float, chance: float) -> None:
     assert 0.1 <= backoff_seconds(tries, longest, chance) <= longest
     assert backoff_seconds(tries, longest, chance) <= backoff_seconds(tries + 1, longest, chance)
+
+
+async def test_namespaces_take_turns() -> None:
+    """A tenant with many queues in line, and first, delays its own."""
+    runs: list[Key] = []
+
+    async def handle(key: Key) -> float | None:
+        runs.append(key)
+        return None
+
+    work = Work()
+    crowd = [Key("crowd", str(each)) for each in range(50)]
+    for key in (*crowd, A, B, Key("bank", "x")):
+        work.mark(key)
+    async with Running(work, handle, workers=1):
+        await settle(300)
+    assert runs[:4] == [crowd[0], A, Key("bank", "x"), crowd[1]]
+    assert runs[4] == B
+    assert sorted(runs) == sorted((*crowd, A, B, Key("bank", "x")))
+
+
+async def test_a_namespace_whose_queues_hang_leaves_a_worker_to_others() -> None:
+    runs: list[Key] = []
+
+    async def handle(key: Key) -> float | None:
+        runs.append(key)
+        if key.namespace == "stuck":
+            await asyncio.Event().wait()
+        return None
+
+    work = Work()
+    for each in range(10):
+        work.mark(Key("stuck", str(each)))
+    async with Running(work, handle, workers=4):
+        await settle()
+        assert len(runs) == 3
+        for key in KEYS:
+            work.mark(key)
+        await settle()
+        assert runs[3:] == KEYS
+
+
+async def test_work_that_never_waits_lets_the_loop_do_other_things() -> None:
+    """The Lease is renewed while a hundred keys are computed one after the other."""
+    runs: list[Key] = []
+    between: list[int] = []
+
+    async def handle(key: Key) -> float | None:
+        runs.append(key)
+        return None
+
+    async def renew() -> None:
+        while len(runs) < 100:
+            between.append(len(runs))
+            await asyncio.sleep(0)
+
+    work = Work()
+    for each in range(100):
+        work.mark(Key("shop", str(each)))
+    async with Running(work, handle, workers=1):
+        await renew()
+    assert len(set(between)) > 50

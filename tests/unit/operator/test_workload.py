@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from delayq_operator.workload import Workload, workload
+from delayq_operator.workload import Workload, podless_seconds, runless_seconds, workload
 
 
 def deployment(generation: int = 4, **status: object) -> dict[str, Any]:
@@ -52,6 +53,54 @@ def test_a_settled_deployment() -> None:
 )
 def test_a_deployment_rolls_until_all_pods_are_new_and_no_old_one_is_left(status: dict[str, Any]) -> None:
     assert workload(deployment(**status)).rolling
+
+
+def test_a_deployment_whose_pods_are_rejected_says_why_without_the_name_of_the_pod() -> None:
+    why = "exceeded quota: compute, requested: pods=1"
+    failing = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
+    for message in (f'pods "orders-worker-5d9f-x7k2p" is forbidden: {why}', why):
+        assert workload(deployment(**SETTLED, conditions=[failing | {"message": message}])).refused == why
+    past = failing | {"status": "False", "message": why}
+    assert workload(deployment(**SETTLED, conditions=[past])).refused == ""
+
+
+STARTED = {"startTime": "2026-01-01T00:00:00Z"}
+COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "seconds"),
+    [
+        ({}, STARTED, 20.0),
+        ({}, STARTED | {"conditions": [{"type": "Failed", "status": "True"}]}, 20.0),
+        ({}, {}, None),  # its controller has not seen it yet
+        ({"suspend": True}, STARTED, None),
+        ({}, STARTED | {"active": 1}, None),
+        ({}, STARTED | {"failed": 2}, None),
+        ({}, STARTED | COMPLETE, None),
+    ],
+)
+def test_a_job_without_any_pod(spec: dict[str, Any], status: dict[str, Any], seconds: float | None) -> None:
+    now = datetime(2026, 1, 1, 0, 0, 20, tzinfo=UTC).timestamp()
+    assert podless_seconds({"spec": spec, "status": status}, now) == seconds
+
+
+@pytest.mark.parametrize(
+    ("spec", "newest", "good", "seconds"),
+    [
+        ({}, "", "", 20.0),
+        ({}, "2025-12-31T23:59:00Z", "2025-12-31T23:59:55Z", 20.0),
+        ({}, "2026-01-01T00:00:00Z", "", None),  # its pod may have ended well, and be forgotten
+        ({}, "", "2026-01-01T00:00:03Z", None),
+        ({"suspend": True}, "", "", None),
+    ],
+)
+def test_a_run_of_the_reaper_without_a_pod(
+    spec: dict[str, Any], newest: str, good: str, seconds: float | None
+) -> None:
+    now = datetime(2026, 1, 1, 0, 0, 20, tzinfo=UTC).timestamp()
+    status = {"lastScheduleTime": "2026-01-01T00:00:00Z", "lastSuccessfulTime": good}
+    assert runless_seconds({"spec": spec, "status": status}, newest, now) == seconds
 
 
 def test_pods_that_do_not_get_ready_are_not_a_rollout() -> None:

@@ -72,7 +72,7 @@ def leaves() -> Iterator[tuple[str, ...]]:
             ["--group=1", "--rate=50/s", "--dry-run"],
         ),
         (("dlq", "redrive"), ["orders", "a", "b"], ["a", "b"]),
-        (("top",), ["orders", "--port-forward"], []),
+        (("top",), ["orders", "--port-forward", "--redis-namespace=data"], []),
     ],
 )
 def test_what_was_typed_is_sent(path: tuple[str, ...], words: list[str], sent: list[str]) -> None:

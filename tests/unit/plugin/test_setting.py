@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 STATE: dict[str, Any] = {"check": {"python": {"callable": "shop.orders:state"}}}
 
 
+OWN_LABELS = "own-labels=" + ",".join(f"{name}={value}" for name, value in SETTING.own_labels.items())
+
+
 class Cluster:
     """In the place of kubectl: an operator's Deployment, if people may see it."""
 
@@ -48,7 +51,7 @@ def test_the_image_of_scanners_is_the_operators() -> None:
 
 @pytest.mark.parametrize(
     ("options", "found"),
-    [(("worker-image=theirs:1",), ("theirs:1", [])), ((), (UNKNOWN.worker_image, [NO_IMAGE]))],
+    [(("worker-image=theirs:1", OWN_LABELS), ("theirs:1", [])), ((), (UNKNOWN.worker_image, [NO_IMAGE]))],
 )
 def test_where_scanners_run_the_users_image_the_operator_is_asked_for_its_own(
     options: tuple[str, ...], found: tuple[str, list[str]]

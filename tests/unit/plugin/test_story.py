@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from delayq.plugin.story import View, told
+from delayq.cli.output import Table
+from delayq.plugin.story import View, overview, told
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,20 @@ def test_a_condition_is_marked_by_whether_all_is_well(type_: str, status: str, m
     lines = list(told(View(queue=queue, pods=[], events=[]), 0.0))
     [row] = [line for line in lines if f"  {type_} " in line]
     assert row.startswith(f"{mark}  {type_} ")
+
+
+def test_a_degraded_queue_says_so_in_the_headline_and_in_the_overview() -> None:
+    degraded = {"type": "Degraded", "status": "True", "reason": "QueueShared", "message": "Two share one."}
+    ready = {"type": "Ready", "status": "True", "reason": "AsExpected"}
+    queue = {
+        "metadata": {"namespace": "shop", "name": "orders"},
+        "status": {"conditions": [ready, degraded]},
+    }
+    headline = next(iter(told(View(queue=queue, pods=[], events=[]), 0.0)))
+    assert headline.endswith(", but degraded: Two share one.")
+    table = overview([queue], 0.0, everywhere=False)
+    assert isinstance(table, Table)
+    assert table.rows[0][-1] == "QueueShared"
 
 
 def line(name: str, *, spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None) -> str:

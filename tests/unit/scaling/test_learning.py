@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from delayq.scaling import HandlerTime, LeadTime
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def test_the_mean_is_of_all_workers() -> None:
@@ -54,15 +56,15 @@ def test_a_worker_that_is_gone_is_forgotten() -> None:
     assert learnt.seconds == pytest.approx(1.0)
 
 
-def test_the_lead_is_the_p95_of_the_last_starts() -> None:
+def test_the_lead_is_the_p95_of_the_last_starts_and_a_margin() -> None:
     learnt = LeadTime()
     assert learnt.seconds is None
     for number in range(20):
         learnt.take(f"worker-{number}", 5.0 + number)
-    assert learnt.seconds == 23.0
+    assert learnt.seconds == pytest.approx(23.0 * 22 / 21)
     for number in range(20):
         learnt.take(f"later-{number}", 4.0)
-    assert learnt.seconds == 4.0
+    assert learnt.seconds == pytest.approx(4.0 * 22 / 21)
 
 
 def test_a_start_counts_once_and_a_wrong_clock_never() -> None:
@@ -128,15 +130,43 @@ def test_nonsense_teaches_nothing(told: tuple[float, float]) -> None:
     assert learnt.seconds == 2.0
 
 
-def test_a_few_starts_make_nobody_bold() -> None:
-    """One worker alone takes 5 s, five at once may take 16: the default of 15 s holds until five were seen."""
+def test_many_at_once_are_learnt_apart_from_single_starts() -> None:
+    """One worker alone takes 5 s, six at once take up to 7.7 s: neither says much of the other."""
     learnt = LeadTime()
-    for number in range(4):
-        learnt.take(f"worker-{number}", 5.0)
-    assert learnt.seconds == 15.0
-    learnt.take("slow", 16.0)
-    assert learnt.seconds == 16.0
-    quick = LeadTime()
-    for number in range(5):
-        quick.take(f"worker-{number}", 5.0)
-    assert quick.seconds == 5.0
+    for number in range(20):
+        learnt.take(f"alone-{number}", 5.0)
+    assert learnt.of(1) == pytest.approx(5.0 * 22 / 21)
+    assert (learnt.of(2), learnt.of(6), learnt.of(100)) == (15.0, 15.0, 15.0), "none was seen"
+    for number in range(6):
+        learnt.take(f"together-{number}", 7.2 + number / 10, together=6)
+    assert learnt.of(1) == pytest.approx(5.0 * 22 / 21)
+    assert learnt.of(6) == pytest.approx(7.7 * 8 / 7)
+    assert learnt.of(2) == learnt.of(6), "fewer take no longer"
+    assert learnt.of(8) == 15.0
+
+
+def test_the_margin_shrinks_with_the_starts_that_were_seen() -> None:
+    for seen, margin in ((1, 0.5), (4, 0.2), (19, 0.05)):
+        learnt = LeadTime()
+        for number in range(seen):
+            learnt.take(f"worker-{number}", 10.0)
+        assert learnt.seconds == pytest.approx(10.0 * (1 + margin))
+
+
+def test_more_at_once_than_were_ever_seen_take_half_as_much_again() -> None:
+    learnt = LeadTime(since=20.0)
+    assert learnt.by_starts == ((1, 20.0), (2, 30.0), (4, 30.0), (8, 30.0), (16, 30.0), (32, 30.0))
+    learnt.take("one", 16.0, together=2)
+    assert (learnt.of(1), learnt.of(3), learnt.of(4)) == (20.0, 24.0, 36.0)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 100), st.integers(1, 200)), max_size=60), st.none() | st.floats(1, 60)
+)
+def test_more_starts_never_take_less(starts: list[tuple[float, int]], since: float | None) -> None:
+    learnt = LeadTime(since)
+    for number, (seconds, together) in enumerate(starts):
+        learnt.take(f"worker-{number}", seconds, together)
+    found = [seconds for _, seconds in learnt.by_starts]
+    assert found == sorted(found)
+    assert bool(found) == (bool(starts) or since is not None)

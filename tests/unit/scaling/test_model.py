@@ -129,9 +129,9 @@ def test_a_backlog_that_lasts_until_new_workers_come_asks_for_them() -> None:
 def test_a_course_tells_the_system_after_every_change() -> None:
     load = Load(present=10, inflows=[Inflow(2, 2, 5)], handler_seconds=0.0)
     assert list(course(load, [(0.0, 0), (1.0, 8)])) == [
-        Moment(0.0, 10, 0),
-        Moment(1.0, 10, 8),
-        Moment(2.0, 5, 8),
+        Moment(0.0, 10, 0, 10),
+        Moment(1.0, 10, 8, 10),
+        Moment(2.0, 5, 8, 15),
     ]
 
 

@@ -11,13 +11,13 @@ from tests.unit.scaling.looks import decided, policy, sample
 
 
 def test_a_rush_is_told_with_what_it_needs() -> None:
-    assert sentence(decided(sample((12.0, 2000), handler_seconds=0.1), before=4)) == (
+    assert sentence(decided(sample((12.0, 2000), handler_seconds=0.1, ready=4), before=4)) == (
         "4 → 7 workers: 2,000 due within 15 s; 7 × 32 slots of 0.1 s a task begin them up to 0.8 s late (objective 1 s)"
     )
 
 
 def test_a_bound_is_told_with_what_was_needed() -> None:
-    assert sentence(decided(sample((12.0, 2000), overdue=3, in_flight=7), before=4)).endswith(
+    assert sentence(decided(sample((12.0, 2000), overdue=3, in_flight=7, ready=4), before=4)).endswith(
         "up to 1.5 s late (objective 1 s); 32 were needed, more than maxReplicas"
     )
 
@@ -28,7 +28,7 @@ def test_what_is_not_learnt_is_told() -> None:
 
 def test_sleep_is_told_with_the_time_to_wake() -> None:
     assert sentence(decided(sample((600.0, 5)), before=1)) == (
-        "1 → 0 workers: nothing is due, in flight or due within 15 s; workers start at 2025-06-15 15:16:25 UTC"
+        "1 → 0 workers: nothing is due, in flight or due within 15 s; workers start by 2025-06-15 15:16:25 UTC"
     )
 
 

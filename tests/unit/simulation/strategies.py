@@ -59,7 +59,9 @@ def policies(draw: st.DrawFn, behavior: st.SearchStrategy[Behavior] = behaviors)
 def looks(draw: st.DrawFn, policy: Policy, *, whole: bool = True) -> Sample:
     lead = draw(st.none() | st.sampled_from([2.0, 11.0, 45.0]))
     rushes = draw(st.lists(st.tuples(st.floats(0.1, 4000), st.integers(1, 5000)), max_size=5))
-    asked = horizons(policy.window(lead))
+    more = 0.0 if lead is None else draw(st.sampled_from([0.0, 1.0, 30.0]))
+    leads = () if lead is None else ((1, lead), (2, lead + more), (8, lead + 3 * more))
+    asked = horizons(policy.window(leads[-1][1] if leads else None))
     return Sample(
         overdue=draw(st.integers(0, 2000)),
         in_flight=draw(st.integers(0, 500)),
@@ -71,6 +73,8 @@ def looks(draw: st.DrawFn, policy: Policy, *, whole: bool = True) -> Sample:
         starting_seconds=draw(st.floats(0, 30)),
         handler_seconds=draw(st.none() | st.sampled_from([0.0, 0.01, 0.5, 30.0])),
         lead_seconds=lead,
+        leads=leads,
+        soonest_seconds=draw(st.none() | st.sampled_from([1.0, 10.0])),
         whole=whole,
     )
 

@@ -244,6 +244,7 @@ def test_a_sample_is_what_the_operator_would_see() -> None:
     look = pilot.sample(plant, outlook)
     assert look == Sample(
         overdue=5,
+        overdue_seconds=4.0,
         in_flight=10,
         due_within=look.due_within,
         next_due_seconds=4.0,

@@ -1,0 +1,219 @@
+"""What DelayQueues may not ask for: the API server says so at once, the operator in any case, and what runs goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from delayq_operator import names
+
+from tests.cluster.chart import CHART, RELEASE
+from tests.cluster.harness.resources import delayqueues, found, make_namespace
+from tests.cluster.harness.rest import Refused
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import Operator, condition, install_rights, queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.harness.cluster import Cluster
+
+pytestmark = pytest.mark.usefixtures("crd")
+
+ACCOUNT: Final = "delayq-operator"
+
+
+def templated(role: str = "worker", **pod: Any) -> dict[str, Any]:  # noqa: ANN401  parts of a document
+    body = queue()
+    body["spec"][role] = {"template": {"spec": pod}}
+    return body
+
+
+class Admission:
+    """The chart's policy, of a release in `home` that serves `shop` too."""
+
+    def __init__(self, cluster: Cluster, home: str) -> None:
+        self.rest, self.home, self.shop = cluster.rest, home, f"{home}-shop"
+        make_namespace(cluster, self.shop)
+        self.text = cluster.helm(
+            *("template", RELEASE, str(CHART), f"--namespace={home}"),
+            *("--set", f"localImages=true,watchNamespaces={{{home},{self.shop}}}"),
+            "--show-only=templates/queuepolicy.yaml",
+        ).stdout
+        # From before the policy.
+        self.create(templated(hostNetwork=True), self.shop)
+        cluster.kubectl("apply", "-f", "-", input=self.text)
+        probe = templated(serviceAccountName=ACCOUNT) | {"metadata": {"name": "probe"}}
+        eventually(lambda: "operator's own" in self.refusal(probe), what="the policy counts")
+
+    def create(self, body: dict[str, Any], namespace: str) -> None:
+        self.rest.create(delayqueues(namespace), body)
+
+    def refusal(self, body: dict[str, Any], namespace: str = "") -> str:
+        where = delayqueues(namespace or self.shop)
+        try:
+            self.rest.create(where, body)
+        except Refused as error:
+            return str(error)
+        self.rest.delete(f"{where}/{body['metadata']['name']}")
+        return ""
+
+
+@pytest.fixture
+def admission(cluster: Cluster, namespace: str) -> Iterator[Admission]:
+    admission = Admission(cluster, namespace)
+    yield admission
+    cluster.kubectl("delete", "-f", "-", "--ignore-not-found", input=admission.text)
+    cluster.kubectl("delete", "namespace", admission.shop, "--wait=false")
+
+
+def privileged(field: str) -> dict[str, Any]:
+    container = {"name": "x", "image": "x", "securityContext": {"privileged": True}}
+    return {field: [{"name": "y", "image": "y"}, container]}
+
+
+def test_the_api_server_refuses_at_once(admission: Admission) -> None:
+    other = {"metadata": {"name": "other"}}
+    assert admission.refusal(queue() | other) == ""
+    assert admission.refusal(templated(**harmless()) | other) == ""
+    assert "is the operator's own namespace" in admission.refusal(queue() | other, admission.home)
+    for role in ("scanner", "worker", "reaper"):
+        body = templated(role, serviceAccountName=ACCOUNT) | other
+        assert "operator's own ServiceAccount" in admission.refusal(body)
+    hosts: list[dict[str, Any]] = [{field: True} for field in ("hostNetwork", "hostPID", "hostIPC")]
+    volumes: dict[str, Any] = {
+        "volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "hostPath": {"path": "/"}}]
+    }
+    ports: dict[str, Any] = {
+        "containers": [{"name": "x", "image": "x", "ports": [{"containerPort": 1, "hostPort": 1}]}]
+    }
+    for pod in (*hosts, volumes, ports, privileged("containers"), privileged("initContainers")):
+        assert "Pod Security baseline forbids" in admission.refusal(templated(**pod) | other), pod
+
+
+def harmless() -> dict[str, Any]:
+    return {
+        "serviceAccountName": "shop",
+        "hostNetwork": False,
+        "initContainers": None,
+        "volumes": [{"name": "a", "emptyDir": {}}],
+        "containers": [
+            {"name": "worker", "securityContext": {"privileged": False}, "ports": [{"containerPort": 7}]}
+        ],
+    }
+
+
+def test_a_queue_from_before_the_policy_can_be_edited_and_deleted(admission: Admission) -> None:
+    path = f"{delayqueues(admission.shop)}/orders"
+    changed = admission.rest.patch(path, {"spec": {"deletionPolicy": "Retain", "scanner": {"replicas": 1}}})
+    assert changed["spec"]["worker"]["template"]["spec"] == {"hostNetwork": True}
+    admission.rest.patch(path, {"metadata": {"labels": {"a": "b"}}})
+    with pytest.raises(Refused, match="baseline"):
+        admission.rest.patch(path, {"spec": {"worker": {"template": {"spec": {"hostPID": True}}}}})
+    admission.rest.delete(path)
+
+
+def worker(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    return dict(cluster.rest.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/orders-worker"))
+
+
+def accepted(cluster: Cluster, namespace: str, reason: str, words: str = "") -> None:
+    path = f"{delayqueues(namespace)}/orders"
+
+    def told() -> bool:
+        entry = condition(cluster.rest.get(path), "Accepted")
+        return entry["reason"] == reason and words in entry["message"]
+
+    eventually(told, what=f"Accepted is {reason}")
+
+
+def test_what_is_refused_after_an_upgrade_goes_on_and_is_scaled(cluster: Cluster, namespace: str) -> None:
+    """The Deployment stays as it was, but for the number of its pods; what is corrected follows the spec again."""
+    rights = install_rights(cluster, namespace)
+    operator = Operator.start(rights, namespace, "--pod-security=privileged").wait_ready()
+    path = f"{delayqueues(namespace)}/orders"
+    cluster.rest.create(delayqueues(namespace), templated(hostPID=True))
+    accepted(cluster, namespace, "Valid")
+    before = worker(cluster, namespace)
+    operator.process.stop()
+    operator = Operator.start(rights, namespace, "--worker-image=newer").wait_ready()
+    accepted(cluster, namespace, "PolicyViolation", "spec.worker.template.spec.hostPID: true is forbidden")
+    cluster.rest.patch(path, {"spec": {"worker": {"replicas": 3}}})
+    eventually(lambda: worker(cluster, namespace)["spec"]["replicas"] == 3, what="it is scaled")
+    after = worker(cluster, namespace)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["spec"]["template"] == before["spec"]["template"]
+    cluster.rest.patch(path, {"spec": {"worker": {"template": None}}})
+    accepted(cluster, namespace, "Valid")
+    eventually(lambda: worker(cluster, namespace)["spec"]["template"] != before["spec"]["template"])
+    operator.process.stop()
+
+
+def test_a_queue_in_the_operators_own_namespace_gets_no_children_and_can_be_deleted(
+    cluster: Cluster, namespace: str
+) -> None:
+    shop = f"{namespace}-shop"
+    make_namespace(cluster, shop)
+    rights = install_rights(cluster, namespace, also=(shop,))
+    args = (f"--namespace={shop}", f"--own-namespace={namespace}")
+    operator = Operator.start(rights, namespace, *args).wait_ready()
+    body = templated("reaper", **credentials())
+    body["spec"]["deletionPolicy"] = "Delete"
+    cluster.rest.create(delayqueues(namespace), body)
+    accepted(cluster, namespace, "PolicyViolation", "metadata.namespace")
+    assert not found(cluster, f"/apis/apps/v1/namespaces/{namespace}/deployments/orders-worker")
+    path = f"{delayqueues(namespace)}/orders"
+    assert names.PURGE_FINALIZER in cluster.rest.get(path)["metadata"]["finalizers"]
+    cluster.rest.delete(path)
+    eventually(lambda: condition(cluster.rest.get(path), "Degraded")["reason"] == "EraseFailed")
+    assert "operator's own" in condition(cluster.rest.get(path), "Degraded")["message"]
+    assert not found(cluster, f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-purge")
+    cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
+    eventually(lambda: not found(cluster, path), what="it is gone")
+    cluster.kubectl("delete", "namespace", shop, "--wait=false")
+    operator.process.stop()
+
+
+def credentials() -> dict[str, Any]:
+    """A sidecar of the purge Job that reads a Secret of the namespace."""
+    mount = {"name": "theirs", "mountPath": "/theirs"}
+    return {
+        "containers": [{"name": "reader", "image": "x", "volumeMounts": [mount]}],
+        "volumes": [{"name": "theirs", "secret": {"secretName": "delayq-redis"}}],
+    }
+
+
+def test_a_template_that_is_refused_does_not_become_the_purge_job(cluster: Cluster, namespace: str) -> None:
+    rights = install_rights(cluster, namespace)
+    operator = Operator.start(rights, namespace, f"--own-service-account={ACCOUNT}").wait_ready()
+    body = templated("reaper", serviceAccountName=ACCOUNT)
+    body["spec"]["deletionPolicy"] = "Delete"
+    cluster.rest.create(delayqueues(namespace), body)
+    accepted(cluster, namespace, "PolicyViolation", "is the operator's own ServiceAccount")
+    path = f"{delayqueues(namespace)}/orders"
+    cluster.rest.delete(path)
+    eventually(lambda: condition(cluster.rest.get(path), "Degraded")["reason"] == "EraseFailed")
+    assert not found(cluster, f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-purge")
+    cluster.rest.patch(path, {"spec": {"reaper": {"template": None}}})
+    eventually(lambda: found(cluster, f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-purge"))
+    cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
+    eventually(lambda: not found(cluster, path))
+    operator.process.stop()
+
+
+def test_a_queue_that_is_too_large_is_refused_and_what_runs_goes_on(cluster: Cluster, namespace: str) -> None:
+    """The API server takes what the operator does not keep."""
+    operator = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
+    path = f"{delayqueues(namespace)}/orders"
+    cluster.rest.create(delayqueues(namespace), queue(deletionPolicy="Delete"))
+    accepted(cluster, namespace, "Valid")
+    before = worker(cluster, namespace)
+    large = {"metadata": {"annotations": {"a": "x" * 400_000}}}
+    cluster.rest.patch(path, {"spec": {"worker": {"template": large}}})
+    accepted(cluster, namespace, "InvalidSpec", "expected at most 393,216 bytes")
+    assert worker(cluster, namespace)["spec"] == before["spec"]
+    cluster.rest.delete(path)
+    eventually(lambda: condition(cluster.rest.get(path), "Degraded")["reason"] == "EraseFailed")
+    cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
+    eventually(lambda: not found(cluster, path), what="it is gone")
+    operator.process.stop()

@@ -1,0 +1,95 @@
+"""The end of a process comes, whatever hangs on the way; and a handler that stops the event loop stops no worker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.process.fleet import until, wait_said
+
+if TYPE_CHECKING:
+    from tests.process.fleet import NewFleet
+
+DEADLINE_SECONDS = 30  # for what takes a fraction of a second: only a bug waits this long
+FRAME = """
+import asyncio, logging, sys, threading, time
+from delayq import logs, shutdown
+logs.configure("json", "info")
+shutdown.EXIT_SECONDS = 0.2
+
+async def deaf():
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+async def exits():
+    sys.exit("from a task that a handler left behind")
+
+def hold_the_log():
+    logging.getLogger().handlers[0].acquire()
+    time.sleep(3600)
+
+async def main():
+    loop, left = asyncio.get_running_loop(), []
+{body}
+    print("done", flush=True)
+
+shutdown.run(main())
+"""
+HANGS = {
+    "nothing": "pass",
+    "a_task_deaf_to_cancellation": "left.append(loop.create_task(deaf())); await asyncio.sleep(0)",
+    "a_thread_of_the_executor": "loop.run_in_executor(None, time.sleep, 3600)",
+    "a_thread": "threading.Thread(target=time.sleep, args=(3600,)).start()",
+    "the_log": "threading.Thread(target=hold_the_log).start()",
+    "loop_stopped": "loop.stop(); await asyncio.sleep(0)",
+    "task_that_exits": "left.append(loop.create_task(exits())); await asyncio.sleep(0.01)",
+    "loop_stopped_beside_a_deaf_task": "left.append(loop.create_task(deaf())); loop.stop(); await asyncio.sleep(0)",
+}
+
+
+def ended(body: str) -> subprocess.CompletedProcess[str]:
+    code = FRAME.format(body=f"    {body}")
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
+
+
+@pytest.mark.parametrize("body", HANGS.values(), ids=HANGS)
+def test_a_process_that_is_done_ends_whatever_still_hangs(body: str) -> None:
+    """With the exit code of what it did; what stopped the event loop stopped nothing else."""
+    process = ended(body)
+    assert (process.returncode, process.stdout) == (0, "done\n"), process.stderr
+
+
+@pytest.mark.parametrize("hangs", [HANGS["a_task_deaf_to_cancellation"], HANGS["a_thread"]])
+def test_a_process_that_fails_ends_with_1_whatever_still_hangs(hangs: str) -> None:
+    process = ended(f"{hangs}; raise ValueError('failed')")
+    assert (process.returncode, process.stdout) == (1, "")
+
+
+def test_a_process_that_does_not_get_around_to_its_end_is_ended() -> None:
+    process = ended("shutdown.end_within(0.2, 1); time.sleep(3600)")
+    assert process.returncode == 1
+    assert "exit_forced" in process.stderr
+
+
+def test_a_worker_outlives_a_handler_that_stops_its_event_loop(new_fleet: NewFleet) -> None:
+    """Beside one that ignores its cancellation."""
+    fleet = new_fleet({}, appendonly=False)
+    worker = fleet.start("worker")
+    with fleet.client() as client:
+        client.schedule({"do": "ignore", "seconds": 600}, delay_ms=0, task_id="deaf")
+        fleet.wait_entry("start", "deaf")
+        client.schedule({"do": "stop_loop"}, delay_ms=0, task_id="stops")
+        wait_said(worker, "event_loop_interrupted")
+        client.schedule(None, delay_ms=0, task_id="after")
+        until(lambda: client.get("after") is None and client.get("stops") is None, "both are done")
+        assert fleet.starts().keys() == {"deaf", "stops", "after"}
+        fleet.wait_ready(worker)
+    assert worker.alive

@@ -1,0 +1,111 @@
+"""A worker whose Redis hangs, or whose reply is lost: it gets its tasks back at once, and no attempt is charged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq import NewTask, SyncClient
+from delayq.keys import Keys
+
+from tests.redis.proxy import Proxy, proxy_to
+from tests.redis.recovering import until
+from tests.redis.working import LONGEST_LOOK_MS, Handler, queue, working
+from tests.servers import PREFERRED, RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from delayq.message import Task
+
+KEYS = Keys("delayq", "orders", 0)
+SLOTS, TASKS = 20, 300
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer.start(PREFERRED, dir=tmp_path)
+    try:
+        yield server
+    finally:
+        server.resume()
+        server.stop()
+
+
+def schedule(server: RedisServer, ids: list[str], delay_ms: int = 0) -> None:
+    with SyncClient(server.url, queue="orders") as client:
+        client.schedule_many([NewTask(None, delay_ms=delay_ms, task_id=id_) for id_ in ids])
+
+
+def stats(server: RedisServer) -> dict[str, int]:
+    with server.client() as redis:
+        return {name: int(count) for name, count in redis.hgetall(KEYS.stats).items()}
+
+
+@pytest.mark.one_server
+async def test_tasks_that_fall_due_while_redis_hangs_run_once_and_as_their_first_attempt(
+    server: RedisServer,
+) -> None:
+    """Three times: with a crash charged each time, tasks would be dead by then. Leases outlast the test."""
+    handler = Handler()
+    handler.may_end.set()
+    async with working([server.url], handler, queue(SLOTS), timeout_seconds=1.0) as slots:
+        await until(lambda: not slots.exchanging and not slots.hinted)
+        for hang in range(1, 4):
+            failures = slots.tally.redis_errors
+            schedule(server, [f"{hang}-{n}" for n in range(TASKS)], delay_ms=500)
+            server.pause()
+            await until(lambda failures=failures: slots.tally.redis_errors >= failures + 2)  # type: ignore[misc]
+            server.resume()
+            await until(lambda hang=hang: slots.tally.settled["acked"] == hang * TASKS)  # type: ignore[misc]
+    assert len(handler.began) == 3 * TASKS
+    assert handler.attempts == {1}
+    assert stats(server)["acked"] == 3 * TASKS
+    assert "reclaimed" not in stats(server)
+
+
+@pytest.mark.one_server
+async def test_tasks_of_a_claim_whose_reply_was_lost_are_claimed_again_at_once(server: RedisServer) -> None:
+    handler = Handler()
+    handler.may_end.set()
+    with proxy_to(server.port) as proxy:
+        async with working([proxy.url], handler, queue(SLOTS, look_ms=LONGEST_LOOK_MS)) as slots:
+            await until(lambda: not slots.exchanging and not slots.hinted)
+            schedule(server, ["a", "b"])
+            proxy.drop = 1
+            slots.desks[0].hint(0)
+            await until(lambda: slots.tally.settled["acked"] == 2)
+    assert (sorted(handler.began), handler.attempts) == (["a", "b"], {1})
+    assert (stats(server)["claimed"], stats(server)["released"]) == (4, 2)
+
+
+class Cutting(Handler):
+    """Has the proxy lose the next reply with every third task."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        super().__init__()
+        self.proxy = proxy
+        self.may_end.set()
+
+    async def handle(self, task: Task) -> None:
+        await super().handle(task)
+        if len(self.began) % 3 == 0:
+            self.proxy.drop = 1
+
+
+@pytest.mark.one_server
+async def test_two_claimers_never_take_back_each_others_tasks(server: RedisServer) -> None:
+    """Replies of one are lost again and again, while the other works."""
+    with proxy_to(server.port) as proxy:
+        lossy, sound = Cutting(proxy), Handler()
+        sound.may_end.set()
+        async with (
+            working([proxy.url], lossy, queue(SLOTS)),
+            working([server.url], sound, queue(1)) as slots,
+        ):
+            schedule(server, [str(n) for n in range(TASKS)])
+            await until(lambda: stats(server).get("acked") == TASKS)
+    assert proxy.dropped > 1
+    assert lossy.attempts | sound.attempts == {1}
+    assert slots.tally.settled["lease_lost"] == 0

@@ -1,0 +1,142 @@
+"""The exchange on a real shard: tasks of a newer version, and a shard that refuses beside one that does not."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq import held
+from delayq.broker import Broker
+from delayq.connection import Address, AsyncConnection
+from delayq.errors import Bury
+from delayq.exchange import TOO_NEW_PAUSE_MS, Exchange
+from delayq.inflight import Desk, Slots
+from delayq.lanes import Lane
+from delayq.running import Runner
+from delayq.tally import WorkerTally
+
+from tests.redis.state import NOW, Shard, State
+from tests.redis.test_reaper import spec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from delayq.acknowledge import Behind
+    from delayq.broker import Call
+    from delayq.message import Task
+
+    from tests.servers import RedisServer
+
+
+class Recorded(AsyncConnection):
+    """Remembers which scripts were run."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(Address.from_url(url))
+        self.scripts: list[tuple[str, int]] = []
+
+    async def answers(self, calls: Sequence[Call[Any]], behind: Behind | None = None) -> list[Any]:
+        self.scripts += [(call.script.name, call.keys.shard) for call in calls]
+        return await super().answers(calls, behind)
+
+
+async def handle(task: Task) -> None:
+    if task.id == "fails":
+        raise ValueError("no")
+    if task.id == "dies":
+        raise Bury("never")
+
+
+@asynccontextmanager
+async def exchange_of(broker: Broker, url: str) -> AsyncIterator[tuple[Exchange, Desk, Recorded]]:
+    tally = WorkerTally("worker", "q")
+    slots, connection = Slots(spec(), tally), Recorded(url)
+    desk = Desk(slots, Lane(broker))
+    exchange = Exchange(desk, broker, connection, Runner(handle, spec().delivery, tally))
+    try:
+        await exchange.step()  # the first claim of a shard brings no task, but Redis' time
+        connection.scripts.clear()
+        yield exchange, desk, connection
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("waited_ms", [0, 60_000, 10**9])
+async def test_a_task_that_only_a_newer_worker_can_read_is_neither_charged_nor_buried(
+    shard: Shard, redis_url: str, waited_ms: int
+) -> None:
+    """However often workers of an older version meet it; the longer it waits, the less often."""
+    envelope = b"\x21{}" + (NOW - waited_ms).to_bytes(6, "big")
+    before = shard.seed(State(retry={"new": NOW}, tasks={"new": envelope}, attempts={"new": "99 2 old"}))
+    async with exchange_of(shard.broker, redis_url) as (exchange, _, _):
+        await exchange.step()
+        await exchange.step()
+    after = shard.whole()
+    due_ms = NOW + min(max(TOO_NEW_PAUSE_MS[0], waited_ms), TOO_NEW_PAUSE_MS[1])
+    told = {"new": f"99 2 @{due_ms} unreadable: envelope version 2, this delayq reads up to 1"}
+    changed = {"alarm": after.alarm, "stats": after.stats}
+    assert after == before.but(retry={"new": due_ms}, attempts=told, **changed)
+
+
+async def test_hints_at_a_shard_that_refuses_cause_no_claim_before_it_is_tried_again(
+    shard: Shard, redis_url: str
+) -> None:
+    """A claim that is refused half-way leaves a hint behind: workers that follow it would never rest."""
+    broker = Broker(shard.broker.queue, shards=2)
+    shard.seed(State(delayed={"due": NOW}))
+    shard.redis.set(shard.keys.processing, "not a zset")
+    async with exchange_of(broker, redis_url) as (exchange, desk, connection):
+        await exchange.step()
+        assert sorted(connection.scripts) == [("claim", 0), ("claim", 1)]
+        desk.hint(0)
+        assert await exchange.step() > 0
+        assert len(connection.scripts) == 2, "it has claimed from the shard again"
+        desk.hint(1)
+        await exchange.step()
+        assert connection.scripts[2:] == [("claim", 1)]
+
+
+async def test_the_log_says_which_tasks_became_dead_letters_and_why(
+    shard: Shard, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = spec().delivery.max_attempts - 1
+    shard.seed(State(retry={"fails": NOW}, delayed={"dies": NOW}, attempts={"fails": f"{failures} 0 no"}))
+    async with exchange_of(shard.broker, redis_url) as (exchange, desk, _):
+        await exchange.step()
+        await asyncio.wait([running.handling for running in desk.running.values() if running.handling])
+        await exchange.step()
+    told = [vars(record)["fields"] for record in caplog.records if record.message == "buried"]
+    assert sorted(told, key=lambda fields: fields["task_id"]) == [
+        {"task_id": "dies", "attempt": 1, "reason": "buried"},
+        {"task_id": "fails", "attempt": failures + 1, "reason": "attempts"},
+    ]
+    assert set(shard.whole().dlq) == {"dies", "fails"}
+
+
+@pytest.mark.one_server
+async def test_a_settlement_refused_beside_a_claim_is_sent_again(
+    shard: Shard, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "ASIDE_SECONDS", 0.0)
+    shard.seed(State(delayed={"dies": NOW}))
+    base = shard.keys.dlq.removesuffix("dlq")
+    with redis_server.client() as redis:
+        redis.execute_command("ACL", "SETUSER", "worker", "on", ">secret", "~*", "+@all")
+        url = f"redis://worker:secret@127.0.0.1:{redis_server.port}"
+        async with exchange_of(shard.broker, url) as (exchange, desk, connection):
+            await exchange.step()
+            await asyncio.wait([running.handling for running in desk.running.values() if running.handling])
+            but_dead_letters = "resetkeys", f"~{base}[^d]*", f"~{base}delayed"
+            redis.execute_command("ACL", "SETUSER", "worker", *but_dead_letters)
+            connection.scripts.clear()
+            desk.hint(0)
+            await exchange.step()
+            assert connection.scripts == [("bury", 0), ("claim", 0)]
+            assert len(desk.outbox.refused) == 1
+            redis.execute_command("ACL", "SETUSER", "worker", "~*")
+            await exchange.step()
+            assert desk.outbox.unconfirmed == 0, "the settlement waits for its lease to expire"
+        redis.execute_command("ACL", "DELUSER", "worker")
+    assert set(shard.whole().dlq) == {"dies"}

@@ -1,0 +1,133 @@
+"""A shard of a newer format: it is used, and not repaired, moved or erased."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.connection import Address, AsyncConnection
+from delayq.eraser import Erase
+from delayq.errors import FormatTooNew
+from delayq.keys import FORMAT
+from delayq.layout import Layout
+from delayq.reaper import INDEXES, Reconcile
+from delayq.values import Late, Lost, Moving
+from delayq.weighing import Weighing
+
+from tests.redis.state import NOW, PLENTY, Shard, State, envelope, seed, shard_on, whole
+from tests.redis.test_reaper import spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from delayq.broker import Broker, Call
+    from delayq.scripts import Argument
+
+    from tests.topologies.kinds import Servers
+
+LATER = NOW + 60_000
+NEWER = FORMAT + 1
+# "held" is in no index that this version knows, and "ghost" in no hash; "late" has a lease that ran out.
+DAMAGED = State(
+    delayed={"a": LATER, "ghost": LATER},
+    processing={"late:7": NOW - 1},
+    tasks={name: envelope(LATER) for name in ("a", "held", "late")},
+    stats={"format": NEWER},
+)
+REFUSED: dict[str, Callable[[Broker], Call[Any]]] = {
+    **{
+        f"reconcile {name}": lambda b, name=name: b.reconcile(0, name, 0)  # type: ignore[misc]
+        for name in INDEXES
+    },
+    "adopt": lambda b: b.adopt(0, [Lost(b"held")]),
+    "weigh": lambda b: b.weigh(0),
+    "erase": lambda b: b.erase(0),
+    "walked": lambda b: b.walked(0),
+    "depart": lambda b: b.depart(0, [b"a"], near_ms=1),
+    "arrive": lambda b: b.arrive(0, 1, 7, [Moving(0, (b"id", b"retry", b"9", b"body", b"1 0 ", b""))]),
+    "renumber": lambda b: b.renumber(0, 7, 1, Late(9)),
+    "landed": lambda b: b.landed(0, 1, 7),
+    "leave": lambda b: b.leave(0, 7),
+}
+
+
+@pytest.mark.parametrize("verb", REFUSED)
+def test_what_a_newer_delayq_may_hold_elsewhere_is_left_as_it_is(shard: Shard, verb: str) -> None:
+    before = shard.seed(DAMAGED)
+    with pytest.raises(FormatTooNew, match=f"in format {NEWER}, and this one knows formats up to {FORMAT};"):
+        shard.run(REFUSED[verb](shard.broker))
+    assert shard.whole() == before
+
+
+def test_a_dropped_shard_hears_of_the_layout_and_keeps_its_keys(shard: Shard) -> None:
+    shard.redis.hset(shard.keys.stats, "format", NEWER)
+    shard.redis.hset(shard.keys.cursors, "new", 1)
+    shard.broker.follow(Layout.first(1))
+    assert shard.run(shard.broker.drop(0)).layout == shard.broker.layout
+    assert shard.redis.hgetall(shard.keys.cursors) == {b"new": b"1"}
+
+
+def test_tasks_are_stored_run_and_settled_as_ever(shard: Shard) -> None:
+    """Both versions serve the queue during an upgrade; counts name the format, and no counter of that name."""
+    before = shard.seed(DAMAGED)
+    flat: list[Argument] = ["b", "+0", envelope()[:-6]]
+    shard.run(shard.broker.schedule(0, flat, if_exists="keep", repeated=0, **PLENTY))
+    [lease] = shard.run(shard.broker.claim(0, 9, 1000)).leases
+    shard.run(shard.broker.ack(0, [lease.member]))
+    assert shard.run(shard.broker.reclaim(0, max_crashes=9)) == [("late:7", "reclaimed")]
+    after, counted = shard.whole(), shard.run(shard.broker.counts(0))
+    assert after.delayed == before.delayed
+    assert (list(after.suspect), after.stats["format"]) == (["late"], NEWER)
+    assert (counted.format, "format" in counted.stats) == (NEWER, False)
+
+
+def test_the_format_never_falls(shard: Shard) -> None:
+    """What a script calls that writes what only a newer format has."""
+    prelude = (files("delayq") / "lua" / "prelude.lua").read_text()
+    for needed, found in ((1, None), (3, b"3"), (2, b"3")):
+        shard.redis.eval(prelude + f"\nrequire_format(KEYS[1], {needed})", 1, shard.keys.stats)
+        assert shard.redis.hget(shard.keys.stats, "format") == found
+
+
+@pytest.mark.parametrize("found", ["x", ""])
+def test_a_format_that_is_no_number_is_the_first(shard: Shard, found: str) -> None:
+    shard.redis.hset(shard.keys.stats, "format", found)
+    assert shard.run(shard.broker.weigh(0)).off == 0
+
+
+@pytest.fixture
+def pair(redis_server: Servers, queue_name: str) -> Iterator[Shard]:
+    """Two shards, of which the first has a newer format."""
+    with shard_on(redis_server, queue_name, 2) as pair:
+        for keys, redis in zip(pair.broker.shards, pair.redises, strict=True):
+            seed(redis, keys, DAMAGED.but(stats={"format": NEWER} if keys.shard == 0 else {}))
+        yield pair
+
+
+async def test_a_reaper_says_so_and_looks_after_the_other_shards(
+    pair: Shard, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = AsyncConnection(Address.from_url(redis_url))
+    reconcile, weighing = Reconcile(pair.broker, connection, spec()), Weighing(pair.broker, connection)
+    while not (reconcile.mended["adopted"] and reconcile.mended["pruned"]):
+        await reconcile.step()
+    for _ in range(4):
+        await weighing.step()
+    await connection.close()
+    first, second = (whole(redis, keys) for keys, redis in zip(pair.broker.shards, pair.redises, strict=True))
+    assert first == DAMAGED
+    assert second.delayed == {"a": LATER, "held": LATER}
+    refused = [record for record in caplog.records if record.message == "shard_refused"]
+    assert {record.fields["loop"] for record in refused} == {"reconcile", "weigh"}  # type: ignore[attr-defined]
+
+
+async def test_a_queue_is_not_erased_in_part(pair: Shard, redis_url: str) -> None:
+    connection = AsyncConnection(Address.from_url(redis_url))
+    erase = Erase(pair.broker, connection, patience_seconds=9)
+    with pytest.raises(FormatTooNew, match="is not erased"):
+        await erase.step()
+    await connection.close()
+    assert erase.ended.is_set()
+    assert isinstance(erase.error, FormatTooNew)
+    assert whole(pair.redises[1], pair.broker.shards[1]).delayed == DAMAGED.delayed

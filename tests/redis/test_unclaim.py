@@ -1,0 +1,160 @@
+"""unclaim: the tasks of a claim whose reply was lost are put back, and a claim that was abandoned takes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.values import Ticket
+
+from tests.redis.state import NOW, TOKEN, Shard, State, envelope
+
+if TYPE_CHECKING:
+    from delayq.values import Claimed
+
+LEASE_MS = 30_000
+EXPIRY = NOW + LEASE_MS
+DUE = State(
+    delayed={"fresh": NOW - 9, "later": NOW + 1},
+    retry={"failed": NOW - 5, "crashed": NOW - 7},
+    attempts={"failed": f"1 0 @{NOW - 5} boom", "crashed": "0 1 "},
+    tasks={
+        "fresh": envelope(NOW - 9),
+        "later": envelope(NOW + 1),
+        "failed": envelope(NOW - 99),
+        "crashed": envelope(NOW - 99),
+    },
+    stats={"token": TOKEN},
+)
+
+
+def claim(
+    shard: Shard, number: int, *, claimer: str = "one", not_after_ms: int = NOW, limit: int = 9
+) -> Claimed:
+    return shard.run(shard.broker.claim(0, limit, LEASE_MS, ticket=Ticket(claimer, number, not_after_ms)))
+
+
+def unclaim(shard: Shard, number: int, *, claimer: str = "one") -> int:
+    return shard.run(shard.broker.unclaim(0, claimer, number, LEASE_MS))
+
+
+def record(shard: Shard) -> tuple[str, bool]:
+    """What is recorded of the last claim of `one`, and whether that expires with its leases."""
+    key = shard.keys.claimed_by("one").claim
+    kept: Any = shard.redis.get(key)
+    ttl_ms: Any = shard.redis.pttl(key)
+    return (kept or b"").decode(), 0 < ttl_ms <= LEASE_MS
+
+
+def test_tasks_go_back_to_where_they_were_and_no_attempt_is_charged(shard: Shard) -> None:
+    """With the due times that are kept with the tasks: of a retry only when it was due ahead."""
+    before = shard.seed(DUE)
+    assert len(claim(shard, 1).leases) == 3
+    assert unclaim(shard, 1) == 3
+    assert shard.whole() == before.but(
+        retry={"failed": NOW - 5, "crashed": NOW - 99},
+        wake=1,
+        stats={"token": TOKEN + 3, "claimed": 3, "released": 3},
+    )
+
+
+def test_they_are_claimed_again_as_the_same_attempt_under_a_greater_token(shard: Shard) -> None:
+    shard.seed(DUE)
+    first = {lease.task.id: lease.task for lease in claim(shard, 1).leases}
+    unclaim(shard, 1)
+    for lease in claim(shard, 2).leases:
+        assert lease.task.attempt == first[lease.task.id].attempt
+        assert lease.task.token > first[lease.task.id].token
+
+
+def test_a_lost_claim_that_redis_has_not_executed_yet_never_is(shard: Shard) -> None:
+    before = shard.seed(DUE)
+    assert unclaim(shard, 2) == 0
+    for number in (1, 2):
+        assert claim(shard, number).abandoned
+    assert shard.whole() == before
+    assert record(shard) == ("2", True)
+    assert len(claim(shard, 3).leases) == 3
+
+
+def test_a_claim_is_executed_until_its_time_and_no_longer(shard: Shard) -> None:
+    before = shard.seed(DUE)
+    late = claim(shard, 1, not_after_ms=NOW - 1)
+    assert (late.abandoned, late.now_ms, late.leases) == (True, NOW, [])
+    assert shard.whole() == before
+    assert record(shard)[0] == ""
+    assert len(claim(shard, 2, not_after_ms=NOW).leases) == 3
+
+
+def test_leases_of_other_claims_are_left_alone(shard: Shard) -> None:
+    """They run out at the same millisecond."""
+    shard.seed(DUE)
+    [before] = claim(shard, 1, limit=1).leases
+    [lost] = claim(shard, 1, claimer="two", limit=1).leases
+    [after] = claim(shard, 2, limit=1).leases
+    assert unclaim(shard, 1, claimer="two") == 1
+    assert shard.whole().processing == {before.member.decode(): EXPIRY, after.member.decode(): EXPIRY}
+    assert lost.task.id in shard.whole().retry
+
+
+def test_a_settled_or_reclaimed_lease_is_not_put_back(shard: Shard) -> None:
+    shard.seed(DUE)
+    leases = claim(shard, 1).leases
+    shard.run(shard.broker.ack(0, [leases[0].member]))
+    shard.redis.zrem(shard.keys.processing, leases[1].member)
+    shard.redis.zadd(shard.keys.retry, {leases[1].task.id: NOW + 60})
+    assert unclaim(shard, 1) == 1
+    assert shard.whole().processing == {}
+    assert shard.whole().retry[leases[1].task.id] == NOW + 60
+
+
+def test_asking_again_does_nothing_more(shard: Shard) -> None:
+    shard.seed(DUE)
+    claim(shard, 1)
+    unclaim(shard, 1)
+    after = shard.whole()
+    assert unclaim(shard, 1) == 0
+    assert shard.whole() == after
+
+
+def test_a_late_request_leaves_a_newer_claim_alone(shard: Shard) -> None:
+    shard.seed(DUE)
+    claim(shard, 1, limit=1)
+    claim(shard, 2)
+    after, noted = shard.whole(), record(shard)
+    assert unclaim(shard, 1) == 0
+    assert (shard.whole(), record(shard)[0]) == (after, noted[0])
+    assert unclaim(shard, 2) == 2
+
+
+def test_the_record_is_one_per_claimer_and_expires_with_the_leases(shard: Shard) -> None:
+    shard.seed(DUE)
+    claim(shard, 1, limit=1)
+    claim(shard, 2)
+    assert record(shard) == (f"2 {EXPIRY} {TOKEN + 2} 2", True)
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_claim_that_brings_nothing_or_asks_for_no_record_leaves_none(shard: Shard, number: int) -> None:
+    shard.seed(DUE if number == 0 else State())
+    claim(shard, number)
+    assert record(shard)[0] == ""
+
+
+def test_what_another_program_wrote_into_the_record_stops_no_claim(shard: Shard) -> None:
+    shard.seed(DUE)
+    shard.redis.set(shard.keys.claimed_by("one").claim, "not ours")
+    assert unclaim(shard, 1) == 0
+    assert len(claim(shard, 2).leases) == 3
+
+
+def test_a_full_redis_puts_tasks_back(shard: Shard) -> None:
+    shard.seed(DUE)
+    claim(shard, 1)
+    with shard.server.on(shard.keys) as redis:
+        redis.config_set("maxmemory", 1)
+        try:
+            assert unclaim(shard, 1) == 3
+            assert len(claim(shard, 2).leases) == 3
+        finally:
+            redis.config_set("maxmemory", 0)

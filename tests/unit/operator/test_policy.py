@@ -1,0 +1,155 @@
+"""What DelayQueues may not ask for, whatever way it comes into a pod: by the merged templates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from delayq_operator.desired import desired, purge_job
+from delayq_operator.desired.policy import Policy, of_namespace, of_templates
+
+from tests.unit.operator.queues import RICH, SETTING, facts, queue
+
+OWN = Policy(own_service_account="delayq-operator")
+
+
+def paths(policy: Policy, **spec: Any) -> list[str]:  # noqa: ANN401  parts of a document
+    """Paths of what the policy refuses of a queue's children, and of its purge Job."""
+    of = queue(**spec)
+    made = desired(of, SETTING, facts(of))
+    assert of_templates([purge_job(of, SETTING, facts(of))], policy) == tuple(
+        problem for problem in of_templates(made, policy) if "reaper" in problem.path
+    )
+    return [problem.path.partition(".template.spec.")[2] for problem in of_templates(made, policy)]
+
+
+def worker(**pod: Any) -> dict[str, Any]:  # noqa: ANN401  parts of a document
+    return {"worker": {"template": {"spec": pod}}}
+
+
+def proxy(**container: Any) -> dict[str, Any]:  # noqa: ANN401  parts of a document
+    return worker(containers=[{"name": "proxy", "image": "x", **container}])
+
+
+def test_what_the_operator_makes_of_itself_is_allowed() -> None:
+    strict = replace(OWN, service_accounts=())
+    for of in (queue(), queue(RICH)):
+        assert (
+            of_templates([*desired(of, SETTING, facts(of)), purge_job(of, SETTING, facts(of))], strict) == ()
+        )
+
+
+@pytest.mark.parametrize("role", ["scanner", "worker", "reaper"])
+def test_the_operators_own_account_is_refused_in_every_template(role: str) -> None:
+    """Also where everything else is allowed."""
+    given = {role: {"template": {"spec": {"serviceAccountName": "delayq-operator"}}}}
+    lax = replace(OWN, pod_security="privileged")
+    assert paths(lax, **given) == ["serviceAccountName"]
+
+
+def test_other_accounts_are_allowed_by_name() -> None:
+    shop = worker(serviceAccountName="shop")
+    assert paths(OWN, **shop) == []
+    assert paths(replace(OWN, service_accounts=("shop",)), **shop) == []
+    assert paths(replace(OWN, service_accounts=("bank",)), **shop) == ["serviceAccountName"]
+    assert paths(replace(OWN, service_accounts=()), **shop) == ["serviceAccountName"]
+
+
+TOKEN: dict[str, Any] = {
+    "volumes": [{"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]
+}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [replace(OWN, service_accounts=("shop",)), replace(OWN, own_service_account="default")],
+    ids=["not listed", "the operator's own"],
+)
+def test_a_pod_without_an_account_has_that_of_the_namespace(policy: Policy) -> None:
+    """`default`, whose rights it has if it has a token."""
+    for deleted in (None, {"$patch": "delete"}):
+        given: dict[str, Any] = {"serviceAccountName": deleted}
+        assert paths(policy, **worker(**given)) == []
+        for token in ({"automountServiceAccountToken": True}, {"automountServiceAccountToken": None}, TOKEN):
+            assert paths(policy, **worker(**given, **token)) == ["serviceAccountName"]
+
+
+def test_containers_of_the_author_get_no_token_of_default_in_a_purge_job() -> None:
+    strict = replace(OWN, service_accounts=())
+    of = queue(reaper={"template": {"spec": {"automountServiceAccountToken": True}}})
+    job = purge_job(of, SETTING, facts(of))
+    assert job["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    assert of_templates([job], strict) == ()
+    projected = queue(reaper={"template": {"spec": TOKEN}})
+    [problem] = of_templates([purge_job(projected, SETTING, facts(projected))], strict)
+    assert problem.path == "spec.reaper.template.spec.serviceAccountName"
+
+
+def test_apparmor_is_not_turned_off_by_an_annotation() -> None:
+    key = "container.apparmor.security.beta.kubernetes.io/worker"
+    for profile, refused in (("unconfined", 1), ("runtime/default", 0), ("localhost/shop", 0)):
+        of = queue(worker={"template": {"metadata": {"annotations": {key: profile}}}})
+        assert len(of_templates(desired(of, SETTING, facts(of)), OWN)) == refused
+
+
+def test_what_the_api_server_will_refuse_is_no_surprise() -> None:
+    """A value of a wrong type is refused with the rest, so that a queue with it can be deleted."""
+    for value in ({"a": "b"}, ["a"]):
+        assert paths(OWN, **proxy(securityContext={"capabilities": {"add": [value]}}))
+        assert paths(OWN, **worker(securityContext={"sysctls": [{"name": value}]}))
+        assert paths(OWN, **worker(securityContext={"seLinuxOptions": {"type": value}}))
+
+
+FORBIDDEN: dict[str, dict[str, Any]] = {
+    "hostNetwork": worker(hostNetwork=True),
+    "hostPID": worker(hostPID=True),
+    "hostIPC": worker(hostIPC=True),
+    "volumes[x].hostPath": worker(volumes=[{"name": "x", "hostPath": {"path": "/"}}]),
+    "securityContext.seccompProfile.type": worker(securityContext={"seccompProfile": {"type": "Unconfined"}}),
+    "securityContext.sysctls": worker(securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}),
+    "securityContext.seLinuxOptions.user": worker(securityContext={"seLinuxOptions": {"user": "system_u"}}),
+    "containers[proxy].securityContext.privileged": proxy(securityContext={"privileged": True}),
+    "containers[proxy].securityContext.procMount": proxy(securityContext={"procMount": "Unmasked"}),
+    "containers[proxy].securityContext.capabilities.add": proxy(
+        securityContext={"capabilities": {"add": ["KILL", "SYS_ADMIN"]}}
+    ),
+    "containers[proxy].ports.hostPort": proxy(ports=[{"containerPort": 1, "hostPort": 22}]),
+    "containers[worker].securityContext.privileged": worker(
+        containers=[{"name": "worker", "securityContext": {"privileged": True}}]
+    ),
+    "initContainers[x].securityContext.privileged": worker(
+        initContainers=[{"name": "x", "image": "x", "securityContext": {"privileged": True}}]
+    ),
+}
+
+
+@pytest.mark.parametrize("path", FORBIDDEN)
+def test_what_baseline_forbids_is_refused_unless_that_is_left_to_the_cluster(path: str) -> None:
+    assert paths(OWN, **FORBIDDEN[path]) == [path]
+    assert paths(replace(OWN, pod_security="privileged"), **FORBIDDEN[path]) == []
+
+
+def test_what_baseline_allows_is_allowed() -> None:
+    allowed = proxy(
+        securityContext={
+            "privileged": False,
+            "runAsUser": 0,
+            "capabilities": {"add": ["CHOWN"]},
+            "seLinuxOptions": {"type": "container_t"},
+        },
+        ports=[{"containerPort": 1, "hostPort": 0}],
+    )
+    allowed["worker"]["template"]["spec"] |= {
+        "hostNetwork": False,
+        "hostUsers": False,
+        "volumes": [{"name": "x", "emptyDir": {}}],
+        "securityContext": {"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]},
+    }
+    assert paths(OWN, **allowed) == []
+
+
+def test_the_operators_own_namespace_is_closed() -> None:
+    closed = replace(OWN, closed_namespace="delayq-system")
+    assert [each.path for each in of_namespace("delayq-system", closed)] == ["metadata.namespace"]
+    assert of_namespace("shop", closed) == of_namespace("delayq-system", OWN) == ()

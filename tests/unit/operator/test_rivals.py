@@ -1,0 +1,69 @@
+"""Two installations over one queue: the older one serves it, and the newer one writes nothing but claims."""
+
+from __future__ import annotations
+
+import pytest
+from delayq_operator import names
+from delayq_operator.names import Key
+from delayq_operator.rivals import CLAIM_SECONDS, TOLD_SECONDS, YIELD_SECONDS, Rivals, Stance, claim_in
+
+ORDERS = Key("shop", "orders")
+OLD = "2026-01-01T00:00:00Z tools/delayq-operator"
+NEW = "2026-02-01T00:00:00Z delayq/delayq-operator"
+
+
+def installation(me: str) -> Rivals:
+    made = Rivals()
+    made.me = me
+    return made
+
+
+@pytest.mark.parametrize(
+    "forged", [f"{OLD}{'x' * 200_000}", f"0{OLD[4:]}", OLD.replace("/", "/\n"), f"{NEW} {NEW}", "", " "]
+)
+def test_what_no_installation_writes_is_no_claim(forged: str) -> None:
+    """Whoever may edit the ConfigMap can write anything: it would be logged, and stand in the status."""
+    for claim, found in (
+        (forged, ""),
+        (OLD, OLD),
+        (OLD.replace("Z", ".123456Z"), OLD.replace("Z", ".123456Z")),
+    ):
+        assert claim_in({"metadata": {"annotations": {names.INSTALLATION: claim}}}) == found
+
+
+def test_an_installation_alone_serves_at_once() -> None:
+    rivals = installation(NEW)
+    assert rivals.stance(ORDERS, "", 0) is Stance.SERVE
+    assert rivals.stance(ORDERS, NEW, 1) is Stance.SERVE
+    assert rivals.stance(ORDERS, NEW.replace("02", "01", 1), 2) is Stance.SERVE  # its Lease was made anew
+    assert not rivals.seen(ORDERS, 2)
+
+
+def test_the_newer_one_claims_once_and_yields_when_its_claim_is_replaced() -> None:
+    rivals = installation(NEW)
+    assert rivals.stance(ORDERS, OLD, 0) is Stance.CLAIM
+    assert rivals.stance(ORDERS, NEW, 1) is Stance.CLAIM  # not yet: the other may be slow
+    assert rivals.stance(ORDERS, OLD, 2) is Stance.YIELD
+    assert rivals.stance(ORDERS, OLD, 1 + YIELD_SECONDS) is Stance.YIELD
+    assert not rivals.claims(ORDERS)
+    assert rivals.stance(ORDERS, OLD, 2 + YIELD_SECONDS) is Stance.CLAIM
+    assert rivals.claims(ORDERS)
+
+
+def test_a_claim_that_stays_is_taken_up() -> None:
+    rivals = installation(NEW)
+    rivals.stance(ORDERS, OLD, 0)
+    assert rivals.stance(ORDERS, NEW, CLAIM_SECONDS - 1) is Stance.CLAIM
+    assert rivals.stance(ORDERS, NEW, CLAIM_SECONDS) is Stance.SERVE
+    assert not rivals.claims(ORDERS)
+
+
+def test_the_older_one_serves_and_reports_for_as_long_as_claims_come() -> None:
+    rivals = installation(OLD)
+    assert rivals.stance(ORDERS, NEW, 0) is Stance.SERVE
+    assert rivals.stance(ORDERS, OLD, 1) is Stance.SERVE
+    assert rivals.seen(ORDERS, YIELD_SECONDS + CLAIM_SECONDS) == "delayq/delayq-operator"
+    assert rivals.seen(ORDERS, TOLD_SECONDS) == ""
+    rivals.stance(ORDERS, NEW, 5)
+    rivals.forget(ORDERS)
+    assert rivals.seen(ORDERS, 5) == ""

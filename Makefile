@@ -50,7 +50,7 @@ run: $(PYTHON_READY) ## Run examples/hello: 1,000 delayed tasks on a Redis of th
 PARTS := redis process cluster images node
 .PHONY: test
 .NOTPARALLEL: test
-test: check test-alone $(PARTS:%=test-%) ## Run every check and every test, on every Redis
+test: check test-alone $(PARTS:%=test-%) test-pythons ## Run every check and every test, on every Redis
 
 # As many at a time as two cores bear: tests that wait for servers, more than they compute, three.
 .PHONY: test-alone $(PARTS:%=test-%)
@@ -63,10 +63,14 @@ test-process: $(SERVERS_READY) $(DATABASES_READY) ## Run workers and scanners th
 # Kubernetes, written in Go, computes a sixth less when it collects its garbage less often.
 test-cluster: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run the operator on real API servers
 	@GOGC=400 $(PYTEST) -n 3 tests/cluster
-test-images: setup-node ## Try the images
+test-images: setup-node $(DATABASES_READY) ## Try the images
 	@$(PYTEST) -n 2 tests/images
 test-node: setup-node ## Run it all on Kubernetes nodes with pods, as root
 	@GOGC=400 $(PYTEST) -n 2 tests/node
+
+.PHONY: test-pythons
+test-pythons: $(SERVERS_READY) ## Run unit and contract tests on the other declared Pythons that this machine has
+	@tools/test-pythons
 
 .PHONY: setup-node
 setup-node: $(SERVERS_READY) $(KUBERNETES_READY) ## Install what a node takes and build the images, if this machine can have one

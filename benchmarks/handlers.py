@@ -33,6 +33,13 @@ async def nap(task: Task) -> None:
     _append(f"{task.id} ended {time.time()}\n")
 
 
+async def poisoned(task: Task) -> None:
+    """Take a second, or end the process."""
+    if task.payload == "poison":
+        os._exit(1)
+    await asyncio.sleep(1)
+
+
 def _append(line: str) -> None:
     with Path(os.environ[LEDGER]).open("a") as ledger:
         ledger.write(line)

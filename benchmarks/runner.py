@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks import ceiling, drain, idle, instant, killed, lateness, machine, memory, schedule
+from benchmarks import ceiling, drain, idle, instant, lateness, machine, memory, poisoned, schedule
 from benchmarks.report import Report
 from benchmarks.stage import Stage
 from tests.servers import RedisServer
@@ -41,7 +41,7 @@ BENCHMARKS = {
     "D": Benchmark(instant.run),
     "E": Benchmark(memory.run),
     "F": Benchmark(idle.run, waits=True),
-    "G": Benchmark(killed.run, waits=True),
+    "G": Benchmark(poisoned.after_killed, waits=True),
 }
 
 

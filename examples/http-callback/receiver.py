@@ -27,7 +27,8 @@ class Receiver(BaseHTTPRequestHandler):
         """Check who asks, cancel once, answer."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
-            verify(self.headers, body, secrets=[SECRET])  # type: ignore[arg-type] # a mapping in all but name
+            # The headers are a mapping in all but name.
+            verify(self.headers, body, target=self.path, secrets=[SECRET])  # type: ignore[arg-type]
         except InvalidSignatureError as error:
             self.answer(HTTPStatus.UNAUTHORIZED, str(error))
             return

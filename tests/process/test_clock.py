@@ -40,12 +40,13 @@ def schedule(
     fleet: Fleet, name: str, count: int, *, within_ms: int, after_ms: int = 0, seconds: float = 0
 ) -> list[str]:
     ids = [f"{name}-{nth}" for nth in range(count)]
+    now_ms = fleet.server.now_ms()
     with fleet.client() as client:
         client.schedule_many(
             [
                 NewTask(
                     {"do": "sleep", "seconds": seconds},
-                    delay_ms=after_ms + nth * within_ms // count,
+                    due_ms=now_ms + after_ms + nth * within_ms // count,
                     task_id=id_,
                 )
                 for nth, id_ in enumerate(ids)
@@ -96,7 +97,7 @@ def test_leases_of_a_dead_worker_are_recovered_though_the_clock_went_back(new_fl
     clock = fleet.server.clock
     assert clock is not None
     doomed, _, _ = fleet.start_all("worker", "scanner", "scanner")
-    held = schedule(fleet, "held", 20, within_ms=0, seconds=60)
+    held = schedule(fleet, "held", 20, after_ms=-2 * HOUR_MS, within_ms=0, seconds=60)
     until(lambda: set(fleet.starts()) == set(held), "all run")
     doomed.kill()
     clock.shift_ms(-HOUR_MS)
@@ -114,7 +115,7 @@ def test_without_a_scanner_a_reaper_recovers_them(new_fleet: NewFleet) -> None:
     clock = fleet.server.clock
     assert clock is not None
     doomed, reaper = fleet.start_all("worker", "reap")
-    held = schedule(fleet, "held", 20, within_ms=0, seconds=60)
+    held = schedule(fleet, "held", 20, after_ms=-2 * HOUR_MS, within_ms=0, seconds=60)
     until(lambda: set(fleet.starts()) == set(held), "all run")
     with fleet.server.client() as redis:
         until(lambda: redis.hexists(fleet.keys.cursors, "clock"), "the reaper has looked at the clock")

@@ -24,6 +24,10 @@ def install_crd(cluster: Cluster, file: Path = CRD_FILE) -> str:
     # Not `kubectl wait`, which fails on a CRD without any condition yet. And Established is a moment before served.
     for path in ("/apis/delayq.dev/v1alpha1/delayqueues", "/openapi/v3/apis/delayq.dev/v1alpha1"):
         eventually(partial(found, cluster, path), what=f"{path} is served")
+    # kubectl finds a category in the API server's discovery document, which follows a moment later, and keeps it in a
+    # cache; api-resources renews that cache.
+    listed = ("api-resources", "--categories=delayq", "--output=name")
+    eventually(lambda: CRD in cluster.kubectl(*listed, check=False).stdout, what="kubectl knows the category")
     return CRD
 
 

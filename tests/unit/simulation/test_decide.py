@@ -178,6 +178,13 @@ def test_what_is_no_record_is_refused_with_a_sentence(text: str) -> None:
         replayed(text)
 
 
+def test_a_record_with_a_fraction_of_a_worker_is_refused() -> None:
+    record = json.loads(recorded(decide(Sample(), Policy(slots=1), begun(0, NOW - 60), NOW)))
+    record["policy"]["min_replicas"] = 1e308
+    with pytest.raises(ValueError, match="expected the record of a decision"):
+        replayed(json.dumps(record))
+
+
 @given(situations(), st.data())
 @settings(max_examples=30)
 def test_a_record_that_was_tampered_with_is_refused_or_decided_on(

@@ -33,9 +33,12 @@ def replayed(record: str) -> Decision:
     try:
         found = json.loads(record)
         sample = None if found["sample"] is None else _sample(found["sample"])
-        return decide(sample, _policy(found["policy"]), _memory(found["previous"]), float(found["at"]))
+        decision = decide(sample, _policy(found["policy"]), _memory(found["previous"]), float(found["at"]))
+        if not isinstance(decision.replicas, int):  # a number of workers in the record is no integer
+            raise TypeError(decision.replicas)
     except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"expected the record of a decision, got {record[:80]}") from error
+    return decision
 
 
 def _sample(found: dict[str, Any]) -> Sample:

@@ -57,7 +57,9 @@ def schedule(
 def wait_recovered(fleet: Fleet, ids: list[str]) -> None:
     """Until the leases of a dead worker are gone. By the clock that went back its tasks are not due: they wait."""
     with fleet.server.client() as redis:
-        until(lambda: set(fleet.snapshot(redis).retry) == set(ids), "all wait until they are due", timeout_s=60)
+        until(
+            lambda: set(fleet.snapshot(redis).retry) == set(ids), "all wait until they are due", timeout_s=60
+        )
     assert {len(runs) for runs in fleet.starts().values()} == {1}
 
 

@@ -11,6 +11,13 @@ def reclaim(shard: Shard, *, max_crashes: int = 3, limit: int = 100) -> list[tup
     return shard.run(shard.broker.reclaim(0, max_crashes=max_crashes, limit=limit))
 
 
+def test_a_lease_that_ran_out_after_the_question_was_asked_is_left_alone(shard: Shard) -> None:
+    """Redis hung before it executed this; no worker could extend a lease meanwhile."""
+    shard.seed(State(processing={"a:7": NOW - 30_000, "b:8": NOW - 29_999}, tasks={"a": b"", "b": b""}))
+    call = shard.broker.reclaim(0, max_crashes=9, before_ms=NOW - 30_000)
+    assert shard.run(call) == [("a:7", "reclaimed")]
+
+
 def test_a_task_whose_lease_expired_becomes_a_suspect(shard: Shard) -> None:
     """Expired is up to and including this millisecond; a lease that lasts is left alone."""
     before = shard.seed(State(processing={"a:7": NOW - 5, "b:8": NOW, "c:9": NOW + 1}))

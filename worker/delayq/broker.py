@@ -289,9 +289,14 @@ class Broker:
         """Be a scanner of a shard and, if it is our turn or nobody leads, the leading one; 0 ms gives up both."""
         return self._call("lead", shard, replies.leadership, owner=owner, shard=shard, lease_ms=lease_ms)
 
-    def reclaim(self, shard: int, *, max_crashes: int, limit: int = 100) -> Call[Pairs]:
-        """Take back leases that ran out; answers with member and outcome of each."""
-        return self._call("reclaim", shard, replies.pairs, limit=limit, max_crashes=max_crashes)
+    def reclaim(
+        self, shard: int, *, max_crashes: int, limit: int = 100, before_ms: int | None = None
+    ) -> Call[Pairs]:
+        """Take back leases that ran out, before a time of Redis' clock if given; answers with member and outcome."""
+        before = "" if before_ms is None else before_ms
+        return self._call(
+            "reclaim", shard, replies.pairs, limit=limit, max_crashes=max_crashes, before_ms=before
+        )
 
     def expired(self, shard: int, *, offset: int, limit: int) -> Call[Expired]:
         """Return a page of the leases that ran out, the longest ago first, and when the next will."""

@@ -50,10 +50,15 @@ async def rewind(broker: Broker, connection: AsyncConnection, shard: int, *, lea
 
 
 async def reclaim(
-    broker: Broker, connection: AsyncConnection, shard: int, *, max_crashes: int
+    broker: Broker, connection: AsyncConnection, shard: int, *, max_crashes: int, before_ms: int | None = None
 ) -> list[tuple[str, str]]:
-    """Take back up to LIMIT leases that ran out, and log each; returns them with their outcomes."""
-    taken = await connection.one(broker.reclaim(shard, max_crashes=max_crashes, limit=LIMIT))
+    """Take back up to LIMIT leases that ran out, and log each; returns them with their outcomes.
+
+    `before_ms` is when Redis said that they had: a server that hangs may execute this much later, when leases have run
+    out that workers could not extend.
+    """
+    call = broker.reclaim(shard, max_crashes=max_crashes, limit=LIMIT, before_ms=before_ms)
+    taken = await connection.one(call)
     for member, outcome in taken:
         log.warning("reclaimed", extra={"fields": {"lease": member, "outcome": outcome}})
     return taken

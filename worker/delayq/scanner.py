@@ -71,7 +71,11 @@ class ShardScanner:
         wait = await self._connection.one(self._broker.wake(self.shard))
         lapses_in = self._lapses_in(wait, asked_at)
         if lapses_in is not None and lapses_in <= 0:
-            await reclaim(self._broker, self._connection, self.shard, max_crashes=self._max_crashes)
+            await reclaim(
+                *(self._broker, self._connection, self.shard),
+                max_crashes=self._max_crashes,
+                before_ms=wait.now_ms,
+            )
             return 0.0
         return self._pause(wait, asked_at, lapses_in)
 

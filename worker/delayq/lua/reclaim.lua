@@ -12,9 +12,11 @@
 -- KEYS stats       hash  monotonic counters
 -- ARGV limit        how many leases at most
 -- ARGV max_crashes  crashes after which a task is dead
+-- ARGV before_ms    leases that ran out later are left alone; empty: now
 -- RETURNS member and outcome (reclaimed, buried, superseded or orphans) of each lease taken back
 local processing, suspect, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats = unpack(KEYS)
 local max_crashes, at = tonumber(ARGV[2]), now()
+local before = math.min(at, tonumber(ARGV[3]) or at)
 local taken, counted = {}, { reclaimed = 0, buried = 0, superseded = 0, orphans = 0 }
 local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
 local requeue = after_crash(at, suspect, attempts, dlq, dlq_info, succeed)
@@ -26,7 +28,7 @@ local function take_back(member)
   return requeue(id, token, max_crashes)
 end
 
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', processing, '-inf', at, 'LIMIT', 0, tonumber(ARGV[1]))) do
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', processing, '-inf', before, 'LIMIT', 0, tonumber(ARGV[1]))) do
   local outcome = take_back(member)
   taken[#taken + 1] = member
   taken[#taken + 1] = outcome

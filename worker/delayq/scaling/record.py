@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from delayq.contract import Limits
@@ -34,8 +35,7 @@ def replayed(record: str) -> Decision:
         found = json.loads(record)
         sample = None if found["sample"] is None else _sample(found["sample"])
         decision = decide(sample, _policy(found["policy"]), _memory(found["previous"]), float(found["at"]))
-        if not isinstance(decision.replicas, int):  # a number of workers in the record is no integer
-            raise TypeError(decision.replicas)
+        index(decision.replicas)  # a TypeError where the record has a fraction of a worker
     except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"expected the record of a decision, got {record[:80]}") from error
     return decision

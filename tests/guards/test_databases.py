@@ -6,6 +6,7 @@ import os
 import select
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,8 +112,11 @@ print("started", pid, *children(pid))
 signal.pause()
 """
     with running(sys.executable, "-c", script, str(tmp_path), cwd=ROOT) as process:
-        pids = [int(word) for word in process.wait_line("^started").split()[1:]]
-        handles = [os.pidfd_open(pid) for pid in pids]
+        server, *others = [int(word) for word in process.wait_line("^started").split()[1:]]
+        handles = [os.pidfd_open(server)]
+        for child in others:
+            with suppress(ProcessLookupError):  # PostgreSQL has children that live for a moment
+                handles.append(os.pidfd_open(child))
         process.kill()
         for handle in handles:
             assert select.select([handle], [], [], PATIENCE_SECONDS)[0] == [handle]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 CLAIM_SECONDS: Final = 60.0
 """How long a claim has to stay: an operator that restarts is back sooner, and writes its own."""
-YIELD_SECONDS: Final = 600.0
+YIELD_SECONDS: Final = 120.0
 """After this, a newer installation claims again."""
-TOLD_SECONDS: Final = 900.0
+TOLD_SECONDS: Final = 300.0
 """For how long the older one reports a claim; longer than the pause between two."""
 
 _CLAIM: Final = re.compile(

@@ -6,6 +6,7 @@ import pytest
 from delayq_operator import names
 from delayq_operator.names import Key
 from delayq_operator.rivals import CLAIM_SECONDS, TOLD_SECONDS, YIELD_SECONDS, Rivals, Stance, claim_in
+from delayq_operator.work import LATER_SECONDS
 
 ORDERS = Key("shop", "orders")
 OLD = "2026-01-01T00:00:00Z tools/delayq-operator"
@@ -67,3 +68,15 @@ def test_the_older_one_serves_and_reports_for_as_long_as_claims_come() -> None:
     rivals.stance(ORDERS, NEW, 5)
     rivals.forget(ORDERS)
     assert rivals.seen(ORDERS, 5) == ""
+
+
+def test_the_newer_one_serves_minutes_after_the_older_one_was_uninstalled() -> None:
+    """Until then nobody scales: a queue without workers starts no task."""
+    rivals = installation(NEW)
+    rivals.stance(ORDERS, OLD, 0)
+    assert rivals.stance(ORDERS, OLD, LATER_SECONDS) is Stance.YIELD  # and now the older one goes
+    found, now = OLD, LATER_SECONDS
+    while (stance := rivals.stance(ORDERS, found, now)) is not Stance.SERVE:
+        found, now = NEW if stance is Stance.CLAIM else found, now + LATER_SECONDS
+    assert now <= 240
+    assert rivals.seen(ORDERS, now) == ""

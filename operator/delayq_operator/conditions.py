@@ -40,7 +40,9 @@ def accepted(view: View) -> Condition:
         return told(kind, "PolicyViolation", f"{_found(view.forbidden)}. {cure}")
     if view.missing:
         namespace = view.resource.key.namespace
-        message = f"{listed(view.missing)} not found in namespace {namespace}. Pods start once created."
+        message = (
+            f"{listed(view.missing)} not found in namespace {namespace}. Pods that run go on; new ones wait."
+        )
         return told(kind, "ReferenceNotFound", message)
     return told(kind, "Valid", f"The spec is valid and what it refers to exists.{_unserved(view)}")
 
@@ -70,7 +72,7 @@ def backend_available(view: View) -> Condition:
         return told(kind, "ScannersReady", message)
     if view.scanner.exists and view.scanner.wanted == 0:
         return told(kind, "NoScanners", "spec.scanner.replicas is 0: nobody measures.")
-    return told(kind, "NotMeasured", "No scanner has answered yet.")
+    return told(kind, "NotMeasured", "No scanner answers.")
 
 
 def _served(shards: Shards) -> Condition:
@@ -86,7 +88,7 @@ def durability_at_risk(view: View) -> Condition:
     """Whether Redis is set up to keep what it is given."""
     kind = "DurabilityAtRisk"
     if view.backlog is None or not view.backlog.redis_up:
-        return told(kind, "NotMeasured", "No scanner has told yet how Redis is set up.")
+        return told(kind, "NotMeasured", "No scanner tells how Redis is set up.")
     known = [risk for risk in RISKS if risk in view.backlog.risks]
     if known:
         return told(kind, RISKS[known[0]][0], " ".join(RISKS[risk][1] for risk in known))
@@ -113,7 +115,7 @@ def guard_available(view: View) -> Condition:
         return told(kind, "Connected", "Workers can use the guard.")
     if not view.worker.pods:
         return told(kind, "NoWorkers", "There is no worker that could tell.")
-    return told(kind, "NotMeasured", "No worker has told yet.")
+    return told(kind, "NotMeasured", "No worker tells whether it can use the guard.")
 
 
 def _guards_store(guard: Guard | None) -> str:
@@ -166,7 +168,7 @@ def degraded(view: View) -> Condition:
     ):
         if what:
             return told("Degraded", reason, what)
-    return told("Degraded", "AsExpected", "Nothing needs attention.")
+    return told("Degraded", "AsExpected", "No child needs attention.")
 
 
 def refused(component: str, load: Workload) -> str:

@@ -114,7 +114,7 @@ def objective_met(view: View) -> Condition:
     """
     kind = "ObjectiveMet"
     if view.backlog is None or not view.backlog.whole or view.queue is None:
-        return told(kind, "NotMeasured", "No scanner has told yet what is due.")
+        return told(kind, "NotMeasured", "No scanner tells what is due.")
     objective = view.queue.spec.objective
     allowed, share = objective.lateness_seconds, 100 - objective.percentile
     waiting = view.backlog.waiting_late(allowed)

@@ -30,7 +30,7 @@ def shards_settled(view: View) -> Condition:
     if view.scanner.exists and view.scanner.wanted == 0:
         return told(KIND, "NoScanners", "spec.scanner.replicas is 0: nobody moves tasks to other shards.")
     if seen is None or seen.layout is None:
-        return told(KIND, "NotMeasured", "No scanner has told yet in how many shards the tasks are.")
+        return told(KIND, "NotMeasured", "No scanner tells in how many shards the tasks are.")
     layout, wanted = seen.layout, _wanted(view)
     if not layout.settled:
         return _under_way(view, seen, layout)

@@ -90,7 +90,7 @@ def test_kubectl_describe_tells_the_story(world: World) -> None:
     told = world.kubectl("describe", "dq", "orders")
     for words in (
         "The spec is valid and what it refers to exists.",
-        "No scanner has answered yet.",
+        "No scanner answers.",
         "Created",
         "1 → 3 workers: spec.worker.replicas",
         "delayq-operator",

@@ -271,6 +271,19 @@ def test_a_message_is_a_sentence(kind: str, reason: str, seen: View) -> None:
     assert "None" not in message, reason
 
 
+def test_what_is_unknown_now_may_have_been_known_before() -> None:
+    """Redis, scanners or workers that were there and are away; pods that run on after a Secret was deleted."""
+    for kind, reason, seen in CASES:
+        if reason in {"NotMeasured", "ReferenceNotFound"}:
+            message = told(seen, kind).message
+            assert "yet" not in message, kind
+            assert "Pods start" not in message, kind
+
+
+def test_not_degraded_claims_no_more_than_it_knows() -> None:
+    assert "Nothing" not in told(view(backlog=UNREACHED), "Degraded").message
+
+
 READY_ASKS_IN_THIS_ORDER = (
     ("Deleting", {"erasing": ERASING}),
     ("InvalidSpec", {"problems": PROBLEM}),

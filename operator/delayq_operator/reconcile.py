@@ -107,7 +107,7 @@ class Reconciler:
         return await (self._end(resource) if resource.deleting else self._make(resource))
 
     def _stance(self, resource: Resource) -> Stance:
-        if resource.paused:
+        if resource.paused or resource.deleting:  # an end writes no claim, and may be brought forward by two
             return Stance.SERVE
         key = resource.key
         child = self._children.of(key).get((names.CONFIG_MAP.kind, names.config(key.name)))

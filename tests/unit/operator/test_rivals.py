@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from delayq_operator import names
 from delayq_operator.names import Key
+from delayq_operator.reconcile import Reconciler
 from delayq_operator.rivals import CLAIM_SECONDS, TOLD_SECONDS, YIELD_SECONDS, Rivals, Stance, claim_in
 from delayq_operator.work import LATER_SECONDS
 
@@ -80,3 +84,26 @@ def test_the_newer_one_serves_minutes_after_the_older_one_was_uninstalled() -> N
         found, now = NEW if stance is Stance.CLAIM else found, now + LATER_SECONDS
     assert now <= 240
     assert rivals.seen(ORDERS, now) == ""
+
+
+async def test_a_deleted_queue_of_an_older_one_is_ended_at_every_visit() -> None:
+    """Its ConfigMap keeps the claim, for an end applies no children: the older one may be gone for good."""
+    ended: list[str] = []
+
+    async def end(resource: Any) -> None:  # noqa: ANN401 -- of this test
+        ended.append(resource.key.name)
+
+    deleted = SimpleNamespace(key=ORDERS, paused=False, deleting=True)
+    claimed = SimpleNamespace(body={"metadata": {"annotations": {names.INSTALLATION: OLD}}})
+    children = {(names.CONFIG_MAP.kind, names.config(ORDERS.name)): claimed}
+    inventory: Any = SimpleNamespace(
+        queues={ORDERS: deleted},
+        children=SimpleNamespace(of=lambda _: children),
+        pods=None,
+        rivals=installation(NEW),
+    )
+    parts: dict[str, Any] = dict.fromkeys(("referees", "applier", "reporter", "scaler", "setting"))
+    parts |= {"scraper": SimpleNamespace(autoscaler=None), "ending": SimpleNamespace(end=end)}
+    reconciler = Reconciler(inventory, **parts)
+    assert [await reconciler.reconcile(ORDERS) for _ in range(3)] == [None] * 3
+    assert ended == ["orders"] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import TYPE_CHECKING
 
 from delayq.errors import Retry
@@ -126,3 +127,14 @@ def test_a_dead_letter_keeps_as_many_of_the_last_frames_as_it_has_room_for() -> 
     assert 3 <= len(frames) < MAX_FRAMES
     assert len("\n".join([first, *frames])) <= MAX_ERROR_BYTES
     assert with_frames("y" * MAX_ERROR_BYTES, error) == "y" * MAX_ERROR_BYTES
+
+
+def test_of_a_huge_message_only_the_beginning_is_read() -> None:
+    error = ValueError("x y\n" * 500_000)
+    tracemalloc.start()
+    try:
+        assert len(described(error)) <= MAX_ERROR_BYTES
+        traceback_of(error)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

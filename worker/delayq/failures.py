@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MAX_ERROR_BYTES = 500  # Redis keeps an error beside its task
 # Bounds of a traceback in the log: exceptions, frames of each (the innermost), characters of a line.
 MAX_EXCEPTIONS, MAX_FRAMES, MAX_CHARS = 4, 15, 200
+MAX_MESSAGE_CHARS = 10_000  # splitting a message of 5 MB into lines takes the event loop a second
 _DELAYQ = f"{Path(__file__).parent}{os.sep}"
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
@@ -68,7 +69,7 @@ def traceback_of(error: BaseException) -> list[Raised]:
 def message_of(error: BaseException) -> str:
     """Return what an exception says."""
     try:
-        return str(error)
+        return str(error)[:MAX_MESSAGE_CHARS]
     except Exception as broken:  # noqa: BLE001 -- an exception's own __str__ is a user's code too
         return f"(its message cannot be shown: {type(broken).__name__})"
 

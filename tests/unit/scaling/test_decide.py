@@ -199,3 +199,11 @@ def test_tasks_that_came_and_went_between_two_looks_keep_the_last_worker_for_the
     again = decide(sample(fallen_due=3, ready=1), policy(), before, NOW + 2)
     assert again.memory.active_at == NOW + 2
     assert again.replicas == 1
+
+
+def test_one_task_needs_one_worker_however_long_many_would_take_to_start() -> None:
+    """A margin for chance that is right for a single start is not extended to what ten starts take."""
+    rules, leads = policy(slots=10, lead_seconds=None), ((1, 2.0), (2, 15.0))
+    first = decided(sample(fallen_due=0, lead_seconds=2.0, leads=leads), rules=rules).memory
+    look = sample(overdue=1, fallen_due=1, lead_seconds=2.0, leads=leads)
+    assert decide(look, rules, first, NOW + 2).replicas == 1

@@ -47,6 +47,7 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
         wanted = max(wanted, previous.replicas)
     replicas, limit = _allowed(wanted, policy, previous, now)
     failures = 0 if sample.whole else previous.failures + 1
+    longest = sample.lead(policy.most_starts(sample.ready))
     if policy.fallback is not None and failures >= policy.fallback.failure_threshold:
         replicas = max(replicas, policy.clamped(policy.fallback.replicas))
     memory = replace(
@@ -61,8 +62,8 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
             sample,
             previous,
             now,
-            lead_seconds=max(policy.lead(sample.lead_seconds), policy.period_seconds),
-            window_seconds=policy.window(sample.lead_seconds),
+            lead_seconds=max(policy.lead(longest), policy.period_seconds),
+            window_seconds=policy.window(longest),
         ),
         failures=failures,
     )
@@ -84,31 +85,32 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
 
 
 def _demand(sample: Sample, policy: Policy, previous: Memory, now: float) -> _Demand:
-    lead, window = policy.lead(sample.lead_seconds), policy.window(sample.lead_seconds)
-    span = max(lead, policy.period_seconds)  # with no lead time at all, what comes until the next look
-    rate = arrivals.expected(arrivals.unforeseen(sample, previous, span, now), span, policy.percentile)
-    replicas, start = _needed(sample, policy, rate)
+    replicas, start, rate = _needed(sample, policy, previous, now)
     again = replicas
     if replicas < previous.replicas and policy.cooldown_seconds > policy.window(start):
         farther = load(sample, rate, policy.cooldown_seconds)
         again = max(replicas, needed(farther, sample, policy, start))
-    active = bool(sample.overdue or sample.in_flight or sample.within(window)) or _stirred(sample, previous)
+    soon = sample.within(policy.window(sample.lead_seconds))
+    active = bool(sample.overdue or sample.in_flight or soon) or _stirred(sample, previous)
     return _Demand(replicas=replicas, again=again, rate=rate, lead=start, active=active)
 
 
-def _needed(sample: Sample, policy: Policy, rate: float) -> tuple[int, float]:
-    """Return how many workers are needed, and how long as many starts take (seconds).
+def _needed(sample: Sample, policy: Policy, previous: Memory, now: float) -> tuple[int, float, float]:
+    """Return how many workers are needed, how long as many starts take (seconds), and what rate was expected for it.
 
     More starts take longer, so they have to look farther ahead. The search begins with as many as are allowed, and
-    takes fewer until what falls due in their window asks for so many.
+    takes fewer until what falls due in their window asks for so many. What comes at short notice is expected for as
+    long as the starts take: a margin for chance that is right for 2 s is too large for 15.
     """
-    starts = max(1, policy.max_replicas - sample.ready)
+    starts = policy.most_starts(sample.ready)
     while True:
         lead = policy.lead(sample.lead(starts))
+        span = max(lead, policy.period_seconds)  # with no lead time at all, what comes until the next look
+        rate = arrivals.expected(arrivals.unforeseen(sample, previous, span, now), span, policy.percentile)
         replicas = needed(load(sample, rate, policy.window(lead)), sample, policy, lead)
         fewer = max(1, policy.clamped(replicas) - sample.ready)
         if fewer >= starts or policy.lead(sample.lead(fewer)) == lead:
-            return replicas, lead
+            return replicas, lead, rate
         starts = fewer
 
 

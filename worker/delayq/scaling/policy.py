@@ -70,6 +70,10 @@ class Policy:
             return self.lead_seconds
         return LEAD_SECONDS if learnt is None else learnt
 
+    def most_starts(self, ready: int) -> int:
+        """Return how many workers may have to start at once, at least one."""
+        return max(1, self.max_replicas - ready)
+
     def soonest(self, learnt: float | None, shortest: float | None) -> float:
         """Return the start-up time of the quickest worker: help that arrives then may still be of use."""
         lead = self.lead(learnt)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -139,6 +139,15 @@ class Scaled:
     def until_told(self, field: str) -> Any:  # noqa: ANN401
         """A field of status.scaling, once it is there."""
         return eventually(lambda: self.told.get(field), what=f"status.scaling.{field}")
+
+    def until_lead_told(self) -> int:
+        """The lead time of a single start. One that takes long while nobody can decide teaches nothing: try again."""
+        for _ in range(3):
+            with suppress(AssertionError):
+                return int(self.until_told("leadSeconds"))
+            pod = self.workers()[0]["metadata"]["name"]
+            self.cluster.rest.delete(f"/api/v1/namespaces/{self.namespace}/pods/{pod}")
+        return int(self.until_told("leadSeconds"))
 
     def until_replicas(self, number: int, *, timeout_s: float = 40) -> None:
         def there() -> bool:

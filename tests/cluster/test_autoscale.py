@@ -87,7 +87,7 @@ def test_a_restarted_operator_goes_on_with_what_was_learnt_and_removes_nothing_i
     eventually(lambda: len(orders.workers(ready=True)) == 2, timeout_s=60, what="two workers")
     ids = orders.schedule(20, 0, seconds=0.2)
     orders.until_done(ids)
-    lead, taken = orders.until_told("leadSeconds"), orders.until_told("handlerMilliseconds")
+    lead, taken = orders.until_lead_told(), orders.until_told("handlerMilliseconds")
     assert 200 <= taken < 2000
     orders.until("Ready", "True")
     before = orders.body["status"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_ERROR_BYTES = 500  # Redis keeps an error beside its task
 # Bounds of a traceback in the log: exceptions, frames of each (the innermost), characters of a line.
 MAX_EXCEPTIONS, MAX_FRAMES, MAX_CHARS = 4, 15, 200
-MAX_MESSAGE_CHARS = 10_000  # splitting a message of 5 MB into lines takes the event loop a second
+MAX_MESSAGE_CHARS = 10_000  # megabytes split into lines would hold up the event loop
 _DELAYQ = f"{Path(__file__).parent}{os.sep}"
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import Any
 
 import pytest
 from delayq import Client, SyncClient
@@ -29,6 +30,18 @@ def test_both_have_the_method_with_the_same_signature(name: str) -> None:
 def test_a_docstring_is_written_once(name: str) -> None:
     assert inspect.getdoc(getattr(Client, name))
     assert inspect.getdoc(getattr(SyncClient, name)) == f"See Client.{name}."
+
+
+@pytest.mark.parametrize(
+    "names", [{"queue": "A B"}, {"queue": ""}, {"queue": "a:b"}, {"queue": "a", "key_prefix": "shop:eu"}]
+)
+@pytest.mark.parametrize("client", [Client, SyncClient])
+def test_a_queue_that_no_document_can_name_is_refused(
+    client: type[Client | SyncClient], names: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match=r"^(queue|key_prefix): expected at most "):
+        client("redis://localhost", **names)
+    assert client("redis://localhost", queue="eu.orders").queue == "eu.orders"
 
 
 def test_both_wait_for_the_same_things() -> None:

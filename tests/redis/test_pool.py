@@ -152,6 +152,42 @@ def test_a_forked_child_opens_an_asynchronous_client_anew(redis_server: RedisSer
     assert done.returncode == 0
 
 
+LOOPS = """
+import asyncio, sys
+from delayq import Client
+
+client = Client(sys.argv[1], queue=sys.argv[2])
+
+async def schedule():
+    return (await client.schedule({}, delay_ms=60_000)).outcome
+
+async def anew():
+    await client.open()
+    return await schedule()
+
+assert asyncio.run(anew()) == "created"
+try:
+    asyncio.run(schedule())
+except RuntimeError as error:
+    assert "opened in another event loop: call open()" in str(error)
+else:
+    raise SystemExit(1)
+for _ in range(20):
+    assert asyncio.run(anew()) == "created"
+asyncio.run(client.close())
+"""
+
+
+@pytest.mark.one_server
+def test_an_asynchronous_client_is_not_used_in_another_event_loop(
+    redis_server: RedisServer, queue_name: str
+) -> None:
+    """No answer would arrive there, so a call would be sent twice, and a task due at once could run twice."""
+    command = [sys.executable, "-c", LOOPS, redis_server.url, queue_name]
+    done = subprocess.run(command, timeout=120, check=False)
+    assert done.returncode == 0
+
+
 FORKS_MEANWHILE = """
 import os, signal, socket, threading
 from dataclasses import replace

@@ -29,6 +29,7 @@ class Client(QueueClient):
     _open: AsyncConnection | None = None
     _confirming: AsyncConnection  # a connection that waits to be confirmed keeps everything behind it waiting
     _process: int = 0  # that opened it: an event loop does not survive a fork
+    _loop: asyncio.AbstractEventLoop | None = None  # that it was opened in: no other hears answers
     _parents: tuple[
         AsyncConnection, ...
     ] = ()  # kept: a transport that is collected touches the parent's event loop
@@ -39,27 +40,34 @@ class Client(QueueClient):
             raise RuntimeError("this Client is not open: use it inside `async with`, or call open()")
         if self._process != os.getpid():
             raise RuntimeError("this Client was opened before a fork: call open() in the child process, too")
+        if self._loop is not asyncio.get_running_loop():
+            raise RuntimeError(
+                "this Client was opened in another event loop: call open() again once that has ended, make a Client "
+                "for each, or use SyncClient"
+            )
         return self._open
 
     async def open(self) -> Self:
         """Make calls possible, until close(). The first call connects, this does not. Open twice, it stays as it is."""
-        self._leave_to_parent()
+        self._leave_behind()
         if self._open is None:
             self._open, self._confirming = AsyncConnection(self.address), AsyncConnection(self._patient)
-            self._process = os.getpid()
+            self._process, self._loop = os.getpid(), asyncio.get_running_loop()
         return self
 
     async def close(self) -> None:
         """Close the connections, if there are any; calls under way fail. It can be opened again."""
-        self._leave_to_parent()
+        self._leave_behind()
         connection, self._open = self._open, None
         if connection is not None:
             await connection.close()
             await self._confirming.close()
 
-    def _leave_to_parent(self) -> None:
+    def _leave_behind(self) -> None:
         if self._open is not None and self._process != os.getpid():
             self._parents, self._open = (self._open, self._confirming), None
+        elif self._loop is not None and self._loop.is_closed():
+            self._open = None  # its sockets cannot be closed in an orderly way any more
 
     async def __aenter__(self) -> Self:
         """Open."""

@@ -11,6 +11,7 @@ from delayq.broker import Broker
 from delayq.connection import Address
 from delayq.contract import DelayQueue, Limits
 from delayq.contract.files import SECRETS_DIR
+from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.document import read
 from delayq.errors import TasksRefused
 from delayq.letters import Letters
@@ -54,6 +55,9 @@ class QueueClient:
 
         `acknowledge`: what schedule waits for; "Replicated" means one replica, and either word a second at most.
         """
+        for name, kind, given in (("queue", OBJECT_NAME, queue), ("key_prefix", KEY_PREFIX, key_prefix)):
+            if not kind.fits(given):  # no document could name that queue, so no worker would run its tasks
+                raise ValueError(f"{name}: expected {kind.expected}, got {given!r}")
         confirmed = Acknowledge.given(acknowledge)
         self.address = url if isinstance(url, Address) else Address.from_url(url)
         self.queue = queue

@@ -40,6 +40,7 @@ def test_a_queue_gets_a_user_of_its_own_and_the_rule_for_all_of_them_warns() -> 
     assert one.stderr == ""
     assert "the tasks of every queue under delayq:" in every.stderr
     assert run("acl", "--queue", "or ders").exit_code == 2
+    assert rule(queue="eu.orders") in run("acl", "--queue", "eu.orders").stdout
 
 
 def test_what_reveals_passwords_is_asked_for_and_warned_of() -> None:

@@ -7,7 +7,7 @@ import click
 from delayq.cli.output import note
 from delayq.cli.target import check_text
 from delayq.contract import acl as rights
-from delayq.contract.words import KEY_PREFIX, QUEUE_NAME
+from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 
 VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
 
@@ -47,7 +47,7 @@ def acl(
     """
     check_text(KEY_PREFIX, "--key-prefix", KEY_PREFIX.expected, key_prefix)
     if queue is not None:
-        check_text(QUEUE_NAME, "--queue", QUEUE_NAME.expected, queue)
+        check_text(OBJECT_NAME, "--queue", OBJECT_NAME.expected, queue)
     if sentinel:
         rule = rights.sentinel_rule()
     else:

@@ -14,7 +14,7 @@ from delayq.cli.exits import INVALID, Wrong
 from delayq.cli.output import note
 from delayq.contract import DelayQueue, Delivery, Limits
 from delayq.contract.problems import quote
-from delayq.contract.words import KEY_PREFIX, QUEUE_NAME
+from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.document import read
 from delayq.errors import InvalidDocument
 from delayq.sync_client import SyncClient
@@ -83,7 +83,7 @@ def resolve(
                 "leave them out, or give the queue's name",
             )
         return of_document(Path(queue), read(queue), redis)
-    check_text(QUEUE_NAME, "QUEUE", f"the path of a document, or a name of {QUEUE_NAME.expected}", queue)
+    check_text(OBJECT_NAME, "QUEUE", f"the path of a document, or a name of {OBJECT_NAME.expected}", queue)
     found = None if told else _beside(queue, redis)
     if found is not None:
         return of_document(*found, redis)

@@ -72,7 +72,7 @@ class Text:
 
     def read(self, value: object, place: Place) -> object:
         """Take text that fits; patterns are anchored, so a trailing newline does not slip through."""
-        if isinstance(value, str) and self._fits(value):
+        if isinstance(value, str) and self.fits(value):
             return str(value)
         return place.refuse(f"expected {self.expected}, got {self._shown(value)}")
 
@@ -81,7 +81,8 @@ class Text:
         quiet = self.quiet or (isinstance(value, str) and "@" in value)
         return type_name(value) if quiet else show(value)
 
-    def _fits(self, text: str) -> bool:
+    def fits(self, text: str) -> bool:
+        """Tell whether a document takes the text."""
         return (
             self.min_length <= len(text) <= self.max_length
             and (self.pattern is None or re.fullmatch(self.pattern, text) is not None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 from click.testing import CliRunner
-from delayq.cli.alerts import alerts as alerts_command
+from delayq.cli.root import delayq
 from delayq.contract.alerts import rules
 from delayq.contract.metrics import LAYOUT_SHARDS, LAYOUTS, METRICS
 from delayq.document import read
@@ -124,7 +124,7 @@ def test_bounds_are_named_as_workers_name_them() -> None:
 def test_delayq_alerts_prints_the_rules_that_the_operator_makes_without_a_namespace() -> None:
     """And examples/production has them as a file, for a Prometheus that no operator configures."""
     document = ROOT / "examples/production/queue.yaml"
-    done = CliRunner().invoke(alerts_command, [str(document)])
+    done = CliRunner().invoke(delayq, ["alerts", str(document)])
     assert done.exit_code == 0, done.output
     assert (ROOT / "examples/production/delayq.rules.yaml").read_text() == done.output
     [group] = yaml.safe_load(done.output)["groups"]

@@ -29,10 +29,12 @@ class Background:
         return task
 
     async def drain(self, seconds: float) -> None:
-        """Wait for all that runs, `seconds` at most, and cancel the rest."""
-        if not self._tasks:
-            return
-        _, late = await asyncio.wait(set(self._tasks), timeout=seconds)
+        """Wait for all that runs and for all that this starts, `seconds` at most, and cancel the rest."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while self._tasks and (left := until - loop.time()) > 0:
+            await asyncio.wait(set(self._tasks), timeout=left)
+        late = set(self._tasks)
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)

@@ -99,6 +99,8 @@ def test_fewer_workers_under_load_lose_nothing_and_charge_no_attempt(world: Node
         # What was killed is a suspect, which waits for a worker that runs nothing else.
         world.wait_entries("start", moved - {"short-1"}, nth=2)
         world.wait_entries("end", flow, timeout_s=90)
+        deaf = diary.lives[began["short-1"]]  # let go before it is killed, it would be handed back, too
+        eventually(lambda: deaf.gone_at or not deaf.leaving_at, timeout_s=60, what="it is killed, or stays")
         world.let_go()
         eventually(world.drained, timeout_s=90, what="all tasks are done")
         crashes = len(of("start", world.ledger)["short-1"]) - 1

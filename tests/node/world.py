@@ -243,7 +243,7 @@ class NodeWorld(World):
         crashed = crashes or {}
         fatal = len([task for task in crashed if task in doomed])
         again = {task: len(runs) for task, runs in starts.items() if len(runs) > 1}
-        assert stats.get("reclaimed", 0) == sum(crashed.values()) - fatal, again
+        assert stats.get("reclaimed", 0) == sum(crashed.values()) - fatal, (again, stats)
         for task, payload in self.payloads.items():
             last = task in doomed and payload != BURIED  # the failure, or crash, that no run follows
             charged = failures(payload) - last + crashed.get(task, 0)

@@ -84,14 +84,18 @@ def metric(fleet: Fleet, name: str) -> float:
     return float(next(line for line in text.splitlines() if line.startswith(name)).split()[-1])
 
 
-def test_a_handler_deaf_to_cancellation_loses_its_lease_and_cannot_settle(
-    fleet: Fleet, client: SyncClient
-) -> None:
-    """The worker extends its lease a few seconds more; then the task runs again, and the late end settles nothing."""
-    client.schedule({"do": "ignore", "seconds": 12}, delay_ms=0, task_id="deaf")
+def test_a_handler_deaf_to_cancellation_loses_its_lease_and_cannot_settle(new_fleet: NewFleet) -> None:
+    """The worker extends its lease a few seconds more; then the task runs again, and the late end settles nothing.
+
+    It is a suspect then, for which a worker may stop to claim others: a fleet of its own.
+    """
+    fleet = new_fleet(SPEC)
+    worker, _ = fleet.start_all("worker", "scanner")
+    with fleet.client() as client:
+        client.schedule({"do": "ignore", "seconds": 12}, delay_ms=0, task_id="deaf")
     fleet.wait_entry("start", "deaf", nth=2)
     fleet.wait_entry("end", "deaf", nth=1)
-    wait_lost(fleet.processes[0], "deaf")
+    wait_lost(worker, "deaf")
 
 
 def wait_lost(process: Process, task_id: str) -> None:

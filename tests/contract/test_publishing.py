@@ -113,3 +113,26 @@ def test_the_chart_lists_the_images_that_a_release_makes() -> None:
         "redis": f"docker.io/library/{redis['repository']}:{redis['tag']}",
     }
     assert "/" in values["image"]["repository"]
+
+
+def test_every_place_that_names_a_version_of_delayq_names_this_one() -> None:
+    named = re.compile(r"(?:delayq(?:-[a-z]+)?[:-]|delayq |image\.version=\")(\d+\.\d+\.\d+)")
+    folders = (
+        "README.md",
+        "docs",
+        "examples",
+        "charts",
+        "operator",
+        "worker",
+        "tests/node",
+        "tests/cluster",
+        "pyproject.toml",
+    )
+    files = [path for each in folders for path in (ROOT / each, *(ROOT / each).rglob("*")) if path.is_file()]
+    texts = {path: path.read_text() for path in files if path.suffix in (".md", ".yaml", ".toml", ".py", "")}
+    measured = ROOT / "docs/guarantees.md"  # says which version its figures are of
+    found = {
+        path.relative_to(ROOT): set(named.findall(text)) for path, text in texts.items() if path != measured
+    }
+    assert {path: versions for path, versions in found.items() if versions - {PROJECT["version"]}} == {}
+    assert sum(map(len, found.values())) >= 8

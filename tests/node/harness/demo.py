@@ -32,7 +32,7 @@ def install(node: Node) -> None:
     node.say("installing the chart")
     chart.install(node, SYSTEM, redis)
     node.say(f"applying {DOCUMENT.relative_to(ROOT)}")
-    document = DOCUMENT.read_text().replace("localhost/delayq-hello:0.1.0", images["hello"])
+    document = DOCUMENT.read_text().replace("localhost/delayq-hello:0.1.1", images["hello"])
     node.cluster.kubectl("apply", "--filename=-", input=document)
     ready = ("--for=condition=Ready", f"delayqueue/{QUEUE}", f"--namespace={NAMESPACE}", "--timeout=90s")
     node.cluster.kubectl("wait", *ready)

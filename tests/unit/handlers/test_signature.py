@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from email.message import Message
+from typing import TYPE_CHECKING, cast
+
 import pytest
 from delayq.handlers.signature import InvalidSignatureError, sign, verify
 from hypothesis import given
 from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NOW = 1_700_000_000
 KEY, BODY, TARGET = b"secret", b'{"order":7}', "/cancel?shop=paris"
@@ -93,6 +99,17 @@ def test_a_signature_without_v2_is_refused() -> None:
     """Nor does a digest of one version pass as the other: who drops v2 gains nothing."""
     assert refused(without(signed(), "v2"))
     assert refused(signed() | {"Delayq-Signature": f"t={NOW},v2={V1}"})
+
+
+@pytest.mark.parametrize("target", [TARGET, None])
+@pytest.mark.parametrize("name", ["Idempotency-Key", "content-type", "Delayq-Task-Id", "Delayq-Signature"])
+def test_a_replay_that_repeats_a_header_is_refused(name: str, target: str | None) -> None:
+    """A receiver that looks the header up reads the first value, where the signature could be of the last."""
+    received = Message()
+    for each, value in [(name, "another"), *signed().items()]:
+        received[each] = value
+    with pytest.raises(InvalidSignatureError, match="given twice"):
+        verify(cast("Mapping[str, str]", received), BODY, secrets=[KEY], now_seconds=NOW, target=target)
 
 
 def test_v1_still_verifies_for_receivers_that_do_not_name_the_target() -> None:

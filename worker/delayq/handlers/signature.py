@@ -60,7 +60,7 @@ def verify(
     only v1 is verified, which does not cover Idempotency-Key: deprecated. A repeated request inside the tolerance
     verifies again: remember Idempotency-Key to tell repeats apart, as for any task that is delivered twice.
     """
-    given = {name.lower(): value for name, value in headers.items()}
+    given = _given(headers)
     version = "v1" if target is None else "v2"
     seconds, digests = _parse(given.get(HEADER.lower(), ""), version)
     now = time.time() if now_seconds is None else now_seconds
@@ -87,12 +87,26 @@ def trim(secret: bytes) -> bytes:
     return secret.rstrip(b"\r\n")
 
 
+def _given(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers by lower-case name. Of a repeated one, the receiver might read another value than is verified."""
+    given: dict[str, str] = {}
+    for name, value in ((name.lower(), value) for name, value in headers.items()):
+        if name in given and _covered(name):
+            raise InvalidSignatureError(f"{name} is given twice")
+        given[name] = value
+    return given
+
+
+def _covered(name: str) -> bool:
+    return name in SIGNED or name.startswith(PREFIX)
+
+
 def _v1(given: Mapping[str, str], seconds: int) -> str:
     return f"{seconds}\n{given.get(TASK_ID.lower(), '')}\n{given.get(ATTEMPT.lower(), '')}\n"
 
 
 def _v2(given: Mapping[str, str], seconds: int, method: str, target: str) -> str:
-    names = sorted(name for name in given if name in SIGNED or name.startswith(PREFIX))
+    names = sorted(filter(_covered, given))
     lines = [f"{name}:{given[name]}" for name in names if name != HEADER.lower()]
     if any(
         "\n" in line for line in [target, *lines]

@@ -68,3 +68,14 @@ def test_a_few_bytes_cannot_stand_for_a_million_values(template: str) -> None:
 
 def test_an_alias_that_stands_for_itself_is_refused() -> None:
     assert "an alias stands for itself" in refusal(GOOD + b"status: &a {again: *a}\n")
+
+
+@pytest.mark.parametrize("end", [b"", b".5"], ids=["int", "float"])
+def test_a_long_number_is_refused_unread(end: bytes) -> None:
+    """As 300 KB of a number such as 1:59:59, PyYAML reads it for seconds."""
+    assert "expected a number of at most 100 characters" in refusal(GOOD + b"status: 1" + b":59" * 400 + end)
+
+
+@pytest.mark.parametrize("value", [b"!!bool a", b"!!timestamp a", b"!!int ''", b"2001-99-99"])
+def test_a_value_that_pyyaml_fails_over_is_refused_in_words(value: bytes) -> None:
+    assert "not YAML: not a value of tag:yaml.org,2002:" in refusal(GOOD + b"status: " + value)

@@ -12,6 +12,8 @@ from delayq.errors import InvalidDocument
 
 MAX_BYTES = 1 << 20  # Kubernetes refuses larger objects too
 MAX_ALIASED = 10_000  # values of a document beyond those that are written in it
+MAX_NUMBER = 100  # characters: of a number such as 1:59:59, PyYAML's time grows with the square of its length
+NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 def read(path: str | Path) -> DelayQueue:
@@ -37,6 +39,17 @@ class Loader(yaml.SafeLoader):
             text = f"its aliases stand for more than {MAX_ALIASED:,} values; write them out"
             raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
         return super().construct_document(node)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:  # noqa: FBT001, FBT002 -- PyYAML's signature
+        """Say in words what PyYAML fails over in a value, such as a number without digits."""
+        if node.tag in NUMBERS and len(node.value) > MAX_NUMBER:
+            text = f"expected a number of at most {MAX_NUMBER} characters"
+            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+        try:
+            return super().construct_object(node, deep)
+        except (ArithmeticError, AttributeError, LookupError, ValueError) as error:
+            text = f"not a value of {node.tag}"
+            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002 -- PyYAML's signature
         keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))

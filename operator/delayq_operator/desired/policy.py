@@ -64,6 +64,15 @@ _FIELDS: Final[Mapping[str, object]] = {
     "securityContext.windowsOptions.hostProcess": True,
 }
 """Path in a pod or a container → the value that `baseline` forbids."""
+_PROBES: Final = tuple(
+    f"{hook}.{how}.host"
+    for hook in (
+        *("livenessProbe", "readinessProbe", "startupProbe"),
+        *("lifecycle.postStart", "lifecycle.preStop"),
+    )
+    for how in ("httpGet", "tcpSocket")
+)
+"""Where a container has the kubelet connect, from the node's network: to the pod itself, unless it names a host."""
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 """Annotation of a pod for one container, which the API server turns into the field."""
 _DEFAULT: Final = "default"
@@ -144,6 +153,9 @@ def _forbidden(part: Object) -> Iterator[tuple[str, object]]:
     for field, bad in _FIELDS.items():
         if _at(part, field) == bad:
             yield field, _word(bad)
+    for field in _PROBES:
+        if host := _at(part, field):
+            yield field, host
     for volume in _mappings(part.get("volumes")):
         if "hostPath" in volume:
             yield f"volumes[{volume.get('name')}].hostPath", "a volume of the node"

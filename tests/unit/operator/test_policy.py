@@ -115,6 +115,12 @@ FORBIDDEN: dict[str, dict[str, Any]] = {
         securityContext={"capabilities": {"add": ["KILL", "SYS_ADMIN"]}}
     ),
     "containers[proxy].ports.hostPort": proxy(ports=[{"containerPort": 1, "hostPort": 22}]),
+    "containers[proxy].livenessProbe.httpGet.host": proxy(
+        livenessProbe={"httpGet": {"host": "169.254.169.254", "port": 80}}
+    ),
+    "containers[proxy].lifecycle.preStop.tcpSocket.host": proxy(
+        lifecycle={"preStop": {"tcpSocket": {"host": "127.0.0.1", "port": 10250}}}
+    ),
     "containers[worker].securityContext.privileged": worker(
         containers=[{"name": "worker", "securityContext": {"privileged": True}}]
     ),
@@ -139,6 +145,7 @@ def test_what_baseline_allows_is_allowed() -> None:
             "seLinuxOptions": {"type": "container_t"},
         },
         ports=[{"containerPort": 1, "hostPort": 0}],
+        livenessProbe={"httpGet": {"host": "", "port": 80}},
     )
     allowed["worker"]["template"]["spec"] |= {
         "hostNetwork": False,

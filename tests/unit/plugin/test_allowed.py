@@ -160,6 +160,13 @@ def test_of_a_traceback_the_places_are_shown() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "place", ['  File "/app/shop.py", line 7, in pay', "Traceback (most recent call last):"]
+)
+def test_what_follows_a_place_is_left_out(place: str) -> None:
+    assert log(f"{place} card 4111") == place
+
+
 def test_metrics_of_others_are_left_out() -> None:
     assert (
         metrics('# TYPE a gauge\ndelayq_due 1\nshop_card{number="4111"} 1') == "# TYPE a gauge\ndelayq_due 1"

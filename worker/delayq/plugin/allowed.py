@@ -153,8 +153,8 @@ def _counted(lines: Iterable[str | None]) -> Iterator[str]:
 def _line(line: str) -> str | None:
     if line.startswith("{"):
         return _event(line)
-    if _FRAME.match(line):
-        return line
+    if frame := _FRAME.match(line):
+        return frame[0]
     return _error(line) if _ERROR.match(line) else None
 
 

@@ -48,7 +48,7 @@ class Held:
     @property
     def refused(self) -> Collection[int]:
         """The shards that Redis refused, and that are not due to be looked at again."""
-        return self._refused.keys() & self._aside.keys()
+        return self._refused.keys() & self._aside.keys() if self._refused else ()
 
     def all_refused(self, shards: Collection[int]) -> bool:
         """Whether none of these shards serves: that is an outage, and no trouble of a single shard."""
@@ -56,6 +56,8 @@ class Held:
 
     def due(self, now: float) -> list[int]:
         """Return the shards to look at again."""
+        if not (self._room or self._aside):
+            return []
         found = set[int]()
         for times in (self._room, self._aside):
             over = [shard for shard, at in times.items() if at <= now]

@@ -46,8 +46,10 @@ class Script:
         A key's name may stand for one of several: `index="delayed"` says which one a script is to walk. `each` are
         the keys of tasks, where a key of each is wanted.
         """
-        chosen = {name: str(named.pop(name)) for name in self.keys if name in named}
-        found = [getattr(keys, chosen.get(name, name)) for name in self.keys]
+        names: Iterable[str] = self.keys
+        if len(named) > len(self.arguments):
+            names = [str(named.pop(name, name)) for name in names]
+        found = [getattr(keys, name) for name in names]
         found += [getattr(task, name) for task in each for name in self.each_key]
         if len(named) != len(self.arguments):
             raise TypeError(f"{self.name}.lua takes {self.arguments}, got {tuple(named)}")

@@ -12,6 +12,7 @@ from delayq.connection import Address, AsyncConnection
 from delayq.errors import DelayQError
 from delayq.inflight import Desk, Running, Slots
 from delayq.lanes import Lane
+from delayq.running import Runner
 from delayq.tally import WorkerTally
 from delayq.watchdog import CLEANUP_SECONDS, Watchdog
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from delayq.acknowledge import Behind
     from delayq.broker import Call
     from delayq.inflight import CancelReason
+    from delayq.message import Task
 
 
 class Recorded(AsyncConnection):
@@ -52,26 +54,32 @@ def desk_of(shard: Shard) -> Desk:
     return Desk(Slots(spec(), WorkerTally("worker", "q")), Lane(shard.broker))
 
 
+def watchdog(desk: Desk, broker: Broker, connection: AsyncConnection) -> Watchdog:
+    return Watchdog(desk, broker, connection, Runner(_no_call, desk.slots.delivery, desk.slots.tally))
+
+
+async def _no_call(_task: Task) -> None:
+    raise AssertionError("nothing is to be run here")
+
+
 @pytest.mark.parametrize(
     ("reason", "late_seconds", "kept"),
     [
         (None, 0, True),
         ("drain", 0, True),
         ("timeout", 0, True),
-        ("timeout", CLEANUP_SECONDS, False),
         ("lease_lost", 0, False),
     ],
 )
 async def test_a_task_is_kept_while_its_handler_cleans_up(
     shard: Shard, redis_url: str, reason: CancelReason | None, late_seconds: float, *, kept: bool
 ) -> None:
-    """A handler that is still there long after its time limit ignores its cancellation: it loses the lease."""
     desk = desk_of(shard)
     hold(desk, shard, 1)
     for running in desk.running.values():
         running.cancelled_for, running.deadline = reason, time.monotonic() - late_seconds
     connection = Recorded(redis_url)
-    await Watchdog(desk, shard.broker, connection).step()
+    await watchdog(desk, shard.broker, connection).step()
     await connection.close()
     assert bool(connection.trips) is kept
 
@@ -85,7 +93,7 @@ async def test_many_leases_are_extended_a_batch_a_call_in_one_round_trip(
     lost = {members[7], members[BATCH], members[-1]}
     shard.seed(State(processing={member: NOW + 1 for member in members if member not in lost}))
     connection = Recorded(redis_url)
-    await Watchdog(desk, shard.broker, connection).step()
+    await watchdog(desk, shard.broker, connection).step()
     await connection.close()
     assert connection.trips == [[BATCH, BATCH, 100]]
     lease_ms = slots.delivery.lease_seconds * 1000
@@ -109,9 +117,36 @@ async def test_a_shard_that_fails_hides_no_lost_lease_of_another(shard: Shard, r
     shard.run(broker.ack(1, [lost.lease.member]))
     connection = AsyncConnection(Address.from_url(redis_url))
     with pytest.raises(DelayQError, match="WRONGTYPE"):
-        await Watchdog(desk, broker, connection).step()
+        await watchdog(desk, broker, connection).step()
     await connection.close()
     assert (broken.cancelled_for, lost.cancelled_for) == (None, "lease_lost")
     for each in handling:
         each.cancel()
     await asyncio.wait(handling)
+
+
+@pytest.mark.parametrize("reason", ["timeout", "lease_lost"])
+async def test_a_handler_that_ignores_its_cancellation_is_given_up(
+    shard: Shard, redis_url: str, reason: CancelReason
+) -> None:
+    """A task that took too long has failed, one whose lease was lost is somebody else's; the slot stays used."""
+    desk = desk_of(shard)
+    slots = desk.slots
+    free = slots.free
+    hold(desk, shard, 1)
+    [running] = desk.running.values()
+    running.cancelled_for, running.deadline = reason, time.monotonic() - CLEANUP_SECONDS + 60
+    running.extended_at = running.deadline - slots.delivery.lease_seconds
+    connection = Recorded(redis_url)
+    dog = watchdog(desk, shard.broker, connection)
+    await dog.step()
+    assert list(desk.running.values()) == [running]  # it may be cleaning up
+    running.deadline -= 60
+    running.extended_at -= 60
+    await dog.step()
+    await connection.close()
+    assert (desk.running, slots.running, slots.free) == ({}, {}, free - 1)
+    verbs = [settlement.verb for settlement in desk.outbox.waiting]
+    assert verbs == (["retry"] if reason == "timeout" else [])
+    desk.ended(running, None)
+    assert (slots.free, len(desk.outbox.waiting)) == (free, len(verbs))

@@ -72,11 +72,13 @@ class Exchange:
             self._poll_at = now + self._block_seconds * random.uniform(0.75, 1.0)  # noqa: S311 -- spreads load
         for shard in self._held.due(now):
             desk.try_again(shard)
-        if not self._held.all_refused(desk.lane.shards):
-            for shard in self._held.refused:
+        refused = self._held.refused
+        if refused and not self._held.all_refused(desk.lane.shards):
+            for shard in refused:
                 # A claim that is refused half-way may leave a hint: following it would be a busy loop.
                 self._slots.hinted.pop(shard, None)
-        await self._make_room(now)
+        if self._slots.suspects.known:
+            await self._make_room(now)
         settling, claiming = list(self._settlements()), list(self._claimed_from())
         if settling or claiming or self._claims.lost:
             await self._round_trip(settling, claiming)
@@ -87,7 +89,7 @@ class Exchange:
         self._listen()
         now = time.monotonic()
         pause = min(self._poll_at - now, self._held.next_in(now))
-        if self._slots.open:
+        if self._slots.suspects.known and self._slots.open:
             pause = min(pause, self._slots.suspects.next_in(desk.lane.shards, now))
         return max(0.001, pause)
 
@@ -159,7 +161,7 @@ class Exchange:
         """Claim a group of suspects: nothing else until they have ended."""
         self._slots.suspects.begin()
         ticket = self._claims.ticket(time.monotonic(), self._connection.address.timeout_seconds / 2)
-        limit = self._slots.total
+        limit = self._slots.free
         call = self._broker.isolate(shard, limit, self._lease_ms, ticket=ticket)
         return Claim(call, shard, limit, ticket, apart=True)
 
@@ -264,7 +266,8 @@ class Exchange:
         if answer.more:
             self._slots.hinted.setdefault(shard, self._desk)
         self._held.note(shard, answer, time.monotonic())
-        self._note_suspects(shard, answer)
+        if answer.suspects or self._slots.suspects.known:
+            self._note_suspects(shard, answer)
         if self._tally.first_claim is None:
             self._tally.first_claim = (
                 time.time()

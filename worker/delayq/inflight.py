@@ -40,6 +40,7 @@ class Running:
     deadline: float
     handling: asyncio.Task[None] | None = None
     cancelled_for: CancelReason | None = None
+    given_up: bool = False  # its handler ignores its cancellation: the task goes on without it
 
     def cancel(self, reason: CancelReason) -> None:
         """Stop the handler; the reason decides what becomes of the task. The first reason stands."""
@@ -96,6 +97,7 @@ class Slots:
         self.delivery, self.tally = spec.delivery, tally
         self.total = tally.slots = spec.worker.concurrency
         self.running: dict[bytes, Running] = {}  # by lease member, in the order they began
+        self.stuck = 0  # slots of handlers that were given up and go on
         self.reserved = 0  # for claims under way
         self.desks: list[Desk] = []
         # Shards that may hold due tasks, in the order in which it is their turn to be claimed from.
@@ -110,7 +112,12 @@ class Slots:
     @property
     def free(self) -> int:
         """Slots that could take a task; below zero when a claim brought tasks so late that others had its slots."""
-        return self.total - len(self.running) - self.reserved
+        return self.total - self.busy - self.reserved
+
+    @property
+    def busy(self) -> int:
+        """Slots that a handler uses."""
+        return len(self.running) + self.stuck
 
     @property
     def may_claim(self) -> bool:
@@ -120,12 +127,12 @@ class Slots:
     @property
     def open(self) -> bool:
         """Whether this worker may begin tasks at all."""
-        return not (self.draining or self.held or self.blocked)
+        return not (self.draining or self.held or self.blocked or self.stuck >= self.total)
 
     @property
     def may_listen(self) -> bool:
         """Whether a hint would be of use, now or once a claim under way has brought less than it might."""
-        return len(self.running) < self.total and self.open and not self.suspects.blocks
+        return self.busy < self.total and self.open and not self.suspects.blocks
 
     @property
     def exchanging(self) -> bool:
@@ -164,7 +171,7 @@ class Slots:
 
         A server that hangs keeps no suspects of others waiting; what its claim brings too late is handed back.
         """
-        if desk.doubtful or self.running or not self.open:
+        if not self.suspects.known or desk.doubtful or self.running or not self.open:
             return None
         if any(each.exchanging and not each.doubtful for each in self.desks):
             return None
@@ -270,8 +277,21 @@ class Desk:
         """Take a slot."""
         self.slots.running[running.lease.member] = self.running[running.lease.member] = running
 
+    def give_up(self, running: Running, settlement: Settlement | None) -> None:
+        """Let a task go on without its handler, which ignores its cancellation and uses the slot until it ends."""
+        running.given_up = True
+        self.slots.stuck += 1
+        self._end(running, settlement)
+
     def ended(self, running: Running, settlement: Settlement | None) -> None:
         """Free a slot, and have its settlement sent; None when the lease was lost."""
+        if running.given_up:
+            self.slots.stuck -= 1
+            self.slots.ring()
+        else:
+            self._end(running, settlement)
+
+    def _end(self, running: Running, settlement: Settlement | None) -> None:
         del self.running[running.lease.member]
         if settlement is not None:
             self.outbox.waiting.append(settlement)

@@ -78,7 +78,7 @@ class Runner:
     def _settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
         """A cancelled handler does not decide by how it ends: its cleanup may raise, or swallow the cancellation."""
         reason = running.cancelled_for
-        if reason == "lease_lost":
+        if reason == "lease_lost" or running.given_up:
             return None
         if isinstance(error, Seen):
             return self._seen(running, error)

@@ -107,7 +107,7 @@ async def _worker(setting: Setting) -> None:
         worker = Worker(setting.queue.spec, setting.broker, setting.address, call, guard=guard)
 
         async def families(_horizons: Horizons) -> Iterable[metrics.Family]:
-            worker.tally.busy = len(worker.slots.running)
+            worker.tally.busy = worker.slots.busy
             return metrics.worker_families(worker.tally)
 
         await _serve("worker", worker, setting, families, stop_seconds=worker.stop_seconds)
@@ -115,7 +115,7 @@ async def _worker(setting: Setting) -> None:
         await handler.close()
         if guard is not None:
             await guard.close()
-    if worker.slots.running:
+    if worker.slots.busy:
         leave()
 
 

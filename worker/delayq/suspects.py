@@ -31,6 +31,11 @@ class Suspects:
         self._again: dict[int, float] = {}  # shard to when another try is worth it
 
     @property
+    def known(self) -> bool:
+        """Whether any wait: without one, nothing here has anything to say."""
+        return bool(self._since) or self.reserved is not None
+
+    @property
     def blocks(self) -> bool:
         """Whether the worker claims no healthy tasks."""
         return self.running or self.reserved is not None
@@ -46,6 +51,8 @@ class Suspects:
 
     def group_of(self, shards: Collection[int], now: float, *, hinted: bool) -> int | None:
         """Return the shard whose suspects an idle worker takes; healthy tasks that may be due go first."""
+        if self.running:
+            return None
         if self.reserved is not None:
             return self.reserved if self._worth(self.reserved, shards, now) else None
         waiting = [] if hinted else [shard for shard in self._since if self._worth(shard, shards, now)]

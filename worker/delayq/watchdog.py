@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from delayq.broker import Broker
     from delayq.connection import AsyncConnection
     from delayq.inflight import Desk, Running
+    from delayq.running import Runner
 
 log = logging.getLogger(__name__)
 
-CLEANUP_SECONDS = 6.0  # more than the 5 s between SIGTERM and SIGKILL of an exec handler
+CLEANUP_SECONDS = 6.0
+"""For which a cancelled handler keeps its task, so that it does not begin again beside it: more than the 5 s between
+SIGTERM and SIGKILL of an exec handler."""
 
 
 class Watchdog:
@@ -24,10 +27,10 @@ class Watchdog:
 
     blocks = False
 
-    def __init__(self, desk: Desk, broker: Broker, connection: AsyncConnection) -> None:
-        """Watch the running tasks of `desk`."""
+    def __init__(self, desk: Desk, broker: Broker, connection: AsyncConnection, runner: Runner) -> None:
+        """Watch the running tasks of `desk`; `runner` says what becomes of one whose handler is given up."""
         self.name = desk.lane.named("watchdog")
-        self._desk, self._broker, self._connection = desk, broker, connection
+        self._desk, self._broker, self._connection, self._runner = desk, broker, connection, runner
         self._lease_seconds, self._tally = desk.slots.delivery.lease_seconds, desk.slots.tally
         self.alarm = Alarm()
 
@@ -35,6 +38,7 @@ class Watchdog:
         """Look at every running task once; raises the first error of a shard after every shard is done."""
         now = time.monotonic()
         self._enforce_timeouts(now)
+        self._give_up(now)
         for answer in await self._extend_leases(now):
             if isinstance(answer, Exception):
                 raise answer
@@ -50,10 +54,28 @@ class Watchdog:
                 self._tally.handler_timeouts += 1
                 running.cancel("timeout")
 
+    def _give_up(self, now: float) -> None:
+        """Settle the tasks of handlers that ignore their cancellation, as if they had ended.
+
+        Nothing waits for such a handler but its slot: else its task would seem to have crashed this worker, and no task
+        that did could run here, for those run where nothing else does.
+        """
+        for running in [each for each in self._desk.running.values() if self._is_over(each, now)]:
+            log.error("handler_ignores_cancellation", extra={"fields": {"task_id": running.lease.task.id}})
+            self._desk.give_up(running, self._runner.settlement(running, None))
+
+    def _is_over(self, running: Running, now: float) -> bool:
+        """Whether a handler was cancelled so long ago that it should have ended."""
+        if running.cancelled_for == "timeout":
+            return now >= running.deadline + CLEANUP_SECONDS
+        if running.cancelled_for == "lease_lost":
+            return now >= running.extended_at + self._lease_seconds + CLEANUP_SECONDS
+        return False
+
     async def _extend_leases(self, now: float) -> list[set[int] | Exception]:
         due: dict[int, list[Running]] = {}
         for running in self._desk.running.values():
-            if now - running.extended_at >= self._lease_seconds / 3 and _keeps_lease(running, now):
+            if now - running.extended_at >= self._lease_seconds / 3 and running.cancelled_for != "lease_lost":
                 due.setdefault(running.lease.shard, []).append(running)
         batches = [
             (shard, held[at : at + BATCH]) for shard, held in due.items() for at in range(0, len(held), BATCH)
@@ -82,14 +104,3 @@ class Watchdog:
                     "lease_lost", extra={"fields": {"task_id": running.lease.task.id, "verb": "extend"}}
                 )
                 running.cancel("lease_lost")
-
-
-def _keeps_lease(running: Running, now: float) -> bool:
-    """Whether the worker extends the lease of a running task.
-
-    A cancelled handler keeps its lease while it cleans up, so that the task does not begin again beside it and ends as
-    what it is: a timeout, not a crash. A handler that ignores its cancellation loses the lease soon after.
-    """
-    if running.cancelled_for == "timeout":
-        return now < running.deadline + CLEANUP_SECONDS
-    return running.cancelled_for != "lease_lost"

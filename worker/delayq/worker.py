@@ -92,7 +92,7 @@ class Worker:
         return (
             Exchange(desk, self._broker, self._connection, self._runner),
             listener,
-            Watchdog(desk, self._broker, self._watch_connection),
+            Watchdog(desk, self._broker, self._watch_connection, self._runner),
         )
 
     async def closed(self, lane: Lane) -> bool:

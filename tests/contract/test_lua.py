@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 LUA = files("delayq") / "lua"
 VERBS = scripts.names()
-KEY_NAMES = {name for name, kept in vars(Keys).items() if isinstance(kept, cached_property)} - {"slot"}
+KEY_NAMES = {name for name, kept in vars(Keys).items() if isinstance(kept, cached_property)} - {
+    "slot",
+    "_lists",
+}
 TASK_KEY_NAMES = {name for name, kept in vars(TaskKeys).items() if isinstance(kept, cached_property)}
 CLAIMER_KEY_NAMES = {name for name, kept in vars(ClaimerKeys).items() if isinstance(kept, cached_property)}
 TYPES = {
@@ -195,12 +198,13 @@ def test_no_script_reads_a_clock_of_its_own(verb: str) -> None:
 def test_a_script_has_what_it_uses_of_the_prelude(verb: str) -> None:
     """In the prelude's order: each local is known to those below it only."""
     defined = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
-    source = scripts.load(verb).source
-    head = source.removesuffix((LUA / f"{verb}.lua").read_text())
-    found, every = defined.findall(head), defined.findall("\n".join(lines("prelude")))
-    assert found == [name for name in every if name in found]
-    code = re.sub(r"--.*", "", source)
-    assert {name for name in every if re.search(rf"\b{name}\b", code)} <= set(found)
+    every, known = defined.findall("\n".join(lines("prelude"))), set[str]()
+    for part in scripts.load(verb).source.split("-- PRELUDE"):
+        found = [name for name in defined.findall(part) if name in every]
+        assert found == sorted(found, key=every.index)
+        known.update(found)
+        code = re.sub(r"--.*", "", part)
+        assert {name for name in every if re.search(rf"\b{name}\b", code)} <= known
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -77,7 +77,8 @@ class Exchange:
             for shard in refused:
                 # A claim that is refused half-way may leave a hint: following it would be a busy loop.
                 self._slots.hinted.pop(shard, None)
-        if self._slots.suspects.known:
+        suspects = self._slots.suspects
+        if suspects.waiting:
             await self._make_room(now)
         settling, claiming = list(self._settlements()), list(self._claimed_from())
         if settling or claiming or self._claims.lost:
@@ -89,8 +90,8 @@ class Exchange:
         self._listen()
         now = time.monotonic()
         pause = min(self._poll_at - now, self._held.next_in(now))
-        if self._slots.suspects.known and self._slots.open:
-            pause = min(pause, self._slots.suspects.next_in(desk.lane.shards, now))
+        if suspects.waiting and self._slots.open:
+            pause = min(pause, suspects.next_in(desk.lane.shards, now))
         return max(0.001, pause)
 
     def _listen(self) -> None:
@@ -236,15 +237,20 @@ class Exchange:
             return
         settled = self._tally.settled
         for settlement, outcome in zip(batch, answer, strict=True):
-            settled[Settled.BURIED if outcome is Settled.SUPERSEDED else outcome] += 1
-            if outcome is Settled.LEASE_LOST:
-                task = settlement.lease.task
-                fields = {"task_id": task.id, "token": task.token, "verb": settlement.verb}
-                log.warning("lease_lost", extra={"fields": fields})
-            elif outcome is Settled.BURIED:
-                log.warning("buried", extra={"fields": _death(settlement)})
-            elif outcome is Settled.SUPERSEDED:
-                log.warning("dead_letter_replaced", extra={"fields": _death(settlement)})
+            settled[outcome] += 1
+            if outcome is not Settled.ACKED:
+                self._tell(settlement, outcome)
+
+    def _tell(self, settlement: Settlement, outcome: Settled) -> None:
+        if outcome is Settled.LEASE_LOST:
+            task = settlement.lease.task
+            fields = {"task_id": task.id, "token": task.token, "verb": settlement.verb}
+            log.warning("lease_lost", extra={"fields": fields})
+        elif outcome is Settled.BURIED:
+            log.warning("buried", extra={"fields": _death(settlement)})
+        elif outcome is Settled.SUPERSEDED:
+            self._tally.settled[Settled.BURIED] += 1  # as far as metrics go
+            log.warning("dead_letter_replaced", extra={"fields": _death(settlement)})
 
     def _answered(self, claim: Claim, answer: Claimed | Exception, sent_at: float) -> None:
         if isinstance(answer, Unavailable):
@@ -266,7 +272,7 @@ class Exchange:
         if answer.more:
             self._slots.hinted.setdefault(shard, self._desk)
         self._held.note(shard, answer, time.monotonic())
-        if answer.suspects or self._slots.suspects.known:
+        if answer.suspects or self._slots.suspects.waiting:
             self._note_suspects(shard, answer)
         if self._tally.first_claim is None:
             self._tally.first_claim = (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Verb = Literal["ack", "retry", "bury", "release"]
 PATIENCE_SECONDS = 0.5  # for which a claim that is not answered keeps slots from other lanes
-CancelReason = Literal["timeout", "lease_lost", "drain"]
+CancelReason = Literal["timeout", "lease_lost", "drain", "given_up"]
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +40,6 @@ class Running:
     deadline: float
     handling: asyncio.Task[None] | None = None
     cancelled_for: CancelReason | None = None
-    given_up: bool = False  # its handler ignores its cancellation: the task goes on without it
 
     def cancel(self, reason: CancelReason) -> None:
         """Stop the handler; the reason decides what becomes of the task. The first reason stands."""
@@ -95,9 +94,9 @@ class Slots:
     def __init__(self, spec: Spec, tally: WorkerTally) -> None:
         """All slots are free."""
         self.delivery, self.tally = spec.delivery, tally
-        self.total = tally.slots = spec.worker.concurrency
+        self.total = tally.slots = spec.worker.concurrency  # less those that are stuck
         self.running: dict[bytes, Running] = {}  # by lease member, in the order they began
-        self.stuck = 0  # slots of handlers that were given up and go on
+        self.stuck = 0  # of handlers that were given up and go on
         self.reserved = 0  # for claims under way
         self.desks: list[Desk] = []
         # Shards that may hold due tasks, in the order in which it is their turn to be claimed from.
@@ -112,7 +111,7 @@ class Slots:
     @property
     def free(self) -> int:
         """Slots that could take a task; below zero when a claim brought tasks so late that others had its slots."""
-        return self.total - self.busy - self.reserved
+        return self.total - len(self.running) - self.reserved
 
     @property
     def busy(self) -> int:
@@ -127,12 +126,12 @@ class Slots:
     @property
     def open(self) -> bool:
         """Whether this worker may begin tasks at all."""
-        return not (self.draining or self.held or self.blocked or self.stuck >= self.total)
+        return not (self.draining or self.held or self.blocked or self.total <= 0)
 
     @property
     def may_listen(self) -> bool:
         """Whether a hint would be of use, now or once a claim under way has brought less than it might."""
-        return self.busy < self.total and self.open and not self.suspects.blocks
+        return len(self.running) < self.total and self.open and not self.suspects.blocks
 
     @property
     def exchanging(self) -> bool:
@@ -171,7 +170,7 @@ class Slots:
 
         A server that hangs keeps no suspects of others waiting; what its claim brings too late is handed back.
         """
-        if not self.suspects.known or desk.doubtful or self.running or not self.open:
+        if not self.suspects.waiting or desk.doubtful or self.running or not self.open:
             return None
         if any(each.exchanging and not each.doubtful for each in self.desks):
             return None
@@ -200,10 +199,15 @@ class Slots:
     def ended(self, running: Running) -> None:
         """Free a slot."""
         del self.running[running.lease.member]
-        if self.suspects.running and not self.running:
+        if not self.running and self.suspects.running:
             self.claim_again()
         self.offer()
         self.check_empty()
+
+    def withhold(self, slots: int) -> None:
+        """Have fewer slots, which are stuck; below zero: have them back."""
+        self.stuck += slots
+        self.total -= slots
 
     def claim_again(self) -> None:
         """Look for healthy tasks once a group of suspects has ended."""
@@ -279,19 +283,16 @@ class Desk:
 
     def give_up(self, running: Running, settlement: Settlement | None) -> None:
         """Let a task go on without its handler, which ignores its cancellation and uses the slot until it ends."""
-        running.given_up = True
-        self.slots.stuck += 1
-        self._end(running, settlement)
+        self.slots.withhold(1)
+        self.ended(running, settlement)
+        running.cancelled_for = "given_up"
 
     def ended(self, running: Running, settlement: Settlement | None) -> None:
         """Free a slot, and have its settlement sent; None when the lease was lost."""
-        if running.given_up:
-            self.slots.stuck -= 1
+        if running.cancelled_for == "given_up":
+            self.slots.withhold(-1)
             self.slots.ring()
-        else:
-            self._end(running, settlement)
-
-    def _end(self, running: Running, settlement: Settlement | None) -> None:
+            return
         del self.running[running.lease.member]
         if settlement is not None:
             self.outbox.waiting.append(settlement)

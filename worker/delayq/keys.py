@@ -34,6 +34,17 @@ class Keys:
         return f"{self.prefix}:{{{self.queue}:{self.shard}}}:{name}"
 
     @cached_property
+    def _lists(self) -> dict[tuple[str, ...], list[str]]:
+        return {}
+
+    def of_names(self, names: tuple[str, ...]) -> list[str]:
+        """Return the keys of these names, in their order; not to be changed."""
+        found = self._lists.get(names)
+        if found is None:
+            found = self._lists[names] = [getattr(self, name) for name in names]
+        return found
+
+    @cached_property
     def slot(self) -> int:
         """Hash slot of all these keys in a Redis Cluster: CRC16 of the hash tag."""
         tag = f"{self.queue}:{self.shard}".encode()

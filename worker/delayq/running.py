@@ -78,17 +78,18 @@ class Runner:
     def _settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
         """A cancelled handler does not decide by how it ends: its cleanup may raise, or swallow the cancellation."""
         reason = running.cancelled_for
-        if reason == "lease_lost" or running.given_up:
+        if reason is None:
+            return Settlement("ack", running.lease) if error is None else self._failed(running, error)
+        if reason in ("lease_lost", "given_up"):
             return None
         if isinstance(error, Seen):
             return self._seen(running, error)
-        if reason == "drain" and not isinstance(error, (Bury, Retry)):
-            return _released(running)  # anything else would charge the task for our stopping
-        if reason == "timeout":
-            seconds, stopped = self._delivery.handler_timeout_seconds, error
-            error = TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})")
-            error.__cause__ = stopped  # its traceback says where the handler was
-        return Settlement("ack", running.lease) if error is None else self._failed(running, error)
+        if reason == "drain":  # what is no order would charge the task for our stopping
+            return self._failed(running, error) if isinstance(error, (Bury, Retry)) else _released(running)
+        seconds = self._delivery.handler_timeout_seconds
+        timeout = TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})")
+        timeout.__cause__ = error  # its traceback says where the handler was
+        return self._failed(running, timeout)
 
     def _seen(self, running: Running, error: Seen) -> Settlement:
         fields = {"task_id": running.lease.task.id, "why": bounded(message_of(error))}
@@ -96,6 +97,8 @@ class Runner:
         return Settlement("ack", running.lease)
 
     def _failed(self, running: Running, error: BaseException) -> Settlement:
+        if isinstance(error, Seen):
+            return self._seen(running, error)
         if isinstance(error, Bury):
             return self._bury(running, error)
         if isinstance(error, Retry):

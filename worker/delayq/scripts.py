@@ -46,10 +46,10 @@ class Script:
         A key's name may stand for one of several: `index="delayed"` says which one a script is to walk. `each` are
         the keys of tasks, where a key of each is wanted.
         """
-        names: Iterable[str] = self.keys
+        names = self.keys
         if len(named) > len(self.arguments):
-            names = [str(named.pop(name, name)) for name in names]
-        found = [getattr(keys, name) for name in names]
+            names = tuple([str(named.pop(name, name)) for name in names])
+        found = [*keys.of_names(names)]
         found += [getattr(task, name) for task in each for name in self.each_key]
         if len(named) != len(self.arguments):
             raise TypeError(f"{self.name}.lua takes {self.arguments}, got {tuple(named)}")
@@ -69,12 +69,21 @@ def load(name: str) -> Script:
 
 
 def _with_prelude(prelude: str, body: str) -> str:
-    """Put in front of a script what it needs of the prelude: Redis creates each function there anew with every call."""
-    source = body
+    """Put in front of a script what it needs of the prelude: Redis creates each function there anew with every call.
+
+    What only a branch needs that is rarely taken goes to its begin, where the script has a line `-- PRELUDE`.
+    """
+    always, mark, rarely = body.partition("-- PRELUDE\n")
     for block in reversed(_BLOCK.split(prelude)):
-        if any(re.search(rf"\b{name}\b", source) for name in _LOCAL.findall(block)):
-            source = f"{block}\n\n{source}"
-    return source
+        if _uses(always, block):
+            always = f"{block}\n\n{always}"
+        elif _uses(rarely, block):
+            rarely = f"{block}\n\n{rarely}"
+    return always + mark + rarely
+
+
+def _uses(source: str, block: str) -> bool:
+    return any(re.search(rf"\b{name}\b", source) for name in _LOCAL.findall(block))
 
 
 def names() -> tuple[str, ...]:

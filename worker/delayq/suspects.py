@@ -27,13 +27,8 @@ class Suspects:
         self.running = False  # a group runs, or is about to
         self.reserved: int | None = None  # the shard for which this worker stops claiming
         self._drain_seconds, self._until, self._renew_at = drain_seconds, 0.0, 0.0
-        self._since: dict[int, float] = {}  # shard to when its suspects began to wait for this worker
+        self.waiting: dict[int, float] = {}  # shard to when its suspects began to wait for this worker
         self._again: dict[int, float] = {}  # shard to when another try is worth it
-
-    @property
-    def known(self) -> bool:
-        """Whether any wait: without one, nothing here has anything to say."""
-        return bool(self._since) or self.reserved is not None
 
     @property
     def blocks(self) -> bool:
@@ -43,9 +38,9 @@ class Suspects:
     def note(self, shard: int, count: int, now: float) -> None:
         """Take note of how many suspects a shard has."""
         if count:
-            self._since.setdefault(shard, now)
+            self.waiting.setdefault(shard, now)
             return
-        self._since.pop(shard, None)
+        self.waiting.pop(shard, None)
         if self.reserved == shard:
             self.reserved = None
 
@@ -55,8 +50,8 @@ class Suspects:
             return None
         if self.reserved is not None:
             return self.reserved if self._worth(self.reserved, shards, now) else None
-        waiting = [] if hinted else [shard for shard in self._since if self._worth(shard, shards, now)]
-        return min(waiting, key=self._since.__getitem__, default=None)
+        waiting = [] if hinted else [shard for shard in self.waiting if self._worth(shard, shards, now)]
+        return min(waiting, key=self.waiting.__getitem__, default=None)
 
     def room_for(self, shards: Collection[int], now: float) -> int | None:
         """Return the shard to reserve this worker for, now or still."""
@@ -69,7 +64,7 @@ class Suspects:
             return None
         if self.running:
             return None
-        return next((shard for shard in self._since if self._at(shard) <= now and shard in shards), None)
+        return next((shard for shard in self.waiting if self._at(shard) <= now and shard in shards), None)
 
     def reserve(self, shard: int, now: float, *, granted: bool) -> None:
         """Stop claiming for the suspects of a shard, unless another worker does already."""
@@ -92,7 +87,7 @@ class Suspects:
     def end(self, now: float) -> None:
         """Claim healthy tasks again, for as long as suspects have to wait for a worker."""
         self.running, self.reserved = False, None
-        self._since = dict.fromkeys(self._since, now)
+        self.waiting = dict.fromkeys(self.waiting, now)
 
     def next_in(self, shards: Collection[int], now: float) -> float:
         """Return the seconds until there is something to do for these shards; inf when there is not."""
@@ -100,11 +95,11 @@ class Suspects:
             return float("inf")
         if self.reserved is not None:
             return self._renew_at - now if self.reserved in shards else float("inf")
-        return min((self._at(shard) for shard in self._since if shard in shards), default=float("inf")) - now
+        return min((self._at(shard) for shard in self.waiting if shard in shards), default=float("inf")) - now
 
     def _at(self, shard: int) -> float:
         """When the worker stops claiming for a shard's suspects."""
-        return max(self._since[shard] + PATIENCE_SECONDS, self._again.get(shard, 0.0))
+        return max(self.waiting[shard] + PATIENCE_SECONDS, self._again.get(shard, 0.0))
 
     def _worth(self, shard: int, shards: Collection[int], now: float) -> bool:
         return shard in shards and self._again.get(shard, 0.0) <= now

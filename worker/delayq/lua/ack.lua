@@ -25,7 +25,10 @@ if #ids > 0 then
   each_slice('HDEL', attempts, ids, 4000)
   tally(stats, 'acked', #ids)
   weigh(stats, 0, bytes)
-  local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
-  for _, id in ipairs(ids) do succeed(id) end
+  if redis.call('HLEN', followups) > 0 then
+    -- PRELUDE
+    local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
+    for _, id in ipairs(ids) do succeed(id) end
+  end
 end
 return lost

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from delayq import NewTask, SyncClient
-from delayq.keys import Keys
+from delayq.protocol.keys import Keys
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.stage import PAYLOAD, QUEUE

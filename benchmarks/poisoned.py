@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from delayq import NewTask
-from delayq.keys import Keys
+from delayq.protocol.keys import Keys
 
 from benchmarks import killed
 from benchmarks.figures import Figure, at_most

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 from delayq import Client, SyncClient
-from delayq.keys import Keys
+from delayq.protocol.keys import Keys
 
 from benchmarks.handlers import LEDGER
 from tests.processes import Process, delayq

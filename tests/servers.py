@@ -20,7 +20,7 @@ from tests.processes import Gone, Process
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from delayq.keys import Keys
+    from delayq.protocol.keys import Keys
 
     from tests.topologies.certificates import Tls
 

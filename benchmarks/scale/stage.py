@@ -10,14 +10,14 @@ from string import ascii_letters
 from typing import TYPE_CHECKING, Any
 
 from delayq import NewTask, SyncClient
-from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
 from delayq.contract import Limits
+from delayq.protocol.broker import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from delayq.broker import Call
+    from delayq.protocol.broker import Call
 
     from tests.servers import RedisServer
 

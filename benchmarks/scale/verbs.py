@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from delayq.values import State
+from delayq.protocol.values import State
 
 from benchmarks.figures import Figure, at_most, percentile
 from benchmarks.scale.stage import SPREAD_MS, task_id
 
 if TYPE_CHECKING:
-    from delayq.broker import Call
-    from delayq.scripts import Argument
+    from delayq.protocol.broker import Call
+    from delayq.protocol.scripts import Argument
 
     from benchmarks.scale.stage import Stage
 

@@ -9,8 +9,8 @@ import sys
 from typing import get_args
 
 import click
-from delayq import logs
 from delayq.contract.words import LABEL_NAME, LABEL_VALUE
+from delayq.service import logs
 
 from delayq_operator import api, names
 from delayq_operator.desired.facts import Setting

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
-from delayq import listen
+from delayq.service import listen
 
 from delayq_operator import metrics
 from delayq_operator.reflector import report_ages

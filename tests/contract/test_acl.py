@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from delayq import scripts
 from delayq.contract import acl
 from delayq.contract.words import KEY_PREFIX
+from delayq.protocol import scripts
 
 SAID = re.compile(r"""(?:redis\.p?call|each_slice)\(\s*'(\w+)'""")
 NAMED = {"hscan", "zscan"}  # by an argument of reconcile.lua

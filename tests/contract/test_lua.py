@@ -9,17 +9,17 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq import scripts
-from delayq.broker import Broker, Call
 from delayq.cli.doctor.poison import KINDS
-from delayq.keys import FORMAT, ClaimerKeys, Keys, TaskKeys
-from delayq.layout import Layout
-from delayq.values import Late, Lost, Moving, State, Verdict
+from delayq.protocol import scripts
+from delayq.protocol.broker import Broker, Call
+from delayq.protocol.keys import FORMAT, ClaimerKeys, Keys, TaskKeys
+from delayq.protocol.layout import Layout
+from delayq.protocol.values import Late, Lost, Moving, State, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LUA = files("delayq") / "lua"
+LUA = files("delayq") / "protocol" / "lua"
 VERBS = scripts.names()
 KEY_NAMES = {name for name, kept in vars(Keys).items() if isinstance(kept, cached_property)} - {
     "slot",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from delayq.broker import GONE_MS
 from delayq.cli import exits
 from delayq.contract import metrics
+from delayq.protocol.broker import GONE_MS
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()

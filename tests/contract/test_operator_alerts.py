@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 from click.testing import CliRunner
 from delayq.cli.root import delayq
+from delayq.client.document import read
 from delayq.contract.alerts import rules
 from delayq.contract.metrics import LAYOUT_SHARDS, LAYOUTS, METRICS
-from delayq.document import read
-from delayq.metrics import render, worker_families
-from delayq.tally import WorkerTally
+from delayq.service.metrics import render, worker_families
+from delayq.service.tally import WorkerTally
 from delayq_operator.desired.prometheus_rule import prometheus_rule
 from delayq_operator.view import WINDOW_SECONDS
 

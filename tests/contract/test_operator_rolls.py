@@ -12,18 +12,25 @@ from delayq.contract.record import camel, declared
 from delayq_operator.desired.checksum import PACE, SCANNER_READS, WORKER_FIELDS, WORKER_READS
 
 WORKER = Path(__file__).parents[2] / "worker" / "delayq"
-COMMON = ("runtime.py", "connection/address.py", "exchange.py", "listener.py", "watchdog.py", "broker.py")
+COMMON = (
+    "processes/runtime.py",
+    "connection/address.py",
+    "worker/exchange.py",
+    "worker/listener.py",
+    "worker/watchdog.py",
+    "protocol/broker.py",
+)
 MODULES = {
     "scanner": (
-        *(*COMMON, "scanner.py", "reclaim.py", "recovery.py", "scrape.py"),
-        *(str(path.relative_to(WORKER)) for path in sorted((WORKER / "checks").glob("*.py"))),
+        *(*COMMON, "scanner/scanner.py", "recovery/reclaim.py", "recovery/recovery.py", "scanner/scrape.py"),
+        *(str(path.relative_to(WORKER)) for path in sorted((WORKER / "recovery" / "checks").glob("*.py"))),
     ),
     "worker": (
         *COMMON,
-        "worker.py",
-        "inflight.py",
-        "intake.py",
-        "running.py",
+        "worker/worker.py",
+        "worker/inflight.py",
+        "client/intake.py",
+        "worker/running.py",
         *(str(path.relative_to(WORKER)) for path in sorted((WORKER / "handlers").glob("*.py"))),
     ),
 }
@@ -33,7 +40,7 @@ FIELDS = {field.attribute: field.name for field in declared(Worker)}
 
 def code(role: str) -> str:
     found = (WORKER / module for module in MODULES[role])
-    text = "\n".join(path.read_text() for path in found if path.exists())
+    text = "\n".join(path.read_text() for path in found)
     return re.sub(r'""".*?"""|#[^\n]*', "", text, flags=re.DOTALL)
 
 
@@ -58,7 +65,7 @@ def test_a_worker_reads_only_what_rolls_it() -> None:
 
 def test_of_limits_processes_read_only_what_rolls_them() -> None:
     """Those that schedule read the rest. Here most are given to the broker, which takes its shares of some."""
-    named = re.findall(r"\blimits\.([a-z_]+)", (WORKER / "share.py").read_text())
+    named = re.findall(r"\blimits\.([a-z_]+)", (WORKER / "protocol" / "share.py").read_text())
     assert {camel(name) for name in named} == set(PACE)
     for role in MODULES:
         assert {camel(name) for name in re.findall(r"\blimits\.([a-z_]+)\b", code(role))} <= set(PACE)

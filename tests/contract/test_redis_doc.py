@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
+from delayq.client.document import parse_text
 from delayq.contract.acl import rule, sentinel_rule
-from delayq.document import parse_text
-from delayq.keys import SLOTS, Keys
+from delayq.protocol.keys import SLOTS, Keys
 
 from benchmarks.report import RESULTS
 from benchmarks.scale.sizing import FIRST, LAST, table

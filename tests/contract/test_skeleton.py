@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from delayq.extras import BROUGHT_BY, SQL
+from delayq.service.extras import BROUGHT_BY, SQL
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

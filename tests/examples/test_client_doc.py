@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
+from delayq.protocol.broker import Broker
 
 if TYPE_CHECKING:
     import pytest

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 from delayq.cli.root import delayq
-from delayq.document import parse_text
+from delayq.client.document import parse_text
 
 from tests.processes import Process
 

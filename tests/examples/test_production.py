@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from delayq import SyncClient
-from delayq.document import read
+from delayq.client.document import read
 
 from tests.processes import Process
 from tests.servers import PASSWORD, PREFERRED, USER

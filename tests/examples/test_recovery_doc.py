@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from delayq import Verdict, checks
-from delayq.checks.http import read
+from delayq import Verdict
 from delayq.connection import Address
 from delayq.contract import parse
 from delayq.handlers.http_response import Answer
-from delayq.message import Task
+from delayq.protocol.message import Task
+from delayq.recovery import checks
+from delayq.recovery.checks.http import read
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue

@@ -22,7 +22,7 @@ from delayq.handlers import cancelled
 from delayq.handlers.guarded import apart
 from delayq.handlers.python import in_thread
 from delayq.handlers.threads import Threads
-from delayq.keys import Keys
+from delayq.protocol.keys import Keys
 
 from tests.guards.locks import contend, interrupted, task, until
 from tests.processes import PATIENCE_SECONDS, Process
@@ -32,7 +32,7 @@ from tests.servers import Clock, RedisServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from delayq.message import Task
+    from delayq.protocol.message import Task
     from redis import Redis
 
 KEY = Keys("delayq", "q", 0).of("order-7").lock

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.broker import Broker
 from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.guards import RedisLock
+from delayq.protocol.broker import Broker
 
 from tests.guards.locks import task
 from tests.servers import PREFERRED

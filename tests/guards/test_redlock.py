@@ -17,7 +17,7 @@ from delayq.guards import Redlock
 from delayq.guards.quorum import Poll, majority
 from delayq.guards.redlock import BUSY_MS, server_seconds
 from delayq.guards.renewal import GONE, TOO_LATE
-from delayq.keys import Keys
+from delayq.protocol.keys import Keys
 
 from tests.guards.locks import contend, interrupted, task, until
 from tests.servers import RedisServer

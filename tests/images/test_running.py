@@ -56,7 +56,7 @@ def test_no_shell_is_needed(unpacked: Callable[[str], Container], name: str) -> 
     ("name", "modules"),
     [
         ("operator", "delayq_operator.process, delayq.cli"),
-        ("worker", "delayq.runtime, delayq.cli"),
+        ("worker", "delayq.processes.runtime, delayq.cli"),
         ("worker", "sqlalchemy.ext.asyncio, sqlalchemy.dialects.postgresql, psycopg"),
         ("worker", "sqlalchemy.ext.asyncio, sqlalchemy.dialects.mysql, aiomysql"),
     ],

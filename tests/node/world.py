@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq import NewTask, SyncClient
-from delayq.keys import Keys
+from delayq.protocol.keys import Keys
 from delayq_operator import names
 
 from tests.cluster.harness.waiting import eventually

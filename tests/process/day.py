@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq import NewTask
-from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
-from delayq.values import Cancelled, State
+from delayq.protocol.broker import Broker
+from delayq.protocol.values import Cancelled, State
 
 from tests.process.fleet import until
 

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import yaml
 from delayq import SyncClient
-from delayq.keys import Keys
+from delayq.protocol.keys import Keys
 
 from tests.processes import Gone, Process, delayq
 from tests.servers import RedisServer

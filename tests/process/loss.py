@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
 from delayq import Acknowledge, NewTask, SyncClient
-from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
 from delayq.errors import DelayQError
+from delayq.protocol.broker import Broker
 
 from tests.process.fleet import until
 from tests.servers import RedisServer

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from delayq import Acknowledge, NewTask, SyncClient
 from delayq.errors import DelayQError
-from delayq.keys import Keys
+from delayq.protocol.keys import Keys
 
 from tests.process.fleet import check_runs, until
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import NewTask, SyncClient
-from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
-from delayq.layout import Layout
+from delayq.protocol.broker import Broker
+from delayq.protocol.layout import Layout
 
 from tests.process.fleet import said, until
 from tests.processes import DELAYQ, delayq

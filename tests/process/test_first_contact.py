@@ -9,7 +9,7 @@ import pytest
 import yaml
 from delayq import Client, NewTask, SyncClient
 from delayq.errors import Unavailable
-from delayq.keys import Keys, shard_of
+from delayq.protocol.keys import Keys, shard_of
 
 from tests.process.fleet import check_runs, until
 from tests.servers import PREFERRED

@@ -8,8 +8,9 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from delayq import NewTask, scripts
-from delayq.keys import Keys, shard_of
+from delayq import NewTask
+from delayq.protocol import scripts
+from delayq.protocol.keys import Keys, shard_of
 
 from tests.process.fleet import check_runs, led_by, until
 

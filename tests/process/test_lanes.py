@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.keys import Keys, shard_of
+from delayq.protocol.keys import Keys, shard_of
 
 from tests.process.fleet import check_runs, led_by, status, until
 from tests.process.test_scrape import samples

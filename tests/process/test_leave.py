@@ -8,7 +8,7 @@ import sys
 
 LEAVING = """
 import sys
-from delayq import shutdown
+from delayq.service import shutdown
 print("the handler's last word")
 sys.stderr.write("and its last error")
 shutdown.leave()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import NewTask
-from delayq.keys import shard_of
+from delayq.protocol.keys import shard_of
 
 from tests.process.fleet import status, until
 from tests.process.test_scrape import samples

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 from delayq.contract import metrics as m
-from delayq.loop import STUCK_AFTER_SECONDS
-from delayq.probes import Probes
+from delayq.service.loop import STUCK_AFTER_SECONDS
+from delayq.service.probes import Probes
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.process.fleet import status, until, url_of, wait_said
@@ -17,7 +17,7 @@ from tests.process.fleet import status, until, url_of, wait_said
 if TYPE_CHECKING:
     from aiohttp import web
     from delayq.contract.metrics import Metric
-    from delayq.loop import Loop
+    from delayq.service.loop import Loop
     from prometheus_client import Metric as Family
 
     from tests.process.fleet import NewFleet

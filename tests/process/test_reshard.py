@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from delayq import NewTask, SyncClient
-from delayq.keys import Keys
-from delayq.layout import Layout
+from delayq.protocol.keys import Keys
+from delayq.protocol.layout import Layout
 
 from tests.process.fleet import check_runs, until
 

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from delayq import Acknowledge, NewTask, SyncClient
 from delayq.errors import DelayQError
-from delayq.keys import Keys
-from delayq.layout import Layout
-from delayq.values import Cancelled, State
+from delayq.protocol.keys import Keys
+from delayq.protocol.layout import Layout
+from delayq.protocol.values import Cancelled, State
 from redis.exceptions import RedisError
 
 from tests.process.fleet import check_runs, until

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DEADLINE_SECONDS = 30  # for what takes a fraction of a second: only a bug waits this long
 FRAME = """
 import asyncio, logging, sys, threading, time
-from delayq import logs, shutdown
+from delayq.service import logs, shutdown
 logs.configure("json", "info")
 shutdown.EXIT_SECONDS = 0.2
 

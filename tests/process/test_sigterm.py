@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq import Client, NewTask
-from delayq.broker import Broker
+from delayq.client.document import read
 from delayq.connection import Address
-from delayq.document import read
-from delayq.worker import Worker
+from delayq.protocol.broker import Broker
+from delayq.worker.worker import Worker
 
 from tests.process.fleet import said, until, wait_said
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 SMOKE = Path(__file__).with_name("smoke.py")
-LUA = sorted(path.name for path in (ROOT / "worker" / "delayq" / "lua").glob("*.lua"))
+LUA = sorted(path.name for path in (ROOT / "worker" / "delayq" / "protocol" / "lua").glob("*.lua"))
 
 
 def run(*argv: str | Path, cwd: Path) -> str:
@@ -85,7 +85,8 @@ def test_the_import_comes_from_the_wheel(home: Path) -> None:
     found = run(home / "venv/bin/python", "-c", "import delayq; print(delayq.__file__)", cwd=home)
     assert Path(found.strip()).is_relative_to(home / "venv")
     listing = (
-        "from importlib.resources import files; print(*[f.name for f in (files('delayq') / 'lua').iterdir()])"
+        "from importlib.resources import files; "
+        "print(*[f.name for f in (files('delayq') / 'protocol' / 'lua').iterdir()])"
     )
     lua = run(home / "venv/bin/python", "-c", listing, cwd=home).split()
     assert sorted(name for name in lua if name.endswith(".lua")) == LUA

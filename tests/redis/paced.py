@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from delayq.client.homes import Each, Trip
+from delayq.client.storing import Finish, Start
 from delayq.errors import Unavailable
-from delayq.homes import Each, Trip
-from delayq.storing import Finish, Start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Sequence
 
-    from delayq.broker import Call
+    from delayq.protocol.broker import Call
 
 Run = "Callable[[Call[Any]], Any]"
 

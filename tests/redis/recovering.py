@@ -6,22 +6,22 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from delayq.checks import Answer
 from delayq.connection import Address
 from delayq.contract import parse
-from delayq.loop import Loop
-from delayq.recovery import Recovery
-from delayq.tally import ProcessTally
-from delayq.values import Verdict
+from delayq.protocol.values import Verdict
+from delayq.recovery.checks import Answer
+from delayq.recovery.recovery import Recovery
+from delayq.service.loop import Loop
+from delayq.service.tally import ProcessTally
 
 from tests.redis.state import NOW
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from delayq.checks import Check
     from delayq.contract import DelayQueue
-    from delayq.message import Task
+    from delayq.protocol.message import Task
+    from delayq.recovery.checks import Check
 
     from tests.redis.state import Shard
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import Acknowledge, NewTask, SyncClient, Unavailable
-from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
-from delayq.values import State
+from delayq.protocol.broker import Broker
+from delayq.protocol.values import State
 
 from tests.servers import PASSWORD, PREFERRED, USER, RedisServer
 from tests.topologies.cluster import Cluster
@@ -24,7 +24,7 @@ from tests.unit.connection.silent import reply, telling
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delayq.keys import Keys
+    from delayq.protocol.keys import Keys
 
 pytestmark = pytest.mark.slow
 SHARDS = 12

@@ -25,11 +25,11 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
-from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
-from delayq.message import encode
-from delayq.values import Lost, Searching
-from delayq.values import State as In
+from delayq.protocol.broker import Broker
+from delayq.protocol.message import encode
+from delayq.protocol.values import Lost, Searching
+from delayq.protocol.values import State as In
 
 from tests.servers import RedisServer
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from delayq.broker import Call
+    from delayq.protocol.broker import Call
     from redis import Redis
 
     Play: TypeAlias = Callable[[Callable[["Measured"], None]], None]

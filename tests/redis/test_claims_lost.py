@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq import NewTask, SyncClient
-from delayq.keys import Keys
+from delayq.protocol.keys import Keys
 
 from tests.redis.proxy import Proxy, proxy_to
 from tests.redis.recovering import until
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from delayq.message import Task
+    from delayq.protocol.message import Task
 
 KEYS = Keys("delayq", "orders", 0)
 SLOTS, TASKS = 20, 300

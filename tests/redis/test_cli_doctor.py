@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.broker import Broker
 from delayq.cli.doctor import reach, rights
 from delayq.cli.doctor.findings import Level
 from delayq.connection import Address, SyncConnection
 from delayq.contract import Delivery
 from delayq.errors import Unavailable
-from delayq.keys import FORMAT
+from delayq.protocol.broker import Broker
+from delayq.protocol.keys import FORMAT
 
 from tests.redis.commands import on
 from tests.redis.state import NOW, Shard, State, shard_on

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from delayq import SyncClient
-from delayq.document import parse_text
-from delayq.keys import Keys, shard_of
+from delayq.client.document import parse_text
 from delayq.local.store import External
+from delayq.protocol.keys import Keys, shard_of
 
 from tests.servers import PREFERRED
 from tests.topologies.cluster import Cluster

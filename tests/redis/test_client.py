@@ -12,8 +12,8 @@ from delayq import (
     Refused,
     SyncClient,
 )
-from delayq.values import Cancelled, Outcome
-from delayq.values import State as In
+from delayq.protocol.values import Cancelled, Outcome
+from delayq.protocol.values import State as In
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq import Client, DelayQError, NewTask, SyncClient, Unavailable
-from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection, SyncConnection
 from delayq.connection.round_trip import round_trip, translated
 from delayq.connection.single import Single
-from delayq.values import Outcome
+from delayq.protocol.broker import Broker
+from delayq.protocol.values import Outcome
 from redis._parsers.base import BaseParser
 from redis.exceptions import NoScriptError
 
@@ -43,7 +43,7 @@ SECRET = "hunter2-s3cret"  # noqa: S105  what must not be seen
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("delayq.homes.PAUSES_SECONDS", (0.01, 0.02, 0.05))
+    monkeypatch.setattr("delayq.client.homes.PAUSES_SECONDS", (0.01, 0.02, 0.05))
 
 
 def impatient(url: str, *, seconds: float = 0.2, connections: int = 20) -> Address:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delayq.values import Counts
+from delayq.protocol.values import Counts
 
 from tests.redis.state import NOW, TOKEN, Shard, State, envelope
 

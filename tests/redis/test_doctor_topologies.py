@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.broker import Broker
 from delayq.cli.doctor import rights
-from delayq.keys import SLOTS
+from delayq.protocol.broker import Broker
+from delayq.protocol.keys import SLOTS
 
 from tests.servers import PREFERRED, USER
 from tests.topologies.cluster import Cluster

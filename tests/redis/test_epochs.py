@@ -6,15 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq import NewTask, reshard
-from delayq.broker import GONE_MS, Broker
+from delayq import NewTask
+from delayq.client.letters import Letters
+from delayq.client.operations import Operations
 from delayq.contract import Limits
 from delayq.errors import DelayQError
-from delayq.layout import Layout, LayoutOutdated
-from delayq.letters import Letters
-from delayq.operations import Operations
-from delayq.reshard import Reshard, Wish
-from delayq.values import Cancelled, Outcome
+from delayq.protocol.broker import GONE_MS, Broker
+from delayq.protocol.layout import Layout, LayoutOutdated
+from delayq.protocol.values import Cancelled, Outcome
+from delayq.resharding import reshard
+from delayq.resharding.reshard import Reshard, Wish
 
 from tests.redis.paced import Connection, Operating, Stepping
 from tests.redis.state import NOW, PLENTY, shard_on

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from delayq.broker import Broker
-from delayq.keys import Keys
+from delayq.protocol.broker import Broker
+from delayq.protocol.keys import Keys
 
 from tests.redis.state import NOW, Shard, State, seed
 

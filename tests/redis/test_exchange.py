@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq import held
-from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import Bury
-from delayq.exchange import TOO_NEW_PAUSE_MS, Exchange
-from delayq.inflight import Desk, Slots
-from delayq.lanes import Lane
-from delayq.running import Runner
-from delayq.tally import WorkerTally
+from delayq.protocol.broker import Broker
+from delayq.service.lanes import Lane
+from delayq.service.tally import WorkerTally
+from delayq.worker import held
+from delayq.worker.exchange import TOO_NEW_PAUSE_MS, Exchange
+from delayq.worker.inflight import Desk, Slots
+from delayq.worker.running import Runner
 
 from tests.redis.state import NOW, Shard, State
 from tests.redis.test_reaper import spec
@@ -23,9 +23,9 @@ from tests.redis.test_reaper import spec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from delayq.acknowledge import Behind
-    from delayq.broker import Call
-    from delayq.message import Task
+    from delayq.protocol.acknowledge import Behind
+    from delayq.protocol.broker import Call
+    from delayq.protocol.message import Task
 
     from tests.servers import RedisServer
 

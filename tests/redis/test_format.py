@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.connection import Address, AsyncConnection
-from delayq.eraser import Erase
 from delayq.errors import FormatTooNew
-from delayq.keys import FORMAT
-from delayq.layout import Layout
-from delayq.reaper import INDEXES, Reconcile
-from delayq.values import Late, Lost, Moving
-from delayq.weighing import Weighing
+from delayq.protocol.keys import FORMAT
+from delayq.protocol.layout import Layout
+from delayq.protocol.values import Late, Lost, Moving
+from delayq.reaper.eraser import Erase
+from delayq.reaper.reaper import INDEXES, Reconcile
+from delayq.reaper.weighing import Weighing
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope, seed, shard_on, whole
 from tests.redis.test_reaper import spec
@@ -21,8 +21,8 @@ from tests.redis.test_reaper import spec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from delayq.broker import Broker, Call
-    from delayq.scripts import Argument
+    from delayq.protocol.broker import Broker, Call
+    from delayq.protocol.scripts import Argument
 
     from tests.topologies.kinds import Servers
 
@@ -84,7 +84,7 @@ def test_tasks_are_stored_run_and_settled_as_ever(shard: Shard) -> None:
 
 def test_the_format_never_falls(shard: Shard) -> None:
     """What a script calls that writes what only a newer format has."""
-    prelude = (files("delayq") / "lua" / "prelude.lua").read_text()
+    prelude = (files("delayq") / "protocol" / "lua" / "prelude.lua").read_text()
     for needed, found in ((1, None), (3, b"3"), (2, b"3")):
         shard.redis.eval(prelude + f"\nrequire_format(KEYS[1], {needed})", 1, shard.keys.stats)
         assert shard.redis.hget(shard.keys.stats, "format") == found

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from delayq.broker import Broker
 from delayq.contract import Limits
-from delayq.values import Claimed
-from delayq.values import State as In
+from delayq.protocol.broker import Broker
+from delayq.protocol.values import Claimed
+from delayq.protocol.values import State as In
 
 from tests.redis.state import NOW, TOKEN, Shard, State, envelope
 

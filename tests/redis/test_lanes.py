@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq import SyncClient
-from delayq.broker import Broker
-from delayq.keys import shard_of
+from delayq.protocol.broker import Broker
+from delayq.protocol.keys import shard_of
 
 from tests.redis.recovering import until
 from tests.redis.working import LONGEST_LOOK_MS, Handler, queue, working

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.broker import Broker
 from delayq.contract import Limits
-from delayq.layout import Layout
-from delayq.message import encode
-from delayq.values import Outcome
+from delayq.protocol.broker import Broker
+from delayq.protocol.layout import Layout
+from delayq.protocol.message import encode
+from delayq.protocol.values import Outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope, shard_on
 
 if TYPE_CHECKING:
-    from delayq.replies import Stored
-    from delayq.values import Claimed, Wait
+    from delayq.protocol.replies import Stored
+    from delayq.protocol.values import Claimed, Wait
 
     from tests.servers import RedisServer
 

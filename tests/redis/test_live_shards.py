@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.broker import Broker
 from delayq.connection import Address
-from delayq.layout import UNSTAMPED, Layout
-from delayq.reaper import Reaper
-from delayq.reshard import Wish
-from delayq.scanner import Scanner
-from delayq.worker import Worker
+from delayq.protocol.broker import Broker
+from delayq.protocol.layout import UNSTAMPED, Layout
+from delayq.reaper.reaper import Reaper
+from delayq.resharding.reshard import Wish
+from delayq.scanner.scanner import Scanner
+from delayq.worker.worker import Worker
 
 from tests.redis.recovering import until
 from tests.redis.state import NOW, State, seed
@@ -22,8 +22,8 @@ from tests.unit.handlers.support import document
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from delayq.message import Task
-    from delayq.runtime import Process
+    from delayq.processes.runtime import Process
+    from delayq.protocol.message import Task
 
     from tests.redis.state import Shard
 

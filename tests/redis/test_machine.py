@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.broker import Broker
 from delayq.contract import Limits
-from delayq.message import encode
-from delayq.values import Outcome, Verdict
-from delayq.values import State as In
+from delayq.protocol.broker import Broker
+from delayq.protocol.message import encode
+from delayq.protocol.values import Outcome, Verdict
+from delayq.protocol.values import State as In
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -29,7 +29,7 @@ from tests.redis.state import NOW, Shard, shard_on, whole
 from tests.servers import FLAVOURS
 
 if TYPE_CHECKING:
-    from delayq.broker import Call
+    from delayq.protocol.broker import Call
 
     from tests.topologies.kinds import Servers
 

@@ -6,18 +6,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq import NewTask, moving
-from delayq.broker import Broker
+from delayq import NewTask
+from delayq.client.letters import Letters
+from delayq.client.operations import Operations
 from delayq.connection import Address, AsyncConnection
 from delayq.contract import Limits
 from delayq.errors import DelayQError, TaskExists
-from delayq.lanes import Lane
-from delayq.layout import Layout, LayoutOutdated, TaskMoves
-from delayq.letters import Letters
-from delayq.mover import Mover, Stranded
-from delayq.moving import ShardMove
-from delayq.operations import Operations
-from delayq.values import Cancelled, Departed, Late, Outcome
+from delayq.protocol.broker import Broker
+from delayq.protocol.layout import Layout, LayoutOutdated, TaskMoves
+from delayq.protocol.values import Cancelled, Departed, Late, Outcome
+from delayq.resharding import moving
+from delayq.resharding.mover import Mover, Stranded
+from delayq.resharding.moving import ShardMove
+from delayq.service.lanes import Lane
 
 from tests.redis.paced import Connection, Operating, Stepping
 from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, whole
@@ -25,7 +26,7 @@ from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from delayq.broker import Call
+    from delayq.protocol.broker import Call
 
     from tests.servers import RedisServer
 
@@ -183,7 +184,7 @@ async def test_a_process_remembers_so_many_of_those_that_stay_and_no_more_whatev
     pair: Shard, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are found by walking again, once those have gone."""
-    monkeypatch.setattr("delayq.mover.MOST_WAITING", 4)
+    monkeypatch.setattr("delayq.resharding.mover.MOST_WAITING", 4)
     put(pair, State(delayed=dict.fromkeys(AWAY, NOW + 5)))
     connection = AsyncConnection(Address.from_url(redis_url))
     mine = Mover(Lane(pair.broker), connection, led=lambda: {0, 1})
@@ -538,7 +539,7 @@ def test_a_batch_of_somebody_else_that_is_older_goes_first(
 
 def test_reapers_go_on_with_what_no_scanner_does(pair: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moving, "KEEP_SECONDS", 0.0)
-    monkeypatch.setattr("delayq.mover.STRANDED_SECONDS", 0.0)
+    monkeypatch.setattr("delayq.resharding.mover.STRANDED_SECONDS", 0.0)
     put(pair, State(delayed=dict.fromkeys(AWAY, FAR)))
     depart(pair, *AWAY)
     connection: Any = Connection()

@@ -7,18 +7,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.broker import Broker
 from delayq.errors import DelayQError
-from delayq.message import encode
-from delayq.values import Lost, Verdict
-from delayq.values import State as In
+from delayq.protocol.broker import Broker
+from delayq.protocol.message import encode
+from delayq.protocol.values import Lost, Verdict
+from delayq.protocol.values import State as In
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from delayq.broker import Call
+    from delayq.protocol.broker import Call
     from redis import Redis
 
 NAMES: list[str | bytes] = [

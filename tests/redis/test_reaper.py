@@ -6,25 +6,25 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from delayq.broker import BATCH, LEASES, Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.contract import parse
 from delayq.errors import GuardBusy, GuardUnavailable
-from delayq.lanes import Lane
-from delayq.layout import Layout
-from delayq.prune import Prune
-from delayq.reaper import Reconcile, Sweep
-from delayq.tally import ProcessTally
+from delayq.protocol.broker import BATCH, LEASES, Broker
+from delayq.protocol.layout import Layout
+from delayq.reaper.prune import Prune
+from delayq.reaper.reaper import Reconcile, Sweep
+from delayq.service.lanes import Lane
+from delayq.service.tally import ProcessTally
 
 from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.broker import Call
     from delayq.contract import Spec
-    from delayq.values import Adopted, Lost, TaskRow
-    from delayq.values import State as In
+    from delayq.protocol.broker import Call
+    from delayq.protocol.values import Adopted, Lost, TaskRow
+    from delayq.protocol.values import State as In
 
     from tests.topologies.kinds import Servers
 

@@ -6,14 +6,14 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.broker import LEASES
-from delayq.replies import Mended
-from delayq.values import Lost
+from delayq.protocol.broker import LEASES
+from delayq.protocol.replies import Mended
+from delayq.protocol.values import Lost
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 
 if TYPE_CHECKING:
-    from delayq.scripts import Argument
+    from delayq.protocol.scripts import Argument
 
 INDEXES = ("tasks", "delayed", "retry", "suspect", "processing", "dlq", "attempts", "dlq_info")
 LATER = NOW + 60_000

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from delayq import checks
 from delayq.connection import Address
 from delayq.contract.files import secret_path
 from delayq.errors import GuardBusy
 from delayq.handlers import signature
-from delayq.lanes import Lane
-from delayq.layout import Layout
-from delayq.leading import Leading
-from delayq.loop import Loop
-from delayq.reaper import Reaper
-from delayq.recovery import Recovery
-from delayq.scanner import Scanner
-from delayq.tally import ProcessTally
-from delayq.values import Recovered, Verdict
+from delayq.protocol.layout import Layout
+from delayq.protocol.values import Recovered, Verdict
+from delayq.reaper.reaper import Reaper
+from delayq.recovery import checks
+from delayq.recovery.recovery import Recovery
+from delayq.scanner.leading import Leading
+from delayq.scanner.scanner import Scanner
+from delayq.service.lanes import Lane
+from delayq.service.loop import Loop
+from delayq.service.tally import ProcessTally
 
 from tests.redis.recovering import EXPIRED, Asked, document, recovering, recovery_of, until
 from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, weight
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from delayq.checks import Check
-    from delayq.message import Task
+    from delayq.protocol.message import Task
+    from delayq.recovery.checks import Check
 
     from tests.topologies.kinds import Servers
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq import SyncClient, Unavailable
-from delayq.broker import Broker
 from delayq.connection import Address, SyncConnection
 from delayq.contract import Delivery
-from delayq.durability import QUESTIONS, risks, told
-from delayq.keys import SLOTS
+from delayq.protocol.broker import Broker
+from delayq.protocol.keys import SLOTS
+from delayq.scanner.durability import QUESTIONS, risks, told
 
 from tests.servers import RedisServer
 from tests.topologies.cluster import Cluster

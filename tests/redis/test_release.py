@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.values import Settled
+from delayq.protocol.values import Settled
 
 from tests.redis.state import NOW, Shard, State
 
 if TYPE_CHECKING:
-    from delayq.scripts import Argument
+    from delayq.protocol.scripts import Argument
 
 
 def test_a_fresh_task_goes_home_to_delayed_with_its_own_due_time(shard: Shard) -> None:

@@ -10,18 +10,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from delayq import NewTask, moving
-from delayq.apart import Apart
-from delayq.broker import Broker
+from delayq import NewTask
+from delayq.client.letters import Letters
+from delayq.client.operations import Operations
 from delayq.contract import Limits
 from delayq.errors import QueueFull, TaskExists
-from delayq.layout import Layout
-from delayq.letters import Letters
-from delayq.mover import stepped
-from delayq.moving import ShardMove
-from delayq.operations import Operations
-from delayq.reshard import Reshard, Wish
-from delayq.values import Cancelled, Lost, Outcome
+from delayq.protocol.broker import Broker
+from delayq.protocol.layout import Layout
+from delayq.protocol.values import Cancelled, Lost, Outcome
+from delayq.resharding import moving
+from delayq.resharding.mover import stepped
+from delayq.resharding.moving import ShardMove
+from delayq.resharding.reshard import Reshard, Wish
+from delayq.service.apart import Apart
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -38,8 +39,8 @@ from tests.redis.state import NOW, Shard, shard_on
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from delayq.broker import Call
-    from delayq.keys import Keys
+    from delayq.protocol.broker import Call
+    from delayq.protocol.keys import Keys
 
     from tests.servers import RedisServer
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.values import Settled
+from delayq.protocol.values import Settled
 
 from tests.redis.state import NOW, Shard, State
 
 if TYPE_CHECKING:
-    from delayq.scripts import Argument
+    from delayq.protocol.scripts import Argument
 
 
 def retry(shard: Shard, *settles: Argument, max_attempts: int = 3) -> list[Settled]:

@@ -6,21 +6,21 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from delayq.alarm import Alarm
-from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.contract import Limits, parse
 from delayq.errors import Unavailable
-from delayq.lanes import Lane
-from delayq.leading import Leading
-from delayq.scanner import OVERDUE_SECONDS, RARELY_SECONDS, TICK_SECONDS, ShardScanner
+from delayq.protocol.alarm import Alarm
+from delayq.protocol.broker import Broker
+from delayq.scanner.leading import Leading
+from delayq.scanner.scanner import OVERDUE_SECONDS, RARELY_SECONDS, TICK_SECONDS, ShardScanner
+from delayq.service.lanes import Lane
 
 from tests.redis.paced import Connection, Stepping
 from tests.redis.state import NOW, Shard, State
 
 if TYPE_CHECKING:
-    from delayq.broker import Call
     from delayq.contract import Spec
+    from delayq.protocol.broker import Call
 
 LEASE_MS = 60_000
 HOUR_MS = 3_600_000

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.message import encode
-from delayq.replies import Stored
-from delayq.values import Outcome
+from delayq.protocol.message import encode
+from delayq.protocol.replies import Stored
+from delayq.protocol.values import Outcome
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 
 if TYPE_CHECKING:
-    from delayq.scripts import Argument
+    from delayq.protocol.scripts import Argument
 
 BODY = encode(None, None, None)[0]
 OTHER = encode("other", None, None)[0]

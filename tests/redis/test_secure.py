@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trustme
 from delayq import DelayQError, NewTask, SyncClient, Unavailable
-from delayq.broker import Broker
 from delayq.connection import Address
 from delayq.contract.acl import rule
+from delayq.protocol.broker import Broker
 from redis.exceptions import NoPermissionError, ResponseError
 
 from tests.redis.conftest import clients

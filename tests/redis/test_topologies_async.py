@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pytest
 from delayq import Acknowledge, Client, NewTask, NotAcknowledged, Unavailable
-from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection, Hints, SyncConnection
 from delayq.connection.hints import WATCHDOG_SECONDS
-from delayq.values import Settled
+from delayq.protocol.broker import Broker
+from delayq.protocol.values import Settled
 
 from tests.servers import PASSWORD, USER, RedisServer
 from tests.topologies.cluster import Cluster

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.values import Ticket
+from delayq.protocol.values import Ticket
 
 from tests.redis.state import NOW, TOKEN, Shard, State, envelope
 
 if TYPE_CHECKING:
-    from delayq.values import Claimed
+    from delayq.protocol.values import Claimed
 
 LEASE_MS = 30_000
 EXPIRY = NOW + LEASE_MS

@@ -7,14 +7,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.broker import BATCH, CLAIM_LIMIT, Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import DelayQError
-from delayq.inflight import Desk, Running, Slots
-from delayq.lanes import Lane
-from delayq.running import Runner
-from delayq.tally import WorkerTally
-from delayq.watchdog import CLEANUP_SECONDS, Watchdog
+from delayq.protocol.broker import BATCH, CLAIM_LIMIT, Broker
+from delayq.service.lanes import Lane
+from delayq.service.tally import WorkerTally
+from delayq.worker.inflight import Desk, Running, Slots
+from delayq.worker.running import Runner
+from delayq.worker.watchdog import CLEANUP_SECONDS, Watchdog
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 from tests.redis.test_reaper import spec
@@ -22,10 +22,10 @@ from tests.redis.test_reaper import spec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.acknowledge import Behind
-    from delayq.broker import Call
-    from delayq.inflight import CancelReason
-    from delayq.message import Task
+    from delayq.protocol.acknowledge import Behind
+    from delayq.protocol.broker import Call
+    from delayq.protocol.message import Task
+    from delayq.worker.inflight import CancelReason
 
 
 class Recorded(AsyncConnection):

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
-from delayq.exchange import Exchange
-from delayq.inflight import Desk, Slots
-from delayq.lanes import Lane
-from delayq.loop import Loop
-from delayq.running import Runner
-from delayq.tally import WorkerTally
+from delayq.protocol.broker import Broker
+from delayq.service.lanes import Lane
+from delayq.service.loop import Loop
+from delayq.service.tally import WorkerTally
+from delayq.worker.exchange import Exchange
+from delayq.worker.inflight import Desk, Slots
+from delayq.worker.running import Runner
 
 from tests.unit.handlers.support import document
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from delayq.contract import DelayQueue
-    from delayq.message import Task
+    from delayq.protocol.message import Task
 
 
 LONGEST_LOOK_MS = 60_000  # a worker of a test looks when it is hinted, and otherwise not

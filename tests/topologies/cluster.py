@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delayq.keys import SLOTS
+from delayq.protocol.keys import SLOTS
 from redis.cluster import ClusterNode, RedisCluster
 
 from tests.processes import Gone
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from delayq.keys import Keys
+    from delayq.protocol.keys import Keys
     from redis import Redis
 
     from tests.topologies.certificates import Tls

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from delayq.keys import Keys
+    from delayq.protocol.keys import Keys
 
     from tests.servers import Clock
     from tests.topologies.certificates import Tls

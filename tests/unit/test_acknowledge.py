@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import Acknowledge, Client, DelayQError, NewTask, SyncClient
-from delayq.broker import Broker
+from delayq.client.homes import Homes, Trip
+from delayq.client.intake import Chunk
+from delayq.client.operations import Operations
+from delayq.client.storing import Finish, Results, Storing
 from delayq.contract import Limits
-from delayq.homes import Homes, Trip
-from delayq.intake import Chunk
-from delayq.layout import Layout
-from delayq.operations import Operations
-from delayq.replies import Stored
-from delayq.storing import Finish, Results, Storing
-from delayq.values import Outcome
+from delayq.protocol.broker import Broker
+from delayq.protocol.layout import Layout
+from delayq.protocol.replies import Stored
+from delayq.protocol.values import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from delayq.backoff import delay_ms
 from delayq.contract import Backoff, Exponential
+from delayq.worker.backoff import delay_ms
 from hypothesis import given
 from hypothesis import strategies as st
 

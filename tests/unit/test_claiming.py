@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from delayq.claiming import Claims
-from delayq.values import Ticket
+from delayq.protocol.values import Ticket
+from delayq.worker.claiming import Claims
 
 HOUR_MS = 3_600_000
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from delayq.document import parse_text
+from delayq.client.document import parse_text
 from delayq.errors import InvalidDocument
 
 GOOD = b"""

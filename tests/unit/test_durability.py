@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq import durability
 from delayq.contract import Delivery
-from delayq.durability import Told
+from delayq.scanner import durability
+from delayq.scanner.durability import Told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

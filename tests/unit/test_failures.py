@@ -6,8 +6,9 @@ import json
 import tracemalloc
 from typing import TYPE_CHECKING
 
+from delayq.client.letters import fingerprint
 from delayq.errors import Retry
-from delayq.failures import (
+from delayq.handlers.failures import (
     MAX_CHARS,
     MAX_ERROR_BYTES,
     MAX_FRAMES,
@@ -16,7 +17,6 @@ from delayq.failures import (
     traceback_of,
     with_frames,
 )
-from delayq.letters import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from delayq.held import ASIDE_SECONDS, Held
-from delayq.values import Claimed
+from delayq.protocol.values import Claimed
+from delayq.worker.held import ASIDE_SECONDS, Held
 
 
 def claimed(tasks: int = 0, *, held: bool = True, room_seconds: float | None = None) -> Claimed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from delayq.horizons import ALWAYS, asked
+from delayq.protocol.horizons import ALWAYS, asked
 
 
 def test_who_asks_for_none_is_told_all_that_there_are() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from delayq.keys import Keys, shard_of
+from delayq.protocol.keys import Keys, shard_of
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import zip_longest
 
 import pytest
-from delayq.layout import Layout
-from delayq.reshard import Wish
-from delayq.share import part
+from delayq.protocol.layout import Layout
+from delayq.protocol.share import part
+from delayq.resharding.reshard import Wish
 from hypothesis import given
 from hypothesis import strategies as st
 

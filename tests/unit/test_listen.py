@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 from aiohttp import web
-from delayq.listen import site
+from delayq.service.listen import site
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

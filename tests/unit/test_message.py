@@ -6,7 +6,7 @@ import json
 
 import pytest
 from delayq.errors import EnvelopeError, EnvelopeTooNew
-from delayq.message import BYTES_TYPE, JSON_TYPE, Envelope, Task, decode, encode
+from delayq.protocol.message import BYTES_TYPE, JSON_TYPE, Envelope, Task, decode, encode
 from hypothesis import given
 from hypothesis import strategies as st
 

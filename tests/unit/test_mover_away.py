@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import Unavailable
-from delayq.lanes import lanes
-from delayq.layout import Layout
-from delayq.mover import Mover
+from delayq.protocol.broker import Broker
+from delayq.protocol.layout import Layout
+from delayq.resharding.mover import Mover
+from delayq.service.lanes import lanes
 
 NOBODY = "redis://127.0.0.1:1"
 

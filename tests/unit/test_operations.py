@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from delayq.broker import Broker
+from delayq.client.operations import Operations
 from delayq.contract import Limits
-from delayq.operations import Operations
-from delayq.values import State
+from delayq.protocol.broker import Broker
+from delayq.protocol.values import State
 
 
 def test_orphans_cannot_be_listed_for_they_are_in_no_index() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from delayq.layout import Layout
 from delayq.local.panel import Fleet, scanner_line
 from delayq.local.progress import Progress, moving, parse
-from delayq.metrics import render, shard_families
+from delayq.protocol.layout import Layout
+from delayq.service.metrics import render, shard_families
 
 MOVING = Layout(3, 6, 3, 6, 6)
 FLEET = Fleet(scanners=1, scanners_up=1, shards_led=6, workers=1, workers_up=1)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from delayq.recent import Recent
+from delayq.service.recent import Recent
 
 
 class Question:

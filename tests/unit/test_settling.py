@@ -7,15 +7,15 @@ import time
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import Bury, Retry
-from delayq.exchange import Exchange
-from delayq.inflight import Desk, Running, Slots
-from delayq.lanes import Lane
-from delayq.running import Runner
-from delayq.tally import Buckets, WorkerTally
-from delayq.values import Lease
+from delayq.protocol.broker import Broker
+from delayq.protocol.values import Lease
+from delayq.service.lanes import Lane
+from delayq.service.tally import Buckets, WorkerTally
+from delayq.worker.exchange import Exchange
+from delayq.worker.inflight import Desk, Running, Slots
+from delayq.worker.running import Runner
 
 from tests.unit.handlers.support import a_task, document
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
 
-    from delayq.inflight import CancelReason, Settlement
-    from delayq.running import HandlerCall
+    from delayq.worker.inflight import CancelReason, Settlement
+    from delayq.worker.running import HandlerCall
 
 DELIVERY = {"backoff": {"delaysSeconds": [7, 100, 1000]}, "handlerTimeoutSeconds": 60}
 QUEUE = document({"python": {"callable": "shop:handle"}}, delivery=DELIVERY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delayq.contract import Limits
-from delayq.share import Share, part, share
+from delayq.protocol.share import Share, part, share
 from hypothesis import given
 from hypothesis import strategies as st
 

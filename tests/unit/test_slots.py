@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from delayq import inflight
-from delayq.broker import Broker
-from delayq.inflight import Desk, Slots
-from delayq.lanes import Lane, lanes
-from delayq.layout import Layout
-from delayq.tally import WorkerTally
+from delayq.protocol.broker import Broker
+from delayq.protocol.layout import Layout
+from delayq.service.lanes import Lane, lanes
+from delayq.service.tally import WorkerTally
+from delayq.worker import inflight
+from delayq.worker.inflight import Desk, Slots
 
 from tests.unit.handlers.support import document
 

@@ -6,15 +6,16 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeAlias
 
 import pytest
-from delayq import NewTask, message
-from delayq.acknowledge import Acknowledge
-from delayq.broker import Broker
+from delayq import NewTask
+from delayq.client.homes import Each, Trip
+from delayq.client.operations import Operations
+from delayq.client.storing import Start
 from delayq.contract import Limits
-from delayq.homes import Each, Trip
-from delayq.layout import Layout
-from delayq.operations import Operations
-from delayq.storing import Start
-from delayq.values import Told
+from delayq.protocol import message
+from delayq.protocol.acknowledge import Acknowledge
+from delayq.protocol.broker import Broker
+from delayq.protocol.layout import Layout
+from delayq.protocol.values import Told
 
 Begin: TypeAlias = Callable[[Operations], Generator[Any, Any, Any]]
 

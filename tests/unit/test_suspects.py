@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delayq.suspects import PATIENCE_SECONDS, RENEW_SECONDS, Suspects
+from delayq.worker.suspects import PATIENCE_SECONDS, RENEW_SECONDS, Suspects
 
 ALL, HANDLER_SECONDS = range(4), 60.0
 

@@ -9,7 +9,7 @@ from delayq.connection import Address, sentinels, slots
 from delayq.connection.books import ClusterBook, SentinelBook
 from delayq.connection.place import Place
 from delayq.connection.redirects import Redirect, down, redirect, soon, unblocked
-from delayq.keys import Keys
+from delayq.protocol.keys import Keys
 from redis.exceptions import ResponseError
 
 ASKED = Place("10.0.0.1", 7000)

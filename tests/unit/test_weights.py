@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from delayq.contract.metrics import TASK_BYTES
-from delayq.horizons import asked
-from delayq.metrics import queue_families
-from delayq.values import Counts
+from delayq.protocol.horizons import asked
+from delayq.protocol.values import Counts
+from delayq.service.metrics import queue_families
 
 
 def test_bytes_are_exported_of_each_shard_that_is_led() -> None:

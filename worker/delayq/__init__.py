@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from delayq.acknowledge import Acknowledge
 from delayq.errors import (
     Bury,
     DelayQError,
@@ -29,13 +28,14 @@ from delayq.errors import (
     TasksRefused,
     Unavailable,
 )
-from delayq.message import Task
-from delayq.values import Verdict
+from delayq.protocol.acknowledge import Acknowledge
+from delayq.protocol.message import Task
+from delayq.protocol.values import Verdict
 
 if TYPE_CHECKING:
-    from delayq.client import Client
-    from delayq.intake import NewTask
-    from delayq.sync_client import SyncClient
+    from delayq.client.client import Client
+    from delayq.client.intake import NewTask
+    from delayq.client.sync_client import SyncClient
 
 __all__ = [
     "Acknowledge",
@@ -63,7 +63,7 @@ __all__ = [
     "Unavailable",
     "Verdict",
 ]
-_LAZY = {"Client": "client", "SyncClient": "sync_client", "NewTask": "intake"}
+_LAZY = {"Client": "client.client", "SyncClient": "client.sync_client", "NewTask": "client.intake"}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from delayq import Verdict, checks
-from delayq.checks.asking import Asking
-from delayq.checks.http import read
-from delayq.checks.ledger import LedgerCheck
+from delayq import Verdict
 from delayq.connection import Address
 from delayq.contract.check import Check as Spec
 from delayq.contract.check import PythonCheck as PythonSpec
 from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.handlers.http_post import BODY_BYTES
 from delayq.handlers.http_response import Answer as Response
+from delayq.recovery import checks
+from delayq.recovery.checks.asking import Asking
+from delayq.recovery.checks.http import read
+from delayq.recovery.checks.ledger import LedgerCheck
 
 from tests.unit.handlers.receivers import Receiver, hostile
 from tests.unit.handlers.support import a_task, document
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from delayq.checks import Answer, Check
-    from delayq.checks.asking import Judgement
-    from delayq.message import Task
+    from delayq.protocol.message import Task
+    from delayq.recovery.checks import Answer, Check
+    from delayq.recovery.checks.asking import Judgement
 
 
 def build(check: Mapping[str, object], secrets_dir: Path, **spec: object) -> Check | None:

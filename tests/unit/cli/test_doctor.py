@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.broker import Broker
 from delayq.cli.doctor import builds, server, topology
 from delayq.cli.doctor.command import verdict
 from delayq.cli.doctor.findings import Level, failed, ok, unreachable, warning
@@ -13,8 +12,9 @@ from delayq.connection.place import Place
 from delayq.connection.slots import SlotMap
 from delayq.contract import Delivery
 from delayq.contract.metrics import DURABILITY_RISKS
-from delayq.durability import Told
-from delayq.keys import SLOTS
+from delayq.protocol.broker import Broker
+from delayq.protocol.keys import SLOTS
+from delayq.scanner.durability import Told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -43,8 +43,8 @@ def test_every_command_has_a_help() -> None:
 
 def test_a_missing_extra_is_named_by_the_command_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "delayq.cli.process", raising=False)
-    monkeypatch.delitem(sys.modules, "delayq.runtime", raising=False)
-    monkeypatch.delitem(sys.modules, "delayq.shutdown", raising=False)
+    monkeypatch.delitem(sys.modules, "delayq.processes.runtime", raising=False)
+    monkeypatch.delitem(sys.modules, "delayq.service.shutdown", raising=False)
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert "install delayq[worker]" in run("worker").stderr
     result = run("erase", "--config", "queue.yaml", "--patience", "5", "--yes")
@@ -61,9 +61,9 @@ def loaded(*options: str) -> set[str]:
 
 
 def test_a_command_loads_only_what_it_uses() -> None:
-    assert loaded().isdisjoint({"aiohttp", "uvloop", "rich", "prometheus_client", "delayq.runtime"})
+    assert loaded().isdisjoint({"aiohttp", "uvloop", "rich", "prometheus_client", "delayq.processes.runtime"})
 
 
 def test_a_process_that_trusts_no_directory_loads_all_at_once() -> None:
     """`delayq run` puts the directory of queue.yaml on the path after that: a queue.py there must not come first."""
-    assert {"delayq.cli.process", "delayq.runtime", "aiohttp", "uvloop"} <= loaded("-P")
+    assert {"delayq.cli.process", "delayq.processes.runtime", "aiohttp", "uvloop"} <= loaded("-P")

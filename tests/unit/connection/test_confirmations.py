@@ -6,21 +6,21 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.acknowledge import Acknowledge
-from delayq.broker import Broker
 from delayq.connection import Address
 from delayq.connection.deadline import Deadline
 from delayq.connection.part import Part
 from delayq.connection.place import Place
 from delayq.connection.single import Single
 from delayq.errors import Unavailable
+from delayq.protocol.acknowledge import Acknowledge
+from delayq.protocol.broker import Broker
 from redis.exceptions import NoScriptError, ReadOnlyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.acknowledge import Behind
     from delayq.connection.round_trip import Command
+    from delayq.protocol.acknowledge import Behind
 
 BEHIND = Acknowledge("Replicated", 1, 100).behind()
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.broker import Broker
 from delayq.connection import Address, AsyncConnection, SyncConnection
 from delayq.connection.directory import directory_of
 from delayq.connection.finder import Finder
 from delayq.connection.place import Place
 from delayq.connection.redirects import Redirect
 from delayq.errors import Unavailable
+from delayq.protocol.broker import Broker
 
 from tests.unit.connection.silent import reply, silent, telling
 

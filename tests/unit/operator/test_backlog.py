@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq import metrics as scanner_metrics
 from delayq.contract.metrics import horizon_label
-from delayq.horizons import Horizons
-from delayq.values import Counts
+from delayq.protocol.horizons import Horizons
+from delayq.protocol.values import Counts
+from delayq.service import metrics as scanner_metrics
 from delayq_operator.backlog import NEEDED, Backlog, Reading, backlog
 from delayq_operator.metrics import samples
 from delayq_operator.shards import Shards

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from delayq import logs
+from delayq.service import logs
 from delayq_operator import api, cli
 
 if TYPE_CHECKING:

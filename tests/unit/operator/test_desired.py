@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from delayq.client.document import parse_text
 from delayq.contract import SpecError, parse
-from delayq.document import parse_text
 from delayq_operator import names
 from delayq_operator.desired import desired, purge_job, referenced
 from delayq_operator.desired.config import for_pods, stamped

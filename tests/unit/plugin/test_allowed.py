@@ -12,7 +12,7 @@ from delayq.plugin.allowed import LEFT_OUT, log, metrics, sentence, shown
 
 SECRET = "S3CRET"  # noqa: S105 -- the plant
 STARTED = json.dumps(
-    {"time": "2026-01-01T00:00:00Z", "logger": "delayq.runtime", "event": "started", "port": 8080}
+    {"time": "2026-01-01T00:00:00Z", "logger": "delayq.processes.runtime", "event": "started", "port": 8080}
 )
 
 
@@ -130,7 +130,7 @@ def test_an_event_shows_names_and_numbers_and_quotes_nothing(event: str) -> None
         "reason": "4111",
     }
     line = json.dumps(
-        {"logger": "delayq.running", "event": event, **fields, "new": "4111", "deep": {"a": "4111"}}
+        {"logger": "delayq.worker.running", "event": event, **fields, "new": "4111", "deep": {"a": "4111"}}
     )
     found = json.loads(log(line))
     assert "4111" not in str(found)
@@ -151,7 +151,7 @@ def test_of_a_traceback_the_places_are_shown() -> None:
         f"shop.DeclinedError: {LEFT_OUT}",
     ]
     raised = [{"error": "ValueError: 4111", "frames": ["shop:pay line 7: charge(4111)"]}]
-    event = {"logger": "delayq.loop", "event": "loop_failed", "trace": trace, "traceback": raised}
+    event = {"logger": "delayq.service.loop", "event": "loop_failed", "trace": trace, "traceback": raised}
     shown_event = json.loads(log(json.dumps(event)))
     assert "4111" not in str(shown_event)
     assert "shop.py" in shown_event["trace"]

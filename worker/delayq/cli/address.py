@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from delayq.cli.exits import Wrong
 from delayq.cli.output import note
+from delayq.client.queue_client import secrets_dir
 from delayq.connection import Address, SyncConnection
 from delayq.errors import DelayQError, InvalidDocument
-from delayq.queue_client import secrets_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ import click
 import yaml
 
 from delayq.cli.exits import errors_as_exits
+from delayq.client.document import read
 from delayq.contract import alerts as contract
-from delayq.document import read
 
 WIDTH = 1_000_000  # an expression on one line can be searched
 

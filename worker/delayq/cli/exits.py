@@ -18,7 +18,7 @@ from delayq.errors import (
     TasksRefused,
     Unavailable,
 )
-from delayq.terminal import safe
+from delayq.service.terminal import safe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

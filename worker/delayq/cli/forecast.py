@@ -17,16 +17,16 @@ from delayq.cli.inputs import DURATION, SECONDS
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import emit, note, output_option
 from delayq.cli.target import resolve
+from delayq.client.document import read
 from delayq.contract import Worker
-from delayq.document import read
 from delayq.forecast import ROUNDS, Histogram, Now, Supply, outlook, spans
 from delayq.scaling.policy import HANDLER_SECONDS, LEAD_SECONDS, Policy
 
 if TYPE_CHECKING:
     from delayq.cli.output import Output
     from delayq.cli.target import Target
+    from delayq.client.sync_client import SyncClient
     from delayq.contract import Spec
-    from delayq.sync_client import SyncClient
 
 LONGEST_MS = 366 * 86_400_000
 

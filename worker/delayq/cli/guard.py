@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from delayq.checks.ledger import Remembers
 from delayq.cli import guarded, views
 from delayq.cli.exits import FAILED, NOT_FOUND, REFUSED, Wrong, errors_as_exits
 from delayq.cli.inputs import strict_json
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.target import document_of
 from delayq.cli.words import tasks
-from delayq.message import JSON_TYPE, Task
+from delayq.protocol.message import JSON_TYPE, Task
+from delayq.recovery.checks.ledger import Remembers
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue

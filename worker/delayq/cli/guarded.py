@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from delayq import extras
 from delayq.cli.exits import FAILED, INVALID, UNAVAILABLE, Wrong
 from delayq.cli.target import document_of
+from delayq.client.document import read
+from delayq.client.queue_client import secrets_dir
 from delayq.contract.files import CONFIG_FILE
-from delayq.document import read
 from delayq.errors import Bury, GuardBusy, GuardUnavailable, InvalidDocument
-from delayq.queue_client import secrets_dir
+from delayq.service import extras
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq.cli.inputs import strict_json
 from delayq.cli.words import duration_ms, instant_ms
+from delayq.client.intake import NewTask
 from delayq.contract.problems import quote, type_name
-from delayq.intake import NewTask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

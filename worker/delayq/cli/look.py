@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from delayq.cli import views
+from delayq.client.operations import summed
 from delayq.connection import SyncConnection
 from delayq.errors import DelayQError, Unavailable
-from delayq.layout import ASKED
-from delayq.operations import summed
+from delayq.protocol.layout import ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from delayq.broker import Broker
+    from delayq.client.sync_client import SyncClient
     from delayq.contract import Limits
-    from delayq.sync_client import SyncClient
-    from delayq.values import Counts
+    from delayq.protocol.broker import Broker
+    from delayq.protocol.values import Counts
 
 
 @dataclass(frozen=True)

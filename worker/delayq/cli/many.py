@@ -14,17 +14,17 @@ from delayq.cli.lines import new_task
 from delayq.cli.output import emit, note
 from delayq.cli.words import tasks
 from delayq.errors import NotAcknowledged, TasksRefused, Unavailable
-from delayq.terminal import safe
-from delayq.values import Outcome, Scheduled
+from delayq.protocol.values import Outcome, Scheduled
+from delayq.service.terminal import safe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
     from delayq.cli.output import Output
-    from delayq.intake import NewTask
-    from delayq.storing import IfExists
-    from delayq.sync_client import SyncClient
+    from delayq.client.intake import NewTask
+    from delayq.client.storing import IfExists
+    from delayq.client.sync_client import SyncClient
 
 FILE_LINES, FILE_BYTES = 5000, 16 << 20  # of a file, given to schedule_many at a time
 AGAIN = (

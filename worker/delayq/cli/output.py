@@ -11,7 +11,7 @@ import click
 import yaml
 
 from delayq.cli.words import clean
-from delayq.terminal import escaped
+from delayq.service.terminal import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

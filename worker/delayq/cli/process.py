@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq import logs
 from delayq.cli.exits import FAILED, Wrong, errors_as_exits
 from delayq.cli.words import clean
+from delayq.client.document import read
+from delayq.client.queue_client import secrets_dir
 from delayq.connection import Address
 from delayq.contract.files import CONFIG_FILE
-from delayq.document import read
-from delayq.queue_client import secrets_dir
-from delayq.runtime import Setting, run_eraser, run_reaper, run_scanner, run_worker
+from delayq.processes.runtime import Setting, run_eraser, run_reaper, run_scanner, run_worker
+from delayq.service import logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from delayq.logs import LogFormat
+    from delayq.service.logs import LogFormat
 
 _PORT = click.IntRange(0, 65535)
 PATIENCE_SECONDS = 60.0  # a Redis that restarts with much data to load takes that long

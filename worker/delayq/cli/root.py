@@ -18,8 +18,8 @@ from typing import Any, TextIO
 import click
 
 import delayq as package
-from delayq import extras
 from delayq.cli.exits import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, Wrong, complain
+from delayq.service import extras
 
 COMMANDS = {
     "run": "run:run",

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from delayq import extras, local
+from delayq import local
 from delayq.cli.exits import FAILED, Wrong, complain, errors_as_exits
 from delayq.cli.target import URL_VARIABLE
-from delayq.document import read
+from delayq.client.document import read
+from delayq.service import extras
 
 if TYPE_CHECKING:
-    from delayq.logs import LogFormat
+    from delayq.service.logs import LogFormat
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from delayq.acknowledge import Acknowledge
 from delayq.cli import address
 from delayq.cli.exits import INVALID, Wrong
 from delayq.cli.output import note
+from delayq.client.document import read
+from delayq.client.sync_client import SyncClient
 from delayq.contract import DelayQueue, Delivery, Limits
 from delayq.contract.problems import quote
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
-from delayq.document import read
 from delayq.errors import InvalidDocument
-from delayq.sync_client import SyncClient
+from delayq.protocol.acknowledge import Acknowledge
 
 if TYPE_CHECKING:
     from delayq.connection import Address

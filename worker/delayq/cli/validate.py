@@ -12,8 +12,8 @@ import click
 from delayq.cli import guarded, views
 from delayq.cli.exits import INVALID, Wrong
 from delayq.cli.output import Output, emit, output_option
+from delayq.client.document import MAX_BYTES, parse_text, read
 from delayq.contract import Problem, SpecError
-from delayq.document import MAX_BYTES, parse_text, read
 from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:

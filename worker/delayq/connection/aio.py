@@ -13,12 +13,12 @@ from delayq.connection.spread import Spread
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.acknowledge import Behind
-    from delayq.broker import Call
     from delayq.connection.address import Address
     from delayq.connection.round_trip import Command
     from delayq.connection.routing import Holding
-    from delayq.keys import Keys
+    from delayq.protocol.acknowledge import Behind
+    from delayq.protocol.broker import Call
+    from delayq.protocol.keys import Keys
 
 T = TypeVar("T")
 

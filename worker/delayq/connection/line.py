@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Connection
 
-    from delayq.acknowledge import Behind
     from delayq.connection.openers import Opener
     from delayq.connection.round_trip import Command
+    from delayq.protocol.acknowledge import Behind
 
 # What one round trip carries, unless a single request is larger: each has a time-out to itself.
 BATCH_COMMANDS = 1000

@@ -15,7 +15,6 @@ from delayq.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from delayq.broker import Call
     from delayq.connection.deadline import Deadline
     from delayq.connection.place import Place
     from delayq.connection.pool import Wire
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
     from delayq.connection.round_trip import Command
     from delayq.connection.servers import Servers
     from delayq.errors import DelayQError
-    from delayq.keys import Keys
+    from delayq.protocol.broker import Call
+    from delayq.protocol.keys import Keys
 
 
 @dataclass(slots=True, eq=False)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from hiredis import pack_command
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from delayq.acknowledge import worst
 from delayq.connection import outage
 from delayq.errors import DelayQError, FormatTooNew, Unavailable
+from delayq.protocol.acknowledge import worst
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from delayq.broker import Call
+    from delayq.protocol.broker import Call
 
 Command = tuple[Any, ...]
 # What Redis answers while it cannot serve but may soon: waiting and trying again is right. The code is the reply's

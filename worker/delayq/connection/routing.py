@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from delayq.connection.place import Place
     from delayq.connection.round_trip import Command
-    from delayq.keys import Keys
+    from delayq.protocol.keys import Keys
 
 HOPS: Final = 5  # redirections in a row before a pause: two nodes may each name the other for a while
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.5

@@ -10,11 +10,11 @@ from delayq.connection.routing import Holding
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.acknowledge import Behind
-    from delayq.broker import Call
     from delayq.connection.line import Line
     from delayq.connection.round_trip import Command
-    from delayq.keys import Keys
+    from delayq.protocol.acknowledge import Behind
+    from delayq.protocol.broker import Call
+    from delayq.protocol.keys import Keys
 
 
 class Single:

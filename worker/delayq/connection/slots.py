@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.connection.place import Place
-from delayq.keys import SLOTS
+from delayq.protocol.keys import SLOTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,13 +20,13 @@ from delayq.errors import DelayQError, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.acknowledge import Behind
-    from delayq.broker import Call
     from delayq.connection.address import Address
     from delayq.connection.directory import Directory
     from delayq.connection.place import Place
     from delayq.connection.round_trip import Command
-    from delayq.keys import Keys
+    from delayq.protocol.acknowledge import Behind
+    from delayq.protocol.broker import Call
+    from delayq.protocol.keys import Keys
 
 
 class Spread:

@@ -19,12 +19,12 @@ from delayq.errors import DelayQError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from delayq.acknowledge import Behind
-    from delayq.broker import Call
     from delayq.connection.address import Address
     from delayq.connection.place import Place
     from delayq.connection.round_trip import Command
-    from delayq.keys import Keys
+    from delayq.protocol.acknowledge import Behind
+    from delayq.protocol.broker import Call
+    from delayq.protocol.keys import Keys
 
 T = TypeVar("T")
 HOPS: Final = 3  # on which raw commands are sent to another server

@@ -13,13 +13,13 @@ from delayq.errors import DelayQError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from delayq.acknowledge import Behind
-    from delayq.broker import Call
     from delayq.connection.place import Place
     from delayq.connection.pool import Wire
     from delayq.connection.redirects import Redirect
     from delayq.connection.servers import Servers
-    from delayq.keys import Keys
+    from delayq.protocol.acknowledge import Behind
+    from delayq.protocol.broker import Call
+    from delayq.protocol.keys import Keys
 
 PAUSE_SECONDS: Final = 0.05  # before what a migration or an election holds up is tried again
 

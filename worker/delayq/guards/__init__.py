@@ -8,9 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from delayq import extras
 from delayq.errors import InvalidDocument
 from delayq.guards.base import Guard, Guarded, Hold
+from delayq.service import extras
 
 if TYPE_CHECKING:
     from pathlib import Path

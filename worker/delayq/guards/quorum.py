@@ -15,9 +15,9 @@ from delayq.errors import DelayQError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from delayq.broker import Call
     from delayq.connection import Address
     from delayq.guards.background import Background
+    from delayq.protocol.broker import Call
 
 T = TypeVar("T")
 

@@ -23,12 +23,12 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from delayq.broker import Broker
 from delayq.connection import Address
 from delayq.contract.files import secret_path
 from delayq.errors import DelayQError, GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.guards.locking import LockGuard
 from delayq.guards.quorum import Servers, majority
+from delayq.protocol.broker import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
     from delayq.guards.quorum import Poll
     from delayq.guards.renewal import LockHold
-    from delayq.message import Task
+    from delayq.protocol.message import Task
 
 log = logging.getLogger(__name__)
 

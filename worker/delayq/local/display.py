@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from delayq import logs
-from delayq.logs import ConsoleFormatter
+from delayq.service import logs
+from delayq.service.logs import ConsoleFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.logs import LogFormat
+    from delayq.service.logs import LogFormat
 
 
 class Display(Protocol):

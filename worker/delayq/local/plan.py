@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.contract import DelayQueue
-    from delayq.logs import LogFormat
+    from delayq.service.logs import LogFormat
 
 URL_VARIABLE = (
     "DELAYQ_REDIS_URL"  # in the environment, not on the command line, where everybody could read it

@@ -7,8 +7,7 @@ import logging
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from delayq.alarm import Alarm
-from delayq.client import Client
+from delayq.client.client import Client
 from delayq.local.datadir import DataDir, published
 from delayq.local.display import display
 from delayq.local.ending import HURRY_SECONDS, end
@@ -17,8 +16,9 @@ from delayq.local.relay import Relay
 from delayq.local.store import External, Own
 from delayq.local.urgency import signals
 from delayq.local.watch import Watch
-from delayq.loop import Loop
-from delayq.tally import ProcessTally
+from delayq.protocol.alarm import Alarm
+from delayq.service.loop import Loop
+from delayq.service.tally import ProcessTally
 
 if TYPE_CHECKING:
     from delayq.local.display import Display

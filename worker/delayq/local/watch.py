@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from delayq.alarm import Alarm
 from delayq.errors import DelayQError
 from delayq.local import panel
 from delayq.local.lateness import Window, parse
 from delayq.local.progress import Progress, moving
 from delayq.local.progress import parse as parse_progress
+from delayq.protocol.alarm import Alarm
 
 if TYPE_CHECKING:
-    from delayq.client import Client
+    from delayq.client.client import Client
     from delayq.local.display import Display
     from delayq.local.plan import Plan
     from delayq.local.relay import Relay

@@ -14,9 +14,9 @@ import yaml
 from delayq_operator import names
 
 from delayq.cli.exits import FAILED, INVALID, USAGE, Wrong
+from delayq.client.document import Loader
 from delayq.contract import SpecError, parse
 from delayq.contract.problems import show
-from delayq.document import Loader
 from delayq.plugin import queues, rolls, surroundings, unified
 from delayq.plugin.comparison import compare
 from delayq.plugin.options import kubectl_options

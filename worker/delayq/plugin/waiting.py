@@ -10,9 +10,9 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from delayq.client.sync_client import SyncClient
 from delayq.errors import DelayQError
 from delayq.simulation.snapshot import take
-from delayq.sync_client import SyncClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

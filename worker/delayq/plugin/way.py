@@ -18,7 +18,7 @@ from delayq.cli.exits import NOT_FOUND, REFUSED, UNAVAILABLE, Wrong
 from delayq.contract.files import CONFIG_FILE
 from delayq.plugin import queues
 from delayq.plugin.refusals import refusal
-from delayq.terminal import safe
+from delayq.service.terminal import safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from delayq.broker import Broker
 from delayq.cli.doctor import causes
 from delayq.cli.doctor.findings import MARKS, Finding, Level, failed, merged, ok, unreachable
 from delayq.cli.doctor.guard import guard as check_guard
@@ -26,9 +25,10 @@ from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.target import Target, is_path, resolve
 from delayq.cli.words import clean
+from delayq.client.document import read
 from delayq.connection import Address, SyncConnection
-from delayq.document import read
 from delayq.errors import DelayQError, InvalidDocument, Unavailable
+from delayq.protocol.broker import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

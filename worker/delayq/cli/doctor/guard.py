@@ -11,10 +11,10 @@ from delayq import guards
 from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
 from delayq.cli.exits import Wrong
 from delayq.cli.guarded import VARIABLE, need_sqlalchemy, place
+from delayq.client.document import read
+from delayq.client.queue_client import secrets_dir
 from delayq.contract.files import CONFIG_FILE, secret_path
-from delayq.document import read
 from delayq.errors import DelayQError, GuardUnavailable, InvalidDocument, Retry
-from delayq.queue_client import secrets_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

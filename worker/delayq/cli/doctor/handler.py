@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from delayq import handlers
 from delayq.cli.doctor.findings import Finding, failed, ok
+from delayq.client.document import read
+from delayq.client.queue_client import secrets_dir
 from delayq.contract.files import CONFIG_FILE
-from delayq.document import read
 from delayq.errors import InvalidDocument
-from delayq.queue_client import secrets_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,8 @@ from delayq.errors import DelayQError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from delayq.broker import Broker
     from delayq.connection import SyncConnection
+    from delayq.protocol.broker import Broker
 
 KINDS: Final = {
     "sorted set": ("ZCARD", ("delayed", "retry", "suspect", "processing", "dlq", "scanners", "moving")),

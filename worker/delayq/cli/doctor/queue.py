@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from delayq.cli.doctor.findings import Finding, failed, ok, warning
 from delayq.cli.look import held_by
 from delayq.cli.words import clean, length, tasks
-from delayq.keys import FORMAT
-from delayq.operations import summed
+from delayq.client.operations import summed
+from delayq.protocol.keys import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from delayq.broker import Broker
     from delayq.connection import SyncConnection
     from delayq.contract import Limits
-    from delayq.values import Counts
+    from delayq.protocol.broker import Broker
+    from delayq.protocol.values import Counts
 
 PATIENCE_SECONDS = 1.0  # between two looks at what is claimed
 LATE_MS = 5000  # two and a half of the waits that idle workers make at most

@@ -7,11 +7,11 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from delayq import durability
 from delayq.cli.doctor import causes
 from delayq.cli.doctor.findings import Finding, ok, unreachable, warning
 from delayq.connection import reason
 from delayq.errors import DelayQError, Unavailable
+from delayq.scanner import durability
 
 if TYPE_CHECKING:
     from delayq.connection import Address, SyncConnection

@@ -14,10 +14,10 @@ from delayq.errors import DelayQError, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.broker import Broker
     from delayq.connection import SyncConnection
     from delayq.contract import Delivery
-    from delayq.keys import Keys
+    from delayq.protocol.broker import Broker
+    from delayq.protocol.keys import Keys
 
 OUTSIDE = ("blpop", "eval", "evalsha", "get", "ping", "time")  # what processes send
 CONFIRMING = {"None": (), "Replicated": ("wait",), "Fsynced": ("waitaof", "config|get")}  # clients send, too

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from delayq import durability
 from delayq.cli.doctor import builds
 from delayq.cli.doctor.findings import Finding, failed, ok, warning
 from delayq.contract import Delivery
+from delayq.scanner import durability
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from delayq.connection import SyncConnection
     from delayq.contract.metrics import DurabilityRisk
-    from delayq.durability import Told
+    from delayq.scanner.durability import Told
 
 OLDEST = (5, 0)
 TESTED = (6, 2)

@@ -11,8 +11,8 @@ from delayq.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delayq.broker import Broker
     from delayq.connection import SyncConnection
+    from delayq.protocol.broker import Broker
 
 
 def serving(connection: SyncConnection, broker: Broker) -> Iterator[Finding | list[int]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delayq.connection.place import Place
     from delayq.connection.sentinels import Master
     from delayq.connection.slots import SlotMap
-    from delayq.keys import Keys
+    from delayq.protocol.keys import Keys
 
 STOPPED = (
     "is a majority of its masters there? Or does a slot lack one (redis-cli --cluster check)? "

@@ -1,0 +1,1 @@
+"""Schedule, cancel, reschedule and inspect tasks; dead letters; asynchronous and blocking."""

@@ -1,0 +1,138 @@
+"""What a client does, without the waiting: generators that yield calls (or seconds to pause) and are sent the answers.
+
+Client and SyncClient drive the same generators; they differ in how they wait and in nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delayq.client.homes import Homes, Operation, persistently
+from delayq.client.intake import checked_id, when
+from delayq.client.storing import Storing
+from delayq.errors import DelayTooLong
+from delayq.protocol.broker import BATCH
+from delayq.protocol.values import Cancelled, Counts, Rescheduled, Scheduled, State, TaskRow, TaskView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from delayq.client.intake import NewTask
+    from delayq.client.storing import IfExists, Results
+    from delayq.contract import Limits
+    from delayq.protocol.acknowledge import Acknowledge
+    from delayq.protocol.broker import Broker
+
+
+class Operations:
+    """The operations on one queue, within its limits."""
+
+    def __init__(self, broker: Broker, limits: Limits, acknowledge: Acknowledge | None = None) -> None:
+        """`limits` come from spec.limits, `acknowledge` from spec.delivery."""
+        self.broker, self.limits, self.acknowledge = broker, limits, acknowledge
+        self.homes = Homes(broker)
+        self._storing = Storing(broker, self.homes, limits, acknowledge)
+
+    # schedule
+
+    def schedule(self, task: NewTask, if_exists: IfExists) -> Operation[Scheduled]:
+        """Store one task, or raise why it was refused or is in doubt."""
+        results = yield from self._storing.one(task, if_exists)
+        for error in results.refused.values():
+            raise error
+        results.check_acknowledged()
+        return results.stored[0]
+
+    def schedule_many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:
+        """Store any number of tasks, a chunk per round trip."""
+        return self._storing.many(tasks, if_exists)
+
+    # single tasks
+
+    def cancel(self, task_id: str) -> Operation[Cancelled]:
+        """Forget a task that is not running."""
+        return (
+            yield from self.homes.find(
+                checked_id(task_id),
+                lambda by, shard: by.cancel(task_id, shard=shard),
+                lambda outcome: outcome is Cancelled.NOT_FOUND,
+            )
+        )
+
+    def reschedule(self, task_id: str, delay_ms: int | None, due_ms: int | None) -> Operation[Rescheduled]:
+        """Move a task's due time; raises DelayTooLong."""
+        moment, limit_ms = when(checked_id(task_id), delay_ms, due_ms), self.limits.max_delay_seconds * 1000
+        done = yield from self.homes.find(
+            task_id,
+            lambda by, shard: by.reschedule(task_id, moment, max_delay_ms=limit_ms, shard=shard),
+            lambda done: done.outcome == "not_found",
+        )
+        if done.outcome == "too_far":
+            raise DelayTooLong(task_id, limit_ms)
+        return done
+
+    def get(self, task_id: str) -> Operation[TaskView | None]:
+        """Return everything the queue knows of a task."""
+        return (
+            yield from self.homes.find(
+                checked_id(task_id),
+                lambda by, shard: by.get(task_id, shard=shard),
+                lambda view: view is None,
+            )
+        )
+
+    # whole queue
+
+    def counts(self, horizons_ms: Sequence[int] = (), instants_ms: Sequence[int] = ()) -> Operation[Counts]:
+        """Count all shards together, and those that are no more: their counters are part of the queue's."""
+        by = yield from self.homes.asked()
+        shards = range(by.layout.widest)
+        found = yield from persistently([by.counts(shard, horizons_ms, instants_ms) for shard in shards])
+        return summed(found)
+
+    def page(self, state: State, *, offset: int, limit: int) -> Operation[list[TaskRow]]:
+        """Return `limit` tasks of a state by due time (lease expiry, time of death), after skipping `offset`."""
+        if state is State.ORPHAN:
+            raise ValueError("orphans are in no index that could be listed; the reaper adopts them")
+        rows: list[TaskRow] = []
+        by = yield from self.homes.asked()
+        for shard in range(len(by.shards)):
+            rows += yield from self._shard_rows(shard, state, offset + limit)
+        rows.sort(key=lambda row: (row.at_ms, row.id))
+        return rows[offset : offset + limit]
+
+    def _shard_rows(self, shard: int, state: State, wanted: int) -> Operation[list[TaskRow]]:
+        rows: list[TaskRow] = []
+        while len(rows) < wanted:
+            at, limit = len(rows), min(BATCH, wanted - len(rows))
+            [page] = yield from persistently([self.broker.list(shard, state, offset=at, limit=limit)])
+            rows += page
+            if len(page) < limit:
+                break
+        return rows
+
+
+def summed(found: Sequence[Counts]) -> Counts:
+    """Add up the counts of several shards."""
+    if len(found) == 1:
+        return found[0]
+    oldest = [each.oldest_due_ms for each in found if each.oldest_due_ms is not None]
+    following = [each.next_due_ms for each in found if each.next_due_ms is not None]
+    names = {name for each in found for name in each.stats}
+    return Counts(
+        now_ms=max(each.now_ms for each in found),
+        delayed=sum(each.delayed for each in found),
+        retry=sum(each.retry for each in found),
+        processing=sum(each.processing for each in found),
+        dlq=sum(each.dlq for each in found),
+        overdue=sum(each.overdue for each in found),
+        oldest_due_ms=min(oldest, default=None),
+        next_due_ms=min(following, default=None),
+        due_within={at: sum(each.due_within[at] for each in found) for at in found[0].due_within},
+        due_by={at: sum(each.due_by[at] for each in found) for at in found[0].due_by},
+        stats={name: sum(each.stats.get(name, 0) for each in found) for name in sorted(names)},
+        lapsed=sum(each.lapsed for each in found),
+        bytes=sum(each.bytes for each in found),
+        format=max(each.format for each in found),
+        suspect=sum(each.suspect for each in found),
+    )

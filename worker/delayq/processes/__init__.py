@@ -1,0 +1,1 @@
+"""Assemble a worker, a scanner or a reaper, and run it."""

@@ -1,0 +1,1 @@
+"""What is in Redis: keys, envelopes, scripts, and the calls and replies around them."""

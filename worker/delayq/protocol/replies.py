@@ -1,0 +1,389 @@
+"""From what a script answers to values. Redis answers in bytes, integers and lists; nothing else gets past here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from delayq.errors import EnvelopeError
+from delayq.protocol.layout import Layout, LayoutOutdated, TaskMoves
+from delayq.protocol.message import BYTES_TYPE, Envelope, Task, decode
+from delayq.protocol.values import (
+    Adopted,
+    Cancelled,
+    Claimed,
+    Counts,
+    Departed,
+    Examined,
+    Expired,
+    Failures,
+    Late,
+    Leadership,
+    Lease,
+    Lost,
+    Moving,
+    Outcome,
+    Recovered,
+    Rescheduled,
+    Rewound,
+    Searching,
+    Settled,
+    State,
+    TaskRow,
+    TaskView,
+    Told,
+    Unreadable,
+    Wait,
+    Walked,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
+
+
+_COUNTED = re.compile(rb"(\d{1,15}) (\d{1,15}) (?:@\d{1,16} )?(?:~\d{1,16}:\d{1,16}:\d{1,16} )?")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What schedule.lua did: Redis' now, due times that lay in the past, outcomes other than created by position."""
+
+    now_ms: int
+    clamped: int
+    notes: dict[int, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """A page of reconciliation: where to go on (0 when done), each mended task with what was done, and suspects."""
+
+    cursor: int
+    tasks: list[tuple[str, str]]
+    homeless: list[bytes]  # leased, or in no index at all
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A page of what tasks weigh: where to go on (0 when done), and what the counter of bytes was wrong by."""
+
+    cursor: int
+    off: int
+
+
+def stored(reply: list[Any]) -> Stored:
+    """Read schedule.lua's answer."""
+    now_ms, clamped, notes = reply
+    outcomes = {int(at): Outcome(name.decode()) for at, name in zip(notes[::2], notes[1::2], strict=True)}
+    return Stored(now_ms, clamped, outcomes)
+
+
+def erased(reply: list[int]) -> tuple[int, int]:
+    """Read erase.lua's answer: keys, tasks."""
+    keys, tasks = reply
+    return keys, tasks
+
+
+def told(reply: list[Any]) -> Told:
+    """Read tell.lua's answer."""
+    known, home_epoch, tasks = reply
+    return Told(_layout(known), home_epoch, tasks, int(known) if known.isdigit() else 0)
+
+
+def _layout(known: bytes) -> Layout | None:
+    """Read what a shard knows: nothing, or only since when no queue is there."""
+    return Layout.parse(known.decode()) if b" " in known else None
+
+
+def arrived(reply: int | bytes) -> int | Late:
+    """Read arrive.lua's answer."""
+    return Late(int(reply.split()[1])) if isinstance(reply, bytes) else reply
+
+
+def walked(reply: list[Any]) -> Walked:
+    """Read walk.lua's answer."""
+    cursor, run, tasks, found = reply
+    return Walked(cursor.decode(), run.decode(), tasks, found)
+
+
+def departed(reply: list[Any]) -> Departed:
+    """Read depart.lua's answer, or departed.lua's."""
+    token, tasks, *left = reply
+    return Departed(int(token), [Moving(int(to), (name, *rest)) for name, to, *rest in tasks], *left)
+
+
+def at_home(decode: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Return a reader of answers to calls about ids: a shard may have to say that it is not the one to ask."""
+
+    def read(reply: Any) -> T:  # noqa: ANN401 -- whatever the script answers
+        word, _, rest = reply.partition(b" ") if isinstance(reply, bytes) else (b"", b"", b"")
+        if word == b"STALELAYOUT":
+            raise LayoutOutdated(_layout(rest))
+        if word == b"MOVING":
+            raise TaskMoves(rest.decode(errors="replace"))
+        return decode(reply)
+
+    return read
+
+
+def cancelled(reply: bytes) -> Cancelled:
+    """Read cancel.lua's answer."""
+    return Cancelled(reply.decode())
+
+
+def rescheduled(reply: list[Any]) -> Rescheduled:
+    """Read reschedule.lua's answer."""
+    return Rescheduled(reply[0].decode(), int(reply[1]))
+
+
+def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
+    """Return the reader of claim.lua's answer for one shard."""
+
+    def read(reply: list[Any]) -> Claimed:
+        if len(reply) == 1:
+            return Claimed(reply[0], [], more=False, unreadable=[], abandoned=True)
+        now_ms, first, more, room_us, ids, dues, envelopes, counts, suspects = reply
+        token, retried = int(first) - 1, dict(zip(counts[::2], counts[1::2], strict=True))
+        leases: list[Lease] = []
+        unreadable: list[tuple[Lease, Exception]] = []
+        for at, (raw_id, due_ms, envelope) in enumerate(zip(ids, dues, envelopes, strict=True)):
+            token += 1
+            if envelope is None:
+                continue  # an orphan: the script dropped it
+            member = b"%b:%d" % (raw_id, token)
+            task_id = raw_id.decode(errors="replace")
+            try:
+                content = decode(envelope)
+                failures, crashes = _counted(retried[at]) if at in retried else (0, 0)
+            except (EnvelopeError, ValueError) as error:
+                task = Task(task_id, queue, 1, token, due_ms, 0, envelope, BYTES_TYPE, {})
+                unreadable.append((Lease(task, shard, member, 0), error))
+                continue
+            body, kind, headers, scheduled_ms = content
+            attempt = failures + crashes + 1
+            task = Task(task_id, queue, attempt, token, due_ms, scheduled_ms, body, kind, headers, shard)
+            leases.append(Lease(task, shard, member, failures))
+        return Claimed(now_ms, leases, bool(more), unreadable, *_held(room_us), suspects=suspects)
+
+    return read
+
+
+def settled(count: int, outcome: str) -> Callable[[list[int]], list[Settled]]:
+    """Return the reader of an answer that names only the positions of lost leases."""
+
+    def read(lost: list[int]) -> list[Settled]:
+        outcomes = [Settled(outcome)] * count
+        for at in lost:
+            outcomes[at] = Settled.LEASE_LOST
+        return outcomes
+
+    return read
+
+
+def each_settled(reply: list[bytes]) -> list[Settled]:
+    """Read an answer that names an outcome for each lease."""
+    return [Settled(name.decode()) for name in reply]
+
+
+def wait(reply: list[int]) -> Wait:
+    """Read wake.lua's answer."""
+    now_ms, due, untaken, next_due_us, next_expiry_us, room_us = reply
+    waits = _seconds(next_due_us), _seconds(next_expiry_us)
+    return Wait(now_ms, bool(due), bool(untaken), *waits, *_held(room_us))
+
+
+def leadership(reply: list[int]) -> Leadership:
+    """Read lead.lua's answer."""
+    leads, others_ms, stepped_back_ms, again_ms = reply
+    return Leadership(bool(leads), others_ms, stepped_back_ms, again_ms)
+
+
+def rewound(reply: list[int]) -> Rewound:
+    """Read rewind.lua's answer."""
+    return Rewound(*reply)
+
+
+def pairs(reply: list[bytes]) -> list[tuple[str, str]]:
+    """Read a flat list of names and outcomes."""
+    texts = [item.decode(errors="replace") for item in reply]
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def expired(reply: list[Any]) -> Expired:
+    """Read expired.lua's answer."""
+    next_us, members = reply
+    return Expired(members, _seconds(next_us))
+
+
+def examined(queue: str, member: bytes) -> Callable[[list[Any] | None], Examined | None]:
+    """Return the reader of examine.lua's answer for one lease; None when it is gone, lasts or is put off."""
+
+    def read(reply: list[Any] | None) -> Examined | None:
+        if reply is None:
+            return None
+        expiry_ms, envelope, counted = reply
+        return Examined(_of_lease(queue, member, envelope, counted), expiry_ms)
+
+    return read
+
+
+def _of_lease(queue: str, member: bytes, envelope: bytes | None, counted: bytes) -> Task | Unreadable:
+    if envelope is None:
+        return Unreadable("the lease has no task")
+    raw_id, _, token = member.rpartition(b":")
+    try:
+        body, kind, headers, due_ms = decode(envelope)
+        failures, crashes = _counted(counted)
+        task_id, number = raw_id.decode(), int(token)
+    except (EnvelopeError, ValueError) as error:
+        return Unreadable(str(error))
+    # The run's own due time went with the worker: what is left is the one the task was scheduled for.
+    return Task(task_id, queue, failures + crashes + 1, number, due_ms, due_ms, body, kind, headers)
+
+
+def recovered(reply: bytes) -> Recovered:
+    """Read recover.lua's answer."""
+    return Recovered(reply.decode())
+
+
+def mended(reply: list[Any]) -> Mended:
+    """Read reconcile.lua's answer."""
+    return Mended(int(reply[0]), pairs(reply[1]), reply[2])
+
+
+def weighed(reply: list[Any]) -> Weighed:
+    """Read weigh.lua's answer."""
+    return Weighed(int(reply[0]), reply[1])
+
+
+def adopted(reply: list[Any]) -> Adopted:
+    """Read adopt.lua's answer."""
+    cursor, left, ids = reply
+    return Adopted(cursor.decode(), list(map(Lost, left[::2], left[1::2])), ids)
+
+
+def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[list[Any]], Counts]:
+    """Return the reader of counts.lua's answer for these horizons and instants."""
+
+    def read(reply: list[Any]) -> Counts:
+        now_ms, delayed, retry, suspect, processing, lapsed, dlq, overdue, oldest, following, within, flat = (
+            reply
+        )
+        stats = _whole_numbers(flat)
+        held_bytes, found_format = max(0, stats.get("bytes", 0)), stats.get("format", 1)
+        for word in ("token", "largest", "bytes", "bytes_in", "format"):  # no counters of tasks
+            stats.pop(word, None)
+        return Counts(
+            now_ms=now_ms,
+            delayed=delayed,
+            retry=retry,
+            suspect=suspect,
+            processing=processing,
+            dlq=dlq,
+            overdue=overdue,
+            oldest_due_ms=oldest if oldest >= 0 else None,
+            next_due_ms=following if following >= 0 else None,
+            due_within=dict(zip(horizons_ms, within[: len(horizons_ms)], strict=True)),
+            due_by=dict(zip(instants_ms, within[len(horizons_ms) :], strict=True)),
+            stats=stats,
+            lapsed=lapsed,
+            bytes=held_bytes,
+            format=found_format,
+        )
+
+    return read
+
+
+def _whole_numbers(flat: list[bytes]) -> dict[str, int]:
+    """Read a hash of counters; a field that is none, which no script wrote, is passed over."""
+    pairs_of = zip(flat[::2], flat[1::2], strict=True)
+    return {
+        name.decode(errors="replace"): int(value)
+        for name, value in pairs_of
+        if re.fullmatch(rb"-?\d{1,18}", value)
+    }
+
+
+def rows(state: State) -> Callable[[list[Any]], list[TaskRow]]:
+    """Return the reader of list.lua's answer for one state."""
+
+    def read(reply: list[Any]) -> list[TaskRow]:
+        return [_row(state, *entry) for entry in reply]
+
+    return read
+
+
+def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[Any], Any]:
+    """Return the reader of get.lua's answer for one task.
+
+    `next_page` is given the cursor of the next page, or None after the last one, which showed no lease of the task.
+    """
+
+    def read(reply: list[Any] | None) -> TaskView | Searching | None:
+        if reply is None:
+            return None
+        cursor = reply[0].decode() if len(reply) == 1 else None
+        if (cursor or reply[0] == b"orphan") and (following := next_page(cursor)):
+            return Searching(following)
+        state, at_ms, member, envelope, counted, info, next_due_ms = reply
+        content = _readable(envelope)
+        return TaskView(
+            id=task_id,
+            state=State(state.decode()),
+            at_ms=_at_ms(State(state.decode()), at_ms),
+            scheduled_ms=content.due_ms,
+            body=content.body,
+            content_type=content.content_type,
+            headers=content.headers,
+            failed=_failures(counted, info),
+            token=int(member.rpartition(b":")[2]) if member else None,
+            follow_up_due_ms=next_due_ms or None,
+        )
+
+    return read
+
+
+def _readable(envelope: bytes) -> Envelope:
+    """Read an envelope; one that cannot be read is shown as it is, so that nothing hides the tasks beside it."""
+    try:
+        return decode(envelope)
+    except EnvelopeError:
+        return Envelope(envelope, BYTES_TYPE, {}, 0)
+
+
+def _row(state: State, *entry: Any) -> TaskRow:  # noqa: ANN401 -- one entry of Redis' answer, as it came
+    member, at_ms, size, counted, info = entry
+    name = member.decode(errors="replace")
+    task_id = name.rpartition(":")[0] or name if state is State.PROCESSING else name
+    return TaskRow(task_id, state, _at_ms(state, at_ms), size, _failures(counted, info))
+
+
+def _at_ms(state: State, score: int) -> int:
+    """Read a score: that of a suspect is a token, the µs of a claim; below zero is a lease that was put off."""
+    return score // 1000 if state is State.SUSPECT else abs(score)
+
+
+def _failures(counted: bytes, info: bytes) -> Failures:
+    entry = info or counted
+    failures, crashes = _counted(entry)
+    found = _COUNTED.match(entry)
+    text = entry[found.end() if found else 0 :].decode(errors="replace")
+    reason, _, error = text.partition(" ") if found and info else ("", "", text)
+    return Failures(failures, crashes, reason, error)
+
+
+def _counted(entry: bytes) -> tuple[int, int]:
+    """Failures and crashes; none where somebody else wrote something else, as attempts_of() in the prelude has it."""
+    found = _COUNTED.match(entry)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _held(room_us: int) -> tuple[bool, float | None]:
+    """Whether a limit kept tasks back, and for how long if anybody knows: claim.lua has the numbers."""
+    return room_us != -1, _seconds(room_us)
+
+
+def _seconds(wait_us: int) -> float | None:
+    return wait_us / 1e6 if wait_us >= 0 else None

@@ -1,0 +1,98 @@
+"""The Lua scripts, one file per verb, and the binding of named arguments to KEYS and ARGV.
+
+A script's header is executable: its `-- KEYS name` and `-- ARGV name` lines, in order, are what a caller may pass.
+A last ARGV line that ends in `...` repeats; so does a last KEYS line, a key for each task. Nothing here talks to Redis.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from delayq.protocol.keys import Keys
+
+Argument = str | bytes | int
+_KEY = re.compile(r"^-- KEYS (\w+)\s+(?!\.\.\.)", re.MULTILINE)
+_EACH_KEY = re.compile(r"^-- KEYS (\w+) \.\.\.\s", re.MULTILINE)
+_BLOCK = re.compile(r"\n\n(?=--|local )")  # between two blocks of the prelude
+_LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)  # what a block defines
+_ARGUMENT = re.compile(r"^-- ARGV (.+?)\s{2,}\S", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One verb's script."""
+
+    name: str
+    source: str
+    sha: str
+    keys: tuple[str, ...]
+    arguments: tuple[str, ...]
+    repeating: tuple[str, ...]
+    each_key: tuple[str, ...] = ()
+
+    def bind(
+        self, keys: Keys, rest: Iterable[Argument] = (), each: Iterable[Keys] = (), /, **named: Argument
+    ) -> list[Argument]:
+        """Return what follows EVALSHA's sha: the key count, the keys and the arguments in the header's order.
+
+        A key's name may stand for one of several: `index="delayed"` says which one a script is to walk. `each` are
+        the keys of tasks, where a key of each is wanted.
+        """
+        names = self.keys
+        if len(named) > len(self.arguments):
+            names = tuple([str(named.pop(name, name)) for name in names])
+        found = [*keys.of_names(names)]
+        found += [getattr(task, name) for task in each for name in self.each_key]
+        if len(named) != len(self.arguments):
+            raise TypeError(f"{self.name}.lua takes {self.arguments}, got {tuple(named)}")
+        return [len(found), *found, *[named[name] for name in self.arguments], *rest]
+
+
+@cache
+def load(name: str) -> Script:
+    """Return the script of a verb; FileNotFoundError when there is none."""
+    folder = files("delayq") / "protocol" / "lua"
+    body = (folder / f"{name}.lua").read_text()
+    source = _with_prelude((folder / "prelude.lua").read_text(), body)
+    arguments, repeating = _arguments(body)
+    sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+    keys, each_key = tuple(_KEY.findall(body)), tuple(_EACH_KEY.findall(body))
+    return Script(name, source, sha, keys, arguments, repeating, each_key)
+
+
+def _with_prelude(prelude: str, body: str) -> str:
+    """Put in front of a script what it needs of the prelude: Redis creates each function there anew with every call.
+
+    What only a branch needs that is rarely taken goes to its begin, where the script has a line `-- PRELUDE`.
+    """
+    always, mark, rarely = body.partition("-- PRELUDE\n")
+    for block in reversed(_BLOCK.split(prelude)):
+        if _uses(always, block):
+            always = f"{block}\n\n{always}"
+        elif _uses(rarely, block):
+            rarely = f"{block}\n\n{rarely}"
+    return always + mark + rarely
+
+
+def _uses(source: str, block: str) -> bool:
+    return any(re.search(rf"\b{name}\b", source) for name in _LOCAL.findall(block))
+
+
+def names() -> tuple[str, ...]:
+    """Return the name of every verb that has a script."""
+    found = (entry.name for entry in (files("delayq") / "protocol" / "lua").iterdir())
+    return tuple(sorted(name[:-4] for name in found if name.endswith(".lua") and name != "prelude.lua"))
+
+
+def _arguments(body: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    lines = _ARGUMENT.findall(body)
+    repeating = tuple(lines.pop().split()[:-1]) if lines and lines[-1].endswith("...") else ()
+    return tuple(lines), repeating

@@ -1,0 +1,1 @@
+"""The backstop: sweep, reconcile, retention, erase."""

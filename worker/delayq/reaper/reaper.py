@@ -1,0 +1,295 @@
+"""The reaper, the backstop: expired leases that no scanner saw, indexes that disagree, dead letters kept long enough.
+
+Any number may run at once: each act is one atomic script.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from delayq.connection import AsyncConnection
+from delayq.errors import DelayQError, FormatTooNew
+from delayq.protocol.acknowledge import Acknowledge, longest_seconds
+from delayq.protocol.alarm import Alarm
+from delayq.protocol.broker import BATCH
+from delayq.protocol.layout import LayoutOutdated
+from delayq.protocol.values import Lost, State
+from delayq.reaper.prune import Ledger, Prune
+from delayq.reaper.weighing import Weighing
+from delayq.recovery.reclaim import LIMIT, Grace, reclaim, rewind
+from delayq.resharding.following import Follow
+from delayq.resharding.mover import Stranded
+from delayq.service.apart import Apart
+from delayq.service.lanes import Lane
+from delayq.service.roster import Roster
+from delayq.service.tally import ProcessTally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from delayq.connection import Address
+    from delayq.contract import Spec
+    from delayq.protocol.broker import Broker
+    from delayq.protocol.layout import Layout
+    from delayq.recovery.recovery import Recovery
+    from delayq.service.loop import Loop, Service
+
+log = logging.getLogger(__name__)
+
+INDEXES = ("tasks", "delayed", "retry", "suspect", "processing", "attempts", "dlq", "dlq_info", "followups")
+ADOPT_LIMIT = 10  # tasks a call may be asked to adopt
+PAGE_PAUSE_SECONDS = 0.005  # between pages of reconciliation, at least: about 10,000 entries a second
+PAUSES = 4  # times as long as a page took, so that pages which are slow keep Redis busy for a fifth of its time at most
+MOST_PAUSE_SECONDS = 0.5  # whatever held the page up
+
+
+class Sweep:
+    """Expired leases, unless a check has to be asked about them, and retention, of the shards of a lane."""
+
+    blocks = False
+
+    def __init__(
+        self,
+        broker: Broker,
+        connection: AsyncConnection,
+        spec: Spec,
+        *,
+        reclaims: bool = True,
+        lane: Lane | None = None,
+    ) -> None:
+        """Sweep every spec.reaper.sweepSeconds; all shards, without a lane."""
+        self._lane = Lane(broker) if lane is None else lane
+        self.name = self._lane.named("sweep")
+        self._broker, self._connection, self._reclaims = broker, connection, reclaims
+        self._pause, self._retention = spec.reaper.sweep_seconds, spec.retention
+        self._max_crashes, self._lease_ms = spec.delivery.max_crashes, spec.delivery.lease_seconds * 1000
+        self._grace, self._apart = Grace(), Apart(self.name)
+        self.done: Counter[str] = Counter()
+        self.alarm = Alarm()
+
+    async def step(self) -> float:
+        """Sweep once; go on at once while a shard had more than a batch."""
+        acted = await self._apart.each(self._lane.swept, self._sweep)
+        return 0.0 if max(acted, default=0) >= LIMIT else float(self._pause)
+
+    async def _sweep(self, shard: int) -> int:
+        if shard not in self._lane.shards:  # nothing is claimed there, and what dies there moves
+            return await self._reclaim(shard, time.monotonic())
+        await rewind(self._broker, self._connection, shard, lease_ms=self._lease_ms)
+        asked_at = time.monotonic()
+        return max(await self._retain(shard), await self._reclaim(shard, asked_at))
+
+    async def _reclaim(self, shard: int, asked_at: float) -> int:
+        if not self._reclaims or self._grace.left(self._connection.connects, asked_at):
+            return 0
+        taken = await reclaim(self._broker, self._connection, shard, max_crashes=self._max_crashes)
+        self.done.update(outcome for _, outcome in taken)
+        return len(taken)
+
+    async def _retain(self, shard: int) -> int:
+        """Purge the oldest dead letters: those past their age, and those too many by the layout it knows."""
+        by = self._broker.by(self._broker.layout)
+        oldest = by.list(shard, State.DLQ, offset=0, limit=BATCH)
+        rows, counts = await self._connection.run([oldest, by.counts(shard)])
+        before_ms = counts.now_ms - self._retention.dead_letter_seconds * 1000
+        too_many = max(0, counts.dlq - self._most_letters(by.layout))
+        chosen = [row for nth, row in enumerate(rows) if row.at_ms < before_ms or nth < too_many]
+        if not chosen:
+            return 0
+        # One that was redriven since, and died again, is a new dead letter: it died after all that were listed.
+        fence = min(counts.now_ms, chosen[-1].at_ms + 1)
+        try:
+            purge = by.purge(shard, [row.id for row in chosen], before_ms=fence)
+            purged = await self._connection.one(purge)
+        except LayoutOutdated as error:
+            self._broker.learn(error.layout)
+            return 0
+        log.info("purged", extra={"fields": {"dead_letters": purged, "shard": shard}})
+        self.done["purged"] += purged
+        return int(purged)
+
+    def _most_letters(self, layout: Layout) -> int:
+        """Return how many dead letters a shard keeps: its part of them all, once they are known to be spread evenly.
+
+        Until then, while shards come or go or nobody has said how many there are, one shard may hold them all.
+        Rounded up, as limits are: with more shards than letters to keep, each shard still keeps one.
+        """
+        most = self._retention.dead_letter_count
+        return -(-most // layout.shards) if layout.settled and layout.epoch else most
+
+
+class Reconcile:
+    """Walks every index of every shard, a page a step, over and over.
+
+    A task without a home is leased, or lost by a Redis that forgot half of what it was told. adopt.lua decides, after
+    it has looked at all leases, which takes a call for every 500 of them; so it is asked about few tasks.
+    Before, the leases are read page by page, twice: pages go by rank, and a lease settled meanwhile moves the next
+    ones up, so one reading may skip some. What both miss costs calls of adopt.lua in vain, and nothing else.
+    """
+
+    name, blocks = "reconcile", False
+
+    def __init__(self, broker: Broker, connection: AsyncConnection, spec: Spec) -> None:
+        """Rest spec.reaper.sweepSeconds between two walks."""
+        self._broker, self._connection, self._rest = broker, connection, spec.reaper.sweep_seconds
+        self._at = (0, 0)  # shard, and which of INDEXES
+        self._whole = True  # so far, no shard was left out of this walk
+        self._homeless: set[bytes] = set()  # of the walk over this index
+        self._lost: list[bytes] = []  # those of them that no reading of the leases has shown
+        self._apart = Apart(self.name)
+        self.walks = 0
+        self.mended: Counter[str] = Counter()
+        self.alarm = Alarm()
+
+    async def step(self) -> float:
+        """Hold one page against all other indexes; after the last of an index, adopt the lost, a few a step.
+
+        A shard that cannot be asked is left out of the walk: the next one comes to it again.
+        """
+        (shard, index), asked_at = self._at, time.monotonic()
+        try:
+            done = await self._go_on(shard, INDEXES[index])
+        except FormatTooNew as error:
+            self._apart.refuse(shard, error)
+            return PAGE_PAUSE_SECONDS if self._leave_out(shard) else float(self._rest)
+        except DelayQError:
+            if len(self._broker.shards) > 1:
+                self._leave_out(shard)
+            raise
+        pause = min(MOST_PAUSE_SECONDS, max(PAGE_PAUSE_SECONDS, PAUSES * (time.monotonic() - asked_at)))
+        if not done:
+            return pause
+        return pause if self._next(shard, index + 1) else float(self._rest)
+
+    async def _go_on(self, shard: int, index: str) -> bool:
+        """Do a little more for one index of one shard; whether that was all."""
+        if self._lost:
+            await self._adopt(shard)
+        elif await self._page(shard, index):
+            return False
+        elif self._homeless:
+            leased = await self._leased(shard)
+            self._lost = sorted(raw for raw in self._homeless if raw.decode(errors="replace") not in leased)
+            self._homeless = set()
+        return not self._lost
+
+    def _leave_out(self, shard: int) -> bool:
+        """Go to the next shard; False when the walk is over."""
+        self._homeless, self._lost, self._whole = set(), [], False
+        return self._next(shard, len(INDEXES))
+
+    def _next(self, shard: int, index: int) -> bool:
+        """Go to the next index, or shard; False when the walk is over."""
+        at = (shard, index) if index < len(INDEXES) else (shard + 1, 0)
+        over = at[0] >= len(self._broker.shards)
+        self._at = (0, 0) if over else at
+        if over:
+            self.walks, self._whole = self.walks + self._whole, True
+        return not over
+
+    async def _page(self, shard: int, index: str) -> int:
+        page = await self._connection.one(self._broker.reconcile(shard, index))
+        self._homeless.update(page.homeless)
+        for task_id, outcome in page.tasks:
+            self._note(task_id, outcome, shard)
+        return page.cursor
+
+    async def _leased(self, shard: int) -> set[str]:
+        """Read the leases twice; ids that are not UTF-8 come with replacement characters, as in every row."""
+        leased: set[str] = set()
+        for _ in range(2):
+            offset = 0
+            while rows := await self._connection.one(
+                self._broker.list(shard, State.PROCESSING, offset=offset, limit=BATCH)
+            ):
+                leased.update(row.id for row in rows)
+                offset += len(rows)
+        return leased
+
+    async def _adopt(self, shard: int) -> None:
+        left, cursor = [Lost(raw) for raw in self._lost[:ADOPT_LIMIT]], "0"
+        del self._lost[:ADOPT_LIMIT]
+        while left:  # one that was settled since, or may have been, is met again by the next walk
+            found = await self._connection.one(self._broker.adopt(shard, left, cursor))
+            left, cursor = found.left, found.cursor
+            for task_id in found.ids:
+                self._note(task_id.decode(errors="replace"), "adopted", shard)
+
+    def _note(self, task_id: str, outcome: str, shard: int) -> None:
+        self.mended[outcome] += 1
+        log.warning("mended", extra={"fields": {"task_id": task_id, "outcome": outcome, "shard": shard}})
+
+
+class Reaper:
+    """The services of one reaper process."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        broker: Broker,
+        address: Address,
+        *,
+        recovery: Recovery | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        """Nothing is connected before run(). `recovery` is ours to run and to close."""
+        self.tally, self._recovery = ProcessTally("reaper", broker.queue), recovery
+        self._spec, self._broker = spec, broker
+        self._acknowledge = Acknowledge.of(spec.delivery)
+        self._connection = AsyncConnection(address)
+        self._moving = AsyncConnection(address.patient(longest_seconds(self._acknowledge)))
+        self.reconcile = Reconcile(broker, self._connection, spec)
+        self.roster = Roster(self, broker, self.tally, apart=address.apart)
+        self.roster.add(self.reconcile)
+        self.roster.add(Weighing(broker, self._connection))
+        self.roster.add(Follow(broker, self._connection))
+        if ledger is not None:
+            self.roster.add(Prune(ledger, spec, self.tally))
+        self.roster.open()
+
+    @property
+    def loops(self) -> Sequence[Loop]:
+        """What the probes look at."""
+        return self.roster.loops
+
+    def opened(self, lane: Lane) -> Iterable[Service]:
+        """Sweep a lane."""
+        yield Sweep(*(self._broker, self._connection, self._spec), reclaims=self._recovery is None, lane=lane)
+        yield Stranded(lane, self._moving, acknowledge=self._acknowledge)
+        if self._recovery is not None:
+            yield self._recovery.of(lane)
+
+    async def closed(self, _lane: Lane) -> bool:
+        """Nothing is left to do."""
+        return True
+
+    async def changed(self) -> None:
+        """Recover the tasks of all shards there are, and of those that were dropped."""
+        if self._recovery is not None:
+            there = set(range(max(len(self._broker.shards), self._broker.layout.widest)))
+            for shard in there ^ self._recovery.shards:
+                self._recovery.watch(shard, leads=shard in there)
+
+    async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
+        """Sweep and reconcile until `stop`."""
+        self.roster.start()
+        try:
+            await stop.wait()
+        finally:
+            services = [loop.service for loop in self.loops]
+            await self.roster.end(finish=self.loops, seconds=self._connection.address.timeout_seconds)
+            done = [each.done for each in services if isinstance(each, Sweep)]
+            if self._recovery is not None:
+                await self._recovery.close()
+                done.append(self._recovery.done)
+            await asyncio.gather(self._connection.close(), self._moving.close())
+            fields = {
+                **sum(done, Counter[str]()),
+                **self.reconcile.mended,
+                "walks": self.reconcile.walks,
+            }
+            log.info("reaped", extra={"fields": fields})

@@ -1,0 +1,1 @@
+"""Expired leases, and the check that says what becomes of their tasks."""

@@ -1,0 +1,69 @@
+"""Checks that are HTTP services: asked with the same POST as a handler would be, and a header more.
+
+200 OK
+{"verdict": "complete", "reason": "refunded on 2 May"}
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from delayq.handlers.http_post import BODY_BYTES, Bounds, Post
+from delayq.handlers.text import excerpt
+from delayq.recovery.checks.base import Answer, CheckFailed, verdict_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from delayq.contract.check import HttpCheck as HttpSpec
+    from delayq.handlers.http_response import Answer as Response
+    from delayq.protocol.message import Task
+
+FIELD = "spec.reaper.check.http"
+HEADERS: Final = {"Delayq-Check": "1"}
+EXCERPT_CHARS = 200
+
+
+class HttpCheck:
+    """A pool of connections to one URL."""
+
+    stuck = 0
+
+    def __init__(
+        self, spec: HttpSpec, *, connections: int, timeout_seconds: float, secrets_dir: Path
+    ) -> None:
+        """`timeout_seconds` bounds a whole question, the wait for a connection included."""
+        bounds = Bounds(
+            connections=connections, timeout_seconds=timeout_seconds, body_seconds=timeout_seconds
+        )
+        self._post = Post(spec, bounds, field=FIELD, secrets_dir=secrets_dir)
+
+    async def start(self) -> None:
+        """Read the secret and make the pool; nothing is sent."""
+        await self._post.start()
+
+    async def ask(self, task: Task) -> Answer:
+        """Ask, and read the answer."""
+        return read(await self._post.send(task, HEADERS))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._post.close()
+
+
+def read(response: Response) -> Answer:
+    """Return what a service answered; CheckFailed when that is no verdict."""
+    said = excerpt(response.body, EXCERPT_CHARS)
+    if response.status != HTTPStatus.OK:
+        raise CheckFailed(f"expected status 200, got {response.status}: {said}")
+    if len(response.body) >= BODY_BYTES:
+        raise CheckFailed(f"expected an answer of less than {BODY_BYTES:,} bytes, got {said}")
+    try:
+        found = json.loads(response.body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or "verdict" not in found:
+        raise CheckFailed(f'expected JSON {{"verdict": …, "reason": …}}, got {said}')
+    return Answer(verdict_of(found["verdict"]), str(found.get("reason") or ""))

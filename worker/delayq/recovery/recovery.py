@@ -1,0 +1,199 @@
+"""Tasks whose lease ran out, where the document names a check: they are found, and recovered a few at a time.
+
+Not here: how one is recovered (lapsed.py), nor the checks. Without one, leases are taken back by reclaim.py, in one
+call for many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from delayq.connection import AsyncConnection
+from delayq.errors import DelayQError
+from delayq.protocol.alarm import Alarm
+from delayq.recovery.checks import CONCURRENCY
+from delayq.recovery.lapsed import Lapsed, Recoverer
+from delayq.recovery.reclaim import Grace
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Collection, Iterable
+
+    from delayq.connection import Address
+    from delayq.contract import Spec
+    from delayq.protocol.broker import Broker
+    from delayq.recovery.checks import Check
+    from delayq.service.lanes import Lane
+
+log = logging.getLogger(__name__)
+
+PAGE = 100  # leases a look reads at a time
+LOOK_SECONDS = 5.0  # the longest pause between two looks
+BUSY_SECONDS = 1.0  # before another look at a lease that somebody else recovers, or that could not be
+
+
+class NobodyToAskError(DelayQError):
+    """As many questions as may be asked at a time were given up, and still run: no lease is taken until one ends."""
+
+
+class Recovery:
+    """Recovers up to CONCURRENCY tasks at a time, of the shards it is told to look after."""
+
+    name, blocks = "recovery", False
+
+    def __init__(
+        self, broker: Broker, address: Address, spec: Spec, check: Check, *, shards: Iterable[int] = ()
+    ) -> None:
+        """Nothing is connected before the first step. `shards` is where to look at first, see watch()."""
+        self._broker, self._connection = broker, AsyncConnection(address)
+        self._recoverer = Recoverer(broker, self._connection, spec, check)
+        self._asking = self._recoverer.asking
+        # A lease that comes after a look cannot run out sooner than this.
+        self._longest = min(LOOK_SECONDS, float(spec.delivery.lease_seconds))
+        self._running: dict[Lapsed, asyncio.Task[None]] = {}
+        self._busy: dict[Lapsed, float] = {}  # monotonic seconds until which a lease is left alone
+        self._last = -1  # the last shard that was looked at
+        self._stuck = False
+        self._grace = Grace()
+        self.shards = set(shards)
+        self.alarm = Alarm()
+        self._alarms = [self.alarm]
+
+    def of(self, lane: Lane) -> Recovery | LaneRecovery:
+        """Return what looks after the shards of one lane, so that no other lane's server can hold it up."""
+        if lane.only is None:
+            return self
+        found = LaneRecovery(self, lane)
+        self._alarms.append(found.alarm)
+        return found
+
+    @property
+    def done(self) -> Counter[str]:
+        """What became of tasks, and how often."""
+        return self._recoverer.done
+
+    @property
+    def hangs(self) -> bool:
+        """Whether there are questions that ignore their cancellation."""
+        return self._asking.hangs
+
+    def watch(self, shard: int, *, leads: bool) -> None:
+        """Look after a shard from now on, or no more; what is under way goes on."""
+        (self.shards.add if leads else self.shards.discard)(shard)
+        self._ring()
+
+    def _ring(self) -> None:
+        for alarm in self._alarms:
+            alarm.ring()
+
+    @property
+    def busy(self) -> int:
+        """How many leases are left alone for now, because somebody else recovers them."""
+        return len(self._busy)
+
+    async def step(self) -> float:
+        """Begin to recover what there is, as far as there is room; the end of each rings the alarm."""
+        return await self.look(self.shards, self.alarm)
+
+    async def look(self, shards: Collection[int], alarm: Alarm) -> float:
+        """Do so for some of the shards."""
+        await self._somebody_to_ask(alarm)
+        now = time.monotonic()
+        self._busy = {lapsed: until for lapsed, until in self._busy.items() if until > now}
+        pause = self._longest
+        # Each step goes on behind the shard where the last one ended: a shard full of slow questions is one of many.
+        for shard in sorted(shards, key=lambda shard: (shard <= self._last, shard)):
+            if not self._room:
+                break
+            self._last = shard
+            pause = min(pause, await self._look(shard))
+        return min([pause, *(max(0.001, until - now) for until in self._busy.values())])
+
+    async def _somebody_to_ask(self, alarm: Alarm) -> None:
+        """Fail once, to be counted and told, then wait: a step that does not end has the probes ask for a restart.
+
+        Nobody else can end what runs in a thread, and a lease is not to be judged by a check that cannot be asked.
+        """
+        while (given_up := self._asking.given_up) >= CONCURRENCY:
+            if not self._stuck:
+                self._stuck = True
+                raise NobodyToAskError(
+                    f"{given_up} questions to the check were given up and still run: nobody can be asked until one ends"
+                )
+            await alarm.wait(BUSY_SECONDS)
+        self._stuck = False
+
+    @property
+    def _room(self) -> int:
+        return max(0, CONCURRENCY - len(self._running) - self._asking.given_up)
+
+    async def _look(self, shard: int) -> float:
+        """Page past leases that are being recovered already; return the seconds until the next one runs out."""
+        offset = 0
+        while self._room:
+            asked_at = time.monotonic()
+            page = await self._connection.one(self._broker.expired(shard, offset=offset, limit=PAGE))
+            if grace := self._grace.left(self._connection.connects, asked_at):
+                return grace
+            for lapsed in (Lapsed(shard, member) for member in page.members):
+                if self._room and lapsed not in self._running and lapsed not in self._busy:
+                    self._begin(lapsed)
+            if len(page.members) < PAGE:
+                return self._longest if page.next_seconds is None else page.next_seconds + 0.001
+            offset += PAGE
+        return self._longest
+
+    def _begin(self, lapsed: Lapsed) -> None:
+        self._running[lapsed] = task = asyncio.create_task(self._recover(lapsed))
+        task.add_done_callback(partial(self._ended, lapsed))
+
+    def _ended(self, lapsed: Lapsed, _task: asyncio.Task[None]) -> None:
+        del self._running[lapsed]
+        self._ring()
+
+    async def _recover(self, lapsed: Lapsed) -> None:
+        """Recover one task; whatever goes wrong, it is looked at again."""
+        try:
+            if not await self._recoverer.recover(lapsed):
+                self._leave(lapsed)
+        except DelayQError as error:
+            self._leave(lapsed)
+            fields = {"task_id": lapsed.task_id, "error": str(error)}
+            log.warning("recovery_failed", extra={"fields": fields})
+        except Exception:
+            self._leave(lapsed)
+            log.exception("recovery_failed", extra={"fields": {"task_id": lapsed.task_id}})
+
+    def _leave(self, lapsed: Lapsed) -> None:
+        self._busy[lapsed] = time.monotonic() + BUSY_SECONDS
+
+    async def close(self) -> None:
+        """Give up what is under way, and let others ask at once."""
+        running = dict(self._running)
+        for task in running.values():
+            task.cancel()
+        await asyncio.gather(*running.values(), return_exceptions=True)
+        with suppress(DelayQError):  # else the locks expire
+            await self._recoverer.unlock(running)
+        await self._connection.close()
+
+
+class LaneRecovery:
+    """The part of a recovery that looks after one lane; room and questions are shared by all."""
+
+    blocks = False
+
+    def __init__(self, recovery: Recovery, lane: Lane) -> None:
+        """See Recovery.of()."""
+        self.name, self._recovery, self._lane = lane.named("recovery"), recovery, lane
+        self.alarm = Alarm()
+
+    async def step(self) -> float:
+        """Begin to recover what there is."""
+        shards = self._recovery.shards.intersection(self._lane.swept)
+        return await self._recovery.look(shards, self.alarm)

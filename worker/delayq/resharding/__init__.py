@@ -1,0 +1,1 @@
+"""Change the number of shards of a queue in use."""

@@ -1,0 +1,1 @@
+"""Parts that all processes share: loops, lanes of shards, signals, probes, metrics, logs."""

@@ -1,0 +1,70 @@
+"""Logs are events with fields: one JSON object a line for machines, one short line for people."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from delayq.service.terminal import escaped, safe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+LogFormat = Literal["json", "console"]
+_SILENCED = ("aiohttp.access", "asyncio")
+
+
+class JsonFormatter(logging.Formatter):
+    """{"time": …, "level": …, "event": …, fields …}."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line; an exception is a field of it."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return escaped(json.dumps(line, ensure_ascii=False, default=str))
+
+
+class ConsoleFormatter(logging.Formatter):
+    """12:00:01.234 warning handler_failed id=order-7 attempt=2."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line, and the traceback below it when there is one."""
+        time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        fields = dict(getattr(record, "fields", {}))
+        below = list(_raised(fields.pop("traceback", ())))
+        if record.exc_info:
+            below.append(self.formatException(record.exc_info))
+        named = "".join(f" {name}={_on_one_line(value)}" for name, value in fields.items())
+        line = f"{time} {record.levelname.lower():<7} {_on_one_line(record.getMessage())}{named}"
+        return "\n".join([line, *map(safe, below)])
+
+
+def _raised(traceback: Iterable[Any]) -> Iterator[str]:
+    """Yield the lines of a handler's traceback, see failures.traceback_of()."""
+    for each in traceback:
+        yield f"    {_on_one_line(each['error'])}"
+        yield from (f"      {_on_one_line(frame)}" for frame in each["frames"])
+
+
+def _on_one_line(value: object) -> str:
+    """Return a field without line breaks or escape sequences: error texts are written by whatever failed."""
+    return "".join(char if char.isprintable() else " " for char in str(value).replace("\n", " | "))
+
+
+def configure(style: LogFormat, level: str) -> None:
+    """Log to stderr: standard output is for results."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if style == "json" else ConsoleFormatter())
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    for name in _SILENCED:
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,1 @@
+"""Claim, run and settle tasks; extend leases; drain."""

@@ -11,7 +11,7 @@ def main() -> None:
     # Importing takes a second, and process 1 of a container is deaf to signals that it has no handler for.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        from delayq_operator.cli import delayq_operator  # noqa: PLC0415 -- kopf and the rest are an extra
+        from delayq_operator.runtime.cli import delayq_operator  # noqa: PLC0415 -- kopf and the rest are an extra
     except ModuleNotFoundError as error:
         sys.exit(f"delayq-operator: {error.name} is not installed; install delayq[operator]")
     delayq_operator()

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import kopf
 
-from delayq_operator import names
-from delayq_operator.names import Key
+from delayq_operator.base import names
+from delayq_operator.base.names import Key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from delayq_operator.queues import Queues
-    from delayq_operator.witness import Witness
+    from delayq_operator.cache.queues import Queues
+    from delayq_operator.cache.witness import Witness
 
 log = logging.getLogger(__name__)
 

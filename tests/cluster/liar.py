@@ -7,7 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Literal
 
-from delayq_operator.names import METRICS_PORT
+from delayq_operator.base.names import METRICS_PORT
 
 from tests.unit.operator.test_backlog import scanner_text
 

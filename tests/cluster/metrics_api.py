@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
 from delayq.contract import metrics as table
-from delayq_operator import names
-from delayq_operator.metrics import samples
+from delayq_operator.base import names
+from delayq_operator.base.metrics import samples
 
 from tests.cluster.harness.container import stamp
 from tests.cluster.harness.waiting import eventually

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from delayq_operator.metrics import samples
+from delayq_operator.base.metrics import samples
 
 from tests.cluster.harness.waiting import eventually
 from tests.processes import Process

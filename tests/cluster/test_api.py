@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from delayq_operator import names
-from delayq_operator.api import Api
-from delayq_operator.errors import Failed, Invalid, OperatorError, Unavailable
+from delayq_operator.base import names
+from delayq_operator.base.errors import Failed, Invalid, OperatorError, Unavailable
+from delayq_operator.kube.api import Api
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

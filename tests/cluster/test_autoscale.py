@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq.scaling import replayed, sentence
 from delayq.scaling.policy import LEAD_SECONDS
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, install_rights

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from delayq.scaling import replayed, sentence
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.liar import Liar

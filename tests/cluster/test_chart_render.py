@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from delayq_operator import names
-from delayq_operator.cli import delayq_operator as operator
+from delayq_operator.base import names
+from delayq_operator.runtime.cli import delayq_operator as operator
 
 from tests.cluster.chart import (
     CHART,

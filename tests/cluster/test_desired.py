@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 from delayq.contract import SpecError, parse
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import desired, purge_job
-from delayq_operator.drift import differs, foreign, stamped
+from delayq_operator.reconcile.drift import differs, foreign, stamped
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 

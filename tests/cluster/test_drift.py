@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.harness.rest import APPLY, STRATEGIC
 from tests.cluster.harness.waiting import eventually

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from delayq_operator import names
-from delayq_operator.api import Api
-from delayq_operator.errors import Denied
+from delayq_operator.base import names
+from delayq_operator.base.errors import Denied
+from delayq_operator.kube.api import Api
 from kubernetes.aio.config import incluster_config
 
 from tests.cluster.harness import kubeconfig as kubeconfigs
@@ -37,7 +37,8 @@ FORGETS_LATER: Final = {"Queues._gone", "Recorder._series"}
 WATCHED: Final = """
 import gc, json, logging, signal
 import kopf
-from delayq_operator import cli, handlers
+from delayq_operator import handlers
+from delayq_operator.runtime import cli
 
 def sizes(*_):
     found = {}

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from delayq.contract import parse
-from delayq_operator import names
-from delayq_operator.children import Children
+from delayq_operator.base import names
+from delayq_operator.cache.children import Children
+from delayq_operator.cache.queues import Queues
+from delayq_operator.cache.resource import Resource
 from delayq_operator.desired import desired
 from delayq_operator.desired.facts import Facts, Setting
-from delayq_operator.drift import stamped
-from delayq_operator.facts import started_with
-from delayq_operator.plan import plan
-from delayq_operator.queues import Queues
-from delayq_operator.resource import Resource
+from delayq_operator.reconcile.drift import stamped
+from delayq_operator.reconcile.facts import started_with
+from delayq_operator.reconcile.plan import plan
 
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import yaml
-from delayq_operator.lease import LEASE_SECONDS
+from delayq_operator.kube.lease import LEASE_SECONDS
 
 from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.operator import COMMAND, Operator, install_rights

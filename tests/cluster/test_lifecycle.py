@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.harness.cluster import CommandFailed
 from tests.cluster.harness.waiting import eventually

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 import yaml
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.chart import PROMETHEUS_KINDS, serve_prometheus_kinds
 from tests.cluster.harness.resources import found, make_namespace

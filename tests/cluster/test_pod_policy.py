@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pytest
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.chart import kinds, rendered
 from tests.cluster.harness.rest import APPLY, STRATEGIC, Refused, Rest

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pytest
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.chart import rendered, serve_prometheus_kinds
 from tests.cluster.harness.control_plane import ControlPlane

@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.world import World, serving

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from delayq import SyncClient
 from delayq.contract import parse
-from delayq_operator import names
-from delayq_operator.reasons import REASONS
+from delayq_operator.base import names
+from delayq_operator.status.reasons import REASONS
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import condition, queue

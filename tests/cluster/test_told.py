@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq_operator import names
-from delayq_operator.unready import START_SECONDS
+from delayq_operator.base import names
+from delayq_operator.status.unready import START_SECONDS
 
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually, lenient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.waiting import eventually

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.resources import delayqueues, found, make_namespace

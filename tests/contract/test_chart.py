@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from delayq.contract.metrics import METRICS, REDIS_CLOCK_OFFSET_SECONDS, REDIS_REPLICAS
-from delayq_operator import metrics as operator_metrics
-from delayq_operator.reconcile import RETRY_SECONDS
+from delayq_operator.base import metrics as operator_metrics
+from delayq_operator.reconcile.reconcile import RETRY_SECONDS
 from prometheus_client.metrics import MetricWrapperBase
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from delayq.contract.metrics import LAYOUT_SHARDS, LAYOUTS, METRICS
 from delayq.service.metrics import render, worker_families
 from delayq.service.tally import WorkerTally
 from delayq_operator.desired.prometheus_rule import prometheus_rule
-from delayq_operator.view import WINDOW_SECONDS
+from delayq_operator.status.view import WINDOW_SECONDS
 
 from tests.unit.operator.queues import RICH, facts, queue
 

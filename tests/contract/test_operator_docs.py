@@ -8,11 +8,14 @@ from pathlib import Path
 import delayq_operator
 import pytest
 import yaml
-from delayq_operator import apply, events, metrics, process, report
-from delayq_operator.cli import delayq_operator as command
+from delayq_operator.base import metrics
 from delayq_operator.desired.prometheus_rule import prometheus_rule
-from delayq_operator.reasons import REASONS
-from delayq_operator.reconcile import RETRY_SECONDS
+from delayq_operator.reconcile import apply, report
+from delayq_operator.reconcile.reconcile import RETRY_SECONDS
+from delayq_operator.runtime import process
+from delayq_operator.runtime.cli import delayq_operator as command
+from delayq_operator.status import events
+from delayq_operator.status.reasons import REASONS
 from prometheus_client.metrics import MetricWrapperBase
 
 from tests.unit.operator.queues import RICH, facts, queue

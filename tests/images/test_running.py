@@ -55,7 +55,7 @@ def test_no_shell_is_needed(unpacked: Callable[[str], Container], name: str) -> 
 @pytest.mark.parametrize(
     ("name", "modules"),
     [
-        ("operator", "delayq_operator.process, delayq.cli"),
+        ("operator", "delayq_operator.runtime.process, delayq.cli"),
         ("worker", "delayq.processes.runtime, delayq.cli"),
         ("worker", "sqlalchemy.ext.asyncio, sqlalchemy.dialects.postgresql, psycopg"),
         ("worker", "sqlalchemy.ext.asyncio, sqlalchemy.dialects.mysql, aiomysql"),

@@ -7,7 +7,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq_operator.metrics import samples
+from delayq_operator.base.metrics import samples
 
 from tests.cluster.chart import CHART, NAMESPACE, RELEASE
 from tests.cluster.harness.resources import found, make_namespace

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq import NewTask
 from delayq.contract.metrics import WORKER_FIRST_CLAIM
 from delayq.scaling import replayed
-from delayq_operator import names
-from delayq_operator.metrics import samples
+from delayq_operator.base import names
+from delayq_operator.base.metrics import samples
 
 from tests.cluster.harness.waiting import eventually
 from tests.node.ledger import of

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
 from tests.node.harness import cgroups

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delayq.contract.metrics import WORKER_LEASES_LOST, WORKER_SETTLED
-from delayq_operator.metrics import samples
+from delayq_operator.base.metrics import samples
 
 from tests.cluster.harness.waiting import eventually
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually, lenient
 from tests.node.ledger import of

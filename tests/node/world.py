@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq import NewTask, SyncClient
 from delayq.protocol.keys import Keys
-from delayq_operator import names
+from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import condition

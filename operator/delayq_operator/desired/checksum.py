@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from delayq.contract import to_document
 
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import mounts, reads, shards
 from delayq_operator.desired.references import CONFIG_MAP, SECRET, of_template
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from delayq.contract import DelayQueue
 
+    from delayq_operator.base.names import Component
     from delayq_operator.desired.child import Object
     from delayq_operator.desired.facts import Facts
     from delayq_operator.desired.references import Named
-    from delayq_operator.names import Component
 
 SCANNER_READS: Final = ("redis", "delivery")
 CHECK: Final = "spec.reaper.check"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from delayq_operator import names
+from delayq_operator.base import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delayq.contract import DelayQueue
 
+    from delayq_operator.base.names import Component, Kind
     from delayq_operator.desired.facts import Facts
-    from delayq_operator.names import Component, Kind
 
 Object: TypeAlias = dict[str, Any]
 """A Kubernetes object, or part of one, as JSON."""

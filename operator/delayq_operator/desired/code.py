@@ -14,9 +14,9 @@ from delayq_operator.desired import pod
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
+    from delayq_operator.base.names import Component
     from delayq_operator.desired.child import Object
     from delayq_operator.desired.facts import Setting
-    from delayq_operator.names import Component
 
 
 def asked(queue: DelayQueue) -> bool:

@@ -10,7 +10,7 @@ import yaml
 from delayq.contract import Problem, SpecError, to_document
 from delayq.contract.files import CONFIG_FILE
 
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import shards
 from delayq_operator.desired.child import Object, child
 

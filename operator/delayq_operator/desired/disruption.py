@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired.child import Object, child
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
+    from delayq_operator.base.names import Component
     from delayq_operator.desired.facts import Facts
-    from delayq_operator.names import Component
 
 
 def scanner_budget(queue: DelayQueue, facts: Facts) -> Object | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from delayq.contract import references
 from delayq.contract.files import CONFIG_FILE, SECRETS_DIR
 
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired.config import KEY
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from delayq.contract.freeform import copy
 
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired.child import Object, child
 
 if TYPE_CHECKING:

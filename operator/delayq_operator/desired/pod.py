@@ -11,7 +11,7 @@ from delayq.contract import Problem, SpecError
 from delayq.contract.freeform import copy
 from delayq.contract.problems import Place
 
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import mounts, protected
 from delayq_operator.desired.merge import merged
 

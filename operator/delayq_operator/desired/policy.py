@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from delayq.contract import Problem
 
-from delayq_operator import names
+from delayq_operator.base import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from delayq.contract.problems import type_name
 from delayq.contract.queue import GROUP
 
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import mounts
 from delayq_operator.desired.merge import deletes
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import config, mounts, pod, reads, reaper
 from delayq_operator.desired.child import Object, child
 

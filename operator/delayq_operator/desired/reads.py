@@ -9,7 +9,7 @@ from delayq_operator.desired.mounts import secret_keys
 if TYPE_CHECKING:
     from delayq.contract.queue import Spec
 
-    from delayq_operator.names import Component
+    from delayq_operator.base.names import Component
 
 Keys = dict[str, list[str]]
 """Name of a Secret → the keys of it."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from delayq.contract import Problem, SpecError
 
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import reads
 from delayq_operator.desired.facts import References
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from delayq_operator.base.names import Component
     from delayq_operator.desired.child import Object
-    from delayq_operator.names import Component
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 

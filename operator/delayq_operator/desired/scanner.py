@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import checksum, code, pod, probes, reads
 from delayq_operator.desired.child import Object, child
 from delayq_operator.desired.role import Role

@@ -9,13 +9,13 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delayq_operator.errors import Conflict, NotFound, OperatorError
+from delayq_operator.base.errors import Conflict, NotFound, OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from delayq_operator.api import Event
-    from delayq_operator.names import Kind
+    from delayq_operator.base.names import Kind
+    from delayq_operator.kube.api import Event
 
 Object = dict[str, Any]
 

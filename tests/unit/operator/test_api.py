@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from delayq_operator import api
-from delayq_operator.errors import (
+from delayq_operator.base.errors import (
     ApiError,
     Conflict,
     Denied,
@@ -16,6 +15,7 @@ from delayq_operator.errors import (
     NotFound,
     Unavailable,
 )
+from delayq_operator.kube import api
 from kubernetes.aio.client.exceptions import ApiException
 
 TYPED = "failed to create typed patch object (shop/orders-worker; apps/v1, Kind=Deployment): .spec.x: not declared"

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from delayq.scaling import Sample, replayed, sentence
-from delayq_operator import names
-from delayq_operator.apply import Applier, Outcome, Scaled
-from delayq_operator.children import Child, Children
-from delayq_operator.drift import stamped
-from delayq_operator.errors import Conflict, Denied, Invalid, NotFound, Unavailable
-from delayq_operator.plan import plan
-from delayq_operator.queues import Queues
-from delayq_operator.scaling import Scale
+from delayq_operator.base import names
+from delayq_operator.base.errors import Conflict, Denied, Invalid, NotFound, Unavailable
+from delayq_operator.cache.children import Child, Children
+from delayq_operator.cache.queues import Queues
+from delayq_operator.reconcile.apply import Applier, Outcome, Scaled
+from delayq_operator.reconcile.drift import stamped
+from delayq_operator.reconcile.plan import plan
+from delayq_operator.scaling.scaling import Scale
 
 from tests.unit.operator.queues import UID
 from tests.unit.operator.views import decided, resource

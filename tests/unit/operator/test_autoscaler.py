@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from delayq.scaling import sentence
-from delayq_operator import names
-from delayq_operator.aims import Aims
-from delayq_operator.autoscaler import RESTART_SECONDS, STALE_SECONDS, Autoscaler
-from delayq_operator.backlog import Reading
-from delayq_operator.children import Children
-from delayq_operator.queues import Queues
-from delayq_operator.status import NUMBERS_SECONDS
+from delayq_operator.base import names
+from delayq_operator.cache.children import Children
+from delayq_operator.cache.queues import Queues
+from delayq_operator.scaling.aims import Aims
+from delayq_operator.scaling.autoscaler import RESTART_SECONDS, STALE_SECONDS, Autoscaler
+from delayq_operator.scrape.backlog import Reading
+from delayq_operator.scrape.news import NUMBERS_SECONDS
 
 from tests.unit.operator.queues import UID
 from tests.unit.operator.test_backlog import scanner
@@ -25,9 +25,9 @@ from tests.unit.operator.views import body, resource
 
 if TYPE_CHECKING:
     from delayq.scaling import Decision
-    from delayq_operator.inventory import Inventory
-    from delayq_operator.pod import Pod
-    from delayq_operator.work import Work
+    from delayq_operator.base.work import Work
+    from delayq_operator.cache.inventory import Inventory
+    from delayq_operator.cache.pod import Pod
 
 KEY = resource().key
 NOW = 1_000_000.0

@@ -11,10 +11,10 @@ from delayq.contract.metrics import horizon_label
 from delayq.protocol.horizons import Horizons
 from delayq.protocol.values import Counts
 from delayq.service import metrics as scanner_metrics
-from delayq_operator.backlog import NEEDED, Backlog, Reading, backlog
-from delayq_operator.metrics import samples
-from delayq_operator.shards import Shards
-from delayq_operator.status import status
+from delayq_operator.base.metrics import samples
+from delayq_operator.scrape.backlog import NEEDED, Backlog, Reading, backlog
+from delayq_operator.scrape.shards import Shards
+from delayq_operator.status.status import status
 
 from tests.unit.operator.views import view
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from delayq.contract.metrics import DurabilityRisk, Outage
-    from delayq_operator.objects import Sample
+    from delayq_operator.base.objects import Sample
 
 NOW = 1_800_000_000.0
 NOW_MS = 1_700_000_000_000  # Redis' clock, which is another

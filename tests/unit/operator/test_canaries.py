@@ -11,16 +11,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq_operator import names
+from delayq_operator.base import names
+from delayq_operator.cache.resource import Resource
+from delayq_operator.cache.versions import Versions
 from delayq_operator.desired import desired, purge_job, referenced
 from delayq_operator.desired.checksum import changes
-from delayq_operator.facts import Referees, missing
-from delayq_operator.plan import inputs_of
-from delayq_operator.report import turned
-from delayq_operator.resource import Resource
-from delayq_operator.status import status
-from delayq_operator.versions import Versions
-from delayq_operator.view import Guarding
+from delayq_operator.reconcile.facts import Referees, missing
+from delayq_operator.reconcile.plan import inputs_of
+from delayq_operator.reconcile.report import turned
+from delayq_operator.status.status import status
+from delayq_operator.status.view import Guarding
 
 from tests.unit.operator.fakes import Objects
 from tests.unit.operator.queues import RICH, SETTING, UID, queue

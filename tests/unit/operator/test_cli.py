@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 from delayq.service import logs
-from delayq_operator import api, cli
+from delayq_operator.kube import api
+from delayq_operator.runtime import cli
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq_operator.desired.facts import Setting
-    from delayq_operator.process import Options
+    from delayq_operator.runtime.process import Options
 
 
 @pytest.fixture

@@ -10,22 +10,23 @@ from delayq.contract import Problem
 from delayq.contract.metrics import DURABILITY_RISKS
 from delayq.contract.metrics import OUTAGES as OUTAGES_THERE_ARE
 from delayq.scaling import Sample
-from delayq_operator import readiness, scaling
-from delayq_operator.outlook import Rush
-from delayq_operator.reasons import REASONS
-from delayq_operator.scaling import Scale
-from delayq_operator.shards import Down, Layout, Shards
-from delayq_operator.view import Begun, Erasing, Guarding, Learnt
-from delayq_operator.words import OUTAGES, RISKS
-from delayq_operator.workload import Workload
+from delayq_operator.base.words import OUTAGES, RISKS
+from delayq_operator.cache.workload import Workload
+from delayq_operator.scaling import scaling
+from delayq_operator.scaling.outlook import Rush
+from delayq_operator.scaling.scaling import Learnt, Scale
+from delayq_operator.scrape.shards import Down, Layout, Shards
+from delayq_operator.status import readiness
+from delayq_operator.status.reasons import REASONS
+from delayq_operator.status.view import Begun, Erasing, Guarding
 
 from tests.unit.operator.queues import queue
 from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view
 
 if TYPE_CHECKING:
-    from delayq_operator.backlog import Backlog
-    from delayq_operator.reasons import Condition
-    from delayq_operator.view import View
+    from delayq_operator.scrape.backlog import Backlog
+    from delayq_operator.status.reasons import Condition
+    from delayq_operator.status.view import View
 
 PROBLEM = (Problem("spec.worker.concurrency", "expected a whole number from 1 to 10000"),)
 NOTHING = Workload()

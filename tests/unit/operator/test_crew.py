@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq_operator.crew import AGAIN_SECONDS, MOST_AT_ONCE, Crew, Fleet, busy
+from delayq_operator.scrape.crew import AGAIN_SECONDS, MOST_AT_ONCE, Crew, Fleet, busy
 
 from tests.unit.operator.test_scrape_exposition import POD
 
 if TYPE_CHECKING:
-    from delayq_operator.objects import Sample
-    from delayq_operator.pod import Pod
+    from delayq_operator.base.objects import Sample
+    from delayq_operator.cache.pod import Pod
 
 NOW = 1_000_000.0
 

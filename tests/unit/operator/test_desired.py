@@ -15,12 +15,12 @@ import pytest
 import yaml
 from delayq.client.document import parse_text
 from delayq.contract import SpecError, parse
-from delayq_operator import names
+from delayq_operator.base import names
+from delayq_operator.base.names import selector
 from delayq_operator.desired import desired, purge_job, referenced
 from delayq_operator.desired.config import for_pods, stamped
 from delayq_operator.desired.facts import Setting
 from delayq_operator.desired.pod import LISTEN
-from delayq_operator.names import selector
 from hypothesis import given
 from hypothesis import strategies as st
 

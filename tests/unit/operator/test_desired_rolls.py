@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 import yaml
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import checksum, desired
 from delayq_operator.desired.checksum import changes
 

@@ -6,10 +6,10 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq_operator import names
+from delayq_operator.base import names
+from delayq_operator.base.quantity import same_quantity
 from delayq_operator.desired import desired
-from delayq_operator.drift import differs, fingerprint, foreign, stamped
-from delayq_operator.quantity import same_quantity
+from delayq_operator.reconcile.drift import differs, fingerprint, foreign, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 

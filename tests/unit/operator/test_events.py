@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from delayq_operator import events
-from delayq_operator.errors import NotFound, OperatorError, Unavailable
-from delayq_operator.events import (
+from delayq_operator.base.errors import NotFound, OperatorError, Unavailable
+from delayq_operator.status import events
+from delayq_operator.status.events import (
     EXPIRY_SECONDS,
     MOST_REMEMBERED,
     MOST_WAITING,

@@ -6,21 +6,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from delayq_operator import crew, guards
-from delayq_operator.aims import Aims
-from delayq_operator.guards import AGAIN_SECONDS, Guards, Watch
-from delayq_operator.news import FRESH_SECONDS
-from delayq_operator.queues import Queues
-from delayq_operator.view import Guarding
+from delayq_operator.cache.queues import Queues
+from delayq_operator.scaling.aims import Aims
+from delayq_operator.scrape import crew
+from delayq_operator.scrape.news import FRESH_SECONDS
+from delayq_operator.status import guards
+from delayq_operator.status.guards import AGAIN_SECONDS, Guards, Watch
+from delayq_operator.status.view import Guarding
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.test_scrape import ORDERS, Marks, known
 from tests.unit.operator.test_scrape_exposition import POD
 
 if TYPE_CHECKING:
-    from delayq_operator.objects import Sample
-    from delayq_operator.pod import Pod
-    from delayq_operator.work import Work
+    from delayq_operator.base.objects import Sample
+    from delayq_operator.base.work import Work
+    from delayq_operator.cache.pod import Pod
 
 NOW = 1_000_000.0
 W = replace(POD, name="w", component="worker", address="10.0.0.1", ready=True)

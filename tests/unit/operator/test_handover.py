@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq_operator.apply import Outcome
-from delayq_operator.errors import Denied
-from delayq_operator.handover import Handover
-from delayq_operator.scaling import Scale
+from delayq_operator.base.errors import Denied
+from delayq_operator.reconcile.apply import Outcome
+from delayq_operator.reconcile.handover import Handover
+from delayq_operator.scaling.scaling import Scale
 
 from tests.unit.operator.queues import queue
 from tests.unit.operator.views import resource
 
 if TYPE_CHECKING:
-    from delayq_operator.names import Kind
+    from delayq_operator.base.names import Kind
 
 EXTERNAL = {"autoscaling": {"mode": "External", "maxReplicas": 20}}
 THREE = Scale(replicas=3, reason="External", message="3 workers")

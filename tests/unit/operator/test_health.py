@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from delayq_operator import names
-from delayq_operator.health import HUNG_SECONDS, STUCK_SECONDS, WATCH_DEAD_SECONDS, Health
+from delayq_operator.base import names
+from delayq_operator.runtime.health import HUNG_SECONDS, STUCK_SECONDS, WATCH_DEAD_SECONDS, Health
 
 
 class Part:

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 from delayq.contract import SpecError
-from delayq_operator import names
-from delayq_operator.children import Children
+from delayq_operator.base import names
+from delayq_operator.base.names import Key
+from delayq_operator.cache.children import Children
+from delayq_operator.cache.pods import Pods
+from delayq_operator.cache.queues import Queues
+from delayq_operator.cache.versions import Versions
+from delayq_operator.cache.workload import workload
 from delayq_operator.desired import desired, purge_job
-from delayq_operator.drift import differs
-from delayq_operator.names import Key
-from delayq_operator.pods import Pods
-from delayq_operator.queues import Queues
-from delayq_operator.versions import Versions
-from delayq_operator.workload import workload
+from delayq_operator.reconcile.drift import differs
 from hypothesis import given
 from hypothesis import strategies as st
 

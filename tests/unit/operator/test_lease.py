@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq_operator import lease
-from delayq_operator.errors import Conflict, Denied, LeadershipLost, Unavailable
-from delayq_operator.lease import LEASE, LEASE_SECONDS, MARGIN_SECONDS, Leadership
+from delayq_operator.base.errors import Conflict, Denied, LeadershipLost, Unavailable
+from delayq_operator.kube import lease
+from delayq_operator.kube.lease import LEASE, LEASE_SECONDS, MARGIN_SECONDS, Leadership
 
 from tests.unit.operator.fakes import Clock, Objects
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from delayq_operator.lines import parsed
-from delayq_operator.metrics import samples
+from delayq_operator.base.metrics import samples
+from delayq_operator.scrape.lines import parsed
 
 from tests.unit.operator.test_backlog import BUSY, scanner_text
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from delayq.contract import Problem, SpecError
 from delayq.contract.problems import Place
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import pod, reaper, scanner, worker
 from delayq_operator.desired.merge import merged
 from hypothesis import given

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq_operator import names
+from delayq_operator.base import names
 from hypothesis import given
 from hypothesis import strategies as st
 

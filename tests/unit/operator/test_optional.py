@@ -7,12 +7,12 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delayq_operator import names
-from delayq_operator.errors import Denied, NotFound, Unavailable
-from delayq_operator.optional import OptionalKinds
-from delayq_operator.reflector import DENIED_SECONDS, Limits
-from delayq_operator.supervision import Parts
-from delayq_operator.watches import Scope, Watches
+from delayq_operator.base import names
+from delayq_operator.base.errors import Denied, NotFound, Unavailable
+from delayq_operator.base.supervision import Parts
+from delayq_operator.cache.watches import Scope, Watches
+from delayq_operator.kube.reflector import DENIED_SECONDS, Limits
+from delayq_operator.reconcile.optional import OptionalKinds
 
 from tests.unit.operator.fakes import Clock
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import pytest
-    from delayq_operator.api import Event
-    from delayq_operator.errors import OperatorError
-    from delayq_operator.names import Kind
-    from delayq_operator.objects import Name, Object
+    from delayq_operator.base.errors import OperatorError
+    from delayq_operator.base.names import Kind
+    from delayq_operator.base.objects import Name, Object
+    from delayq_operator.kube.api import Event
 
 BOTH = {"PodMonitor", "PrometheusRule"}
 DENIED = Denied(403, "Forbidden", "no")
@@ -179,7 +179,7 @@ async def test_an_api_server_that_is_away_tells_nothing() -> None:
 async def test_a_reflector_that_finds_its_kind_gone_drops_it_and_ends_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("delayq_operator.reflector.LONGEST_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("delayq_operator.kube.reflector.LONGEST_RETRY_SECONDS", 0.0)
     cluster = Cluster(("shop", "test"))
     await cluster.look()
     cluster.api.lists = NotFound(404, "NotFound", "no such kind")
@@ -209,8 +209,8 @@ async def test_rights_that_are_withdrawn_drop_the_kind_and_end_nothing_else(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr("delayq_operator.reflector.time", clock)
-    monkeypatch.setattr("delayq_operator.reflector.LONGEST_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("delayq_operator.kube.reflector.time", clock)
+    monkeypatch.setattr("delayq_operator.kube.reflector.LONGEST_RETRY_SECONDS", 0.0)
     cluster = Cluster()
     await cluster.look()
     cluster.api.lists = DENIED

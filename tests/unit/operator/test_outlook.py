@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delayq.scaling import Shortfall
-from delayq_operator.outlook import OVER_SECONDS, SURE_SECONDS, Outlook, Rush
+from delayq_operator.scaling.outlook import OVER_SECONDS, SURE_SECONDS, Outlook, Rush
 
 NOW = 1_000_000.0
 

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
-from delayq_operator.places import Places
+from delayq_operator.base.places import Places
 
 
 class Line:

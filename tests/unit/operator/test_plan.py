@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from delayq_operator import names
-from delayq_operator.children import Child, _child
-from delayq_operator.drift import stamped
-from delayq_operator.names import Key
-from delayq_operator.plan import plan
+from delayq_operator.base import names
+from delayq_operator.base.names import Key
+from delayq_operator.cache.children import Child, _child
+from delayq_operator.reconcile.drift import stamped
+from delayq_operator.reconcile.plan import plan
 
 from tests.unit.operator.queues import UID
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from delayq_operator import names
-from delayq_operator.pod import LONGEST_WORDS, read
+from delayq_operator.base import names
+from delayq_operator.cache.pod import LONGEST_WORDS, read
 
 IMAGE = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
 CREATING = {"state": {"waiting": {"reason": "ContainerCreating"}}}

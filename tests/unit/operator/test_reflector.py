@@ -6,16 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq_operator import names, reflector
-from delayq_operator.api import Event
-from delayq_operator.errors import Denied, Gone, NotFound, Unavailable
-from delayq_operator.reflector import Reflector
+from delayq_operator.base import names
+from delayq_operator.base.errors import Denied, Gone, NotFound, Unavailable
+from delayq_operator.kube import reflector
+from delayq_operator.kube.api import Event
+from delayq_operator.kube.reflector import Reflector
 
 from tests.unit.operator.fakes import Clock, Finished, Script
 
 if TYPE_CHECKING:
-    from delayq_operator.names import Kind
-    from delayq_operator.objects import Name, Object
+    from delayq_operator.base.names import Kind
+    from delayq_operator.base.objects import Name, Object
 
 GONE = Gone(410, "Expired", "too old")
 DENIED = Denied(403, "Forbidden", "no")

@@ -8,23 +8,26 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.contract import Problem
 from delayq.scaling import Sample
-from delayq_operator import metrics, report
-from delayq_operator.apply import Outcome, Scaled
-from delayq_operator.errors import NotFound
-from delayq_operator.outlook import Rush
-from delayq_operator.queues import Queues
-from delayq_operator.report import Reporter, turned
-from delayq_operator.shards import Down, Layout, Shards
-from delayq_operator.status import NUMBERS_SECONDS, status
-from delayq_operator.view import Guarding, Learnt
-from delayq_operator.workload import Workload
+from delayq_operator.base import metrics
+from delayq_operator.base.errors import NotFound
+from delayq_operator.cache.queues import Queues
+from delayq_operator.cache.workload import Workload
+from delayq_operator.reconcile import report
+from delayq_operator.reconcile.apply import Outcome, Scaled
+from delayq_operator.reconcile.report import Reporter, turned
+from delayq_operator.scaling.outlook import Rush
+from delayq_operator.scaling.scaling import Learnt
+from delayq_operator.scrape.news import NUMBERS_SECONDS
+from delayq_operator.scrape.shards import Down, Layout, Shards
+from delayq_operator.status.status import status
+from delayq_operator.status.view import Guarding
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.queues import queue
 from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view
 
 if TYPE_CHECKING:
-    from delayq_operator.view import View
+    from delayq_operator.status.view import View
 
 DOWN = replace(HEALTHY, redis_up=False, whole=False)
 STARTING = Workload(exists=True, wanted=1, pods=1, updated=1, current=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delayq.contract import parse
-from delayq_operator.names import Key
+from delayq_operator.base.names import Key
 
 from tests.unit.operator.queues import UID
 from tests.unit.operator.views import resource

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from delayq_operator import names
-from delayq_operator.names import Key
-from delayq_operator.reconcile import Reconciler
-from delayq_operator.rivals import CLAIM_SECONDS, TOLD_SECONDS, YIELD_SECONDS, Rivals, Stance, claim_in
-from delayq_operator.work import LATER_SECONDS
+from delayq_operator.base import names
+from delayq_operator.base.names import Key
+from delayq_operator.base.work import LATER_SECONDS
+from delayq_operator.cache.rivals import CLAIM_SECONDS, TOLD_SECONDS, YIELD_SECONDS, Rivals, Stance, claim_in
+from delayq_operator.reconcile.reconcile import Reconciler
 
 ORDERS = Key("shop", "orders")
 OLD = "2026-01-01T00:00:00Z tools/delayq-operator"

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq_operator import rounds
-from delayq_operator.names import Key
-from delayq_operator.queues import Queues
-from delayq_operator.rounds import Rounds
+from delayq_operator.base.names import Key
+from delayq_operator.cache.queues import Queues
+from delayq_operator.polling import rounds
+from delayq_operator.polling.rounds import Rounds
 
 from tests.unit.operator.views import body
 

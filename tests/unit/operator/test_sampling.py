@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.scaling import Policy, Sample, begun, decide, sentence
-from delayq_operator.backlog import Reading
-from delayq_operator.crew import Crew, Fleet
-from delayq_operator.sampling import sample
+from delayq_operator.scrape.backlog import Reading
+from delayq_operator.scrape.crew import Crew, Fleet
+from delayq_operator.scrape.sampling import sample
 
 from tests.unit.operator.test_backlog import BUSY, scanner
 
 if TYPE_CHECKING:
-    from delayq_operator.objects import Sample as Line
+    from delayq_operator.base.objects import Sample as Line
 
 NOW = 1_800_000_000.0
 ASKED = (0.5, 1.0, 1.5, 10.0, 60.0)

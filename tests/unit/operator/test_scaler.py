@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from delayq.scaling import Sample
-from delayq_operator.apply import Outcome, Scaled
-from delayq_operator.scaler import Scaler
-from delayq_operator.scaling import scale
+from delayq_operator.reconcile.apply import Outcome, Scaled
+from delayq_operator.reconcile.scaler import Scaler
+from delayq_operator.scaling.scaling import scale
 
 from tests.unit.operator.queues import queue
 from tests.unit.operator.views import decided, resource
 
 if TYPE_CHECKING:
-    from delayq_operator.children import Child
+    from delayq_operator.cache.children import Child
 
 BOUNDS = {"maxReplicas": 10}
 

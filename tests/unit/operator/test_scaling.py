@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from delayq.scaling import Sample, sentence
-from delayq_operator.scaling import REASONS, Scale, scale
+from delayq_operator.scaling.scaling import REASONS, Scale, scale
 
 from tests.unit.operator.queues import queue
 from tests.unit.operator.views import decided

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from delayq.contract.queue import MOST_SHARDS
-from delayq_operator import guards, rounds, scrape
-from delayq_operator.aims import Aims
-from delayq_operator.crew import Crew
-from delayq_operator.exposition import Client, Question
-from delayq_operator.guards import Guards
-from delayq_operator.lateness import Latenesses
-from delayq_operator.names import Key
-from delayq_operator.news import FRESH_SECONDS, News
-from delayq_operator.queues import Queues
-from delayq_operator.scrape import Scraper
+from delayq_operator.base.names import Key
+from delayq_operator.cache.queues import Queues
+from delayq_operator.polling import rounds, scrape
+from delayq_operator.polling.scrape import Scraper
+from delayq_operator.scaling.aims import Aims
+from delayq_operator.scrape.crew import Crew
+from delayq_operator.scrape.exposition import Client, Question
+from delayq_operator.scrape.news import FRESH_SECONDS, News
+from delayq_operator.status import guards
+from delayq_operator.status.guards import Guards
+from delayq_operator.status.lateness import Latenesses
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.test_backlog import BUSY, scanner, scanner_text
@@ -29,12 +30,12 @@ from tests.unit.operator.test_shards import layout, leads
 from tests.unit.operator.views import body as queue_body
 
 if TYPE_CHECKING:
-    from delayq_operator.autoscaler import Autoscaler
-    from delayq_operator.backlog import Reading
-    from delayq_operator.inventory import Inventory
-    from delayq_operator.objects import Sample
-    from delayq_operator.pod import Pod
-    from delayq_operator.work import Work
+    from delayq_operator.base.objects import Sample
+    from delayq_operator.base.work import Work
+    from delayq_operator.cache.inventory import Inventory
+    from delayq_operator.cache.pod import Pod
+    from delayq_operator.scaling.autoscaler import Autoscaler
+    from delayq_operator.scrape.backlog import Reading
 
 ORDERS, MAILS = Key("shop", "orders"), Key("shop", "mails")
 LEADS, STANDS_BY = scanner({0: True, 1: True}, delayed=3), scanner({0: False, 1: False})

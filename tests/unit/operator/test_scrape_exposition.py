@@ -19,17 +19,18 @@ from delayq.contract.metrics import (
     RESHARD_TASKS,
     RESHARD_WAITING_TASKS,
 )
-from delayq_operator import exposition, metrics
-from delayq_operator.backlog import NEEDED
-from delayq_operator.exposition import Client, Question
-from delayq_operator.pod import read
+from delayq_operator.base import metrics
+from delayq_operator.cache.pod import read
+from delayq_operator.scrape import exposition
+from delayq_operator.scrape.backlog import NEEDED
+from delayq_operator.scrape.exposition import Client, Question
 
 from tests.unit.operator.test_backlog import BUSY, scanner_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from delayq_operator.objects import Sample
+    from delayq_operator.base.objects import Sample
 
     Serve = Callable[[asyncio.StreamWriter], Awaitable[None]]
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from delayq_operator.backlog import Backlog
-from delayq_operator.news import FRESH_SECONDS, News
-from delayq_operator.shards import Down, Layout, Shards
-from delayq_operator.status import NUMBERS_SECONDS
+from delayq_operator.scrape.backlog import Backlog
+from delayq_operator.scrape.news import FRESH_SECONDS, NUMBERS_SECONDS, News
+from delayq_operator.scrape.shards import Down, Layout, Shards
 
 NOW = 1_800_000_000.0
 ALLOWED = 60.0

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq.contract import metrics as table
-from delayq_operator.backlog import Reading, backlog
-from delayq_operator.shards import Down, Layout
+from delayq_operator.scrape.backlog import Reading, backlog
+from delayq_operator.scrape.shards import Down, Layout
 
 from tests.unit.operator.test_backlog import scanner
 
 if TYPE_CHECKING:
-    from delayq_operator.objects import Sample
+    from delayq_operator.base.objects import Sample
 
 NOW = 1_800_000_000.0
 QUEUE = {"queue": "orders"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from delayq_operator.sharing import places
+from delayq_operator.cache.sharing import places
 
 Redis = dict[str, Any]
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.scaling import Sample, sentence
-from delayq_operator.backlog import SAME_SECONDS, bucket
-from delayq_operator.outlook import Rush
-from delayq_operator.scaling import scale
-from delayq_operator.shards import Layout, Shards
-from delayq_operator.status import MOST_TOLD, NUMBERS_SECONDS, status, timestamp, wait_seconds
-from delayq_operator.view import Erasing, Learnt
-from delayq_operator.workload import Workload
+from delayq_operator.cache.workload import Workload
+from delayq_operator.scaling.outlook import Rush
+from delayq_operator.scaling.scaling import Learnt, scale
+from delayq_operator.scrape.backlog import SAME_SECONDS, bucket
+from delayq_operator.scrape.news import NUMBERS_SECONDS
+from delayq_operator.scrape.shards import Layout, Shards
+from delayq_operator.status.status import MOST_TOLD, status, timestamp, wait_seconds
+from delayq_operator.status.view import Erasing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, 
 
 if TYPE_CHECKING:
     from delayq.scaling import Decision
-    from delayq_operator.backlog import Backlog
+    from delayq_operator.scrape.backlog import Backlog
 
 ROLLING = Workload(exists=True, wanted=2, pods=3, updated=1, ready=2, current=True, inputs="new")
 RUSH = Rush(at=NOW + 600, needed=63, late_seconds=660)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from delayq_operator import supervision
-from delayq_operator.supervision import Parts
+from delayq_operator.base import supervision
+from delayq_operator.base.supervision import Parts
 
 
 async def forever() -> None:

@@ -8,26 +8,28 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from delayq_operator import crew, guards, lateness, survey
-from delayq_operator.aims import Aims
-from delayq_operator.crew import Crew
-from delayq_operator.guards import Guards
-from delayq_operator.lateness import AGAIN_SECONDS, Lateness, Latenesses, counted
-from delayq_operator.queues import Queues
-from delayq_operator.survey import Survey
-from delayq_operator.view import WINDOW_SECONDS, Begun, Guarding
+from delayq_operator.cache.queues import Queues
+from delayq_operator.polling import survey
+from delayq_operator.polling.survey import Survey
+from delayq_operator.scaling.aims import Aims
+from delayq_operator.scrape import crew
+from delayq_operator.scrape.crew import Crew
+from delayq_operator.status import guards, lateness
+from delayq_operator.status.guards import Guards
+from delayq_operator.status.lateness import AGAIN_SECONDS, Lateness, Latenesses, counted
+from delayq_operator.status.view import WINDOW_SECONDS, Begun, Guarding
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.test_scrape import ORDERS, Answers, Looks, Marks, Pods, known
 from tests.unit.operator.test_scrape_exposition import POD
 
 if TYPE_CHECKING:
-    from delayq_operator.autoscaler import Autoscaler
-    from delayq_operator.exposition import Client, Question
-    from delayq_operator.inventory import Inventory
-    from delayq_operator.objects import Sample
-    from delayq_operator.pod import Pod
-    from delayq_operator.work import Work
+    from delayq_operator.base.objects import Sample
+    from delayq_operator.base.work import Work
+    from delayq_operator.cache.inventory import Inventory
+    from delayq_operator.cache.pod import Pod
+    from delayq_operator.scaling.autoscaler import Autoscaler
+    from delayq_operator.scrape.exposition import Client, Question
 
 WORKER: list[Sample] = [
     ("delayq_worker_busy_slots", {"queue": "orders"}, 3.0),

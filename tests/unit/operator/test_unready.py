@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from delayq_operator.names import Key
-from delayq_operator.unready import START_SECONDS, Unready
+from delayq_operator.base.names import Key
+from delayq_operator.status.unready import START_SECONDS, Unready
 
 KEY = Key("shop", "orders")
 STARTING = {"reason": "WorkersNotReady"}

@@ -7,17 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from delayq_operator import names, victims
-from delayq_operator.errors import Conflict, Denied, NotFound, OperatorError
-from delayq_operator.names import Key
-from delayq_operator.victims import MARK, Victims
+from delayq_operator.base import names
+from delayq_operator.base.errors import Conflict, Denied, NotFound, OperatorError
+from delayq_operator.base.names import Key
+from delayq_operator.scaling import victims
+from delayq_operator.scaling.victims import MARK, Victims
 
 from tests.unit.operator.test_scrape_exposition import POD
 
 if TYPE_CHECKING:
-    from delayq_operator.api import Api
-    from delayq_operator.pod import Pod
-    from delayq_operator.pods import Pods
+    from delayq_operator.cache.pod import Pod
+    from delayq_operator.cache.pods import Pods
+    from delayq_operator.kube.api import Api
 
 KEY = Key("shop", "orders")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from delayq_operator import names
-from delayq_operator.errors import NotFound, OperatorError, Unavailable
-from delayq_operator.names import Key
-from delayq_operator.queues import Queues
-from delayq_operator.witness import PATIENCE, PERIOD_SECONDS, Witness
+from delayq_operator.base import names
+from delayq_operator.base.errors import NotFound, OperatorError, Unavailable
+from delayq_operator.base.names import Key
+from delayq_operator.cache.queues import Queues
+from delayq_operator.cache.witness import PATIENCE, PERIOD_SECONDS, Witness
 
 from tests.unit.operator.views import body
 

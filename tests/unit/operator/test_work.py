@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from delayq_operator import metrics
-from delayq_operator import work as module
-from delayq_operator.names import Key
-from delayq_operator.work import LATER_SECONDS, SOON_SECONDS, Work, backoff_seconds
+from delayq_operator.base import metrics
+from delayq_operator.base import work as module
+from delayq_operator.base.names import Key
+from delayq_operator.base.work import LATER_SECONDS, SOON_SECONDS, Work, backoff_seconds
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from delayq_operator.workload import Workload, podless_seconds, runless_seconds, workload
+from delayq_operator.cache.workload import Workload, podless_seconds, runless_seconds, workload
 
 
 def deployment(generation: int = 4, **status: object) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from delayq.scaling import Policy, Sample, begun, decide
-from delayq_operator.backlog import Backlog
-from delayq_operator.resource import Resource
-from delayq_operator.scaling import Scale, scale
-from delayq_operator.shards import Layout, Shards
-from delayq_operator.view import View
-from delayq_operator.workload import Workload
+from delayq_operator.cache.resource import Resource
+from delayq_operator.cache.workload import Workload
+from delayq_operator.scaling.scaling import Scale, scale
+from delayq_operator.scrape.backlog import Backlog
+from delayq_operator.scrape.shards import Layout, Shards
+from delayq_operator.status.view import View
 
 from tests.unit.operator.queues import UID, document, queue
 

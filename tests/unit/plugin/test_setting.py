@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from delayq.plugin.setting import NO_IMAGE, UNKNOWN, guessed
 from delayq_operator.desired import desired
-from delayq_operator.drift import stamped
+from delayq_operator.reconcile.drift import stamped
 
 from tests.unit.operator.queues import SETTING, facts, queue
 

@@ -11,7 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq_operator import names
+from delayq_operator.base import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

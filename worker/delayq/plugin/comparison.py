@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import yaml
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import desired
-from delayq_operator.drift import differs, fingerprint, stamped
+from delayq_operator.reconcile.drift import differs, fingerprint, stamped
 
 from delayq.cli.exits import REFUSED, Wrong
 from delayq.plugin.setting import OTHER

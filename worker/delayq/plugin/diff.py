@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 import yaml
-from delayq_operator import names
+from delayq_operator.base import names
 
 from delayq.cli.exits import FAILED, INVALID, USAGE, Wrong
 from delayq.client.document import Loader

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import yaml
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import referenced
 
 from delayq.cli.exits import Wrong

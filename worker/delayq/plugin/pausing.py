@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 import click
-from delayq_operator import names
+from delayq_operator.base import names
 
 from delayq.cli.exits import Wrong
 from delayq.plugin import queues

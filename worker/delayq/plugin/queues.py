@@ -6,7 +6,7 @@ import difflib
 import json
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator import names
+from delayq_operator.base import names
 
 from delayq.cli.exits import NOT_FOUND, Wrong
 from delayq.contract.problems import quote

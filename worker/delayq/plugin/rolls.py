@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired.checksum import TEMPLATE, changes
-from delayq_operator.drift import differs
-from delayq_operator.plan import inputs_of
+from delayq_operator.reconcile.drift import differs
+from delayq_operator.reconcile.plan import inputs_of
 
 from delayq.scaling.sentences import counted
 

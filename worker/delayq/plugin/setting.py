@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq_operator import names
+from delayq_operator.base import names
 from delayq_operator.desired import code, desired
 from delayq_operator.desired.facts import Setting
-from delayq_operator.drift import fingerprint
+from delayq_operator.reconcile.drift import fingerprint
 
 from delayq.cli.exits import Wrong
 from delayq.contract import SpecError

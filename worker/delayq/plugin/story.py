@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq_operator import names
-from delayq_operator.pod import read
+from delayq_operator.base import names
+from delayq_operator.cache.pod import read
 
 from delayq.cli.output import Table, facts
 from delayq.cli.words import clean, tasks

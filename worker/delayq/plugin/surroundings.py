@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq_operator import names
+from delayq_operator.base import names
+from delayq_operator.cache.resource import Resource
+from delayq_operator.cache.rivals import claim_in
+from delayq_operator.cache.versions import content_digest
 from delayq_operator.desired import referenced
 from delayq_operator.desired.facts import Facts, Setting
-from delayq_operator.facts import salted
-from delayq_operator.plan import inputs_of
-from delayq_operator.resource import Resource
-from delayq_operator.rivals import claim_in
-from delayq_operator.versions import content_digest
+from delayq_operator.reconcile.facts import salted
+from delayq_operator.reconcile.plan import inputs_of
 
 from delayq.cli.exits import Wrong
 from delayq.contract import parse
@@ -27,7 +27,7 @@ from delayq.plugin.tolerant import readable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from delayq_operator.versions import Digest
+    from delayq_operator.cache.versions import Digest
 
     from delayq.contract import DelayQueue
     from delayq.plugin.kubectl import Kubectl, Object

@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
-from delayq_operator import names
+from delayq_operator.base import names
 
 if TYPE_CHECKING:
     from delayq.plugin.comparison import Compared

@@ -11,8 +11,8 @@ import threading
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from delayq_operator import names
-from delayq_operator.pod import read
+from delayq_operator.base import names
+from delayq_operator.cache.pod import read
 
 from delayq.cli.exits import NOT_FOUND, REFUSED, UNAVAILABLE, Wrong
 from delayq.contract.files import CONFIG_FILE

@@ -1,0 +1,1 @@
+"""Names, types, errors and small parts that all others build on."""

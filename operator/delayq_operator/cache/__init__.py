@@ -1,0 +1,1 @@
+"""What is known of the cluster: copies of what is watched."""

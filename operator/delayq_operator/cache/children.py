@@ -1,0 +1,238 @@
+"""The objects that the operator made, and those that carry our labels without an owner.
+
+Kept as compact JSON, and only ever replaced by a newer one, as in queues.py. Anybody can write our labels: of an object
+that no queue can have, or that is too large, only an outline is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq_operator.base import names
+from delayq_operator.base.names import Key, Kind
+from delayq_operator.base.objects import compact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from delayq_operator.base.objects import Name, Object
+    from delayq_operator.cache.queues import Queues
+
+
+MOST_BYTES: Final = 786_432
+"""Of a child as JSON. The largest that the operator makes hold a document of 192 KiB, or a template of 64 KiB."""
+_OWNER: Final = (names.DELAY_QUEUE.api_version, names.DELAY_QUEUE.kind)
+_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
+_SPEC: Final = ("replicas", "paused", "suspend")
+_WITH_STATUS: Final = (names.DEPLOYMENT, names.CRON_JOB, names.JOB)
+"""Kinds whose status Kubernetes writes, and the operator reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """An object that carries our labels, or did."""
+
+    kind: Kind
+    name: str
+    uid: str
+    version: int
+    owner_uid: str | None
+    """The DelayQueue that controls it."""
+    ours: bool
+    """Whether we have ever applied it."""
+    scaled: bool
+    """Whether our scaler owns its spec.replicas."""
+    text: bytes
+    """The object, or its outline."""
+
+    @property
+    def body(self) -> Object:
+        """The object without its managed fields."""
+        body: Object = json.loads(self.text)
+        return body
+
+    def belongs_to(self, uid: str) -> bool:
+        """Whether it is of this DelayQueue: labels alone make nothing ours, for anybody can write them."""
+        return self.owner_uid == uid or (self.owner_uid is None and self.ours)
+
+    @property
+    def reference(self) -> tuple[str, str]:
+        """Kind and name, by which a queue tells its children apart."""
+        return self.kind.kind, self.name
+
+
+class Children:
+    """The objects that the operator made; a Listener."""
+
+    def __init__(self, queues: Queues, mark: Callable[[Key], None]) -> None:
+        """Tell `mark` of the queue whose child changes."""
+        self._of: dict[Key, dict[tuple[str, str], Child]] = defaultdict(dict)
+        self._owner: dict[tuple[str, Name], Key] = {}
+        self._lost: dict[tuple[str, Name], Key] = {}
+        self._writing: dict[tuple[str, Name], bool] = {}  # whether the child went while we wrote it
+        self._unclaimed: dict[tuple[str, str], dict[tuple[str, Name], Child]] = defaultdict(dict)
+        self._queues, self._mark = queues, mark
+        queues.newcomers.append(self._claim)
+
+    def of(self, key: Key) -> dict[tuple[str, str], Child]:
+        """Return the children of a queue by kind and name."""
+        return dict(self._of.get(key, {}))
+
+    def seen(self, kind: Kind, body: Object) -> None:
+        """Take note of a child as it is now."""
+        metadata = body["metadata"]
+        where = (kind.kind, (metadata["namespace"], metadata["name"]))
+        key = self._key(body) or self._owner.get(where)
+        if key is None:
+            self._put_by(kind, body)
+            return
+        if self._owner.get(where, key) != key:
+            self.gone(kind, where[1])  # it changed hands
+        self._take(key, where, _child(kind, body, key))
+
+    def _take(self, key: Key, where: tuple[str, Name], child: Child) -> None:
+        known = self._of[key].get(child.reference)
+        if known is not None and known.version >= child.version:
+            return
+        self._of[key][child.reference] = child
+        self._owner[where] = key
+        self._mark(key)
+
+    def gone(self, kind: Kind, name: Name, *, ours: bool = False) -> None:
+        """Forget a child, or one that does not carry our labels any more; `ours` if we deleted it."""
+        where = (kind.kind, name)
+        if where in self._writing:
+            self._writing[where] = True
+        if ours:
+            self._lost.pop(where, None)  # the watch may have been quicker than the answer to our request
+        key = self._owner.pop(where, None)
+        if key is None:
+            self._let_go(where)
+            return
+        children = self._of[key]
+        child = children.pop((kind.kind, name[1]), None)
+        if not children:
+            del self._of[key]
+        if child is not None and not ours and child.owner_uid == self._queues.uid(key):
+            self._lost[where] = key
+        self._mark(key)
+
+    @contextmanager
+    def written(self, kind: Kind, name: Name) -> Iterator[Callable[[Object], None]]:
+        """Take note of the answer to a write, unless the watch has told meanwhile that the child is gone.
+
+        The answer may have been under way for longer than the news: it would bring back what is not there any more, and
+        nobody would ever say so again.
+        """
+        where = (kind.kind, name)
+        self._writing[where] = False
+
+        def take(body: Object) -> None:
+            key = self._key(body) if self._writing[where] else None
+            if key is None:
+                self.seen(kind, body)
+            else:
+                self._mark(key)  # to look again; if the write made it anew, the watch brings it
+
+        try:
+            yield take
+        finally:
+            del self._writing[where]
+
+    def found_again(self, kind: Kind, name: Name) -> bool:
+        """Whether this child was there before, and somebody took it away; asked once, when it is there again."""
+        return self._lost.pop((kind.kind, name), None) is not None
+
+    def _put_by(self, kind: Kind, body: Object) -> None:
+        """Keep what carries our labels and has no owner, until its DelayQueue is seen: lists come in any order."""
+        metadata = body["metadata"]
+        label = (metadata.get("labels") or {}).get(names.QUEUE_LABEL)
+        if label is not None and not metadata.get("ownerReferences"):
+            where = (kind.kind, (metadata["namespace"], metadata["name"]))
+            self._unclaimed[metadata["namespace"], label][where] = _child(kind, body)
+
+    def _let_go(self, where: tuple[str, Name]) -> None:
+        for label, orphans in list(self._unclaimed.items()):
+            orphans.pop(where, None)
+            if not orphans:
+                del self._unclaimed[label]
+
+    def _claim(self, key: Key) -> None:
+        orphans = self._unclaimed.pop((key.namespace, names.label_value(key.name)), {})
+        for where, child in orphans.items():
+            self._take(key, where, child)
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered of a DelayQueue that is gone."""
+        for where in [where for where, owner in self._lost.items() if owner == key]:
+            del self._lost[where]
+
+    def _key(self, body: Object) -> Key | None:
+        metadata = body["metadata"]
+        owner = _controller(metadata)
+        if owner is not None:
+            return Key(metadata["namespace"], owner["name"])
+        if any(reference.get("controller") for reference in metadata.get("ownerReferences") or ()):
+            return None  # a Job of the reaper's CronJob: that one's business
+        label = (metadata.get("labels") or {}).get(names.QUEUE_LABEL, "")
+        return self._queues.labelled(metadata["namespace"], label)
+
+
+def _child(kind: Kind, body: Object, key: Key | None = None) -> Child:
+    """Read a child of a queue; without `key`, of one that is not known yet."""
+    metadata = body["metadata"]
+    text = compact(body) if key and (kind.kind, metadata["name"]) in names.children(key.name) else b""
+    return Child(
+        kind=kind,
+        name=metadata["name"],
+        uid=metadata["uid"],
+        version=int(metadata["resourceVersion"]),
+        owner_uid=(_controller(metadata) or {}).get("uid"),
+        ours=_applied(metadata.get("managedFields") or ()),
+        scaled=_scaled(metadata.get("managedFields") or ()),
+        text=text if 0 < len(text) <= MOST_BYTES else compact(_outline(kind, body)),
+    )
+
+
+def _outline(kind: Kind, body: Object) -> Object:
+    """Return what is read of an object before it is applied again, or deleted."""
+    metadata, spec = body["metadata"], body.get("spec") or {}
+    owner = str((metadata.get("annotations") or {}).get(names.OWNER_UID, ""))[: names.LONGEST_LABEL]
+    return {
+        "metadata": {
+            **{field: metadata[field] for field in _METADATA if field in metadata},
+            "annotations": {names.OWNER_UID: owner},
+        },
+        "spec": {
+            **{field: spec[field] for field in _SPEC if field in spec},
+            "template": {"metadata": {}, "spec": {}},
+        },
+        "status": body.get("status", {}) if kind in _WITH_STATUS else {},
+    }
+
+
+def _controller(metadata: Mapping[str, Any]) -> Mapping[str, str] | None:
+    for reference in metadata.get("ownerReferences") or ():
+        # Of another group or version, Kubernetes cannot see that there is no such owner, and never deletes the child.
+        if reference.get("controller") and (reference.get("apiVersion"), reference["kind"]) == _OWNER:
+            owner: Mapping[str, str] = reference
+            return owner
+    return None
+
+
+def _applied(managed_fields: Iterable[Mapping[str, Any]]) -> bool:
+    return any(
+        entry.get("manager") == names.OPERATOR and entry.get("operation") == "Apply"
+        for entry in managed_fields
+    )
+
+
+def _scaled(managed_fields: Iterable[Mapping[str, Any]]) -> bool:
+    return any(
+        entry.get("manager") == names.SCALER and "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {})
+        for entry in managed_fields
+    )

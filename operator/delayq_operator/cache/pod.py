@@ -1,0 +1,143 @@
+"""What matters of a pod: where it is reached, whether it works, and if not, why. Pure."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq_operator.base import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq_operator.base.objects import Object
+
+PASSING: Final = frozenset({"", "ContainerCreating", "PodInitializing", "Completed"})
+"""Reasons of a container that waits or has ended, and that nobody has to do anything about."""
+
+LONGEST_WORDS: Final = 300
+LOGGED: Final = '{"time": '
+"""How a line of our logs begins."""
+SIGNALLED: Final = 128
+"""Exit codes above are this and the number of the signal that ended a process."""
+_SIGNALS: Final = {each.value: each.name for each in signal.Signals}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod of a queue."""
+
+    name: str
+    component: str
+    address: str
+    ready: bool
+    leaving: bool
+    """Whether it was deleted and has not stopped yet."""
+    created: str
+    """When, as the API writes times: later ones compare greater."""
+    created_at: float = 0.0
+    """The same in Unix seconds."""
+    uid: str = ""
+    restarts: int = 0
+    """How often a container of it was started anew."""
+    cost: str = ""
+    """What it costs to delete it, as a ReplicaSet that has to choose reads it; empty: nothing."""
+    failed: bool
+    """Whether it came to a bad end and stays only to be looked at."""
+    trouble: str
+    """Why it does not work, in the words of Kubernetes and its own last ones; empty while there is no reason known."""
+    waiting: str = ""
+    """What it waits for, if it runs and is not ready."""
+
+
+def read(body: Object) -> Pod:
+    """Read a pod as the API server returned it."""
+    metadata, status = body["metadata"], body.get("status", {})
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
+    return Pod(
+        name=metadata["name"],
+        component=metadata["labels"].get(names.COMPONENT_LABEL, ""),
+        address=status.get("podIP", ""),
+        ready=ready,
+        leaving="deletionTimestamp" in metadata,
+        created=metadata.get("creationTimestamp", ""),
+        created_at=_unix(metadata.get("creationTimestamp", "")),
+        uid=metadata.get("uid", ""),
+        restarts=sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ()),
+        cost=_cost((metadata.get("annotations") or {}).get(names.DELETION_COST, "")),
+        failed=status.get("phase") == "Failed",
+        trouble="" if ready else _trouble(body),
+        waiting="" if ready else _waiting(body),
+    )
+
+
+def _cost(written: str) -> str:
+    return "" if written == "0" else written
+
+
+def _unix(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp() if time else 0.0
+
+
+def _waiting(body: Object) -> str:
+    """Say which container runs and is not ready, and what ours lacks: it is ready while Redis answers it."""
+    name, component = body["metadata"]["name"], body["metadata"]["labels"].get(names.COMPONENT_LABEL, "")
+    for container in body.get("status", {}).get("containerStatuses") or ():
+        if container.get("ready") or "running" not in container.get("state", {}):
+            continue
+        if container.get("name") != component:
+            return f"{name}: container {container.get('name')} runs and is not ready"
+        if container.get("started") is False:
+            return f"{name} is starting: it has not answered its startup probe"
+        return f"{name} runs and waits until Redis answers it; kubectl logs {name} says what it gets"
+    return ""
+
+
+def _trouble(body: Object) -> str:
+    words = next((words for words in _complaints(body) if words), "")
+    return f"{body['metadata']['name']}: {words}"[:LONGEST_WORDS] if words else ""
+
+
+def _complaints(body: Object) -> Iterator[str]:
+    status = body.get("status", {})
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        yield f"{scheduled.get('reason', '')}: {scheduled.get('message', '')}"
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        yield _container_trouble(container)
+    # The kubelet called it ready, and has not taken that back: Kubernetes has, for it does not hear of the kubelet.
+    gates = body.get("spec", {}).get("readinessGates")
+    if conditions.get("ContainersReady", {}).get("status") == "True" and not gates:
+        yield "NodeNotReady: its node is not heard of; its containers may still run, and work"
+
+
+def _container_trouble(container: dict[str, Any]) -> str:
+    """Say why a container waits or has ended, and how it came to its end."""
+    waiting = container.get("state", {}).get("waiting", {})
+    ended = (
+        container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated") or {}
+    )
+    killed = _killed(ended)
+    last_words = killed or _last_words(ended)
+    reason = waiting.get("reason") or (not killed and ended.get("reason")) or ""
+    if reason in PASSING and not last_words:
+        return ""
+    return ": ".join(part for part in (reason, last_words or waiting.get("message", "")) if part)
+
+
+def _killed(ended: dict[str, Any]) -> str:
+    """Say what killed a process: it has no last words, for the end of its log is about something else."""
+    if ended.get("reason") == "OOMKilled":
+        return "OOMKilled: it took more memory than its limit"
+    number = ended.get("exitCode", 0) - SIGNALLED
+    return f"killed by {_SIGNALS.get(number, f'signal {number}')}" if number > 0 else ""
+
+
+def _last_words(ended: dict[str, Any]) -> str:
+    """Return what a process said of its end, without the events that it logged before; the reason says "Error"."""
+    lines = (ended.get("message") or "").strip().splitlines()
+    spoken = [line for line in lines if not line.startswith(LOGGED)] or lines[-1:]
+    return " ".join(" ".join(spoken).split()).removeprefix("error: ")

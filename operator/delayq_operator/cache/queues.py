@@ -1,0 +1,164 @@
+"""The DelayQueues there are, as kopf brings them and as our own writes answer.
+
+Kept as compact JSON, for as Python dicts they take ten times the memory. One is only ever replaced by a newer one, so
+that the answer to our own write and the watch that tells of it can come in either order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq_operator.base import names
+from delayq_operator.base.names import Key
+from delayq_operator.base.objects import compact
+from delayq_operator.cache.resource import OVERSIZE, Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from delayq_operator.cache.sharing import Credentials
+
+MOST_REMEMBERED: Final = 4096
+MOST_BYTES: Final = 393_216
+"""Of a DelayQueue as JSON: three templates as large as they may be, and as much again for the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is asked of other DelayQueues: parsing the body of each would cost milliseconds."""
+
+    uid: str
+    asked: tuple[str, int, str, bool]
+    tasks: frozenset[str]
+    credentials: Credentials
+    going: bool
+    """Whether it was deleted, and its tasks are to go with it."""
+
+
+def _known(resource: Resource) -> _Known:
+    return _Known(
+        uid=resource.uid,
+        asked=resource.asked,
+        tasks=resource.tasks,
+        credentials=resource.credentials,
+        going=resource.deleting and resource.erases,
+    )
+
+
+def _bounded(resource: Resource) -> bytes:
+    """Keep of one that is too large only what it takes to refuse and delete it: all bodies are in memory."""
+    text = compact(resource.body)
+    if len(text) <= MOST_BYTES:
+        return text
+    spec = {"deletionPolicy": "Delete"} if resource.erases else {}
+    return compact(
+        {**resource.body, "spec": spec, OVERSIZE: f"expected at most {MOST_BYTES:,} bytes, got {len(text):,}"}
+    )
+
+
+class Queues:
+    """The DelayQueues there are."""
+
+    def __init__(self, mark: Callable[[Key], None]) -> None:
+        """Tell `mark` of each that changes."""
+        self._bodies: dict[Key, tuple[int, bytes]] = {}
+        self._known: dict[Key, _Known] = {}
+        self._by_label: dict[tuple[str, str], Key] = {}
+        self._sharers: dict[str, set[Key]] = defaultdict(set)
+        self._gone: OrderedDict[str, None] = OrderedDict()  # uids; none of them comes back
+        self._mark = mark
+        self.newcomers: list[Callable[[Key], None]] = []
+        """Who wants to know of each DelayQueue that is seen for the first time."""
+
+    def seen(self, body: Mapping[str, Any], *, ours: bool = False) -> None:
+        """Take note of a DelayQueue as it is now; what we wrote ourselves (`ours`) is nothing to react to.
+
+        But the answer to our own write can be the first that we see of an edit which came just before it.
+        """
+        resource = Resource(dict(body))
+        key, version = resource.key, int(resource.version)
+        if resource.uid in self._gone:
+            return  # the answer to a write, or kopf, that was under way for longer than the news
+        before = self._known.get(key)
+        if before is None or version > self.version(key):
+            self._bodies[key] = (version, _bounded(resource))
+            self._know(key, _known(resource))
+            self._by_label[key.namespace, names.label_value(key.name)] = key
+            if not ours or before is None or before.asked != resource.asked:
+                self._mark(key)
+            if before is None:
+                for tell in self.newcomers:
+                    tell(key)
+
+    def gone(self, key: Key, uid: str) -> None:
+        """Forget a DelayQueue, unless a later one of that name is there by now."""
+        self._gone[uid] = None
+        while len(self._gone) > MOST_REMEMBERED:
+            self._gone.popitem(last=False)
+        if self.uid(key) == uid:
+            del self._bodies[key]
+            self._know(key, None)
+            self._by_label.pop((key.namespace, names.label_value(key.name)), None)
+            self._mark(key)
+
+    def get(self, key: Key) -> Resource | None:
+        """Return the DelayQueue, or None if there is none."""
+        _, body = self._bodies.get(key, (0, b""))
+        return Resource(json.loads(body)) if body else None
+
+    def sharing(self, key: Key) -> list[Key]:
+        """Name the other DelayQueues whose specs name the same tasks, but for those that are to go with their tasks."""
+        known = self._known.get(key)
+        others = self._with(known.tasks if known else frozenset()) - {key}
+        return sorted(other for other in others if not self._known[other].going)
+
+    def credentials(self, key: Key) -> Credentials:
+        """Name the Secrets with which a DelayQueue logs in to Redis."""
+        known = self._known.get(key)
+        return known.credentials if known else ()
+
+    def _with(self, tasks: frozenset[str]) -> set[Key]:
+        """Name those whose tasks are, as far as known, in one of these places."""
+        return {key for place in tasks for key in self._sharers.get(place, ())}
+
+    def _know(self, key: Key, now: _Known | None) -> None:
+        """Remember what is looked up without its body, and tell those who share its tasks now, or did."""
+        before = self._known.pop(key, None)
+        if now is not None:
+            self._known[key] = now
+        old, new = (each.tasks if each else frozenset() for each in (before, now))
+        if old == new:
+            return
+        for other in (self._with(old) | self._with(new)) - {key}:
+            self._mark(other)
+        for place in old:
+            self._sharers[place].discard(key)
+            if not self._sharers[place]:
+                del self._sharers[place]
+        for place in new:
+            self._sharers[place].add(key)
+
+    def uid(self, key: Key) -> str:
+        """Return the uid of the DelayQueue; empty if there is none."""
+        known = self._known.get(key)
+        return known.uid if known else ""
+
+    def version(self, key: Key) -> int:
+        """Return the resourceVersion we have; 0 without one."""
+        return self._bodies.get(key, (0, b""))[0]
+
+    def labelled(self, namespace: str, label: str) -> Key | None:
+        """Return the key whose children carry this value of the queue label."""
+        return self._by_label.get((namespace, label))
+
+    def keys(self) -> list[Key]:
+        """All of them."""
+        return list(self._bodies)
+
+
+def key_of(body: Mapping[str, Any]) -> Key:
+    """Namespace and name of an object."""
+    return Key(body["metadata"]["namespace"], body["metadata"]["name"])

@@ -1,0 +1,78 @@
+"""Where a DelayQueue's tasks are, as far as its spec tells: two that have a place in common share them. Pure.
+
+Each node that the spec names is a place: of one Cluster, or of the Sentinels of one master, two documents may name
+different nodes in different orders. Two names of one server cannot be told to be one, nor can a master that one
+document names itself and another by its Sentinels. The spec may not fit the model.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from delayq_operator.base.names import Key
+
+PORT: Final = 6379
+SENTINEL_PORT: Final = 26379
+PREFIX: Final = "delayq"
+
+
+def places(queue: str, redis: Mapping[str, Any], namespace: str) -> frozenset[str]:
+    """Name every place; the namespace is that of the DelayQueue."""
+    common = [queue, redis.get("keyPrefix") or PREFIX, redis.get("database") or 0]
+    return frozenset(
+        json.dumps([*common, master, _full(str(host), namespace), port], sort_keys=True)
+        for master, host, port in _nodes(redis)
+    )
+
+
+Credentials = tuple[tuple[str, tuple[str, ...]], ...]
+"""Secrets that open a Redis, and the keys of each."""
+
+
+def credentials(redis: Mapping[str, Any]) -> Credentials:
+    """Name the Secrets with which a spec logs in; none: everybody who reaches that Redis may do everything."""
+    auth, tls = mapping(redis.get("authSecretRef")), mapping(redis.get("tls"))
+    certificate = mapping(tls.get("clientCertSecretRef"))
+    found = []
+    if auth:
+        keys = (auth.get("usernameKey"), auth.get("passwordKey") or "password")
+        found.append((str(auth.get("name")), tuple(str(key) for key in keys if key)))
+    if certificate:
+        found.append((str(certificate.get("name")), (str(certificate.get("keyKey") or "tls.key"),)))
+    return tuple(found)
+
+
+def described(namespace: str, others: Iterable[Key]) -> tuple[str, ...]:
+    """Name DelayQueues of this namespace; of those of others, only say that there are some."""
+    known = list(others)
+    near = tuple(str(key) for key in known if key.namespace == namespace)
+    return near if len(near) == len(known) else (*near, "a DelayQueue of another namespace")
+
+
+def _nodes(redis: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:
+    """Name of the master, for Sentinels know several; host and port."""
+    sentinel = mapping(redis.get("sentinel"))
+    for node in _items(sentinel.get("nodes")):
+        yield str(sentinel.get("masterName")), node.get("host"), node.get("port") or SENTINEL_PORT
+    for node in (mapping(redis.get("standalone")), *_items(mapping(redis.get("cluster")).get("nodes"))):
+        if node:
+            yield "", node.get("host"), node.get("port") or PORT
+
+
+def _full(host: str, namespace: str) -> str:
+    """Write a Service's name out: one without a dot is of the queue's namespace."""
+    name = host.lower().removesuffix(".").removesuffix(".cluster.local")
+    return name if set(name) & set(".:") else f"{name}.{namespace}.svc"
+
+
+def _items(value: object) -> Iterator[dict[str, Any]]:
+    return (mapping(item) for item in (value if isinstance(value, list) else ()))
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Return a part of a spec that may not fit the model."""
+    return value if isinstance(value, dict) else {}

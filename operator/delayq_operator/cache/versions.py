@@ -1,0 +1,119 @@
+"""Secrets and ConfigMaps: which there are, at which version, and who refers to them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from delayq_operator.base.names import SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from delayq_operator.base.names import Key, Kind
+    from delayq_operator.base.objects import Name, Object
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Of what a Secret or ConfigMap holds."""
+
+    safe: str
+    """For annotations. Of a Secret it is keyed with its uid, which only those can read who can read the Secret."""
+    plain: str
+    """Without a key. It lets anybody try passwords; earlier versions put it into annotations."""
+
+
+def content_digest(body: Object) -> Digest:
+    """Hash what a Secret or ConfigMap holds."""
+    content = json.dumps([body.get("data"), body.get("binaryData")], sort_keys=True).encode()
+    plain = hashlib.sha256(content).hexdigest()
+    if body.get("kind") != SECRET.kind:
+        return Digest(plain, plain)
+    return Digest(hmac.new(body["metadata"]["uid"].encode(), content, hashlib.sha256).hexdigest(), plain)
+
+
+class Versions:
+    """Which version each Secret or ConfigMap is at, and who refers to it; a Listener of metadata only.
+
+    Contents are never kept: only digests of those that a queue refers to, and of the value of each key, until they
+    change.
+    """
+
+    def __init__(self, mark: Callable[[Key], None]) -> None:
+        """Tell `mark` of each queue that refers to what changes."""
+        self._versions: dict[Name, str] = {}
+        self._digests: dict[Name, Digest] = {}
+        self._values: dict[Name, dict[str, str]] = {}
+        self._referrers: dict[Name, set[Key]] = defaultdict(set)
+        self._referred: dict[Key, set[Name]] = {}
+        self._mark = mark
+
+    def refer(self, key: Key, wanted: Iterable[str]) -> None:
+        """Remember what a queue refers to, and nothing else it referred to before."""
+        now = {(key.namespace, name) for name in wanted}
+        for name in self._referred.pop(key, set()) - now:
+            self._referrers[name].discard(key)
+            if not self._referrers[name]:
+                del self._referrers[name]
+                self._forget(name)
+        for name in now:
+            self._referrers[name].add(key)
+        if now:
+            self._referred[key] = now
+
+    def exists(self, name: Name) -> bool:
+        """Whether there is such an object."""
+        return name in self._versions
+
+    def digest(self, name: Name) -> Digest | None:
+        """Return the digest of the content, if it was taken since the last change."""
+        return self._digests.get(name)
+
+    def lacks(self, name: Name, key: str) -> bool:
+        """Whether there is such an object without such a key; not when nobody knows."""
+        return name in self._values and key not in self._values[name]
+
+    def values(self, name: Name) -> dict[str, str] | None:
+        """Return a digest of the value of each key, if they were taken since the last change."""
+        return self._values.get(name)
+
+    def taken(self, body: Object) -> Digest:
+        """Take the digest of an object's content, and keep it while the object stays at this version."""
+        metadata = body["metadata"]
+        name = (metadata["namespace"], metadata["name"])
+        digest = content_digest(body)
+        if self._versions.get(name) == metadata["resourceVersion"]:
+            self._digests[name] = digest
+            self._values[name] = {
+                key: hashlib.sha256(str(value).encode()).hexdigest()
+                for field in ("data", "binaryData")
+                for key, value in (body.get(field) or {}).items()
+            }
+        return digest
+
+    def seen(self, _kind: Kind, body: Object) -> None:
+        """Take note of a version."""
+        metadata = body["metadata"]
+        name = (metadata["namespace"], metadata["name"])
+        if self._versions.get(name) != metadata["resourceVersion"]:
+            self._versions[name] = metadata["resourceVersion"]
+            self._changed(name)
+
+    def gone(self, _kind: Kind, name: Name) -> None:
+        """Forget an object."""
+        if self._versions.pop(name, None):
+            self._changed(name)
+
+    def _forget(self, name: Name) -> None:
+        self._digests.pop(name, None)
+        self._values.pop(name, None)
+
+    def _changed(self, name: Name) -> None:
+        self._forget(name)
+        for key in list(self._referrers.get(name, ())):
+            self._mark(key)

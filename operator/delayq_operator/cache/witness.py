@@ -1,0 +1,98 @@
+"""A second pair of eyes on DelayQueues: their names and versions, by a watch of our own.
+
+kopf does not tell that a DelayQueue went while its watch was interrupted, and cannot tell that its watch is dead. This
+sees both: what is gone is forgotten, what kopf owes us is fetched, and a kopf that owes for long, while the API server
+answers us, fails the liveness probe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator.base import names
+from delayq_operator.base.errors import OperatorError
+from delayq_operator.base.names import Key
+
+if TYPE_CHECKING:
+    from delayq_operator.base.names import Kind
+    from delayq_operator.base.objects import Name, Object
+    from delayq_operator.cache.queues import Queues
+    from delayq_operator.kube.api import Api
+
+PERIOD_SECONDS: Final = 0.5
+PATIENCE: Final = 2  # periods; kopf brings a version within milliseconds, or within seconds after an outage
+
+
+class Witness:
+    """Compares what kopf brought with what there is; a Listener of metadata only."""
+
+    def __init__(self, api: Api, queues: Queues) -> None:
+        """`queues` is what kopf feeds."""
+        self._api, self._queues = api, queues
+        self._versions: dict[Key, int] = {}
+        self._uids: dict[Key, str] = {}
+        self._brought: dict[Key, int] = {}  # by kopf, whose watch may be quicker than ours
+        self._owed: dict[Key, int] = {}  # for how many periods kopf has owed us a version
+        self.behind_seconds = 0.0
+        self.listed = asyncio.Event()  # set as soon as every DelayQueue was brought or fetched, once
+
+    def seen(self, _kind: Kind, body: Object) -> None:
+        """Expect kopf to bring this version."""
+        metadata = body["metadata"]
+        key, version = Key(metadata["namespace"], metadata["name"]), int(metadata["resourceVersion"])
+        self._versions[key], self._uids[key] = version, metadata["uid"]
+        if version > self._brought.get(key, 0):
+            self._owed.setdefault(key, 0)
+
+    def gone(self, _kind: Kind, name: Name) -> None:
+        """Forget a DelayQueue, whether or not kopf noticed."""
+        key = Key(*name)
+        self._owed.pop(key, None)
+        self._versions.pop(key, None)
+        self._brought.pop(key, None)
+        self._queues.gone(key, self._uids.pop(key, ""))
+
+    def brought(self, key: Key, version: int, *, last: bool = False) -> None:
+        """Take note that kopf brought a version, or the news that the DelayQueue is gone."""
+        self._brought[key] = version
+        if last:
+            del self._brought[key]
+        if version >= self._versions.get(key, 0):
+            self._owed.pop(key, None)
+        if not self._owed:
+            self.listed.set()
+
+    async def run(self) -> None:
+        """Look after what kopf owes, for ever."""
+        while True:
+            await self.step()
+            await asyncio.sleep(PERIOD_SECONDS)
+
+    async def step(self) -> None:
+        """Fetch what kopf has owed us for long. Only time in which we get answers counts: not an outage."""
+        late = [key for key, periods in self._owed.items() if periods >= PATIENCE]
+        for key in late[1:]:
+            if not self._has(key):
+                await self._fetch(key)
+        if not late:
+            self.behind_seconds = 0.0
+        elif await self._fetch(late[0]):
+            self.behind_seconds += PERIOD_SECONDS
+        if all(map(self._has, self._owed)):
+            self.listed.set()
+        for key in self._owed:
+            self._owed[key] += 1
+
+    def _has(self, key: Key) -> bool:
+        return self._queues.version(key) >= self._versions.get(key, 0)
+
+    async def _fetch(self, key: Key) -> bool:
+        """Read a DelayQueue ourselves; whether there was an answer."""
+        with suppress(OperatorError):
+            body = await self._api.get(names.DELAY_QUEUE, key.namespace, key.name)
+            if self._uids.get(key) == body["metadata"]["uid"]:  # else it went while we asked
+                self._queues.seen(body)
+            return True
+        return False

@@ -1,0 +1,116 @@
+"""A Deployment's status in the words that conditions need. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq_operator.base import names
+
+if TYPE_CHECKING:
+    from delayq_operator.base.objects import Object
+
+_POD: Final = re.compile(r'^pods "[^"]*" is forbidden: ')
+"""Each attempt names another pod, which would be another message every time."""
+POD_SECONDS: Final = 15.0
+"""A Job has its pod sooner than this, or the API server refuses it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Replicas of a Deployment; all zero when there is none."""
+
+    exists: bool = False
+    wanted: int = 0
+    pods: int = 0
+    updated: int = 0
+    ready: int = 0
+    available: int = 0
+    complete: bool = True
+    """Whether the roll-out of the latest spec has once come to its end; what fails later is no roll-out."""
+    current: bool = False
+    """Whether the Deployment's controller has seen its latest spec."""
+    stuck: str = ""
+    """Why the roll-out made no progress, when its deadline has passed."""
+    refused: str = ""
+    """Why the API server takes no further pods of it, while it does not."""
+    paused: bool = False
+    """Whether `kubectl rollout pause` keeps its pods from being replaced."""
+    inputs: str = ""
+    """Hash of what the pods were started with."""
+
+    @property
+    def rolling(self) -> bool:
+        """Whether pods are still being started or replaced."""
+        behind = self.updated < self.wanted or (self.available < self.wanted and not self.complete)
+        return not self.current or behind or self.pods > self.updated
+
+
+def workload(body: Object | None) -> Workload:
+    """Read a Deployment as the API server returned it."""
+    if body is None:
+        return Workload()
+    spec, status = body["spec"], body.get("status", {})
+    annotations = spec["template"]["metadata"].get("annotations", {})
+    return Workload(
+        exists=True,
+        wanted=spec.get("replicas", 1),
+        pods=status.get("replicas", 0),
+        updated=status.get("updatedReplicas", 0),
+        ready=status.get("readyReplicas", 0),
+        available=status.get("availableReplicas", 0),
+        current=status.get("observedGeneration", 0) >= body["metadata"]["generation"],
+        complete=_complete(status.get("conditions") or ()),
+        stuck=_stuck(status.get("conditions") or ()),
+        refused=_refused(status.get("conditions") or ()),
+        paused=spec.get("paused", False),
+        inputs=annotations.get(names.CHECKSUM, ""),
+    )
+
+
+def _complete(conditions: Any) -> bool:  # noqa: ANN401 -- JSON
+    reasons = [condition.get("reason") for condition in conditions if condition["type"] == "Progressing"]
+    return reasons in ([], ["NewReplicaSetAvailable"])
+
+
+def _stuck(conditions: Any) -> str:  # noqa: ANN401 -- JSON
+    for condition in conditions:
+        if condition["type"] == "Progressing" and condition["status"] == "False":
+            return str(condition.get("message", "")) or str(condition.get("reason", ""))
+    return ""
+
+
+def _refused(conditions: Any) -> str:  # noqa: ANN401 -- JSON
+    for condition in conditions:
+        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
+            return _POD.sub("", str(condition.get("message", "") or condition.get("reason", "")))
+    return ""
+
+
+def podless_seconds(job: Object, now: float) -> float | None:
+    """Return for how long a Job has had no pod at all; None when it has one, had one, or wants none.
+
+    Deployments say why in a condition. Of a Job that is only in its Events, which the operator may not read.
+    """
+    status = job.get("status", {})
+    counted = ("active", "succeeded", "failed", "terminating")
+    if job["spec"].get("suspend") or "startTime" not in status or any(status.get(each) for each in counted):
+        return None
+    if any(condition["type"] == "Complete" for condition in status.get("conditions") or ()):
+        return None
+    return max(0.0, now - datetime.fromisoformat(status["startTime"]).timestamp())
+
+
+def runless_seconds(reaper: Object, newest: str, now: float) -> float | None:
+    """Return for how long the last run of a CronJob has had no pod; `newest` is when its newest pod was created."""
+    status = reaper.get("status", {})
+    begun = status.get("lastScheduleTime", "")
+    if (
+        not begun
+        or reaper["spec"].get("suspend")
+        or max(newest, status.get("lastSuccessfulTime", "")) >= begun
+    ):
+        return None
+    return max(0.0, now - datetime.fromisoformat(begun).timestamp())

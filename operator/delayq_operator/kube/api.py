@@ -1,0 +1,289 @@
+"""The Kubernetes API, as much of it as the operator needs: read, apply, delete, list, watch. JSON in, JSON out.
+
+The only module that imports the Kubernetes client. Its dynamic client is used without discovery and without models:
+the operator knows the paths of its kinds, and models cost memory for each object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+from kubernetes.aio import client as kubernetes_client
+from kubernetes.aio import config as kubernetes_config
+from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.dynamic import DynamicClient
+
+from delayq_operator.base import metrics
+from delayq_operator.base.errors import ApiError, NoCluster, NotFound, Unavailable, refusal
+from delayq_operator.base.names import CONFIG_MAP
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from delayq_operator.base.names import Kind
+    from delayq_operator.base.objects import Object
+
+APPLY: Final = "application/apply-patch+yaml"
+MERGE: Final = "application/merge-patch+json"
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+TIMEOUT_SECONDS: Final = 15.0
+UNLIMITED: Final = 0  # connections: a watch keeps one, and every namespace that is served has a dozen of them
+PAGE: Final = 50  # objects, of 1.5 MiB at most, which others may have written: a page must fit into memory
+SERVER_ERROR: Final = 500
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+LONGEST_LINE: Final = 16 << 20  # an object is at most 1.5 MiB in etcd; JSON escapes can multiply that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One line of a watch."""
+
+    type: str
+    """ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+    object: Object
+
+
+class Api:
+    """The API server, by connections of its own."""
+
+    def __init__(
+        self, configuration: kubernetes_client.Configuration, *, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
+        """Use connect()."""
+        self._configuration, self._timeout_seconds = configuration, timeout_seconds
+        self._dynamic = DynamicClient(kubernetes_client.ApiClient(configuration))  # type: ignore[no-untyped-call]
+        self._others: list[Api] = []
+        self.may_write: Callable[[], bool] = lambda: True
+
+    def hasty(self, timeout_seconds: float) -> Api:
+        """Return another, for one who has little time: it waits for nobody's connection, and asks nobody to write."""
+        other = Api(self._configuration, timeout_seconds=timeout_seconds)
+        self._others.append(other)
+        return other
+
+    @classmethod
+    async def connect(cls) -> Api:
+        """Connect with the pod's service account, or else with $KUBECONFIG; NoCluster. Nothing is asked yet."""
+        configuration = kubernetes_client.Configuration()
+        configuration.retries = None  # whoever calls decides what to try again
+        configuration.connection_pool_maxsize = UNLIMITED
+        try:
+            if os.environ.get("KUBERNETES_SERVICE_HOST"):
+                kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            else:
+                await kubernetes_config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        except (kubernetes_config.ConfigException, OSError) as error:
+            raise NoCluster(str(error)) from error
+        return cls(configuration)
+
+    async def close(self) -> None:
+        """Hang up, for the hasty too."""
+        for other in self._others:
+            await other.close()
+        await self._dynamic.client.close()
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        """Read one object; NotFound."""
+        return await self._call("get", path(kind, namespace, name))
+
+    async def apply(
+        self, kind: Kind, body: Object, *, manager: str, force: bool = True, subresource: str | None = None
+    ) -> Object:
+        """Create or change an object by server-side apply; what it then looks like. Conflict unless `force`."""
+        metadata = body["metadata"]
+        return await self._call(
+            "patch",
+            path(kind, metadata["namespace"], metadata["name"], subresource),
+            body=body,
+            content_type=APPLY,
+            field_manager=manager,
+            force_conflicts=force,
+        )
+
+    async def merge(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
+        """Change an object by merge patch. With metadata.resourceVersion in it, Conflict if it is another by now."""
+        return await self._call("patch", path(kind, namespace, name), body=patch, content_type=MERGE)
+
+    async def create(self, kind: Kind, body: Object) -> Object:
+        """Create an object; Conflict when there is one of that name."""
+        return await self._call("post", path(kind, body["metadata"]["namespace"]), body=body)
+
+    async def terminating(self, namespace: str) -> bool:
+        """Whether the API server takes no new object because the namespace is being deleted.
+
+        A dry run asks: reading the namespace would take a right of its own.
+        """
+        body: Object = {"metadata": {"generateName": "delayq-dry-run-"}}
+        try:
+            await self._call("post", path(CONFIG_MAP, namespace), body=body, query_params=[("dryRun", "All")])
+        except NotFound:
+            return True
+        except ApiError as error:
+            return "NamespaceTerminating" in error.causes
+        return False
+
+    async def replace(self, kind: Kind, body: Object) -> Object:
+        """Replace an object; Conflict when it is not at body's resourceVersion any more."""
+        metadata = body["metadata"]
+        return await self._call("put", path(kind, metadata["namespace"], metadata["name"]), body=body)
+
+    async def delete(self, kind: Kind, namespace: str, name: str, *, uid: str | None = None) -> None:
+        """Delete an object and, in the background, what belongs to it. With `uid` only that very one."""
+        body: Object = {"propagationPolicy": "Background"}
+        if uid is not None:
+            body["preconditions"] = {"uid": uid}
+        await self._call("delete", path(kind, namespace, name), body=body)
+
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the cluster knows this kind."""
+        prefix = "/api/v1" if not kind.group else f"/apis/{kind.api_version}"
+        try:
+            listing = await self._call("get", prefix)
+        except NotFound:
+            return False
+        return any(resource["name"] == kind.plural for resource in listing["resources"])
+
+    async def pages(
+        self, kind: Kind, namespace: str | None, *, label_selector: str | None, metadata_only: bool
+    ) -> AsyncIterator[Object]:
+        """List objects page by page; each page has items, and metadata.resourceVersion to watch from. Gone."""
+        further: str | None = None
+        while further != "":
+            query = [("limit", str(PAGE)), *([("continue", further)] if further else [])]
+            page = await self._call(
+                "get",
+                path(kind, namespace),
+                query_params=query,
+                label_selector=label_selector,
+                header_params={"Accept": METADATA_LIST if metadata_only else "application/json"},
+            )
+            yield page
+            further = page["metadata"].get("continue", "")
+
+    async def watch(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        *,
+        resource_version: str,
+        label_selector: str | None,
+        metadata_only: bool,
+        timeout_seconds: int,
+        silence_seconds: float,
+    ) -> AsyncIterator[Event]:
+        """Follow changes, bookmarks among them, until the server ends the stream. Unavailable when it falls silent."""
+        arguments: dict[str, Any] = {
+            "query_params": [("allowWatchBookmarks", "true")],
+            "header_params": {"Accept": METADATA if metadata_only else "application/json"},
+            "label_selector": label_selector,
+            "resource_version": resource_version,
+            "timeout_seconds": timeout_seconds,
+            "watch": "true",
+            "_request_timeout": aiohttp.ClientTimeout(
+                total=None, sock_connect=TIMEOUT_SECONDS, sock_read=silence_seconds
+            ),
+        }
+        async with _told_apart():
+            response = await self._dynamic.request("get", path(kind, namespace), serialize=False, **arguments)
+            try:
+                async for line in _lines(response):
+                    yield _event(json.loads(line))
+            finally:
+                response.close()
+
+    async def _call(self, verb: str, where: str, **arguments: Any) -> Object:  # noqa: ANN401 -- the client's own
+        if verb != "get" and not self.may_write():
+            raise Unavailable("another operator may lead by now")
+        arguments.setdefault("_request_timeout", self._timeout_seconds)
+        async with _told_apart(), asyncio.timeout(self._timeout_seconds):
+            response = await self._dynamic.request(verb, where, serialize=False, **arguments)
+            result: Object = json.loads(await response.read())
+        if verb != "get":
+            metrics.API_WRITES.labels(verb, where.rpartition("/namespaces/")[2].split("/")[1]).inc()
+        return result
+
+
+def path(kind: Kind, namespace: str | None, name: str | None = None, subresource: str | None = None) -> str:
+    """Path of an object, or of a list without `name`, or over all namespaces without `namespace`."""
+    parts = [f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"]
+    if namespace is not None:
+        parts += ["namespaces", namespace]
+    parts += [part for part in (kind.plural, name, subresource) if part is not None]
+    return "/".join(parts)
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Split a stream into lines; aiohttp's own readline() refuses long ones."""
+    rest: list[bytes] = []
+    async for chunk in response.content.iter_any():
+        *ends, last = chunk.split(b"\n")
+        for end in ends:
+            yield b"".join([*rest, end])
+            rest = []
+        rest.append(last)
+        if sum(map(len, rest)) > LONGEST_LINE:
+            raise Unavailable(f"a line of more than {LONGEST_LINE} bytes in a watch")
+
+
+def _event(line: Object) -> Event:
+    if line["type"] == "ERROR":
+        status = line["object"]
+        raise refusal(status.get("code", SERVER_ERROR), status.get("reason", ""), status.get("message", ""))
+    return Event(type=line["type"], object=line["object"])
+
+
+@asynccontextmanager
+async def _told_apart() -> AsyncIterator[None]:
+    """Turn the client's exceptions into ours."""
+    try:
+        yield
+    except ApiException as error:
+        raise _answered(error) from error
+    except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError) as error:
+        raise Unavailable(str(error) or type(error).__name__) from error
+
+
+def _answered(error: ApiException) -> ApiError | Unavailable:
+    code = error.status or SERVER_ERROR
+    status = _status(error.body)
+    if not status and code < SERVER_ERROR:
+        return refusal(code, error.reason or "", error.reason or "")
+    found = refusal(code, status.get("reason") or error.reason or "", status.get("message") or "")
+    if isinstance(found, ApiError):
+        causes = (status.get("details") or {}).get("causes") or ()
+        found.causes = tuple(str(cause.get("reason", "")) for cause in causes)
+    return found
+
+
+def _status(body: str | None) -> Object:
+    """Read the Status; an answer that has none is not the API server's, but that of something before it."""
+    try:
+        found = json.loads(body or "")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def own_namespace() -> str | None:
+    """Namespace of the pod this runs in; None outside of one."""
+    file = ACCOUNT / "namespace"
+    return os.environ.get("POD_NAMESPACE") or (file.read_text().strip() if file.exists() else None)
+
+
+def own_service_account() -> str | None:
+    """Name of the ServiceAccount whose token this pod has; None outside of one."""
+    try:
+        claims = (ACCOUNT / "token").read_text().split(".")[1]
+        subject = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["sub"]
+    except (OSError, LookupError, ValueError, TypeError):
+        return None
+    return str(subject).rpartition(":")[2] or None

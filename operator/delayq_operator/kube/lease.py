@@ -1,0 +1,197 @@
+"""Leadership among operators: a Lease that the leader renews, so that one operator works and others stand by.
+
+Two leaders would write the same thing twice, which server-side apply makes harmless; the Lease keeps it from being the
+rule. The client's own election gives up, or dies, when the API server is away for longer than the Lease lasts; here the
+leader just stops writing, and goes on as soon as it has renewed a Lease that nobody else took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator.base import metrics
+from delayq_operator.base.errors import Conflict, Denied, LeadershipLost, NotFound, OperatorError
+from delayq_operator.base.names import Kind
+
+if TYPE_CHECKING:
+    from delayq_operator.base.objects import Object
+    from delayq_operator.kube.api import Api
+
+log = logging.getLogger(__name__)
+
+LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
+LEASE_SECONDS: Final = 15
+RENEW_SECONDS: Final = 3.0
+RETRY_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 4.0  # a lost request must leave time for two more before the Lease runs out
+MARGIN_SECONDS: Final = (
+    2.0  # no write is begun so shortly before another may lead; one under way may end after it
+)
+DENIED_SECONDS: Final = 30.0
+RESIGN_SECONDS: Final = 1.0
+
+
+class Leadership:
+    """Whether this operator leads. Without a Lease it always does."""
+
+    def __init__(
+        self,
+        api: Api | None = None,
+        *,
+        namespace: str = "",
+        name: str = "",
+        identity: str = "",
+        pod_uid: str = "",
+    ) -> None:
+        """Compete for Lease `namespace`/`name` as `identity`; with no `api` for none.
+
+        `pod_uid` is of the pod with that name in that namespace: the Lease goes with it, and no successor waits.
+        """
+        api = api and api.hasty(ANSWER_SECONDS)  # whatever else is slow or stuck, the Lease is renewed
+        self._api, self._namespace, self._name, self._identity = api, namespace, name, identity
+        self.installation = ""
+        """The age and the name of the Lease, the same for all who compete for it; empty before, and without one."""
+        self._owners = [_owner(identity, pod_uid)] if pod_uid else []
+        self._renewed = asyncio.Event()
+        self._renewed_at = float("-inf")
+        self._seen: tuple[str, float] = ("", 0.0)  # the Lease's last version, and when we first saw it
+        self._held: Object | None = None  # the Lease as our last renewal left it
+        self._was_leader = False
+        self._answered_at = time.monotonic()
+
+    @property
+    def leads(self) -> bool:
+        """Whether nobody else can be leader now."""
+        return self._api is None or time.monotonic() - self._renewed_at < LEASE_SECONDS - MARGIN_SECONDS
+
+    @property
+    def unanswered_seconds(self) -> float:
+        """For how long nothing could be learnt of the Lease; without one there is nothing to learn."""
+        return 0.0 if self._api is None else time.monotonic() - self._answered_at
+
+    async def confirmed(self) -> None:
+        """Wait until this operator surely leads: before each write."""
+        while not self.leads:
+            self._renewed.clear()
+            await self._renewed.wait()
+
+    async def run(self) -> None:
+        """Compete, then renew, for ever. LeadershipLost when another took over from us; Denied without rights."""
+        denied_since: float | None = None
+        while self._api is not None:
+            try:
+                await self._try(self._api)
+                denied_since = None
+            except Denied:
+                denied_since = denied_since or time.monotonic()
+                if time.monotonic() - denied_since > DENIED_SECONDS:
+                    raise
+            except Conflict:
+                pass  # somebody was quicker; look again
+            except LeadershipLost:
+                raise
+            except OperatorError as error:
+                log.info("lease_not_renewed", extra={"fields": {"error": str(error)}})
+            metrics.LEADER.set(self.leads)
+            pause = RENEW_SECONDS if self.leads else RETRY_SECONDS
+            await asyncio.sleep(pause * random.uniform(0.8, 1.0))
+        metrics.LEADER.set(1)
+        self._renewed.set()
+        await asyncio.Event().wait()
+
+    async def _try(self, api: Api) -> None:
+        asked_at = time.monotonic()
+        lease = await self._renew(api) or await self._take(api)
+        if lease is None:
+            return
+        created = lease["metadata"].get("creationTimestamp") or _now()
+        self.installation = f"{created} {self._namespace}/{self._name}"
+        self._lead(asked_at, lease["metadata"]["resourceVersion"])
+        self._held = lease
+
+    async def _renew(self, api: Api) -> Object | None:
+        """Renew the Lease in one request, if it is ours and as the last renewal left it; None if not."""
+        held, self._held = self._held, None
+        if held is None or not self.leads:
+            return None
+        try:
+            return await api.replace(LEASE, self._lease(held))
+        except (Conflict, NotFound):
+            return None
+
+    async def _take(self, api: Api) -> Object | None:
+        """Read the Lease, and take it or renew it; None while it is another operator's."""
+        try:
+            lease = await api.get(LEASE, self._namespace, self._name)
+        except NotFound:
+            return await api.create(LEASE, self._lease())
+        self._answered_at = time.monotonic()
+        return await api.replace(LEASE, self._lease(lease)) if self._may_take(lease) else None
+
+    def _may_take(self, lease: Object) -> bool:
+        """Whether the Lease is ours, free, or was not renewed for its whole length by our own clock."""
+        holder = lease["spec"].get("holderIdentity") or ""
+        version = lease["metadata"]["resourceVersion"]
+        if version != self._seen[0]:
+            self._seen = (version, time.monotonic())
+        if holder in ("", self._identity):
+            return True
+        if self._was_leader:
+            raise LeadershipLost(f"{holder} holds the Lease {self._namespace}/{self._name}")
+        length = lease["spec"].get("leaseDurationSeconds") or LEASE_SECONDS
+        return time.monotonic() - self._seen[1] > length
+
+    def _lead(self, asked_at: float, version: str) -> None:
+        if not self._was_leader:
+            log.info(
+                "leading",
+                extra={"fields": {"lease": f"{self._namespace}/{self._name}", "as": self._identity}},
+            )
+        self._was_leader, self._renewed_at, self._seen = True, asked_at, (version, asked_at)
+        self._answered_at = time.monotonic()
+        self._renewed.set()
+
+    def _lease(self, before: Object | None = None) -> Object:
+        now = _now()
+        spec = before["spec"] if before else {}
+        ours = spec.get("holderIdentity") == self._identity
+        metadata = before["metadata"] if before else {"name": self._name, "namespace": self._namespace}
+        return {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": {**metadata, "ownerReferences": self._owners},
+            "spec": {
+                "holderIdentity": self._identity,
+                "leaseDurationSeconds": LEASE_SECONDS,
+                "acquireTime": spec.get("acquireTime", now) if ours else now,
+                "renewTime": now,
+                "leaseTransitions": spec.get("leaseTransitions", 0) + (0 if ours or not before else 1),
+            },
+        }
+
+    async def resign(self) -> None:
+        """Hand the Lease back, so that another need not wait until it runs out."""
+        if self._api is None or not self.leads:
+            return
+        try:
+            async with asyncio.timeout(RESIGN_SECONDS):
+                lease = await self._api.get(LEASE, self._namespace, self._name)
+                if lease["spec"].get("holderIdentity") == self._identity:
+                    lease["spec"].update(holderIdentity="", leaseDurationSeconds=1)
+                    lease["metadata"].pop("ownerReferences", None)  # it is free, and keeps its age
+                    await self._api.replace(LEASE, lease)
+        except (OperatorError, TimeoutError) as error:
+            log.info("lease_not_resigned", extra={"fields": {"error": str(error)}})
+
+
+def _owner(pod: str, uid: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,190 @@
+"""A copy of what the API server holds of one kind, kept by list and watch; exact, also about what vanished meanwhile.
+
+kopf tells of the events of a watch, but not of objects that were deleted while no watch was open: a child that goes
+during an outage would stay in our memory and never be repaired. A reflector compares each new list with what it knew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from delayq_operator.base import metrics
+from delayq_operator.base.errors import ApiError, Denied, Gone, NotFound, Unavailable
+
+if TYPE_CHECKING:
+    from delayq_operator.base.names import Kind
+    from delayq_operator.base.objects import Name, Object
+    from delayq_operator.kube.api import Api, Event
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS: Final = 0.05  # between two watches, should a server end each at once
+RETRY_SECONDS: Final = 0.25
+LONGEST_RETRY_SECONDS: Final = 2.0
+DENIED_SECONDS: Final = 20.0  # an API server that just started denies until it has read its own roles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a watch may last."""
+
+    watch_seconds: int = 300
+    """All in all. Rights are only checked when a watch begins: this bounds how long withdrawn ones go unnoticed."""
+    silence_seconds: float = 90.0
+    """Without a line. Bookmarks come every minute; a stream that shows none is dead."""
+
+
+class Listener(Protocol):
+    """Who keeps the copy."""
+
+    def seen(self, kind: Kind, body: Object) -> None:
+        """There is such an object, new or changed or as before."""
+
+    def gone(self, kind: Kind, name: Name) -> None:
+        """There is no such object any more."""
+
+
+class Reflector:
+    """Follows one kind in one namespace, or in all."""
+
+    def __init__(
+        self,
+        api: Api,
+        kind: Kind,
+        listener: Listener,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        metadata_only: bool = False,
+        optional: bool = False,
+        limits: Limits = Limits(),
+    ) -> None:
+        """Nothing is asked before run(), which an `optional` kind ends when it is not served any more."""
+        self.kind, self.namespace = kind, namespace
+        self._api, self._listener = api, listener
+        self._label_selector, self._metadata_only = label_selector, metadata_only
+        self._optional, self._limits = optional, limits
+        self._known: set[Name] = set()
+        self._version = ""
+        self._seen_at = self._tried_at = time.monotonic()
+        self.synced = asyncio.Event()
+
+    @property
+    def known(self) -> frozenset[Name]:
+        """What there is, as far as the listener was told."""
+        return frozenset(self._known)
+
+    @property
+    def age_seconds(self) -> float:
+        """How long ago the API server last answered."""
+        return time.monotonic() - self._seen_at
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long ago it last did anything, if only in vain."""
+        return time.monotonic() - max(self._seen_at, self._tried_at)
+
+    async def run(self) -> None:
+        """Follow for ever. Denied when the operator's rights do not suffice, and did not for a while; NotFound."""
+        failures, denied_since = 0, None
+        while True:
+            self._tried_at = time.monotonic()
+            try:
+                await self._follow()
+                failures, denied_since = 0, None
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            except Denied as error:
+                denied_since = denied_since or time.monotonic()
+                if time.monotonic() - denied_since > DENIED_SECONDS:
+                    raise
+                self._version = ""
+                log.warning("watch_denied", extra=self._fields(error))
+            except Gone:
+                self._version = ""
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            except (ApiError, Unavailable) as error:
+                if self._optional and isinstance(error, NotFound):
+                    raise
+                denied_since = None
+                log.info("watch_interrupted", extra=self._fields(error))
+            failures += 1
+            longest = min(LONGEST_RETRY_SECONDS, RETRY_SECONDS * 2 ** min(failures, 5))
+            await asyncio.sleep(longest * random.uniform(0.5, 1))
+
+    async def _follow(self) -> None:
+        """List if there is nothing to go on from, then follow one watch to its end."""
+        if not self._version:
+            await self._list()
+        async for event in self._api.watch(
+            self.kind,
+            self.namespace,
+            resource_version=self._version,
+            label_selector=self._label_selector,
+            metadata_only=self._metadata_only,
+            timeout_seconds=self._limits.watch_seconds,
+            silence_seconds=self._limits.silence_seconds,
+        ):
+            self._take(event)
+
+    async def _list(self) -> None:
+        listed: set[Name] = set()
+        version = ""
+        async for page in self._api.pages(
+            self.kind,
+            self.namespace,
+            label_selector=self._label_selector,
+            metadata_only=self._metadata_only,
+        ):
+            for body in page["items"] or ():  # null, when metadata only is asked for and there is none
+                listed.add(name_of(body))
+                self._known.add(name_of(body))
+                self._listener.seen(self.kind, body)
+            version = page["metadata"]["resourceVersion"]
+        for name in self._known - listed:
+            self._listener.gone(self.kind, name)
+        self._known, self._version = listed, version  # only now: half a list is nothing to go on from
+        self._alive()
+        self.synced.set()
+
+    def _take(self, event: Event) -> None:
+        self._alive()
+        self._version = event.object["metadata"]["resourceVersion"]
+        if event.type == "BOOKMARK":
+            return
+        name = name_of(event.object)
+        if event.type == "DELETED":
+            self._known.discard(name)
+            self._listener.gone(self.kind, name)
+        else:
+            self._known.add(name)
+            self._listener.seen(self.kind, event.object)
+
+    def _alive(self) -> None:
+        self._seen_at = time.monotonic()
+
+    def _fields(self, error: Exception) -> dict[str, dict[str, object]]:
+        return {"fields": {"kind": self.kind.kind, "namespace": self.namespace, "error": str(error)}}
+
+
+def name_of(body: Object) -> Name:
+    """Namespace and name of an object."""
+    metadata = body["metadata"]
+    return metadata["namespace"], metadata["name"]
+
+
+def report_ages(reflectors: list[Reflector]) -> float:
+    """Set the gauge of each resource to its oldest watch; the oldest of all."""
+    oldest: dict[str, float] = {}
+    for reflector in reflectors:
+        plural = reflector.kind.plural
+        oldest[plural] = max(oldest.get(plural, 0.0), reflector.age_seconds)
+    for plural, age in oldest.items():
+        metrics.WATCH_AGE.labels(plural).set(age)
+    return max(oldest.values(), default=0.0)

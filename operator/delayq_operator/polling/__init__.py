@@ -1,0 +1,1 @@
+"""Ask scanners and workers for their metrics, on time."""

@@ -1,0 +1,53 @@
+"""Visits each DelayQueue again and again, all side by side: one that takes long, or breaks, holds up no other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from delayq_operator.base.names import Key
+    from delayq_operator.cache.queues import Queues
+
+log = logging.getLogger(__name__)
+
+NEWCOMERS_SECONDS: Final = 0.5
+SPREAD_SECONDS: Final = 2.0  # over which the first visits are, when an operator starts
+BROKEN_SECONDS: Final = 5.0
+
+
+class Rounds:
+    """The visits to all queues."""
+
+    def __init__(self, queues: Queues, visit: Callable[[Key], Awaitable[float]]) -> None:
+        """`visit` returns after how many seconds since it began the next one is due."""
+        self._queues, self._visit = queues, visit
+        self._followed: set[Key] = set()
+
+    async def run(self) -> None:
+        """Visit for ever, each queue at its own pace."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for key in self._queues.keys():  # noqa: SIM118 -- a method, and a copy
+                    if key not in self._followed:
+                        self._followed.add(key)
+                        group.create_task(self._follow(key))
+                await asyncio.sleep(NEWCOMERS_SECONDS)
+
+    async def _follow(self, key: Key) -> None:
+        await asyncio.sleep(random.uniform(0, SPREAD_SECONDS))
+        while self._queues.uid(key):
+            started = time.monotonic()
+            try:
+                pause = await self._visit(key)
+            except Exception:  # a bug must not stop the other queues
+                pause = BROKEN_SECONDS
+                log.exception("scrape_broke", extra={"fields": {"queue": str(key)}})
+            taken = time.monotonic() - started
+            await asyncio.sleep(max(0.0, pause * random.uniform(0.9, 1.0) - taken))
+        self._followed.discard(key)

@@ -1,0 +1,1 @@
+"""One reconciliation: facts, plan, apply, prune, deletion, report."""

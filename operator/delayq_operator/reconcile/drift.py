@@ -1,0 +1,221 @@
+"""How an object of the API differs from what is wanted: a path, or nothing.
+
+The API server adds defaults, drops zeroes and rewrites quantities, and other managers add fields of their own. None of
+that is a difference. What is: a field that is wanted and not there, and a field that was wanted and is not any more,
+which only the fingerprint of what was applied last can tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator.base import names, privileges
+from delayq_operator.base.quantity import same_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from delayq_operator.base.objects import Object
+
+_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "volumes": ("name",),
+    "env": ("name",),
+    "ports": ("containerPort", "port", "protocol"),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "imagePullSecrets": ("name",),
+    "resourceClaims": ("name",),
+    "claims": ("name",),
+    "hostAliases": ("ip",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "ownerReferences": ("uid",),
+}
+"""Lists that several managers may add to, and what tells their items apart; all others belong to one manager."""
+
+_DEFAULTS: Final[Mapping[str, str]] = {"protocol": "TCP"}
+
+_POINTERS: Final = frozenset(
+    {
+        "entry",
+        "allowPrivilegeEscalation",
+        "automountServiceAccountToken",
+        "enableServiceLinks",
+        "fsGroup",
+        "hostUsers",
+        "priority",
+        "readOnlyRootFilesystem",
+        "runAsGroup",
+        "runAsNonRoot",
+        "runAsUser",
+        "storageClassName",
+        "terminationGracePeriodSeconds",
+        "tolerationSeconds",
+        "ttlSecondsAfterFinished",
+    }
+)
+"""Fields where absent does not mean the same as false, 0 or "": everywhere else the API server drops those."""
+
+_UNSET: Final = frozenset(
+    {
+        "apiVersion",
+        "dnsPolicy",
+        "failureThreshold",
+        "imagePullPolicy",
+        "path",
+        "periodSeconds",
+        "protocol",
+        "scheme",
+        "schedulerName",
+        "successThreshold",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "timeoutSeconds",
+    }
+)
+"""Fields that have a default where they are "" or 0: whoever writes that gets the default."""
+
+_MAPS: Final = frozenset({"annotations", "labels", "limits", "matchLabels", "nodeSelector", "requests"})
+"""Mappings that the API server drops when they are empty. An empty emptyDir is something else, and stays."""
+
+_WHOLE: Final = frozenset({"matchLabels", "nodeSelector", "podSelector", "selector"})
+"""Mappings that have one owner, in which one entry more selects something else."""
+
+_QUANTITIES: Final = frozenset({"quantity", "divisor", "sizeLimit"})
+_ENTRIES: Final = dict.fromkeys((*_MAPS, "data"), "entry") | {
+    "limits": "quantity",
+    "requests": "quantity",
+}
+"""What an entry of such a mapping is called here, whatever its key: keys are the author's own words."""
+
+_IGNORED: Final = frozenset({"apiVersion", "kind"})  # lists leave them out
+
+
+def fingerprint(desired: Object) -> str:
+    """Hash an object as it is wanted, its own fingerprint left out."""
+    text = json.dumps(_without_fingerprint(desired), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def stamped(desired: Object) -> Object:
+    """Put the fingerprint on an object, to be applied with it."""
+    metadata = desired["metadata"]
+    annotations = {**metadata.get("annotations", {}), names.APPLIED: fingerprint(desired)}
+    return {**desired, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _without_fingerprint(desired: Object) -> Object:
+    metadata = desired["metadata"]
+    annotations = {key: text for key, text in metadata.get("annotations", {}).items() if key != names.APPLIED}
+    rest = {key: value for key, value in metadata.items() if key != "annotations"}
+    return {**desired, "metadata": {**rest, **({"annotations": annotations} if annotations else {})}}
+
+
+def differs(desired: Object, live: Object) -> str | None:
+    """Return the path of the first thing that `live` lacks, or None."""
+    wanted, found = (_annotations(each).get(names.APPLIED) for each in (desired, live))
+    if wanted is not None and wanted != found:
+        return f"metadata.annotations[{names.APPLIED}]"
+    for field, value in desired.items():
+        if field not in _IGNORED and (path := _differs(value, live.get(field), field, field)):
+            return path
+    return None
+
+
+def _annotations(body: Object) -> Mapping[str, str]:
+    return body.get("metadata", {}).get("annotations") or {}
+
+
+def _differs(wanted: object, found: object, path: str, field: str) -> str | None:
+    """`field` is the name of the mapping's field that both stand in."""
+    if isinstance(wanted, Mapping):
+        return _mapping_differs(wanted, found, path, field)
+    if isinstance(wanted, list):
+        return _list_differs(wanted, found, path, field)
+    if found is None:
+        return path if wanted or field in _POINTERS else None
+    return None if _same(wanted, found, field) else path
+
+
+def _mapping_differs(wanted: Mapping[str, object], found: object, path: str, field: str) -> str | None:
+    if found is None and not wanted and field in _MAPS:
+        return None
+    if not isinstance(found, Mapping) or (field in _WHOLE and found.keys() - wanted.keys()):
+        return path
+    for key, value in wanted.items():
+        below = _ENTRIES.get(field, key)
+        if different := _differs(value, found.get(key), _join(path, key), below):
+            return different
+    return None
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if key.isidentifier() else f"{path}[{key}]"
+
+
+def _list_differs(wanted: Sequence[object], found: object, path: str, field: str) -> str | None:
+    if not isinstance(found, list | None):
+        return path
+    theirs = found or []
+    if field in _KEYS and not path.startswith("spec.ingress"):
+        return _items_differ(wanted, theirs, path, field)
+    if len(wanted) != len(theirs):
+        return path
+    pairs = enumerate(zip(wanted, theirs, strict=True))
+    return next(
+        filter(None, (_differs(ours, other, f"{path}[{at}]", "") for at, (ours, other) in pairs)), None
+    )
+
+
+def _items_differ(wanted: Sequence[object], found: Sequence[object], path: str, field: str) -> str | None:
+    known = {_identity(item, field): item for item in found}
+    for item in wanted:
+        who = _identity(item, field)
+        if different := _differs(item, known.get(who), f"{path}[{_title(who)}]", ""):
+            return different
+    return None
+
+
+def _identity(item: object, field: str) -> tuple[object, ...]:
+    if not isinstance(item, Mapping):
+        return ()
+    return tuple(item.get(key, _DEFAULTS.get(key)) for key in _KEYS[field])
+
+
+def _title(who: tuple[object, ...]) -> str:
+    return "/".join(str(part) for part in who if part is not None)
+
+
+def _same(wanted: object, found: object, field: str) -> bool:
+    if isinstance(wanted, bool) or isinstance(found, bool):
+        return wanted is found
+    if not wanted and field in _UNSET:
+        return True
+    if field in _QUANTITIES:
+        return same_quantity(str(wanted), str(found))
+    return wanted == found or (isinstance(wanted, int | str) and str(wanted) == str(found))
+
+
+def foreign(desired: Object, live: Object) -> list[str]:
+    """Name what nobody wanted in the live pod template and should be told: "container proxy", "hostNetwork"."""
+    ours, theirs = _pod(desired), _pod(live)
+    containers = []
+    for field, what in privileges.CONTAINERS:
+        wanted = set(_names(ours, field))
+        containers += [f"{what} {name}" for name in _names(theirs, field) if name not in wanted]
+    return containers + privileges.added(ours, theirs)
+
+
+def _pod(body: Object) -> Object:
+    spec = body.get("spec", {})
+    template = spec.get("jobTemplate", {}).get("spec", spec).get("template", {})
+    found: Object = template.get("spec", {})
+    return found
+
+
+def _names(pod: Object, field: str) -> Iterator[str]:
+    return (container["name"] for container in pod.get(field) or ())

@@ -1,0 +1,164 @@
+"""Finds out what the desired objects depend on besides the document: contents of Secrets and ConfigMaps, as digests."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from delayq_operator.base import names
+from delayq_operator.base.errors import NotFound
+from delayq_operator.desired import reads
+from delayq_operator.desired.facts import Facts
+from delayq_operator.desired.references import referenced
+from delayq_operator.reconcile.plan import inputs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.base.names import Kind
+    from delayq_operator.cache.children import Child
+    from delayq_operator.cache.queues import Queues
+    from delayq_operator.cache.resource import Resource
+    from delayq_operator.cache.versions import Digest, Versions
+    from delayq_operator.kube.api import Api
+
+
+class Referees:
+    """The Secrets and ConfigMaps that queues refer to; read only when they are new or changed."""
+
+    def __init__(self, api: Api, secrets: Versions, config_maps: Versions) -> None:
+        """Nothing is read yet."""
+        self._api, self._secrets, self._config_maps = api, secrets, config_maps
+        self.kinds: frozenset[str] = frozenset()  # optional kinds that the API serves
+        self.installation = ""  # what this operator claims queues with
+
+    async def facts(
+        self, resource: Resource, queue: DelayQueue, children: Mapping[tuple[str, str], Child]
+    ) -> Facts:
+        """Gather the facts about one queue, and have it marked when one of them changes."""
+        references = referenced(queue)
+        secrets = await self._digests(names.SECRET, self._secrets, resource, references.secrets)
+        config_maps = await self._digests(
+            names.CONFIG_MAP, self._config_maps, resource, references.config_maps
+        )
+        return Facts(
+            uid=resource.uid,
+            namespace=resource.key.namespace,
+            installation=self.installation,
+            generation=resource.generation,
+            secrets=salted(resource.uid, secrets, lambda digest: digest.safe),
+            unkeyed=salted(resource.uid, secrets, lambda digest: digest.plain),
+            lacking=self._lacking(resource, queue),
+            config_maps=salted(resource.uid, config_maps, lambda digest: digest.plain),
+            kinds=self.kinds,
+            inputs=started_with(resource.key.name, children),
+        )
+
+    def _lacking(self, resource: Resource, queue: DelayQueue) -> tuple[tuple[str, str], ...]:
+        """Keys of the document only: for those of a pod template, the pod says so itself."""
+        wanted = reads.by_anybody(queue.spec)
+        return tuple(
+            (name, key)
+            for name, keys in wanted.items()
+            for key in keys
+            if self._secrets.lacks((resource.key.namespace, name), key)
+        )
+
+    async def _digests(
+        self, kind: Kind, versions: Versions, resource: Resource, wanted: Iterable[str]
+    ) -> dict[str, Digest | None]:
+        wanted = sorted(wanted)
+        versions.refer(resource.key, wanted)
+        return {name: await self._digest(kind, versions, resource, name) for name in wanted}
+
+    async def _digest(self, kind: Kind, versions: Versions, resource: Resource, name: str) -> Digest | None:
+        where = (resource.key.namespace, name)
+        if not versions.exists(where):
+            return None
+        digest = versions.digest(where)
+        if digest is None:
+            try:
+                digest = versions.taken(await self._api.get(kind, *where))
+            except NotFound:
+                return None
+        return digest
+
+    async def sharers(self, key: names.Key, queues: Queues) -> list[names.Key]:
+        """Name those who share a DelayQueue's tasks: in its namespace by what they say, in others if they can prove it.
+
+        Anybody can name a Redis in a spec. Who has the same credentials for it can do anything to the tasks anyway.
+        """
+        others = queues.sharing(key)
+        if all(other.namespace == key.namespace for other in others):
+            return others
+        ours = await self._proof(key, queues)
+        return [
+            other
+            for other in others
+            if other.namespace == key.namespace
+            or (ours is not None and await self._proof(other, queues) == ours)
+        ]
+
+    async def _proof(self, key: names.Key, queues: Queues) -> tuple[tuple[str, ...], ...] | None:
+        """Digest what a DelayQueue logs in to Redis with; None if that is not there."""
+        found = []
+        for name, keys in queues.credentials(key):
+            where = (key.namespace, name)
+            if not self._secrets.exists(where):
+                return None
+            if self._secrets.values(where) is None:
+                with suppress(NotFound):
+                    self._secrets.taken(await self._api.get(names.SECRET, *where))
+            values = self._secrets.values(where) or {}
+            if not all(each in values for each in keys):
+                return None
+            found.append(tuple(values[each] for each in keys))
+        return tuple(found)
+
+    def forget(self, key: names.Key) -> None:
+        """Drop what a DelayQueue referred to."""
+        self._secrets.refer(key, ())
+        self._config_maps.refer(key, ())
+
+
+def salted(uid: str, digests: Mapping[str, Digest | None], which: Callable[[Digest], str]) -> dict[str, str]:
+    """With the queue's uid in it, annotations do not show that two queues have the same password."""
+    return {name: _salted(uid, which(digest)) if digest else "" for name, digest in digests.items()}
+
+
+def _salted(uid: str, digest: str) -> str:
+    return hashlib.sha256(f"{uid}/{digest}".encode()).hexdigest()[:16]
+
+
+def missing(facts: Facts) -> tuple[str, ...]:
+    """Name what a queue refers to and is not there, such as "Secret shop-db", or "key password of Secret shop-db"."""
+    secrets = [f"Secret {name}" for name, digest in facts.secrets.items() if not digest]
+    keys = [f"key {key} of Secret {name}" for name, key in facts.lacking]
+    return (
+        *secrets,
+        *keys,
+        *(f"ConfigMap {name}" for name, digest in facts.config_maps.items() if not digest),
+    )
+
+
+def unserved(queue: DelayQueue, facts: Facts) -> tuple[str, ...]:
+    """Name the optional kinds that a queue asks for in vain."""
+    monitoring = queue.spec.monitoring
+    asked = {
+        names.POD_MONITOR.kind: monitoring.pod_monitor.enabled,
+        names.PROMETHEUS_RULE.kind: monitoring.prometheus_rule.enabled,
+    }
+    return tuple(kind for kind, enabled in asked.items() if enabled and kind not in facts.kinds)
+
+
+def started_with(queue_name: str, children: Mapping[tuple[str, str], Child]) -> dict[str, dict[str, str]]:
+    """Say what the pods of each component were last started with."""
+    found = {}
+    for component, name in (("scanner", names.scanner(queue_name)), ("worker", names.worker(queue_name))):
+        child = children.get((names.DEPLOYMENT.kind, name))
+        if child is not None:
+            found[component] = inputs_of(child.body)
+    return found

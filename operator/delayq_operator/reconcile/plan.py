@@ -1,0 +1,88 @@
+"""What has to be done so that the children are as wanted: compared, not guessed. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from delayq_operator.base import names
+from delayq_operator.reconcile import drift
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from delayq_operator.base.names import Kind
+    from delayq_operator.base.objects import Object
+    from delayq_operator.cache.children import Child
+
+_KINDS = {kind.kind: kind for kind in (*names.CHILDREN, *names.OPTIONAL_CHILDREN)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One object to apply."""
+
+    kind: Kind
+    body: Object
+    live: Child | None
+    why: str
+    """The path where the live object differs; empty for a new one."""
+
+    @property
+    def name(self) -> str:
+        """Of the object."""
+        return str(self.body["metadata"]["name"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything to do about the children of one queue."""
+
+    changes: tuple[Change, ...]
+    prune: tuple[Child, ...]
+    leaving: tuple[Child, ...]
+    """Children of an earlier DelayQueue of the same name: they have to go before ours can come."""
+    foreign: tuple[str, ...]
+    """What somebody put into our pod templates, such as "container proxy of Deployment orders-worker"."""
+
+
+def claim(todo: Plan) -> Plan:
+    """Leave only what claims a queue for this installation: its ConfigMap."""
+    changes = tuple(change for change in todo.changes if change.kind == names.CONFIG_MAP)
+    return replace(todo, changes=changes, prune=())
+
+
+def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], uid: str) -> Plan:
+    """Compare what is wanted with what there is; `uid` is the DelayQueue's."""
+    changes, leaving, foreign, kept = [], [], [], set()
+    for body in wanted:
+        reference = (body["kind"], body["metadata"]["name"])
+        live = _not_a_strangers(children.get(reference))
+        kept.add(reference)
+        if live is not None and live.owner_uid not in (None, uid):
+            leaving.append(live)
+            continue
+        why = "" if live is None else drift.differs(body, live.body)
+        if why is not None:
+            changes.append(Change(kind=_KINDS[body["kind"]], body=body, live=live, why=why))
+        if live is not None:
+            foreign += [f"{what} of {body['kind']} {live.name}" for what in drift.foreign(body, live.body)]
+    prune = [
+        child for reference, child in children.items() if reference not in kept and child.owner_uid == uid
+    ]
+    return Plan(changes=tuple(changes), prune=tuple(prune), leaving=tuple(leaving), foreign=tuple(foreign))
+
+
+def _not_a_strangers(child: Child | None) -> Child | None:
+    """Labels alone make nothing ours: somebody else's object is looked at as if we had no copy of it."""
+    return child if child is None or child.owner_uid is not None or child.ours else None
+
+
+def inputs_of(deployment: Object) -> dict[str, str]:
+    """Read what a Deployment's pods were started with, by name; anybody may have edited the annotation."""
+    try:
+        found = json.loads((deployment["metadata"].get("annotations") or {}).get(names.INPUTS, "{}"))
+    except ValueError:
+        return {}
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}

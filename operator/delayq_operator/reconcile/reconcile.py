@@ -1,0 +1,270 @@
+"""One reconciliation: parse → observe → decide → desired objects → apply → report.
+
+Level-triggered: it never asks what happened, only what is.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq.contract import SpecError, parse
+
+from delayq_operator.base import metrics, names
+from delayq_operator.base.errors import Conflict, OperatorError, Unavailable
+from delayq_operator.base.work import LATER_SECONDS, SOON_SECONDS
+from delayq_operator.cache.rivals import CURE, Stance, claim_in
+from delayq_operator.cache.sharing import described
+from delayq_operator.cache.workload import POD_SECONDS, runless_seconds, workload
+from delayq_operator.desired import desired
+from delayq_operator.desired.policy import of_namespace, of_templates
+from delayq_operator.reconcile.drift import stamped
+from delayq_operator.reconcile.facts import missing, unserved
+from delayq_operator.reconcile.plan import Plan, claim, plan
+from delayq_operator.scaling import scaling
+from delayq_operator.status.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from delayq.contract import DelayQueue, Problem
+
+    from delayq_operator.base.names import Key
+    from delayq_operator.cache.inventory import Inventory
+    from delayq_operator.cache.pod import Pod
+    from delayq_operator.cache.resource import Resource
+    from delayq_operator.desired.facts import Facts, Setting
+    from delayq_operator.polling.scrape import Scraper
+    from delayq_operator.reconcile.apply import Applier, Outcome
+    from delayq_operator.reconcile.ending import Ending
+    from delayq_operator.reconcile.facts import Referees
+    from delayq_operator.reconcile.report import Reporter
+    from delayq_operator.reconcile.scaler import Scaler
+    from delayq_operator.scaling.scaling import Scale
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final[dict[str, float | None]] = {
+    "done": None,
+    "invalid": None,  # until the spec is edited
+    "unavailable": SOON_SECONDS,
+    "waiting": LATER_SECONDS,
+    "refused": LATER_SECONDS,
+    "error": LATER_SECONDS,
+    "bug": LATER_SECONDS,
+}
+"""How a reconciliation can end → the longest pause before it is tried again."""
+
+
+class Reconciler:
+    """Makes the world of one DelayQueue as its document says, whatever it was before."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        *,
+        referees: Referees,
+        applier: Applier,
+        scraper: Scraper,
+        reporter: Reporter,
+        ending: Ending,
+        scaler: Scaler,
+        setting: Setting,
+    ) -> None:
+        """Every part is shared by all queues."""
+        self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
+        self._referees, self._applier, self._scraper = referees, applier, scraper
+        self._reporter, self._ending, self._setting = reporter, ending, setting
+        self._scaler, self._autoscaler, self._rivals = scaler, scraper.autoscaler, inventory.rivals
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Reconcile one DelayQueue; how long to wait at most before it is tried again, None when all is done."""
+        started = time.monotonic()
+        try:
+            result = await self._reconcile(key)
+        except (Conflict, Unavailable) as error:
+            result = "unavailable"
+            log.info("reconcile_put_off", extra={"fields": {"queue": str(key), "error": str(error)}})
+        except OperatorError as error:
+            result = "error"
+            log.warning("reconcile_failed", extra={"fields": {"queue": str(key), "error": str(error)}})
+        except Exception:  # a bug must not stop the other queues
+            result = "bug"
+            log.exception("reconcile_broke", extra={"fields": {"queue": str(key)}})
+        metrics.RECONCILES.labels(result).inc()
+        metrics.RECONCILE_SECONDS.observe(time.monotonic() - started)
+        return RETRY_SECONDS[result]
+
+    async def _reconcile(self, key: Key) -> str:
+        resource = self._queues.get(key)
+        if resource is None:
+            await self._ending.abandon(key)
+            self._forget(key)
+            return "done"
+        if self._stance(resource) is Stance.YIELD:
+            return "waiting"
+        return await (self._end(resource) if resource.deleting else self._make(resource))
+
+    def _stance(self, resource: Resource) -> Stance:
+        if resource.paused or resource.deleting:  # an end writes no claim, and may be brought forward by two
+            return Stance.SERVE
+        key = resource.key
+        child = self._children.of(key).get((names.CONFIG_MAP.kind, names.config(key.name)))
+        found = self._rivals.stance(key, claim_in(child.body if child else None), time.time())
+        if other := self._rivals.yielded_to.pop(key, ""):
+            log.warning("queue_yielded", extra={"fields": {"queue": str(key), "other": other, "hint": CURE}})
+        if other := self._rivals.claimed_by.pop(key, ""):
+            log.warning("queue_claimed", extra={"fields": {"queue": str(key), "other": other, "hint": CURE}})
+        return found
+
+    async def _end(self, resource: Resource) -> str:
+        view = await self._ending.end(resource)
+        if view is None:
+            return "done"
+        await self._report(view)
+        return "refused" if view.erasing is not None and view.erasing.failed else "waiting"
+
+    async def _make(self, resource: Resource) -> str:
+        resource = await self._ending.prepare(resource)
+        if leaving := await self._ending.undo(resource):
+            await self._report(self._seen(View(resource=resource, leaving=tuple(leaving))))
+            return "waiting"
+        return await self._follow(resource)
+
+    async def _follow(self, resource: Resource) -> str:
+        """Make the children as the spec says, if it is valid and allowed."""
+        key, policy = resource.key, self._setting.policy
+        try:
+            queue = parse(resource.document)
+            facts = await self._referees.facts(resource, queue, self._children.of(key))
+            wanted = [stamped(body) for body in desired(queue, self._setting, facts)]
+        except SpecError as error:
+            await self._report(self._seen(View(resource=resource, problems=error.problems)))
+            return "invalid"
+        if forbidden := (*of_namespace(key.namespace, policy), *of_templates(wanted, policy)):
+            return await self._keep(resource, queue, forbidden)
+        return await self._realise(resource, queue, facts, wanted)
+
+    async def _keep(self, resource: Resource, queue: DelayQueue, forbidden: tuple[Problem, ...]) -> str:
+        """Leave the children as they are, and only scale those workers that there are."""
+        scale = self._scale(resource, queue)
+        view = View(resource=resource, queue=queue, scale=scale, forbidden=forbidden)
+        if not resource.paused:
+            todo = Plan(changes=(), prune=(), leaving=(), foreign=())
+            outcome = await self._apply(resource, todo, scale)
+            view = replace(view, failures=tuple(outcome.failures))
+        await self._report(self._seen(view))
+        return "refused" if view.failures else "invalid"
+
+    def _scale(self, resource: Resource, queue: DelayQueue) -> Scale:
+        worker = self._children.of(resource.key).get(("Deployment", names.worker(resource.key.name)))
+        current = worker.body["spec"].get("replicas") if worker else None
+        decision = self._autoscaler.decision(resource.key, time.time())
+        down = self._scraper.guards.down(resource.key)
+        return scaling.scale(queue, current, decision, paused=resource.paused, guard_down=down)
+
+    async def _realise(
+        self, resource: Resource, queue: DelayQueue, facts: Facts, wanted: list[dict[str, object]]
+    ) -> str:
+        children = self._children.of(resource.key)
+        todo = plan(wanted, children, resource.uid)
+        scale = self._scale(resource, queue)
+        if self._rivals.claims(resource.key):
+            await self._applier.apply(resource, claim(todo), scale)
+            return "waiting"
+        sharers = await self._referees.sharers(resource.key, self._queues)
+        view = View(
+            resource=resource,
+            queue=queue,
+            scale=scale,
+            rival=self._rivals.seen(resource.key, time.time()),
+            missing=missing(facts),
+            unserved=unserved(queue, facts),
+            sharing=described(resource.key.namespace, sharers),
+            foreign=todo.foreign,
+            leaving=tuple(f"{child.kind.kind} {child.name}" for child in todo.leaving),
+        )
+        if not resource.paused:
+            outcome = await self._apply(resource, todo, scale)
+            await self._scaler.hand_over(resource, queue, scale, outcome)
+            view = replace(view, failures=tuple(outcome.failures), taken=tuple(outcome.taken))
+        result = await self._report(self._seen(view))
+        if view.failures or view.taken:
+            return "refused"
+        # A run of the reaper that has just begun has no pod yet: whether it will get one is to be seen soon.
+        begun = (self._runless_seconds(resource.key) or POD_SECONDS) < POD_SECONDS
+        return "waiting" if view.leaving or begun else result
+
+    def _runless_seconds(self, key: Key) -> float | None:
+        reaper = self._children.of(key).get((names.CRON_JOB.kind, names.reaper(key.name)))
+        return runless_seconds(reaper.body, self._pods.newest_run(key), time.time()) if reaper else None
+
+    async def _apply(self, resource: Resource, todo: Plan, scale: Scale) -> Outcome:
+        # A child without an owner may be what `kubectl delete --cascade=orphan` has just left of this very DelayQueue.
+        if any(change.live is None or change.live.owner_uid is None for change in todo.changes):
+            await self._ending.still_there(resource)
+        outcome = await self._applier.apply(resource, todo, scale)
+        worker = self._children.of(resource.key).get((names.DEPLOYMENT.kind, names.worker(resource.key.name)))
+        if worker is not None and worker.belongs_to(resource.uid):
+            await self._scaler.scale(resource, worker, scale, outcome)
+        await self._end_runs(resource.key, todo, outcome)
+        self._reporter.tell(resource, outcome)
+        return outcome
+
+    async def _end_runs(self, key: Key, todo: Plan, outcome: Outcome) -> None:
+        """End runs of the reaper whose pods do not start, now that its CronJob is another: they block the next run."""
+        stuck = any(pod.component == "reaper" and pod.trouble for pod in self._pods.of(key))
+        for change in todo.changes if stuck and not outcome.failures else ():
+            if change.kind == names.CRON_JOB and change.live is not None:
+                await self._applier.end_runs(change.live, key.namespace)
+
+    def _seen(self, view: View) -> View:
+        """Add what the children and the scanners look like now, after everything was applied."""
+        key = view.resource.key
+        children = self._children.of(key)
+
+        def body(kind: str, name: str) -> dict[str, Any] | None:
+            child = children.get((kind, name))
+            return child.body if child else None
+
+        reaper = body("CronJob", names.reaper(key.name)) or {}
+        return replace(
+            view,
+            scanner=workload(body("Deployment", names.scanner(key.name))),
+            worker=workload(body("Deployment", names.worker(key.name))),
+            troubles=_troubles(self._pods.of(key), reaper.get("status") or {}),
+            waiting={pod.component: pod.waiting for pod in self._pods.of(key) if pod.waiting},
+            runless=(self._runless_seconds(key) or 0.0) >= POD_SECONDS,
+            reaper=reaper.get("status") or {},
+            backlog=self._scraper.backlog(key),
+            unread=self._scraper.complaint(key),
+            guarding=self._scraper.guards.seen(key),
+            begun=self._scraper.lateness.seen(key),
+            learnt=self._autoscaler.learnt(key, time.time()),
+        )
+
+    async def _report(self, view: View) -> str:
+        await self._reporter.report(view)
+        return "done"
+
+    def _forget(self, key: Key) -> None:
+        self._referees.forget(key)
+        self._reporter.forget(key)
+        self._scraper.forget(key)
+        self._scaler.forget(key)
+        self._children.forget(key)
+        self._rivals.forget(key)
+        self._pods.forget(key)
+
+
+def _troubles(pods: Iterable[Pod], reaper: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong now: a run of the reaper that failed counts until one has ended well after it."""
+    good = reaper.get("lastSuccessfulTime", "")
+    found = {}
+    for pod in pods:
+        past = pod.failed and (pod.component != "reaper" or pod.created <= good)
+        if pod.trouble and not past:
+            found[pod.component] = pod.trouble
+    return found

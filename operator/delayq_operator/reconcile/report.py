@@ -1,0 +1,177 @@
+"""Writes status, only when it is worth it, and tells people through events what changed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq_operator.base import metrics, names
+from delayq_operator.base.errors import NotFound
+from delayq_operator.status.status import status, wait_seconds
+from delayq_operator.status.unready import NOW, Unready
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from delayq_operator.base.names import Key
+    from delayq_operator.base.work import Work
+    from delayq_operator.cache.queues import Queues
+    from delayq_operator.cache.resource import Resource
+    from delayq_operator.kube.api import Api
+    from delayq_operator.reconcile.apply import Outcome
+    from delayq_operator.status.events import Recorder
+    from delayq_operator.status.view import View
+
+TURNED_TRUE: Final = {
+    "Ready": "Ready",
+    "Paused": "Paused",
+    "DurabilityAtRisk": "DurabilityAtRisk",
+    "CapacityShortfallExpected": "CapacityShortfallExpected",
+}
+"""Condition → event when it becomes True."""
+
+TURNED_FALSE: Final = {
+    "Ready": "NotReady",
+    "Paused": "Resumed",
+    "BackendAvailable": "Unreachable",
+    "ShardsSettled": "Resharding",
+    "GuardAvailable": "GuardUnavailable",
+    "ObjectiveMet": "ObjectiveMissed",
+}
+"""Condition → event when it becomes False, after it was True."""
+
+RECOVERED: Final = {"GuardAvailable": "GuardAvailable", "ShardsSettled": "Resharded"}
+"""Condition → event when it becomes True, after it was False."""
+
+BY_REASON: Final = {
+    "Accepted": ("InvalidSpec", "PolicyViolation", "ReferenceNotFound"),
+    "Degraded": (
+        "NameTaken",
+        "ServedTwice",
+        "QueueShared",
+        "ForeignFields",
+        "ApplyFailed",
+        "EraseFailed",
+        "PodsRejected",
+        "RolloutPaused",
+        "PodsFailing",
+    ),
+    "Progressing": ("ProgressDeadlineExceeded",),
+    "ShardsSettled": ("ReshardingStalled",),
+    "Paused": ("InvalidAnnotation",),
+}
+"""Condition → reasons that are events of the same name when the condition gets them."""
+
+
+class Reporter:
+    """Reports on all DelayQueues."""
+
+    def __init__(self, api: Api, queues: Queues, work: Work, recorder: Recorder) -> None:
+        """Answers go into `queues` at once, ahead of the watch."""
+        self._api, self._queues, self._work, self._recorder = api, queues, work, recorder
+        self._written_at: dict[Key, float] = {}
+        self._ready: dict[Key, str] = {}
+        self._unready = Unready()
+
+    async def report(self, view: View) -> None:
+        """Write the status if it says something new; later if only numbers moved."""
+        resource, now = view.resource, time.time()
+        previous = resource.status
+        made = status(view, previous, now)
+        self._count(resource.key, view, made)
+        self._remind(resource, made, now)
+        since = now - self._written_at.get(resource.key, 0.0)
+        wait = wait_seconds(made, previous, since)
+        if wait is None:
+            return
+        if wait > 0:
+            self._work.mark_in(resource.key, wait)
+            return
+        await self._write(resource, made)
+        for reason, message in turned(previous, made):
+            self._recorder.post(resource, reason, message)
+            if reason == "NotReady":
+                self._unready.told(resource.key)
+
+    def _remind(self, resource: Resource, made: Mapping[str, Any], now: float) -> None:
+        """Tell of a queue that is not ready though it had the time for it, also if it never was."""
+        ready = next(entry for entry in made["conditions"] if entry["type"] == "Ready")
+        wait = self._unready.wait_seconds(resource.key, ready, now)
+        if wait == NOW:
+            self._recorder.post(resource, "NotReady", f"{ready['reason']}: {ready['message']}")
+        elif wait is not None:
+            self._work.mark_in(resource.key, wait)
+
+    async def _write(self, resource: Resource, made: dict[str, Any]) -> None:
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.DELAY_QUEUE.kind,
+            "metadata": {"name": resource.key.name, "namespace": resource.key.namespace, "uid": resource.uid},
+            "status": made,
+        }
+        try:
+            written = await self._api.apply(
+                names.DELAY_QUEUE, body, manager=names.OPERATOR, subresource="status"
+            )
+        except NotFound:
+            self._queues.gone(resource.key, resource.uid)
+            return
+        self._written_at[resource.key] = time.time()
+        self._queues.seen(written, ours=True)
+
+    def tell(self, resource: Resource, outcome: Outcome) -> None:
+        """Post what was done to the children."""
+        if outcome.created:
+            self._recorder.post(resource, "Created", f"made {', '.join(outcome.created)}")
+        for sentence in outcome.rolled:
+            self._recorder.post(resource, "RolledOut", f"pods are replaced: {sentence}")
+        if outcome.scaled is not None:
+            scaled = outcome.scaled
+            self._recorder.post(resource, scaled.reason, scaled.message, scaled.record)
+        if outcome.repaired:
+            self._recorder.post(resource, "Repaired", f"put right {', '.join(outcome.repaired)}")
+        if outcome.pruned:
+            self._recorder.post(resource, "Pruned", f"deleted {', '.join(outcome.pruned)}")
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered of a DelayQueue."""
+        self._written_at.pop(key, None)
+        self._unready.forget(key)
+        self._ready.pop(key, None)
+        metrics.forget_workers(key.namespace, key.name)
+        metrics.count_ready(self._ready.values())
+
+    def _count(self, key: Key, view: View, made: Mapping[str, Any]) -> None:
+        before = self._ready.get(key)
+        self._ready[key] = next(entry["status"] for entry in made["conditions"] if entry["type"] == "Ready")
+        if before != self._ready[key]:
+            metrics.count_ready(self._ready.values())
+        gauge = metrics.WORKER_REPLICAS
+        gauge.labels(key.namespace, key.name, "actual").set(view.worker.pods)
+        if view.scale is None:
+            return
+        gauge.labels(key.namespace, key.name, "desired").set(view.scale.replicas)
+        if view.scale.decision is not None:
+            gauge.labels(key.namespace, key.name, "wanted").set(view.scale.decision.wanted)
+        for learnt, seconds in (
+            (metrics.WORKER_LEAD, view.learnt.lead_seconds),
+            (metrics.WORKER_HANDLER, view.learnt.handler_seconds),
+        ):
+            if seconds is not None:
+                learnt.labels(key.namespace, key.name).set(seconds)
+
+
+def turned(previous: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Events that the change from one status to the next is worth: reason and message."""
+    before = {entry["type"]: entry for entry in previous.get("conditions") or ()}
+    for entry in made["conditions"]:
+        kind, old = entry["type"], before.get(entry["type"], {})
+        if entry["status"] != old.get("status"):
+            if entry["status"] == "True" and kind in TURNED_TRUE:
+                yield TURNED_TRUE[kind], entry["message"]
+            if entry["status"] == "True" and old.get("status") == "False" and kind in RECOVERED:
+                yield RECOVERED[kind], entry["message"]
+            if entry["status"] == "False" and old.get("status") == "True" and kind in TURNED_FALSE:
+                yield TURNED_FALSE[kind], f"{entry['reason']}: {entry['message']}"
+        if entry["reason"] != old.get("reason") and entry["reason"] in BY_REASON.get(kind, ()):
+            yield entry["reason"], entry["message"]

@@ -1,0 +1,1 @@
+"""The process: parts put together, probes, command line."""

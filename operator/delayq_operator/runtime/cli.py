@@ -1,0 +1,146 @@
+"""delayq-operator: its options."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import sys
+from typing import get_args
+
+import click
+from delayq.contract.words import LABEL_NAME, LABEL_VALUE
+from delayq.service import logs
+
+from delayq_operator.base import names
+from delayq_operator.desired.facts import Setting
+from delayq_operator.desired.policy import PodSecurity, Policy
+from delayq_operator.kube import api
+from delayq_operator.kube.reflector import Limits
+from delayq_operator.runtime.process import Options, run
+
+LIMITS = Limits()
+
+
+def labels(_context: click.Context, _option: click.Parameter, text: str | None) -> dict[str, str]:
+    """Take key=value,… apart; what is no label would be refused by the API server, later and for every queue."""
+    found = dict(part.partition("=")[::2] for part in (text or "").split(",") if part)
+    for key, value in found.items():
+        if not (re.match(f"{LABEL_NAME.pattern}", key) and re.match(f"{LABEL_VALUE.pattern}", value)):
+            raise click.BadParameter(f"{key}={value} is no label")
+    return found
+
+
+@click.command(
+    name="delayq-operator", context_settings={"auto_envvar_prefix": "DELAYQ_OPERATOR", "show_default": True}
+)
+@click.option(
+    "--worker-image", required=True, help="Image of scanners and reapers, and of workers by default."
+)
+@click.option("--image-pull-policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), help="Of these.")
+@click.option(
+    "--image-pull-secret", "pull_secrets", multiple=True, help="Secret to pull them with; repeatable."
+)
+@click.option("--namespace", "namespaces", multiple=True, help="Namespace to serve; repeatable. None: all.")
+@click.option("--leader-election/--no-leader-election", default=True, help="Whether to compete for a Lease.")
+@click.option("--lease-name", default=names.OPERATOR, help="Name of the Lease.")
+@click.option("--lease-namespace", help="Its namespace. Absent: the operator's own.")
+@click.option(
+    "--own-namespace", help="Namespace of the operator's own pods. Absent: $POD_NAMESPACE, or the pod's."
+)
+@click.option(
+    "--own-labels",
+    callback=labels,
+    metavar="KEY=VALUE,…",
+    help="What selects them there, so that NetworkPolicies of queues let them in. None: every pod there.",
+)
+@click.option(
+    "--own-service-account",
+    help="The operator's ServiceAccount, which no queue may use. Absent: its token's.",
+)
+@click.option(
+    "--serve-own-namespace/--no-serve-own-namespace",
+    default=False,
+    help="Whether DelayQueues in the operator's own namespace are allowed, beside others.",
+)
+@click.option(
+    "--pod-security",
+    type=click.Choice(get_args(PodSecurity)),
+    default="baseline",
+    help="Pod Security Standard that pod templates must satisfy.",
+)
+@click.option(
+    "--allow-service-account",
+    "service_accounts",
+    multiple=True,
+    default=("*",),
+    help="ServiceAccount that pod templates may name; repeatable. *: any.",
+)
+@click.option("--host", default="127.0.0.1", help="Where probes and metrics listen; *: every address.")
+@click.option("--port", default=8080, type=click.IntRange(0, 65535), help="Their port; 0 takes a free one.")
+@click.option("--workers", default=8, type=click.IntRange(1, 256), help="DelayQueues to reconcile at a time.")
+@click.option(
+    "--resync-seconds", default=300.0, type=click.FloatRange(1), help="Look at each again after this."
+)
+@click.option("--watch-seconds", default=LIMITS.watch_seconds, hidden=True)
+@click.option("--silence-seconds", default=LIMITS.silence_seconds, hidden=True)
+@click.option("--log-format", default="json", type=click.Choice(["json", "console"]))
+@click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
+def delayq_operator(  # noqa: PLR0913 -- click's options, by name
+    *,
+    worker_image: str,
+    image_pull_policy: str | None,
+    pull_secrets: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    leader_election: bool,
+    lease_name: str,
+    lease_namespace: str | None,
+    own_namespace: str | None,
+    own_labels: dict[str, str],
+    own_service_account: str | None,
+    serve_own_namespace: bool,
+    pod_security: PodSecurity,
+    service_accounts: tuple[str, ...],
+    host: str,
+    port: int,
+    workers: int,
+    resync_seconds: float,
+    watch_seconds: int,
+    silence_seconds: float,
+    log_format: logs.LogFormat,
+    log_level: str,
+) -> None:
+    """Turn DelayQueues into running workers, scanners and reapers.
+
+    Exits with 0 when stopped by a signal, 1 when a watch died or on a bug, 4 when its rights do not suffice, 5 when
+    another operator took over.
+    """
+    logs.configure(log_format, log_level)
+    if log_level != "debug":
+        logging.getLogger("kopf").setLevel(logging.WARNING)  # what it does by the minute is news to nobody
+    home = own_namespace or api.own_namespace()
+    policy = Policy(
+        pod_security=pod_security,
+        service_accounts=tuple(filter(None, service_accounts)),
+        own_service_account=own_service_account or api.own_service_account(),
+        closed_namespace=None if serve_own_namespace or set(namespaces) == {home} else home,
+    )
+    options = Options(
+        setting=Setting(
+            worker_image=worker_image,
+            image_pull_policy=image_pull_policy,
+            image_pull_secrets=pull_secrets,
+            own_namespace=home,
+            own_labels=own_labels,
+            policy=policy,
+        ),
+        namespaces=namespaces,
+        lease_name=lease_name if leader_election else None,
+        lease_namespace=lease_namespace,
+        host=host,
+        port=port,
+        workers=workers,
+        resync_seconds=resync_seconds,
+        limits=Limits(watch_seconds=watch_seconds, silence_seconds=silence_seconds),
+    )
+    sys.exit(asyncio.run(run(options)))

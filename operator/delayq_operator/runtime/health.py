@@ -1,0 +1,111 @@
+"""/healthz, /readyz and /metrics of the operator, leader or not.
+
+Alive: every watch showed a sign of life, the event loop keeps time, kopf keeps up, and no reconciliation hangs. An API
+server that is away is no reason to restart: a restart would not bring it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+from delayq.service import listen
+
+from delayq_operator.base import metrics
+from delayq_operator.kube.reflector import report_ages
+
+if TYPE_CHECKING:
+    from delayq_operator.base.work import Work
+    from delayq_operator.cache.witness import Witness
+    from delayq_operator.kube.lease import Leadership
+    from delayq_operator.kube.reflector import Reflector
+
+TICK_SECONDS: Final = 1.0
+STUCK_SECONDS: Final = 60.0
+WATCH_DEAD_SECONDS: Final = 240.0  # beyond any silence that the reflectors themselves put up with
+HUNG_SECONDS: Final = 600.0
+"""Forty requests that each take the 15 s after which one is given up. A reconciliation makes about thirty, and is over
+with the first that is given up: what it still waits for then will never come."""
+
+
+@dataclass
+class Health:
+    """What the probes look at."""
+
+    leadership: Leadership
+    witness: Witness
+    work: Work
+    reflectors: list[Reflector] = field(default_factory=list)
+    synced: bool = False
+    """Whether the operator has seen everything there is, once."""
+    lag_seconds: float = 0.0
+
+    async def run(self) -> None:
+        """Measure how late timers run, for ever: a blocked event loop is late for everything."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + TICK_SECONDS
+            await asyncio.sleep(TICK_SECONDS)
+            self.lag_seconds = loop.time() - due
+            metrics.LOOP_LAG.set(self.lag_seconds)
+            report_ages(self.reflectors)
+
+    def complaints(self) -> list[str]:
+        """Why the operator should be restarted; nothing while it is well."""
+        found = [
+            f"the watch of {reflector.kind.plural} has done nothing for {reflector.idle_seconds:.0f} s"
+            for reflector in self.reflectors
+            if reflector.idle_seconds > WATCH_DEAD_SECONDS
+        ]
+        behind = self.witness.behind_seconds
+        if behind > STUCK_SECONDS:
+            found.append(f"kopf has missed a change of a DelayQueue for {behind:.0f} s")
+        if self.lag_seconds > STUCK_SECONDS:
+            found.append(f"the event loop was {self.lag_seconds:.0f} s late")
+        if self.work.longest_seconds > HUNG_SECONDS:
+            found.append(f"a reconciliation has gone on for {self.work.longest_seconds:.0f} s")
+        return found
+
+    def unready(self) -> list[str]:
+        """Why the operator is not ready; a standby is ready when it knows who leads."""
+        if self.leadership.unanswered_seconds > STUCK_SECONDS:
+            return ["the Lease could not be read"]
+        if self.leadership.leads and not self.synced:
+            return ["not everything was listed yet"]
+        return []
+
+    async def healthz(self, _request: web.Request) -> web.Response:
+        """Answer 200 while alive; 500 asks for a restart."""
+        return _verdict(self.complaints(), 500)
+
+    async def readyz(self, _request: web.Request) -> web.Response:
+        """Answer 200 when this operator works or stands by; else 503."""
+        return _verdict(self.unready(), 503)
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        """Answer in Prometheus' text format."""
+        body, content_type = metrics.exposition()
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def serve(self, host: str, port: int) -> tuple[web.AppRunner, int]:
+        """Listen; port 0 takes a free one. Returns the runner to clean up, and the port."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/healthz", self.healthz),
+                web.get("/readyz", self.readyz),
+                web.get("/metrics", self.metrics),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        await listen.site(runner, host, port).start()
+        return runner, int(runner.addresses[0][1])
+
+
+def _verdict(complaints: list[str], status: int) -> web.Response:
+    if complaints:
+        return web.Response(status=status, text="\n".join(complaints) + "\n")
+    return web.Response(text="ok\n")

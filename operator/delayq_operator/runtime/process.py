@@ -1,0 +1,250 @@
+"""The operator's process: puts the parts together, stands by, leads, stops. supervision.py keeps them running."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator import handlers
+from delayq_operator.base import names
+from delayq_operator.base.errors import Denied, LeadershipLost, NoCluster, OperatorError
+from delayq_operator.base.supervision import Parts
+from delayq_operator.base.work import Work
+from delayq_operator.cache.children import Children
+from delayq_operator.cache.inventory import Inventory
+from delayq_operator.cache.pods import Pods
+from delayq_operator.cache.queues import Queues
+from delayq_operator.cache.rivals import Rivals
+from delayq_operator.cache.versions import Versions
+from delayq_operator.cache.watches import Scope, Watches
+from delayq_operator.cache.witness import Witness
+from delayq_operator.kube.api import Api, own_namespace
+from delayq_operator.kube.lease import Leadership
+from delayq_operator.kube.reflector import Limits
+from delayq_operator.polling.scrape import Scraper
+from delayq_operator.polling.survey import Survey
+from delayq_operator.reconcile.apply import Applier
+from delayq_operator.reconcile.ending import Ending
+from delayq_operator.reconcile.facts import Referees
+from delayq_operator.reconcile.handover import Handover
+from delayq_operator.reconcile.optional import OptionalKinds
+from delayq_operator.reconcile.reconcile import Reconciler
+from delayq_operator.reconcile.report import Reporter
+from delayq_operator.reconcile.scaler import Scaler
+from delayq_operator.runtime.health import Health
+from delayq_operator.scaling.aims import Aims
+from delayq_operator.scaling.autoscaler import Autoscaler
+from delayq_operator.scaling.victims import Victims
+from delayq_operator.status.events import Recorder
+from delayq_operator.status.guards import Guards
+from delayq_operator.status.lateness import Latenesses
+
+if TYPE_CHECKING:
+    from delayq_operator.desired.facts import Setting
+
+log = logging.getLogger(__name__)
+
+STOPPED: Final = 0
+FAILED: Final = 1
+DENIED: Final = 4
+LEADERSHIP_LOST: Final = 5
+
+RELEASE_SECONDS: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How the operator was started."""
+
+    setting: Setting
+    namespaces: tuple[str, ...] = ()
+    """Those it serves; none: all."""
+    lease_name: str | None = names.OPERATOR
+    """None: no election."""
+    lease_namespace: str | None = None
+    """None: the operator's own."""
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 8
+    resync_seconds: float = 300.0
+    limits: Limits = field(default_factory=Limits)
+
+
+class Operator:
+    """All parts of the operator, connected."""
+
+    def __init__(self, api: Api, options: Options) -> None:
+        """Nothing runs before run()."""
+        self.api, self.options = api, options
+        identity = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
+        self.leadership = _leadership(api, options, identity)
+        api.may_write = lambda: self.leadership.leads
+        self.parts = Parts()
+        self.watches = Watches(api, self.parts, Scope(namespaces=options.namespaces, limits=options.limits))
+        self.work = Work()
+        self.queues = Queues(self.work.mark)
+        self.witness = Witness(api, self.queues)
+        self.health = Health(self.leadership, self.witness, self.work, self.watches.reflectors)
+        self.children = Children(self.queues, self.work.mark)
+        self.pods = Pods(self.queues, self.work.mark)
+        self.secrets, self.config_maps = Versions(self.work.mark), Versions(self.work.mark)
+        self.recorder = Recorder(api, identity)
+        self.referees = Referees(api, self.secrets, self.config_maps)
+        self.optional = OptionalKinds(
+            api,
+            watches=self.watches,
+            children=self.children,
+            referees=self.referees,
+            mark_all=self._mark_all,
+        )
+        self.inventory = Inventory(self.queues, self.children, self.pods, Rivals())
+        aims = Aims(self.queues)
+        autoscaler = Autoscaler(self.inventory, aims, self.work)
+        guards = Guards(aims, self.work)
+        lateness = Latenesses(aims, self.work)
+        self.scraper = Scraper(
+            self.inventory, aims, autoscaler, guards=guards, lateness=lateness, work=self.work
+        )
+        self.survey = Survey(self.inventory, aims, autoscaler, guards=guards, lateness=lateness)
+        self.reconciler = self._reconciler()
+
+    def _reconciler(self) -> Reconciler:
+        applier = Applier(self.api, self.children)
+        victims = Victims(self.api, self.pods, self.survey.busy, self.work.mark)
+        self.ending = Ending(
+            self.api,
+            inventory=self.inventory,
+            scraper=self.scraper,
+            applier=applier,
+            referees=self.referees,
+            recorder=self.recorder,
+            setting=self.options.setting,
+        )
+        return Reconciler(
+            self.inventory,
+            referees=self.referees,
+            applier=applier,
+            scraper=self.scraper,
+            reporter=Reporter(self.api, self.queues, self.work, self.recorder),
+            ending=self.ending,
+            scaler=Scaler(applier, self.scraper.autoscaler, victims=victims, handover=Handover(self.api)),
+            setting=self.options.setting,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Stand by, then lead, until `stop`. Raises what ended it, if something did."""
+        self.parts.start("leadership", self.leadership.run())
+        self.parts.start("health", self.health.run())
+        try:
+            await self.parts.unless(stop, self._work(stop))
+        finally:
+            await self.parts.end()
+            await self._release()
+            await self.leadership.resign()
+
+    async def _release(self) -> None:
+        """Let the DelayQueues of its own namespace go when that is being deleted, and the operator with it."""
+        own = self.options.setting.own_namespace
+        if own is None or not self.leadership.leads:
+            return
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await self.ending.release(own)
+        except (OperatorError, TimeoutError) as error:
+            log.warning("finalizers_not_released", extra={"fields": {"namespace": own, "error": str(error)}})
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        await self.leadership.confirmed()
+        await self._lead(stop)
+        await stop.wait()
+
+    async def _lead(self, stop: asyncio.Event) -> None:
+        self.inventory.rivals.me = self.referees.installation = self.leadership.installation
+        self._watch()
+        self.parts.start("events", self.recorder.run())
+        await self.optional.look()  # so that a new DelayQueue gets all of its children in one go
+        await self.watches.synced()
+        memo = handlers.Memo(self.queues, self.witness)
+        self.parts.start("kopf", handlers.follow(memo, self.options.namespaces, stop))
+        self.parts.start("witness", self.witness.run())
+        for number in range(self.options.workers):
+            self.parts.start(
+                f"worker-{number}",
+                self.work.run(self.reconciler.reconcile, allowed=self.leadership.confirmed),
+            )
+        self.parts.start("scraper", self.scraper.run())
+        self.parts.start("survey", self.survey.run())
+        self.parts.start("resync", self._resync())
+        await self.witness.listed.wait()
+        self.health.synced = True
+
+    def _watch(self) -> None:
+        for kind in names.CHILDREN:
+            self.watches.follow(kind, self.children)
+        self.watches.follow(names.POD, self.pods)
+        self.watches.follow(names.SECRET, self.secrets, metadata_only=True)
+        self.watches.follow(names.CONFIG_MAP, self.config_maps, metadata_only=True)
+        self.watches.follow(names.DELAY_QUEUE, self.witness, metadata_only=True)
+
+    async def _resync(self) -> None:
+        """Look at every queue again now and then, and whether the API serves more kinds by now, or fewer."""
+        period = self.options.resync_seconds
+        while True:
+            await self.optional.look()
+            for key in self.queues.keys():  # noqa: SIM118 -- a method, and a copy
+                self.work.mark_in(key, random.uniform(0, period))
+            await asyncio.sleep(period)
+
+    def _mark_all(self) -> None:
+        for key in self.queues.keys():  # noqa: SIM118 -- a method, and a copy
+            self.work.mark(key)
+
+
+def _leadership(api: Api, options: Options, identity: str) -> Leadership:
+    if options.lease_name is None:
+        return Leadership()
+    namespace = options.lease_namespace or own_namespace() or "default"
+    own = os.environ.get("POD_UID", "") if namespace == own_namespace() else ""
+    return Leadership(api, namespace=namespace, name=options.lease_name, identity=identity, pod_uid=own)
+
+
+async def run(options: Options) -> int:
+    """Run an operator until SIGTERM or SIGINT; its exit code."""
+    stop = asyncio.Event()
+    handlers.stop_on_signals(stop)
+    try:
+        api = await Api.connect()
+    except NoCluster as error:
+        hint = "run it in a pod, or set KUBECONFIG"
+        log.critical("no_cluster", extra={"fields": {"error": str(error), "hint": hint}})
+        return FAILED
+    operator = Operator(api, options)
+    runner, port = await operator.health.serve(options.host, options.port)
+    log.info("started", extra={"fields": {"namespaces": list(options.namespaces) or "all", "port": port}})
+    try:
+        return await _verdict(operator, stop)
+    finally:
+        await runner.cleanup()
+        await api.close()
+
+
+async def _verdict(operator: Operator, stop: asyncio.Event) -> int:
+    try:
+        await operator.run(stop)
+    except Denied as error:
+        hint = "compare the chart's Role with the rights of the service account"
+        log.critical("rights_missing", extra={"fields": {"error": str(error), "hint": hint}})
+        return DENIED
+    except LeadershipLost as error:
+        log.warning("leadership_lost", extra={"fields": {"error": str(error)}})
+        return LEADERSHIP_LOST
+    except Exception:
+        log.exception("failed")
+        return FAILED
+    log.info("stopped")
+    return STOPPED

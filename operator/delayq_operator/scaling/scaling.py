@@ -1,0 +1,129 @@
+"""How many workers there should be, whoever says so. Pure; the operator's own decisions come from autoscaler.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from delayq.scaling import sentence
+from delayq.scaling.sentences import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delayq.contract import DelayQueue, Spec
+    from delayq.scaling import Decision
+
+    from delayq_operator.scaling.outlook import Rush
+
+REASONS: Final[Mapping[str, bool]] = {
+    "FollowsWork": True,
+    "External": True,
+    "MetricsUnavailable": False,
+    "Fixed": False,
+    "Held": False,
+    "Paused": False,
+    "GuardUnreachable": False,
+}
+"""Reasons of condition ScalingActive → whether the number of workers follows the work."""
+
+NOT_DECIDED: Final = "NotDecided"
+"""The reason while nobody has looked yet."""
+
+HELD: Final[Mapping[str, str]] = {
+    "Hold": "spec.stopPolicy is Hold",
+    "HoldAndDrain": "spec.stopPolicy is HoldAndDrain",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """What a status says of a queue's scaling, beside the decision."""
+
+    looked: bool = False
+    """Whether this operator has ever decided."""
+    lead_seconds: float | None = None
+    handler_seconds: float | None = None
+    rush: Rush | None = None
+    waking: bool = False
+    """Whether workers are on their way from none, and not for longer than it takes."""
+    scaled_at: float | None = None
+    """When the number last changed, Unix seconds; None: not since this operator runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """A number of workers, and why."""
+
+    replicas: int
+    reason: str
+    """One of REASONS, or NOT_DECIDED."""
+    message: str
+    decision: Decision | None = None
+    """Set when the operator decides, and has."""
+
+
+def scale(
+    queue: DelayQueue,
+    current: int | None,
+    decision: Decision | None = None,
+    *,
+    paused: bool = False,
+    guard_down: bool = False,
+) -> Scale:
+    """Say how many; `current` is how many the Deployment asks for, None when there is none yet."""
+    spec = queue.spec
+    if spec.stop_policy == "HoldAndDrain":
+        return Scale(replicas=0, reason="Held", message=f"0 workers: {HELD['HoldAndDrain']}")
+    if spec.autoscaling is None:
+        return _fixed(spec.worker.replicas)
+    if spec.autoscaling.mode == "External":
+        return _external(spec, current)
+    for holds, reason, why in (
+        (spec.stop_policy in HELD, "Held", HELD.get(spec.stop_policy)),
+        (paused, "Paused", "the DelayQueue is paused"),
+        (
+            guard_down,
+            "GuardUnreachable",
+            "no worker can use the guard, of two or more; further ones could not either",
+        ),
+    ):
+        if holds:
+            kept = _clamped(spec, 1) if current is None else current
+            return Scale(replicas=kept, reason=reason, message=f"{counted(kept, 'worker')}, kept: {why}")
+    if decision is None:
+        return _undecided(spec, current)
+    return Scale(
+        replicas=decision.replicas,
+        reason="FollowsWork" if decision.reason == "FollowsWork" else "MetricsUnavailable",
+        message=sentence(decision),
+        decision=decision,
+    )
+
+
+def _undecided(spec: Spec, current: int | None) -> Scale:
+    """Keep the number, within its bounds; the first worker shows whether workers start, and how long that takes."""
+    wanted = _clamped(spec, 1 if current is None else current)
+    kept = "kept" if wanted == current else "the nearest that spec.autoscaling allows"
+    message = f"{counted(wanted, 'worker')}, {kept}: the metrics were not read yet"
+    return Scale(replicas=wanted, reason=NOT_DECIDED, message=message)
+
+
+def _fixed(replicas: int | None) -> Scale:
+    wanted = 1 if replicas is None else replicas
+    origin = "the default" if replicas is None else "spec.worker.replicas"
+    message = f"{counted(wanted, 'worker')}: {origin}, without spec.autoscaling"
+    return Scale(replicas=wanted, reason="Fixed", message=message)
+
+
+def _external(spec: Spec, current: int | None) -> Scale:
+    asked = spec.worker.replicas
+    if asked is None:
+        asked = _clamped(spec, current or 1)
+    message = f"{counted(asked, 'worker')}, as written to spec.worker.replicas through the scale subresource"
+    return Scale(replicas=asked, reason="External", message=message)
+
+
+def _clamped(spec: Spec, replicas: int) -> int:
+    assert spec.autoscaling is not None  # noqa: S101 -- for the type checker; both callers asked
+    return max(spec.autoscaling.min_replicas, min(spec.autoscaling.max_replicas, replicas))

@@ -1,0 +1,289 @@
+"""What the scanners of a queue say of it: one reading of their metrics, summed over shards. Pure.
+
+Scanners run an image that a tenant chose: whatever they say is taken for what it may be, and never for more. Not here:
+when a reading is worth a reconciliation (news.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract import metrics as table
+
+from delayq_operator.scrape.shards import Down, Layout, Shards
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from delayq_operator.base.objects import Sample
+
+MOST: Final = 2**53  # beyond, JSON's numbers are not exact; status has int64
+LONGEST_SECONDS: Final = 100 * 366 * 86_400.0  # a time has to stay within what the API can write
+EXACT_UP_TO: Final = 100  # beyond, two digits are enough to tell a change
+ON_TIME_SECONDS: Final = 12.0
+"""For how long nothing has to be late until tasks are said to begin on time again."""
+BLIND_SECONDS: Final = 20.0
+"""For how long some shard has to be missing until it is more than a fail-over, or another scanner that takes over."""
+SAME_SECONDS: Final = 5.0  # a time is read anew each time, and lands a second earlier or later
+
+NEEDED: Final = frozenset(
+    metric.name
+    for metric in (
+        table.TASKS,
+        table.LAPSED_TASKS,
+        table.OVERDUE_TASKS,
+        table.OLDEST_OVERDUE_SECONDS,
+        table.NEXT_DUE_SECONDS,
+        table.SHARD_LED,
+        table.SHARD_DOWN,
+        table.LAYOUT_EPOCH,
+        table.LAYOUT_SHARDS,
+        table.RESHARD_TASKS,
+        table.RESHARD_CHECKED_TASKS,
+        table.RESHARD_MOVED_TASKS,
+        table.RESHARD_WAITING_TASKS,
+        table.REDIS_UP,
+        table.REDIS_DOWN,
+        table.DURABILITY_RISK,
+        table.ERASED_SHARDS,
+        table.DUE_WITHIN_TASKS,
+        table.QUEUE_CLAIMED,
+        table.QUEUE_RELEASED,
+        table.QUEUE_RECLAIMED,
+    )
+)
+"""Names of the metrics that are looked at; scanners export some times as much."""
+
+_OF_ALL_SHARDS: Final = frozenset(
+    metric.name for metric in (table.REDIS_UP, table.REDIS_DOWN, table.DURABILITY_RISK, table.ERASED_SHARDS)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """The tasks of a queue and the state of its Redis, as of `read_at`."""
+
+    read_at: float
+    """Unix seconds."""
+    due: int = 0
+    scheduled: int = 0
+    in_flight: int = 0
+    dead: int = 0
+    oldest_due_at: float | None = None
+    """Unix seconds; None when nothing is overdue."""
+    next_due_at: float | None = None
+    """Unix seconds; None when nothing waits."""
+    whole: bool = False
+    """Whether every shard has a leader and is in the numbers."""
+    redis_up: bool = False
+    outage: str = ""
+    """One of contract.metrics.OUTAGES: why Redis does not serve; empty when it does, or nobody can tell."""
+    risks: tuple[str, ...] = ()
+    """Of contract.metrics.DURABILITY_RISKS, those that hold."""
+    shards: Shards = field(default_factory=Shards)
+    late_at: float = -math.inf
+    """When a reading last found tasks later than allowed, Unix seconds."""
+    whole_at: float = math.inf
+    """When a reading last was whole; before there was one, when the first one was. Unix seconds."""
+
+    @property
+    def late_seconds(self) -> float:
+        """How long the most overdue task has been due."""
+        return 0.0 if self.oldest_due_at is None else self.read_at - self.oldest_due_at
+
+    @property
+    def blind(self) -> bool:
+        """Whether some shard has been missing for longer than it takes until somebody else tells of it."""
+        return not self.whole and self.read_at - self.whole_at >= BLIND_SECONDS
+
+    def late(self, allowed_seconds: float) -> bool:
+        """Whether tasks begin later than allowed, or did a moment ago: near its objective, a queue turns often."""
+        lately = 0 <= self.read_at - self.late_at < ON_TIME_SECONDS
+        return self.whole and (lately or self.late_seconds > allowed_seconds)
+
+    def waiting_late(self, allowed_seconds: float) -> float:
+        """Return how many tasks wait for longer than allowed, if due times are spread evenly; at least one if any."""
+        if not self.late(allowed_seconds):
+            return 0.0
+        share = 1 - allowed_seconds / self.late_seconds if self.late_seconds > allowed_seconds else 0.0
+        return max(1.0, self.due * share)
+
+    def turned(self, before: Backlog, allowed_seconds: float) -> bool:
+        """Whether what people are told in words became another; `allowed_seconds` is how late tasks may start."""
+        return self._words(allowed_seconds) != before._words(allowed_seconds)
+
+    def _words(self, allowed_seconds: float) -> tuple[object, ...]:
+        due = self.whole and self.due > 0
+        return (
+            *(self.redis_up, self.outage, self.risks, self.whole, due, self.late(allowed_seconds)),
+            *(self.blind, *self.shards.words),
+        )
+
+    def moved(self, before: Backlog) -> bool:
+        """Whether a person would say that numbers or times became others."""
+        numbers = (
+            (made.due, made.scheduled, made.in_flight, made.dead, *made.shards.numbers)
+            for made in (self, before)
+        )
+        one, other = ([bucket(number) for number in each] for each in numbers)
+        return one != other or not (
+            _same_time(self.oldest_due_at, before.oldest_due_at)
+            and _same_time(self.next_due_at, before.next_due_at)
+        )
+
+
+def bucket(number: int) -> int:
+    """Return the number to two digits, or all of it when it is small."""
+    if number <= EXACT_UP_TO:
+        return number
+    digits = len(str(number))
+    return round(number, 2 - digits)
+
+
+def _same_time(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) < SAME_SECONDS
+
+
+class Reading:
+    """Samples of the scanners of one queue, each shard's from one scanner only."""
+
+    def __init__(self, expositions: Iterable[Sequence[Sample]] = ()) -> None:
+        """Take what leaders say of their shards: a standby has no numbers, and for an instant two may lead."""
+        self._values: dict[str, list[tuple[Mapping[str, str], float]]] = defaultdict(list)
+        self._shards: set[str] = set()
+        self._counted: set[str] = set()
+        self.layout: Layout | None = None
+        self._tellers = 0  # scanners that said anything of shards
+        self._down: dict[str, list[Down]] = defaultdict(
+            list
+        )  # by shard, once for each that is not served with it
+        for samples in expositions:
+            self.take(samples)
+
+    @property
+    def whole(self) -> bool:
+        """Whether each shard has a leader among the scanners."""
+        return bool(self._expected) and self._counted >= self._expected
+
+    @property
+    def _expected(self) -> set[str]:
+        """Shards that there are, by the newest layout; a scanner that knows an older one may tell of others."""
+        return self._shards if self.layout is None else set(map(str, range(self.layout.covers)))
+
+    def take(self, samples: Iterable[Sample]) -> bool:
+        """Add what one scanner says; whether it leads a shard that no other did."""
+        sane = [
+            (name, labels, number) for name, labels, value in samples if (number := _sane(value)) is not None
+        ]
+        layout = Layout.of(sane)
+        if layout is not None and (self.layout is None or layout > self.layout):
+            self.layout = layout
+        told_down = {
+            each.shard: each
+            for name, has, value in sane
+            if name == table.SHARD_DOWN.name and value == 1 and (each := Down.of(has)) is not None
+        }
+        for down in told_down.values():
+            self._down[str(down.shard)].append(down)
+        leads = {
+            has["shard"]: value
+            for name, has, value in sane
+            if name == table.SHARD_LED.name and "shard" in has
+        }
+        # A leader that Redis does not serve has no numbers, which is not the same as zero.
+        told = {has.get("shard") for name, has, _ in sane if name == table.TASKS.name}
+        ours = {shard for shard, value in leads.items() if value == 1 and shard in told} - self._counted
+        self._tellers += bool(leads)
+        self._shards |= leads.keys()
+        self._counted |= ours
+        for name, labels, value in sane:
+            if name in _OF_ALL_SHARDS or labels.get("shard") in ours:
+                self._values[name].append((labels, value))
+        return bool(ours)
+
+    def total(self, metric: table.Metric, **labels: str) -> int:
+        """Sum over shards."""
+        return min(MOST, int(sum(self.values(metric, **labels))))
+
+    @property
+    def shards(self) -> int:
+        """How many shards there are numbers of."""
+        return len(self._counted)
+
+    def by_shard(self, metric: table.Metric, label: str) -> list[dict[str, float]]:
+        """Every value of a metric, for each shard by a further label."""
+        found: dict[str, dict[str, float]] = {shard: {} for shard in self._counted}
+        for has, value in self._values[metric.name]:
+            if label in has:
+                found[has["shard"]][has[label]] = value
+        return list(found.values())
+
+    def values(self, metric: table.Metric, **labels: str) -> list[float]:
+        """Every value of a metric with these labels."""
+        return [value for has, value in self._values[metric.name] if labels.items() <= has.items()]
+
+    def risks(self) -> tuple[str, ...]:
+        """Those that hold."""
+        held = {has.get("risk", "") for has, value in self._values[table.DURABILITY_RISK.name] if value == 1}
+        return tuple(sorted(held.intersection(table.DURABILITY_RISKS)))
+
+    def sharding(self) -> Shards:
+        """What is said of the shards themselves."""
+        missing = self._expected - self._counted
+        # One that just starts is not served yet, and one may be cut off: what serves another scanner is not down.
+        down = {
+            told[0].shard: told[0]
+            for shard, told in self._down.items()
+            if shard in missing and len(told) >= self._tellers
+        }
+        silent = {int(shard) for shard in missing if shard.isdecimal()} - down.keys()
+        tasks = self.values(table.RESHARD_TASKS)
+        return Shards(
+            layout=self.layout,
+            down=tuple(sorted(down.values())),
+            unled=tuple(sorted(silent)),
+            tasks=self.total(table.RESHARD_TASKS) if tasks and len(tasks) == len(self._expected) else None,
+            checked=self.total(table.RESHARD_CHECKED_TASKS),
+            moved=self.total(table.RESHARD_MOVED_TASKS),
+            waiting=self.total(table.RESHARD_WAITING_TASKS),
+        )
+
+    def outage(self) -> str:
+        """Why Redis does not serve, as the first scanner says that knows."""
+        held = {has.get("cause", "") for has, value in self._values[table.REDIS_DOWN.name] if value == 1}
+        return next((cause for cause in table.OUTAGES if cause in held), "")
+
+
+def _sane(value: float) -> float | None:
+    """Return what can be counted with: NaN stands for none, and nothing is fewer than none."""
+    if value != value or abs(value) == math.inf:  # noqa: PLR0124 -- isnan() fails for an int of 400 digits
+        return None
+    return float(min(max(value, 0), MOST))
+
+
+def backlog(reading: Reading, now: float) -> Backlog:
+    """Sum a reading up; `now` in Unix seconds."""
+    overdue = max(reading.values(table.OLDEST_OVERDUE_SECONDS), default=0.0)
+    next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
+    due = reading.total(table.OVERDUE_TASKS)
+    waiting = sum(reading.total(table.TASKS, state=state) for state in ("delayed", "retry", "suspect"))
+    up = any(reading.values(table.REDIS_UP)) or reading.shards > 0
+    return Backlog(
+        read_at=now,
+        due=due,
+        scheduled=min(MOST, max(0, waiting - due)),
+        in_flight=reading.total(table.TASKS, state="processing"),
+        dead=reading.total(table.TASKS, state="dlq"),
+        oldest_due_at=max(0.0, now - overdue) if due and overdue > 0 else None,
+        next_due_at=None if next_due is None else now + min(next_due, LONGEST_SECONDS),
+        whole=reading.whole,
+        redis_up=up,
+        outage="" if up else reading.outage(),
+        risks=reading.risks(),
+        shards=reading.sharding(),
+    )

@@ -1,0 +1,170 @@
+"""The workers of one queue: who claims, who is on the way, what they are busy with, what they teach. Pure.
+
+They run an image that a tenant chose: one that tells nothing, or nonsense, is one less to learn from and nothing else.
+Those on their way are asked often and all others now and then; of too many, those that were asked longest ago.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract import metrics as table
+from delayq.scaling import HandlerTime, LeadTime
+from delayq.scaling.learning import LONGEST_HANDLER_SECONDS, LONGEST_LEAD_SECONDS
+from delayq.scaling.policy import LEAD_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from delayq_operator.base.objects import Sample
+    from delayq_operator.cache.pod import Pod
+
+AGAIN_SECONDS: Final = 6.0
+SOON_SECONDS: Final = 1.0  # one on its way
+MOST_AT_ONCE: Final = 32
+PATIENCE: Final = 3  # times the usual start-up, until a worker counts as one that will not come
+LEAST_PATIENCE_SECONDS: Final = 60.0
+TOGETHER_SECONDS: Final = 3.0
+"""Workers that were created within so long of each other start together: a decision later, or the API server's pace."""
+MOST_BUSY: Final = 100_000
+MOST: Final = 2**53  # beyond, a float does not count any more
+
+NEEDED: Final = frozenset(
+    {
+        table.WORKER_BUSY_SLOTS.name,
+        table.WORKER_FIRST_CLAIM.name,
+        table.WORKER_GUARD_UP.name,
+        f"{table.WORKER_DUE_TO_CLAIMED.name}_bucket",
+        f"{table.WORKER_HANDLER.name}_sum",
+        f"{table.WORKER_HANDLER.name}_count",
+    }
+)
+"""Names of the metrics that are looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """How many workers there are."""
+
+    ready: int = 0
+    starting: int = 0
+    starting_seconds: float = 0.0
+    """The age of the youngest of them."""
+
+
+class Crew:
+    """What is known of the workers of one queue."""
+
+    def __init__(self, status: Mapping[str, object], since: float = 0.0) -> None:
+        """Take up what an earlier operator has learnt, from `status.scaling`; who is older than `since` was there."""
+        self._since = since
+        self.handler = HandlerTime(
+            _number(status.get("handlerMilliseconds"), per=1000, most=LONGEST_HANDLER_SECONDS)
+        )
+        self.lead = LeadTime(_number(status.get("leadSeconds"), per=1, most=LONGEST_LEAD_SECONDS))
+        self._asked_at: dict[str, float] = {}
+        self._created: dict[str, float] = {}
+        self._claimed: set[str] = set()
+        self._came: set[str] = set()
+        self._held_up: set[str] = set()
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long a worker may take until it is one that will not come."""
+        return max(LEAST_PATIENCE_SECONDS, PATIENCE * (self.lead.seconds or LEAD_SECONDS))
+
+    def to_ask(self, pods: Collection[Pod], now: float) -> list[Pod]:
+        """Whom to ask now: those whose turn it is, and who was asked longest ago before others."""
+        self._created = {pod.name: pod.created_at for pod in pods}
+        due = [
+            pod
+            for pod in pods
+            if reachable(pod) and not 0 <= now - self._asked(pod) < self._pause_seconds(pod, now)
+        ]
+        due = sorted(due, key=self._asked)[:MOST_AT_ONCE]
+        for pod in due:
+            self._asked_at[pod.name] = now
+        return due
+
+    def _asked(self, pod: Pod) -> float:
+        return self._asked_at.get(pod.name, 0.0)
+
+    def _pause_seconds(self, pod: Pod, now: float) -> float:
+        """One that is ready and silent, or should long have come, is not worth more than one that told all."""
+        coming = pod.name not in self._claimed and not pod.ready and not pod.trouble
+        return SOON_SECONDS if coming and now - pod.created_at < self.patience_seconds else AGAIN_SECONDS
+
+    def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
+        """Take note of what a worker says."""
+        told = said(samples)
+        total, count = (told.get(f"{table.WORKER_HANDLER.name}_{which}") for which in ("sum", "count"))
+        if total is not None and count is not None:
+            self.handler.take(pod.name, total, count, older=pod.created_at < self._since)
+            self.handler.watch(pod.name, busy=int(told.get(table.WORKER_BUSY_SLOTS.name, 0)), now=now)
+        first_claim = told.get(table.WORKER_FIRST_CLAIM.name)
+        if first_claim is None:
+            return
+        self._claimed.add(pod.name)
+        # One that started anew, or waited for Redis or for leave to claim, has not taken as long to start.
+        if not pod.restarts and pod.name not in self._held_up:
+            self.lead.take(pod.name, first_claim - pod.created_at, self._together(pod))
+
+    def _together(self, pod: Pod) -> int:
+        """Count the workers that were created along with this one."""
+        others = (at for name, at in self._created.items() if name != pod.name)
+        return 1 + sum(1 for at in others if abs(at - pod.created_at) <= TOGETHER_SECONDS)
+
+    def hold_up(self, pods: Iterable[Pod], now: float) -> None:
+        """Take note that nobody can claim: who would have by now takes longer for no fault of its own."""
+        usual = self.lead.seconds or LEAD_SECONDS
+        created = {pod.name: pod.created_at for pod in pods}
+        late = {name for name, at in created.items() if now - at > usual}
+        self._held_up = (self._held_up | late - self._claimed) & created.keys()
+
+    def fleet(self, pods: Sequence[Pod], now: float) -> Fleet:
+        """Count the workers, and forget those that are gone."""
+        self._forget({pod.name for pod in pods})
+        here = [pod for pod in pods if not pod.leaving | pod.failed]
+        ready = [pod for pod in here if self._claims(pod)]
+        self._came |= {pod.name for pod in here if pod.ready}
+        ages = [
+            now - pod.created_at
+            for pod in here
+            if pod.name not in self._came | self._claimed and not pod.trouble
+        ]
+        coming = [max(0.0, age) for age in ages if age < self.patience_seconds]
+        return Fleet(ready=len(ready), starting=len(coming), starting_seconds=min(coming, default=0.0))
+
+    def _claims(self, pod: Pod) -> bool:
+        """Whether it claims; its first claim comes before Kubernetes calls it ready."""
+        return pod.ready or (pod.name in self._claimed and pod.name not in self._came)
+
+    def _forget(self, but: set[str]) -> None:
+        self.handler.forget(but)
+        self.lead.forget(but)
+        for known in (self._claimed, self._came, self._held_up):
+            known.intersection_update(but)
+        for name in self._asked_at.keys() - but:
+            del self._asked_at[name]
+
+
+def reachable(pod: Pod) -> bool:
+    """Whether what answers at its address is this pod: that of one which ended may be another's by now."""
+    return bool(pod.address) and not pod.leaving | pod.failed
+
+
+def busy(samples: Iterable[Sample]) -> int | None:
+    """Return how many tasks a worker says it runs; None when it does not say."""
+    found = said(samples).get(table.WORKER_BUSY_SLOTS.name)
+    return None if found is None else int(min(found, MOST_BUSY))
+
+
+def said(samples: Iterable[Sample]) -> dict[str, float]:
+    """Return what can be counted with: neither NaN, nor what is below zero, nor an int of 400 digits."""
+    return {name: float(value) for name, _, value in samples if 0 <= value <= MOST}
+
+
+def _number(value: object, *, per: int, most: float) -> float | None:
+    """Read what a status says; anybody may have written it."""
+    return value / per if isinstance(value, int) and 0 < value <= most * per else None

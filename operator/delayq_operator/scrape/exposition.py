@@ -1,0 +1,195 @@
+"""One pod's metrics over HTTP, or what is wrong with it in our own words.
+
+The image is a tenant's, and so is every byte that comes: an answer costs a bounded share of memory and time, leads to
+no other address, and nothing of it gets into what people read but a number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+from delayq.contract.metrics import horizon_label
+from delayq.contract.queue import MOST_SHARDS
+from yarl import URL
+
+from delayq_operator.base import metrics, names
+from delayq_operator.scrape.backlog import NEEDED
+from delayq_operator.scrape.lines import parsed
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from delayq_operator.base.objects import Sample
+    from delayq_operator.cache.pod import Pod
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS: Final = 2.0
+TOO_LONG: Final = 384  # for a line that is needed
+AT_A_TIME: Final = 128  # lines that are parsed before others get their turn
+MOST_WORDS: Final = 200
+PLAIN_LINES: Final = 24  # of a shard, in the metrics that count, but for horizons that were asked for
+LONGEST_LINES: Final = 320  # bytes, on average; of a queue with the longest name
+
+TOO_MUCH: Final = "answers more than it can have to say"
+_NO_METRICS: Final = "answers something that is no metrics exposition"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to ask a pod for, and how much that can be."""
+
+    needed: frozenset[str] = NEEDED
+    """Names of the metrics that count; all others are dropped as they come."""
+    horizons: tuple[float, ...] = ()
+    """What a scanner is to look ahead; none: what it tells everybody."""
+    shards: int = MOST_SHARDS
+
+    @property
+    def path(self) -> str:
+        """Of the URL."""
+        return _path(self.horizons)
+
+    @property
+    def most_needed(self) -> int:
+        """Lines that can be needed."""
+        return (PLAIN_LINES + len(self.horizons)) * self.shards + 64
+
+    @property
+    def most_lines(self) -> int:
+        """Lines in all: there are twice as many metrics, histograms, and two lines of comment for each."""
+        return 2 * self.most_needed + 512
+
+
+@lru_cache(1024)
+def _path(horizons: tuple[float, ...]) -> str:
+    """Return it; the same hundred horizons are asked for all the time."""
+    query = "&".join(f"horizon={horizon_label(each)}" for each in horizons)
+    return f"/metrics?{query}" if query else "/metrics"
+
+
+class Odd(Exception):
+    """A pod answered what none of ours would; the message has no word of the answer."""
+
+
+class Client:
+    """Asks scanners and workers. Must be entered before."""
+
+    def __init__(self, port: int = names.METRICS_PORT, horizons_port: int = names.HORIZONS_PORT) -> None:
+        """Connections are closed after use: 1,000 kept ones are more files than many nodes let a process open."""
+        self._port, self._horizons_port = port, horizons_port
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=None),  # ask() has one, over parsing too
+            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Accept-Encoding": "identity"},
+            auto_decompress=False,  # a KiB can become a GiB
+        )
+
+    async def __aenter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close connections."""
+        await self._session.close()
+
+    async def ask(self, pod: Pod, question: Question | None = None) -> list[Sample] | str:
+        """Return what one pod exports, or what is wrong."""
+        asked = question or Question()
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                found = await _samples(await self._answer(pod, asked), asked)
+        except Exception as error:  # noqa: BLE001 -- whatever an answer makes a client or a parser raise
+            metrics.SCRAPE_ERRORS.labels(pod.component).inc()
+            why = f"{pod.name} {_sentence(error)}"
+            _log(pod, why, error)
+            return why
+        metrics.SCRAPES.labels(pod.component).inc()
+        return found
+
+    async def _answer(self, pod: Pod, asked: Question) -> list[bytes]:
+        """Ask a scanner for horizons at their port; where nothing listens, an older one answers at the other."""
+        host = f"[{pod.address}]" if ":" in pod.address else pod.address
+        if asked.horizons and pod.component == "scanner":
+            try:
+                return await self._lines(f"http://{host}:{self._horizons_port}{asked.path}", asked)
+            except aiohttp.ClientConnectorError as error:
+                if not isinstance(error.os_error, ConnectionRefusedError):
+                    raise
+        return await self._lines(f"http://{host}:{self._port}{asked.path}", asked)
+
+    async def _lines(self, url: str, asked: Question) -> list[bytes]:
+        """Fetch what counts. A redirect is not followed: it could lead to what only the operator can reach."""
+        async with self._session.get(URL(url, encoded=True), allow_redirects=False) as response:
+            if response.status != 200:  # noqa: PLR2004 -- HTTP's number for fine
+                raise Odd(f"answers with HTTP {response.status}")
+            return await _needed(response.content, asked)
+
+
+def _log(pod: Pod, why: str, error: Exception) -> None:
+    told = {"fields": {"pod": pod.name, "address": pod.address, "error": why}}
+    if pod.component == "worker":
+        log.debug("scrape_failed", extra=told)  # one that starts is no news
+    else:
+        log.info("scrape_failed", extra=told)
+    log.debug("scrape_error", extra={"fields": {"pod": pod.name, "error": repr(error)[:MOST_WORDS]}})
+
+
+async def _needed(body: aiohttp.StreamReader, asked: Question) -> list[bytes]:
+    """Return the lines of the metrics that count, of a whole answer, however large the rest is within its bound."""
+    starts, most_lines, most_needed = _starts(asked.needed), asked.most_lines, asked.most_needed
+    found, size, ends, rest = list[bytes](), 0, 0, b""
+    async for chunk in body.iter_any():
+        size, ends = size + len(chunk), ends + chunk.count(b"\n")
+        if size > most_lines * LONGEST_LINES or ends > most_lines or len(found) > most_needed:
+            raise Odd(TOO_MUCH)
+        *lines, rest = (rest + chunk).split(b"\n")
+        found += [line[:TOO_LONG] for line in lines if line.startswith(starts)]
+        rest = rest[:TOO_LONG]
+    return found
+
+
+@lru_cache(16)
+def _starts(needed: frozenset[str]) -> tuple[bytes, ...]:
+    return tuple(f"{name}{{".encode() for name in needed)
+
+
+async def _samples(lines: list[bytes], asked: Question) -> list[Sample]:
+    """Parse lines; others get their turn in between."""
+    if len(lines) > asked.most_needed:
+        raise Odd(TOO_MUCH)
+    if not lines or max(map(len, lines)) >= TOO_LONG:
+        raise Odd(_NO_METRICS)
+    found: list[Sample] = []
+    for start in range(0, len(lines), AT_A_TIME):
+        plain, others = parsed(b"\n".join(lines[start : start + AT_A_TIME]).decode().split("\n"))
+        found += plain
+        if others:
+            found += metrics.samples("\n".join(others))
+        if len(lines) > AT_A_TIME:
+            await asyncio.sleep(0)
+    return found
+
+
+def _sentence(error: Exception) -> str:
+    match error:
+        case Odd():
+            return str(error)
+        case TimeoutError():
+            return f"does not answer within {TIMEOUT_SECONDS:g} s"
+        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
+            return "refused the connection"
+        case aiohttp.ClientConnectorError():
+            return "cannot be reached"
+        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError() | OSError():
+            return "broke off its answer"
+    return _NO_METRICS

@@ -1,0 +1,96 @@
+"""From what scanners and workers say to what a decision is made from. Pure.
+
+A missing number is not zero: it makes the look one that told nothing, or not all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract import metrics as table
+from delayq.contract.metrics import horizon_label
+from delayq.scaling import Sample
+
+from delayq_operator.scrape.backlog import LONGEST_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from delayq_operator.scrape.backlog import Reading
+    from delayq_operator.scrape.crew import Crew, Fleet
+
+TOLD_TO_ALL: Final = (10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+"""Horizons that scanners tell who do not know how to be asked for others."""
+
+
+def sample(reading: Reading, asked: Iterable[float], crew: Crew, fleet: Fleet) -> Sample | None:
+    """Sum a reading up; None when no shard was told of, or one of them lacks a number."""
+    overdue = reading.values(table.OVERDUE_TASKS)
+    in_flight = reading.values(table.TASKS, state="processing")
+    if not reading.shards or not len(overdue) == len(in_flight) == reading.shards:
+        return None
+    due = reading.total(table.OVERDUE_TASKS)
+    return Sample(
+        overdue=due,
+        overdue_seconds=_overdue_seconds(reading) if due else 0.0,
+        in_flight=_in_flight(reading),
+        due_within=_due_within(reading, asked),
+        next_due_seconds=_next_due(reading),
+        fallen_due=_fallen_due(reading, due),
+        ready=fleet.ready,
+        starting=fleet.starting,
+        starting_seconds=fleet.starting_seconds,
+        handler_seconds=crew.handler.seconds,
+        lead_seconds=crew.lead.seconds,
+        leads=crew.lead.by_starts,
+        soonest_seconds=crew.lead.soonest_seconds,
+        whole=reading.whole,
+    )
+
+
+def _in_flight(reading: Reading) -> int:
+    """How many tasks workers hold: a lease that ran out, and waits for a check, needs no worker.
+
+    Scanners that do not tell of those leave all of them in: a worker too many, never one too few.
+    """
+    return max(0, reading.total(table.TASKS, state="processing") - reading.total(table.LAPSED_TASKS))
+
+
+def _overdue_seconds(reading: Reading) -> float:
+    return min(LONGEST_SECONDS, max(reading.values(table.OLDEST_OVERDUE_SECONDS), default=0.0))
+
+
+def _next_due(reading: Reading) -> float | None:
+    next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
+    return None if next_due is None else min(next_due, LONGEST_SECONDS)
+
+
+def _due_within(reading: Reading, asked: Iterable[float]) -> tuple[tuple[float, int], ...]:
+    """Sum shards up on the horizons asked for; one that was left out has as many as the next smaller one."""
+    shards = reading.by_shard(table.DUE_WITHIN_TASKS, "horizon_seconds")
+    found = {label for shard in shards for label in shard}
+    if not found:
+        return ()  # nothing falls due, which is the same on any horizons
+    labels = {horizon_label(each): each for each in asked}
+    labels |= {label: each for each in TOLD_TO_ALL if (label := horizon_label(each)) in found}
+    rising = sorted(labels.items(), key=lambda entry: entry[1])
+    totals = dict.fromkeys(labels, 0)
+    for shard in shards:
+        _add(totals, shard, [label for label, _ in rising])
+    return tuple((horizon, totals[label]) for label, horizon in rising)
+
+
+def _add(totals: dict[str, int], shard: Mapping[str, float], rising: Iterable[str]) -> None:
+    tasks = 0
+    for label in rising:
+        tasks = max(tasks, int(shard.get(label, tasks)))
+        totals[label] += tasks
+
+
+def _fallen_due(reading: Reading, overdue: int) -> int | None:
+    """How many tasks ever fell due, a retry anew each time; None unless every shard tells."""
+    counters = (table.QUEUE_CLAIMED, table.QUEUE_RELEASED, table.QUEUE_RECLAIMED)
+    claimed, released, reclaimed = (reading.values(each) for each in counters)
+    if not reading.whole or not len(claimed) == len(released) == len(reclaimed) == reading.shards:
+        return None
+    return int(sum(claimed) - sum(released) - sum(reclaimed)) + overdue

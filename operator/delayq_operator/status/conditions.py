@@ -1,0 +1,244 @@
+"""What is wrong with a DelayQueue, its Redis and its pods: a condition each, decided from what was seen. Pure.
+
+Each function answers one question. Not here: what there is to say of the number of workers (scaling_conditions.py), and
+the condition that sums up the others (readiness.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delayq.scaling.sentences import counted
+
+from delayq_operator.base import names
+from delayq_operator.base.words import FSYNC_UNKNOWN, OUTAGES, RISKS, listed
+from delayq_operator.status.reasons import told
+from delayq_operator.status.sharding_conditions import unserved
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from delayq.contract import Problem
+    from delayq.contract.guard import Guard
+
+    from delayq_operator.cache.workload import Workload
+    from delayq_operator.scrape.shards import Shards
+    from delayq_operator.status.reasons import Condition
+    from delayq_operator.status.view import View
+
+MOST_PROBLEMS: Final = 20
+"""Problems of a spec that a message names."""
+
+
+def accepted(view: View) -> Condition:
+    """Whether the document makes sense and what it refers to is there."""
+    kind = "Accepted"
+    if view.problems:
+        return told(kind, "InvalidSpec", f"{_found(view.problems)}. Nothing was changed; correct the spec.")
+    if view.forbidden:
+        cure = "Pods that run are kept and scaled; nothing else is changed until the DelayQueue is corrected."
+        return told(kind, "PolicyViolation", f"{_found(view.forbidden)}. {cure}")
+    if view.missing:
+        namespace = view.resource.key.namespace
+        message = (
+            f"{listed(view.missing)} not found in namespace {namespace}. Pods that run go on; new ones wait."
+        )
+        return told(kind, "ReferenceNotFound", message)
+    return told(kind, "Valid", f"The spec is valid and what it refers to exists.{_unserved(view)}")
+
+
+def _found(problems: Sequence[Problem]) -> str:
+    """Name some problems: a spec can have thousands."""
+    named = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:MOST_PROBLEMS])
+    more = len(problems) - MOST_PROBLEMS
+    return f"{named}; and {more} more" if more > 0 else named
+
+
+def _unserved(view: View) -> str:
+    what = "is not served by this cluster, or not to this operator"
+    return f" spec.monitoring asks for what {what}: {listed(view.unserved)}." if view.unserved else ""
+
+
+def backend_available(view: View) -> Condition:
+    """Whether the scanners reach Redis, with every shard."""
+    kind = "BackendAvailable"
+    if view.backlog is not None and view.backlog.redis_up:
+        return _served(view.backlog.shards)
+    if view.backlog is not None:
+        message = f"Scanners run and Redis does not serve them: {OUTAGES.get(view.backlog.outage, OUTAGES['other'])}."
+        return told(kind, "Unreachable", message)
+    if view.scanner.ready:
+        message = f"Scanners are ready, which takes Redis; their metrics could not be read: {view.unread or 'not yet'}."
+        return told(kind, "ScannersReady", message)
+    if view.scanner.exists and view.scanner.wanted == 0:
+        return told(kind, "NoScanners", "spec.scanner.replicas is 0: nobody measures.")
+    return told(kind, "NotMeasured", "No scanner answers.")
+
+
+def _served(shards: Shards) -> Condition:
+    """Say which shards Redis serves, once it serves some: one whose server is down delays its own tasks only."""
+    if not shards.down:
+        return told("BackendAvailable", "Connected", "Scanners reach Redis.")
+    of = f" of {shards.layout.covers}" if shards.layout is not None else ""
+    message = f"Redis does not serve {len(shards.down)}{of} shards: {unserved(shards.down)}."
+    return told("BackendAvailable", "PartlyUnreachable", f"{message} Their tasks wait; all others run.")
+
+
+def durability_at_risk(view: View) -> Condition:
+    """Whether Redis is set up to keep what it is given."""
+    kind = "DurabilityAtRisk"
+    if view.backlog is None or not view.backlog.redis_up:
+        return told(kind, "NotMeasured", "No scanner tells how Redis is set up.")
+    known = [risk for risk in RISKS if risk in view.backlog.risks]
+    if known:
+        return told(kind, RISKS[known[0]][0], " ".join(RISKS[risk][1] for risk in known))
+    if "unknown" in view.backlog.risks:
+        return told(kind, "NotTold", "Redis does not tell how it is set up (INFO is refused).")
+    if view.backlog.risks:
+        return told(kind, "FsyncUnknown", FSYNC_UNKNOWN)
+    return told(kind, "Durable", "Redis keeps an append-only file and evicts nothing.")
+
+
+def guard_available(view: View) -> Condition:
+    """Whether workers can use the guard: without it they claim nothing."""
+    kind, seen = "GuardAvailable", view.guarding
+    guard = view.queue.spec.guard if view.queue is not None else None
+    if view.queue is not None and (guard is None or guard.none is not None):
+        return told(kind, "NotGuarded", "There is no spec.guard to keep tasks from taking effect twice.")
+    if seen.down:
+        message = f"0 of {counted(seen.unable, 'worker')} can use the guard: no task is started."
+        return told(kind, "Unreachable", f"{message} {_guards_store(guard)}")
+    if seen.unable:
+        who = f"{seen.unable} of {counted(seen.able + seen.unable, 'worker')} cannot use the guard"
+        return told(kind, "PartlyUnreachable", f"{who}, and claim nothing. {_guards_store(guard)}")
+    if seen.able:
+        return told(kind, "Connected", "Workers can use the guard.")
+    if not view.worker.pods:
+        return told(kind, "NoWorkers", "There is no worker that could tell.")
+    return told(kind, "NotMeasured", "No worker tells whether it can use the guard.")
+
+
+def _guards_store(guard: Guard | None) -> str:
+    """Say where to look."""
+    what = "the queue's Redis"
+    if guard is not None and guard.sql is not None:
+        what = f"the database that Secret {guard.sql.database_secret_ref.name} names"
+    elif guard is not None and guard.redlock is not None:
+        what = f"the Redis servers that Secret {guard.redlock.urls_secret_ref.name} names"
+    return f"See to {what}; the workers' logs say why, as guard_unavailable."
+
+
+def progressing(view: View) -> Condition:
+    """Whether pods are being replaced, in the words of Deployments."""
+    kind = "Progressing"
+    loads = (("scanner", view.scanner), ("worker", view.worker))
+    if view.erasing is not None:
+        return told(kind, "Erasing", view.erasing.message or "The tasks are being erased.")
+    for what, load in loads:
+        if load.paused or load.stuck:
+            reason = "DeploymentPaused" if load.paused else "ProgressDeadlineExceeded"
+            why = "kubectl rollout pause keeps its pods as they are." if load.paused else load.stuck
+            return told(kind, reason, f"{what}: {why}")
+    if view.leaving:
+        message = f"Waiting until {listed(view.leaving)} of an earlier DelayQueue of this name is gone."
+        return told(kind, "WaitingForDeletion", message)
+    for what, load in loads:
+        if load.exists and load.rolling:
+            running = min(load.updated, load.available)
+            message = f"{running} of {counted(load.wanted, what)} run what the spec asks for."
+            return told(kind, "ReplicaSetUpdated", message)
+    missing = [f"{what}s" for what, load in loads if not load.exists]
+    if missing:
+        return told(kind, "NotStarted", f"There is no Deployment of {' and '.join(missing)}.")
+    return told(kind, "NewReplicaSetAvailable", "All pods run what the spec asks for.")
+
+
+def degraded(view: View) -> Condition:
+    """Whether something needs a person; the worst of it."""
+    for reason, what in (
+        ("EraseFailed", view.erasing.message if view.erasing is not None and view.erasing.failed else ""),
+        ("NameTaken", taken(view)),
+        ("ApplyFailed", " ".join(view.failures)),
+        ("ServedTwice", _served_twice(view)),
+        ("QueueShared", _shared(view)),
+        ("ForeignFields", _foreign(view)),
+        ("PodsRejected", _rejected(view)),
+        ("RolloutPaused", _rollout_paused(view)),
+        ("PodsFailing", f"{listed(list(view.troubles.values()))}.{no_image(view)}" if view.troubles else ""),
+    ):
+        if what:
+            return told("Degraded", reason, what)
+    return told("Degraded", "AsExpected", "No child needs attention.")
+
+
+def refused(component: str, load: Workload) -> str:
+    """Say why the API server takes no pods of a Deployment."""
+    return f"The API server rejects pods of the {component}: {load.refused.rstrip('.')}."
+
+
+def _rejected(view: View) -> str:
+    loads = (("scanner", view.scanner), ("worker", view.worker))
+    found = [refused(component, load) for component, load in loads if load.refused]
+    if view.runless:
+        jobs = f"{names.QUEUE_LABEL}={names.label_value(view.resource.key.name)}"
+        what = "The last run of the reaper has no pod: the API server rejects it, or the Job controller does not run."
+        found.append(f"{what} `kubectl describe jobs --selector {jobs}` says why.")
+    return " ".join(found)
+
+
+def _rollout_paused(view: View) -> str:
+    name, namespace = view.resource.key.name, view.resource.key.namespace
+    paused = [each for each, load in (("scanner", view.scanner), ("worker", view.worker)) if load.paused]
+    if not paused:
+        return ""
+    deployments = [f"deployment/{name}-{component}" for component in paused]
+    what = f"{listed(deployments)} is paused, so its pods are not replaced."
+    return f"{what} To go on: `kubectl rollout resume {' '.join(deployments)} --namespace {namespace}`."
+
+
+def no_image(view: View) -> str:
+    """Say what workers lack when they do not find their code; empty when it is not that."""
+    spec = view.queue.spec if view.queue else None
+    if spec is None or spec.handler.python is None or spec.worker.image:
+        return ""
+    if "no module" not in view.troubles.get("worker", ""):
+        return ""
+    return " Workers run the operator's image, without your code: set spec.worker.image."
+
+
+def taken(view: View) -> str:
+    """Say which names of children others have; empty when none."""
+    cure = "exists and is not ours: rename or delete it, or rename this DelayQueue."
+    return f"{listed(view.taken)} {cure}" if view.taken else ""
+
+
+def _served_twice(view: View) -> str:
+    cure = "Uninstall one of the two, or have each serve other namespaces."
+    return (
+        f"Another installation of the operator, {view.rival}, claims this DelayQueue. {cure}"
+        if view.rival
+        else ""
+    )
+
+
+def _shared(view: View) -> str:
+    cure = "give each a spec.queueName, keyPrefix or database of its own, unless one code is to handle both's tasks."
+    return f"{listed(view.sharing)} has the same queue in the same Redis: {cure}" if view.sharing else ""
+
+
+def _foreign(view: View) -> str:
+    cure = "remove it, or add it to the template in the spec."
+    return f"Somebody added {listed(view.foreign)}: {cure}" if view.foreign else ""
+
+
+def paused(view: View) -> Condition:
+    """Whether the operator was told to leave the children alone."""
+    if view.resource.paused:
+        message = "The annotation delayq.dev/paused is true: children are left alone, whatever the spec says."
+        return told("Paused", "PausedByAnnotation", message)
+    if view.resource.pausing != "false":
+        message = (
+            f'The annotation delayq.dev/paused is "{view.resource.pausing[:40]}", neither true nor false'
+        )
+        return told("Paused", "InvalidAnnotation", f"{message}: children follow the spec.")
+    return told("Paused", "Reconciling", "Children follow the spec.")

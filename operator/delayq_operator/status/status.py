@@ -1,0 +1,283 @@
+"""The status of a DelayQueue, made from what was seen, and whether it is worth writing. Pure.
+
+Numbers are what they were when last written; they alone are never a reason to write more often than every
+NUMBERS_SECONDS, and not for a change that a person would not call one. The metrics are exact and live.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq_operator.base import names
+from delayq_operator.scaling.scaling import NOT_DECIDED
+from delayq_operator.scrape.backlog import EXACT_UP_TO, SAME_SECONDS, bucket
+from delayq_operator.scrape.news import NUMBERS_SECONDS
+from delayq_operator.status.readiness import everything
+from delayq_operator.status.sharding_conditions import resharding, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delayq_operator.scrape.backlog import Backlog
+    from delayq_operator.status.reasons import Condition
+    from delayq_operator.status.view import View
+
+Status = dict[str, Any]
+
+OF_DECISIONS: Final = frozenset(
+    {"ScalingActive", "ScalingLimited", "FallbackActive", "CapacityShortfallExpected"}
+)
+"""Conditions that rest on a decision on the number of workers."""
+
+DECIDED: Final = frozenset({"FollowsWork", "MetricsUnavailable"})
+"""Reasons of ScalingActive once there was a decision."""
+
+PACED: Final = frozenset({"ScalingLimited"})
+"""Conditions that can turn with every decision, and are written as seldom as numbers."""
+
+PACED_REASONS: Final = frozenset({"ObjectiveMet"})
+"""Conditions whose reasons can: why tasks are late is another thing with every claim."""
+
+REMEMBERED: Final = ("lastScaleTime", "leadSeconds", "handlerMilliseconds")
+"""Fields of status.scaling that stay while nobody decides."""
+
+LEARNT_SHARE: Final = 0.2
+MOST_TOLD: Final = 2_000_000_000
+LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+RUNS_SECONDS: Final = 600.0  # the reaper runs every minute: when exactly it last did is in the CronJob
+
+
+def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
+    """Make the status to apply; `now` in Unix seconds. What nobody knows now stays as it was, if it was ever known."""
+    made: Status = {
+        "observedGeneration": view.resource.generation,
+        "conditions": _conditions(view, previous, now),
+        **_workers(view),
+        "scanner": {"replicas": view.scanner.pods, "readyReplicas": view.scanner.ready},
+    }
+    if (scaling := _scaling(view, previous.get("scaling") or {})) is not None:
+        made["scaling"] = scaling
+    reaper = {
+        field: view.reaper[field]
+        for field in ("lastScheduleTime", "lastSuccessfulTime")
+        if field in view.reaper
+    }
+    if reaper:
+        made["reaper"] = reaper
+    if view.erasing is not None and view.erasing.shards:
+        made["purge"] = {"erasedShards": view.erasing.erased_shards, "shards": view.erasing.shards}
+        if view.erasing.failed:
+            made["purge"]["message"] = view.erasing.message[:1024]
+    if (moving := resharding(view)) is not None:
+        made["resharding"] = moving
+    elif "resharding" in previous and unknown(view):
+        made["resharding"] = previous["resharding"]
+    if view.backlog is not None and view.backlog.whole:
+        made["backlog"] = _backlog(view.backlog) | _due_within_lead(view, previous.get("backlog") or {})
+    elif "backlog" in previous:
+        made["backlog"] = previous["backlog"]
+    return made
+
+
+def _workers(view: View) -> Status:
+    made: Status = {
+        "replicas": view.worker.pods,
+        "readyReplicas": view.worker.ready,
+        "selector": ",".join(f"{k}={v}" for k, v in names.selector(view.resource.key.name, "worker").items()),
+    }
+    if view.scale is not None:
+        made["desiredReplicas"] = view.scale.replicas
+    if view.worker.inputs:
+        made["updateRevision"] = view.worker.inputs
+        if not view.worker.rolling:
+            made["currentRevision"] = view.worker.inputs
+        elif current := view.resource.status.get("currentRevision"):
+            made["currentRevision"] = current
+    return made
+
+
+def _scaling(view: View, previous: Mapping[str, Any]) -> Status | None:
+    """What the operator decides on; a restarted one begins with what is remembered here."""
+    if view.queue is None or view.scale is None:
+        return dict(previous) or None
+    autoscaling = view.queue.spec.autoscaling
+    if autoscaling is None or autoscaling.mode != "Internal":
+        return None
+    made: Status = {field: previous[field] for field in REMEMBERED if field in previous}
+    learnt, decision = view.learnt, view.scale.decision
+    if learnt.lead_seconds is not None:
+        made["leadSeconds"] = _lead(learnt.lead_seconds)
+    if learnt.handler_seconds is not None:
+        made["handlerMilliseconds"] = bucket(max(1, _whole(learnt.handler_seconds * 1000)))
+    if learnt.scaled_at is not None:
+        made["lastScaleTime"] = timestamp(learnt.scaled_at)
+    if decision is None:
+        return {**previous, **made} if view.scale.reason == NOT_DECIDED else (made or None)
+    made |= {"lastDecision": decision.replicas, "reason": view.scale.message[:1024]}
+    if decision.limited_by != "None":
+        made["limitedBy"] = decision.limited_by
+    if decision.wake_seconds is not None:
+        made["wakeTime"] = timestamp(decision.at + decision.wake_seconds)
+    if decision.memory.failures:
+        made["consecutiveFailures"] = _failures(decision.memory.failures)
+    return made
+
+
+def _lead(seconds: float) -> int:
+    """Return a whole number, rounded up, with two digits: it is for safety, and not to be exact."""
+    found = _whole(seconds)
+    step = int("1" + "0" * (len(str(found)) - 2)) if found > EXACT_UP_TO else 1
+    return -(-found // step) * step
+
+
+def _whole(value: float) -> int:
+    """Round up, to what an int32 of the API can hold, whatever a worker has made anybody believe."""
+    return ceil(value) if 0 <= value < MOST_TOLD else MOST_TOLD
+
+
+def _failures(number: int) -> int:
+    """Return how many there were at least: 1, 2, 3, 5, 10, 20, 50 and so on."""
+    steps = (1, 2, 3, 5, *(int(f"{digit}{'0' * zeros}") for zeros in range(1, 9) for digit in (1, 2, 5)))
+    return max(step for step in steps if step <= number)
+
+
+def _conditions(view: View, previous: Mapping[str, Any], now: float) -> list[Status]:
+    before = {entry["type"]: entry for entry in previous.get("conditions") or ()}
+    kept = _kept(view, before)
+    return [
+        before[condition.type]
+        if condition.type in kept
+        else _entry(condition, before, view.resource.generation, now)
+        for condition in everything(view)
+    ]
+
+
+def _kept(view: View, before: Mapping[str, Status]) -> frozenset[str]:
+    """What the last operator said stays until this one has looked: a restart is no news."""
+    waiting = view.scale is not None and view.scale.reason == NOT_DECIDED and not view.learnt.looked
+    decided = before.get("ScalingActive", {}).get("reason") in DECIDED
+    return OF_DECISIONS & before.keys() if waiting and decided else frozenset()
+
+
+def _entry(condition: Condition, before: Mapping[str, Status], generation: int, now: float) -> Status:
+    old = before.get(condition.type, {})
+    since = old["lastTransitionTime"] if old.get("status") == condition.status else timestamp(now)
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "observedGeneration": generation,
+        "lastTransitionTime": since,
+        "reason": condition.reason,
+        "message": condition.message[:32768],
+    }
+
+
+def _due_within_lead(view: View, previous: Mapping[str, Any]) -> Status:
+    """Of the last decision's look; it stays while a new operator has not looked yet."""
+    decision = view.scale.decision if view.scale is not None else None
+    if decision is not None and decision.sample is not None:
+        lead = decision.policy.lead(decision.sample.lead_seconds)
+        return {"dueWithinLead": decision.sample.within(lead)}
+    waiting = view.scale is not None and view.scale.reason == NOT_DECIDED
+    return {field: previous[field] for field in ("dueWithinLead",) if waiting and field in previous}
+
+
+def _backlog(backlog: Backlog) -> Status:
+    made: Status = {
+        "due": backlog.due,
+        "scheduled": backlog.scheduled,
+        "inFlight": backlog.in_flight,
+        "deadLettered": backlog.dead,
+        "observedTime": timestamp(backlog.read_at),
+    }
+    if backlog.oldest_due_at is not None:
+        made["oldestDueTime"] = timestamp(backlog.oldest_due_at)
+    if backlog.next_due_at is not None:
+        made["nextDueTime"] = timestamp(backlog.next_due_at)
+    return made
+
+
+def timestamp(unix_seconds: float) -> str:
+    """Return a time as the API writes it, to the second, and within what it can write."""
+    return datetime.fromtimestamp(min(LATEST, max(0.0, unix_seconds)), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def wait_seconds(made: Status, previous: Mapping[str, Any], since_write: float) -> float | None:
+    """Return how long to wait before the status is written: 0 now, None not at all."""
+    if _facts(made) != _facts(previous):
+        return 0.0
+    if _messages(made) == _messages(previous) and _alike(made, previous):
+        return None
+    return max(0.0, NUMBERS_SECONDS - since_write)
+
+
+def _facts(status: Mapping[str, Any]) -> Status:
+    """All but what moves by itself: numbers of tasks, and messages, which have numbers in them."""
+    moving = ("backlog", "conditions", "reaper", "scaling", "resharding")
+    facts = {name: value for name, value in status.items() if name not in moving}
+    facts["reaper"] = sorted(status.get("reaper") or ())
+    facts["scaling"] = (status.get("scaling") or {}).get("lastDecision")
+    facts["resharding"] = [
+        (status.get("resharding") or {}).get(field) for field in ("fromShards", "toShards", "message")
+    ]
+    facts["conditions"] = [
+        _fact(entry) for entry in status.get("conditions") or () if entry["type"] not in PACED
+    ]
+    return facts
+
+
+def _fact(condition: Mapping[str, Any]) -> Status:
+    moving = {"message", "reason"} if condition["type"] in PACED_REASONS else {"message"}
+    return {name: value for name, value in condition.items() if name not in moving}
+
+
+def _messages(status: Mapping[str, Any]) -> list[str]:
+    """All but the one that repeats the decision, which is another sentence with every look."""
+    return [
+        entry["reason"] if entry["type"] == "ScalingActive" else f"{entry['reason']}: {entry['message']}"
+        for entry in status.get("conditions") or ()
+    ]
+
+
+def _alike(made: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
+    """Whether a person would say that the two backlogs, and the two reapers, are the same."""
+    runs, runs_before = made.get("reaper") or {}, previous.get("reaper") or {}
+    if any(_apart(time, runs_before[field]) >= RUNS_SECONDS for field, time in runs.items()):
+        return False
+    if not _scaled_alike(made.get("scaling") or {}, previous.get("scaling") or {}):
+        return False
+    one, other = (_numbers(each) for each in (made, previous))
+    return one.keys() == other.keys() and all(_same(value, other[field]) for field, value in one.items())
+
+
+def _scaled_alike(made: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
+    """What was learnt is measured anew all the time; the sentence is written along with anything else."""
+    if made.keys() != previous.keys():
+        return False
+    exact = ("limitedBy", "consecutiveFailures", "lastScaleTime")
+    if any(made.get(field) != previous.get(field) for field in exact):
+        return False
+    for field in ("leadSeconds", "handlerMilliseconds"):
+        one, other = made.get(field, 0), previous.get(field, 0)
+        if abs(one - other) > max(1, other * LEARNT_SHARE):
+            return False
+    return "wakeTime" not in made or _apart(made["wakeTime"], previous["wakeTime"]) < SAME_SECONDS
+
+
+def _numbers(status: Mapping[str, Any]) -> Status:
+    """Those of tasks, but for when they were read."""
+    found = {**(status.get("backlog") or {}), **(status.get("resharding") or {})}
+    return {field: value for field, value in found.items() if field not in ("observedTime", "message")}
+
+
+def _same(value: Any, before: Any) -> bool:  # noqa: ANN401 -- JSON
+    if isinstance(value, int):
+        return bucket(value) == bucket(before)
+    return _apart(value, before) < SAME_SECONDS
+
+
+def _apart(one: str, other: str) -> float:
+    """Seconds between two times."""
+    return abs((datetime.fromisoformat(one) - datetime.fromisoformat(other)).total_seconds())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from delayq_operator.base.names import METRICS_PORT
 
-from tests.unit.operator.test_backlog import scanner_text
+from tests.unit.operator.scrape.test_backlog import scanner_text
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -15,8 +15,8 @@ from delayq_operator.status.guards import AGAIN_SECONDS, Guards, Watch
 from delayq_operator.status.view import Guarding
 
 from tests.unit.operator.fakes import Clock
-from tests.unit.operator.test_scrape import ORDERS, Marks, known
-from tests.unit.operator.test_scrape_exposition import POD
+from tests.unit.operator.polling.test_scrape import ORDERS, Marks, known
+from tests.unit.operator.scrape.test_scrape_exposition import POD
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample

@@ -8,7 +8,7 @@ import pytest
 from delayq_operator.base.metrics import samples
 from delayq_operator.scrape.lines import parsed
 
-from tests.unit.operator.test_backlog import BUSY, scanner_text
+from tests.unit.operator.scrape.test_backlog import BUSY, scanner_text
 
 
 def test_what_a_scanner_writes_is_read_as_the_strict_parser_reads_it() -> None:

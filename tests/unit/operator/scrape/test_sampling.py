@@ -11,7 +11,7 @@ from delayq_operator.scrape.backlog import Reading
 from delayq_operator.scrape.crew import Crew, Fleet
 from delayq_operator.scrape.sampling import sample
 
-from tests.unit.operator.test_backlog import BUSY, scanner
+from tests.unit.operator.scrape.test_backlog import BUSY, scanner
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample as Line

@@ -24,9 +24,9 @@ from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import Latenesses
 
 from tests.unit.operator.fakes import Clock
-from tests.unit.operator.test_backlog import BUSY, scanner, scanner_text
-from tests.unit.operator.test_scrape_exposition import POD, body, listening
-from tests.unit.operator.test_shards import layout, leads
+from tests.unit.operator.scrape.test_backlog import BUSY, scanner, scanner_text
+from tests.unit.operator.scrape.test_scrape_exposition import POD, body, listening
+from tests.unit.operator.scrape.test_shards import layout, leads
 from tests.unit.operator.views import body as queue_body
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from delayq_operator.scrape.backlog import Reading
 from delayq_operator.scrape.news import NUMBERS_SECONDS
 
 from tests.unit.operator.queues import UID
-from tests.unit.operator.test_backlog import scanner
-from tests.unit.operator.test_crew import says
-from tests.unit.operator.test_scrape_exposition import POD
+from tests.unit.operator.scrape.test_backlog import scanner
+from tests.unit.operator.scrape.test_crew import says
+from tests.unit.operator.scrape.test_scrape_exposition import POD
 from tests.unit.operator.views import body, resource
 
 if TYPE_CHECKING:

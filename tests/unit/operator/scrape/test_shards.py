@@ -9,7 +9,7 @@ from delayq.contract import metrics as table
 from delayq_operator.scrape.backlog import Reading, backlog
 from delayq_operator.scrape.shards import Down, Layout
 
-from tests.unit.operator.test_backlog import scanner
+from tests.unit.operator.scrape.test_backlog import scanner
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample

@@ -1,7 +1,7 @@
 """The children of a DelayQueue, as golden files and as sentences.
 
-After a change that is meant, `DELAYQ_WRITE_GOLDEN=1 pytest tests/unit/operator/test_desired.py` writes the golden files
-anew; `git diff` then shows what the change does to every object.
+After a change that is meant, `DELAYQ_WRITE_GOLDEN=1 pytest tests/unit/operator/desired/test_desired.py` writes the
+golden files anew; `git diff` then shows what the change does to every object.
 """
 
 from __future__ import annotations

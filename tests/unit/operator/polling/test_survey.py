@@ -20,8 +20,8 @@ from delayq_operator.status.lateness import AGAIN_SECONDS, Lateness, Latenesses,
 from delayq_operator.status.view import WINDOW_SECONDS, Begun, Guarding
 
 from tests.unit.operator.fakes import Clock
-from tests.unit.operator.test_scrape import ORDERS, Answers, Looks, Marks, Pods, known
-from tests.unit.operator.test_scrape_exposition import POD
+from tests.unit.operator.polling.test_scrape import ORDERS, Answers, Looks, Marks, Pods, known
+from tests.unit.operator.scrape.test_scrape_exposition import POD
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample

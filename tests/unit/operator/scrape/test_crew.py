@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq_operator.scrape.crew import AGAIN_SECONDS, MOST_AT_ONCE, Crew, Fleet, busy
 
-from tests.unit.operator.test_scrape_exposition import POD
+from tests.unit.operator.scrape.test_scrape_exposition import POD
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample

@@ -25,7 +25,7 @@ from delayq_operator.scrape import exposition
 from delayq_operator.scrape.backlog import NEEDED
 from delayq_operator.scrape.exposition import Client, Question
 
-from tests.unit.operator.test_backlog import BUSY, scanner_text
+from tests.unit.operator.scrape.test_backlog import BUSY, scanner_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,0 +1,27 @@
+"""kubectl dq: the delayq command for queues in a cluster. It finds the queue and the way there; the CLI does the rest.
+
+It speaks to the cluster through kubectl alone, which knows how to log in, and holds no rights of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; the extra it needs may be missing."""
+    try:
+        from delayq.cli.kubectl.root import kubectl_dq  # noqa: PLC0415 -- click is an extra
+    except ModuleNotFoundError as error:
+        sys.exit(f"kubectl-dq: {error.name} is not installed; install delayq[cli]")
+    kubectl_dq(prog_name="kubectl dq")
+
+
+def complete() -> None:
+    """Answer kubectl, which asks `kubectl_complete-dq` what may follow the words so far."""
+    try:
+        from delayq.cli.kubectl.completing import answer  # noqa: PLC0415 -- as above
+    except ModuleNotFoundError:
+        return
+    for line in answer(sys.argv[1:]):
+        print(line)  # noqa: T201 -- what kubectl reads

@@ -1,0 +1,141 @@
+"""A port of this machine that leads to Redis for as long as one command runs, and the command itself, in this process.
+
+The password is read from its Secret and handed over in memory: it is on no command line, in no file and in no log.
+"""
+
+from __future__ import annotations
+
+import base64
+import queue as queues_of_lines
+import re
+import subprocess
+import tempfile
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from delayq_operator.desired.config import text
+
+from delayq.cli.exits import INVALID, UNAVAILABLE, Wrong
+from delayq.cli.kubectl import queues
+from delayq.cli.kubectl.refusals import refusal
+from delayq.contract import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.cli.kubectl.errand import Errand
+    from delayq.cli.kubectl.kubectl import Kubectl
+    from delayq.cli.kubectl.way import Service, Way
+    from delayq.contract import DelayQueue, Redis
+
+LOOPBACK: Final = "127.0.0.1"
+START_SECONDS: Final = 30.0
+_FORWARDING: Final = re.compile(rf"Forwarding from {LOOPBACK}:(\d+) ")
+
+
+def run(kubectl: Kubectl, found: Way, errand: Errand) -> int:
+    """Run the errand here, at the other end of a forwarded port."""
+    assert found.service is not None  # noqa: S101 -- way() says so
+    document = _document(found)
+    userinfo = _userinfo(kubectl, document.spec.redis, found.namespace)
+    with (
+        tempfile.TemporaryDirectory(prefix="kubectl-dq-") as directory,
+        port(kubectl, found.service) as local,
+    ):
+        path = Path(directory, "queue.yaml")
+        path.write_text(text(document))
+        url = f"redis://{userinfo}{LOOPBACK}:{local}/{document.spec.redis.database}"
+        words = errand.here(str(path))
+        words.insert(len(errand.path), f"--redis={url}")  # never leaves this process
+        return in_this_process(words)
+
+
+def in_this_process(words: list[str]) -> int:
+    """Run a command of the CLI; its exit code."""
+    from delayq.cli.root import delayq  # noqa: PLC0415 -- and not its name for the package
+
+    try:
+        delayq.main(args=words, prog_name="kubectl dq")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    return 0
+
+
+def _document(found: Way) -> DelayQueue:
+    body = found.queue
+    namespace, name = queues.place(body)
+    document = parse(
+        {field: body[field] for field in ("apiVersion", "kind", "spec")}
+        | {"metadata": {"name": name, "namespace": namespace}}
+    )
+    if document.spec.redis.tls is not None:
+        raise Wrong(
+            "spec.redis.tls: the server's certificate is not for a forwarded port",
+            "without --port-forward, once a scanner pod runs",
+            INVALID,
+        )
+    return document
+
+
+def _userinfo(kubectl: Kubectl, redis: Redis, namespace: str) -> str:
+    """Return user and password as a URL has them; nothing when Redis wants none."""
+    reference = redis.auth_secret_ref
+    if reference is None:
+        return ""
+    data = kubectl.json("get", "secret", reference.name, namespace=namespace).get("data") or {}
+
+    def value(key: str) -> str:
+        if key not in data:
+            raise Wrong(f"Secret {reference.name}: expected a key {key}, found none", "", INVALID)
+        return quote(base64.b64decode(data[key]).decode().strip(), safe="")
+
+    user = value(reference.username_key) if reference.username_key is not None else ""
+    return f"{user}:{value(reference.password_key)}@"
+
+
+@contextmanager
+def port(kubectl: Kubectl, service: Service) -> Iterator[int]:
+    """A free port of the loopback that leads to a Service, until the block ends."""
+    what = (f"service/{service.name}", f":{service.port}", f"--address={LOOPBACK}")
+    argv = kubectl.argv("port-forward", *what, namespace=service.namespace)
+    child = kubectl.start(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    lines: queues_of_lines.SimpleQueue[str | None] = queues_of_lines.SimpleQueue()
+    complaints: list[str] = []
+    hearing = [
+        threading.Thread(target=_lines, args=(child.stdout, lines.put), daemon=True),
+        threading.Thread(target=_lines, args=(child.stderr, complaints.append), daemon=True),
+    ]
+    for each in hearing:
+        each.start()
+    try:
+        yield _port(lines, complaints, hearing[1])
+    finally:
+        child.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(5)
+        child.kill()
+
+
+def _lines(stream: IO[bytes] | None, take: Any) -> None:  # noqa: ANN401 -- a method that takes a line
+    assert stream is not None  # noqa: S101 -- for the type checker
+    for raw in stream:
+        take(raw.decode(errors="replace"))
+    take(None)
+
+
+def _port(
+    lines: queues_of_lines.SimpleQueue[str | None], complaints: list[str], hearing: threading.Thread
+) -> int:
+    try:
+        line = lines.get(timeout=START_SECONDS)
+    except queues_of_lines.Empty:
+        raise Wrong(
+            f"kubectl port-forward did not begin within {START_SECONDS:g} s", "", UNAVAILABLE
+        ) from None
+    if found := _FORWARDING.search(line or ""):
+        return int(found[1])
+    hearing.join(5)
+    raise refusal("".join(each for each in complaints if each) or line or "")

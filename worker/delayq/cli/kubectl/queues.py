@@ -1,0 +1,108 @@
+"""DelayQueues as the cluster has them, and what belongs to each. Not here: what is said of them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator.base import names
+
+from delayq.cli.exits import NOT_FOUND, Wrong
+from delayq.cli.kubectl.times import unix
+from delayq.contract.problems import quote
+
+if TYPE_CHECKING:
+    from delayq.cli.kubectl.kubectl import Kubectl, Object
+
+KIND: Final = f"{names.PLURAL}.{names.DELAY_QUEUE.group}"
+"""Written out: `dq` may be somebody else's short name, too."""
+
+
+MOST_NAMED: Final = 8
+UNLED_SECONDS: Final = 60.0
+"""A Lease is renewed every 3 s and lasts 15; clocks differ."""
+
+
+def one(kubectl: Kubectl, name: str) -> Object:
+    """Return a DelayQueue; when there is none, say which there are."""
+    try:
+        return kubectl.json("get", KIND, name)
+    except Wrong as error:
+        if error.code != NOT_FOUND or names.PLURAL not in error.message:
+            raise
+        raise _unknown(kubectl, name) from None
+
+
+def _unknown(kubectl: Kubectl, name: str) -> Wrong:
+    there = [each["metadata"]["name"] for each in every(kubectl)]
+    close = difflib.get_close_matches(name, there, n=1)
+    namespace = kubectl.where.namespace or _own_namespace(kubectl)
+    hint = f"did you mean {close[0]}?" if close else f"there {_listed(there, namespace)}"
+    return Wrong(f"no DelayQueue {quote(name)} in namespace {namespace}", hint, NOT_FOUND)
+
+
+def _own_namespace(kubectl: Kubectl) -> str:
+    """Return the context's namespace, which kubectl takes when it is told none."""
+    said = kubectl.text("config", "view", "--minify", "--output=jsonpath={.contexts[0].context.namespace}")
+    return said.strip() or "default"
+
+
+def _listed(there: list[str], namespace: str) -> str:
+    more = ", …" if len(there) > MOST_NAMED else ""
+    names_of_them = ", ".join(sorted(there)[:MOST_NAMED]) if there else f"none in {namespace}"
+    return f"{'are' if len(there) > 1 else 'is'} {names_of_them}{more}; -n tells another namespace"
+
+
+def every(kubectl: Kubectl, *, everywhere: bool = False) -> list[Object]:
+    """Return all DelayQueues of the namespace, or of all namespaces."""
+    return kubectl.items("get", KIND, *(["--all-namespaces"] if everywhere else []))
+
+
+def place(queue: Object) -> tuple[str, str]:
+    """Return namespace and name."""
+    return str(queue["metadata"]["namespace"]), str(queue["metadata"]["name"])
+
+
+def selector(name: str, component: str | None = None) -> str:
+    """Select what belongs to a queue."""
+    mine = f"--selector={names.QUEUE_LABEL}={names.label_value(name)}"
+    return f"{mine},{names.COMPONENT_LABEL}={component}" if component else mine
+
+
+def pods(kubectl: Kubectl, queue: Object, component: str | None = None) -> list[Object]:
+    """Return the pods of a queue, or of one of its components."""
+    namespace, name = place(queue)
+    return kubectl.items("get", "pods", selector(name, component), namespace=namespace)
+
+
+def events(kubectl: Kubectl, queue: Object) -> list[Object]:
+    """Return the events of a DelayQueue, the oldest first."""
+    namespace, name = place(queue)
+    about = f"--field-selector=involvedObject.kind={names.DELAY_QUEUE.kind},involvedObject.name={name}"
+    found = kubectl.items("get", "events", about, namespace=namespace)
+    return sorted(found, key=when)
+
+
+def unled(kubectl: Kubectl, queue: Object, now: float) -> str:
+    """Name the Lease of the operator that serves a queue while none holds it; empty where it cannot be read, too."""
+    namespace, name = place(queue)
+    told = kubectl.ask("get", "configmap", names.config(name), "--output=json", namespace=namespace)
+    annotations = json.loads(told.out)["metadata"].get("annotations") or {} if told.code == 0 else {}
+    lease = str(annotations.get(names.INSTALLATION, "")).partition(" ")[2]
+    if not lease:
+        return ""
+    where, _, held = lease.partition("/")
+    answer = kubectl.ask("get", "lease", held, "--output=json", "--ignore-not-found", namespace=where)
+    if answer.code != 0:
+        return ""
+    spec = json.loads(answer.out)["spec"] if answer.out.strip() else {}
+    renewed = unix(spec.get("renewTime")) if spec.get("holderIdentity") else None
+    return lease if renewed is None or now - renewed > UNLED_SECONDS else ""
+
+
+def when(event: Object) -> str:
+    """Return when an event last was, as the API writes times."""
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((str(time) for time in times if time), str(event["metadata"].get("creationTimestamp") or ""))

@@ -1,0 +1,74 @@
+"""The root command of kubectl dq: its own commands, and those of the CLI that work on a queue."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+import delayq as package
+from delayq.cli.kubectl.options import where_params
+from delayq.cli.root import COMMANDS, Root
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+OWN: Final = {
+    "status": "status",
+    "diff": "diff",
+    "simulate": "simulate",
+    "pause": "pausing",
+    "resume": "pausing",
+    "report": "report",
+}
+"""Command → module."""
+
+PASSED: Final = ("top", "counts", "forecast", "schedule", "task", "dlq", "doctor")
+"""Commands of the CLI that are carried out where Redis can be reached."""
+
+
+class Plugin(Root):
+    """Ends as the CLI does, with the same exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        """Return every name, the most used first."""
+        passed = [name for name in PASSED if name in COMMANDS]
+        return ["status", *passed, *(name for name in OWN if name != "status")]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command when it is used."""
+        if cmd_name in OWN:
+            command: click.Command = getattr(import_module(f"delayq.cli.kubectl.{OWN[cmd_name]}"), cmd_name)
+            return command
+        if cmd_name in self.list_commands(ctx):
+            return import_module("delayq.cli.kubectl.passed").command(cmd_name)  # type: ignore[no-any-return]
+        return None
+
+    def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 -- click's signature
+        """Run and exit; SIGTERM ends as Ctrl-C does, so that no kubectl of ours is left behind."""
+        signal.signal(signal.SIGTERM, _terminated)
+        super().main(*args, **extra)
+
+
+def _terminated(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+@click.group(
+    cls=Plugin,
+    name="dq",
+    params=where_params(),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package.__version__, prog_name="kubectl dq")
+def kubectl_dq() -> None:
+    """Look at DelayQueues and work with their tasks.
+
+    NAME is a DelayQueue of the namespace. -n, --context and --kubeconfig are kubectl's own; kubectl itself, which is
+    found on the path or named in $KUBECTL, does the talking, with your rights.
+    """
+    logging.getLogger("delayq").addHandler(logging.NullHandler())  # commands speak for themselves

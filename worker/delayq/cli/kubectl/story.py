@@ -1,0 +1,266 @@
+"""A DelayQueue in words: from the API's objects to lines. Pure; `now` is in Unix seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq_operator.base import names
+from delayq_operator.cache.pod import read
+
+from delayq.cli.kubectl import queues
+from delayq.cli.kubectl.times import ago, since, until
+from delayq.cli.output import Table, facts
+from delayq.cli.words import clean, tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from delayq.cli.kubectl.kubectl import Object
+
+EXPECTED: Final[Mapping[str, str]] = {
+    "Ready": "True",
+    "Accepted": "True",
+    "BackendAvailable": "True",
+    "DurabilityAtRisk": "False",
+    "ShardsSettled": "True",
+    "GuardAvailable": "True",
+    "Progressing": "True",
+    "Degraded": "False",
+    "ScalingLimited": "False",
+    "FallbackActive": "False",
+    "ObjectiveMet": "True",
+    "CapacityShortfallExpected": "False",
+    "Paused": "False",
+}
+"""Condition → what it is when all is well; of others either will do."""
+
+UNKNOWN: Final = "not known yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What is told about."""
+
+    queue: Object
+    pods: Sequence[Object]
+    events: Sequence[Object]
+    unled: str = ""
+    """The Lease of the operator that serves it, when none holds that."""
+
+
+def conditions(queue: Object) -> dict[str, Object]:
+    """Return the conditions by type."""
+    return {each["type"]: each for each in queue.get("status", {}).get("conditions") or ()}
+
+
+def summary(queue: Object) -> Object:
+    """Return a queue for programs, without pods and events."""
+    namespace, name = queues.place(queue)
+    return {"namespace": namespace, "name": name, "status": queue.get("status", {})}
+
+
+def data(view: View) -> Object:
+    """Return everything that is told, for programs."""
+    return {
+        **summary(view.queue),
+        "pods": [_pod_data(body) for body in view.pods],
+        "events": [
+            {field: event.get(field) for field in ("type", "reason", "message", "count")}
+            | {"time": queues.when(event)}
+            for event in view.events
+        ],
+    }
+
+
+def _pod_data(body: Object) -> Object:
+    pod = read(body)
+    return {"name": pod.name, "component": pod.component, "ready": pod.ready, "trouble": pod.trouble}
+
+
+def told(view: View, now: float) -> Iterator[str]:
+    """Tell of one queue, the most important first."""
+    yield _headline(view.queue, now)
+    if view.unled:
+        yield f"No operator runs: Lease {view.unled} is not renewed. What follows may be old; tasks run without it."
+    yield ""
+    yield facts(list(_facts(view.queue, now)))
+    for table in (_conditions(view.queue, now), _pods(view.pods, now), _events(view.events, now)):
+        if table is not None:
+            yield ""
+            yield from table.lines()
+
+
+def _headline(queue: Object, now: float) -> str:
+    namespace, name = queues.place(queue)
+    ready = conditions(queue).get("Ready")
+    if ready is None:
+        return f"{name} in {namespace}: no operator has looked at it yet. Does one serve this namespace?"
+    how = {"True": "ready", "False": "not ready"}.get(ready["status"], "not known to be ready")
+    why = "" if ready["status"] == "True" else f": {clean(ready.get('message', ''))}"
+    if (degraded := _degraded(queue)) is not None and not why:
+        why = f", but degraded: {clean(degraded.get('message', ''))}"
+    return f"{name} in {namespace}: {how} for {since(ready.get('lastTransitionTime'), now)}{why}"
+
+
+def _degraded(queue: Object) -> Object | None:
+    """Return the condition Degraded while it is True."""
+    found = conditions(queue).get("Degraded")
+    return found if found is not None and found["status"] == "True" else None
+
+
+def _facts(queue: Object, now: float) -> Iterator[tuple[str, str]]:
+    spec, status = queue.get("spec", {}), queue.get("status", {})
+    yield "tasks", _backlog(status.get("backlog"), now)
+    scanner = status.get("scanner") or {}
+    yield "scanners", f"{scanner.get('readyReplicas', 0)} of {scanner.get('replicas', 0)} ready"
+    yield "workers", _workers(status)
+    yield "scaling", _scaling(queue, now)
+    if run := (status.get("reaper") or {}).get("lastSuccessfulTime"):
+        yield "reaper", f"last done {ago(run, now)}"
+    yield "redis", _redis(spec.get("redis") or {})
+    if moving := status.get("resharding"):
+        yield "shards", _shards(moving)
+    if queue["metadata"].get("annotations", {}).get(names.PAUSED) == "true":
+        yield "paused", "the operator leaves the children alone; kubectl dq resume ends that"
+    if (held := spec.get("stopPolicy", "None")) != "None":
+        yield "held", f"spec.stopPolicy is {held}: no task is started; kubectl dq resume --hold ends that"
+    if "deletionTimestamp" in queue["metadata"]:
+        yield "deleted", f"{ago(queue['metadata']['deletionTimestamp'], now)}, not gone yet"
+
+
+def _backlog(backlog: Mapping[str, Any] | None, now: float) -> str:
+    if not backlog:
+        return UNKNOWN
+    oldest = f", the oldest for {since(backlog['oldestDueTime'], now)}" if "oldestDueTime" in backlog else ""
+    following = f", the next {until(backlog['nextDueTime'], now)}" if "nextDueTime" in backlog else ""
+    return (
+        f"{backlog.get('due', 0):,} due{oldest}; {backlog.get('scheduled', 0):,} scheduled{following}; "
+        f"{backlog.get('inFlight', 0):,} in flight; {tasks(backlog.get('deadLettered', 0), 'dead letter')} "
+        f"({ago(backlog.get('observedTime'), now)})"
+    )
+
+
+def _workers(status: Mapping[str, Any]) -> str:
+    said = f"{status.get('readyReplicas', 0)} of {status.get('replicas', 0)} ready"
+    return f"{said}, {status['desiredReplicas']} wanted" if "desiredReplicas" in status else said
+
+
+def _scaling(queue: Object, now: float) -> str:
+    """Say the decision with its inputs; how it came about is the operator's to say."""
+    status = queue.get("status", {})
+    scaling = status.get("scaling") or {}
+    active = conditions(queue).get("ScalingActive") or {}
+    said = clean(scaling.get("reason") or active.get("message") or UNKNOWN)
+    limited = f"; limited by {clean(scaling['limitedBy'])}" if scaling.get("limitedBy") else ""
+    last = f" (last changed {ago(scaling['lastScaleTime'], now)})" if "lastScaleTime" in scaling else ""
+    return f"{said}{limited}{last}"
+
+
+def _redis(redis: Mapping[str, Any]) -> str:
+    if "standalone" in redis:
+        where = f"{redis['standalone'].get('host')}:{redis['standalone'].get('port', 6379)}"
+        return f"{where}, database {redis.get('database', 0)}{', TLS' if 'tls' in redis else ''}"
+    for kind in ("sentinel", "cluster"):
+        if kind in redis:
+            nodes = ", ".join(str(node.get("host")) for node in redis[kind].get("nodes") or ())
+            of = f"{redis[kind]['masterName']}, of Sentinels at" if kind == "sentinel" else "Cluster of"
+            return f"{of} {nodes}{', TLS' if 'tls' in redis else ''}"
+    return UNKNOWN
+
+
+def _shards(moving: Mapping[str, Any]) -> str:
+    """Say how far tasks have moved."""
+    looked = f"{moving.get('checkedTasks', 0):,}{f' of {of:,}' if (of := moving.get('tasks')) else ''}"
+    said = f"{moving.get('fromShards')} → {moving.get('toShards')}: looked at {looked} tasks"
+    waiting = f", {moving['waitingTasks']:,} wait to run" if moving.get("waitingTasks") else ""
+    return f"{said}, moved {moving.get('movedTasks', 0):,}{waiting}"
+
+
+def _conditions(queue: Object, now: float) -> Table | None:
+    rows = [
+        [
+            _mark(each),
+            each["type"],
+            each["status"],
+            each.get("reason", ""),
+            _age(each, now),
+            each.get("message", ""),
+        ]
+        for each in conditions(queue).values()
+    ]
+    return Table(["", "CONDITION", "STATUS", "REASON", "FOR", "MESSAGE"], rows) if rows else None
+
+
+def _mark(condition: Object) -> str:
+    status = condition["status"]
+    if status == "Unknown":
+        return "?"
+    return "✓" if status == EXPECTED.get(condition["type"], status) else "!"
+
+
+def _age(condition: Object, now: float) -> str:
+    return since(condition.get("lastTransitionTime"), now)
+
+
+def _pods(bodies: Sequence[Object], now: float) -> Table | None:
+    rows = []
+    for body in sorted(bodies, key=lambda each: str(each["metadata"]["name"])):
+        pod = read(body)
+        if body.get("status", {}).get("phase") == "Succeeded":
+            continue
+        restarts = sum(
+            c.get("restartCount", 0) for c in body.get("status", {}).get("containerStatuses") or ()
+        )
+        state = (
+            "leaving" if pod.leaving else "ready" if pod.ready else "failed" if pod.failed else "not ready"
+        )
+        trouble = pod.trouble.removeprefix(f"{pod.name}: ")
+        node = body.get("spec", {}).get("nodeName", "-")
+        rows.append([pod.name, state, f"{restarts:,}", since(pod.created, now), node, trouble or "-"])
+    return Table(["POD", "STATE", ">RESTARTS", "AGE", "NODE", "TROUBLE"], rows) if rows else None
+
+
+def _events(events: Sequence[Object], now: float) -> Table | None:
+    rows = [
+        [since(queues.when(each), now), each.get("type", ""), each.get("reason", ""), each.get("message", "")]
+        for each in events
+    ]
+    return Table(["EVENT", "TYPE", "REASON", "MESSAGE"], rows) if rows else None
+
+
+OVERVIEW: Final = (
+    "READY",
+    ">DUE",
+    ">SCHEDULED",
+    ">IN-FLIGHT",
+    ">DEAD",
+    ">WORKERS",
+    ">WANTED",
+    "NEXT-DUE",
+    "WHY",
+)
+
+
+def overview(found: Sequence[Object], now: float, *, everywhere: bool) -> Table | str:
+    """Put queues side by side."""
+    if not found:
+        return "no DelayQueues here" if not everywhere else "no DelayQueues"
+    rows = [_row(queue, now, everywhere=everywhere) for queue in found]
+    return Table([*(["NAMESPACE"] if everywhere else []), "NAME", *OVERVIEW], rows)
+
+
+def _row(queue: Object, now: float, *, everywhere: bool) -> list[str]:
+    namespace, name = queues.place(queue)
+    status = queue.get("status", {})
+    backlog = status.get("backlog") or {}
+    ready = conditions(queue).get("Ready") or {"status": "Unknown", "reason": "NoOperator"}
+    numbers = [
+        f"{backlog[field]:,}" if field in backlog else "-"
+        for field in ("due", "scheduled", "inFlight", "deadLettered")
+    ]
+    workers = [f"{status.get('readyReplicas', 0):,}", f"{status.get('desiredReplicas', '-')}"]
+    following = until(backlog["nextDueTime"], now) if "nextDueTime" in backlog else "-"
+    degraded = _degraded(queue) or {"reason": "-"}
+    why = degraded["reason"] if ready["status"] == "True" else ready.get("reason", "")
+    return [*([namespace] if everywhere else []), name, ready["status"], *numbers, *workers, following, why]

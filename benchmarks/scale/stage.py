@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from delayq import NewTask, SyncClient
 from delayq.connection import Address, SyncConnection
 from delayq.contract import Limits
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
 
     from tests.servers import RedisServer
 

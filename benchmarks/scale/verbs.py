@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from delayq.protocol.values import State
+from delayq.protocol.results import State
 
 from benchmarks.figures import Figure, at_most, percentile
 from benchmarks.scale.stage import SPREAD_MS, task_id
 
 if TYPE_CHECKING:
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
     from delayq.protocol.scripts import Argument
 
     from benchmarks.scale.stage import Stage

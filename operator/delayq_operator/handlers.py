@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from delayq_operator.cache.queues import Queues
-    from delayq_operator.cache.witness import Witness
+    from delayq_operator.cache.watch_verifier import Witness
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.cli.doctor.poison import KINDS
 from delayq.protocol import scripts
-from delayq.protocol.broker import Broker, Call
+from delayq.protocol.commands import Broker, Call
 from delayq.protocol.keys import FORMAT, ClaimerKeys, Keys, TaskKeys
-from delayq.protocol.layout import Layout
-from delayq.protocol.values import Late, Lost, Moving, State, Verdict
+from delayq.protocol.results import Late, Lost, Moving, State, Verdict
+from delayq.protocol.shard_map import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable

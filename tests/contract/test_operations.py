@@ -7,7 +7,7 @@ from pathlib import Path
 
 from delayq.cli import exits
 from delayq.contract import metrics
-from delayq.protocol.broker import GONE_MS
+from delayq.protocol.commands import GONE_MS
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
@@ -20,7 +20,9 @@ def events_in_code() -> set[str]:
     called = re.findall(r"\blog\.(?:debug|info|warning|error|exception)\(\s*\"([a-z_]+)\"", text)
     levelled = re.findall(r"\blog\.log\(\w+, \"([a-z_]+)\"", text)
     assigned = re.findall(r"event = \"([a-z_]+)\" if \w+(?:\.\w+)* else \"([a-z_]+)\"", text)
-    by_error = re.findall(r"(?:Guard\w+|Retry): \"((?:guard|handler)_[a-z_]+)\",", text)  # running.py's table
+    by_error = re.findall(
+        r"(?:Guard\w+|Retry): \"((?:guard|handler)_[a-z_]+)\",", text
+    )  # executor.py's table
     failed = re.findall(r"_failed\(\"([a-z_]+)\"", text)
     return {*called, *levelled, *failed, *by_error, *(name for pair in assigned for name in pair)}
 

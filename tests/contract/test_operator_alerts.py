@@ -12,8 +12,8 @@ from delayq.cli.root import delayq
 from delayq.client.document import read
 from delayq.contract.alerts import rules
 from delayq.contract.metrics import LAYOUT_SHARDS, LAYOUTS, METRICS
+from delayq.service.counters import WorkerTally
 from delayq.service.metrics import render, worker_families
-from delayq.service.tally import WorkerTally
 from delayq_operator.desired.prometheus_rule import prometheus_rule
 from delayq_operator.status.view import WINDOW_SECONDS
 

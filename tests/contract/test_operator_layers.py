@@ -13,10 +13,10 @@ PACKAGE = Path(delayq_operator.__file__).parent
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 WITH_EFFECTS = {
     "__main__", "handlers", "runtime", "polling", "kube",
-    "base.metrics", "base.places", "base.supervision", "base.work",
-    "cache.watches", "cache.witness", "scrape.exposition", "scaling.autoscaler", "scaling.victims",
+    "base.metrics", "base.limiter", "base.supervision", "base.work",
+    "cache.watches", "cache.watch_verifier", "scrape.exposition", "scaling.autoscaler", "scaling.victims",
     "status.events", "status.guards", "status.lateness",
-    "reconcile.apply", "reconcile.ending", "reconcile.facts", "reconcile.handover", "reconcile.optional",
+    "reconcile.apply", "reconcile.deletion", "reconcile.facts", "reconcile.handover", "reconcile.optional",
     "reconcile.reconcile", "reconcile.report", "reconcile.scaler",
 }  # fmt: skip
 SECTION = (ROOT / "docs" / "architecture.md").read_text().split("## The operator")[1].split("\n## ")[0]

@@ -15,22 +15,28 @@ WORKER = Path(__file__).parents[2] / "worker" / "delayq"
 COMMON = (
     "processes/runtime.py",
     "connection/address.py",
-    "worker/exchange.py",
-    "worker/listener.py",
-    "worker/watchdog.py",
-    "protocol/broker.py",
+    "worker/claim_loop.py",
+    "worker/wake_listener.py",
+    "worker/lease_renewal.py",
+    "protocol/commands.py",
 )
 MODULES = {
     "scanner": (
-        *(*COMMON, "scanner/scanner.py", "recovery/reclaim.py", "recovery/recovery.py", "scanner/scrape.py"),
+        *(
+            *COMMON,
+            "scanner/scanner.py",
+            "recovery/reclaim.py",
+            "recovery/recovery.py",
+            "scanner/exporter.py",
+        ),
         *(str(path.relative_to(WORKER)) for path in sorted((WORKER / "recovery" / "checks").glob("*.py"))),
     ),
     "worker": (
         *COMMON,
         "worker/worker.py",
-        "worker/inflight.py",
-        "client/intake.py",
-        "worker/running.py",
+        "worker/slots.py",
+        "client/encoding.py",
+        "worker/executor.py",
         *(str(path.relative_to(WORKER)) for path in sorted((WORKER / "handlers").glob("*.py"))),
     ),
 }
@@ -65,7 +71,7 @@ def test_a_worker_reads_only_what_rolls_it() -> None:
 
 def test_of_limits_processes_read_only_what_rolls_them() -> None:
     """Those that schedule read the rest. Here most are given to the broker, which takes its shares of some."""
-    named = re.findall(r"\blimits\.([a-z_]+)", (WORKER / "protocol" / "share.py").read_text())
+    named = re.findall(r"\blimits\.([a-z_]+)", (WORKER / "protocol" / "quota.py").read_text())
     assert {camel(name) for name in named} == set(PACE)
     for role in MODULES:
         assert {camel(name) for name in re.findall(r"\blimits\.([a-z_]+)\b", code(role))} <= set(PACE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq import SyncClient
-from delayq.protocol.values import State
+from delayq.protocol.results import State
 
 from tests.processes import Process
 

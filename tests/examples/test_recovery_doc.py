@@ -12,7 +12,7 @@ from delayq import Verdict
 from delayq.connection import Address
 from delayq.contract import parse
 from delayq.handlers.http_response import Answer
-from delayq.protocol.message import Task
+from delayq.protocol.envelope import Task
 from delayq.recovery import checks
 from delayq.recovery.checks.http import read
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from tests.faults.redis_time import RedisTime
 
 if TYPE_CHECKING:
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 Point = Literal["before", "during", "after"]
 

@@ -17,7 +17,7 @@ from sqlalchemy.pool import Pool
 from tests.faults.points import note, reach
 
 if TYPE_CHECKING:
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 PAY = text("UPDATE accounts SET balance = balance + :amount WHERE id = :account")

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from delayq.errors import GuardBusy
-from delayq.protocol.message import Task
+from delayq.protocol.envelope import Task
 
 from tests.processes import PATIENCE_SECONDS
 

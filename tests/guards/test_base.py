@@ -14,7 +14,7 @@ from delayq.handlers import cancelled
 from delayq.handlers.guarded import apart, sharing, sharing_in_thread
 from delayq.handlers.python import in_thread
 from delayq.handlers.threads import Threads
-from delayq.protocol.message import Task
+from delayq.protocol.envelope import Task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

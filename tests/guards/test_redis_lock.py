@@ -32,7 +32,7 @@ from tests.servers import Clock, RedisServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
     from redis import Redis
 
 KEY = Keys("delayq", "q", 0).of("order-7").lock

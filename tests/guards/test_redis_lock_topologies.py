@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.guards import RedisLock
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 
 from tests.guards.locks import task
 from tests.servers import PREFERRED

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.guards.sql.guard import SqlGuard
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
     from tests.guards.conftest import Database
 

@@ -11,7 +11,7 @@ from delayq.errors import Bury, GuardUnavailable, InvalidDocument, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic
 from delayq.guards.sql.statements import READS, WRITES, Statement
 from delayq.guards.sql_optimistic import OWN_DOING
-from delayq.protocol.message import BYTES_TYPE
+from delayq.protocol.envelope import BYTES_TYPE
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 

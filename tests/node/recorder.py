@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 NOTE = """
 local now = redis.call('TIME')

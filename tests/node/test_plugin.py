@@ -134,7 +134,7 @@ def test_lines_of_a_loop_are_left_to_the_loop(dq: Plugin, ready: NodeWorld) -> N
 def test_ctrl_c_ends_what_goes_on(dq: Plugin, ready: NodeWorld) -> None:
     """In a pipe: 130, and nothing is left in the pod."""
     with watched(dq) as watching:
-        assert any("leash counts --watch" in line for line in processes("counts --watch")), (
+        assert any("stdin_watchdog counts --watch" in line for line in processes("counts --watch")), (
             "it runs in the pod"
         )
         os.killpg(watching.pid, signal.SIGINT)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from delayq.errors import Bury, Retry
 
 if TYPE_CHECKING:
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 
 async def do(task: Task) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq import NewTask
 from delayq.connection import Address, SyncConnection
-from delayq.protocol.broker import Broker
-from delayq.protocol.values import Cancelled, State
+from delayq.protocol.commands import Broker
+from delayq.protocol.results import Cancelled, State
 
 from tests.process.fleet import until
 

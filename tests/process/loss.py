@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 from delayq import Acknowledge, NewTask, SyncClient
 from delayq.connection import Address, SyncConnection
 from delayq.errors import DelayQError
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 
 from tests.process.fleet import until
 from tests.servers import RedisServer

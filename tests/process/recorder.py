@@ -20,7 +20,7 @@ from redis import Redis
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 _ledger = os.open(
     Path(os.environ["LEDGER"]) / f"{os.getpid()}.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644

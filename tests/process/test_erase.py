@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq import NewTask, SyncClient
 from delayq.connection import Address, SyncConnection
-from delayq.protocol.broker import Broker
-from delayq.protocol.layout import Layout
+from delayq.protocol.commands import Broker
+from delayq.protocol.shard_map import Layout
 
 from tests.process.fleet import said, until
 from tests.processes import DELAYQ, delayq

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import NewTask
-from delayq.protocol.values import State
+from delayq.protocol.results import State
 from redis import Redis
 
 from tests.process.fleet import fleets, said, until, url_of, wait_said
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from delayq import SyncClient
-    from delayq.protocol.values import TaskView
+    from delayq.protocol.results import TaskView
 
     from tests.process.fleet import Fleet, NewFleet
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from delayq import NewTask
-from delayq.protocol.message import encode
-from delayq.protocol.values import State
+from delayq.protocol.envelope import encode
+from delayq.protocol.results import State
 
 from tests.process.fleet import until
 

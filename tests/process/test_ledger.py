@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from delayq.client.intake import NewTask
+from delayq.client.encoding import NewTask
 
 from tests.process.fleet import check_runs
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import NewTask
-from delayq.protocol.values import State
+from delayq.protocol.results import State
 
 from tests.process.fleet import said, until, wait_said
 from tests.process.local_home import Home, stopped

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from delayq import NewTask, SyncClient
 from delayq.protocol.keys import Keys
-from delayq.protocol.layout import Layout
+from delayq.protocol.shard_map import Layout
 
 from tests.process.fleet import check_runs, until
 

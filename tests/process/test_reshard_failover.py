@@ -16,8 +16,8 @@ import yaml
 from delayq import Acknowledge, NewTask, SyncClient
 from delayq.errors import DelayQError
 from delayq.protocol.keys import Keys
-from delayq.protocol.layout import Layout
-from delayq.protocol.values import Cancelled, State
+from delayq.protocol.results import Cancelled, State
+from delayq.protocol.shard_map import Layout
 from redis.exceptions import RedisError
 
 from tests.process.fleet import check_runs, until

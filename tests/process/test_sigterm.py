@@ -11,7 +11,7 @@ import pytest
 from delayq import Client, NewTask
 from delayq.client.document import read
 from delayq.connection import Address
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 from delayq.worker.worker import Worker
 
 from tests.process.fleet import said, until, wait_said

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.protocol.values import State
+from delayq.protocol.results import State
 
 from tests.process.fleet import check_runs, until
 from tests.processes import Gone, delayq

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delayq.client.homes import Each, Trip
-from delayq.client.storing import Finish, Start
+from delayq.client.enqueue import Finish, Start
+from delayq.client.routing import Each, Trip
 from delayq.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Sequence
 
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
 
 Run = "Callable[[Call[Any]], Any]"
 

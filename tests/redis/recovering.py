@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.connection import Address
 from delayq.contract import parse
-from delayq.protocol.values import Verdict
+from delayq.protocol.results import Verdict
 from delayq.recovery.checks import Answer
 from delayq.recovery.recovery import Recovery
+from delayq.service.counters import ProcessTally
 from delayq.service.loop import Loop
-from delayq.service.tally import ProcessTally
 
 from tests.redis.state import NOW
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from delayq.contract import DelayQueue
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
     from delayq.recovery.checks import Check
 
     from tests.redis.state import Shard

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq import NewTask
 from delayq.connection import Address, SyncConnection
-from delayq.protocol.broker import Broker
-from delayq.protocol.message import encode
+from delayq.protocol.commands import Broker
+from delayq.protocol.envelope import encode
 
 from tests.servers import RedisServer
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from delayq import SyncClient
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
-    from delayq.protocol.values import TaskView
+    from delayq.protocol.results import TaskView
     from redis import Redis
 
     from tests.topologies.kinds import Servers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from delayq.protocol.values import Settled
+from delayq.protocol.results import Settled
 
 from tests.redis.state import NOW, Shard, State
 

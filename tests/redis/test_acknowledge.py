@@ -21,7 +21,7 @@ from delayq import (
     Unavailable,
 )
 from delayq.connection import Address
-from delayq.protocol.values import Outcome
+from delayq.protocol.results import Outcome
 from redis.exceptions import ResponseError
 
 from tests.process.fleet import until
@@ -131,7 +131,7 @@ def test_a_task_that_is_there_already_is_not_taken_for_confirmed(
 def test_a_lost_reply_is_asked_for_again_and_confirmed_for_what_it_found(
     make: Make, aof_server: RedisServer, replica: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delayq.client.homes.PAUSES_SECONDS", (0.01, 0.02, 0.05))
+    monkeypatch.setattr("delayq.client.routing.PAUSES_SECONDS", (0.01, 0.02, 0.05))
     with proxy_to(aof_server.port) as proxy:
         client = make(proxy.url, acknowledge=replicated(SHORT))
         replica.pause()
@@ -276,7 +276,7 @@ def test_a_setting_changed_later_is_a_confirmation_that_does_not_come(
 def test_a_redis_that_is_away_is_unavailable_as_ever(
     make: Make, aof_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delayq.client.homes.PAUSES_SECONDS", (0.01,))
+    monkeypatch.setattr("delayq.client.routing.PAUSES_SECONDS", (0.01,))
     aof_server.stop()
     with pytest.raises(Unavailable):
         make(aof_server.url, acknowledge=replicated(SHORT)).schedule(1, delay_ms=1)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq import Acknowledge, NewTask, SyncClient, Unavailable
 from delayq.connection import Address, SyncConnection
-from delayq.protocol.broker import Broker
-from delayq.protocol.values import State
+from delayq.protocol.commands import Broker
+from delayq.protocol.results import State
 
 from tests.servers import PASSWORD, PREFERRED, USER, RedisServer
 from tests.topologies.cluster import Cluster

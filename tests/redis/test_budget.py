@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from delayq.connection import Address, SyncConnection
-from delayq.protocol.broker import Broker
-from delayq.protocol.message import encode
-from delayq.protocol.values import Lost, Searching
-from delayq.protocol.values import State as In
+from delayq.protocol.commands import Broker
+from delayq.protocol.envelope import encode
+from delayq.protocol.results import Lost, Searching
+from delayq.protocol.results import State as In
 
 from tests.servers import RedisServer
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
     from redis import Redis
 
     Play: TypeAlias = Callable[[Callable[["Measured"], None]], None]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from delayq.protocol.values import Failures, Settled, TaskRow
-from delayq.protocol.values import State as In
+from delayq.protocol.results import Failures, Settled, TaskRow
+from delayq.protocol.results import State as In
 
 from tests.redis.state import NOW, Shard, State, envelope
 

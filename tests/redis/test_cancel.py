@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from delayq.protocol.values import Cancelled
+from delayq.protocol.results import Cancelled
 
 from tests.redis.state import NOW, Shard, State, envelope
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from delayq.errors import EnvelopeTooNew
-from delayq.protocol.message import encode
-from delayq.protocol.values import Claimed
+from delayq.protocol.envelope import encode
+from delayq.protocol.results import Claimed
 
 from tests.redis.state import NOW, PLENTY, TOKEN, Shard, State, envelope
 

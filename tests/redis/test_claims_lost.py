@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 KEYS = Keys("delayq", "orders", 0)
 SLOTS, TASKS = 20, 300

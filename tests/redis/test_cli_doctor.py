@@ -14,7 +14,7 @@ from delayq.cli.doctor.findings import Level
 from delayq.connection import Address, SyncConnection
 from delayq.contract import Delivery
 from delayq.errors import Unavailable
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 from delayq.protocol.keys import FORMAT
 
 from tests.redis.commands import on

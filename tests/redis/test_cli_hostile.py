@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.protocol.message import BYTES_TYPE
+from delayq.protocol.envelope import BYTES_TYPE
 
 from tests.redis.commands import answer, on
 from tests.redis.state import NOW, Shard, State, shard_on

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.protocol.layout import Layout
+from delayq.protocol.shard_map import Layout
 
 from tests.redis.commands import LATER, answer, on
 from tests.redis.state import Shard, State, seed, shard_on

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from delayq.protocol.values import Counts
+    from delayq.protocol.results import Counts
 
     from tests.servers import RedisServer
 

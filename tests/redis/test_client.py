@@ -12,8 +12,8 @@ from delayq import (
     Refused,
     SyncClient,
 )
-from delayq.protocol.values import Cancelled, Outcome
-from delayq.protocol.values import State as In
+from delayq.protocol.results import Cancelled, Outcome
+from delayq.protocol.results import State as In
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -16,8 +16,8 @@ from delayq import Client, DelayQError, NewTask, SyncClient, Unavailable
 from delayq.connection import Address, AsyncConnection, SyncConnection
 from delayq.connection.round_trip import round_trip, translated
 from delayq.connection.single import Single
-from delayq.protocol.broker import Broker
-from delayq.protocol.values import Outcome
+from delayq.protocol.commands import Broker
+from delayq.protocol.results import Outcome
 from redis._parsers.base import BaseParser
 from redis.exceptions import NoScriptError
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from delayq.connection.line import Line
+    from delayq.connection.multiplexer import Line
     from redis.exceptions import ResponseError
 
     from tests.redis.conftest import Make
@@ -43,7 +43,7 @@ SECRET = "hunter2-s3cret"  # noqa: S105  what must not be seen
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("delayq.client.homes.PAUSES_SECONDS", (0.01, 0.02, 0.05))
+    monkeypatch.setattr("delayq.client.routing.PAUSES_SECONDS", (0.01, 0.02, 0.05))
 
 
 def impatient(url: str, *, seconds: float = 0.2, connections: int = 20) -> Address:

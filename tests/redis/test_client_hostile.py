@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq import InvalidDueTime, InvalidTask, NewTask, PayloadTooLarge, SyncClient, TasksRefused
 from delayq.contract import Limits
-from delayq.protocol.values import Cancelled, State
+from delayq.protocol.results import Cancelled, State
 
 from tests.redis.state import known
 

@@ -13,7 +13,7 @@ from delayq import (
     TaskExists,
 )
 from delayq.contract import Limits
-from delayq.protocol.values import Cancelled, Outcome
+from delayq.protocol.results import Cancelled, Outcome
 
 from tests.redis.state import known, tasks
 

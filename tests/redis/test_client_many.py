@@ -18,8 +18,8 @@ from delayq import (
 )
 from delayq.connection import Address
 from delayq.contract import Limits
-from delayq.protocol.values import Cancelled
-from delayq.protocol.values import State as In
+from delayq.protocol.results import Cancelled
+from delayq.protocol.results import State as In
 
 from tests.redis.state import known, tasks
 

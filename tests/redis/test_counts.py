@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delayq.protocol.values import Counts
+from delayq.protocol.results import Counts
 
 from tests.redis.state import NOW, TOKEN, Shard, State, envelope
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.cli.doctor import rights
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 from delayq.protocol.keys import SLOTS
 
 from tests.servers import PREFERRED, USER

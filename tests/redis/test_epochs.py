@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import NewTask
-from delayq.client.letters import Letters
+from delayq.client.dead_letters import Letters
 from delayq.client.operations import Operations
 from delayq.contract import Limits
 from delayq.errors import DelayQError
-from delayq.protocol.broker import GONE_MS, Broker
-from delayq.protocol.layout import Layout, LayoutOutdated
-from delayq.protocol.values import Cancelled, Outcome
-from delayq.resharding import reshard
-from delayq.resharding.reshard import Reshard, Wish
+from delayq.protocol.commands import GONE_MS, Broker
+from delayq.protocol.results import Cancelled, Outcome
+from delayq.protocol.shard_map import Layout, LayoutOutdated
+from delayq.resharding import coordinator
+from delayq.resharding.coordinator import Reshard, Wish
 
 from tests.redis.paced import Connection, Operating, Stepping
 from tests.redis.state import NOW, PLENTY, shard_on
@@ -60,7 +60,7 @@ def store(shard: Shard, operations: Operations, name: str) -> Outcome:
     return outcome
 
 
-def coordinator(shard: Shard, shards: int, stamp: str) -> tuple[Broker, Stepping]:
+def leading(shard: Shard, shards: int, stamp: str) -> tuple[Broker, Stepping]:
     broker = Broker(shard.broker.queue, shards=shards)
     connection: Any = Connection()
     service = Reshard(broker, connection, wish=Wish(shards, stamp), led=lambda: {0}, announce_seconds=0.0)
@@ -128,7 +128,7 @@ def test_a_client_of_a_queue_that_was_erased_finds_the_one_that_was_made_since(f
     for at in reversed(range(8)):
         few.run(few.broker.erase(at))
     few.clock(NOW + 2000)
-    broker, leader = coordinator(few, 4, "v:1")
+    broker, leader = leading(few, 4, "v:1")
     leader.whole()
     assert broker.layout == Layout(NOW + 2000, 4, 4, 4, 4, "v:1")
     names = [f"t{nth}" for nth in range(40)]
@@ -157,9 +157,9 @@ def test_a_shard_that_was_erased_alone_is_refused_for_seconds_and_then_mended_by
     few: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As an erase leaves it that was killed half-way, where the queue is used on."""
-    monkeypatch.setattr(reshard, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(coordinator, "TELL_SECONDS", 0.0)
     operations = Operations(Broker(few.broker.queue, shards=8), Limits())
-    broker, leader = coordinator(few, 8, "u:1")
+    broker, leader = leading(few, 8, "u:1")
     leader.whole()
     before = broker.layout
     [there, gone] = [next(n for n in map(str, range(99)) if before.home(n) == shard) for shard in (0, 7)]
@@ -183,8 +183,8 @@ def test_a_shard_that_was_erased_alone_is_refused_for_seconds_and_then_mended_by
 def test_a_scanner_brings_nothing_back_that_was_erased_whole(
     few: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reshard, "TELL_SECONDS", 0.0)
-    _, leader = coordinator(few, 8, "u:1")
+    monkeypatch.setattr(coordinator, "TELL_SECONDS", 0.0)
+    _, leader = leading(few, 8, "u:1")
     leader.whole()
     for at in reversed(range(8)):
         few.run(few.broker.erase(at))
@@ -243,7 +243,7 @@ def test_a_scanner_says_once_that_its_document_may_not_ask(
     few: Shard, caplog: pytest.LogCaptureFixture
 ) -> None:
     decided(few, Layout.first(4, "u:1"))
-    broker, leader = coordinator(few, 8, "-")
+    broker, leader = leading(few, 8, "-")
     for _ in range(3):
         leader.whole()
     [fields] = said(caplog, "shards_refused")
@@ -255,16 +255,16 @@ def test_a_scanner_says_once_that_tasks_are_there_which_nobody_may_have_placed_a
     few: Shard, caplog: pytest.LogCaptureFixture
 ) -> None:
     few.redis.hset(few.broker.keys(0).tasks, "old", b"x")
-    _, leader = coordinator(few, 8, "u:1")
+    _, leader = leading(few, 8, "u:1")
     for _ in range(3):
         leader.whole()
     assert [fields["tasks"] for fields in said(caplog, "unplaced")] == [1]
-    _, later = coordinator(few, 8, "u:1")
+    _, later = leading(few, 8, "u:1")
     later.whole()
     assert len(said(caplog, "unplaced")) == 1, "now there is a layout"
 
 
 def test_of_an_empty_queue_a_scanner_says_nothing(few: Shard, caplog: pytest.LogCaptureFixture) -> None:
-    _, leader = coordinator(few, 8, "u:1")
+    _, leader = leading(few, 8, "u:1")
     leader.whole()
     assert said(caplog, "unplaced") == said(caplog, "shards_refused") == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 from delayq.protocol.keys import Keys
 
 from tests.redis.state import NOW, Shard, State, seed

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import Bury
-from delayq.protocol.broker import Broker
-from delayq.service.lanes import Lane
-from delayq.service.tally import WorkerTally
-from delayq.worker import held
-from delayq.worker.exchange import TOO_NEW_PAUSE_MS, Exchange
-from delayq.worker.inflight import Desk, Slots
-from delayq.worker.running import Runner
+from delayq.protocol.commands import Broker
+from delayq.service.counters import WorkerTally
+from delayq.service.shard_groups import Lane
+from delayq.worker import claim_backoff
+from delayq.worker.claim_loop import TOO_NEW_PAUSE_MS, Exchange
+from delayq.worker.executor import Runner
+from delayq.worker.slots import Desk, Slots
 
 from tests.redis.state import NOW, Shard, State
 from tests.redis.test_reaper import spec
@@ -23,9 +23,9 @@ from tests.redis.test_reaper import spec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from delayq.protocol.acknowledge import Behind
-    from delayq.protocol.broker import Call
-    from delayq.protocol.message import Task
+    from delayq.protocol.commands import Call
+    from delayq.protocol.envelope import Task
+    from delayq.protocol.write_durability import Behind
 
     from tests.servers import RedisServer
 
@@ -119,7 +119,7 @@ async def test_the_log_says_which_tasks_became_dead_letters_and_why(
 async def test_a_settlement_refused_beside_a_claim_is_sent_again(
     shard: Shard, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "ASIDE_SECONDS", 0.0)
+    monkeypatch.setattr(claim_backoff, "ASIDE_SECONDS", 0.0)
     shard.seed(State(delayed={"dies": NOW}))
     base = shard.keys.dlq.removesuffix("dlq")
     with redis_server.client() as redis:

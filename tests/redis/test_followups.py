@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq import Client, SyncClient
 from delayq.errors import Bury
-from delayq.protocol.values import Lost, Recovered, Settled, Verdict
+from delayq.protocol.results import Lost, Recovered, Settled, Verdict
 
 from tests.redis.recovering import until
 from tests.redis.state import NOW, Shard, State, envelope
@@ -16,7 +16,7 @@ from tests.redis.working import Handler, queue, working
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
     from tests.servers import RedisServer
 

@@ -9,11 +9,11 @@ import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import FormatTooNew
 from delayq.protocol.keys import FORMAT
-from delayq.protocol.layout import Layout
-from delayq.protocol.values import Late, Lost, Moving
+from delayq.protocol.results import Late, Lost, Moving
+from delayq.protocol.shard_map import Layout
 from delayq.reaper.eraser import Erase
 from delayq.reaper.reaper import INDEXES, Reconcile
-from delayq.reaper.weighing import Weighing
+from delayq.reaper.size_audit import Weighing
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope, seed, shard_on, whole
 from tests.redis.test_reaper import spec
@@ -21,7 +21,7 @@ from tests.redis.test_reaper import spec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from delayq.protocol.broker import Broker, Call
+    from delayq.protocol.commands import Broker, Call
     from delayq.protocol.scripts import Argument
 
     from tests.topologies.kinds import Servers

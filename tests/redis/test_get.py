@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.protocol.broker import LEASES
-from delayq.protocol.values import Failures, Searching, TaskView
-from delayq.protocol.values import State as In
+from delayq.protocol.commands import LEASES
+from delayq.protocol.results import Failures, Searching, TaskView
+from delayq.protocol.results import State as In
 
 from tests.redis.state import NOW, Shard, State, envelope, known
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from delayq.contract import Limits
-from delayq.protocol.broker import Broker
-from delayq.protocol.values import Claimed
-from delayq.protocol.values import State as In
+from delayq.protocol.commands import Broker
+from delayq.protocol.results import Claimed
+from delayq.protocol.results import State as In
 
 from tests.redis.state import NOW, TOKEN, Shard, State, envelope
 

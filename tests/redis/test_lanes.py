@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq import SyncClient
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 from delayq.protocol.keys import shard_of
 
 from tests.redis.recovering import until

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from delayq.protocol.broker import Broker
-from delayq.protocol.values import Leadership
+from delayq.protocol.commands import Broker
+from delayq.protocol.results import Leadership
 
 from tests.redis.state import NOW, Shard, State
 

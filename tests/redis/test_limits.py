@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.contract import Limits
-from delayq.protocol.broker import Broker
-from delayq.protocol.layout import Layout
-from delayq.protocol.message import encode
-from delayq.protocol.values import Outcome
+from delayq.protocol.commands import Broker
+from delayq.protocol.envelope import encode
+from delayq.protocol.results import Outcome
+from delayq.protocol.shard_map import Layout
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ from tests.redis.state import NOW, PLENTY, Shard, State, envelope, shard_on
 
 if TYPE_CHECKING:
     from delayq.protocol.replies import Stored
-    from delayq.protocol.values import Claimed, Wait
+    from delayq.protocol.results import Claimed, Wait
 
     from tests.servers import RedisServer
 

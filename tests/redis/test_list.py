@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from delayq.protocol.values import Failures, TaskRow
-from delayq.protocol.values import State as In
+from delayq.protocol.results import Failures, TaskRow
+from delayq.protocol.results import State as In
 
 from tests.redis.state import NOW, Shard, State, envelope
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq.connection import Address
-from delayq.protocol.broker import Broker
-from delayq.protocol.layout import UNSTAMPED, Layout
+from delayq.protocol.commands import Broker
+from delayq.protocol.shard_map import UNSTAMPED, Layout
 from delayq.reaper.reaper import Reaper
-from delayq.resharding.reshard import Wish
+from delayq.resharding.coordinator import Wish
 from delayq.scanner.scanner import Scanner
 from delayq.worker.worker import Worker
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from delayq.processes.runtime import Process
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
     from tests.redis.state import Shard
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.contract import Limits
-from delayq.protocol.broker import Broker
-from delayq.protocol.message import encode
-from delayq.protocol.values import Outcome, Verdict
-from delayq.protocol.values import State as In
+from delayq.protocol.commands import Broker
+from delayq.protocol.envelope import encode
+from delayq.protocol.results import Outcome, Verdict
+from delayq.protocol.results import State as In
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -29,7 +29,7 @@ from tests.redis.state import NOW, Shard, shard_on, whole
 from tests.servers import FLAVOURS
 
 if TYPE_CHECKING:
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
 
     from tests.topologies.kinds import Servers
 

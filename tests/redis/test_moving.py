@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import NewTask
-from delayq.client.letters import Letters
+from delayq.client.dead_letters import Letters
 from delayq.client.operations import Operations
 from delayq.connection import Address, AsyncConnection
 from delayq.contract import Limits
 from delayq.errors import DelayQError, TaskExists
-from delayq.protocol.broker import Broker
-from delayq.protocol.layout import Layout, LayoutOutdated, TaskMoves
-from delayq.protocol.values import Cancelled, Departed, Late, Outcome
-from delayq.resharding import moving
-from delayq.resharding.mover import Mover, Stranded
-from delayq.resharding.moving import ShardMove
-from delayq.service.lanes import Lane
+from delayq.protocol.commands import Broker
+from delayq.protocol.results import Cancelled, Departed, Late, Outcome
+from delayq.protocol.shard_map import Layout, LayoutOutdated, TaskMoves
+from delayq.resharding import migration
+from delayq.resharding.migration import ShardMove
+from delayq.resharding.migrator import Mover, Stranded
+from delayq.service.shard_groups import Lane
 
 from tests.redis.paced import Connection, Operating, Stepping
 from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, whole
@@ -26,7 +26,7 @@ from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
 
     from tests.servers import RedisServer
 
@@ -184,7 +184,7 @@ async def test_a_process_remembers_so_many_of_those_that_stay_and_no_more_whatev
     pair: Shard, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are found by walking again, once those have gone."""
-    monkeypatch.setattr("delayq.resharding.mover.MOST_WAITING", 4)
+    monkeypatch.setattr("delayq.resharding.migrator.MOST_WAITING", 4)
     put(pair, State(delayed=dict.fromkeys(AWAY, NOW + 5)))
     connection = AsyncConnection(Address.from_url(redis_url))
     mine = Mover(Lane(pair.broker), connection, led=lambda: {0, 1})
@@ -218,7 +218,7 @@ def test_what_says_nobody_where_it_goes_stays_and_runs_here(
     pair: Shard, monkeypatch: pytest.MonkeyPatch, info: str
 ) -> None:
     """When it is due, not before. Beside what moves on as ever; and a ghost in `moving` keeps nobody waiting."""
-    monkeypatch.setattr(moving, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(migration, "KEEP_SECONDS", 0.0)
     put(
         pair,
         State(
@@ -388,7 +388,7 @@ def test_a_shard_is_not_done_while_tasks_are_on_their_way(pair: Shard) -> None:
 
 def mover(pair: Shard, monkeypatch: pytest.MonkeyPatch) -> tuple[ShardMove, Stepping]:
     for name in ("KEEP_SECONDS", "AGAIN_SECONDS"):
-        monkeypatch.setattr(moving, name, 0.0)
+        monkeypatch.setattr(migration, name, 0.0)
     connection: Any = Connection()
     move = ShardMove(0, pair.broker, connection, near_ms=0)
     return move, Stepping(pair.run, move.step)
@@ -445,13 +445,13 @@ def test_a_fail_over_that_forgets_arrivals_loses_nothing(
     """The new shard is as it was a second ago: the tasks are kept where they came from for longer than that."""
     put(pair, State(delayed=dict.fromkeys("abcdefgh", FAR)))
     move, stepping = mover(pair, monkeypatch)
-    monkeypatch.setattr(moving, "KEEP_SECONDS", 3600.0)
+    monkeypatch.setattr(migration, "KEEP_SECONDS", 3600.0)
     while not move.under_way:
         stepping.whole()
     assert sorted(at(pair, 1).delayed) == AWAY
     pair.run(pair.broker.erase(1))
     pair.redis.delete(pair.broker.keys(1).layout)
-    monkeypatch.setattr(moving, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(migration, "KEEP_SECONDS", 0.0)
     for _ in range(40):
         stepping.whole()
     assert move.walk.done
@@ -538,8 +538,8 @@ def test_a_batch_of_somebody_else_that_is_older_goes_first(
 
 
 def test_reapers_go_on_with_what_no_scanner_does(pair: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "KEEP_SECONDS", 0.0)
-    monkeypatch.setattr("delayq.resharding.mover.STRANDED_SECONDS", 0.0)
+    monkeypatch.setattr(migration, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("delayq.resharding.migrator.STRANDED_SECONDS", 0.0)
     put(pair, State(delayed=dict.fromkeys(AWAY, FAR)))
     depart(pair, *AWAY)
     connection: Any = Connection()

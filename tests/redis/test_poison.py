@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.errors import DelayQError
-from delayq.protocol.broker import Broker
-from delayq.protocol.message import encode
-from delayq.protocol.values import Lost, Verdict
-from delayq.protocol.values import State as In
+from delayq.protocol.commands import Broker
+from delayq.protocol.envelope import encode
+from delayq.protocol.results import Lost, Verdict
+from delayq.protocol.results import State as In
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
     from redis import Redis
 
 NAMES: list[str | bytes] = [

@@ -15,7 +15,7 @@ from delayq import SyncClient
 from delayq.connection import Address, SyncConnection
 from delayq.connection.pool import Pool
 from delayq.errors import Unavailable
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def test_a_thread_that_holds_a_connection_does_not_wait_for_another(
 FORKS = """
 import os, sys
 from dataclasses import replace
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 from delayq.connection import Address, SyncConnection
 
 connection = SyncConnection(replace(Address.from_url(sys.argv[1]), max_connections=1))
@@ -191,7 +191,7 @@ def test_an_asynchronous_client_is_not_used_in_another_event_loop(
 FORKS_MEANWHILE = """
 import os, signal, socket, threading
 from dataclasses import replace
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 from delayq.connection import Address, SyncConnection
 from delayq.errors import Unavailable
 

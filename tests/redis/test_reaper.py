@@ -9,12 +9,12 @@ import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.contract import parse
 from delayq.errors import GuardBusy, GuardUnavailable
-from delayq.protocol.broker import BATCH, LEASES, Broker
-from delayq.protocol.layout import Layout
-from delayq.reaper.prune import Prune
+from delayq.protocol.commands import BATCH, LEASES, Broker
+from delayq.protocol.shard_map import Layout
+from delayq.reaper.guard_retention import Prune
 from delayq.reaper.reaper import Reconcile, Sweep
-from delayq.service.lanes import Lane
-from delayq.service.tally import ProcessTally
+from delayq.service.counters import ProcessTally
+from delayq.service.shard_groups import Lane
 
 from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, whole
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.contract import Spec
-    from delayq.protocol.broker import Call
-    from delayq.protocol.values import Adopted, Lost, TaskRow
-    from delayq.protocol.values import State as In
+    from delayq.protocol.commands import Call
+    from delayq.protocol.results import Adopted, Lost, TaskRow
+    from delayq.protocol.results import State as In
 
     from tests.topologies.kinds import Servers
 

@@ -6,9 +6,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.protocol.broker import LEASES
+from delayq.protocol.commands import LEASES
 from delayq.protocol.replies import Mended
-from delayq.protocol.values import Lost
+from delayq.protocol.results import Lost
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 

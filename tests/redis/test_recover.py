@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from delayq.protocol.message import Task
-from delayq.protocol.values import Recovered, Unreadable, Verdict
-from delayq.protocol.values import State as In
+from delayq.protocol.envelope import Task
+from delayq.protocol.results import Recovered, Unreadable, Verdict
+from delayq.protocol.results import State as In
 
 from tests.redis.state import NOW, Shard, State, envelope
 

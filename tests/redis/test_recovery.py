@@ -13,16 +13,16 @@ from delayq.connection import Address
 from delayq.contract.files import secret_path
 from delayq.errors import GuardBusy
 from delayq.handlers import signature
-from delayq.protocol.layout import Layout
-from delayq.protocol.values import Recovered, Verdict
+from delayq.protocol.results import Recovered, Verdict
+from delayq.protocol.shard_map import Layout
 from delayq.reaper.reaper import Reaper
 from delayq.recovery import checks
 from delayq.recovery.recovery import Recovery
-from delayq.scanner.leading import Leading
+from delayq.scanner.leader_election import Leading
 from delayq.scanner.scanner import Scanner
-from delayq.service.lanes import Lane
+from delayq.service.counters import ProcessTally
 from delayq.service.loop import Loop
-from delayq.service.tally import ProcessTally
+from delayq.service.shard_groups import Lane
 
 from tests.redis.recovering import EXPIRED, Asked, document, recovering, recovery_of, until
 from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, weight
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
     from delayq.recovery.checks import Check
 
     from tests.topologies.kinds import Servers

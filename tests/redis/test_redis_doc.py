@@ -11,7 +11,7 @@ import pytest
 from delayq import SyncClient, Unavailable
 from delayq.connection import Address, SyncConnection
 from delayq.contract import Delivery
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 from delayq.protocol.keys import SLOTS
 from delayq.scanner.durability import QUESTIONS, risks, told
 

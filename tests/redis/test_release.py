@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.protocol.values import Settled
+from delayq.protocol.results import Settled
 
 from tests.redis.state import NOW, Shard, State
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from delayq import NewTask
-from delayq.client.letters import Letters
+from delayq.client.dead_letters import Letters
 from delayq.client.operations import Operations
 from delayq.contract import Limits
 from delayq.errors import QueueFull, TaskExists
-from delayq.protocol.broker import Broker
-from delayq.protocol.layout import Layout
-from delayq.protocol.values import Cancelled, Lost, Outcome
-from delayq.resharding import moving
-from delayq.resharding.mover import stepped
-from delayq.resharding.moving import ShardMove
-from delayq.resharding.reshard import Reshard, Wish
-from delayq.service.apart import Apart
+from delayq.protocol.commands import Broker
+from delayq.protocol.results import Cancelled, Lost, Outcome
+from delayq.protocol.shard_map import Layout
+from delayq.resharding import migration
+from delayq.resharding.coordinator import Reshard, Wish
+from delayq.resharding.migration import ShardMove
+from delayq.resharding.migrator import stepped
+from delayq.service.per_shard import Apart
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -39,7 +39,7 @@ from tests.redis.state import NOW, Shard, shard_on
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
 
     from tests.servers import RedisServer
@@ -468,7 +468,7 @@ class Resharding(RuleBasedStateMachine):
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KEEP_SECONDS", "AGAIN_SECONDS", "PAGE_SECONDS"):
-        monkeypatch.setattr(moving, name, 0.0)
+        monkeypatch.setattr(migration, name, 0.0)
 
 
 def test_nothing_is_lost_or_doubled_by_a_change_of_shards(redis_server: RedisServer, queue_name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delayq.protocol.values import Rewound
+from delayq.protocol.results import Rewound
 
 from tests.redis.state import NOW, Shard, State
 

@@ -10,17 +10,17 @@ from delayq.connection import Address, AsyncConnection
 from delayq.contract import Limits, parse
 from delayq.errors import Unavailable
 from delayq.protocol.alarm import Alarm
-from delayq.protocol.broker import Broker
-from delayq.scanner.leading import Leading
+from delayq.protocol.commands import Broker
+from delayq.scanner.leader_election import Leading
 from delayq.scanner.scanner import OVERDUE_SECONDS, RARELY_SECONDS, TICK_SECONDS, ShardScanner
-from delayq.service.lanes import Lane
+from delayq.service.shard_groups import Lane
 
 from tests.redis.paced import Connection, Stepping
 from tests.redis.state import NOW, Shard, State
 
 if TYPE_CHECKING:
     from delayq.contract import Spec
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
 
 LEASE_MS = 60_000
 HOUR_MS = 3_600_000

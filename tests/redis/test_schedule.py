@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.protocol.message import encode
+from delayq.protocol.envelope import encode
 from delayq.protocol.replies import Stored
-from delayq.protocol.values import Outcome
+from delayq.protocol.results import Outcome
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 

@@ -13,7 +13,7 @@ import trustme
 from delayq import DelayQError, NewTask, SyncClient, Unavailable
 from delayq.connection import Address
 from delayq.contract.acl import rule
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 from redis.exceptions import NoPermissionError, ResponseError
 
 from tests.redis.conftest import clients

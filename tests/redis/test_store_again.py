@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import Acknowledge, NewTask
+from delayq.client.enqueue import Finish
 from delayq.client.operations import Operations
-from delayq.client.storing import Finish
 from delayq.contract import Limits
 from delayq.errors import TaskExists, Unavailable
-from delayq.protocol.broker import Broker
-from delayq.protocol.layout import Layout
-from delayq.protocol.values import Outcome
+from delayq.protocol.commands import Broker
+from delayq.protocol.results import Outcome
+from delayq.protocol.shard_map import Layout
 
 from tests.redis.paced import Operating
 from tests.redis.state import shard_on
@@ -21,7 +21,7 @@ from tests.redis.state import shard_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
 
     from tests.redis.state import Shard
     from tests.servers import RedisServer

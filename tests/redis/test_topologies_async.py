@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import pytest
 from delayq import Acknowledge, Client, NewTask, NotAcknowledged, Unavailable
 from delayq.connection import Address, AsyncConnection, Hints, SyncConnection
-from delayq.connection.hints import WATCHDOG_SECONDS
-from delayq.protocol.broker import Broker
-from delayq.protocol.values import Settled
+from delayq.connection.blocking_reads import WATCHDOG_SECONDS
+from delayq.protocol.commands import Broker
+from delayq.protocol.results import Settled
 
 from tests.servers import PASSWORD, USER, RedisServer
 from tests.topologies.cluster import Cluster
@@ -250,7 +250,7 @@ async def test_whoever_was_idle_asks_who_the_master_is_before_the_next_call(
     aof_server: RedisServer, flavour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A master that was replaced meanwhile goes on answering, and what it was told is lost."""
-    for module in ("directory", "line"):
+    for module in ("discovery", "multiplexer"):
         monkeypatch.setattr(f"delayq.connection.{module}.LOOK_SECONDS", -1.0)  # idle at once
     other, call = RedisServer.start(flavour, dir=tmp_path / "other"), Broker("orders").counts(0)
     masters = [aof_server]
@@ -283,7 +283,7 @@ async def test_a_sentinel_that_hangs_or_is_gone_costs_a_moment(sentinels: Sentin
 async def test_looking_for_a_stale_master_takes_no_new_connections(
     sentinels: Sentinels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delayq.connection.directory.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("delayq.connection.discovery.LOOK_SECONDS", 0.0)
     async with connected(sentinels.url) as connection:
         await connection.send([("PING",)])
         opener: Any = connection._way._line.opener  # type: ignore[union-attr]  # with Sentinels, there is one

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.protocol.values import Ticket
+from delayq.protocol.results import Ticket
 
 from tests.redis.state import NOW, TOKEN, Shard, State, envelope
 
 if TYPE_CHECKING:
-    from delayq.protocol.values import Claimed
+    from delayq.protocol.results import Claimed
 
 LEASE_MS = 30_000
 EXPIRY = NOW + LEASE_MS

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import DelayQError
-from delayq.protocol.broker import BATCH, CLAIM_LIMIT, Broker
-from delayq.service.lanes import Lane
-from delayq.service.tally import WorkerTally
-from delayq.worker.inflight import Desk, Running, Slots
-from delayq.worker.running import Runner
-from delayq.worker.watchdog import CLEANUP_SECONDS, Watchdog
+from delayq.protocol.commands import BATCH, CLAIM_LIMIT, Broker
+from delayq.service.counters import WorkerTally
+from delayq.service.shard_groups import Lane
+from delayq.worker.executor import Runner
+from delayq.worker.lease_renewal import CLEANUP_SECONDS, Watchdog
+from delayq.worker.slots import Desk, Running, Slots
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 from tests.redis.test_reaper import spec
@@ -22,10 +22,10 @@ from tests.redis.test_reaper import spec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.protocol.acknowledge import Behind
-    from delayq.protocol.broker import Call
-    from delayq.protocol.message import Task
-    from delayq.worker.inflight import CancelReason
+    from delayq.protocol.commands import Call
+    from delayq.protocol.envelope import Task
+    from delayq.protocol.write_durability import Behind
+    from delayq.worker.slots import CancelReason
 
 
 class Recorded(AsyncConnection):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import DelayQError
-from delayq.protocol.message import encode
-from delayq.reaper.weighing import REST_SECONDS, Weighing
+from delayq.protocol.envelope import encode
+from delayq.reaper.size_audit import REST_SECONDS, Weighing
 
 from tests.redis.state import NOW, PLENTY, Shard, State, weight, whole
 

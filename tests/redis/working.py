@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from delayq.connection import Address, AsyncConnection
-from delayq.protocol.broker import Broker
-from delayq.service.lanes import Lane
+from delayq.protocol.commands import Broker
+from delayq.service.counters import WorkerTally
 from delayq.service.loop import Loop
-from delayq.service.tally import WorkerTally
-from delayq.worker.exchange import Exchange
-from delayq.worker.inflight import Desk, Slots
-from delayq.worker.running import Runner
+from delayq.service.shard_groups import Lane
+from delayq.worker.claim_loop import Exchange
+from delayq.worker.executor import Runner
+from delayq.worker.slots import Desk, Slots
 
 from tests.unit.handlers.support import document
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from delayq.contract import DelayQueue
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 
 LONGEST_LOOK_MS = 60_000  # a worker of a test looks when it is hinted, and otherwise not

@@ -28,14 +28,14 @@ from delayq.errors import (
     TasksRefused,
     Unavailable,
 )
-from delayq.protocol.acknowledge import Acknowledge
-from delayq.protocol.message import Task
-from delayq.protocol.values import Verdict
+from delayq.protocol.envelope import Task
+from delayq.protocol.results import Verdict
+from delayq.protocol.write_durability import Acknowledge
 
 if TYPE_CHECKING:
-    from delayq.client.client import Client
-    from delayq.client.intake import NewTask
-    from delayq.client.sync_client import SyncClient
+    from delayq.client.aio import Client
+    from delayq.client.blocking import SyncClient
+    from delayq.client.encoding import NewTask
 
 __all__ = [
     "Acknowledge",
@@ -63,7 +63,7 @@ __all__ = [
     "Unavailable",
     "Verdict",
 ]
-_LAZY = {"Client": "client.client", "SyncClient": "client.sync_client", "NewTask": "client.intake"}
+_LAZY = {"Client": "client.aio", "SyncClient": "client.blocking", "NewTask": "client.encoding"}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds

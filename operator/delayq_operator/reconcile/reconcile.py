@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from delayq_operator.cache.pod import Pod
     from delayq_operator.cache.resource import Resource
     from delayq_operator.desired.facts import Facts, Setting
-    from delayq_operator.polling.scrape import Scraper
+    from delayq_operator.polling.scanner_poller import Scraper
     from delayq_operator.reconcile.apply import Applier, Outcome
-    from delayq_operator.reconcile.ending import Ending
+    from delayq_operator.reconcile.deletion import Ending
     from delayq_operator.reconcile.facts import Referees
     from delayq_operator.reconcile.report import Reporter
     from delayq_operator.reconcile.scaler import Scaler

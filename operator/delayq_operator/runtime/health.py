@@ -18,7 +18,7 @@ from delayq_operator.kube.reflector import report_ages
 
 if TYPE_CHECKING:
     from delayq_operator.base.work import Work
-    from delayq_operator.cache.witness import Witness
+    from delayq_operator.cache.watch_verifier import Witness
     from delayq_operator.kube.lease import Leadership
     from delayq_operator.kube.reflector import Reflector
 

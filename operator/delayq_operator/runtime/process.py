@@ -21,15 +21,15 @@ from delayq_operator.cache.pods import Pods
 from delayq_operator.cache.queues import Queues
 from delayq_operator.cache.rivals import Rivals
 from delayq_operator.cache.versions import Versions
+from delayq_operator.cache.watch_verifier import Witness
 from delayq_operator.cache.watches import Scope, Watches
-from delayq_operator.cache.witness import Witness
 from delayq_operator.kube.api import Api, own_namespace
 from delayq_operator.kube.lease import Leadership
 from delayq_operator.kube.reflector import Limits
-from delayq_operator.polling.scrape import Scraper
-from delayq_operator.polling.survey import Survey
+from delayq_operator.polling.scanner_poller import Scraper
+from delayq_operator.polling.worker_poller import Survey
 from delayq_operator.reconcile.apply import Applier
-from delayq_operator.reconcile.ending import Ending
+from delayq_operator.reconcile.deletion import Ending
 from delayq_operator.reconcile.facts import Referees
 from delayq_operator.reconcile.handover import Handover
 from delayq_operator.reconcile.optional import OptionalKinds
@@ -37,8 +37,8 @@ from delayq_operator.reconcile.reconcile import Reconciler
 from delayq_operator.reconcile.report import Reporter
 from delayq_operator.reconcile.scaler import Scaler
 from delayq_operator.runtime.health import Health
-from delayq_operator.scaling.aims import Aims
 from delayq_operator.scaling.autoscaler import Autoscaler
+from delayq_operator.scaling.scaling_config import Aims
 from delayq_operator.scaling.victims import Victims
 from delayq_operator.status.events import Recorder
 from delayq_operator.status.guards import Guards

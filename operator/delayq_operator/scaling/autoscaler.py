@@ -15,12 +15,12 @@ from delayq.scaling import begun, decide
 from delayq.scaling.behavior import changed
 
 from delayq_operator.base import metrics, names
-from delayq_operator.scaling.outlook import Outlook
+from delayq_operator.scaling.capacity_forecast import Outlook
 from delayq_operator.scaling.scaling import Learnt
 from delayq_operator.scrape.backlog import SAME_SECONDS
-from delayq_operator.scrape.crew import Crew
-from delayq_operator.scrape.news import NUMBERS_SECONDS
+from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.scrape.sampling import sample
+from delayq_operator.scrape.worker_stats import Crew
 
 if TYPE_CHECKING:
     from delayq.scaling import Decision, Memory, Policy, Sample
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from delayq_operator.base.work import Work
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
-    from delayq_operator.scaling.aims import Aims
+    from delayq_operator.scaling.scaling_config import Aims
     from delayq_operator.scrape.backlog import Reading
 
 log = logging.getLogger(__name__)

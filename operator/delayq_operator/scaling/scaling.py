@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue, Spec
     from delayq.scaling import Decision
 
-    from delayq_operator.scaling.outlook import Rush
+    from delayq_operator.scaling.capacity_forecast import Rush
 
 REASONS: Final[Mapping[str, bool]] = {
     "FollowsWork": True,

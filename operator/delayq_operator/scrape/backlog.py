@@ -1,7 +1,7 @@
 """What the scanners of a queue say of it: one reading of their metrics, summed over shards. Pure.
 
 Scanners run an image that a tenant chose: whatever they say is taken for what it may be, and never for more. Not here:
-when a reading is worth a reconciliation (news.py).
+when a reading is worth a reconciliation (backlog_cache.py).
 """
 
 from __future__ import annotations

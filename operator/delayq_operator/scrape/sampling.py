@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from delayq_operator.scrape.backlog import Reading
-    from delayq_operator.scrape.crew import Crew, Fleet
+    from delayq_operator.scrape.worker_stats import Crew, Fleet
 
 TOLD_TO_ALL: Final = (10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 """Horizons that scanners tell who do not know how to be asked for others."""

@@ -1,7 +1,7 @@
-"""Whether the workers of a queue can use its guard, as they say themselves. Pure, but for whom to wake.
+"""Whether the workers of a queue report that their guard is reachable. Pure, except that it enqueues reconciliations.
 
-They run an image that a tenant chose: one that tells nothing counts for nothing. Not here: HTTP (survey.py), what the
-condition says (conditions.py).
+Workers run images that tenants choose: a worker that reports nothing is ignored. Not here: HTTP (worker_poller.py), the
+text of the condition (conditions.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
 
-from delayq_operator.scrape import crew
-from delayq_operator.scrape.news import FRESH_SECONDS, NUMBERS_SECONDS
+from delayq_operator.scrape import worker_stats
+from delayq_operator.scrape.backlog_cache import FRESH_SECONDS, NUMBERS_SECONDS
 from delayq_operator.status.view import Guarding
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample
     from delayq_operator.base.work import Work
     from delayq_operator.cache.pod import Pod
-    from delayq_operator.scaling.aims import Aims
+    from delayq_operator.scaling.scaling_config import Aims
 
 AGAIN_SECONDS: Final = 6.0
 SEVERAL: Final = 2  # workers without the guard, until more are taken for useless
@@ -60,10 +60,10 @@ class Watch:
 
     def to_ask(self, pods: Iterable[Pod], now: float) -> list[Pod]:
         """Whom to ask now: those whose turn it is, and who was asked longest ago before others."""
-        here = {pod.name: pod for pod in pods if crew.reachable(pod)}
+        here = {pod.name: pod for pod in pods if worker_stats.reachable(pod)}
         self._workers = {name: each for name, each in self._workers.items() if name in here}
         due = [pod for pod in here.values() if not 0 <= now - self._asked(pod) < self._pause_seconds(pod)]
-        due = sorted(due, key=self._asked)[: crew.MOST_AT_ONCE]
+        due = sorted(due, key=self._asked)[: worker_stats.MOST_AT_ONCE]
         for pod in due:
             self._workers.setdefault(pod.name, _Worker(now)).asked_at = now
         return due
@@ -79,7 +79,7 @@ class Watch:
 
     def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
         """Take note of what a worker says."""
-        value = crew.said(samples).get(table.WORKER_GUARD_UP.name)
+        value = worker_stats.said(samples).get(table.WORKER_GUARD_UP.name)
         if value is not None:
             self._workers.setdefault(pod.name, _Worker(now)).take(value >= 1, now)
 

@@ -1,7 +1,7 @@
 """How late tasks began in the last minutes, by what workers count. Pure, but for whom to wake.
 
 Workers run an image that a tenant chose: one that tells nothing counts for nothing. Not here: tasks that still wait
-(backlog.py), HTTP (survey.py), what the condition says (scaling_conditions.py).
+(backlog.py), HTTP (worker_poller.py), what the condition says (scaling_conditions.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
 
-from delayq_operator.scrape import crew
+from delayq_operator.scrape import worker_stats
 from delayq_operator.status.view import WINDOW_SECONDS, Begun
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample
     from delayq_operator.base.work import Work
     from delayq_operator.cache.pod import Pod
-    from delayq_operator.scaling.aims import Aims
+    from delayq_operator.scaling.scaling_config import Aims
 
 AGAIN_SECONDS: Final = 10.0
 PART_SECONDS: Final = 5.0
@@ -44,11 +44,11 @@ class Lateness:
 
     def to_ask(self, pods: Iterable[Pod], now: float) -> list[Pod]:
         """Whom to ask now: those whose turn it is, and who was asked longest ago before others."""
-        here = {pod.name: pod for pod in pods if crew.reachable(pod)}
+        here = {pod.name: pod for pod in pods if worker_stats.reachable(pod)}
         self._asked = {name: at for name, at in self._asked.items() if name in here}
         self._counted = {name: each for name, each in self._counted.items() if name in here}
         due = [pod for pod in here.values() if not 0 <= now - self._asked.get(pod.name, 0.0) < AGAIN_SECONDS]
-        due = sorted(due, key=lambda pod: self._asked.get(pod.name, 0.0))[: crew.MOST_AT_ONCE]
+        due = sorted(due, key=lambda pod: self._asked.get(pod.name, 0.0))[: worker_stats.MOST_AT_ONCE]
         self._asked |= {pod.name: now for pod in due}
         return due
 
@@ -81,7 +81,7 @@ def counted(samples: Iterable[Sample], allowed_seconds: float) -> Begun | None:
     """Return how many tasks a histogram counts, and how many of them were later; between two bounds in proportion."""
     buckets: dict[float, float] = {}
     for name, labels, value in samples:
-        if name == f"{table.WORKER_DUE_TO_CLAIMED.name}_bucket" and 0 <= value <= crew.MOST:
+        if name == f"{table.WORKER_DUE_TO_CLAIMED.name}_bucket" and 0 <= value <= worker_stats.MOST:
             le = _bound(labels)
             buckets[le] = buckets.get(le, 0.0) + value
     tasks = buckets.get(math.inf)

@@ -12,7 +12,7 @@ from delayq.connection.place import Place
 from delayq.connection.slots import SlotMap
 from delayq.contract import Delivery
 from delayq.contract.metrics import DURABILITY_RISKS
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 from delayq.protocol.keys import SLOTS
 from delayq.scanner.durability import Told
 

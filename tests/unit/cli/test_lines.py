@@ -7,7 +7,7 @@ import json
 
 import pytest
 from delayq.cli.lines import new_task
-from delayq.client.intake import NewTask
+from delayq.client.encoding import NewTask
 from hypothesis import given
 from hypothesis import strategies as st
 

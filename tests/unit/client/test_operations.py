@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from delayq.client.operations import Operations
 from delayq.contract import Limits
-from delayq.protocol.broker import Broker
-from delayq.protocol.values import State
+from delayq.protocol.commands import Broker
+from delayq.protocol.results import State
 
 
 def test_orphans_cannot_be_listed_for_they_are_in_no_index() -> None:

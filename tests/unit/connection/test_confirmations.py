@@ -12,15 +12,15 @@ from delayq.connection.part import Part
 from delayq.connection.place import Place
 from delayq.connection.single import Single
 from delayq.errors import Unavailable
-from delayq.protocol.acknowledge import Acknowledge
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
+from delayq.protocol.write_durability import Acknowledge
 from redis.exceptions import NoScriptError, ReadOnlyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.connection.round_trip import Command
-    from delayq.protocol.acknowledge import Behind
+    from delayq.protocol.write_durability import Behind
 
 BEHIND = Acknowledge("Replicated", 1, 100).behind()
 

@@ -9,7 +9,7 @@ from delayq.connection.place import Place
 from delayq.connection.redirects import Redirect
 from delayq.connection.round_trip import round_trip
 from delayq.connection.routing import ASKING, HOPS, Pause, Send, routed
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
 
 if TYPE_CHECKING:

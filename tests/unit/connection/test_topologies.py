@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from delayq.connection import Address, sentinels, slots
-from delayq.connection.books import ClusterBook, SentinelBook
 from delayq.connection.place import Place
 from delayq.connection.redirects import Redirect, down, redirect, soon, unblocked
+from delayq.connection.topology_state import ClusterBook, SentinelBook
 from delayq.protocol.keys import Keys
 from redis.exceptions import ResponseError
 

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from delayq.contract import DelayQueue, parse
-from delayq.protocol.message import Task
+from delayq.protocol.envelope import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,7 +29,7 @@ def built(handler: dict[str, object], **more: object) -> Handler:
 @pytest.mark.parametrize(
     ("handler", "kind"),
     [
-        ({"python": {"callable": "delayq.protocol.message:decode"}}, PythonHandler),
+        ({"python": {"callable": "delayq.protocol.envelope:decode"}}, PythonHandler),
         ({"http": URL}, HttpHandler),
         ({"exec": {"command": ["true"]}}, ExecHandler),
     ],
@@ -51,7 +51,7 @@ def test_an_http_call_never_takes_longer_than_a_handler_may(own: int | None, sec
 def test_a_wrong_document_fails_before_anything_is_claimed() -> None:
     """Building already imports the callable."""
     with pytest.raises(HandlerSetupError, match="has no attribute"):
-        built({"python": {"callable": "delayq.protocol.message:no_such_function"}})
+        built({"python": {"callable": "delayq.protocol.envelope:no_such_function"}})
 
 
 def test_a_port_that_is_none_is_refused() -> None:

@@ -6,7 +6,7 @@ import json
 import tracemalloc
 from typing import TYPE_CHECKING
 
-from delayq.client.letters import fingerprint
+from delayq.client.dead_letters import fingerprint
 from delayq.errors import Retry
 from delayq.handlers.failures import (
     MAX_CHARS,

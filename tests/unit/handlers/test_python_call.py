@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 
 class Shop:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from delayq.local.panel import Fleet, scanner_line
 from delayq.local.progress import Progress, moving, parse
-from delayq.protocol.layout import Layout
+from delayq.protocol.shard_map import Layout
 from delayq.service.metrics import render, shard_families
 
 MOVING = Layout(3, 6, 3, 6, 6)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
     from delayq.recovery.checks import Answer, Check
     from delayq.recovery.checks.asking import Judgement
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import Unavailable
-from delayq.protocol.broker import Broker
-from delayq.protocol.layout import Layout
-from delayq.resharding.mover import Mover
-from delayq.service.lanes import lanes
+from delayq.protocol.commands import Broker
+from delayq.protocol.shard_map import Layout
+from delayq.resharding.migrator import Mover
+from delayq.service.shard_groups import lanes
 
 NOBODY = "redis://127.0.0.1:1"
 

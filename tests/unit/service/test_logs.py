@@ -12,7 +12,7 @@ HOSTILE = "\x1b]0;owned\x07 \x9b31m \u202egnp.exe \x7f \u2028 \U000e0001 end"
 
 
 def record(event: str = "handler_failed", **fields: object) -> logging.LogRecord:
-    made = logging.makeLogRecord({"msg": event, "levelname": "WARNING", "name": "delayq.worker.running"})
+    made = logging.makeLogRecord({"msg": event, "levelname": "WARNING", "name": "delayq.worker.executor"})
     made.fields = fields
     return made
 

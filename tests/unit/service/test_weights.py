@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from delayq.contract.metrics import TASK_BYTES
-from delayq.protocol.horizons import asked
-from delayq.protocol.values import Counts
+from delayq.protocol.due_histogram import asked
+from delayq.protocol.results import Counts
 from delayq.service.metrics import queue_families
 
 

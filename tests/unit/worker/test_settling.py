@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import Bury, Retry
-from delayq.protocol.broker import Broker
-from delayq.protocol.values import Lease
-from delayq.service.lanes import Lane
-from delayq.service.tally import Buckets, WorkerTally
-from delayq.worker.exchange import Exchange
-from delayq.worker.inflight import Desk, Running, Slots
-from delayq.worker.running import Runner
+from delayq.protocol.commands import Broker
+from delayq.protocol.results import Lease
+from delayq.service.counters import Buckets, WorkerTally
+from delayq.service.shard_groups import Lane
+from delayq.worker.claim_loop import Exchange
+from delayq.worker.executor import Runner
+from delayq.worker.slots import Desk, Running, Slots
 
 from tests.unit.handlers.support import a_task, document
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
 
-    from delayq.worker.inflight import CancelReason, Settlement
-    from delayq.worker.running import HandlerCall
+    from delayq.worker.executor import HandlerCall
+    from delayq.worker.slots import CancelReason, Settlement
 
 DELIVERY = {"backoff": {"delaysSeconds": [7, 100, 1000]}, "handlerTimeoutSeconds": 60}
 QUEUE = document({"python": {"callable": "shop:handle"}}, delivery=DELIVERY)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from delayq.protocol.broker import Broker
-from delayq.protocol.layout import Layout
-from delayq.service.lanes import Lane, lanes
-from delayq.service.tally import WorkerTally
-from delayq.worker import inflight
-from delayq.worker.inflight import Desk, Slots
+from delayq.protocol.commands import Broker
+from delayq.protocol.shard_map import Layout
+from delayq.service.counters import WorkerTally
+from delayq.service.shard_groups import Lane, lanes
+from delayq.worker import slots
+from delayq.worker.slots import Desk, Slots
 
 from tests.unit.handlers.support import document
 
@@ -84,7 +84,7 @@ async def test_a_desk_that_waits_for_an_answer_or_failed_keeps_no_slot_from_othe
 
 
 async def test_what_is_reserved_is_given_back_when_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflight, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(slots, "PATIENCE_SECONDS", 0.01)
     first, second = desks(2, 5)
     first.hint(0)
     claimed(first)

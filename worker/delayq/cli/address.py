@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from delayq.cli.exits import Wrong
 from delayq.cli.output import note
-from delayq.client.queue_client import secrets_dir
+from delayq.client.base import secrets_dir
 from delayq.connection import Address, SyncConnection
 from delayq.errors import DelayQError, InvalidDocument
 

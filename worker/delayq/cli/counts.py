@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from delayq.cli.look import Look
     from delayq.cli.output import Output
     from delayq.cli.target import TargetClient
-    from delayq.protocol.layout import Layout
-    from delayq.protocol.values import Counts
+    from delayq.protocol.results import Counts
+    from delayq.protocol.shard_map import Layout
 
 HEADINGS = ["QUEUE", ">DELAYED", ">RETRY", ">PROCESSING", ">DLQ", ">OVERDUE", ">OLDEST", "NEXT-DUE"]
 

@@ -11,13 +11,13 @@ import click
 
 from delayq.cli.exits import NOT_FOUND, Wrong
 from delayq.cli.output import note
-from delayq.client.intake import checked_id
+from delayq.client.encoding import checked_id
 from delayq.contract.problems import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from delayq.client.sync_client import SyncClient
+    from delayq.client.blocking import SyncClient
 
 _NUMBER = re.compile("[1-9][0-9]{0,9}")
 

@@ -14,13 +14,13 @@ from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, emit, note, one_line, output_option
 from delayq.cli.task import described, listing, page_options
 from delayq.cli.words import clean, length, seconds, tasks
-from delayq.client.intake import checked_id
-from delayq.protocol.values import State
+from delayq.client.encoding import checked_id
+from delayq.protocol.results import State
 
 if TYPE_CHECKING:
     from delayq.cli.dead import Choice
     from delayq.cli.output import Output
-    from delayq.client.sync_client import SyncClient
+    from delayq.client.blocking import SyncClient
 
 LETTERS = "dead letter"
 EXPORTED_AT_ONCE = 100

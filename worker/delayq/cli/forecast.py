@@ -25,7 +25,7 @@ from delayq.scaling.policy import HANDLER_SECONDS, LEAD_SECONDS, Policy
 if TYPE_CHECKING:
     from delayq.cli.output import Output
     from delayq.cli.target import Target
-    from delayq.client.sync_client import SyncClient
+    from delayq.client.blocking import SyncClient
     from delayq.contract import Spec
 
 LONGEST_MS = 366 * 86_400_000

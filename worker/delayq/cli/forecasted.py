@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from delayq.forecast import Bin, Expected, Now, Supply
-    from delayq.protocol.values import Counts
+    from delayq.protocol.results import Counts
 
 BAR: Final = 20
 EIGHTHS: Final = "▏▎▍▌▋▊▉█"

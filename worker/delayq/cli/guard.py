@@ -12,7 +12,7 @@ from delayq.cli.inputs import strict_json
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.target import document_of
 from delayq.cli.words import tasks
-from delayq.protocol.message import JSON_TYPE, Task
+from delayq.protocol.envelope import JSON_TYPE, Task
 from delayq.recovery.checks.ledger import Remembers
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import click
 
 from delayq.cli.exits import FAILED, INVALID, UNAVAILABLE, Wrong
 from delayq.cli.target import document_of
+from delayq.client.base import secrets_dir
 from delayq.client.document import read
-from delayq.client.queue_client import secrets_dir
 from delayq.contract.files import CONFIG_FILE
 from delayq.errors import Bury, GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.service import extras

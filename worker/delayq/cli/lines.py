@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq.cli.inputs import strict_json
 from delayq.cli.words import duration_ms, instant_ms
-from delayq.client.intake import NewTask
+from delayq.client.encoding import NewTask
 from delayq.contract.problems import quote, type_name
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ from delayq.cli import views
 from delayq.client.operations import summed
 from delayq.connection import SyncConnection
 from delayq.errors import DelayQError, Unavailable
-from delayq.protocol.layout import ASKED
+from delayq.protocol.shard_map import ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from delayq.client.sync_client import SyncClient
+    from delayq.client.blocking import SyncClient
     from delayq.contract import Limits
-    from delayq.protocol.broker import Broker
-    from delayq.protocol.values import Counts
+    from delayq.protocol.commands import Broker
+    from delayq.protocol.results import Counts
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from delayq.cli.lines import new_task
 from delayq.cli.output import emit, note
 from delayq.cli.words import tasks
 from delayq.errors import NotAcknowledged, TasksRefused, Unavailable
-from delayq.protocol.values import Outcome, Scheduled
+from delayq.protocol.results import Outcome, Scheduled
 from delayq.service.terminal import safe
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from delayq.cli.output import Output
-    from delayq.client.intake import NewTask
-    from delayq.client.storing import IfExists
-    from delayq.client.sync_client import SyncClient
+    from delayq.client.blocking import SyncClient
+    from delayq.client.encoding import NewTask
+    from delayq.client.enqueue import IfExists
 
 FILE_LINES, FILE_BYTES = 5000, 16 << 20  # of a file, given to schedule_many at a time
 AGAIN = (

@@ -9,8 +9,8 @@ import click
 
 from delayq.cli.exits import FAILED, Wrong, errors_as_exits
 from delayq.cli.words import clean
+from delayq.client.base import secrets_dir
 from delayq.client.document import read
-from delayq.client.queue_client import secrets_dir
 from delayq.connection import Address
 from delayq.contract.files import CONFIG_FILE
 from delayq.processes.runtime import Setting, run_eraser, run_reaper, run_scanner, run_worker

@@ -13,9 +13,9 @@ from delayq.cli.exits import FAILED, Wrong
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import emit, note, output_option
 from delayq.cli.words import clean, iso, length
-from delayq.client.storing import IfExists
-from delayq.protocol.message import JSON_TYPE
-from delayq.protocol.values import Outcome
+from delayq.client.enqueue import IfExists
+from delayq.protocol.envelope import JSON_TYPE
+from delayq.protocol.results import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from delayq.cli.output import Output
     from delayq.cli.target import TargetClient
-    from delayq.client.sync_client import SyncClient
-    from delayq.protocol.values import Scheduled
+    from delayq.client.blocking import SyncClient
+    from delayq.protocol.results import Scheduled
 
 ONE_ONLY = {
     "payload": "PAYLOAD",

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal
 from delayq.cli import address
 from delayq.cli.exits import INVALID, Wrong
 from delayq.cli.output import note
+from delayq.client.blocking import SyncClient
 from delayq.client.document import read
-from delayq.client.sync_client import SyncClient
 from delayq.contract import DelayQueue, Delivery, Limits
 from delayq.contract.problems import quote
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.errors import InvalidDocument
-from delayq.protocol.acknowledge import Acknowledge
+from delayq.protocol.write_durability import Acknowledge
 
 if TYPE_CHECKING:
     from delayq.connection import Address

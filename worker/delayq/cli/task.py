@@ -13,14 +13,14 @@ from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, emit, facts, one_line, output_option
 from delayq.cli.schedule import when_options
 from delayq.cli.words import iso, relative
-from delayq.protocol.values import Cancelled, State
+from delayq.protocol.results import Cancelled, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from delayq.cli.output import Output
-    from delayq.client.sync_client import SyncClient
-    from delayq.protocol.values import TaskRow, TaskView
+    from delayq.client.blocking import SyncClient
+    from delayq.protocol.results import TaskRow, TaskView
 
 STATES = [state.value for state in views.INSTANT]
 HEADINGS = {"due": "DUE", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}

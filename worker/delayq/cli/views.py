@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq.cli.inputs import strict_json
 from delayq.cli.words import iso, length
-from delayq.protocol.message import JSON_TYPE, encode_json
-from delayq.protocol.values import State
+from delayq.protocol.envelope import JSON_TYPE, encode_json
+from delayq.protocol.results import State
 
 if TYPE_CHECKING:
     from delayq.contract import Problem
-    from delayq.protocol.values import Counts, DeadGroup, Failures, TaskRow, TaskView
+    from delayq.protocol.results import Counts, DeadGroup, Failures, TaskRow, TaskView
 
 View = dict[str, Any]
 HORIZONS_MS: Final = (10_000, 60_000, 300_000, 3_600_000)

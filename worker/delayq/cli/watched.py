@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from delayq.cli import views
     from delayq.cli.look import Look
     from delayq.cli.target import TargetClient
-    from delayq.protocol.values import Counts
+    from delayq.protocol.results import Counts
 
 RATES = ("scheduled", "claimed", "acked", "retried", "buried")
 

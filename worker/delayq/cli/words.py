@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from delayq.client.intake import MAX_MS
+from delayq.client.encoding import MAX_MS
 from delayq.contract.problems import quote
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from delayq.client.homes import Homes, Operation, persistently
-from delayq.client.intake import checked_id, when
-from delayq.client.storing import Storing
+from delayq.client.encoding import checked_id, when
+from delayq.client.enqueue import Storing
+from delayq.client.routing import Homes, Operation, persistently
 from delayq.errors import DelayTooLong
-from delayq.protocol.broker import BATCH
-from delayq.protocol.values import Cancelled, Counts, Rescheduled, Scheduled, State, TaskRow, TaskView
+from delayq.protocol.commands import BATCH
+from delayq.protocol.results import Cancelled, Counts, Rescheduled, Scheduled, State, TaskRow, TaskView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from delayq.client.intake import NewTask
-    from delayq.client.storing import IfExists, Results
+    from delayq.client.encoding import NewTask
+    from delayq.client.enqueue import IfExists, Results
     from delayq.contract import Limits
-    from delayq.protocol.acknowledge import Acknowledge
-    from delayq.protocol.broker import Broker
+    from delayq.protocol.commands import Broker
+    from delayq.protocol.write_durability import Acknowledge
 
 
 class Operations:

@@ -1,4 +1,4 @@
-"""Connections to Redis. Only this package imports redis; what travels over them is built by broker.py.
+"""Connections to Redis. Only this package imports redis; what travels over them is built by commands.py.
 
 Where and as whom: address, url, place, login, tls.
 Pure, shared by both kinds: round_trip (calls to commands and back), routing and redirects (slots that move), books,
@@ -11,7 +11,7 @@ finder finds the master, deadline bounds the waits, forks begins anew in a child
 
 from delayq.connection.address import Address
 from delayq.connection.aio import AsyncConnection
-from delayq.connection.hints import Hints
+from delayq.connection.blocking_reads import Hints
 from delayq.connection.round_trip import reason
 from delayq.connection.sync import SyncConnection
 

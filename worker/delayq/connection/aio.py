@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from delayq.connection.line import Line
-from delayq.connection.openers import Holder, One
+from delayq.connection.cluster import Spread
+from delayq.connection.connectors import Holder, One
+from delayq.connection.multiplexer import Line
 from delayq.connection.round_trip import answered, each_answered
 from delayq.connection.single import Single
-from delayq.connection.spread import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from delayq.connection.address import Address
     from delayq.connection.round_trip import Command
     from delayq.connection.routing import Holding
-    from delayq.protocol.acknowledge import Behind
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
+    from delayq.protocol.write_durability import Behind
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from delayq.connection.round_trip import Command
     from delayq.connection.servers import Servers
     from delayq.errors import DelayQError
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
 
 

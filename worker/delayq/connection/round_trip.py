@@ -11,12 +11,12 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from delayq.connection import outage
 from delayq.errors import DelayQError, FormatTooNew, Unavailable
-from delayq.protocol.acknowledge import worst
+from delayq.protocol.write_durability import worst
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
 
 Command = tuple[Any, ...]
 # What Redis answers while it cannot serve but may soon: waiting and trying again is right. The code is the reply's

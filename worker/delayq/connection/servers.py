@@ -6,7 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from delayq.connection import forks
-from delayq.connection.finder import Finder
+from delayq.connection.blocking_discovery import Finder
 from delayq.connection.pool import Pool
 from delayq.errors import DelayQError
 

@@ -10,11 +10,11 @@ from delayq.connection.routing import Holding
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.connection.line import Line
+    from delayq.connection.multiplexer import Line
     from delayq.connection.round_trip import Command
-    from delayq.protocol.acknowledge import Behind
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
+    from delayq.protocol.write_durability import Behind
 
 
 class Single:

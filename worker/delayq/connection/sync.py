@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from delayq.connection.address import Address
     from delayq.connection.place import Place
     from delayq.connection.round_trip import Command
-    from delayq.protocol.acknowledge import Behind
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
+    from delayq.protocol.write_durability import Behind
 
 T = TypeVar("T")
 HOPS: Final = 3  # on which raw commands are sent to another server

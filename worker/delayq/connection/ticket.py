@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from delayq.connection.pool import Wire
     from delayq.connection.redirects import Redirect
     from delayq.connection.servers import Servers
-    from delayq.protocol.acknowledge import Behind
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
+    from delayq.protocol.write_durability import Behind
 
 PAUSE_SECONDS: Final = 0.05  # before what a migration or an election holds up is tried again
 

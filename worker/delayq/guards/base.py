@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import TracebackType
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 
 @dataclass(eq=False)

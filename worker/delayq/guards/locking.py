@@ -25,7 +25,7 @@ from delayq.guards.base import Guard
 from delayq.guards.renewal import LockHold, Renewal, validity_seconds
 
 if TYPE_CHECKING:
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
 

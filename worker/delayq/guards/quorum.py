@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from delayq.connection import Address
     from delayq.guards.background import Background
-    from delayq.protocol.broker import Call
+    from delayq.protocol.commands import Call
 
 T = TypeVar("T")
 

@@ -20,15 +20,15 @@ from delayq.connection import Address, AsyncConnection
 from delayq.errors import DelayQError, GuardBusy, Unavailable
 from delayq.guards.locking import LockGuard, busy_ms, unavailable
 from delayq.guards.renewal import RENEWALS
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.contract import DelayQueue
     from delayq.guards.renewal import LockHold
-    from delayq.protocol.broker import Call
-    from delayq.protocol.message import Task
+    from delayq.protocol.commands import Call
+    from delayq.protocol.envelope import Task
 
 AWAY_MS: Final = 1000
 """Until a task is tried again whose own server of a Cluster is away."""

@@ -28,7 +28,7 @@ from delayq.contract.files import secret_path
 from delayq.errors import DelayQError, GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.guards.locking import LockGuard
 from delayq.guards.quorum import Servers, majority
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
     from delayq.guards.quorum import Poll
     from delayq.guards.renewal import LockHold
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
 

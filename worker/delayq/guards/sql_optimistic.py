@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
     from delayq.guards.sql.hold import SqlHold
     from delayq.guards.sql.pools import Database
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 FIELD = "spec.guard.sqlOptimistic"
 _BEFORE = "delayq_before"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from delayq.contract.guard import Unfinished
     from delayq.guards.sql.hold import SqlHold
     from delayq.guards.sql.pools import Database
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
 

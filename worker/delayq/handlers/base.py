@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from delayq.guards import Guard
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 
 HandlerCall: TypeAlias = "Callable[[Task], Awaitable[object]]"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delayq.contract import ExecHandler as ExecSpec
     from delayq.guards import Guard
     from delayq.handlers.base import HandlerCall
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
 

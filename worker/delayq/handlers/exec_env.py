@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 OWN_PREFIX = "DELAYQ_"
 CREDENTIALS = frozenset({"REDISCLI_AUTH", "REDIS_PASSWORD", "REDIS_URL", "REDIS_USERNAME"})

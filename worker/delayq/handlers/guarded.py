@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from delayq.errors import GuardLost
-from delayq.handlers.clones import end_if_forked
+from delayq.handlers.forked_children import end_if_forked
 from delayq.handlers.threads import cancelled
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from delayq.guards import Guard
     from delayq.handlers.base import HandlerCall
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 
 def apart(call: HandlerCall, guard: Guard[Any]) -> HandlerCall:

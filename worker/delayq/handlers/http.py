@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from delayq.contract import HttpHandler as HttpSpec
     from delayq.guards import Guard
     from delayq.handlers.base import HandlerCall
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 FIELD = "spec.handler.http"
 BODY_SECONDS = 1.0  # the status has decided already: an answer that drips must not hold the slot

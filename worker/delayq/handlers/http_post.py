@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from delayq.contract import HttpHandler
     from delayq.contract.check import HttpCheck
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
 

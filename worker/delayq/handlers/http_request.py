@@ -15,7 +15,7 @@ from delayq.errors import Bury
 from delayq.handlers import signature
 
 if TYPE_CHECKING:
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 OWN_PREFIX = "delayq-"
 OWN_NAMES = frozenset({"content-length", "content-type", "idempotency-key", "transfer-encoding"})

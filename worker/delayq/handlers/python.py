@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from delayq.handlers.base import HandlerSetupError
-from delayq.handlers.clones import end_if_forked
+from delayq.handlers.forked_children import end_if_forked
 from delayq.handlers.guarded import apart, sharing, sharing_in_thread
 from delayq.handlers.importing import (
     CONNECTION,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from delayq.guards import Guard
     from delayq.handlers.base import HandlerCall
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 FIELD = "spec.handler.python.callable"
 GUARDS = "spec.guard.sqlUnique, sqlPessimistic and sqlOptimistic"

@@ -21,7 +21,7 @@ from delayq.errors import Retry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
 

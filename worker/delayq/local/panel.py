@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
     from delayq.local.binary import Server
     from delayq.local.lateness import Lateness
-    from delayq.protocol.values import Counts
+    from delayq.protocol.results import Counts
 
 DECIMALS_BELOW_MS, SECONDS_FROM_MS = 100, 10_000
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from delayq.contract.metrics import RESHARD_CHECKED_TASKS, RESHARD_TASKS
 
 if TYPE_CHECKING:
-    from delayq.protocol.layout import Layout
+    from delayq.protocol.shard_map import Layout
 
 
 class Progress(NamedTuple):

@@ -72,7 +72,7 @@ class Relay:
                 self.guard = f"{why} ({where})"
             case {"event": "guard_serves"}:
                 self.guard = ""
-            case {"event": "seen", "logger": "delayq.worker.running"}:
+            case {"event": "seen", "logger": "delayq.worker.executor"}:
                 self.repeated += 1
             case {"event": "leading", "shard": int(shard)}:
                 self.led.add(shard)

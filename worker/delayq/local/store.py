@@ -8,13 +8,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from delayq.client.queue_client import secrets_dir
+from delayq.client.base import secrets_dir
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import DelayQError
 from delayq.local.embedded import Embedded
 from delayq.local.ending import end
 from delayq.local.panel import embedded_line
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

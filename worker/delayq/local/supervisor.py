@@ -7,7 +7,7 @@ import logging
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from delayq.client.client import Client
+from delayq.client.aio import Client
 from delayq.local.datadir import DataDir, published
 from delayq.local.display import display
 from delayq.local.ending import HURRY_SECONDS, end
@@ -17,8 +17,8 @@ from delayq.local.store import External, Own
 from delayq.local.urgency import signals
 from delayq.local.watch import Watch
 from delayq.protocol.alarm import Alarm
+from delayq.service.counters import ProcessTally
 from delayq.service.loop import Loop
-from delayq.service.tally import ProcessTally
 
 if TYPE_CHECKING:
     from delayq.local.display import Display

@@ -16,7 +16,7 @@ from delayq.local.progress import parse as parse_progress
 from delayq.protocol.alarm import Alarm
 
 if TYPE_CHECKING:
-    from delayq.client.client import Client
+    from delayq.client.aio import Client
     from delayq.local.display import Display
     from delayq.local.plan import Plan
     from delayq.local.relay import Relay

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Protocol
 
 from delayq import guards, handlers
 from delayq.connection import Address, AsyncConnection
-from delayq.handlers import clones
-from delayq.protocol.broker import Broker
-from delayq.protocol.horizons import ALWAYS
+from delayq.handlers import forked_children
+from delayq.protocol.commands import Broker
+from delayq.protocol.due_histogram import ALWAYS
 from delayq.reaper.eraser import Eraser
-from delayq.reaper.prune import Ledger
+from delayq.reaper.guard_retention import Ledger
 from delayq.reaper.reaper import Reaper
 from delayq.recovery import checks
 from delayq.recovery.recovery import Recovery
-from delayq.resharding.reshard import Wish
+from delayq.resharding.coordinator import Wish
+from delayq.scanner.exporter import Scrape
 from delayq.scanner.scanner import Scanner
-from delayq.scanner.scrape import Scrape
 from delayq.service import metrics
 from delayq.service.loop import STUCK_AFTER_SECONDS
 from delayq.service.probes import Probes
-from delayq.service.recent import Recent
+from delayq.service.scrape_cache import Recent
 from delayq.service.shutdown import EXIT_SECONDS, end_within, leave, run
 from delayq.worker.worker import Worker
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.contract import DelayQueue
-    from delayq.protocol.horizons import Horizons
+    from delayq.protocol.due_histogram import Horizons
     from delayq.service.loop import Loop
 
     Families = Callable[[Horizons], Awaitable[Iterable[metrics.Family]]]
@@ -226,7 +226,7 @@ async def _serve(
             runner, fields["horizons_port"] = await probes.serve_horizons(setting.host, setting.horizons_port)
             runners.append(runner)
         log.info("started", extra={"fields": fields})
-        clones.watch()
+        forked_children.watch()
         if seconds is not None:
             asyncio.get_running_loop().call_later(seconds, stop.set)
         bounded = asyncio.create_task(_bounded(stop, stop_seconds + 3 * setting.address.timeout_seconds))

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq.errors import EnvelopeError
-from delayq.protocol.layout import Layout, LayoutOutdated, TaskMoves
-from delayq.protocol.message import BYTES_TYPE, Envelope, Task, decode
-from delayq.protocol.values import (
+from delayq.protocol.envelope import BYTES_TYPE, Envelope, Task, decode
+from delayq.protocol.results import (
     Adopted,
     Cancelled,
     Claimed,
@@ -37,6 +36,7 @@ from delayq.protocol.values import (
     Wait,
     Walked,
 )
+from delayq.protocol.shard_map import Layout, LayoutOutdated, TaskMoves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

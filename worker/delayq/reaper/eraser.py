@@ -16,12 +16,12 @@ from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError, FormatTooNew, Unavailable
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.keys import FORMAT
+from delayq.service.counters import ProcessTally
 from delayq.service.loop import Loop
-from delayq.service.tally import ProcessTally
 
 if TYPE_CHECKING:
     from delayq.connection import Address
-    from delayq.protocol.broker import Broker
+    from delayq.protocol.commands import Broker
 
 log = logging.getLogger(__name__)
 

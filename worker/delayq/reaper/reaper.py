@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING
 
 from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError, FormatTooNew
-from delayq.protocol.acknowledge import Acknowledge, longest_seconds
 from delayq.protocol.alarm import Alarm
-from delayq.protocol.broker import BATCH
-from delayq.protocol.layout import LayoutOutdated
-from delayq.protocol.values import Lost, State
-from delayq.reaper.prune import Ledger, Prune
-from delayq.reaper.weighing import Weighing
+from delayq.protocol.commands import BATCH
+from delayq.protocol.results import Lost, State
+from delayq.protocol.shard_map import LayoutOutdated
+from delayq.protocol.write_durability import Acknowledge, longest_seconds
+from delayq.reaper.guard_retention import Ledger, Prune
+from delayq.reaper.size_audit import Weighing
 from delayq.recovery.reclaim import LIMIT, Grace, reclaim, rewind
-from delayq.resharding.following import Follow
-from delayq.resharding.mover import Stranded
-from delayq.service.apart import Apart
-from delayq.service.lanes import Lane
-from delayq.service.roster import Roster
-from delayq.service.tally import ProcessTally
+from delayq.resharding.migrator import Stranded
+from delayq.resharding.shard_map_sync import Follow
+from delayq.service.counters import ProcessTally
+from delayq.service.per_shard import Apart
+from delayq.service.service_manager import Roster
+from delayq.service.shard_groups import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from delayq.connection import Address
     from delayq.contract import Spec
-    from delayq.protocol.broker import Broker
-    from delayq.protocol.layout import Layout
+    from delayq.protocol.commands import Broker
+    from delayq.protocol.shard_map import Layout
     from delayq.recovery.recovery import Recovery
     from delayq.service.loop import Loop, Service
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
-    from delayq.protocol.broker import Broker
+    from delayq.protocol.commands import Broker
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
-"""Tasks whose lease ran out, where the document names a check: they are found, and recovered a few at a time.
+"""Finds expired leases of queues whose document names a check, and recovers their tasks a few at a time.
 
-Not here: how one is recovered (lapsed.py), nor the checks. Without one, leases are taken back by reclaim.py, in one
-call for many.
+Not here: the recovery of one task (lease_recovery.py), the checks. Without a check, reclaim.py takes back many expired
+leases in one call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError
 from delayq.protocol.alarm import Alarm
 from delayq.recovery.checks import CONCURRENCY
-from delayq.recovery.lapsed import Lapsed, Recoverer
+from delayq.recovery.lease_recovery import Lapsed, Recoverer
 from delayq.recovery.reclaim import Grace
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from delayq.connection import Address
     from delayq.contract import Spec
-    from delayq.protocol.broker import Broker
+    from delayq.protocol.commands import Broker
     from delayq.recovery.checks import Check
-    from delayq.service.lanes import Lane
+    from delayq.service.shard_groups import Lane
 
 log = logging.getLogger(__name__)
 

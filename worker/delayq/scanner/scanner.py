@@ -10,17 +10,17 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.connection import AsyncConnection, Hints
-from delayq.protocol.acknowledge import Acknowledge, longest_seconds
 from delayq.protocol.alarm import Alarm
-from delayq.protocol.layout import UNSTAMPED
+from delayq.protocol.shard_map import UNSTAMPED
+from delayq.protocol.write_durability import Acknowledge, longest_seconds
 from delayq.recovery.reclaim import Grace, reclaim
-from delayq.resharding.following import Follow
-from delayq.resharding.mover import Mover
-from delayq.resharding.reshard import ANNOUNCE_SECONDS, Reshard, Wish
-from delayq.scanner.leading import Leading
-from delayq.service.roster import Roster
-from delayq.service.tally import ProcessTally
-from delayq.worker.listener import AlarmListener
+from delayq.resharding.coordinator import ANNOUNCE_SECONDS, Reshard, Wish
+from delayq.resharding.migrator import Mover
+from delayq.resharding.shard_map_sync import Follow
+from delayq.scanner.leader_election import Leading
+from delayq.service.counters import ProcessTally
+from delayq.service.service_manager import Roster
+from delayq.worker.wake_listener import AlarmListener
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from delayq.connection import Address
     from delayq.contract import Spec
     from delayq.contract.metrics import Outage
-    from delayq.protocol.broker import Broker
-    from delayq.protocol.values import Wait
+    from delayq.protocol.commands import Broker
+    from delayq.protocol.results import Wait
     from delayq.recovery.recovery import Recovery
-    from delayq.resharding.moving import Walk
-    from delayq.service.lanes import Lane
+    from delayq.resharding.migration import Walk
     from delayq.service.loop import Loop, Service
+    from delayq.service.shard_groups import Lane
 
 REST_SECONDS = 60.0  # between looks at a shard that we do not lead; leadership rings
 TICK_SECONDS = 5.0  # the longest sleep of a leader: by then it looks though nothing asked for it

@@ -13,8 +13,8 @@ from delayq.errors import DelayQError, Unavailable
 if TYPE_CHECKING:
     from delayq.contract.metrics import Outage
     from delayq.protocol.alarm import Alarm
-    from delayq.service.lanes import Lane
-    from delayq.service.tally import ProcessTally
+    from delayq.service.counters import ProcessTally
+    from delayq.service.shard_groups import Lane
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from delayq.contract.metrics import DurabilityRisk, Metric, Outage
-    from delayq.protocol.horizons import Horizons
-    from delayq.protocol.layout import Layout
-    from delayq.protocol.values import Counts
-    from delayq.service.tally import Buckets, ProcessTally, WorkerTally
+    from delayq.protocol.due_histogram import Horizons
+    from delayq.protocol.results import Counts
+    from delayq.protocol.shard_map import Layout
+    from delayq.service.counters import Buckets, ProcessTally, WorkerTally
 
 Family = metrics_core.Metric
 Labels = tuple[str, ...]

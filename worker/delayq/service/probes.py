@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
-from delayq.protocol import horizons
+from delayq.protocol import due_histogram
 from delayq.service import listen, metrics
 from delayq.service.loop import STUCK_AFTER_SECONDS
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
-    from delayq.protocol.horizons import Horizons
+    from delayq.protocol.due_histogram import Horizons
     from delayq.service.loop import Loop
 
 READY_WITHIN_SECONDS = 15.0  # a loop that has not succeeded for longer is not ready
@@ -79,13 +79,13 @@ class Probes:
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """Answer in Prometheus' text format. A query is ignored: what it would cost is not for every pod to ask."""
-        return _exposition(list(await self.families(horizons.ALWAYS)))
+        return _exposition(list(await self.families(due_histogram.ALWAYS)))
 
     async def horizons(self, request: web.Request) -> web.Response:
         """Answer with the horizons that `?horizon=` asks for, one request at a time; 400 when it cannot be read."""
         words = request.query.getall("horizon", [])
         try:
-            wanted = horizons.asked(words) if words else horizons.ALWAYS
+            wanted = due_histogram.asked(words) if words else due_histogram.ALWAYS
         except ValueError as error:
             return web.Response(status=400, text=f"{error}\n")
         async with self.turn:

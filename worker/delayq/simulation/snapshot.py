@@ -14,7 +14,7 @@ from delayq.simulation.tasks import Arrival
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from delayq.protocol.values import Counts
+    from delayq.protocol.results import Counts
 
 
 class Counter(Protocol):

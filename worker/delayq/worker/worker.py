@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.connection import AsyncConnection, Hints
 from delayq.errors import DelayQError
-from delayq.resharding.following import Follow
-from delayq.service.roster import Roster
-from delayq.service.tally import WorkerTally
-from delayq.worker.exchange import Exchange
-from delayq.worker.guarding import Guarding
-from delayq.worker.inflight import Desk, Slots
-from delayq.worker.listener import Listener
-from delayq.worker.running import Runner
-from delayq.worker.watchdog import Watchdog
+from delayq.resharding.shard_map_sync import Follow
+from delayq.service.counters import WorkerTally
+from delayq.service.service_manager import Roster
+from delayq.worker.claim_loop import Exchange
+from delayq.worker.executor import Runner
+from delayq.worker.guard_breaker import Guarding
+from delayq.worker.lease_renewal import Watchdog
+from delayq.worker.slots import Desk, Slots
+from delayq.worker.wake_listener import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from delayq.connection import Address
     from delayq.contract import Spec
     from delayq.guards import Guard
-    from delayq.protocol.broker import Broker
-    from delayq.service.lanes import Lane
+    from delayq.protocol.commands import Broker
     from delayq.service.loop import Loop, Service
-    from delayq.worker.running import HandlerCall
+    from delayq.service.shard_groups import Lane
+    from delayq.worker.executor import HandlerCall
 
 log = logging.getLogger(__name__)
 

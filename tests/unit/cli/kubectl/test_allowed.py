@@ -130,7 +130,7 @@ def test_an_event_shows_names_and_numbers_and_quotes_nothing(event: str) -> None
         "reason": "4111",
     }
     line = json.dumps(
-        {"logger": "delayq.worker.running", "event": event, **fields, "new": "4111", "deep": {"a": "4111"}}
+        {"logger": "delayq.worker.executor", "event": event, **fields, "new": "4111", "deep": {"a": "4111"}}
     )
     found = json.loads(log(line))
     assert "4111" not in str(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from delayq.cli.kubectl.learnt import of_forecast, of_simulate
-from delayq.cli.kubectl.way import Service, service_of
+from delayq.cli.kubectl.redis_access import Service, service_of
 
 LEARNT: dict[str, Any] = {"scaling": {"leadSeconds": 11, "handlerMilliseconds": 480}, "replicas": 3}
 

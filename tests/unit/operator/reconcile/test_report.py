@@ -15,9 +15,9 @@ from delayq_operator.cache.workload import Workload
 from delayq_operator.reconcile import report
 from delayq_operator.reconcile.apply import Outcome, Scaled
 from delayq_operator.reconcile.report import Reporter, turned
-from delayq_operator.scaling.outlook import Rush
+from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Learnt
-from delayq_operator.scrape.news import NUMBERS_SECONDS
+from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.scrape.shards import Down, Layout, Shards
 from delayq_operator.status.status import status
 from delayq_operator.status.view import Guarding

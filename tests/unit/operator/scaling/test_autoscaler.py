@@ -12,15 +12,15 @@ from delayq.scaling import sentence
 from delayq_operator.base import names
 from delayq_operator.cache.children import Children
 from delayq_operator.cache.queues import Queues
-from delayq_operator.scaling.aims import Aims
 from delayq_operator.scaling.autoscaler import RESTART_SECONDS, STALE_SECONDS, Autoscaler
+from delayq_operator.scaling.scaling_config import Aims
 from delayq_operator.scrape.backlog import Reading
-from delayq_operator.scrape.news import NUMBERS_SECONDS
+from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 
 from tests.unit.operator.queues import UID
 from tests.unit.operator.scrape.test_backlog import scanner
-from tests.unit.operator.scrape.test_crew import says
 from tests.unit.operator.scrape.test_scrape_exposition import POD
+from tests.unit.operator.scrape.test_worker_stats import says
 from tests.unit.operator.views import body, resource
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.contract.metrics import horizon_label
-from delayq.protocol.horizons import Horizons
-from delayq.protocol.values import Counts
+from delayq.protocol.due_histogram import Horizons
+from delayq.protocol.results import Counts
 from delayq.service import metrics as scanner_metrics
 from delayq_operator.base.metrics import samples
 from delayq_operator.scrape.backlog import NEEDED, Backlog, Reading, backlog

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.scaling import Policy, Sample, begun, decide, sentence
 from delayq_operator.scrape.backlog import Reading
-from delayq_operator.scrape.crew import Crew, Fleet
 from delayq_operator.scrape.sampling import sample
+from delayq_operator.scrape.worker_stats import Crew, Fleet
 
 from tests.unit.operator.scrape.test_backlog import BUSY, scanner
 

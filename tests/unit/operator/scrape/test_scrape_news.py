@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from delayq_operator.scrape.backlog import Backlog
-from delayq_operator.scrape.news import FRESH_SECONDS, NUMBERS_SECONDS, News
+from delayq_operator.scrape.backlog_cache import FRESH_SECONDS, NUMBERS_SECONDS, News
 from delayq_operator.scrape.shards import Down, Layout, Shards
 
 NOW = 1_800_000_000.0

@@ -13,7 +13,7 @@ from delayq.scaling import Sample
 from delayq_operator.base.words import OUTAGES, RISKS
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling import scaling
-from delayq_operator.scaling.outlook import Rush
+from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Learnt, Scale
 from delayq_operator.scrape.shards import Down, Layout, Shards
 from delayq_operator.status import readiness

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from delayq_operator.cache.queues import Queues
-from delayq_operator.scaling.aims import Aims
-from delayq_operator.scrape import crew
-from delayq_operator.scrape.news import FRESH_SECONDS
+from delayq_operator.scaling.scaling_config import Aims
+from delayq_operator.scrape import worker_stats
+from delayq_operator.scrape.backlog_cache import FRESH_SECONDS
 from delayq_operator.status import guards
 from delayq_operator.status.guards import AGAIN_SECONDS, Guards, Watch
 from delayq_operator.status.view import Guarding
 
 from tests.unit.operator.fakes import Clock
-from tests.unit.operator.polling.test_scrape import ORDERS, Marks, known
+from tests.unit.operator.polling.test_scanner_poller import ORDERS, Marks, known
 from tests.unit.operator.scrape.test_scrape_exposition import POD
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_each_is_asked_in_its_turn_and_soon_again_when_it_has_just_said_no() -> 
 
 
 def test_of_too_many_those_that_were_asked_longest_ago_are_asked() -> None:
-    watch, pods = Watch(), [replace(W, name=f"w{n:02}") for n in range(crew.MOST_AT_ONCE + 1)]
+    watch, pods = Watch(), [replace(W, name=f"w{n:02}") for n in range(worker_stats.MOST_AT_ONCE + 1)]
     first = watch.to_ask(pods, NOW)
     assert first == pods[:-1]
     assert watch.to_ask(pods, NOW + AGAIN_SECONDS)[0] == pods[-1]

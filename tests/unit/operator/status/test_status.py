@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.scaling import Sample, sentence
 from delayq_operator.cache.workload import Workload
-from delayq_operator.scaling.outlook import Rush
+from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Learnt, scale
 from delayq_operator.scrape.backlog import SAME_SECONDS, bucket
-from delayq_operator.scrape.news import NUMBERS_SECONDS
+from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.scrape.shards import Layout, Shards
 from delayq_operator.status.status import MOST_TOLD, status, timestamp, wait_seconds
 from delayq_operator.status.view import Erasing

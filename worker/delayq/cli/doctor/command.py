@@ -28,7 +28,7 @@ from delayq.cli.words import clean
 from delayq.client.document import read
 from delayq.connection import Address, SyncConnection
 from delayq.errors import DelayQError, InvalidDocument, Unavailable
-from delayq.protocol.broker import Broker
+from delayq.protocol.commands import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ from delayq import guards
 from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
 from delayq.cli.exits import Wrong
 from delayq.cli.guarded import VARIABLE, need_sqlalchemy, place
+from delayq.client.base import secrets_dir
 from delayq.client.document import read
-from delayq.client.queue_client import secrets_dir
 from delayq.contract.files import CONFIG_FILE, secret_path
 from delayq.errors import DelayQError, GuardUnavailable, InvalidDocument, Retry
 

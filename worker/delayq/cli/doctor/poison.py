@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from delayq.connection import SyncConnection
-    from delayq.protocol.broker import Broker
+    from delayq.protocol.commands import Broker
 
 KINDS: Final = {
     "sorted set": ("ZCARD", ("delayed", "retry", "suspect", "processing", "dlq", "scanners", "moving")),

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from delayq.connection import SyncConnection
     from delayq.contract import Limits
-    from delayq.protocol.broker import Broker
-    from delayq.protocol.values import Counts
+    from delayq.protocol.commands import Broker
+    from delayq.protocol.results import Counts
 
 PATIENCE_SECONDS = 1.0  # between two looks at what is claimed
 LATE_MS = 5000  # two and a half of the waits that idle workers make at most

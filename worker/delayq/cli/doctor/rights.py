@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from delayq.connection import SyncConnection
     from delayq.contract import Delivery
-    from delayq.protocol.broker import Broker
+    from delayq.protocol.commands import Broker
     from delayq.protocol.keys import Keys
 
 OUTSIDE = ("blpop", "eval", "evalsha", "get", "ping", "time")  # what processes send

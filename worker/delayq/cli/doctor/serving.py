@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from delayq.connection import SyncConnection
-    from delayq.protocol.broker import Broker
+    from delayq.protocol.commands import Broker
 
 
 def serving(connection: SyncConnection, broker: Broker) -> Iterator[Finding | list[int]]:

@@ -26,9 +26,9 @@ from delayq.contract import parse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delayq.cli.kubectl.errand import Errand
     from delayq.cli.kubectl.kubectl import Kubectl
-    from delayq.cli.kubectl.way import Service, Way
+    from delayq.cli.kubectl.redis_access import Service, Way
+    from delayq.cli.kubectl.remote_command import Errand
     from delayq.contract import DelayQueue, Redis
 
 LOOPBACK: Final = "127.0.0.1"

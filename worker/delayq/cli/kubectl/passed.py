@@ -1,7 +1,7 @@
 """The CLI's commands under kubectl dq: taken apart by the CLI's own options, carried out where Redis can be reached.
 
 What is wrong on the command line is said here, before a cluster is asked anything. Files are this machine's: what is
-read goes to the command's stdin, what is written comes from its stdout (errand.py).
+read goes to the command's stdin, what is written comes from its stdout (remote_command.py).
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delayq.cli.kubectl.errand import errand
 from delayq.cli.kubectl.forward import run
 from delayq.cli.kubectl.kubectl import Kubectl
 from delayq.cli.kubectl.learnt import LEARNT
 from delayq.cli.kubectl.naming import name_param
 from delayq.cli.kubectl.options import where_of, where_params
-from delayq.cli.kubectl.way import by_exec, way
+from delayq.cli.kubectl.redis_access import by_exec, way
+from delayq.cli.kubectl.remote_command import errand
 from delayq.cli.root import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from delayq.cli.kubectl.way import Way
+    from delayq.cli.kubectl.redis_access import Way
 
 QUEUE: Final = ("queue", "queues")
 LEFT_OUT: Final = ("redis", "shards", "key_prefix")

@@ -12,7 +12,7 @@ import click
 
 import delayq as package
 from delayq.cli.exits import FAILED, Wrong
-from delayq.cli.kubectl import queues, story
+from delayq.cli.kubectl import queues, status_text
 from delayq.cli.kubectl.allowed import LEFT_OUT, shown
 from delayq.cli.kubectl.gather import Bundle, everything
 from delayq.cli.kubectl.naming import name_argument
@@ -89,8 +89,8 @@ def report(kubectl: Kubectl, *, name: str, path: Path | None, lines: int) -> Non
 def _status(kubectl: Kubectl, queue: Object, now: float) -> str:
     """What kubectl dq status says of the objects as the report shows them."""
     pods, events = queues.pods(kubectl, queue), queues.events(kubectl, queue)
-    view = story.View(queue=shown(queue), pods=list(map(shown, pods)), events=list(map(shown, events)))
-    return "\n".join(story.told(view, now)) + "\n"
+    view = status_text.View(queue=shown(queue), pods=list(map(shown, pods)), events=list(map(shown, events)))
+    return "\n".join(status_text.told(view, now)) + "\n"
 
 
 def _about(queue: Object, stamp: str) -> str:

@@ -14,11 +14,11 @@ import yaml
 
 from delayq.cli.exits import Wrong
 from delayq.cli.kubectl import queues
-from delayq.cli.kubectl.errand import errand
 from delayq.cli.kubectl.forward import in_this_process, run
 from delayq.cli.kubectl.learnt import of_simulate
 from delayq.cli.kubectl.passed import Passed
-from delayq.cli.kubectl.way import SCANNER
+from delayq.cli.kubectl.redis_access import SCANNER
+from delayq.cli.kubectl.remote_command import errand
 from delayq.cli.root import load
 from delayq.contract.files import CONFIG_FILE
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import click
 
     from delayq.cli.kubectl.kubectl import Kubectl, Object
-    from delayq.cli.kubectl.way import Way
+    from delayq.cli.kubectl.redis_access import Way
 
 ELSEWHERE: Final = ("trace", "scenario")
 """Options that bring tasks of their own."""

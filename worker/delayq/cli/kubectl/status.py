@@ -1,4 +1,4 @@
-"""kubectl dq status: one DelayQueue for people, or all of a namespace side by side. The words are in story.py."""
+"""kubectl dq status: one DelayQueue for people, or all of a namespace side by side. The words are in status_text.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from delayq.cli.exits import USAGE, Wrong
-from delayq.cli.kubectl import queues, story
+from delayq.cli.kubectl import queues, status_text
 from delayq.cli.kubectl.naming import names_there
 from delayq.cli.kubectl.options import kubectl_options
 from delayq.cli.output import emit, output_option
@@ -40,16 +40,18 @@ def status(kubectl: Kubectl, *, name: str | None, everywhere: bool, shown: int, 
     if name is None:
         found = queues.every(kubectl, everywhere=everywhere)
         emit(
-            output, [story.summary(each) for each in found], story.overview(found, now, everywhere=everywhere)
+            output,
+            [status_text.summary(each) for each in found],
+            status_text.overview(found, now, everywhere=everywhere),
         )
         return
     if everywhere:
         raise Wrong("--all-namespaces: expected no NAME, got one", "-n tells its namespace", USAGE)
     queue = queues.one(kubectl, name)
-    view = story.View(
+    view = status_text.View(
         queue=queue,
         pods=queues.pods(kubectl, queue),
         unled=queues.unled(kubectl, queue, now),
         events=queues.events(kubectl, queue)[-shown:] if shown else [],
     )
-    emit(output, story.data(view), "\n".join(story.told(view, now)))
+    emit(output, status_text.data(view), "\n".join(status_text.told(view, now)))

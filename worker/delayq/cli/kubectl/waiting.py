@@ -10,7 +10,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from delayq.client.sync_client import SyncClient
+from delayq.client.blocking import SyncClient
 from delayq.errors import DelayQError
 from delayq.simulation.snapshot import take
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from delayq.errors import GuardUnavailable
     from delayq.guards.sql.guard import SqlGuard
     from delayq.guards.sql.hold import SqlHold
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 UNDONE: Final = "the database rolled the handler's transaction back in favour of another one"
 

@@ -22,7 +22,7 @@ from delayq.guards.sql.steps import Steps
 if TYPE_CHECKING:
     from delayq.guards.sql.limits import Limits
     from delayq.guards.sql.pools import Database
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
 BATCH = 1000

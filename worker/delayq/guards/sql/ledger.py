@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Insert
     from sqlalchemy.sql import ColumnElement
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 _ROW = TABLE.c
 FORGOTTEN_SECONDS = 3600  # how much longer than any run may take a row stays that never came to an end

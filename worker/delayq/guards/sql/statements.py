@@ -11,14 +11,14 @@ from delayq.contract.problems import quote, type_name
 from delayq.errors import Bury, InvalidDocument
 from delayq.guards.sql.errors import told, unfit
 from delayq.guards.sql.tokens import code, pieces, unfinished
-from delayq.protocol.message import JSON_TYPE
+from delayq.protocol.envelope import JSON_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sqlalchemy import Connection, CursorResult, TextClause
 
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 PAYLOAD: Final = "payload_"
 OWN: Final = ("task_id", "queue", "token", "attempt", "due_ms")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from delayq.guards.sql.limits import Limits
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 CHECK_LOCK_MS = 2000  # a check waits for nobody's transaction for long: whoever has one is served
 

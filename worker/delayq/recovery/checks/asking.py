@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from delayq.errors import GuardBusy
 from delayq.handlers.failures import bounded, described
-from delayq.protocol.values import Verdict
+from delayq.protocol.results import Verdict
 from delayq.recovery.checks.base import Answer, CheckFailed
 
 if TYPE_CHECKING:
     from delayq.contract import Check as Spec
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
     from delayq.recovery.checks.base import Check
 
 Cause = Literal["check", "failed", "timeout", "unreadable"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from delayq.errors import DelayQError
-from delayq.protocol.values import Verdict
+from delayq.protocol.results import Verdict
 
 if TYPE_CHECKING:
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 
 class Answer(NamedTuple):

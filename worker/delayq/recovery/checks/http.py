@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from delayq.contract.check import HttpCheck as HttpSpec
     from delayq.handlers.http_response import Answer as Response
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 FIELD = "spec.reaper.check.http"
 HEADERS: Final = {"Delayq-Check": "1"}

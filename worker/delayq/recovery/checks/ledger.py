@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-from delayq.protocol.values import Verdict
+from delayq.protocol.results import Verdict
 from delayq.recovery.checks.base import Answer
 
 if TYPE_CHECKING:
     from delayq.guards import Guard
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 ANSWERS: Final = {
     True: Answer(Verdict.COMPLETE, "the guard has seen it take effect"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq.handlers import HandlerSetupError
-from delayq.handlers.clones import end_if_forked
+from delayq.handlers.forked_children import end_if_forked
 from delayq.handlers.importing import CONNECTION, load, needs_connection
 from delayq.handlers.python import in_thread, is_async
 from delayq.handlers.threads import Threads
@@ -13,7 +13,7 @@ from delayq.recovery.checks.base import Answer, verdict_of
 
 if TYPE_CHECKING:
     from delayq.handlers.base import HandlerCall
-    from delayq.protocol.message import Task
+    from delayq.protocol.envelope import Task
 
 FIELD = "spec.reaper.check.python.callable"
 PAIR = 2

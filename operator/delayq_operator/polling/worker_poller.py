@@ -1,0 +1,126 @@
+"""Asks workers how they started, what they are busy with, and whether their guard serves, all queues side by side.
+
+No decision waits for it: what they say goes to the crew of their queue, from where a decision takes what is known by
+then, and to guards.py. One that hangs costs a second of a place, of which each namespace has its share. Not here: who
+is to be asked when (worker_stats.py, guards.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from delayq_operator.base.limiter import Places
+from delayq_operator.polling.poller import Rounds
+from delayq_operator.scrape import worker_stats
+from delayq_operator.scrape.exposition import Client, Question
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from delayq_operator.base.names import Key
+    from delayq_operator.base.objects import Sample
+    from delayq_operator.cache.inventory import Inventory
+    from delayq_operator.cache.pod import Pod
+    from delayq_operator.scaling.autoscaler import Autoscaler
+    from delayq_operator.scaling.scaling_config import Aims
+    from delayq_operator.scrape.worker_stats import Crew
+    from delayq_operator.status.guards import Guards, Watch
+    from delayq_operator.status.lateness import Lateness, Latenesses
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS: Final = 5.0  # while workers are asked for their lateness alone
+FULL_SECONDS: Final = 0.25  # when there were more than can be asked at a time
+WORKERS_SECONDS: Final = 1.0
+"""For a worker to answer, and to get a place before."""
+AT_ONCE: Final = (256, 64)  # workers, and of a namespace
+OF_A_WORKER: Final = Question(worker_stats.NEEDED, shards=1)
+
+
+class Survey:
+    """The questions to the workers of all queues."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        aims: Aims,
+        autoscaler: Autoscaler,
+        *,
+        guards: Guards,
+        lateness: Latenesses,
+    ) -> None:
+        """Have the crews of `autoscaler` learn, and `guards` and `lateness` know."""
+        self._queues, self._aims, self._autoscaler = inventory.queues, aims, autoscaler
+        self._guards, self._lateness = guards, lateness
+        self._places = Places(*AT_ONCE)
+        self._client: Client | None = None
+
+    async def run(self) -> None:
+        """Ask for ever, the workers of each queue in their turns."""
+        async with Client() as client:
+            self._client = client
+
+            async def visit(key: Key) -> float:
+                return await self._visit(client, key)
+
+            await Rounds(self._queues, visit).run()
+
+    async def _visit(self, client: Client, key: Key) -> float:
+        """Ask those workers whose turn it is."""
+        known = None if self._aims.of(key).policy is None else self._autoscaler.crew(key)
+        guarded = self._guards.watch(key)
+        hearers = [each for each in (known, guarded, self._lateness.watch(key)) if each is not None]
+        if not hearers:
+            return IDLE_SECONDS
+        workers, now = self._autoscaler.workers(key), time.time()
+        pods = list({pod.name: pod for each in hearers for pod in each.to_ask(workers, now)}.values())
+        answers = await self._each(client, key.namespace, pods)
+        there = {pod.name: pod for pod in self._autoscaler.workers(key) if worker_stats.reachable(pod)}
+        for asked, answer in zip(pods, answers, strict=True):
+            pod = there.get(asked.name)
+            if (
+                answer is not None
+                and pod is not None
+                and (pod.uid, pod.address) == (asked.uid, asked.address)
+            ):
+                _take(hearers, pod, answer, key)
+        self._guards.tell(key)
+        self._lateness.tell(key)
+        if len(pods) >= worker_stats.MOST_AT_ONCE:
+            return FULL_SECONDS
+        return IDLE_SECONDS if known is None and guarded is None else worker_stats.SOON_SECONDS
+
+    async def busy(self, key: Key, pods: list[Pod]) -> dict[str, int]:
+        """Ask workers how many tasks they run now; who does not answer soon is left out."""
+        if self._client is None:
+            return {}
+        answers = zip(pods, await self._each(self._client, key.namespace, pods), strict=True)
+        said = {pod.name: worker_stats.busy(answer) for pod, answer in answers if answer is not None}
+        return {name: number for name, number in said.items() if number is not None}
+
+    async def _each(self, client: Client, namespace: str, pods: Iterable[Pod]) -> list[list[Sample] | None]:
+        """Ask workers, side by side."""
+
+        async def ask(pod: Pod) -> list[Sample] | None:
+            with suppress(TimeoutError):
+                async with (
+                    asyncio.timeout(WORKERS_SECONDS),
+                    self._places.place(namespace, WORKERS_SECONDS),
+                ):
+                    answer = await client.ask(pod, OF_A_WORKER)
+                    return None if isinstance(answer, str) else answer
+            return None
+
+        return await asyncio.gather(*map(ask, pods))
+
+
+def _take(hearers: Iterable[Crew | Lateness | Watch], pod: Pod, answer: Sequence[Sample], key: Key) -> None:
+    try:
+        for each in hearers:
+            each.take(pod, answer, time.time())
+    except Exception:  # whatever one says, the others are heard
+        log.exception("scrape_broke", extra={"fields": {"queue": str(key), "pod": pod.name}})

@@ -1,0 +1,269 @@
+"""How a DelayQueue ends.
+
+With deletionPolicy Retain it just goes, and its children after it. With Delete, a finalizer keeps it until a Job has
+erased its tasks: first those who could add to them stop, then the Job runs.
+
+The finalizer never holds the DelayQueue for want of Redis: setting deletionPolicy to Retain lets it go at any time, and
+the condition says so. Nor does it hold a namespace that is being deleted, in which no Job can run.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract import SpecError, parse
+
+from delayq_operator.base import names
+from delayq_operator.base.errors import Conflict, NotFound, Unavailable
+from delayq_operator.base.words import listed
+from delayq_operator.cache.resource import Resource
+from delayq_operator.cache.sharing import described
+from delayq_operator.cache.workload import POD_SECONDS, podless_seconds
+from delayq_operator.desired.policy import of_namespace, of_templates
+from delayq_operator.desired.purge import purge_job
+from delayq_operator.reconcile.apply import REFUSED
+from delayq_operator.reconcile.drift import stamped
+from delayq_operator.reconcile.facts import missing
+from delayq_operator.status.view import Erasing, View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.contract import DelayQueue
+
+    from delayq_operator.base.names import Key
+    from delayq_operator.base.objects import Object
+    from delayq_operator.cache.children import Child
+    from delayq_operator.cache.inventory import Inventory
+    from delayq_operator.desired.facts import Facts, Setting
+    from delayq_operator.kube.api import Api
+    from delayq_operator.polling.scanner_poller import Scraper
+    from delayq_operator.reconcile.apply import Applier
+    from delayq_operator.reconcile.facts import Referees
+    from delayq_operator.status.events import Recorder
+
+log = logging.getLogger(__name__)
+
+USERS: Final = ("scanner", "worker", "reaper")
+WAY_OUT: Final = "To let it go without: kubectl patch dq {name} -n {namespace} --type merge -p '{patch}'"
+SKIPPED: Final = (
+    "its namespace is being deleted, where no Job can run: its tasks stay in Redis. To erase them, run delayq erase "
+    "with its document"
+)
+RELEASE_TRIES: Final = 5
+RETAIN: Final = '{"spec":{"deletionPolicy":"Retain"}}'
+
+
+class Ending:
+    """Sees to finalizers, and to what they stand for."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        inventory: Inventory,
+        scraper: Scraper,
+        applier: Applier,
+        referees: Referees,
+        recorder: Recorder,
+        setting: Setting,
+    ) -> None:
+        """Every part is shared with reconciliation."""
+        self._api, self._setting = api, setting
+        self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
+        self._applier, self._referees, self._recorder = applier, referees, recorder
+        self._scraper = scraper
+
+    async def prepare(self, resource: Resource) -> Resource:
+        """Have the finalizer exactly while deletionPolicy is Delete; the DelayQueue as it is then."""
+        has = names.PURGE_FINALIZER in resource.finalizers
+        if has == resource.erases or (not has and await self._api.terminating(resource.key.namespace)):
+            return resource
+        return await self._set(resource, present=resource.erases)
+
+    async def undo(self, resource: Resource) -> list[str]:
+        """Stop an erasing that nobody wants any more: of an earlier DelayQueue of this name. What has to stop first."""
+        await self.abandon(resource.key)
+        pods = [pod for pod in self._pods.of(resource.key) if pod.component == "purge" and not pod.failed]
+        return [f"Pod {pod.name}" for pod in pods]
+
+    async def abandon(self, key: Key) -> None:
+        """Delete the Job that erases a queue, if there is one."""
+        job = self._children.of(key).get((names.JOB.kind, names.purge(key.name)))
+        if job is not None and job.ours:
+            await self._applier.delete(job, key.namespace)
+
+    async def still_there(self, resource: Resource) -> None:
+        """Make sure of the DelayQueue before children are made for it: a watch may have missed that it went."""
+        try:
+            there = await self._api.get(names.DELAY_QUEUE, resource.key.namespace, resource.key.name)
+        except NotFound:
+            self._queues.gone(resource.key, resource.uid)
+            raise Unavailable("the DelayQueue is gone") from None
+        if there["metadata"]["uid"] != resource.uid or "deletionTimestamp" in there["metadata"]:
+            self._queues.seen(there)
+            raise Unavailable("the DelayQueue was deleted meanwhile")
+
+    async def end(self, resource: Resource) -> View | None:
+        """Bring the end of a deleted DelayQueue forward; what there is to report, None when it may go."""
+        if names.PURGE_FINALIZER not in resource.finalizers:
+            return None
+        if resource.erases:
+            view = await self._erase(resource)
+            if view.erasing is not None and view.erasing.done:
+                self._recorder.post(resource, "Erased", "all tasks are erased")
+            elif await self._api.terminating(resource.key.namespace):
+                log.warning("erase_skipped", extra={"fields": {"queue": str(resource.key), "hint": SKIPPED}})
+            else:
+                return view
+        await self._let_go(resource)
+        return None
+
+    async def release(self, namespace: str) -> None:
+        """Take the finalizers of a namespace away if it is being deleted: the last act of an operator that runs there.
+
+        Kubernetes deletes pods before DelayQueues, so no operator will be there to do it later.
+        """
+        kept = [resource for resource in self._finalized() if resource.key.namespace == namespace]
+        if kept and await self._api.terminating(namespace):
+            for resource in kept:
+                log.warning("erase_skipped", extra={"fields": {"queue": str(resource.key), "hint": SKIPPED}})
+                await self._release(resource.key)
+
+    async def _release(self, key: Key) -> None:
+        """Read it before: no watch runs any more that would follow what others write."""
+        for _ in range(RELEASE_TRIES):
+            with suppress(Conflict, NotFound):
+                found = await self._api.get(names.DELAY_QUEUE, key.namespace, key.name)
+                await self._set(Resource(found), present=False)
+                return
+
+    def _finalized(self) -> Iterator[Resource]:
+        found = (self._queues.get(key) for key in self._queues.keys())  # noqa: SIM118 -- a method, and a copy
+        return (each for each in found if each is not None and names.PURGE_FINALIZER in each.finalizers)
+
+    async def _let_go(self, resource: Resource) -> None:
+        """Delete the Job, which is nobody's child, and then the finalizer."""
+        await self.abandon(resource.key)
+        await self._set(resource, present=False)
+
+    async def _erase(self, resource: Resource) -> View:
+        if forbidden := of_namespace(resource.key.namespace, self._setting.policy):
+            # The Job would mount Secrets that the author names, and run containers of the author's.
+            erasing = _failed(resource, f"Nothing is erased: the namespace {forbidden[0].message}.")
+            return View(resource=resource, erasing=erasing, forbidden=forbidden)
+        try:
+            queue = parse(resource.document)
+            facts = await self._referees.facts(resource, queue, self._children.of(resource.key))
+            job = self._job(queue, facts)
+        except SpecError as error:
+            erasing = _failed(resource, "The spec is invalid, so the tasks cannot be erased: correct it.")
+            return View(resource=resource, erasing=erasing, problems=error.problems)
+        erasing = await self._advance(resource, queue, job)
+        return View(resource=resource, erasing=erasing, missing=missing(facts))
+
+    def _job(self, queue: DelayQueue, facts: Facts) -> Object:
+        """Make the Job that erases. SpecError if its template cannot be merged, or the policy forbids it."""
+        job = stamped(purge_job(queue, self._setting, facts))
+        if forbidden := of_templates([job], self._setting.policy):
+            raise SpecError(forbidden)
+        return job
+
+    async def _advance(self, resource: Resource, queue: DelayQueue, wanted: Object) -> Erasing:
+        if others := described(
+            resource.key.namespace, await self._referees.sharers(resource.key, self._queues)
+        ):
+            what = f"Nothing is erased: the same tasks belong to {listed(others)}, too."
+            return _failed(resource, what)
+        children = self._children.of(resource.key)
+        users = [child for child in children.values() if child.kind in (names.DEPLOYMENT, names.CRON_JOB)]
+        for child in (each for each in users if each.belongs_to(resource.uid)):
+            await self._applier.delete(child, resource.key.namespace)
+        pods = self._pods.of(resource.key)
+        stopping = [pod.name for pod in pods if pod.component in USERS and not pod.failed]
+        if stopping:  # a worker that stops hands its tasks back, and must not do so after the erasing
+            message = f"Waiting until {listed(stopping)} stopped. On a node that is lost: kubectl delete pod --force."
+            return Erasing(message=message)
+        job = children.get((names.JOB.kind, names.purge(resource.key.name)))
+        if job is not None and not job.belongs_to(resource.uid):
+            return _failed(resource, f"Job {job.name} exists and is not ours: rename or delete it.")
+        if job is not None and _is_for(job, resource):
+            return self._progress(resource, queue, job)
+        if job is not None:  # it erased the tasks of an earlier DelayQueue of this name, not of this one
+            await self._applier.delete(job, resource.key.namespace)
+            return Erasing(message=f"Waiting until an earlier Job {job.name} is gone.")
+        return await self._start(resource, wanted)
+
+    async def _start(self, resource: Resource, job: Object) -> Erasing:
+        try:
+            with self._children.written(names.JOB, (resource.key.namespace, job["metadata"]["name"])) as take:
+                take(await self._api.apply(names.JOB, job, manager=names.OPERATOR))
+        except REFUSED as error:
+            return _failed(resource, f"The Job that erases the tasks was refused: {error.message}.")
+        self._recorder.post(resource, "Erasing", f"Job {job['metadata']['name']} erases all tasks")
+        return Erasing(message=f"Job {job['metadata']['name']} erases the tasks.")
+
+    def _progress(self, resource: Resource, queue: DelayQueue, job: Child) -> Erasing:
+        erased = self._scraper.erased_shards(resource.key)
+        shards = max(queue.spec.shards, erased)  # tasks may have been on their way from more
+        state, words = _outcome(job), self._last_words(resource)
+        if state == "Complete":
+            return Erasing(done=True)
+        if state == "Failed":
+            what = f"Job {job.name} could not erase the tasks. {words} Delete the Job to try again."
+            return replace(_failed(resource, what), erased_shards=erased, shards=shards)
+        if tries := job.body.get("status", {}).get("failed", 0):
+            what = f"Job {job.name} failed {tries} times and tries again. {words}"
+            return replace(_failed(resource, what), erased_shards=erased, shards=shards)
+        if words:
+            what = f"The pod of Job {job.name} does not run. {words}"
+            return replace(_failed(resource, what), erased_shards=erased, shards=shards)
+        if (podless_seconds(job.body, time.time()) or 0.0) >= POD_SECONDS:
+            what = f"Job {job.name} has no pod: the API server rejects it. kubectl describe job {job.name} says why."
+            return replace(_failed(resource, what), erased_shards=erased, shards=shards)
+        message = f"Job {job.name} erases the tasks: {erased} of {shards} shards done."
+        return Erasing(message=message, erased_shards=erased, shards=shards)
+
+    def _last_words(self, resource: Resource) -> str:
+        words = [
+            pod.trouble for pod in self._pods.of(resource.key) if pod.component == "purge" and pod.trouble
+        ]
+        return f"{words[-1]}." if words else ""
+
+    async def _set(self, resource: Resource, *, present: bool) -> Resource:
+        others = [name for name in resource.finalizers if name != names.PURGE_FINALIZER]
+        wanted = [*others, names.PURGE_FINALIZER] if present else others
+        patch: Object = {"metadata": {"resourceVersion": resource.version, "finalizers": wanted}}
+        try:
+            body = await self._api.merge(names.DELAY_QUEUE, resource.key.namespace, resource.key.name, patch)
+        except NotFound:
+            self._queues.gone(resource.key, resource.uid)
+            return resource
+        self._queues.seen(body, ours=True)
+        if (
+            resource.deleting and not wanted
+        ):  # it is gone, and must not be ended a second time until kopf tells
+            self._queues.gone(resource.key, resource.uid)
+        return self._queues.get(resource.key) or resource
+
+
+def _is_for(job: Child, resource: Resource) -> bool:
+    annotations = job.body["metadata"].get("annotations") or {}
+    return bool(annotations.get(names.OWNER_UID) == resource.uid)
+
+
+def _outcome(job: Child) -> str:
+    """Complete, Failed, or nothing yet."""
+    for condition in job.body.get("status", {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
+            return str(condition["type"])
+    return ""
+
+
+def _failed(resource: Resource, what: str) -> Erasing:
+    way_out = WAY_OUT.format(name=resource.key.name, namespace=resource.key.namespace, patch=RETAIN)
+    return Erasing(failed=True, message=f"{what} {way_out}")

@@ -1,0 +1,101 @@
+"""What is told of a DelayQueue: how its conditions are marked, where its Redis is, how far its tasks have moved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from delayq.cli.kubectl.status_text import View, overview, told
+from delayq.cli.output import Table
+
+
+@pytest.mark.parametrize(
+    ("type_", "status", "mark"),
+    [
+        ("Ready", "True", "✓"),
+        ("Ready", "False", "!"),
+        ("Ready", "Unknown", "?"),
+        ("Paused", "False", "✓"),
+        ("ShardsSettled", "False", "!"),
+        ("ScalingActive", "True", "✓"),
+        ("ScalingActive", "False", "✓"),
+        ("ScalingActive", "Unknown", "?"),
+    ],
+)
+def test_a_condition_is_marked_by_whether_all_is_well(type_: str, status: str, mark: str) -> None:
+    """ScalingActive may be either, but whether it is has to be known."""
+    queue = {
+        "metadata": {"namespace": "shop", "name": "orders"},
+        "status": {"conditions": [{"type": type_, "status": status}]},
+    }
+    lines = list(told(View(queue=queue, pods=[], events=[]), 0.0))
+    [row] = [line for line in lines if f"  {type_} " in line]
+    assert row.startswith(f"{mark}  {type_} ")
+
+
+def test_a_degraded_queue_says_so_in_the_headline_and_in_the_overview() -> None:
+    degraded = {"type": "Degraded", "status": "True", "reason": "QueueShared", "message": "Two share one."}
+    ready = {"type": "Ready", "status": "True", "reason": "AsExpected"}
+    queue = {
+        "metadata": {"namespace": "shop", "name": "orders"},
+        "status": {"conditions": [ready, degraded]},
+    }
+    headline = next(iter(told(View(queue=queue, pods=[], events=[]), 0.0)))
+    assert headline.endswith(", but degraded: Two share one.")
+    table = overview([queue], 0.0, everywhere=False)
+    assert isinstance(table, Table)
+    assert table.rows[0][-1] == "QueueShared"
+
+
+def line(name: str, *, spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None) -> str:
+    """What follows a name, among the facts; ready comes first, or there are none."""
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    queue = {
+        "metadata": {"namespace": "shop", "name": "orders"},
+        "spec": spec or {},
+        "status": ready | (status or {}),
+    }
+    lines = "\n".join(told(View(queue=queue, pods=[], events=[]), 0.0)).splitlines()
+    found = [text for text in lines if text.startswith(f"{name} ")]
+    return found[0].partition(" ")[2].strip() if found else ""
+
+
+@pytest.mark.parametrize(
+    ("redis", "words"),
+    [
+        ({"standalone": {"host": "redis", "port": 6380}, "tls": {}}, "redis:6380, database 0, TLS"),
+        (
+            {"sentinel": {"masterName": "main", "nodes": [{"host": "s-0"}, {"host": "s-1"}]}, "tls": {}},
+            "main, of Sentinels at s-0, s-1, TLS",
+        ),
+        ({"cluster": {"nodes": [{"host": "n-0"}, {"host": "n-1"}]}}, "Cluster of n-0, n-1"),
+        ({}, "not known yet"),
+    ],
+)
+def test_where_redis_is_is_told_whatever_it_is(redis: dict[str, Any], words: str) -> None:
+    assert line("redis", spec={"redis": redis}) == words
+
+
+@pytest.mark.parametrize(
+    ("moving", "words"),
+    [
+        (None, ""),
+        (
+            {"fromShards": 1, "toShards": 4, "checkedTasks": 0, "movedTasks": 0},
+            "1 → 4: looked at 0 tasks, moved 0",
+        ),
+        (
+            {
+                "fromShards": 4,
+                "toShards": 8,
+                "checkedTasks": 1200,
+                "tasks": 3000,
+                "movedTasks": 600,
+                "waitingTasks": 7,
+            },
+            "4 → 8: looked at 1,200 of 3,000 tasks, moved 600, 7 wait to run",
+        ),
+    ],
+)
+def test_how_far_tasks_have_moved_is_told_while_they_do(moving: dict[str, Any] | None, words: str) -> None:
+    assert line("shards", status={"resharding": moving} if moving else {}) == words

@@ -1,0 +1,194 @@
+"""Who is asked for a master, how long for, and who is believed: by Sentinels that answer wrongly, or never."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq.connection import Address, AsyncConnection, SyncConnection
+from delayq.connection.blocking_discovery import Finder
+from delayq.connection.discovery import directory_of
+from delayq.connection.place import Place
+from delayq.connection.redirects import Redirect
+from delayq.errors import Unavailable
+from delayq.protocol.commands import Broker
+
+from tests.unit.connection.silent import reply, silent, telling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.connection.discovery import Directory
+
+OLD, NEW = Place("10.0.0.1", 6379), Place("10.0.0.2", 6379)
+CALL = Broker("orders").counts(0)
+
+
+def said(place: Place, epoch: int) -> bytes:
+    return reply(place.host, str(place.port), epoch)
+
+
+def watched_by(places: list[str]) -> Address:
+    return Address.from_url(f"redis+sentinel://{','.join(places)}/mymaster")
+
+
+class Told:
+    """Notes that it was told, and may fail at it."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails, self.times = fails, 0
+
+    def moved(self) -> None:
+        self.times += 1
+        if self.fails:
+            raise RuntimeError
+
+
+@pytest.fixture
+def one_is_stale(monkeypatch: pytest.MonkeyPatch) -> Iterator[Address]:
+    """The first that is asked, and for ever: it has no news of a fail-over. Whoever is late is waited for here."""
+    for module in ("discovery", "blocking_discovery"):
+        monkeypatch.setattr(f"delayq.connection.{module}.NEXT_SECONDS", 60.0)
+    with ExitStack() as stack:
+        replies = [said(OLD, 0), said(NEW, 1), said(NEW, 1)]
+        yield watched_by([stack.enter_context(telling(each)) for each in replies])
+
+
+async def told(directory: Directory) -> Place:
+    await directory.asked()
+    return await directory.holder()
+
+
+async def test_a_sentinel_that_missed_a_fail_over_is_not_believed_while_others_know_better(
+    one_is_stale: Address,
+) -> None:
+    directory = directory_of(one_is_stale)
+    assert [await told(directory) for _ in range(2)] == [NEW, NEW]
+    await directory.leave(Told())
+
+
+def test_nor_is_it_by_threads(one_is_stale: Address) -> None:
+    finder = Finder(one_is_stale)
+    finder.ask()
+    assert finder.holder() == NEW
+    finder.ask()
+    assert finder.holder() == NEW
+    finder.close()
+
+
+async def test_sentinels_that_never_answer_are_not_waited_for_behind_one_that_does() -> None:
+    with silent(2) as hung, telling(said(NEW, 1)) as one:
+        address = watched_by([*hung, one])
+        began = time.monotonic()
+        directory = directory_of(address)
+        assert await told(directory) == NEW
+        assert time.monotonic() - began < 1.5  # each has 2 s to answer
+        await directory.leave(Told())
+
+
+async def test_who_waits_for_an_answer_while_nobody_wants_it_any_more_finds_nobody_available() -> None:
+    with silent() as hung:
+        directory = directory_of(watched_by(hung))
+        waiting = asyncio.create_task(directory.holder())
+        await asyncio.sleep(0)
+        await directory.leave(Told())
+        with pytest.raises(Unavailable, match="connection closed"):
+            await waiting
+
+
+async def test_one_who_fails_when_told_does_not_keep_it_from_others_and_all_are_told_once() -> None:
+    found = list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context["exception"]))
+    with telling(said(NEW, 1)) as one:
+        directory, watching = directory_of(watched_by([one])), [Told(fails=True), Told(), Told(fails=True)]
+        directory.watchers.update(watching)
+        for _ in range(2):
+            await directory.asked()
+        assert [each.times for each in watching] == [1, 1, 1]
+        assert [type(each) for each in found] == [RuntimeError, RuntimeError]
+        for each in watching:
+            await directory.leave(each)
+
+
+async def test_a_slot_that_moved_is_news_though_nobody_can_be_asked_about_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    directory, watching = directory_of(Address.from_url(f"redis+cluster://127.0.0.1:{port}")), Told()
+    directory.watchers.add(watching)
+    directory.learn(Redirect("MOVED", 5, Place("127.0.0.1", port)))
+    await directory.asked()
+    assert watching.times == 1
+    await directory.leave(watching)
+
+
+async def test_connections_that_share_a_directory_have_their_own_patience() -> None:
+    with silent() as hung:
+        patient = watched_by(hung)
+        hasty = replace(patient, timeout_seconds=0.05)
+        directory = directory_of(patient)
+        assert directory_of(hasty) is directory
+        holding, began = asyncio.create_task(directory.holder(within=60)), time.monotonic()
+        with pytest.raises(Unavailable):
+            await directory.holder(within=hasty.timeout_seconds)
+        assert time.monotonic() - began < 1.0
+        assert not holding.done()
+        holding.cancel()
+        await directory.leave(Told())
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+def test_a_call_by_a_thread_takes_no_longer_than_its_time_out_whoever_never_answers(kind: str) -> None:
+    with silent(8) as hung:
+        path = "/mymaster" if kind == "sentinel" else ""
+        address = Address.from_url(f"redis+{kind}://{','.join(hung)}{path}")
+        with closing(SyncConnection(replace(address, timeout_seconds=1.0))) as connection:
+            began = time.monotonic()
+            with pytest.raises(Unavailable):
+                connection.one(CALL)
+            assert time.monotonic() - began < 2.5
+
+
+def test_a_call_by_a_thread_to_a_master_that_never_answers_takes_one_time_out() -> None:
+    """Replies are waited for, connections are, and Sentinels asked meanwhile: all of that within one."""
+    with silent() as [hung], telling(reply("127.0.0.1", hung.rpartition(":")[2], 1)) as one:
+        address = replace(watched_by([one]), timeout_seconds=2.0)
+        with closing(SyncConnection(address)) as connection:
+            began = time.monotonic()
+            with pytest.raises(Unavailable):
+                connection.run([CALL] * 3)
+            assert time.monotonic() - began < 3.5
+
+
+def test_what_a_sentinel_says_and_nobody_can_read_is_no_answer() -> None:
+    with (
+        telling(reply("127.0.0.1", "abc", 1)) as one,
+        closing(SyncConnection(watched_by([one]))) as connection,
+        pytest.raises(Unavailable, match="cannot be read"),
+    ):
+        connection.one(CALL)
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+async def test_a_host_that_no_name_server_could_be_asked_for_is_not_reached(host: str) -> None:
+    address = Address((Place(host, 6379),))
+    with closing(SyncConnection(address)) as blocking, pytest.raises(Unavailable):
+        blocking.one(CALL)
+    connection = AsyncConnection(address)
+    with pytest.raises(Unavailable):
+        await connection.one(CALL)
+    await connection.close()
+
+
+async def test_calls_that_wait_behind_a_server_that_hangs_have_one_time_out_together() -> None:
+    with silent() as [hung]:
+        address = replace(Address.from_url(f"redis://{hung}"), timeout_seconds=1.0)
+        connection, began = AsyncConnection(address), time.monotonic()
+        answers = await asyncio.gather(*(connection.one(CALL) for _ in range(8000)), return_exceptions=True)
+        assert {type(each) for each in answers} == {Unavailable}
+        assert time.monotonic() - began < 5.0  # of eight round trips, a second each
+        await connection.close()

@@ -1,0 +1,118 @@
+"""Leaving a server that keeps somebody waiting: at any moment, with nothing left behind, and for good."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.connection import Address, Hints
+from delayq.connection.connectors import One
+from delayq.connection.multiplexer import Line
+from delayq.errors import Unavailable
+
+from tests.unit.connection.silent import silent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def at_its_end(timeout: asyncio.Timeout, told: Callable[[], None]) -> asyncio.Future[None]:
+    """Tell right behind the time-out, before anybody has noticed it."""
+    loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+    def tell() -> None:
+        if not timeout.expired():
+            loop.call_soon(tell)
+            return
+        try:
+            told()
+            done.set_result(None)
+        except RuntimeError as error:
+            done.set_exception(error)
+
+    tell()
+    return done
+
+
+async def begun(found: Callable[[], asyncio.Timeout | None]) -> asyncio.Timeout:
+    for _ in range(100):
+        if (timeout := found()) is not None:
+            return timeout
+        await asyncio.sleep(0)
+    raise TimeoutError
+
+
+async def test_a_line_that_is_dropped_as_its_time_out_ends_just_fails() -> None:
+    with silent() as [hung]:
+        line = Line(One(Address.from_url(f"redis://{hung}")), 0.05)
+        sending = asyncio.create_task(line.send([("PING",)]))
+        await at_its_end(await begun(lambda: line._timeout), line.drop)
+        with pytest.raises(Unavailable):
+            await sending
+        await line.close()
+
+
+async def test_a_wait_that_is_interrupted_as_it_ends_just_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delayq.connection.blocking_reads.WATCHDOG_SECONDS", 0.05)
+    with silent() as [hung]:
+        hints = Hints(Address.from_url(f"redis://{hung}"))
+        waiting = asyncio.create_task(hints.wait(["a"]))
+        await at_its_end(await begun(lambda: hints._timeout), hints._interrupt)
+        assert await waiting is None
+        await hints.close()
+
+
+def line_to(url: str, seconds: float = 0.05) -> Line:
+    return Line(One(Address.from_url(url)), seconds)
+
+
+async def connected(line: Line) -> Any:  # noqa: ANN401 -- redis-py's
+    for _ in range(1000):
+        if line._connection is not None and line._connection.is_connected:
+            return line._connection
+        await asyncio.sleep(0.001)
+    raise TimeoutError
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+async def test_what_a_server_did_not_take_is_thrown_away(tmp_path: Path, kind: str) -> None:
+    """The socket is closed with it; what was still to be sent would keep it open for as long as the server hangs."""
+    path = str(tmp_path / "redis.sock")
+    with silent() as [hung], socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        line = line_to(f"redis://{hung}" if kind == "tcp" else f"unix://{path}", 1.0)
+        sending = asyncio.create_task(line.send([("SET", "key", b"x" * (32 << 20))]))
+        transport = (await connected(line))._writer.transport
+        with pytest.raises(Unavailable):
+            await sending
+        await asyncio.sleep(0)  # in which it is closed
+        assert transport.get_extra_info("socket").fileno() == -1
+        await line.close()
+
+
+async def test_a_connection_that_the_kernel_gave_up_has_no_answers() -> None:
+    """ETIMEDOUT, of a peer that keepalive found gone, is no reply to what was asked."""
+    with silent() as [hung]:
+        line = line_to(f"redis://{hung}", 30.0)
+        sending = asyncio.create_task(line.send([("PING",), ("PING",)]))
+        connection = await connected(line)
+        connection._reader.set_exception(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
+        with pytest.raises(Unavailable) as raised:
+            await sending
+        assert raised.value.outage == "timeout"
+        assert not connection.is_connected
+        await line.close()
+
+
+async def test_a_line_that_was_closed_does_not_connect_again() -> None:
+    with silent() as [hung]:
+        line = line_to(f"redis://{hung}")
+        await line.close()
+        with pytest.raises(Unavailable, match="connection closed"):
+            await line.send([("PING",)])
+        assert line.connects == 0

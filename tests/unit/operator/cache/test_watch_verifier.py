@@ -1,0 +1,174 @@
+"""The witness fetches what kopf does not bring, and tells a silent kopf from an API server that is away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from delayq_operator.base import names
+from delayq_operator.base.errors import NotFound, OperatorError, Unavailable
+from delayq_operator.base.names import Key
+from delayq_operator.cache.queues import Queues
+from delayq_operator.cache.watch_verifier import PATIENCE, PERIOD_SECONDS, Witness
+
+from tests.unit.operator.views import body
+
+ORDERS, BILLS = Key("shop", "orders"), Key("shop", "bills")
+STORY = 10
+
+
+class Api:
+    """Reads DelayQueues."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, dict[str, Any]] = {}
+        self.error: OperatorError | None = None
+        self.asked = 0
+
+    async def get(self, _kind: names.Kind, _namespace: str, name: str) -> dict[str, Any]:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        if name not in self.bodies:
+            raise NotFound(404, "NotFound", name)
+        return self.bodies[name]
+
+
+class World:
+    """A cluster, kopf and the witness."""
+
+    def __init__(self) -> None:
+        self.api, self.marked = Api(), set[Key]()
+        self.queues = Queues(self.marked.add)
+        self.witness = Witness(self.api, self.queues)  # type: ignore[arg-type]
+
+    def change(self, version: int, name: str = "orders", uid: str = "u") -> dict[str, Any]:
+        self.api.bodies[name] = body(name=name, resourceVersion=str(version), uid=uid)
+        return self.api.bodies[name]
+
+    def kopf(self, seen: dict[str, Any]) -> None:
+        self.queues.seen(seen)
+        metadata = seen["metadata"]
+        self.witness.brought(Key("shop", metadata["name"]), int(metadata["resourceVersion"]))
+
+    def watch(self, seen: dict[str, Any]) -> None:
+        self.witness.seen(names.DELAY_QUEUE, seen)
+
+    async def steps(self, number: int = STORY) -> None:
+        for _ in range(number):
+            await self.witness.step()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_what_kopf_brings_after_us_is_not_fetched(world: World) -> None:
+    one = world.change(1)
+    world.watch(one)
+    world.kopf(one)
+    await world.steps()
+    assert (world.api.asked, world.witness.behind_seconds) == (0, 0)
+    assert world.witness.listed.is_set()
+
+
+async def test_what_kopf_brought_before_us_is_not_owed(world: World) -> None:
+    """Else a quiet queue would be owed for ever, and the liveness probe would fail for nothing."""
+    one = world.change(1)
+    world.kopf(one)
+    world.watch(one)
+    await world.steps()
+    assert (world.api.asked, world.witness.behind_seconds) == (0, 0)
+
+
+async def test_what_kopf_does_not_bring_is_fetched(world: World) -> None:
+    world.watch(world.change(5))
+    await world.steps(PATIENCE + 1)
+    assert world.queues.version(ORDERS) == 5
+    assert world.marked == {ORDERS}
+
+
+async def test_a_kopf_that_brings_nothing_is_behind_for_as_long_as_that_lasts(world: World) -> None:
+    world.watch(world.change(5))
+    await world.steps()
+    assert world.witness.behind_seconds == (STORY - PATIENCE) * PERIOD_SECONDS
+    world.kopf(world.change(6))
+    await world.steps(1)
+    assert world.witness.behind_seconds == 0
+
+
+async def test_of_what_we_have_already_only_one_is_asked_for_as_a_sign_of_life(world: World) -> None:
+    """A thousand DelayQueues that kopf owes are fetched once, not twice a second."""
+    for number in range(5):
+        world.watch(world.change(number + 1, f"queue-{number}"))
+    await world.steps(PATIENCE + 1)
+    fetched = world.api.asked
+    await world.steps()
+    assert (fetched, world.api.asked) == (5, 5 + STORY)
+
+
+async def test_an_outage_is_not_kopfs_fault(world: World) -> None:
+    world.watch(world.change(5))
+    world.api.error = Unavailable("connection refused")
+    await world.steps(100)
+    assert world.witness.behind_seconds == 0
+
+
+async def test_what_we_wrote_ourselves_is_still_owed_by_kopf(world: World) -> None:
+    """The answer to our write is no sign that kopf's watch is alive."""
+    one = world.change(1)
+    world.kopf(one)
+    two = world.change(2)
+    world.queues.seen(two, ours=True)
+    world.watch(two)
+    await world.steps()
+    assert world.witness.behind_seconds > 0
+
+
+async def test_a_delayqueue_that_kopf_did_not_see_go_is_forgotten(world: World) -> None:
+    one = world.change(1)
+    world.kopf(one)
+    world.watch(one)
+    world.marked.clear()
+    world.witness.gone(names.DELAY_QUEUE, ("shop", "orders"))
+    assert world.queues.keys() == []
+    assert world.marked == {ORDERS}
+
+
+async def test_one_that_went_while_it_was_fetched_does_not_come_back(world: World) -> None:
+    world.watch(world.change(5, uid="first"))
+    world.change(9, uid="second")  # which our watch has not told of
+    await world.steps(PATIENCE + 1)
+    assert world.queues.keys() == []
+
+
+async def test_everything_is_listed_once_each_was_brought_or_fetched(world: World) -> None:
+    world.watch(world.change(1))
+    world.watch(world.change(2, "bills"))
+    world.kopf(world.api.bodies["orders"])
+    await world.steps(1)
+    assert not world.witness.listed.is_set()
+    await world.steps(PATIENCE + 1)
+    assert world.witness.listed.is_set()
+    assert world.queues.version(BILLS) == 2
+
+
+async def test_without_any_delayqueue_everything_is_listed_at_once(world: World) -> None:
+    await world.steps(1)
+    assert world.witness.listed.is_set()
+
+
+async def test_a_delayqueue_that_is_gone_leaves_nothing_behind(world: World) -> None:
+    """Whoever is first to tell."""
+    for order in ("kopf first", "we first", "we alone"):
+        one = world.change(1)
+        world.kopf(one)
+        world.watch(one)
+        if order == "kopf first":
+            world.witness.brought(ORDERS, 9, last=True)
+        world.witness.gone(names.DELAY_QUEUE, ("shop", "orders"))
+        if order == "we first":
+            world.witness.brought(ORDERS, 9, last=True)
+        found = world.witness
+        assert (found._versions, found._uids, found._owed, found._brought) == ({}, {}, {}, {})

@@ -1,0 +1,95 @@
+"""Each queue is visited at its own pace, whatever becomes of the visits to others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq_operator.base.names import Key
+from delayq_operator.cache.queues import Queues
+from delayq_operator.polling import poller
+from delayq_operator.polling.poller import Rounds
+
+from tests.unit.operator.views import body
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+ORDERS, MAILS = Key("shop", "orders"), Key("shop", "mails")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPREAD_SECONDS", "NEWCOMERS_SECONDS", "BROKEN_SECONDS"):
+        monkeypatch.setattr(poller, name, 0.01)
+
+
+class Visits:
+    """To ORDERS and MAILS, counted."""
+
+    def __init__(self) -> None:
+        self.of, self.queues = Counter[Key](), Queues(lambda _: None)
+        for key in (ORDERS, MAILS):
+            self.queues.seen(body(name=key.name, uid=key.name))
+        self.rounds = Rounds(self.queues, self.visit)
+
+    async def visit(self, key: Key) -> float:
+        self.of[key] += 1
+        return 0.01
+
+    async def until(self, there: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not there():  # noqa: ASYNC110 -- nobody tells
+                await asyncio.sleep(0.005)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        task = asyncio.create_task(self.rounds.run())
+        yield task
+        assert not task.done()
+        task.cancel()
+
+
+async def test_a_visit_that_takes_its_time_holds_up_no_other() -> None:
+    class Stuck(Visits):
+        async def visit(self, key: Key) -> float:
+            found = await super().visit(key)
+            await asyncio.sleep(0 if key == MAILS else 60)
+            return found
+
+    visits = Stuck()
+    async with visits.running():
+        await visits.until(lambda: visits.of[MAILS] >= 5)
+    assert visits.of[ORDERS] == 1
+
+
+async def test_a_visit_that_breaks_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither those to other queues nor the next ones to the same."""
+
+    class Breaks(Visits):
+        async def visit(self, key: Key) -> float:
+            if self.of[key] < 3:
+                await super().visit(key)
+                raise RecursionError
+            return await super().visit(key)
+
+    visits = Breaks()
+    async with visits.running():
+        await visits.until(lambda: min(visits.of[ORDERS], visits.of[MAILS]) >= 5)
+    assert caplog.messages == ["scrape_broke"] * 6
+
+
+async def test_a_queue_that_comes_is_visited_and_one_that_goes_is_not() -> None:
+    visits = Visits()
+    async with visits.running():
+        visits.queues.gone(ORDERS, ORDERS.name)
+        await visits.until(lambda: visits.of[MAILS] >= 3)
+        assert not visits.of[ORDERS]
+        visits.queues.seen(body(name="orders", uid="another"))
+        await visits.until(lambda: visits.of[ORDERS] >= 1)
+        assert visits.rounds._followed == {ORDERS, MAILS}
+        visits.queues.gone(ORDERS, "another")
+        await visits.until(lambda: visits.rounds._followed == {MAILS})

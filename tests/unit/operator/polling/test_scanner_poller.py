@@ -1,0 +1,424 @@
+"""Readings of scanners: from as few of them as will do, and none of them ends those of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from delayq.contract.queue import MOST_SHARDS
+from delayq_operator.base.names import Key
+from delayq_operator.cache.queues import Queues
+from delayq_operator.polling import poller, scanner_poller
+from delayq_operator.polling.scanner_poller import Scraper
+from delayq_operator.scaling.scaling_config import Aims
+from delayq_operator.scrape.backlog_cache import FRESH_SECONDS, News
+from delayq_operator.scrape.exposition import Client, Question
+from delayq_operator.scrape.worker_stats import Crew
+from delayq_operator.status import guards
+from delayq_operator.status.guards import Guards
+from delayq_operator.status.lateness import Latenesses
+
+from tests.unit.operator.fakes import Clock
+from tests.unit.operator.scrape.test_backlog import BUSY, scanner, scanner_text
+from tests.unit.operator.scrape.test_scrape_exposition import POD, body, listening
+from tests.unit.operator.scrape.test_shards import layout, leads
+from tests.unit.operator.views import body as queue_body
+
+if TYPE_CHECKING:
+    from delayq_operator.base.objects import Sample
+    from delayq_operator.base.work import Work
+    from delayq_operator.cache.inventory import Inventory
+    from delayq_operator.cache.pod import Pod
+    from delayq_operator.scaling.autoscaler import Autoscaler
+    from delayq_operator.scrape.backlog import Reading
+
+ORDERS, MAILS = Key("shop", "orders"), Key("shop", "mails")
+LEADS, STANDS_BY = scanner({0: True, 1: True}, delayed=3), scanner({0: False, 1: False})
+HALF, OTHER_HALF = scanner({0: True, 1: False}, delayed=3), scanner({0: False, 1: True}, delayed=3)
+NO_REDIS = scanner({0: True, 1: True}, None)
+ERASED: list[Sample] = [("delayq_erased_shards", {"queue": "orders"}, 2.0)]
+
+
+class Marks:
+    """In the place of Work."""
+
+    def __init__(self) -> None:
+        self.of: Counter[Key] = Counter()
+
+    def mark(self, key: Key) -> None:
+        self.of[key] += 1
+
+    def mark_in(self, key: Key, seconds: float) -> None:
+        assert seconds > 0
+        self.of[key] += 1
+
+
+class Answers:
+    """In the place of Client: what each pod says."""
+
+    def __init__(self, **said: list[Sample] | str) -> None:
+        self.said, self.asked = said, list[str]()
+        self.questions: dict[str, Question] = {}
+
+    async def ask(self, pod: Pod, question: Question) -> list[Sample] | str:
+        self.asked.append(pod.name)
+        self.questions[pod.name] = question
+        return self.said[pod.name]
+
+
+class Looks:
+    """In the place of Autoscaler: what it was given to decide on."""
+
+    def __init__(self, pods: Pods) -> None:
+        self.pods, self.of, self.rested = pods, list[tuple[Key, bool, float]](), Counter[Key]()
+        self.known = Crew({})
+
+    def workers(self, key: Key) -> list[Pod]:
+        return [pod for pod in self.pods.of(key) if pod.component == "worker"]
+
+    def crew(self, _key: Key) -> Crew:
+        return self.known
+
+    def look(self, key: Key, reading: Reading | None, asked: tuple[float, ...], now: float) -> None:
+        assert asked
+        self.of.append((key, reading is not None, now))
+
+    def rest(self, key: Key, _now: float) -> None:
+        self.rested[key] += 1
+
+
+class Pods:
+    """In the place of the copy of the pods."""
+
+    def __init__(self) -> None:
+        self.there: dict[Key, list[Pod]] = {}
+
+    def of(self, key: Key) -> list[Pod]:
+        return self.there.get(key, [])
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(scanner_poller, "time", clock)
+    monkeypatch.setattr(guards, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def marks() -> Marks:
+    return Marks()
+
+
+@pytest.fixture
+def pods() -> Pods:
+    pods = Pods()
+    pods.there[ORDERS] = [replace(POD, name=name) for name in ("a", "b", "c")]
+    return pods
+
+
+def known(key: Key, lateness_seconds: int, version: int = 100, **spec: Any) -> dict[str, Any]:  # noqa: ANN401
+    made = queue_body(name=key.name, namespace=key.namespace, uid=key.name, resourceVersion=str(version))
+    made["spec"] |= {"objective": {"latenessSeconds": lateness_seconds}} | spec
+    return made
+
+
+@pytest.fixture
+def scraper(clock: Clock, marks: Marks, pods: Pods) -> Scraper:  # noqa: ARG001 -- the clock first
+    queues = Queues(lambda _: None)
+    for key in (ORDERS, MAILS):
+        queues.seen(known(key, 10))
+    inventory = SimpleNamespace(queues=queues, pods=pods)
+    looks, aims, work = cast("Autoscaler", Looks(pods)), Aims(queues), cast("Work", marks)
+    guards, lateness = Guards(aims, work), Latenesses(aims, work)
+    return Scraper(cast("Inventory", inventory), aims, looks, guards=guards, lateness=lateness, work=work)
+
+
+async def read(scraper: Scraper, answers: Answers) -> list[str]:
+    """Read ORDERS once; who was asked, one after the other."""
+    answers.asked.clear()
+    await scraper._read(cast("Client", answers), ORDERS)
+    return answers.asked
+
+
+async def test_one_that_leads_every_shard_is_enough_and_is_asked_first_from_then_on(scraper: Scraper) -> None:
+    answers = Answers(a=STANDS_BY, b=LEADS, c=STANDS_BY)
+    assert await read(scraper, answers) == ["a", "b"]
+    assert await read(scraper, answers) == ["b"]
+    found = scraper.backlog(ORDERS)
+    assert found is not None
+    assert (found.scheduled, found.whole) == (6, True)
+
+
+async def test_others_are_asked_until_every_shard_was_told_of(scraper: Scraper) -> None:
+    answers = Answers(a=HALF, b=STANDS_BY, c=OTHER_HALF)
+    assert await read(scraper, answers) == ["a", "b", "c"]
+    found = scraper.backlog(ORDERS)
+    assert found is not None
+    assert (found.scheduled, found.whole) == (6, True)
+
+
+async def test_while_shards_become_fewer_as_many_are_expected_as_there_were(scraper: Scraper) -> None:
+    """The spec says 1 already; a queue of 16 shards has more to say than that allows."""
+    eight = leads(*range(8), of=8, told=layout(3, 1, 8, 1))
+    answers = Answers(a=eight, b="b refused", c="c refused")
+    for expected in (1, 8):
+        await read(scraper, answers)
+        assert answers.questions["a"].shards == expected
+    answers.said["a"] = "a refused"
+    await read(scraper, answers)
+    answers.said["a"] = leads(0, of=1, told=layout(4, 1, 1, 1))
+    for expected in (8, 1):
+        await read(scraper, answers)
+        assert answers.questions["a"].shards == expected
+
+
+async def test_who_has_more_to_say_than_the_spec_allows_is_heard_the_next_time(scraper: Scraper) -> None:
+    """As after a restart of the operator in the middle of a change."""
+    answers = Answers(**dict.fromkeys("abc", "a answers more than it can have to say"))
+    for expected in (1, MOST_SHARDS, MOST_SHARDS):
+        await read(scraper, answers)
+        assert answers.questions["a"].shards == expected
+    scraper.forget(ORDERS)
+    await read(scraper, answers)
+    assert answers.questions["a"].shards == 1
+
+
+async def test_when_the_leader_is_gone_the_next_one_is_found(scraper: Scraper) -> None:
+    await read(scraper, Answers(a=STANDS_BY, b=LEADS, c=STANDS_BY))
+    assert await read(scraper, Answers(a=STANDS_BY, b="b refused", c=LEADS)) == ["b", "a", "c"]
+    assert await read(scraper, Answers(a=STANDS_BY, b="b refused", c=LEADS)) == ["c"]
+
+
+async def test_a_leader_without_redis_is_not_the_last_word(scraper: Scraper) -> None:
+    await read(scraper, Answers(a=NO_REDIS, b=STANDS_BY, c=NO_REDIS))
+    found = scraper.backlog(ORDERS)
+    assert found is not None
+    assert (found.redis_up, found.whole) == (True, False)
+
+
+async def test_the_purge_job_is_asked_though_a_scanner_tells_everything(scraper: Scraper, pods: Pods) -> None:
+    pods.there[ORDERS].append(replace(POD, name="purge", component="purge"))
+    assert await read(scraper, Answers(a=LEADS, purge=ERASED)) == ["purge", "a"]
+    assert scraper.erased_shards(ORDERS) == 2
+
+
+async def test_who_is_ready_is_asked_before_who_is_not(scraper: Scraper, pods: Pods) -> None:
+    pods.there[ORDERS][1] = replace(POD, name="b", ready=True)
+    assert await read(scraper, Answers(b=LEADS)) == ["b"]
+
+
+async def test_many_pods_that_do_not_answer_take_a_bounded_time(
+    scraper: Scraper, pods: Pods, clock: Clock
+) -> None:
+    """Whoever may create pods may give them our labels."""
+    pods.there[ORDERS] = [replace(POD, name=f"p{n:03}") for n in range(500)]
+
+    class Slow(Answers):
+        async def ask(self, pod: Pod, question: Question) -> list[Sample] | str:  # noqa: ARG002
+            clock.now += 2
+            self.asked.append(pod.name)
+            return f"{pod.name} does not answer"
+
+    assert len(await read(scraper, Slow())) == 3  # the 4 s have to be over
+    assert scraper.complaint(ORDERS) == "p000 does not answer"
+
+
+async def test_a_reading_counts_while_it_is_fresh(scraper: Scraper, clock: Clock, marks: Marks) -> None:
+    assert scraper.backlog(ORDERS) is None
+    await read(scraper, Answers(a=LEADS))
+    assert scraper.backlog(ORDERS) is not None
+    clock.now += FRESH_SECONDS + 1
+    assert scraper.backlog(ORDERS) is None
+    await read(scraper, Answers(a=LEADS))
+    assert marks.of == {ORDERS: 2}
+
+
+async def test_the_same_again_wakes_nobody(scraper: Scraper, clock: Clock, marks: Marks) -> None:
+    for _ in range(4):
+        await read(scraper, Answers(a=LEADS))
+        clock.now += 5
+    assert marks.of == {ORDERS: 1}
+
+
+async def test_lateness_beyond_the_objective_wakes_at_once(
+    scraper: Scraper, clock: Clock, marks: Marks
+) -> None:
+    """BUSY has been due for 9 seconds; 10 are allowed."""
+    await read(scraper, Answers(a=scanner({0: True}, **BUSY)))
+    clock.now += 2
+    later = scanner({0: True}, **{**BUSY, "oldest_due_ms": BUSY["oldest_due_ms"] - 2_000})
+    await read(scraper, Answers(a=later))
+    await read(scraper, Answers(a=later))
+    assert marks.of == {ORDERS: 2}
+
+
+async def test_a_spec_that_nobody_can_read_allows_any_lateness(scraper: Scraper) -> None:
+    broken = known(ORDERS, 10)
+    broken["metadata"]["resourceVersion"] = "101"
+    scraper._queues.seen({**broken, "spec": 7})
+    await read(scraper, Answers(a=scanner({0: True}, **BUSY)))
+    assert scraper.backlog(ORDERS) is not None
+
+
+async def test_complaints_are_told_when_the_last_reading_is_too_old(
+    scraper: Scraper, clock: Clock, marks: Marks
+) -> None:
+    refused = Answers(a="a refused", b="b refused", c="c refused")
+    await read(scraper, Answers(a=LEADS))
+    await read(scraper, refused)
+    assert (scraper.complaint(ORDERS), marks.of[ORDERS]) == ("a refused", 1)
+    assert scraper.backlog(ORDERS) is not None
+    clock.now += FRESH_SECONDS + 1
+    for _ in range(3):
+        await read(scraper, refused)
+    assert (scraper.complaint(ORDERS), marks.of[ORDERS]) == ("a refused", 2)
+
+
+async def test_scanners_that_are_gone_are_told_of_when_their_last_reading_is_too_old(
+    scraper: Scraper, clock: Clock, marks: Marks, pods: Pods
+) -> None:
+    """Nobody else would say: what was Connected would stay so until the next look that nothing asked for."""
+    await read(scraper, Answers(a=LEADS))
+    pods.there.clear()
+    await read(scraper, Answers())
+    assert marks.of == {ORDERS: 1}
+    clock.now += FRESH_SECONDS + 1
+    for _ in range(3):
+        await read(scraper, Answers())
+    assert marks.of == {ORDERS: 2}
+
+
+async def test_a_forgotten_queue_leaves_nothing_behind(scraper: Scraper) -> None:
+    """Not even by a reading that was under way."""
+    await read(scraper, Answers(a=LEADS))
+    scraper._queues.gone(ORDERS, ORDERS.name)
+    scraper.forget(ORDERS)
+    await read(scraper, Answers(a=LEADS))
+    assert (scraper._news, scraper._looked_at) == ({}, {})
+
+
+# --- Queues that are scaled by their work.
+
+
+def looks(scraper: Scraper) -> Looks:
+    return cast("Looks", scraper.autoscaler)
+
+
+def scale(scraper: Scraper, **autoscaling: object) -> None:
+    scraper._queues.seen(known(ORDERS, 10, version=101, autoscaling=autoscaling, shards=2))
+
+
+async def test_a_queue_that_is_scaled_is_asked_for_what_a_decision_needs(scraper: Scraper) -> None:
+    answers = Answers(a=LEADS)
+    await read(scraper, answers)
+    assert (answers.questions["a"].horizons, looks(scraper).of, looks(scraper).rested) == (
+        (),
+        [],
+        {ORDERS: 1},
+    )
+    scale(scraper, leadTimeSeconds=16)
+    await read(scraper, answers)
+    asked = answers.questions["a"]
+    assert (asked.horizons[0], asked.horizons[-1], asked.shards) == (0.5, 3600, 2)
+    assert 20 in asked.horizons
+    assert [(key, told) for key, told, _ in looks(scraper).of] == [(ORDERS, True)]
+
+
+async def test_there_is_a_look_also_when_nothing_could_be_read(
+    scraper: Scraper, pods: Pods, clock: Clock
+) -> None:
+    """Who sees nothing has to know: a decision holds, and then falls back."""
+    scale(scraper)
+    await read(scraper, Answers(a="a refused", b="b refused", c="c refused"))
+    pods.there.clear()
+    clock.now += 2
+    await read(scraper, Answers())
+    assert [told for _, told, _ in looks(scraper).of] == [False, False]
+
+
+async def test_while_no_worker_can_use_its_guard_nothing_is_decided(scraper: Scraper, clock: Clock) -> None:
+    """More workers would not run anything either; when the guard is back, the next look decides."""
+    guard = {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}}
+    spec: dict[str, Any] = {"autoscaling": {}, "guard": guard}
+    scraper._queues.seen(known(ORDERS, 10, version=101, **spec))
+    watch = scraper.guards.watch(ORDERS)
+    assert watch is not None
+    for name in ("w", "w", "v", "v"):
+        watch.take(replace(POD, name=name), [("delayq_worker_guard_up", {}, 0.0)], clock.now)
+    await read(scraper, Answers(a=LEADS))
+    assert (looks(scraper).of, looks(scraper).rested[ORDERS]) == ([], 1)
+    watch.take(replace(POD, name="w"), [("delayq_worker_guard_up", {}, 1.0)], clock.now)
+    await read(scraper, Answers(a=LEADS))
+    assert [told for _, told, _ in looks(scraper).of] == [True]
+
+
+async def test_no_more_is_decided_than_the_spec_says(scraper: Scraper, clock: Clock) -> None:
+    scale(scraper, periodSeconds=10)
+    for _ in range(5):
+        await read(scraper, Answers(a=LEADS))
+        clock.now += 5
+    assert [now - 1_000_000 for _, _, now in looks(scraper).of] == [0, 10, 20]
+    assert scraper._pace(ORDERS) == scanner_poller.PERIOD_SECONDS  # people are told as often as of any other
+    assert scraper._pace(MAILS) == scanner_poller.PERIOD_SECONDS
+    scraper._queues.seen(known(MAILS, 10, version=101, autoscaling={"periodSeconds": 1}))
+    assert scraper._pace(MAILS) == 1
+
+
+async def test_workers_are_none_of_its_business(scraper: Scraper, pods: Pods) -> None:
+    """A decision waits for nobody's workers."""
+    scale(scraper)
+    pods.there[ORDERS].append(replace(POD, name="w", component="worker"))
+    assert await read(scraper, Answers(a=LEADS)) == ["a"]
+    assert [told for _, told, _ in looks(scraper).of] == [True]
+
+
+async def test_who_finds_no_place_in_time_looks_all_the_same(
+    scraper: Scraper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scanners of others that hang, with as many shards: a decision has to know that nothing is known."""
+    monkeypatch.setattr(scanner_poller, "PLACE_SECONDS", 0.05)
+    scraper._queues.seen(known(ORDERS, 10, version=101, autoscaling={}, shards=8))
+    most, each = scanner_poller.LARGE_AT_ONCE
+    async with AsyncExitStack() as stack:
+        for n in range(most):
+            await stack.enter_async_context(scraper._large.place(f"namespace-{n // each}", 0))
+        assert await read(scraper, Answers()) == []
+    assert scraper.complaint(ORDERS) == "the operator was busy reading other queues"
+    assert [told for _, told, _ in looks(scraper).of] == [False]
+
+
+# --- Over HTTP.
+
+
+async def test_no_answer_and_no_bug_ends_the_readings_of_others(
+    scraper: Scraper, pods: Pods, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A tenant's pod answers anything; here even the code that keeps it breaks."""
+    answers = [b'delayq_shard_led{x="1"} 1\n', b'delayq_tasks{shard="0"} 1e999\n', b"\xff\n", b""]
+    good, turn = scanner_text({0: True}, (), delayed=3), iter(range(10**9))
+    scraper._news[ORDERS] = cast("News", SimpleNamespace(leader=""))  # has no take()
+    monkeypatch.setattr(scanner_poller, "PERIOD_SECONDS", 0.02)
+    monkeypatch.setattr(poller, "BROKEN_SECONDS", 0.02)
+    monkeypatch.setattr(poller, "SPREAD_SECONDS", 0.02)
+
+    async def serve(writer: asyncio.StreamWriter) -> None:
+        n = next(turn)
+        writer.write(body(good if n % 2 else answers[n // 2 % len(answers)]))
+
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(listening(serve))
+        monkeypatch.setattr(scanner_poller, "Client", lambda: Client(port))
+        pods.there = {ORDERS: [POD], MAILS: [POD]}
+        running = asyncio.create_task(scraper.run())
+        async with asyncio.timeout(10):
+            while next(turn) < 60 or scraper.backlog(MAILS) is None:  # noqa: ASYNC110 -- nobody tells
+                await asyncio.sleep(0.02)
+        assert not running.done()
+        running.cancel()
+    assert "scrape_broke" in caplog.messages

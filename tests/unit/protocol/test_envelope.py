@@ -1,0 +1,138 @@
+"""The envelope: what goes in comes out, and what cannot be read says so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from delayq.errors import EnvelopeError, EnvelopeTooNew
+from delayq.protocol.envelope import BYTES_TYPE, JSON_TYPE, Envelope, Task, decode, encode
+from hypothesis import given
+from hypothesis import strategies as st
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+)
+HEADERS = st.dictionaries(TEXT, TEXT)
+DUES = st.integers(0, (1 << 47) - 1)
+
+
+def stored(body: bytes, due_ms: int) -> bytes:
+    """As schedule.lua completes it."""
+    return body + due_ms.to_bytes(6, "big")
+
+
+def task(content: Envelope) -> Task:
+    return Task(
+        "id", "q", 1, 7, content.due_ms, content.due_ms, content.body, content.content_type, content.headers
+    )
+
+
+@given(JSON_VALUES, HEADERS, DUES)
+def test_any_json_value_comes_back(payload: object, headers: dict[str, str], due_ms: int) -> None:
+    body, size = encode(payload, None, headers)
+    content = decode(stored(body, due_ms))
+    assert (content.content_type, content.headers, content.due_ms) == (JSON_TYPE, headers, due_ms)
+    assert task(content).payload == payload
+    assert size == len(content.body)
+
+
+@given(st.binary(), TEXT, HEADERS, DUES)
+def test_any_bytes_of_any_type_come_back(
+    payload: bytes, kind: str, headers: dict[str, str], due_ms: int
+) -> None:
+    body, size = encode(payload, kind, headers)
+    assert decode(stored(body, due_ms)) == Envelope(payload, kind or BYTES_TYPE, headers, due_ms)
+    assert size == len(payload)
+
+
+@pytest.mark.parametrize("view", [bytes, bytearray, memoryview])
+def test_anything_like_bytes_is_bytes(view: type) -> None:
+    content = decode(stored(encode(view(b"\x00\xff"), None, None)[0], 5))
+    assert (content.body, task(content).payload) == (b"\x00\xff", b"\x00\xff")
+
+
+def test_bytes_may_say_they_are_json() -> None:
+    content = decode(stored(encode(b'{"a":1}', JSON_TYPE, None)[0], 5))
+    assert task(content).payload == {"a": 1}
+
+
+def test_a_plain_json_task_has_seven_bytes_around_its_payload() -> None:
+    """An eighth would cost 16 bytes of Redis' memory per task of 100 bytes."""
+    assert len(stored(encode("x" * 98, None, None)[0], 5)) == 107
+
+
+def test_the_bytes_of_version_1_never_change() -> None:
+    """Tasks stored today are read by the next delayq."""
+    assert (
+        stored(encode({"a": "ü"}, None, None)[0], 1_700_000_000_000)
+        == b'\x11{"a":"\xc3\xbc"}\x01\x8b\xcf\xe5h\x00'
+    )
+    assert encode(1, None, {"h": "v"})[0] == b'\x13\x00\x00\x09{"h":"v"}1'
+    assert encode(b"\xff", None, None)[0] == b"\x10\xff"
+    assert encode(b"\xff", "a/b", {"h": "v"})[0] == b'\x16\x00\x00\x03a/b\x00\x00\x09{"h":"v"}\xff'
+
+
+@pytest.mark.parametrize(
+    "payload", [float("nan"), float("inf"), {1, 2}, object(), "\ud800", {"a": [float("nan")]}, {(1, 2): 3}]
+)
+def test_what_is_not_json_is_refused(payload: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        encode(payload, None, None)
+
+
+def test_only_bytes_may_have_a_content_type_of_their_own() -> None:
+    with pytest.raises(ValueError, match="a payload of type text/plain has to be bytes, got str"):
+        encode("text", "text/plain", None)
+
+
+def test_a_cycle_is_refused() -> None:
+    cycle: list[object] = []
+    cycle.append(cycle)
+    with pytest.raises(RecursionError):
+        encode(cycle, None, None)
+
+
+@pytest.mark.parametrize("head", range(0x20, 0x100, 0x10))
+def test_a_newer_version_is_told_from_garbage(head: int) -> None:
+    """Such a task is left alone for a newer delayq, where garbage would be buried."""
+    with pytest.raises(EnvelopeTooNew, match=f"version {head >> 4}"):
+        decode(bytes([head]) + bytes(6))
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [b"", b"\x11", bytes(6), b"\x00" + bytes(6), b"\x18" + bytes(6), b"\x12\x00\x00\x05ab" + bytes(6)],
+    ids=["empty", "short", "six", "version 0", "unknown flag", "field too long"],
+)
+def test_what_is_no_envelope_says_so(envelope: bytes) -> None:
+    with pytest.raises(EnvelopeError):
+        decode(envelope)
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_read_or_refused_and_nothing_else(envelope: bytes) -> None:
+    try:
+        content = decode(envelope)
+    except EnvelopeError:
+        return
+    assert isinstance(content.body, bytes)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"[1]", b'{"a": 1}', b'{"a": null}', b'"text"', b"[" * 100_000, b'{"a":' * 100_000, b"\xff"]
+)
+def test_headers_that_are_no_texts_are_no_envelope(raw: bytes) -> None:
+    """However deep: whoever claims them must not fall over them."""
+    with pytest.raises(EnvelopeError):
+        decode(b"\x13" + len(raw).to_bytes(3, "big") + raw + b"{}" + bytes(6))
+
+
+def test_a_payload_is_decoded_when_it_is_asked_for_and_once() -> None:
+    one = task(Envelope(b"[1]", JSON_TYPE, {}, 5))
+    assert one.payload is one.payload
+    broken = task(Envelope(b"[1", JSON_TYPE, {}, 5))
+    with pytest.raises(json.JSONDecodeError):
+        _ = broken.payload

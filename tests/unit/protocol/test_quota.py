@@ -1,0 +1,33 @@
+"""Shares of a limit: whole, even, and together exactly the limit."""
+
+from __future__ import annotations
+
+from delayq.contract import Limits
+from delayq.protocol.quota import Share, part, share
+from hypothesis import given
+from hypothesis import strategies as st
+
+SHARDS = st.integers(1, 256)
+
+
+@given(st.integers(1, 10**7), SHARDS)
+def test_the_parts_of_all_shards_add_up_to_the_limit_and_are_even(limit: int, shards: int) -> None:
+    """A limit below the number of shards cannot be had, for no shard may be without: then each has one."""
+    parts = [part(limit, shard, shards) for shard in range(shards)]
+    assert sum(parts) == max(limit, shards)
+    assert max(parts) - min(parts) <= 1
+    assert min(parts) >= 1
+
+
+@given(st.integers(1, 10**6), SHARDS)
+def test_the_rates_of_all_shards_add_up_to_the_rate(rate: int, shards: int) -> None:
+    limits = Limits(rate_per_second=rate)
+    shares = [share(limits, shard, shards) for shard in range(shards)]
+    assert abs(sum(1e6 / float(each.interval_us) for each in shares) - rate) <= rate * 1e-5
+    assert sum(each.burst for each in shares) == max(rate, shards)
+
+
+def test_what_is_not_limited_is_told_as_nothing() -> None:
+    assert share(None, 0, 4) == share(Limits(), 3, 4) == Share("0", 0, 0)
+    assert share(Limits(max_in_flight=9), 0, 4) == Share("0", 0, 3)
+    assert share(Limits(rate_per_second=10, burst=5), 3, 4) == Share("400000.000000", 1, 0)

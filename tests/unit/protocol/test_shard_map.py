@@ -1,0 +1,138 @@
+"""The layout: what follows what, who may ask for another, and where a task is looked for."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import pytest
+from delayq.protocol.quota import part
+from delayq.protocol.shard_map import Layout
+from delayq.resharding.coordinator import Wish
+from hypothesis import given
+from hypothesis import strategies as st
+
+COUNTS = st.integers(1, 64)
+
+
+def test_a_change_goes_through_its_steps_and_nothing_else_follows() -> None:
+    settled = Layout.first(4, "u:1")
+    announced = settled.towards(8, "u:2")
+    assert announced == Layout(2, 4, 4, 8, 8, "u:2")
+    moving = announced.follows()
+    assert moving == Layout(3, 8, 4, 8, 8, "u:2")
+    assert moving.towards(2, "u:3") is None, "it is asked for again when tasks have moved"
+    done = moving.follows()
+    assert done == Layout(4, 8, 8, 8, 8, "u:2")
+    assert done.follows() is None
+    fewer = done.towards(3, "u:3")
+    assert fewer is not None
+    assert (fewer.covers, fewer.widest) == (8, 8)
+
+
+def test_what_is_announced_may_change_for_nothing_has_moved() -> None:
+    announced = Layout(2, 4, 4, 256, 256)
+    assert announced.towards(5, "u:9") == Layout(3, 4, 4, 5, 256, "u:9")
+    back = announced.towards(4, "u:9")
+    assert back is not None
+    assert back.settled
+
+
+@given(COUNTS, COUNTS, COUNTS, st.text("ab:1-", min_size=1))
+def test_it_is_read_as_it_was_written(shards: int, was: int, target: int, asked: str) -> None:
+    layout = Layout(7, shards, was, target, max(shards, was, target), asked)
+    assert Layout.parse(str(layout)) == layout
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1 2 3", "0 1 1 1 1 -", "1 0 1 1 1 -", "1 4 4 8 4 -", "x 1 1 1 1 -"]
+)
+def test_what_is_no_layout_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  whatever int() says
+        Layout.parse(text)
+
+
+@given(COUNTS, COUNTS, st.integers(0, 10_000))
+def test_a_task_is_looked_for_where_it_was_before_where_it_goes(was: int, now: int, nth: int) -> None:
+    layout, task_id = Layout(3, now, was, now, 64), f"order-{nth}"
+    homes = layout.homes(task_id)
+    assert homes[0] == Layout.first(was).home(task_id)
+    assert homes[-1] == layout.home(task_id)
+    assert layout.door(task_id) == (homes[0], homes[0] != homes[-1])
+    assert all(home < layout.covers for home in homes)
+
+
+@given(COUNTS, COUNTS, st.integers(64, 100_000))
+def test_limits_are_the_documents_before_and_after_a_change_and_less_than_twice_that_while_tasks_move(
+    was: int, now: int, limit: int
+) -> None:
+    """And no shard has less than its part where its tasks were, or go: none waits because of the change."""
+
+    def parts(layout: Layout) -> list[int]:
+        return [part(limit, shard, layout.sharing(shard)) for shard in range(layout.covers)]
+
+    old, new = parts(Layout.first(was)), parts(Layout.first(now))
+    assert sum(old) == sum(new) == limit
+    announced = parts(Layout(2, was, was, now, 64))
+    assert announced[:was] == old, "all tasks are still where they were"
+    moving = parts(Layout(3, now, was, now, 64))
+    assert moving[:was] == [max(pair) for pair in zip_longest(old, new[:was], fillvalue=0)]
+    assert moving[was:] == new[was:]
+    assert sum(moving) < 2 * limit
+
+
+def asks(stamp: str, asked: str, *, found: str = "") -> bool:
+    wish = Wish(8, stamp)
+    wish.found = found
+    return wish.next(Layout.first(4, asked)) is not None
+
+
+@pytest.mark.parametrize(
+    ("stamp", "asked", "may"),
+    [
+        ("u:2", "u:1", True),
+        ("u:2", "u:2", False),
+        ("u:2", "u:3", False),
+        ("u:10", "u:9", True),
+        ("u:1", "-", True),
+        ("v:1", "u:9", True),
+        ("-", "-", True),
+        ("-", "u:1", False),
+    ],
+)
+def test_only_a_newer_document_may_ask(stamp: str, asked: str, *, may: bool) -> None:
+    assert asks(stamp, asked) is may
+
+
+def test_pods_of_a_deleted_delayqueue_do_not_ask_back() -> None:
+    assert not asks("old:7", "new:1", found="old:7")
+
+
+def test_a_document_without_a_stamp_asks_once() -> None:
+    wish = Wish(8, "-")
+    assert wish.next(Layout.first(8)) is None
+    assert wish.next(Layout.first(4)) is None, "somebody else asked since"
+
+
+@pytest.mark.parametrize(
+    ("stamp", "asked", "found", "why"),
+    [
+        ("-", "u:1", "", "in Kubernetes (u:1)"),
+        ("u:1", "v:1", "u:1", "of uid v, asked later"),
+        ("u:1", "u:2", "u:2", ""),  # a pod of the document of before, in a roll-out
+        ("u:2", "u:1", "u:1", ""),
+        ("-", "-", "-", ""),
+    ],
+)
+def test_who_may_not_ask_is_told_why(stamp: str, asked: str, found: str, why: str) -> None:
+    wish = Wish(8, stamp)
+    wish.found = found
+    refused = wish.refused(Layout.first(4, asked))
+    assert why in refused
+    assert bool(refused) is bool(why)
+    assert wish.refused(Layout.first(8, asked)) == "", "it is as it should be"
+
+
+def test_a_document_without_a_stamp_that_asked_is_told_that_another_asked_since() -> None:
+    wish = Wish(8, "-")
+    wish.next(Layout.first(8))
+    assert "asked later" in wish.refused(Layout.first(4))

@@ -1,0 +1,99 @@
+"""Finding out whether a server confirms before its disk has it, from the answers alone: none here has that patience."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq import Acknowledge, Client, DelayQError, NewTask, SyncClient
+from delayq.client.encoding import Chunk
+from delayq.client.enqueue import Finish, Results, Storing
+from delayq.client.operations import Operations
+from delayq.client.routing import Homes, Trip
+from delayq.contract import Limits
+from delayq.protocol.commands import Broker
+from delayq.protocol.replies import Stored
+from delayq.protocol.results import Outcome
+from delayq.protocol.shard_map import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HASTY = Acknowledge("Fsynced", timeout_ms=100)
+YES, NO = [1, 0], [0, 0]
+
+
+def asked_of(pairs: Sequence[tuple[list[int], list[int]]]) -> list[Any]:
+    """What a first call waits for until it stores something, where pairs of confirmations end like these."""
+    answers = iter([[1, YES], [[b"appendfsync", b"everysec"]], *([1, one, 1, two] for one, two in pairs)])
+    operation = Operations(Broker("orders"), Limits(), HASTY).schedule(NewTask(1, 1), "reject")
+    asked = []
+    try:
+        trip = next(operation)
+        while isinstance(trip, Trip):
+            asked.append(trip.behind)
+            trip = operation.send([next(answers)])
+    except StopIteration:
+        pass
+    return asked
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [(YES, NO), (YES, NO)],
+        [(YES, YES), (YES, NO), (YES, NO)],  # once, a sync came right after
+        [(NO, YES), (NO, YES)],  # a slow disk: the second confirms what the first waited for
+    ],
+)
+def test_a_server_that_takes_until_its_next_sync_is_believed(
+    pairs: list[tuple[list[int], list[int]]],
+) -> None:
+    assert len(asked_of(pairs)) == 2 + len(pairs)
+
+
+def test_a_server_that_confirms_twice_at_once_is_not() -> None:
+    with pytest.raises(DelayQError, match="answers WAITAOF before"):
+        asked_of([(YES, YES), (YES, NO), (YES, YES)])
+
+
+def test_the_patience_of_the_caller_decides_nothing_about_the_server() -> None:
+    *_, twice = asked_of([(YES, NO), (YES, NO)])
+    assert [question[-1] for question in twice.questions] == [3000, 400]
+    assert HASTY.longest_ms > 3000 + 400 + HASTY.timeout_ms
+
+
+class Unread(dict[int, Any]):
+    """What is stored, and is not to be gone through again with each round trip."""
+
+    def __iter__(self) -> Any:  # noqa: ANN401  it has none
+        raise AssertionError("all that is stored was gone through")
+
+
+def test_a_round_trip_costs_no_more_the_more_is_stored() -> None:
+    broker, results = Broker("orders"), Results()
+    results.stored = Unread({0: None})
+    chunk = Chunk(Layout.guess(1), 0, False, [1, 2], ["a", "+1", b"", "b", "+1", b""])  # noqa: FBT003 -- not passing
+    storing = Storing(broker, Homes(broker), Limits(), HASTY)
+    collecting = storing._collect(Finish("ticket"), [chunk], "reject", results)
+    next(collecting)
+    with pytest.raises(StopIteration):
+        collecting.send([Stored(1000, 0, {1: Outcome.EXISTS}), [1, NO]])
+    assert results.unconfirmed == [1]
+
+
+@pytest.mark.parametrize("client", [Client, SyncClient])
+def test_a_client_takes_the_word_alone(client: type[Client | SyncClient]) -> None:
+    made = client(queue="orders", acknowledge="Fsynced")
+    assert made._operations.acknowledge == Acknowledge("Fsynced")
+
+
+@pytest.mark.parametrize("client", [Client, SyncClient])
+@pytest.mark.parametrize(
+    ("given", "error", "got"), [(True, TypeError, "got bool"), ("Replicate", ValueError, "got 'Replicate'")]
+)
+def test_anything_else_is_refused_by_what_is_expected(
+    client: type[Client | SyncClient], given: object, error: type[Exception], got: str
+) -> None:
+    with pytest.raises(error, match=f'^acknowledge: expected .*"Replicated".*{got}$'):
+        client(queue="orders", acknowledge=given)  # type: ignore[arg-type]  # which is the point

@@ -1,0 +1,66 @@
+"""Answers that many share: one question in flight, and none while the last answer is fresh."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from delayq.service.scrape_cache import Recent
+
+
+class Question:
+    """Counts how often it was asked; answers when it may."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.may = asyncio.Event()
+
+    async def ask(self) -> int:
+        self.asked += 1
+        number = self.asked
+        await self.may.wait()
+        return number
+
+
+async def test_a_hundred_who_ask_at_once_share_one_answer() -> None:
+    question = Question()
+    recent = Recent(question.ask, fresh_seconds=3600)
+    waiting = [asyncio.create_task(recent.get()) for _ in range(100)]
+    await asyncio.sleep(0)
+    question.may.set()
+    assert set(await asyncio.gather(*waiting)) == {1}
+    assert await recent.get() == 1
+
+
+async def test_an_answer_that_is_old_is_asked_for_again() -> None:
+    question = Question()
+    question.may.set()
+    recent = Recent(question.ask, fresh_seconds=0)
+    assert [await recent.get(), await recent.get()] == [1, 2]
+
+
+async def test_who_gives_up_takes_the_answer_from_no_other() -> None:
+    question = Question()
+    recent = Recent(question.ask, fresh_seconds=3600)
+    gives_up, waits = (asyncio.create_task(recent.get()) for _ in range(2))
+    await asyncio.sleep(0)
+    gives_up.cancel()
+    with suppress(asyncio.CancelledError):
+        await gives_up
+    question.may.set()
+    assert await waits == 1
+
+
+async def test_an_error_is_shared_and_not_kept() -> None:
+    answers = iter([OSError("away"), None])
+
+    async def ask() -> str:
+        if (error := next(answers)) is not None:
+            raise error
+        return "here"
+
+    recent = Recent(ask, fresh_seconds=3600)
+    with pytest.raises(OSError, match="away"):
+        await recent.get()
+    assert await recent.get() == "here"

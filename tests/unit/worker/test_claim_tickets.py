@@ -1,0 +1,54 @@
+"""What claims carry: until when Redis may execute them, by its clock, and which of them were lost."""
+
+from __future__ import annotations
+
+from delayq.protocol.results import Ticket
+from delayq.worker.claim_tickets import Claims
+
+HOUR_MS = 3_600_000
+
+
+def known(redis_ms: int = 1_000_000, sent_at: float = 10.0) -> Claims:
+    claims = Claims()
+    claims.replied(redis_ms, sent_at)
+    return claims
+
+
+def test_the_first_claim_only_asks_for_the_time() -> None:
+    claims = Claims()
+    assert claims.ticket(10.0, 2.5) == Ticket(claims.claimer, 0, 0)
+
+
+def test_a_claim_may_be_executed_for_some_seconds_from_when_it_is_sent() -> None:
+    claims = known()
+    assert claims.ticket(10.0, 2.5) == Ticket(claims.claimer, 1, 1_002_500)
+    assert claims.ticket(70.0, 2.5) == Ticket(claims.claimer, 2, 1_062_500)
+
+
+def test_a_step_of_redis_clock_is_followed_with_the_next_reply() -> None:
+    claims = known()
+    for step_ms in (-HOUR_MS, HOUR_MS):
+        claims.replied(1_000_000 + step_ms, 20.0)
+        assert claims.ticket(20.0, 2.5).not_after_ms == 1_002_500 + step_ms
+
+
+def test_after_a_failure_the_time_is_asked_for_again() -> None:
+    """Another server may have taken over, whose clock differs."""
+    claims = known()
+    claims.failed(0, claims.ticket(10.0, 2.5))
+    assert (claims.lost, claims.ticket(11.0, 2.5).not_after_ms) == ({0: 1}, 0)
+    claims.replied(5_000_000, 12.0)
+    assert claims.ticket(12.0, 2.5) == Ticket(claims.claimer, 2, 5_002_500)
+
+
+def test_a_lost_claim_is_remembered_until_it_was_put_back_and_one_that_only_asked_is_not() -> None:
+    claims = known()
+    claims.failed(3, claims.ticket(10.0, 2.5))
+    claims.failed(3, claims.ticket(11.0, 2.5))
+    assert claims.lost == {3: 1}
+    claims.returned(3)
+    assert claims.lost == {}
+
+
+def test_no_two_workers_claim_under_one_name() -> None:
+    assert len({Claims().claimer for _ in range(100)}) == 100

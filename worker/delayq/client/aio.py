@@ -1,0 +1,199 @@
+"""The client for asyncio. It waits; everything else is operations.py and dead_letters.py."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from delayq.client.base import QueueClient, all_stored
+from delayq.client.encoding import NewTask
+from delayq.client.enqueue import Finish, IfExists, Start
+from delayq.client.routing import Each, Trip
+from delayq.connection import AsyncConnection
+from delayq.protocol.results import Cancelled, Counts, Rescheduled, Scheduled, State, TaskView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from delayq.client.base import Groups, Rows, Views
+    from delayq.client.dead_letters import Redriven
+    from delayq.client.routing import Operation
+
+T = TypeVar("T")
+
+
+class Client(QueueClient):
+    """A queue, for asyncio. Use as `async with`; any number of coroutines may share one."""
+
+    _open: AsyncConnection | None = None
+    _confirming: AsyncConnection  # a connection that waits to be confirmed keeps everything behind it waiting
+    _process: int = 0  # that opened it: an event loop does not survive a fork
+    _loop: asyncio.AbstractEventLoop | None = None  # that it was opened in: no other hears answers
+    _parents: tuple[
+        AsyncConnection, ...
+    ] = ()  # kept: a transport that is collected touches the parent's event loop
+
+    @property
+    def _connection(self) -> AsyncConnection:
+        if self._open is None:
+            raise RuntimeError("this Client is not open: use it inside `async with`, or call open()")
+        if self._process != os.getpid():
+            raise RuntimeError("this Client was opened before a fork: call open() in the child process, too")
+        if self._loop is not asyncio.get_running_loop():
+            raise RuntimeError(
+                "this Client was opened in another event loop: call open() again once that has ended, make a Client "
+                "for each, or use SyncClient"
+            )
+        return self._open
+
+    async def open(self) -> Self:
+        """Make calls possible, until close(). The first call connects, this does not. Open twice, it stays as it is."""
+        self._leave_behind()
+        if self._open is None:
+            self._open, self._confirming = AsyncConnection(self.address), AsyncConnection(self._patient)
+            self._process, self._loop = os.getpid(), asyncio.get_running_loop()
+        return self
+
+    async def close(self) -> None:
+        """Close the connections, if there are any; calls under way fail. It can be opened again."""
+        self._leave_behind()
+        connection, self._open = self._open, None
+        if connection is not None:
+            await connection.close()
+            await self._confirming.close()
+
+    def _leave_behind(self) -> None:
+        if self._open is not None and self._process != os.getpid():
+            self._parents, self._open = (self._open, self._confirming), None
+        elif self._loop is not None and self._loop.is_closed():
+            self._open = None  # its sockets cannot be closed in an orderly way any more
+
+    async def __aenter__(self) -> Self:
+        """Open."""
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.close()
+
+    async def _do(self, operation: Operation[T]) -> T:
+        answer: Any = None
+        error: BaseException | None = None
+        started: set[asyncio.Future[Any]] = set()
+        connection = self._connection  # somebody may close us meanwhile
+        try:
+            while True:
+                try:
+                    asked = operation.throw(error) if error else operation.send(answer)
+                except StopIteration as done:
+                    result: T = done.value
+                    return result
+                try:
+                    answer, error = await self._answer(connection, asked, started), None
+                except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
+                    error = raised
+        finally:  # cancellation ends this anywhere
+            for task in started:
+                task.cancel()
+            if started:
+                await asyncio.gather(*started, return_exceptions=True)
+
+    async def _answer(
+        self,
+        connection: AsyncConnection,
+        asked: Any,  # noqa: ANN401 -- see Operation
+        started: set[asyncio.Future[Any]],
+    ) -> Any:  # noqa: ANN401 -- see Operation
+        if getattr(asked, "behind", None):
+            connection = self._confirming
+        match asked:
+            case Start(calls, behind):
+                task = asyncio.ensure_future(connection.answers(calls, behind))
+                started.add(task)
+                await asyncio.sleep(0)  # lets the task hand its bytes to the socket
+                return task
+            case Finish(ticket):
+                started.discard(ticket)
+                return await ticket
+            case Trip(calls, behind, shards):
+                return await connection.run(calls, behind, shards)
+            case Each(calls, behind):
+                return await connection.answers(calls, behind)
+            case float():
+                return await asyncio.sleep(asked)
+        return await connection.run(asked)
+
+    async def schedule(
+        self,
+        payload: object,
+        *,
+        delay_ms: int | None = None,
+        due_ms: int | None = None,
+        task_id: str | None = None,
+        if_exists: IfExists = "reject",
+        headers: Mapping[str, str] | None = None,
+        content_type: str | None = None,
+    ) -> Scheduled:
+        """Store a task to run after `delay_ms` or at `due_ms` (Unix ms by Redis' clock; the past means now).
+
+        `payload` is any JSON value, or bytes with a `content_type`. Raises Refused (InvalidTask, TaskExists,
+        QueueFull, …), which leaves nothing behind, or Unavailable, after which the task may or may not be stored:
+        call again with the same task_id and if_exists="keep", which stores a second task only when the first is done
+        by then. With `acknowledge`, NotAcknowledged says that it is stored, and not confirmed in time; the same holds.
+        """
+        task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type)
+        return await self._do(self._operations.schedule(task, if_exists))
+
+    async def schedule_many(
+        self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject"
+    ) -> list[Scheduled]:
+        """Store any number of tasks, 500 per round trip. Raises TasksRefused when some, and only they, were refused.
+
+        With `acknowledge`, NotAcknowledged tells which of those stored were not confirmed, and which refused.
+        """
+        return all_stored(await self._do(self._operations.schedule_many(tasks, if_exists)))
+
+    async def cancel(self, task_id: str) -> Cancelled:
+        """Forget a task that is not running."""
+        return await self._do(self._operations.cancel(task_id))
+
+    async def reschedule(
+        self, task_id: str, *, delay_ms: int | None = None, due_ms: int | None = None
+    ) -> Rescheduled:
+        """Move the due time of a task that is not running."""
+        return await self._do(self._operations.reschedule(task_id, delay_ms, due_ms))
+
+    async def get(self, task_id: str) -> TaskView | None:
+        """Return everything the queue knows of a task; None when it is not in the queue."""
+        return await self._do(self._operations.get(task_id))
+
+    async def counts(self, horizons_ms: Sequence[int] = (), *, instants_ms: Sequence[int] = ()) -> Counts:
+        """Count tasks by state, and what falls due within each horizon and by each instant."""
+        return await self._do(self._operations.counts(horizons_ms, instants_ms))
+
+    async def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:
+        """Return a page of the tasks in a state, by due time (lease expiry, time of death)."""
+        return await self._do(self._operations.page(State(state), offset=offset, limit=limit))
+
+    async def dlq_list(self, ids: Sequence[str] | None = None) -> Rows:
+        """Return dead letters: all, or those with these ids."""
+        return await self._do(self._letters.rows(ids))
+
+    async def dlq_groups(self) -> Groups:
+        """Return dead letters grouped by error, the largest group first."""
+        return await self._do(self._letters.groups())
+
+    async def dlq_get(self, ids: Sequence[str]) -> Views:
+        """Return dead letters whole, with payload and last error."""
+        return await self._do(self._letters.views(ids))
+
+    async def dlq_redrive(
+        self, ids: Sequence[str], *, rate_per_second: float | None = None, dry_run: bool = False
+    ) -> Redriven:
+        """Run dead letters again, with all attempts before them, spread over time by `rate_per_second`."""
+        return await self._do(self._letters.redrive(ids, rate_per_second, dry_run=dry_run))
+
+    async def dlq_purge(self, ids: Sequence[str], *, before_ms: int | None = None) -> int:
+        """Forget dead letters for good; returns how many. Those that died at `before_ms` or later stay."""
+        return await self._do(self._letters.purge(ids, before_ms))

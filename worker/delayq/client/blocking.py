@@ -1,0 +1,156 @@
+"""The client for code without an event loop. The same methods as Client; a contract test compares them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from delayq.client.base import QueueClient, all_stored
+from delayq.client.encoding import NewTask
+from delayq.client.enqueue import Finish, IfExists, Start
+from delayq.client.routing import Each, Trip
+from delayq.connection import SyncConnection
+from delayq.protocol.results import Cancelled, Counts, Rescheduled, Scheduled, State, TaskView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from delayq.client.base import Groups, Rows, Views
+    from delayq.client.dead_letters import Redriven
+    from delayq.client.routing import Operation
+    from delayq.connection.ticket import Ticket
+
+T = TypeVar("T")
+
+
+class SyncClient(QueueClient):
+    """A queue, for code without an event loop. Use as `with`; any number of threads may share one."""
+
+    _open: SyncConnection | None = None
+
+    @property
+    def _connection(self) -> SyncConnection:
+        if self._open is None:
+            raise RuntimeError("this SyncClient is not open: use it inside `with`, or call open()")
+        return self._open
+
+    def open(self) -> Self:
+        """See Client.open."""
+        if self._open is None:
+            self._open = SyncConnection(self._patient)
+        return self
+
+    def close(self) -> None:
+        """See Client.close."""
+        connection, self._open = self._open, None
+        if connection is not None:
+            connection.close()
+
+    def __enter__(self) -> Self:
+        """Open."""
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def _do(self, operation: Operation[T]) -> T:
+        answer: Any = None
+        error: BaseException | None = None
+        started: set[Ticket] = set()
+        connection = self._connection  # somebody may close us meanwhile
+        try:
+            while True:
+                try:
+                    asked = operation.throw(error) if error else operation.send(answer)
+                except StopIteration as done:
+                    result: T = done.value
+                    return result
+                try:
+                    answer, error = self._answer(connection, asked, started), None
+                except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
+                    error = raised
+        finally:  # a KeyboardInterrupt ends this anywhere
+            for ticket in started:
+                connection.abandon(ticket)
+
+    @staticmethod
+    def _answer(connection: SyncConnection, asked: Any, started: set[Ticket]) -> Any:  # noqa: ANN401 -- see Operation
+        match asked:
+            case Start(calls, behind):
+                ticket = connection.start(calls, behind)
+                started.add(ticket)
+                return ticket
+            case Finish(ticket):
+                started.discard(ticket)
+                return connection.each(ticket)
+            case Trip(calls, behind, shards):
+                return connection.run(calls, behind, shards)
+            case Each(calls, behind):
+                return connection.answers(calls, behind)
+            case float():
+                return time.sleep(asked)
+        return connection.run(asked)
+
+    def schedule(
+        self,
+        payload: object,
+        *,
+        delay_ms: int | None = None,
+        due_ms: int | None = None,
+        task_id: str | None = None,
+        if_exists: IfExists = "reject",
+        headers: Mapping[str, str] | None = None,
+        content_type: str | None = None,
+    ) -> Scheduled:
+        """See Client.schedule."""
+        task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type)
+        return self._do(self._operations.schedule(task, if_exists))
+
+    def schedule_many(self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject") -> list[Scheduled]:
+        """See Client.schedule_many."""
+        return all_stored(self._do(self._operations.schedule_many(tasks, if_exists)))
+
+    def cancel(self, task_id: str) -> Cancelled:
+        """See Client.cancel."""
+        return self._do(self._operations.cancel(task_id))
+
+    def reschedule(
+        self, task_id: str, *, delay_ms: int | None = None, due_ms: int | None = None
+    ) -> Rescheduled:
+        """See Client.reschedule."""
+        return self._do(self._operations.reschedule(task_id, delay_ms, due_ms))
+
+    def get(self, task_id: str) -> TaskView | None:
+        """See Client.get."""
+        return self._do(self._operations.get(task_id))
+
+    def counts(self, horizons_ms: Sequence[int] = (), *, instants_ms: Sequence[int] = ()) -> Counts:
+        """See Client.counts."""
+        return self._do(self._operations.counts(horizons_ms, instants_ms))
+
+    def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:
+        """See Client.list."""
+        return self._do(self._operations.page(State(state), offset=offset, limit=limit))
+
+    def dlq_list(self, ids: Sequence[str] | None = None) -> Rows:
+        """See Client.dlq_list."""
+        return self._do(self._letters.rows(ids))
+
+    def dlq_groups(self) -> Groups:
+        """See Client.dlq_groups."""
+        return self._do(self._letters.groups())
+
+    def dlq_get(self, ids: Sequence[str]) -> Views:
+        """See Client.dlq_get."""
+        return self._do(self._letters.views(ids))
+
+    def dlq_redrive(
+        self, ids: Sequence[str], *, rate_per_second: float | None = None, dry_run: bool = False
+    ) -> Redriven:
+        """See Client.dlq_redrive."""
+        return self._do(self._letters.redrive(ids, rate_per_second, dry_run=dry_run))
+
+    def dlq_purge(self, ids: Sequence[str], *, before_ms: int | None = None) -> int:
+        """See Client.dlq_purge."""
+        return self._do(self._letters.purge(ids, before_ms))

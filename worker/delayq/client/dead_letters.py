@@ -1,0 +1,116 @@
+"""Operations on dead letters: list, group by error, give a new life, forget, export."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from delayq.client.routing import Operation, persistently
+from delayq.protocol.results import DeadGroup, Searching, State, TaskRow, TaskView
+from delayq.protocol.shard_map import LayoutOutdated, TaskMoves
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from delayq.client.operations import Operations
+    from delayq.protocol.commands import Broker, Call
+
+# What differs between two deaths of the same cause: numbers, hex strings, quoted names.
+_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+|'[^']*'|\"[^\"]*\"")
+
+# Whole tasks per round trip: 5 MiB at the default limit of a payload, which arrive within a time-out.
+VIEWS = 20
+
+
+class Redriven(NamedTuple):
+    """How many dead letters got (or, in a dry run, would get) a new life, and over how long their due times spread."""
+
+    tasks: int
+    seconds: float
+
+
+class Letters:
+    """The dead letters of one queue. Each method is a generator, as in operations.py."""
+
+    def __init__(self, operations: Operations) -> None:
+        """Share the queue and its limits."""
+        self._operations = operations
+
+    def rows(self, ids: Sequence[str] | None = None) -> Operation[list[TaskRow]]:
+        """Return dead letters by time of death: all, or those with these ids."""
+        found = yield from self._operations.page(State.DLQ, offset=0, limit=1 << 53)
+        if ids is None:
+            return found
+        wanted = set(ids)
+        return [row for row in found if row.id in wanted]
+
+    def groups(self) -> Operation[list[DeadGroup]]:
+        """Return dead letters grouped by the fingerprint of their error, the largest group first."""
+        by_error: dict[str, list[TaskRow]] = {}
+        for row in (yield from self.rows()):
+            by_error.setdefault(fingerprint(row.failed.error), []).append(row)
+        groups = [
+            DeadGroup(rows[-1].failed.error, len(rows), rows[-1].at_ms, tuple(row.id for row in rows))
+            for rows in by_error.values()
+        ]
+        return sorted(groups, key=lambda group: (-group.count, group.error))
+
+    def redrive(
+        self, ids: Sequence[str], rate_per_second: float | None, *, dry_run: bool
+    ) -> Operation[Redriven]:
+        """Give dead letters a new life, spread in time: the n-th is due n / rate seconds from now.
+
+        The spreading lies in the due times, so it holds though nobody stays to pace it.
+        """
+        if rate_per_second is not None and not rate_per_second > 0:
+            raise ValueError(f"rate_per_second: expected a number above 0, got {rate_per_second!r}")
+        gap_ms = 1000 / rate_per_second if rate_per_second else 0.0
+        seconds = len(ids) * gap_ms / 1000
+        if dry_run:
+            return Redriven(len(ids), seconds)
+        delays = {task_id: int(nth * gap_ms) for nth, task_id in enumerate(ids)}
+
+        def call(by: Broker, shard: int, batch: list[str]) -> Call[int]:
+            return by.redrive(shard, [item for task_id in batch for item in (task_id, delays[task_id])])
+
+        return Redriven((yield from self._operations.homes.everywhere(ids, call)), seconds)
+
+    def purge(self, ids: Sequence[str], before_ms: int | None = None) -> Operation[int]:
+        """Forget dead letters for good that died before `before_ms`; returns how many there were."""
+        fence = "inf" if before_ms is None else before_ms
+
+        def call(by: Broker, shard: int, batch: list[str]) -> Call[int]:
+            return by.purge(shard, batch, before_ms=fence)
+
+        return (yield from self._operations.homes.everywhere(ids, call))
+
+    def views(self, ids: Sequence[str]) -> Operation[list[TaskView]]:
+        """Return dead letters whole, to show or export; those gone meanwhile are left out."""
+        found: list[TaskView | None] = []
+        for at in range(0, len(ids), VIEWS):
+            found += yield from self._some_views(ids[at : at + VIEWS])
+        return [view for view in found if view is not None and view.state is State.DLQ]
+
+    def _some_views(self, ids: Sequence[str]) -> Operation[list[TaskView | None]]:
+        """Ask for all at once, unless they may have to be asked for at two places."""
+        by = yield from self._operations.homes.known()
+        if not by.layout.moves:
+            try:
+                found: list[Any] = yield from persistently([by.get(task_id) for task_id in ids])
+            except LayoutOutdated as error:
+                self._operations.broker.learn(error.layout)
+            except TaskMoves:  # a fail-over forgot that it had left
+                pass
+            else:
+                # One that is searched for among the leases is no dead letter.
+                return [None if isinstance(each, Searching) else each for each in found]
+        views = []
+        for task_id in ids:
+            view = yield from self._operations.get(task_id)
+            views.append(view)
+        return views
+
+
+def fingerprint(error: str) -> str:
+    """Return an error with what varies in it replaced: `order 17 not found` becomes `order … not found`."""
+    return _VARIABLE.sub("…", error.partition("\n")[0])[:200]

@@ -1,0 +1,209 @@
+"""From what a user passes to what schedule.lua takes: ids, moments, envelopes, in chunks. Nothing here waits.
+
+Whatever is wrong with a task is found here, before anything is sent, or by the script, which knows Redis' clock.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from delayq.errors import InvalidDueTime, InvalidTask, PayloadTooLarge, Refused
+from delayq.protocol import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from delayq.contract import Limits
+    from delayq.protocol.shard_map import Layout
+
+CHUNK = 500  # tasks per round trip of schedule_many: 2 ms of Redis' time
+CHUNK_BYTES = 1 << 20
+BULK_IDS = 256  # that schedule_many draws at once
+MAX_ID_BYTES = 200
+SECONDS = range(10**9, 10**11)  # as milliseconds, some weeks of the 1970s; as seconds, the years 2001 to 5138
+MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")  # a lone surrogate has no bytes
+
+
+class NewTask(NamedTuple):
+    """One task for schedule_many; the same fields as schedule()."""
+
+    payload: object
+    delay_ms: int | None = None
+    due_ms: int | None = None
+    task_id: str | None = None
+    headers: Mapping[str, str] | None = None
+    content_type: str | None = None
+
+
+Prepared = tuple[str, str, bytes]  # id, moment, envelope without its due time
+
+
+class Chunk(NamedTuple):
+    """Tasks for one shard. `passing`: their home is another by now, but they may still be there."""
+
+    layout: Layout  # that says so
+    shard: int
+    passing: bool
+    positions: list[int]
+    flat: list[Any]  # id, moment, envelope, …
+    doubtful: bool = False  # the answer was lost once: they may be stored already, or even have run
+
+    def some(self, those: Sequence[int]) -> Chunk:
+        """Return only those of its tasks."""
+        flat = [item for nth in those for item in self.flat[3 * nth : 3 * nth + 3]]
+        return self._replace(positions=[self.positions[nth] for nth in those], flat=flat)
+
+    def at_home(self) -> list[Chunk]:
+        """Return the same for the shards that are the tasks' homes."""
+        found: dict[int, Chunk] = {}
+        for nth, position in enumerate(self.positions):
+            home = self.layout.home(self.flat[3 * nth])
+            chunk = found.setdefault(
+                home, Chunk(self.layout, home, passing=False, positions=[], flat=[], doubtful=self.doubtful)
+            )
+            chunk.positions.append(position)
+            chunk.flat.extend(self.flat[3 * nth : 3 * nth + 3])
+        return list(found.values())
+
+
+def regrouped(chunks: Iterable[Chunk], layout: Layout) -> list[Chunk]:
+    """Return the tasks of chunks for where they are to be asked for first in another layout."""
+    found: dict[tuple[int, bool, bool], Chunk] = {}
+    for chunk in chunks:
+        for nth, position in enumerate(chunk.positions):
+            door = layout.door(chunk.flat[3 * nth])
+            doubtful = chunk.doubtful
+            new = found.setdefault((*door, doubtful), Chunk(layout, *door, [], [], doubtful))
+            new.positions.append(position)
+            new.flat.extend(chunk.flat[3 * nth : 3 * nth + 3])
+    return list(found.values())
+
+
+class Intake:
+    """What a queue takes in."""
+
+    def __init__(self, limits: Limits) -> None:
+        """`limits` come from spec.limits."""
+        self._limits = limits
+
+    def chunks(
+        self, tasks: Iterable[NewTask], refused: dict[int, Refused], layout: Callable[[], Layout]
+    ) -> Iterator[Chunk]:
+        """Yield runs of at most CHUNK tasks and about CHUNK_BYTES of one shard; malformed tasks go to `refused`.
+
+        `layout` tells the one that holds now; it may change while this goes on.
+        """
+        now, open_chunks = layout(), dict[tuple[int, bool], tuple[list[int], list[Any], list[int]]]()
+        fresh = ids(BULK_IDS)
+        for at, task in enumerate(tasks):
+            try:
+                task_id, moment, body = self.prepare(task, fresh)
+            except Refused as error:
+                refused[at] = error
+                continue
+            if layout() is not now:
+                yield from (Chunk(now, *door, *each[:2]) for door, each in open_chunks.items())
+                now, open_chunks = layout(), {}
+            door = now.door(task_id)
+            if door not in open_chunks:
+                open_chunks[door] = [], [], [0]
+            positions, flat, size = open_chunks[door]
+            positions.append(at)
+            flat += task_id, moment, body
+            size[0] += len(body)
+            if len(positions) == CHUNK or size[0] > CHUNK_BYTES:
+                yield Chunk(now, *door, positions, flat)
+                del open_chunks[door]
+        yield from (Chunk(now, *door, *each[:2]) for door, each in open_chunks.items())
+
+    def chunk(self, task: NewTask, layout: Layout) -> Chunk:
+        """Return a chunk of this task alone; Refused when it is malformed or too large."""
+        prepared = self.prepare(task, ids(1))
+        return Chunk(layout, *layout.door(prepared[0]), [0], [*prepared])
+
+    def prepare(self, task: NewTask, fresh: Iterator[str]) -> Prepared:
+        """Return a task as schedule.lua takes it, with a `fresh` id if it has none; Refused when it is malformed."""
+        if type(task) is not NewTask:
+            shown = type(task).__name__
+            raise InvalidTask("", f"schedule_many: expected each task to be a NewTask, got {shown}")
+        payload, delay_ms, due_ms, task_id, headers, content_type = task
+        task_id = next(fresh) if task_id is None else checked_id(task_id)
+        moment = when(task_id, delay_ms, due_ms)
+        if headers or content_type:
+            self._check_headers(task_id, headers or {}, "" if content_type is None else content_type)
+        try:
+            body, size = envelope.encode(payload, content_type, headers)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidTask(
+                task_id, f"payload of task {task_id}: expected a JSON value or bytes, {error}"
+            ) from error
+        if size > self._limits.max_payload_bytes:
+            raise PayloadTooLarge(task_id, "payload", size=size, limit=self._limits.max_payload_bytes)
+        return task_id, moment, body
+
+    def _check_headers(self, task_id: str, headers: object, content_type: object) -> None:
+        if not isinstance(headers, Mapping) or not all(isinstance(text, str) for text in _texts(headers)):
+            raise InvalidTask(task_id, f"headers of task {task_id}: expected a mapping of strings to strings")
+        if not isinstance(content_type, str) or _CONTROL.search(content_type):
+            expected = (
+                "expected a string without control characters"  # which no HTTP header or environment can hold
+            )
+            raise InvalidTask(
+                task_id, f"content_type of task {task_id}: {expected}, got {content_type!r:.60}"
+            )
+        # Whether each text can be encoded at all is found when it is.
+        size = len("".join([*_texts(headers), content_type]).encode(errors="replace"))
+        if size > self._limits.max_header_bytes:
+            raise PayloadTooLarge(task_id, "headers", size=size, limit=self._limits.max_header_bytes)
+
+
+def ids(at_once: int) -> Iterator[str]:
+    """Draw task ids without end: 12 letters and digits of 71 random bits, so that Redis keeps each in 16 bytes.
+
+    Each call of a client draws its own: threads cannot share a generator, and processes that are forked from one which
+    has drawn ahead would all use the same ids.
+    """
+    while True:
+        drawn = base64.b64encode(os.urandom(9 * at_once), b"Zz").decode()
+        yield from (drawn[at : at + 12] for at in range(0, len(drawn), 12))
+
+
+def checked_id(task_id: str) -> str:
+    """Return a user's task id, or raise InvalidTask."""
+    if type(task_id) is str and _ID.fullmatch(task_id) and len(task_id.encode()) <= MAX_ID_BYTES:
+        return task_id
+    shown = repr(task_id)[:60]
+    expected = f"expected 1 to {MAX_ID_BYTES} bytes without spaces or control characters"
+    raise InvalidTask(shown, f"task_id: {expected}, got {shown}")
+
+
+def _texts(headers: Mapping[Any, Any]) -> list[Any]:
+    return [text for pair in headers.items() for text in pair]
+
+
+def when(task_id: str, delay_ms: int | None, due_ms: int | None) -> str:
+    """Return a moment as the scripts take it: "+delay" or an instant, in ms; InvalidDueTime when it is neither."""
+    if (delay_ms is None) == (due_ms is None):
+        raise InvalidDueTime(task_id, f"task {task_id}: expected exactly one of delay_ms and due_ms")
+    name, value = ("delay_ms", delay_ms) if due_ms is None else ("due_ms", due_ms)
+    if type(value) is not int or not 0 <= value < MAX_MS:
+        late = ", up to the year 6429" if type(value) is int and value >= MAX_MS else ""
+        raise InvalidDueTime(
+            task_id,
+            f"task {task_id}: {name}: expected a whole number of milliseconds from 0{late}, got {value!r:.60}",
+        )
+    if due_ms is not None and due_ms in SECONDS:
+        said = f"task {task_id}: due_ms: expected milliseconds since 1970, got {due_ms}, which looks like seconds"
+        raise InvalidDueTime(task_id, f"{said}; did you mean {due_ms * 1000}?")
+    return f"+{value}" if due_ms is None else str(value)
+
+
+def due_ms_of(moment: str, now_ms: int) -> int:
+    """Return the instant that a moment comes to at Redis' now; the past is clamped, as the scripts do."""
+    return now_ms + int(moment) if moment[0] == "+" else max(int(moment), now_ms)

@@ -1,0 +1,327 @@
+"""Storing any number of tasks, each once: where they belong, what was refused, confirmed, or has to be sent again.
+
+Generators, as in operations.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from delayq.client.confirmation import Confirming
+from delayq.client.encoding import Chunk, Intake, due_ms_of, regrouped
+from delayq.client.routing import AGAIN_SECONDS, PAUSES_SECONDS, TRIES, Each, Homes, Operation, strayed
+from delayq.errors import (
+    DelayQError,
+    DelayTooLong,
+    NotAcknowledged,
+    QueueFull,
+    Refused,
+    TaskExists,
+    Unavailable,
+)
+from delayq.protocol.results import Outcome, Scheduled
+from delayq.protocol.shard_map import LayoutOutdated
+from delayq.protocol.write_durability import Shortfall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from delayq.client.encoding import NewTask
+    from delayq.contract import Limits
+    from delayq.protocol.commands import Broker, Call
+    from delayq.protocol.replies import Stored
+    from delayq.protocol.shard_map import Layout
+    from delayq.protocol.write_durability import Acknowledge, Behind
+
+REFUSALS = frozenset({Outcome.EXISTS, Outcome.FULL, Outcome.HEAVY, Outcome.TOO_FAR})
+ONWARD = frozenset({Outcome.ELSEWHERE, Outcome.MOVING})
+IfExists = Literal["reject", "keep", "replace"]
+
+log = logging.getLogger(__name__)
+
+HOPS = 3  # of a task from shard to shard, without a pause: the layout may change meanwhile
+CONFIRMED_CHUNKS = 8  # that share one confirmation, for it may take a second: of appendfsync everysec
+
+
+class Start(NamedTuple):
+    """Send these calls and answer with a ticket at once: what follows overlaps with Redis' own work."""
+
+    calls: list[Call[Any]]
+    behind: Behind | None = None
+
+
+class Finish(NamedTuple):
+    """Answer with what each call of this ticket came to, an error as the value, and what was behind them; as Each."""
+
+    ticket: Any
+
+
+@dataclass
+class Left:
+    """What of a round trip is to be stored still."""
+
+    lost: list[Chunk] = field(default_factory=list)  # nobody knows whether they are stored
+    stale: list[Chunk] = field(default_factory=list)  # they are not: a shard knows a newer layout
+    onward: list[Onward] = field(default_factory=list)
+    outage: Exception | None = None  # why to wait before it is tried again
+
+
+class Onward(NamedTuple):
+    """Tasks of a chunk that have another home; `moving` are on their way there."""
+
+    chunk: Chunk
+    moving: list[str]
+
+
+@dataclass
+class Results:
+    """What schedule_many has come to so far, by position."""
+
+    stored: dict[int, Scheduled] = field(default_factory=dict)
+    refused: dict[int, Refused] = field(default_factory=dict)
+    unconfirmed: list[int] = field(default_factory=list)
+    shortfall: Shortfall | None = None  # the first
+
+    @property
+    def scheduled(self) -> list[Scheduled]:
+        """What is stored, in the order given."""
+        return [self.stored[at] for at in sorted(self.stored)]
+
+    def confirm(self, asked: Acknowledge, replies: object, new: list[int]) -> None:
+        """Note how many confirmed what was stored at these positions, by the replies to what was asked of them."""
+        confirmed = asked.confirmed(replies)
+        if confirmed >= asked.wanted:
+            return
+        self.unconfirmed += new
+        if self.shortfall is None:
+            why = str(replies) if isinstance(replies, DelayQError) else ""
+            self.shortfall = Shortfall(asked, confirmed, why)
+
+    def check_acknowledged(self) -> None:
+        """Raise NotAcknowledged when some of what is stored was not confirmed."""
+        if self.shortfall is None or not self.unconfirmed:
+            return
+        unconfirmed = [self.stored[at] for at in sorted(self.unconfirmed)]
+        raise NotAcknowledged(
+            self.shortfall.message([each.id for each in unconfirmed]),
+            scheduled=self.scheduled,
+            unconfirmed=unconfirmed,
+            refused=dict(sorted(self.refused.items())),
+            confirmed=self.shortfall.confirmed,
+            wanted=self.shortfall.asked.wanted,
+        )
+
+
+class Storing:
+    """Stores the tasks of one queue, within its limits."""
+
+    def __init__(
+        self, broker: Broker, homes: Homes, limits: Limits, acknowledge: Acknowledge | None = None
+    ) -> None:
+        """`limits` come from spec.limits, `acknowledge` from spec.delivery."""
+        self._broker, self._homes, self._limits = broker, homes, limits
+        self._confirming = Confirming(broker, acknowledge) if acknowledge else None
+        self._intake = Intake(limits)
+
+    def one(self, task: NewTask, if_exists: IfExists) -> Operation[Results]:
+        """Store one task, without what it takes many() to have two round trips under way. Raises what is malformed."""
+        _check(if_exists)
+        results = Results()
+        chunks = yield from self._ready([self._intake.chunk(task, self._broker.layout)])
+        yield from self._collect(self._each(chunks, if_exists, results), chunks, if_exists, results)
+        return results
+
+    def many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:
+        """Store any number of tasks, a chunk per round trip; the next chunk is encoded while Redis stores this one."""
+        _check(if_exists)
+        results, under_way = Results(), None
+        try:
+            for guessed in self._together(self._intake.chunks(tasks, results.refused, self._layout)):
+                chunks = yield from self._ready(guessed)
+                asked = self._each(chunks, if_exists, results)
+                ticket = yield Start(asked.calls, asked.behind)
+                earlier, under_way = under_way, (Finish(ticket), chunks)
+                if earlier:
+                    yield from self._collect(*earlier, if_exists, results)
+        except Exception:  # from `tasks` itself, too; what was sent still has its answer on the way
+            if under_way:
+                with suppress(DelayQError):
+                    yield under_way[0]
+            raise
+        if under_way:
+            yield from self._collect(*under_way, if_exists, results)
+        return results
+
+    def _ready(self, guessed: Sequence[Chunk]) -> Operation[Sequence[Chunk]]:
+        """Return chunks for where they belong, once it is known that whoever has to confirm them can."""
+        if self._confirming and not self._homes.apart:
+            yield from self._confirming.check([0])
+        chunks = yield from self._placed(guessed)
+        if self._confirming and self._homes.apart:  # a server that is away must not keep us from the others
+            yield from self._confirming.check(chunk.shard for chunk in chunks)
+        return chunks
+
+    def _placed(self, chunks: Sequence[Chunk]) -> Operation[Sequence[Chunk]]:
+        """Ask for the layout before something is stored for the first time: until then it is a guess."""
+        if all(chunk.layout.epoch for chunk in chunks):
+            return chunks
+        by = yield from self._homes.known(chunks[0].shard, use=True)
+        return regrouped(chunks, by.layout)
+
+    def _together(self, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
+        while together := tuple(islice(chunks, CONFIRMED_CHUNKS if self._confirming else 1)):
+            yield together
+
+    def _store(self, chunk: Chunk, if_exists: IfExists) -> Call[Stored]:
+        by, options = self._broker.by(chunk.layout), self._options(chunk.layout, chunk.shard)
+        return by.schedule(
+            *(chunk.shard, chunk.flat),
+            passing=chunk.passing,
+            if_exists=if_exists,
+            repeated=int(chunk.doubtful),
+            **options,
+        )
+
+    def _layout(self) -> Layout:
+        return self._broker.layout
+
+    def _each(self, chunks: Sequence[Chunk], if_exists: IfExists, results: Results) -> Each:
+        return Each([self._store(chunk, if_exists) for chunk in chunks], self._behind(results))
+
+    def _collect(
+        self, asked: Finish | Each, chunks: Sequence[Chunk], if_exists: IfExists, results: Results
+    ) -> Operation[None]:
+        """Note what became of each chunk; store again what is to be stored elsewhere, or may not have been.
+
+        What has its answer is never sent again: it may have run by now, and would run twice.
+        """
+        outages, sent_on = iter((0.0, *PAUSES_SECONDS)), 0
+        while True:
+            left = yield from self._noted(chunks, (yield from _answers(asked, chunks)), results)
+            if not (left.lost or left.stale or left.onward):
+                return
+            if left.outage:
+                pause = next(outages, None)
+                if pause is None:
+                    raise left.outage
+                yield pause
+            if left.onward:
+                sent_on += 1
+                if sent_on > TRIES:
+                    raise strayed(left.onward[0].chunk.flat[0])
+                if sent_on > HOPS:
+                    yield AGAIN_SECONDS
+            brought = yield from self._brought(left.onward)
+            stale = regrouped(left.stale, self._broker.layout)
+            chunks = yield from self._placed([*left.lost, *stale, *brought])
+            asked = self._each(chunks, if_exists, results)
+
+    def _noted(self, chunks: Sequence[Chunk], answers: list[Any], results: Results) -> Operation[Left]:
+        """Note what is stored, confirmed and refused; returns the rest. Raises what waiting would not change."""
+        left, stored, refusal = Left(), list[Chunk](), None
+        for chunk, answer in zip(chunks, answers, strict=False):
+            if isinstance(answer, LayoutOutdated):
+                self._broker.learn(answer.layout)
+                left.stale.append(chunk)
+                if answer.layout is None or chunk.layout is self._broker.layout:
+                    left.outage = answer
+            elif isinstance(answer, Unavailable):
+                left.lost.append(chunk._replace(doubtful=True))
+                left.outage = answer
+            elif isinstance(answer, Exception):
+                refusal = refusal or answer
+            else:
+                left.onward.extend(self._note(chunk, answer, results))
+                stored.append(chunk)
+        if refusal:
+            raise refusal
+        if self._confirming and stored:
+            # Where some did not answer, what they did not confirm is no word on the others.
+            if left.lost:
+                shards, hurry = [chunk.shard for chunk in stored], results.shortfall is not None
+                replies = yield from self._confirming.again(shards, hurry=hurry)
+            else:
+                replies = answers[-1]
+            new = [at for chunk in stored for at in chunk.positions if at in results.stored]
+            results.confirm(self._confirming.asked, replies, new)
+        return left
+
+    def _brought(self, onward: Sequence[Onward]) -> Operation[list[Chunk]]:
+        """Return chunks for the homes of tasks that were not where they were asked for, once they have arrived."""
+        chunks: list[Chunk] = []
+        for each in onward:
+            try:
+                for task_id in each.moving:
+                    yield from self._homes.bring(
+                        self._broker.by(each.chunk.layout), each.chunk.shard, task_id
+                    )
+            except LayoutOutdated as error:
+                self._broker.learn(error.layout)
+                chunks += regrouped([each.chunk], self._broker.layout)
+            else:
+                chunks += each.chunk.at_home()
+        return chunks
+
+    def _note(self, chunk: Chunk, done: Stored, results: Results) -> Iterator[Onward]:
+        """Note what became of each task; yield those that became nothing here, for another shard is their home."""
+        if done.clamped:
+            log.warning(
+                "due_in_the_past", extra={"fields": {"tasks": done.clamped, "queue": self._broker.queue}}
+            )
+        flat, elsewhere, moving = chunk.flat, [], []
+        for nth, at in enumerate(chunk.positions):
+            task_id, moment = flat[3 * nth], flat[3 * nth + 1]
+            outcome = done.notes.get(nth, Outcome.CREATED) if done.notes else Outcome.CREATED
+            if outcome in REFUSALS:
+                results.refused[at] = self._refusal(task_id, outcome)
+            elif outcome in ONWARD:
+                elsewhere.append(nth)
+                moving += [task_id] if outcome is Outcome.MOVING else []
+            else:
+                results.stored[at] = Scheduled(task_id, due_ms_of(moment, done.now_ms), outcome)
+        if elsewhere:
+            yield Onward(chunk.some(elsewhere), moving)
+
+    def _options(self, layout: Layout, shard: int) -> dict[str, Any]:
+        """What a shard takes, of what the queue does."""
+        parts = layout.sharing(shard)
+        return {
+            "max_length": -(-self._limits.max_length // parts),
+            "max_bytes": -(-(self._limits.max_bytes or 0) // parts),  # 0: no limit
+            "max_delay_ms": self._limits.max_delay_seconds * 1000,
+        }
+
+    def _behind(self, results: Results) -> Behind | None:
+        """What has to confirm a round trip. After one failed, the call will fail: the rest is not waited for."""
+        if self._confirming is None:
+            return None
+        return self._confirming.behind(hurry=results.shortfall is not None)
+
+    def _refusal(self, task_id: str, outcome: Outcome) -> Refused:
+        shards = self._broker.layout.shards
+        match outcome:
+            case Outcome.EXISTS:
+                return TaskExists(task_id)
+            case Outcome.FULL:
+                return QueueFull(task_id, self._limits.max_length, shards=shards)
+            case Outcome.HEAVY:
+                return QueueFull(task_id, self._limits.max_bytes or 0, "bytes", shards=shards)
+        return DelayTooLong(task_id, self._limits.max_delay_seconds * 1000)
+
+
+def _check(if_exists: str) -> None:
+    if if_exists not in ("reject", "keep", "replace"):
+        raise ValueError(f'if_exists: expected "reject", "keep" or "replace", got {if_exists!r}')
+
+
+def _answers(asked: Finish | Each, chunks: Sequence[Chunk]) -> Operation[list[Any]]:
+    """Return what became of each chunk; a whole round trip that failed is the answer to all of them."""
+    try:
+        answers: list[Any] = yield asked
+    except Unavailable as error:
+        return [error] * (len(chunks) + 1)
+    return answers

@@ -1,0 +1,220 @@
+"""Opening a connection to the right server, whichever that is now, and noticing when it no longer is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from redis.exceptions import RedisError
+
+from delayq.connection.asking import replies_of
+from delayq.connection.discovery import directory_of
+from delayq.connection.round_trip import translated
+from delayq.connection.sentinels import ROLE, is_master
+from delayq.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redis.asyncio import Connection
+
+    from delayq.connection.address import Address
+    from delayq.connection.discovery import Directory
+    from delayq.connection.place import Place
+
+PAUSES_SECONDS = (0.1, 0.2, 0.4)  # between tries while a server that Sentinels name says that it is no master
+
+
+class Opener(Protocol):
+    """Knows one server, or one way to find it."""
+
+    drop: Callable[[], None]
+    """Called when the connection leads to the wrong server; set by whoever has it."""
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+
+    @property
+    def doubts(self) -> bool:
+        """Whether there is anybody to ask about a server that does not answer."""
+
+    async def open(self) -> Connection:
+        """Return a connection that has logged in; RedisError, OSError, Unavailable otherwise."""
+
+    async def name(self) -> str:
+        """Return the server it is now, host:port; Unavailable when nobody knows."""
+
+    async def look(self, *, idle: bool) -> None:
+        """Called before each round trip: from time to time, ask whether this is still the right server.
+
+        Only a line that was idle waits for the answer: for others, nothing is known to be wrong.
+        """
+
+    def doubt(self) -> None:
+        """Ask, for an answer is late."""
+
+    def failed(self) -> None:
+        """Ask before the next connection, for this one failed."""
+
+    async def close(self) -> None:
+        """Want to know nothing more."""
+
+
+def _nothing() -> None:
+    """Drop nothing: nobody has a connection yet."""
+
+
+async def connected(address: Address) -> Connection:
+    """Return an open connection; what fails half-way is closed."""
+    connection = address.connection()
+    try:
+        await connection.connect()
+    except UnicodeError as error:  # a host that no name server could be asked for
+        raise Unavailable(address.where, str(error), outage="dns") from error
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+    return connection
+
+
+class One:
+    """A single server: there is nobody to ask about it."""
+
+    doubts = False
+
+    def __init__(self, address: Address) -> None:
+        """Of the one server at this address."""
+        self.address, self.where = address, address.where
+        self.drop: Callable[[], None] = _nothing
+
+    async def open(self) -> Connection:
+        return await connected(self.address)
+
+    async def name(self) -> str:
+        return self.where
+
+    async def look(self, *, idle: bool) -> None:
+        """Nobody to ask."""
+
+    def doubt(self) -> None:
+        """Nobody to ask."""
+
+    def failed(self) -> None:
+        """Nobody to ask."""
+
+    async def close(self) -> None:
+        """Nobody was asked."""
+
+
+class Holder:
+    """The master that holds a slot; with Sentinels, all of them."""
+
+    doubts = True
+
+    def __init__(self, address: Address, slot: int = 0) -> None:
+        """Ask about this topology, beginning with the first open()."""
+        self.address, self._slot = address, slot
+        self.place: Place | None = None  # the connection leads to, or is to lead to
+        self.drop: Callable[[], None] = _nothing
+        self._directory: Directory | None = None
+
+    @property
+    def where(self) -> str:
+        return self.address.where if self.place is None else str(self.place)
+
+    @property
+    def directory(self) -> Directory:
+        """What the process knows of this topology; from now on we are told what is new."""
+        if self._directory is None:
+            self._directory = directory_of(self.address)
+            self._directory.watchers.add(self)
+        return self._directory
+
+    async def open(self) -> Connection:
+        if self.address.apart:
+            return await self._connected()
+        for pause in PAUSES_SECONDS:
+            if (connection := await self._master()) is not None:
+                return connection
+            await asyncio.sleep(pause)
+        raise Unavailable(self.where, "it is no master, says its ROLE", outage="no_master")
+
+    async def name(self) -> str:
+        return str(await self._holder())
+
+    async def _holder(self) -> Place:
+        return await self.directory.holder(self._slot, within=self.address.timeout_seconds)
+
+    async def _connected(self) -> Connection:
+        self.place = None
+        self.place = await self._holder()
+        return await connected(self.address.at(self.place))
+
+    async def _master(self) -> Connection | None:
+        """Return a connection, if it leads to a master by its own account: Sentinels may be behind."""
+        await self.directory.fresh()
+        connection = await self._connected()
+        leads = False
+        try:
+            [reply] = await replies_of(connection, [ROLE])
+            leads = is_master(reply)
+        finally:
+            if not leads:
+                await connection.disconnect(nowait=True)
+        if isinstance(reply, RedisError):
+            raise translated(reply, self.where, "ROLE")
+        return connection if leads else None
+
+    def moved(self) -> None:
+        """Drop a connection to what is no longer the right server."""
+        if self.place is not None and self.place != self.directory.book.holder(self._slot):
+            self.drop()
+
+    async def look(self, *, idle: bool) -> None:
+        if self.directory.old:
+            asking = self.directory.ask()
+            if idle and self.place is not None:
+                await asyncio.wait({asking}, timeout=self.address.timeout_seconds / 2)
+
+    def doubt(self) -> None:
+        self.directory.ask()
+
+    def failed(self) -> None:
+        if self.place is not None:
+            self.directory.suspect(self.place)
+
+    async def close(self) -> None:
+        if self._directory is not None:
+            await self._directory.leave(self)
+            self._directory = None
+
+
+class Node:
+    """One node of a Cluster, master of some slots."""
+
+    doubts = True
+
+    def __init__(self, directory: Directory, address: Address, place: Place) -> None:
+        """Whoever has it watches the directory, which knows no time-outs but its own."""
+        self._directory, self._address = directory, address.at(place)
+        self.place, self.where = place, str(place)
+        self.drop: Callable[[], None] = _nothing
+
+    async def open(self) -> Connection:
+        return await connected(self._address)
+
+    async def name(self) -> str:
+        return self.where
+
+    async def look(self, *, idle: bool) -> None:
+        """A master that is cut off stops serving by itself."""
+
+    def doubt(self) -> None:
+        self._directory.ask()
+
+    def failed(self) -> None:
+        self._directory.suspect(self.place)
+
+    async def close(self) -> None:
+        """Whoever has it watches the directory."""

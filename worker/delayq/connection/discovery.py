@@ -1,0 +1,217 @@
+"""Finds the current master, for asyncio, with one query at a time for all callers. Results are in topology_state.py.
+
+Connections of one process to the same topology share a directory: a doubt raised by one connection that waits for a
+reply also helps another one that only listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from redis.exceptions import RedisError
+
+from delayq.connection.address import HEALTH_CHECK_SECONDS, TIMEOUT_SECONDS
+from delayq.connection.asking import Asker
+from delayq.connection.round_trip import translated
+from delayq.connection.topology_state import (
+    LOOK_SECONDS,
+    NEXT_SECONDS,
+    REST_SECONDS,
+    ClusterBook,
+    SentinelBook,
+    book_of,
+    nobody,
+)
+from delayq.errors import DelayQError, Unavailable
+
+if TYPE_CHECKING:
+    from delayq.connection.address import Address
+    from delayq.connection.place import Place
+    from delayq.connection.redirects import Redirect
+
+
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[Address, Directory]] = (
+    WeakKeyDictionary()
+)
+
+
+class Watcher(Protocol):
+    """Who wants to be told."""
+
+    def moved(self) -> None:
+        """Something is elsewhere now."""
+
+
+class Directory:
+    """What this process knows of one topology, and the finding out."""
+
+    def __init__(self, address: Address, book: SentinelBook | ClusterBook) -> None:
+        """Know nothing yet, and ask nobody before somebody wants to know."""
+        self.address, self.book = address, book
+        self.watchers: set[Watcher] = set()
+        self._told = book.known()  # to the watchers
+        self._suspects: set[Place] = set()
+        self._asker = Asker(keeps=not address.apart)  # Sentinels are asked again and again, see old()
+        self._asking: asyncio.Task[None] | None = None
+        self._answering: dict[Address, asyncio.Task[bool]] = {}  # Sentinels, some of them late
+        self._asked_at = -math.inf  # monotonic seconds
+        self._error: DelayQError | None = None  # of the last one asked in vain
+
+    async def holder(self, slot: int = 0, *, within: float = TIMEOUT_SECONDS) -> Place:
+        """Return who is the master, of a slot; Unavailable when nobody knows one."""
+        place = self.book.holder(slot)
+        if place is None or place in self._suspects:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self.asked()
+            place = self.book.holder(slot)
+        if place is None:
+            raise nobody(self.address, self.book, self._error)
+        return place
+
+    async def anybody(self) -> Place:
+        """Return any master; Unavailable when nobody knows one."""
+        if not self.book.masters():
+            await self.asked()
+        for place in self.book.masters():
+            return place
+        raise nobody(self.address, self.book, self._error)
+
+    def suspect(self, place: Place) -> None:
+        """Note that a server failed: who wants it next waits until somebody was asked whether it still is."""
+        self._suspects.add(place)
+        self.ask()
+
+    async def asked(self) -> None:
+        """Ask anew, or wait for the answers to what is being asked."""
+        asking = self.ask()
+        await asyncio.wait({asking})
+        if asking.cancelled():
+            raise Unavailable(self.address.where, "connection closed")
+        asking.result()
+
+    async def fresh(self) -> None:
+        """Have an answer that was given a moment ago, or just now."""
+        if time.monotonic() - self._asked_at > REST_SECONDS:
+            await self.asked()
+
+    def ask(self) -> asyncio.Task[None]:
+        """Begin to ask, unless that is under way; whoever watches is told when the answer is news."""
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
+        return self._asking
+
+    @property
+    def old(self) -> bool:
+        """Whether to ask though nothing is wrong: a master that others have replaced answers those who reach it."""
+        return time.monotonic() - self._asked_at > LOOK_SECONDS and not self.address.apart
+
+    def learn(self, said: Redirect | None) -> None:
+        """Believe a node that has handed over a slot, and find out what else is new; None: its Cluster is down."""
+        if isinstance(self.book, ClusterBook) and said is not None:
+            self.book.moved(said)
+        self.ask()
+
+    async def _ask(self) -> None:
+        try:
+            await asyncio.sleep(self._asked_at + REST_SECONDS - time.monotonic())
+            self.book.begin()
+            self._suspects.clear()
+            await (self._somebody_answers() if self.address.apart else self._most_answer())
+            self.book.settle()
+        finally:
+            self._asked_at, self._asking = time.monotonic(), None
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell all who watch, if there is news."""
+        before, self._told = self._told, self.book.known()
+        if before == self._told:
+            return
+        for watcher in list(self.watchers):
+            try:
+                watcher.moved()
+            except Exception as error:  # noqa: BLE001 -- one's failure is not the others'
+                found = {"message": "told of a new master", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(found)
+
+    async def _most_answer(self) -> None:
+        """Ask all Sentinels at once. Behind one that is sure, the others have a moment, and are heard when they answer.
+
+        One that hangs is waited for by nobody, then; one that is just far away tells what it knows nevertheless.
+        """
+        for address in self.book.asked():
+            if address not in self._answering:
+                task = self._answering[address] = asyncio.create_task(self._answers(address))
+                task.add_done_callback(partial(self._heard, address))
+        waiting, until = set(self._answering.values()), math.inf
+        while waiting:
+            left = None if until == math.inf else max(0.0, until - time.monotonic())
+            done, waiting = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                return
+            if until == math.inf and any(map(asyncio.Task.result, done)):
+                until = time.monotonic() + NEXT_SECONDS
+
+    def _heard(self, address: Address, task: asyncio.Task[bool]) -> None:
+        del self._answering[address]
+        if self._asking is None and not task.cancelled():
+            self._tell()
+
+    async def _somebody_answers(self) -> None:
+        """Ask nodes of a Cluster one after the other, until one is sure."""
+        waiting, asking = self.book.asked(), set[asyncio.Task[bool]]()
+        try:
+            while waiting or asking:
+                if waiting:
+                    asking.add(asyncio.create_task(self._answers(waiting.pop(0))))
+                patience = NEXT_SECONDS if waiting else None
+                done, asking = await asyncio.wait(
+                    asking, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                )
+                if any(map(asyncio.Task.result, done)):
+                    return
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    async def _answers(self, address: Address) -> bool:
+        try:
+            replies = await self._asker.told(address, self.book.questions)
+            return self.book.learn(address.places[0], replies)
+        except (RedisError, OSError) as error:
+            self._error = translated(error, address.where, "questions")
+        except Exception as error:  # noqa: BLE001 -- what cannot be read is no answer
+            self._error = Unavailable(address.where, f"an answer that cannot be read: {error!r:.200}")
+        return False
+
+    async def leave(self, watcher: Watcher) -> None:
+        """Tell this one no more; without anybody to tell, nothing is asked."""
+        self.watchers.discard(watcher)
+        if self.watchers:
+            return
+        under_way = [*self._answering.values(), *([self._asking] if self._asking else [])]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        await self._asker.close()
+
+
+def directory_of(address: Address) -> Directory:
+    """Return the directory that this event loop's connections to a topology share, whatever time-outs they have."""
+    found = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+    same = replace(
+        address,
+        timeout_seconds=TIMEOUT_SECONDS,
+        health_check_seconds=HEALTH_CHECK_SECONDS,
+        max_connections=1,
+    )
+    return found.setdefault(same, Directory(same, book_of(same)))

@@ -1,0 +1,124 @@
+"""One task whose lease ran out: lock, ask, do as the check said and unlock, all at once.
+
+Under the task's recovery lock, so that of any number of scanners and reapers one asks; and carried out by one script,
+which does nothing once the lease, or the lock, is not what it was. Who dies in between leaves a lock that expires.
+Not here: which leases ran out (recovery.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from delayq.protocol.results import Recovered, Unreadable, Verdict
+from delayq.recovery.checks.asking import Asking, Judgement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from delayq.connection import AsyncConnection
+    from delayq.contract import Spec
+    from delayq.protocol.commands import Broker, Call
+    from delayq.protocol.results import Examined
+    from delayq.recovery.checks import Check
+
+log = logging.getLogger(__name__)
+
+MARGIN_SECONDS = 5.0  # by which the lock outlives the question and Redis' slowest answers
+UNDONE = frozenset({Recovered.GONE, Recovered.ALIVE, Recovered.LOCK_LOST})
+
+
+class Lapsed(NamedTuple):
+    """One lease that ran out."""
+
+    shard: int
+    member: bytes
+
+    @property
+    def task_id(self) -> str:
+        """Its task; an id that is not UTF-8 comes with replacement characters."""
+        return self.member.rpartition(b":")[0].decode(errors="replace")
+
+    @property
+    def token(self) -> int | None:
+        """Its fencing number."""
+        number = self.member.rpartition(b":")[2]
+        return int(number) if number.isdigit() else None
+
+
+class Recoverer:
+    """What it takes to recover any of them."""
+
+    def __init__(self, broker: Broker, connection: AsyncConnection, spec: Spec, check: Check) -> None:
+        """ValueError when the spec names no check."""
+        if spec.reaper.check is None:
+            raise ValueError("spec.reaper.check: expected a check, got none")
+        self._broker, self._connection = broker, connection
+        self.asking = Asking(check, spec.reaper.check)
+        # From the answer that gave us the lock to the one that tells Redis the verdict.
+        seconds = spec.reaper.check.timeout_seconds + connection.address.timeout_seconds + MARGIN_SECONDS
+        self._lock_ms = int(seconds * 1000)
+        self._wait_ms, self._max_crashes = spec.reaper.check.wait_seconds * 1000, spec.delivery.max_crashes
+        self._owner = secrets.token_hex(8)
+        self.done: Counter[str] = Counter()
+
+    async def recover(self, lapsed: Lapsed) -> bool:
+        """Lock, ask, act; False when it has to be looked at again in a moment. Raises what Redis does."""
+        lock = self._broker.lock(
+            lapsed.task_id, self._owner, self._lock_ms, lock="recovery_lock", shard=lapsed.shard
+        )
+        examine = self._broker.examine(lapsed.shard, lapsed.member)
+        others_ms, examined = await self._connection.run([lock, examine])
+        if others_ms:
+            return False
+        if examined is None:  # settled, or extended, since we saw it
+            await self._connection.one(self._unlock(lapsed))
+            return True
+        judgement = await self._judgement(examined)
+        if judgement is None:
+            await self._connection.one(self._unlock(lapsed))
+            return False
+        outcome = await self._connection.one(self._act(lapsed, examined, judgement))
+        self._note(lapsed, judgement, outcome)
+        return True
+
+    async def unlock(self, those: Iterable[Lapsed]) -> None:
+        """Let others ask at once."""
+        await self._connection.run([self._unlock(lapsed) for lapsed in those])
+
+    async def _judgement(self, examined: Examined) -> Judgement | None:
+        if isinstance(examined.task, Unreadable):  # the next worker, or the script, buries or drops it
+            return Judgement(Verdict.REQUEUE, examined.task.why, "unreadable")
+        return await self.asking.judge(examined.task)
+
+    def _act(self, lapsed: Lapsed, examined: Examined, judgement: Judgement) -> Call[Recovered]:
+        return self._broker.recover(
+            *lapsed,
+            self._owner,
+            judgement.verdict,
+            expiry_ms=examined.expiry_ms,
+            reason=judgement.reason,
+            failed=int(judgement.failed),
+            wait_ms=self._wait_ms,
+            max_crashes=self._max_crashes,
+        )
+
+    def _unlock(self, lapsed: Lapsed) -> Call[bool]:
+        return self._broker.unlock(lapsed.task_id, self._owner, lock="recovery_lock", shard=lapsed.shard)
+
+    def _note(self, lapsed: Lapsed, judgement: Judgement, outcome: Recovered) -> None:
+        self.done[outcome] += 1
+        fields = {
+            "task_id": lapsed.task_id,
+            "token": lapsed.token,
+            "verdict": judgement.verdict,
+            "cause": judgement.cause,
+            "reason": judgement.reason,
+            "outcome": outcome,
+        }
+        if outcome in UNDONE:
+            log.warning("not_recovered", extra={"fields": fields})
+        else:
+            log.warning("recovered", extra={"fields": fields})

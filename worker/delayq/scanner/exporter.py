@@ -1,0 +1,184 @@
+"""What a scanner answers to a scrape: how its Redis does, and the counts of the shards it leads.
+
+All of it is read at the scrape, or a minute before at most. A missing number must not look like zero: of shards that
+Redis does not serve there are no counts, and no risks where it serves none. A server that does not answer costs what it
+holds, and nothing of the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from delayq.errors import DelayQError, Unavailable
+from delayq.scanner import durability
+from delayq.service import metrics
+from delayq.service.shard_groups import lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Coroutine, Iterable
+
+    from delayq.connection import AsyncConnection
+    from delayq.contract import Delivery
+    from delayq.contract.metrics import DurabilityRisk, Outage
+    from delayq.protocol.commands import Broker
+    from delayq.protocol.due_histogram import Horizons
+    from delayq.protocol.keys import Keys
+    from delayq.protocol.results import Counts
+    from delayq.scanner.durability import Told
+    from delayq.scanner.scanner import Scanner
+
+log = logging.getLogger(__name__)
+
+MOST_SECONDS = 2.0  # a scrape ends even while Redis hangs: a missing answer would tell nobody why
+RISKS_SECONDS = 60.0  # how long risks are believed: settings change by hand
+
+
+@dataclass
+class Found:
+    """What one scrape learnt."""
+
+    down: dict[int, Outage]  # shards that Redis does not serve us with
+    counts: dict[int, Counts] = field(default_factory=dict)
+    told: list[Told] = field(default_factory=list)  # by each server
+    offsets: list[float] = field(default_factory=list)  # of each server's clock, seconds
+
+    def risks(self, delivery: Delivery) -> set[DurabilityRisk] | None:
+        """Return those of any server: each holds tasks that may be lost; None when no server was heard."""
+        return (
+            {risk for told in self.told for risk in durability.risks(told, delivery)} if self.told else None
+        )
+
+    @property
+    def replicas(self) -> int | None:
+        """Of the server that has fewest."""
+        return min((told.replicas for told in self.told if told.facts), default=None)
+
+    @property
+    def clock_offset_seconds(self) -> float | None:
+        """Of the clock that is off by most."""
+        return max(self.offsets, key=abs, default=None)
+
+
+class Scrape:
+    """Answers scrapes of one scanner, on a connection of its own: a long answer must not make a wake late."""
+
+    def __init__(
+        self, scanner: Scanner, broker: Broker, connection: AsyncConnection, delivery: Delivery
+    ) -> None:
+        """Ask nothing before the first scrape. `delivery` is spec.delivery."""
+        self._scanner, self._broker, self._connection = scanner, broker, connection
+        self._delivery = delivery
+        self._told: dict[str, Told] = {}  # by server
+        self._where: dict[int, str] = {}  # the server that holds a shard, as far as was heard
+        self._read_at, self._connects = 0.0, 0  # monotonic seconds, and the scanner's connections then
+
+    async def families(self, horizons: Horizons) -> Iterable[metrics.Family]:
+        """Return everything a scanner exports."""
+        led = {each.shard: each.leads for each in self._scanner.shards}
+        found = await self._found({shard for shard, leads in led.items() if leads}, horizons)
+        queue, serves = self._broker.queue, len(found.down) < len(self._broker.shards)
+        down = {shard: (why, self._where.get(shard, "")) for shard, why in found.down.items()}
+        return [
+            *metrics.queue_families(queue, led, found.counts, horizons),
+            *metrics.shard_families(queue, self._broker.layout, down, self._progress()),
+            *metrics.backend_families(
+                queue,
+                found.risks(self._delivery) if serves else None,
+                next(iter(found.down.values()), "other"),
+                replicas=found.replicas if serves else None,
+                clock_offset_seconds=found.clock_offset_seconds if serves else None,
+            ),
+            *metrics.process_families(self._scanner.tally),
+        ]
+
+    def _progress(self) -> dict[int, tuple[int, int, int, int]]:
+        return {
+            shard: (walk.tasks, walk.checked, walk.moved, len(walk.waiting) + len(walk.look_at))
+            for shard, walk in self._scanner.walks.items()
+        }
+
+    async def _found(self, led: Collection[int], horizons: Horizons) -> Found:
+        """Ask about all shards that are served as far as the scanner knows, all lanes at once."""
+        found = Found(dict(self._scanner.down))
+        there = [keys for keys in self._broker.shards if keys.shard not in found.down]
+        if there:
+            deadline = asyncio.get_running_loop().time() + MOST_SECONDS
+            groups = (
+                [shard for shard in lane.shards if shard in led and shard not in found.down]
+                for lane in lanes(self._broker, apart=self._connection.address.apart)
+            )
+            await asyncio.gather(
+                self._servers(there, deadline, found),
+                *(
+                    self._tried(shards, deadline, found, self._counts(shards, horizons, found))
+                    for shards in groups
+                    if shards
+                ),
+            )
+        for shard in found.down.keys() & found.counts.keys():
+            del found.counts[shard]
+        return found
+
+    async def _tried(
+        self, shards: Iterable[int], deadline: float, found: Found, asked: Coroutine[Any, Any, None]
+    ) -> None:
+        """Ask; without an answer in time, these shards are down."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await asked
+        except (DelayQError, TimeoutError) as error:
+            found.down |= dict.fromkeys(shards, _outage(error))
+            why = str(error) or f"no answer within {MOST_SECONDS:g} s"
+            log.warning("counts_unavailable", extra={"fields": {"error": why}})
+
+    async def _counts(self, shards: Collection[int], horizons: Horizons, found: Found) -> None:
+        asked = list(horizons.ms.values())
+        calls = [self._broker.counts(shard, asked) for shard in shards]
+        found.counts |= zip(shards, await self._connection.run(calls), strict=True)
+
+    async def _servers(self, there: Collection[Keys], deadline: float, found: Found) -> None:
+        """Ask every server about itself: whoever holds a shard of the queue may lose tasks of it."""
+        connects = self._scanner.connects
+        if time.monotonic() - self._read_at > RISKS_SECONDS or connects != self._connects:
+            self._told.clear()
+            self._read_at, self._connects = time.monotonic(), connects
+        held: dict[str, list[Keys]] = {}
+        await self._tried([keys.shard for keys in there], deadline, found, self._holders(there, held))
+        await asyncio.gather(
+            *(
+                self._tried(
+                    [keys.shard for keys in shards], deadline, found, self._server(where, shards[0], found)
+                )
+                for where, shards in held.items()
+            )
+        )
+
+    async def _holders(self, there: Collection[Keys], held: dict[str, list[Keys]]) -> None:
+        for where, shards in await self._connection.servers(self._broker.shards):
+            self._where |= {keys.shard: where for keys in shards}
+            if served := [keys for keys in shards if keys in there]:
+                held[where] = served
+
+    async def _server(self, where: str, keys: Keys, found: Found) -> None:
+        """Read its settings, again after a minute and whenever the scanner had to connect again; and both clocks.
+
+        The clocks on a connection that is open already: Redis' stands for the middle of the round trip.
+        """
+        if where not in self._told:
+            self._told[where] = durability.told(await self._connection.send(durability.QUESTIONS, keys))
+        before = time.time()
+        [reply] = await self._connection.send((("TIME",),), keys)
+        offset = durability.clock_offset_seconds(reply, before, time.time())
+        found.told.append(self._told[where])
+        found.offsets += [] if offset is None else [offset]
+
+
+def _outage(error: Exception) -> Outage:
+    """Why a scrape was not answered by Redis."""
+    if isinstance(error, Unavailable):
+        return error.outage
+    return "denied" if isinstance(error, DelayQError) else "timeout"

@@ -1,0 +1,165 @@
+"""Running one task: start its handler, and turn the way it ended into a settlement."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from delayq.errors import Bury, GuardBusy, GuardLost, GuardUnavailable, Retry, Seen, check_retry
+from delayq.handlers.failures import bounded, described, message_of, traceback_of, with_frames
+from delayq.handlers.forked_children import end_if_forked
+from delayq.worker import backoff
+from delayq.worker.slots import Running, Settlement
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from delayq.contract import Delivery
+    from delayq.protocol.envelope import Task
+    from delayq.service.counters import WorkerTally
+
+    HandlerCall = Callable[[Task], Awaitable[object]]
+
+log = logging.getLogger(__name__)
+
+# What a guard says of a task, and not its handler: no failure, and no sample of how long the handler takes.
+_REFUSED = (Seen, GuardBusy, GuardUnavailable)
+_EVENTS: dict[type[Retry], str] = {
+    Retry: "handler_failed",
+    GuardBusy: "guard_busy",
+    GuardLost: "guard_lost",
+    GuardUnavailable: "guard_unavailable",
+}
+UNREADABLE = "the handler raised an exception that cannot be read (a Retry without super().__init__()?)"
+
+
+class Runner:
+    """Calls the handler and counts what happens."""
+
+    def __init__(self, call: HandlerCall, delivery: Delivery, tally: WorkerTally) -> None:
+        """`call` is the handler's."""
+        self._call, self._delivery, self._tally = call, delivery, tally
+        self._lease_seconds = delivery.lease_seconds
+
+    async def run(self, running: Running) -> Settlement | None:
+        """Run one task to its end. None when there is nothing to settle, because the lease is lost."""
+        started = time.monotonic()
+        if started - running.extended_at > self._lease_seconds:
+            return None  # this process was stopped between claiming and now; the task is somebody else's
+        self._tally.claimed_to_started.observe(started - running.extended_at)
+        try:
+            await self._call(running.lease.task)
+            end_if_forked()
+        except BaseException as error:  # noqa: BLE001 -- whatever a handler raises is that task's failure
+            end_if_forked()
+            settlement = self.settlement(running, error)
+            if isinstance(error, _REFUSED):
+                return settlement
+        else:
+            settlement = self.settlement(running, None)
+        self._tally.handler.observe(time.monotonic() - started)
+        return settlement
+
+    def settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
+        """Turn the end of a task into its settlement, whatever was raised; `error` is None when the handler returned.
+
+        Exceptions are users' code, too: their attributes may be missing, and even str() of them may raise or exit.
+        """
+        try:
+            return self._settlement(running, error)
+        except BaseException:  # noqa: BLE001 -- nothing of it can be trusted, so nothing of it is told
+            if running.cancelled_for == "drain":
+                return _released(running)
+            return self._retried(running, None, UNREADABLE)
+
+    def _settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
+        """A cancelled handler does not decide by how it ends: its cleanup may raise, or swallow the cancellation."""
+        reason = running.cancelled_for
+        if reason is None:
+            return Settlement("ack", running.lease) if error is None else self._failed(running, error)
+        if reason in ("lease_lost", "given_up"):
+            return None
+        if isinstance(error, Seen):
+            return self._seen(running, error)
+        if reason == "drain":  # what is no order would charge the task for our stopping
+            return self._failed(running, error) if isinstance(error, (Bury, Retry)) else _released(running)
+        seconds = self._delivery.handler_timeout_seconds
+        timeout = TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})")
+        timeout.__cause__ = error  # its traceback says where the handler was
+        return self._failed(running, timeout)
+
+    def _seen(self, running: Running, error: Seen) -> Settlement:
+        fields = {"task_id": running.lease.task.id, "why": bounded(message_of(error))}
+        log.info("seen", extra={"fields": fields})
+        return Settlement("ack", running.lease)
+
+    def _failed(self, running: Running, error: BaseException) -> Settlement:
+        if isinstance(error, Seen):
+            return self._seen(running, error)
+        if isinstance(error, Bury):
+            return self._bury(running, error)
+        if isinstance(error, Retry):
+            check_retry(error.delay_ms, charge=error.charge)  # a subclass may not have called ours
+            event = _EVENTS.get(type(error), _EVENTS[Retry])
+            return self._retried(
+                running, error, described(error), delay_ms=error.delay_ms, charge=error.charge, event=event
+            )
+        own_doing = isinstance(error, asyncio.CancelledError)
+        return self._retried(
+            running, error, "the handler cancelled itself" if own_doing else described(error)
+        )
+
+    def _retried(
+        self,
+        running: Running,
+        error: BaseException | None,
+        text: str,
+        *,
+        delay_ms: int | None = None,
+        charge: bool = True,
+        event: str = _EVENTS[Retry],
+    ) -> Settlement:
+        task, failures = running.lease.task, running.lease.failures + 1
+        if delay_ms is None:
+            delay_ms = backoff.delay_ms(failures, self._delivery.backoff, random.random())  # noqa: S311 -- jitter
+        fields: dict[str, Any] = {"task_id": task.id, "attempt": task.attempt}
+        last = charge and failures >= self._delivery.max_attempts
+        fields |= {"last_attempt": True} if last else {"retry_in_ms": delay_ms}
+        log.warning(event, extra={"fields": fields | {"error": text} | _trace(error)})
+        return Settlement(
+            "retry", running.lease, (delay_ms, int(charge), _kept(text, error) if last else text)
+        )
+
+    def _bury(self, running: Running, order: Bury) -> Settlement:
+        text = bounded(message_of(order)) or "buried by the handler"
+        fields = {"task_id": running.lease.task.id, "error": text} | _trace(order)
+        log.warning("handler_buried", extra={"fields": fields})
+        return Settlement("bury", running.lease, (_kept(text, order),))
+
+
+def _raised(error: BaseException | None) -> BaseException | None:
+    """Return what a traceback is worth having of: Retry and Bury are orders, but they may stem from an error."""
+    if isinstance(error, tuple(each for each in _EVENTS if each is not Retry)):
+        return None  # of a guard, whose message says it all
+    if isinstance(error, (Retry, Bury)):
+        return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return error
+
+
+def _trace(error: BaseException | None) -> dict[str, Any]:
+    raised = _raised(error)
+    found = traceback_of(raised) if raised is not None else []
+    return {"traceback": found} if found else {}
+
+
+def _kept(text: str, error: BaseException | None) -> str:
+    """Return an error as a dead letter keeps it: with the last lines of its traceback."""
+    raised = _raised(error)
+    return text if raised is None else with_frames(text, raised)
+
+
+def _released(running: Running) -> Settlement:
+    return Settlement("release", running.lease, (running.lease.task.due_ms,))

@@ -1,0 +1,106 @@
+"""The watchdog: extends the leases of running tasks at a third of their length, and ends handlers that run too long."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from delayq.protocol.alarm import Alarm
+from delayq.protocol.commands import BATCH
+
+if TYPE_CHECKING:
+    from delayq.connection import AsyncConnection
+    from delayq.protocol.commands import Broker
+    from delayq.worker.executor import Runner
+    from delayq.worker.slots import Desk, Running
+
+log = logging.getLogger(__name__)
+
+CLEANUP_SECONDS = 6.0
+"""For which a cancelled handler keeps its task, so that it does not begin again beside it: more than the 5 s between
+SIGTERM and SIGKILL of an exec handler."""
+
+
+class Watchdog:
+    """Looks at every running task of one lane at least once a second."""
+
+    blocks = False
+
+    def __init__(self, desk: Desk, broker: Broker, connection: AsyncConnection, runner: Runner) -> None:
+        """Watch the running tasks of `desk`; `runner` says what becomes of one whose handler is given up."""
+        self.name = desk.lane.named("watchdog")
+        self._desk, self._broker, self._connection, self._runner = desk, broker, connection, runner
+        self._lease_seconds, self._tally = desk.slots.delivery.lease_seconds, desk.slots.tally
+        self.alarm = Alarm()
+
+    async def step(self) -> float:
+        """Look at every running task once; raises the first error of a shard after every shard is done."""
+        now = time.monotonic()
+        self._enforce_timeouts(now)
+        self._give_up(now)
+        for answer in await self._extend_leases(now):
+            if isinstance(answer, Exception):
+                raise answer
+        return min(1.0, self._lease_seconds / 6)
+
+    def _enforce_timeouts(self, now: float) -> None:
+        for (
+            running
+        ) in self._desk.running.values():  # in the order they began, which is that of their deadlines
+            if running.deadline > now:
+                break
+            if running.cancelled_for is None:
+                self._tally.handler_timeouts += 1
+                running.cancel("timeout")
+
+    def _give_up(self, now: float) -> None:
+        """Settle the tasks of handlers that ignore their cancellation, as if they had ended.
+
+        Nothing waits for such a handler but its slot: else its task would seem to have crashed this worker, and no task
+        that did could run here, for those run where nothing else does.
+        """
+        for running in [each for each in self._desk.running.values() if self._is_over(each, now)]:
+            log.error("handler_ignores_cancellation", extra={"fields": {"task_id": running.lease.task.id}})
+            self._desk.give_up(running, self._runner.settlement(running, None))
+
+    def _is_over(self, running: Running, now: float) -> bool:
+        """Whether a handler was cancelled so long ago that it should have ended."""
+        if running.cancelled_for == "timeout":
+            return now >= running.deadline + CLEANUP_SECONDS
+        if running.cancelled_for == "lease_lost":
+            return now >= running.extended_at + self._lease_seconds + CLEANUP_SECONDS
+        return False
+
+    async def _extend_leases(self, now: float) -> list[set[int] | Exception]:
+        due: dict[int, list[Running]] = {}
+        for running in self._desk.running.values():
+            if now - running.extended_at >= self._lease_seconds / 3 and running.cancelled_for != "lease_lost":
+                due.setdefault(running.lease.shard, []).append(running)
+        batches = [
+            (shard, held[at : at + BATCH]) for shard, held in due.items() for at in range(0, len(held), BATCH)
+        ]
+        if not batches:
+            return []
+        calls = [
+            self._broker.extend(shard, [each.lease.member for each in held], self._lease_seconds * 1000)
+            for shard, held in batches
+        ]
+        # One shard that fails must not hide which leases of the other shards are lost.
+        answers: list[set[int] | Exception] = await self._connection.answers(calls)
+        for (_, held), lost in zip(batches, answers, strict=True):
+            if not isinstance(lost, Exception):
+                self._extended(held, lost, now)
+        return answers
+
+    def _extended(self, held: list[Running], lost: set[int], now: float) -> None:
+        self._tally.extended += len(held) - len(lost)
+        for at, running in enumerate(held):
+            if at not in lost:
+                running.extended_at = now
+            elif running.lease.member in self._desk.running:
+                self._tally.leases_lost += 1
+                log.warning(
+                    "lease_lost", extra={"fields": {"task_id": running.lease.task.id, "verb": "extend"}}
+                )
+                running.cancel("lease_lost")

@@ -29,7 +29,7 @@ from delayq.errors import (
     Unavailable,
 )
 from delayq.protocol.envelope import Task
-from delayq.protocol.results import Verdict
+from delayq.protocol.results import State, Verdict
 from delayq.protocol.write_durability import Acknowledge
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ __all__ = [
     "Refused",
     "Retry",
     "Seen",
+    "State",
     "SyncClient",
     "Task",
     "TaskExists",

@@ -17,7 +17,7 @@ from delayq_operator.base import names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from delayq_operator.desired.child import Object
+    from delayq_operator.base.objects import Object
 
 PodSecurity = Literal["baseline", "privileged"]
 

@@ -4,10 +4,10 @@ Standard library only, no I/O, no clock: the operator calls it every other secon
 """
 
 from delayq.scaling.decide import decide
-from delayq.scaling.decision import LIMITS, Decision, Limit, Reason, Shortfall
+from delayq.scaling.decision import LIMITS, Decision, Reason, Shortfall
 from delayq.scaling.learning import HandlerTime, LeadTime
 from delayq.scaling.memory import Memory, begun
-from delayq.scaling.policy import Policy
+from delayq.scaling.policy import Limit, Policy
 from delayq.scaling.record import recorded, replayed
 from delayq.scaling.sample import Sample, horizons
 from delayq.scaling.sentences import sentence

@@ -16,9 +16,8 @@ from delayq.scaling.load import load, needed
 from delayq.scaling.shortfall import shortfall
 
 if TYPE_CHECKING:
-    from delayq.scaling.decision import Limit
     from delayq.scaling.memory import Memory
-    from delayq.scaling.policy import Policy
+    from delayq.scaling.policy import Limit, Policy
     from delayq.scaling.sample import Sample
 
 

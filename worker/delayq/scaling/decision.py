@@ -13,23 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delayq.scaling.memory import Memory
-    from delayq.scaling.policy import Policy
+    from delayq.scaling.policy import Limit, Policy
     from delayq.scaling.sample import Sample
 
 Reason = Literal["FollowsWork", "MetricsUnavailable", "FallenBack"]
-Limit = Literal[
-    "None",
-    "MaxReplicas",
-    "MinReplicas",
-    "MaxInFlight",
-    "RatePerSecond",
-    "ScaleUpPolicy",
-    "ScaleDownPolicy",
-    "Stabilization",
-    "DueAgain",
-    "Cooldown",
-]
-
 LIMITS: Final[Mapping[Limit, str]] = {
     "None": "",
     "MaxReplicas": "{wanted} were needed, more than maxReplicas",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import ceil, inf
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from delayq.contract import Autoscaling, Limits
 from delayq.contract.autoscaling import Behavior, Fallback
@@ -13,7 +13,20 @@ from delayq.scaling.model import RESERVE
 
 if TYPE_CHECKING:
     from delayq.contract import Spec
-    from delayq.scaling.decision import Limit
+
+Limit = Literal[
+    "None",
+    "MaxReplicas",
+    "MinReplicas",
+    "MaxInFlight",
+    "RatePerSecond",
+    "ScaleUpPolicy",
+    "ScaleDownPolicy",
+    "Stabilization",
+    "DueAgain",
+    "Cooldown",
+]
+"""What keeps the number of workers from what was asked for."""
 
 LEAD_SECONDS: Final = 15.0
 """A worker's start-up until one was seen: a Python image that is on the node already, with some reserve."""

@@ -14,8 +14,6 @@ from delayq.cli.kubectl.refusals import refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.cli.kubectl.options import Where
-
 VARIABLE: Final = "KUBECTL"
 REQUEST_SECONDS: Final = 30
 STREAMS: Final = ("exec", "logs")
@@ -25,6 +23,15 @@ PATIENCE_SECONDS: Final = 120.0
 """A login plugin may open a browser; beyond this, nobody is there."""
 
 Object: TypeAlias = dict[str, Any]
+
+
+@dataclass(kw_only=True)
+class Where:
+    """What kubectl is told; absent is for kubectl to decide."""
+
+    namespace: str | None = None
+    context: str | None = None
+    kubeconfig: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

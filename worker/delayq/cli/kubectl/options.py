@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from delayq.cli.kubectl.kubectl import Kubectl, Where
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-@dataclass(kw_only=True)
-class Where:
-    """What kubectl is told; absent is for kubectl to decide."""
-
-    namespace: str | None = None
-    context: str | None = None
-    kubeconfig: str | None = None
 
 
 def where_of(ctx: click.Context) -> Where:
@@ -45,7 +37,6 @@ def where_params() -> list[click.Parameter]:
 
 def kubectl_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command kubectl's options, and call it with a Kubectl that has them."""
-    from delayq.cli.kubectl.kubectl import Kubectl  # noqa: PLC0415 -- which imports this module for Where
 
     def called(*args: Any, **extra: Any) -> Any:  # noqa: ANN401 -- the command's own options
         return command(Kubectl(where_of(click.get_current_context())), *args, **extra)

@@ -50,23 +50,31 @@ run: $(PYTHON_READY) ## Run examples/hello: 1,000 delayed tasks on a Redis of th
 PARTS := redis process cluster images node
 .PHONY: test
 .NOTPARALLEL: test
-test: check test-alone $(PARTS:%=test-%) test-pythons ## Run every check and every test, on every Redis
+test: check test-alone $(PARTS:%=test-%) ## Run the checks and the tests of all tiers
 
-# As many at a time as two cores bear: tests that wait for servers, more than they compute, three.
+.PHONY: test-all
+.NOTPARALLEL: test-all
+test-all: check test-alone $(PARTS:%=test-%) test-pythons ## Run every test on every Redis, topology and Python: the matrix
+
+# All cases on one Redis and the verbs on each; `make test-all` leaves nothing out. See docs/testing.md.
+SELECT := -m "not full" --redis=sample
+test-all: SELECT := --redis=all --hypothesis-profile=full
+
+# As many at a time as two cores bear: of tests that wait more than they compute, more.
 .PHONY: test-alone $(PARTS:%=test-%)
 test-alone: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run the tests that no other part has
-	@$(PYTEST) -n 2 --redis=all $(PARTS:%=--ignore=tests/%)
+	@$(PYTEST) -n 2 $(SELECT) $(PARTS:%=--ignore=tests/%)
 test-redis: $(SERVERS_READY) ## Run what the client and the scripts do, on every Redis
-	@$(PYTEST) -n 3 --redis=all tests/redis
+	@$(PYTEST) -n 3 $(SELECT) tests/redis
 test-process: $(SERVERS_READY) $(DATABASES_READY) ## Run workers and scanners through faults and fail-overs
-	@$(PYTEST) -n 3 --redis=all tests/process
+	@$(PYTEST) -n 5 $(SELECT) tests/process
 # Kubernetes, written in Go, computes a sixth less when it collects its garbage less often.
 test-cluster: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run the operator on real API servers
-	@GOGC=400 $(PYTEST) -n 3 tests/cluster
+	@GOGC=400 $(PYTEST) -n 3 $(SELECT) tests/cluster
 test-images: setup-node $(DATABASES_READY) ## Try the images
-	@$(PYTEST) -n 2 tests/images
+	@$(PYTEST) -n 2 $(SELECT) tests/images
 test-node: setup-node ## Run it all on Kubernetes nodes with pods, as root
-	@GOGC=400 $(PYTEST) -n 2 tests/node
+	@GOGC=400 $(PYTEST) -n 2 $(SELECT) tests/node
 
 .PHONY: test-pythons
 test-pythons: $(SERVERS_READY) ## Run unit and contract tests on the other declared Pythons that this machine has
@@ -102,12 +110,16 @@ bench-operator: $(PYTHON_READY) $(KUBERNETES_READY) ## Measure the operator with
 	@$(BIN)/python -m benchmarks.operator $(BENCH_ARGS)
 
 .PHONY: bench-loss
-bench-loss: $(PYTHON_READY) $(SERVERS_READY) ## Measure what Redis loses under each setting, and write the table to docs/guarantees.md
+bench-loss: $(PYTHON_READY) $(SERVERS_READY) ## Measure what Redis loses under each setting, and write the table to docs/explanation/guarantees.md
 	@$(BIN)/python -m benchmarks.loss
 
 .PHONY: bench-shards
 bench-shards: $(PYTHON_READY) $(SERVERS_READY) ## Measure 1, 2, 4 and 8 shards on one Redis and on a Cluster; BENCH_ARGS="--quick"
 	@$(BIN)/python -m benchmarks.shards $(BENCH_ARGS)
+
+.PHONY: bench-resident
+bench-resident: $(PYTHON_READY) $(SERVERS_READY) ## Measure the memory of idle processes beside those of another commit; BENCH_ARGS="--against HEAD~1"
+	@$(BIN)/python -m benchmarks.resident $(BENCH_ARGS)
 
 .PHONY: bench-scale
 bench-scale: $(PYTHON_READY) $(SERVERS_READY) ## Measure up to 10 million tasks: memory, calls, restart (4 GB); BENCH_ARGS="--sizes 10000,1000000"
@@ -129,7 +141,7 @@ bench-node: $(PYTHON_READY) $(SERVERS_READY) $(KUBERNETES_READY) ## Measure a ru
 
 FAULTS_ARGS ?= --keep
 .PHONY: faults
-faults: $(PYTHON_READY) $(SERVERS_READY) $(DATABASES_READY) ## Transfer money under every guard and fault, and write the table to docs/guarantees.md (takes root); FAULTS_ARGS="--guards none"
+faults: $(PYTHON_READY) $(SERVERS_READY) $(DATABASES_READY) ## Transfer money under every guard and fault, and write the table to docs/explanation/guarantees.md (takes root); FAULTS_ARGS="--guards none"
 	@command -v ip >/dev/null || tools/apt-install iproute2
 	@$(BIN)/python -m tests.faults $(FAULTS_ARGS)
 

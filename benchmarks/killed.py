@@ -28,8 +28,8 @@ LEASE_SECONDS, QUICK_LEASE_SECONDS = 30, 5  # the document's default, and one fo
 async def run(stage: Stage) -> list[Figure]:
     """Kill one worker while a second one has nothing to do."""
     stage.empty()
-    lease_seconds = QUICK_LEASE_SECONDS if stage.quick else LEASE_SECONDS
-    document = stage.document("nap", concurrency=CONCURRENCY, lease_seconds=lease_seconds)
+    lease_duration_seconds = QUICK_LEASE_SECONDS if stage.quick else LEASE_SECONDS
+    document = stage.document("nap", concurrency=CONCURRENCY, lease_duration_seconds=lease_duration_seconds)
     ledger = stage.file("ledger")
     ledger.touch()
     with (
@@ -48,14 +48,14 @@ async def run(stage: Stage) -> list[Figure]:
     notes = _notes(ledger)
     begun, ended = max(notes["began"].values()) - killed_at, max(notes["ended"].values()) - killed_at
     twice = sum(len(times) > 1 for times in _all(ledger)["began"].values())
-    base = float(lease_seconds)
+    base = float(lease_duration_seconds)
     return [
         Figure(
             bench="G",
             name="kill until the last began again",
             unit="s",
             runs=(begun,),
-            target=at_most(lease_seconds + 5),
+            target=at_most(lease_duration_seconds + 5),
             base=base,
             base_name="lease",
         ),
@@ -64,7 +64,7 @@ async def run(stage: Stage) -> list[Figure]:
             name=f"kill until the last ended ({NAP_SECONDS:g} s each)",
             unit="s",
             runs=(ended,),
-            target=at_most(lease_seconds + 5 + NAP_SECONDS),
+            target=at_most(lease_duration_seconds + 5 + NAP_SECONDS),
             base=base,
             base_name="lease",
         ),

@@ -1,4 +1,4 @@
-"""`make bench-loss`: measure what Redis takes away, and write it into docs/guarantees.md. Half a minute."""
+"""`make bench-loss`: measure what Redis takes away, and write it into docs/explanation/guarantees.md. Half a minute."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.process.loss import CASES, CONFIRMING, HEAD, Loss, measure
 from tests.servers import PREFERRED, RedisServer
 
-PAGE = Path(__file__).parent.parent / "docs" / "guarantees.md"
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "guarantees.md"
 FIRST, LAST = "<!-- loss: made by make bench-loss -->\n", "<!-- end of loss -->"
 SECONDS = 2.5  # of load, each: longer than everysec's second
 

@@ -34,7 +34,7 @@ async def after_killed(stage: Stage) -> list[Figure]:
 async def run(stage: Stage) -> list[Figure]:
     """Let one worker at a time run until each task is done or dead."""
     stage.empty()
-    document = stage.document("poisoned", lease_seconds=LEASE_SECONDS)
+    document = stage.document("poisoned", lease_duration_seconds=LEASE_SECONDS)
     async with stage.client() as client:
         payloads = ["poison" if n == TASKS // 2 else "healthy" for n in range(TASKS)]
         await client.schedule_many(NewTask(each, delay_ms=0) for each in payloads)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from benchmarks.figures import Figure
 
 RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"  # shows the kept figures, between two lines
+PAGES = Path(__file__).parent.parent / "docs" / "explanation"  # show the kept figures, between two lines
 FIRST, LAST = "<!-- {name} figures: written by --keep -->", "<!-- end of {name} figures -->"
 NAME_WIDTH, MODE_WIDTH = 50, 23
 Key = tuple[str, str]  # benchmark and name: a line of the table
@@ -82,8 +82,9 @@ class Report:
         if keep:
             (RESULTS / f"{self.name}.json").write_text(text)
             first, last = FIRST.format(name=self.name), LAST.format(name=self.name)
-            before, _, rest = PAGE.read_text().partition(first)
-            PAGE.write_text(before + first + "\n" + self._markdown() + last + rest.partition(last)[2])
+            page = next(each for each in PAGES.glob("*.md") if first in each.read_text())
+            before, _, rest = page.read_text().partition(first)
+            page.write_text(before + first + "\n" + self._markdown() + last + rest.partition(last)[2])
         return path
 
     def _markdown(self) -> str:

@@ -75,13 +75,13 @@ class Stage:
         self._files += 1
         return self.dir / f"{self._files}-{name}"
 
-    def document(self, handler: str, *, concurrency: int = 32, lease_seconds: int = 30) -> Path:
+    def document(self, handler: str, *, concurrency: int = 32, lease_duration_seconds: int = 30) -> Path:
         """Write a DelayQueue whose handler is one of handlers.py; everything else is a default."""
         spec = {
             "redis": {"standalone": {"host": "127.0.0.1", "port": self.server.port}},
             "handler": {"python": {"callable": f"benchmarks.handlers:{handler}"}},
             "worker": {"concurrency": concurrency},
-            "delivery": {"leaseSeconds": lease_seconds},
+            "delivery": {"leaseDurationSeconds": lease_duration_seconds},
         }
         head = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelayQueue", "metadata": {"name": QUEUE}}
         path = self.file("queue.yaml")

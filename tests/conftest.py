@@ -25,9 +25,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REDIS_TESTS = Path(__file__).parent / "redis"
 
+# What a test is marked with that runs on more than one server in `make test`, too.
+FOR_MORE = ("each_redis", "every_redis", "every_topology", "every_cluster")
+
 # No deadline: on two shared cores a slow example says nothing. Function-scoped fixtures are fine where a test
 # empties its server for each example.
 settings.register_profile("ci", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+settings.register_profile("full", settings.get_profile("ci"), max_examples=250)
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 settings.load_profile("ci")
 
@@ -37,7 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--redis",
         default=PREFERRED,
         metavar="FLAVOURS",
-        help=f"what to run tests/redis on: all, or some of {','.join((*FLAVOURS, *TOPOLOGIES))} ({PREFERRED})",
+        help=f"what to run tests/redis on: all, or some of {','.join((*FLAVOURS, *TOPOLOGIES))} ({PREFERRED}). "
+        f"sample: all cases on {PREFERRED}, and on all what is marked {', '.join(FOR_MORE)}",
     )
 
 
@@ -48,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def selected(config: pytest.Config) -> list[str]:
     asked = config.getoption("--redis")
-    kinds = [*FLAVOURS, *TOPOLOGIES] if asked == "all" else asked.split(",")
+    kinds = [*FLAVOURS, *TOPOLOGIES] if asked in ("all", "sample") else asked.split(",")
     try:
         for kind in kinds:
             binary(flavour_of(kind))
@@ -61,10 +66,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Everything in tests/redis runs on every selected flavour; elsewhere one is enough, unless marked.
 
     What asks for a shard or a client runs on every selected topology, too, unless it is about the one server it has.
+    With --redis=sample, one server is enough for what is marked with none of FOR_MORE.
     """
     if "flavour" not in metafunc.fixturenames:
         return
     kinds, marked = selected(metafunc.config), metafunc.definition.get_closest_marker
+    if metafunc.config.getoption("--redis") == "sample" and not any(map(marked, FOR_MORE)):
+        kinds = [PREFERRED]
     flavours = [kind for kind in kinds if kind in FLAVOURS]
     everywhere = metafunc.definition.path.is_relative_to(REDIS_TESTS)
     if not everywhere and marked("every_redis") is None:

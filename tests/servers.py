@@ -153,7 +153,7 @@ class RedisServer(Killable):
     tls: Tls | None = None
     host: str = LOOPBACK
     enter: tuple[str, ...] = ()
-    config_get: bool = False  # what the user may besides, where a document has `acknowledge: Fsynced`
+    config_get: bool = False  # what the user may besides, where a document has `durability.confirm: Fsynced`
     process: Process = field(init=False)
 
     @classmethod

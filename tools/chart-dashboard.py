@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Make the chart's Grafana dashboard: `.venv/bin/python tools/chart-dashboard.py`; with --check only compare.
 
-The panels are the two tables below. Not here: what the metrics mean (delayq.contract.metrics, docs/operations.md).
+The panels are the two tables below. Not here: what the metrics mean
+(delayq.contract.metrics, docs/reference/metrics.md).
 """
 # ruff: noqa: T201 -- a script for the shell
 
@@ -53,13 +54,13 @@ QUEUES = (
         "Overdue tasks",
         "Due and not claimed. Should stay near zero.",
         "short",
-        {"{{queue}}": total("delayq_overdue_tasks", "queue")},
+        {"{{queue}}": "sum by (queue) (delayq_tasks{" + QUEUE + ',state="due"})'},
     ),
     Panel(
         "Most overdue task",
         "How long it has been due.",
         "s",
-        {"{{queue}}": f"max by (queue) (delayq_oldest_overdue_seconds{{{QUEUE}}})"},
+        {"{{queue}}": f"max by (queue) (delayq_oldest_due_seconds{{{QUEUE}}})"},
     ),
     Panel(
         "Lateness",
@@ -113,7 +114,7 @@ QUEUES = (
         "ops",
         {
             "completed": rate("delayq_queue_completed_total"),
-            "waited": rate("delayq_queue_waited_total"),
+            "recovery deferred": rate("delayq_queue_recovery_deferred_total"),
             "checks failed": rate("delayq_queue_checks_failed_total"),
         },
     ),
@@ -121,14 +122,14 @@ QUEUES = (
         "Awaiting a verdict",
         "Tasks whose lease ran out and on which no check has decided yet. Should come back to zero.",
         "short",
-        {"{{queue}}": total("delayq_lapsed_tasks", "queue")},
+        {"{{queue}}": total("delayq_expired_leases", "queue")},
     ),
     Panel(
         "Guards",
         "Runs under the guard, by how they ended, and workers that the guard serves.",
         "short",
         {
-            "{{outcome}} a second": rate("delayq_worker_guarded_total", "outcome"),
+            "{{outcome}} a second": rate("delayq_worker_guard_runs_total", "outcome"),
             "{{queue}} serves": total("delayq_worker_guard_up", "queue"),
         },
     ),
@@ -136,23 +137,23 @@ QUEUES = (
         "Shards led",
         "Every shard needs a scanner that leads it.",
         "short",
-        {"{{queue}}": total("delayq_shard_led", "queue")},
+        {"{{queue}}": total("delayq_shard_leader", "queue")},
     ),
     Panel(
-        "Shards by layout",
+        "Shards by shard map",
         "Where tasks are stored, where they may still be, and what was asked for: three numbers while tasks move.",
         "short",
-        {"{{queue}} {{layout}}": f"max by (queue, layout) (delayq_layout_shards{{{QUEUE}}})"},
+        {"{{queue}} {{version}}": f"max by (queue, version) (delayq_shard_map_shards{{{QUEUE}}})"},
     ),
     Panel(
         "Tasks that change shards",
         "How many there are to look at, how many of them were, and how many were moved; others run where they are.",
         "short",
         {
-            "{{queue}} to look at": total("delayq_reshard_tasks", "queue"),
-            "{{queue}} looked at": total("delayq_reshard_checked_tasks", "queue"),
-            "{{queue}} moved": total("delayq_reshard_moved_tasks", "queue"),
-            "{{queue}} wait to run": total("delayq_reshard_waiting_tasks", "queue"),
+            "{{queue}} to check": total("delayq_resharding_tasks", "queue"),
+            "{{queue}} checked": total("delayq_resharding_checked_tasks", "queue"),
+            "{{queue}} migrated": total("delayq_resharding_migrated_tasks", "queue"),
+            "{{queue}} wait to run": total("delayq_resharding_waiting_tasks", "queue"),
         },
     ),
     Panel(
@@ -184,7 +185,7 @@ QUEUES = (
         "Pods there should be, pods there are, and pods that the work asks for, before bounds and behavior.",
         "short",
         {
-            "{{name}} {{which}}": 'sum by (name, which) (delayq_operator_worker_replicas{namespace=~"$namespace"})'
+            "{{name}} {{type}}": 'sum by (name, type) (delayq_operator_worker_replicas{namespace=~"$namespace"})'
         },
     ),
     Panel(

@@ -24,7 +24,7 @@ def filled(stage: Stage) -> list[Figure]:
     ]
     with stage.server.client() as redis:
         for name in ("delayed", "tasks"):
-            keys = [getattr(shard, name) for shard in stage.broker.shards]
+            keys = [getattr(shard, name) for shard in stage.commands.shards]
             sizes = [int(redis.memory_usage(key, samples=SAMPLES) or 0) for key in keys]
             found.append(once("A", f"  MEMORY USAGE of {name}", "B/task", sum(sizes) / stage.tasks))
     return found

@@ -34,7 +34,7 @@ def moved(stage: Stage, directory: Path) -> list[Figure]:
 
 
 def _moved(stage: Stage, target: RedisServer, name: str) -> float:
-    key = getattr(stage.broker.shards[0], name)
+    key = getattr(stage.commands.shards[0], name)
     with stage.server.client() as redis:
         redis.connection_pool.connection_kwargs["socket_timeout"] = TIMEOUT_MS / 1000
         redis.connection_pool.disconnect()

@@ -1,4 +1,4 @@
-"""The sizing table of docs/redis.md, made from results/scale.json: what a reader multiplies is what was measured."""
+"""The sizing table of docs/how-to/redis.md, made from results/scale.json: readers multiply measured figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.report import RESULTS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PAGE = Path(__file__).parents[2] / "docs" / "redis.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "redis.md"
 FIRST, LAST = "<!-- sizing: written by make bench-scale -->\n", "<!-- end of sizing -->"
 HEAD = (
     "| tasks | memory, 100 B each | memory, 1 KiB each | file | file rewritten in | restart | moving a shard |",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from delayq import NewTask, SyncClient
 from delayq.connection import Address, SyncConnection
 from delayq.contract import Limits
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,8 +38,8 @@ class Stage:
     say: Callable[[str], None]
 
     @cached_property
-    def broker(self) -> Broker:
-        return Broker(QUEUE, shards=self.shards)
+    def commands(self) -> Commands:
+        return Commands(QUEUE, shards=self.shards)
 
     @cached_property
     def connection(self) -> SyncConnection:

@@ -38,7 +38,7 @@ class Timed:
     """Calls on one stage, with what SLOWLOG said of each."""
 
     def __init__(self, stage: Stage) -> None:
-        self.stage, self.broker = stage, stage.broker
+        self.stage, self.commands = stage, stage.commands
         self.ms: dict[str, list[float]] = defaultdict(list)
         self._new = 0
 
@@ -54,25 +54,25 @@ class Timed:
             self._redis.config_set("slowlog-log-slower-than", -1)
 
     def _round(self, shard: int, nth: int) -> None:
-        broker = self.broker
+        commands = self.commands
         for batch in (DEFAULT_BATCH, LARGEST_BATCH):
-            claimed = self._call(f"claim {batch}", broker.claim(shard, batch, LEASE_MS))
+            claimed = self._call(f"claim {batch}", commands.claim(shard, batch, LEASE_MS))
             members = [lease.member for lease in claimed.leases]
             back = [item for member in members for item in (member, 0)]
             if batch == DEFAULT_BATCH:
-                self._call("ack 32", broker.ack(shard, members))
+                self._call("ack 32", commands.ack(shard, members))
             else:
-                self._call("release 250", broker.release(shard, back))
-        self._call("counts", broker.counts(shard, HORIZONS_MS))
-        self._call("wake", broker.wake(shard))
+                self._call("release 250", commands.release(shard, back))
+        self._call("counts", commands.counts(shard, HORIZONS_MS))
+        self._call("wake", commands.wake(shard))
         for size in (NEW_PER_CALL, 1):
-            self._call(f"schedule {size}", broker.schedule(shard, self._new_tasks(size), **OPTIONS))
+            self._call(f"schedule {size}", commands.schedule(shard, self._new_tasks(size), **OPTIONS))
         odd = task_id((nth * 7919 * 2 + 1) % self.stage.tasks)
-        self._call("reschedule", broker.reschedule(odd, f"+{self._delay()}", max_delay_ms=10**12))
-        self._call("get", broker.get(odd))
-        self._call("cancel", broker.cancel(odd))
+        self._call("reschedule", commands.reschedule(odd, f"+{self._delay()}", max_delay_ms=10**12))
+        self._call("get", commands.get(odd))
+        self._call("cancel", commands.cancel(odd))
         middle = self.stage.tasks // self.stage.shards // 2
-        self._call("list 50 from the middle", broker.list(shard, State.DELAYED, offset=middle, limit=50))
+        self._call("list 50 from the middle", commands.list(shard, State.SCHEDULED, offset=middle, limit=50))
 
     def _new_tasks(self, count: int) -> list[Argument]:
         tasks: list[Argument] = []

@@ -105,7 +105,7 @@ def stage(directory: Path, flavour: str, factor: int, per_minute: int) -> Iterat
         server, directory, "soak", SPEC | {"redis": {**SPEC["redis"], **standalone}}, pace.environment()
     )
     try:
-        started = fleet.start_all("scanner", "worker", "reap")
+        started = fleet.start_all("scanner", "worker", "reaper")
         processes = dict(zip(ROLES, started, strict=True)) | {"Redis": server.process}
         with fleet.client() as client:
             yield Stage(fleet, pace, Day(fleet, client, per_minute), processes)

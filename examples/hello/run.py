@@ -63,7 +63,7 @@ def wait_until_settled(queue: SyncClient, runner: Runner) -> bool:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline and runner.alive:
         counts = queue.counts()
-        if counts.delayed + counts.retry + counts.processing == 0:
+        if counts.waiting + counts.retrying + counts.in_flight == 0:
             return True
         time.sleep(LOOK_SECONDS)
     return False
@@ -92,7 +92,7 @@ are how late runs started.
 
 Next: run the queue, and talk to it from a second terminal. The dead letters of this run are still there.
   .venv/bin/delayq run examples/hello/queue.yaml
-  .venv/bin/delayq counts examples/hello/queue.yaml
+  .venv/bin/delayq status examples/hello/queue.yaml
   .venv/bin/delayq dlq groups examples/hello/queue.yaml
   .venv/bin/delayq schedule examples/hello/queue.yaml '{{"order": 1}}' --in 3s
 """

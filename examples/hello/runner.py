@@ -26,7 +26,7 @@ class Runner:
     def __enter__(self) -> Self:
         """Start it; return once all of its processes work."""
         command = [sys.executable, "-m", "delayq", "run", str(DOCUMENT), "--data-dir", str(DATA)]
-        options = ["--status-seconds", "1", "--log-format", "json", "--log-level", "info"]
+        options = ["--status-interval", "1s", "--log-format", "json", "--log-level", "info"]
         self._process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)  # noqa: S603 -- our own argv
         self._ready, self._said = threading.Event(), list[str]()
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -3,7 +3,7 @@
     python receiver.py [PORT]
 
 Python's own HTTP server, so that nothing has to be installed. Receivers in other languages check the signature as
-docs/handlers.md says.
+docs/how-to/handlers.md says.
 """
 
 from __future__ import annotations

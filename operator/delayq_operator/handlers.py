@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from delayq_operator.cache.queues import Queues
-    from delayq_operator.cache.watch_verifier import Witness
+    from delayq_operator.cache.watch_verifier import WatchVerifier
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Memo:
     """What handlers are given; kopf copies it for each object, so it only points."""
 
     queues: Queues
-    witness: Witness
+    watch_verifier: WatchVerifier
     logins: Pace = field(default_factory=Pace)
 
 
@@ -110,7 +110,7 @@ async def delay_queue(event: kopf.RawEvent, memo: Memo, **_: Any) -> None:  # no
         memo.queues.gone(key, metadata["uid"])
     else:
         memo.queues.seen(event["object"])
-    memo.witness.brought(key, int(metadata["resourceVersion"]), last=event["type"] == "DELETED")
+    memo.watch_verifier.brought(key, int(metadata["resourceVersion"]), last=event["type"] == "DELETED")
 
 
 async def follow(memo: Memo, namespaces: Collection[str], stop: asyncio.Event) -> None:
@@ -131,15 +131,22 @@ async def follow(memo: Memo, namespaces: Collection[str], stop: asyncio.Event) -
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            log.info("kopf_ended", extra={"fields": {"errors": await _ended(tasks)}})
+            log.info("kopf_stopped", extra={"fields": {"errors": await _ended(tasks)}})
         await asyncio.sleep(BEGIN_ANEW_SECONDS * random.uniform(0.5, 1))
 
 
 async def _ended(tasks: Collection[asyncio.Task[None]]) -> list[str]:
-    """End kopf's tasks; what went wrong in them."""
+    """End kopf's tasks; what went wrong in them.
+
+    A watch that fails has kopf leave those of the other namespaces running.
+    """
     for task in tasks:
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
+    watches = [task for task in asyncio.all_tasks() if task.get_name().startswith("watcher for ")]
+    for task in watches:
+        task.cancel()
+    await asyncio.gather(*watches, return_exceptions=True)
     return [repr(result) for result in results if isinstance(result, Exception)]
 
 

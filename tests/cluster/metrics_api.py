@@ -143,7 +143,7 @@ class MetricsApi:
 
 
 def work(cluster: Cluster, namespace: str, labels: dict[str, str]) -> int:
-    """Tasks that run, are overdue, or fall due soon: what the rule in docs/scaling.md has Prometheus sum up."""
+    """Tasks that run, are overdue, or fall due soon: the sum of the rule in docs/how-to/hpa-keda.md."""
     selector = f"{names.QUEUE_LABEL}={labels['queue']},{names.COMPONENT_LABEL}=scanner"
     pods = cluster.rest.items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector)
     return int(sum(_work_of(pod["status"]["podIP"]) for pod in pods))
@@ -152,11 +152,13 @@ def work(cluster: Cluster, namespace: str, labels: dict[str, str]) -> int:
 def _work_of(address: str) -> float:
     with urlopen(f"http://{address}:{names.METRICS_PORT}/metrics", timeout=5) as answer:
         exported = samples(answer.read().decode())
-    wanted: dict[str, dict[str, str]] = {
-        table.TASKS.name: {"state": "processing"},
-        table.OVERDUE_TASKS.name: {},
-        table.DUE_WITHIN_TASKS.name: {"horizon_seconds": HORIZON_SECONDS},
-    }
+    wanted = (
+        (table.TASKS.name, ("state", "in_flight")),
+        (table.TASKS.name, ("state", "due")),
+        (table.DUE_WITHIN_TASKS.name, ("horizon_seconds", HORIZON_SECONDS)),
+    )
     return sum(
-        value for name, has, value in exported if name in wanted and wanted[name].items() <= has.items()
+        value
+        for name, has, value in exported
+        if any(name == one and label in has.items() for one, label in wanted)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from delayq_operator.base.metrics import samples
@@ -23,14 +23,19 @@ QUEUES = "/apis/delayq.dev/v1alpha1/namespaces/{namespace}/delayqueues"
 
 
 def install_rights(
-    cluster: Cluster, namespace: str, *, everywhere: bool = False, also: tuple[str, ...] = ()
+    cluster: Cluster,
+    namespace: str,
+    *,
+    everywhere: bool = False,
+    also: tuple[str, ...] = (),
+    chart: str = CHART,
 ) -> Path:
     """Apply the chart's ServiceAccount, roles and policy to a namespace, or to all; a kubeconfig with just these."""
     values = "localImages=true"
     if not everywhere:
         values += f",watchNamespaces={{{','.join((namespace, *also))}}}"
     rendered = cluster.helm(
-        *("template", RELEASE, CHART, f"--namespace={namespace}", "--set", values),
+        *("template", RELEASE, chart, f"--namespace={namespace}", "--set", values),
         *(f"--show-only=templates/{each}.yaml" for each in ("rbac", "podpolicy", "serviceaccount")),
     ).stdout
     cluster.kubectl("apply", "-f", "-", input=rendered)
@@ -87,10 +92,23 @@ def queue(name: str = "orders", **spec: object) -> dict[str, Any]:
     }
 
 
+ABSENT: Final = {
+    "Accepted": "True",
+    "ReshardingComplete": "True",
+    "FallbackActive": "False",
+    "CapacityShortfallExpected": "False",
+    "Paused": "False",
+}
+"""Conditions that are present only where they apply → the status that absence stands for."""
+
+
 def condition(body: dict[str, Any], kind: str) -> dict[str, Any]:
-    """One condition of a DelayQueue; one without status and reason while there is none."""
+    """One condition of a DelayQueue; what its absence means; without status and reason while there is no status."""
     for entry in body.get("status", {}).get("conditions", ()):
         if entry["type"] == kind:
             found: dict[str, Any] = entry
             return found
-    return {"status": "", "reason": "", "message": ""}
+    status = body.get("status", {})
+    means = ABSENT.get(kind, "") if status.get("conditions") else ""
+    generation = status.get("observedGeneration")
+    return {"status": means, "reason": "", "message": "", "observedGeneration": generation}

@@ -31,7 +31,7 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
 ) -> None:
     """From zero and back; status tells when they will start; each change has an event that can be replayed."""
     orders = Scaled.of(cluster, namespace, redis)
-    orders.until("ScalingActive", "True", "FollowsWork")
+    orders.until("ScalingActive", "True", "ValidMetricsFound")
     orders.until_replicas(0, timeout_s=60)
     lead = orders.until_told("leadSeconds")
     orders.until("Ready", "True")
@@ -101,7 +101,7 @@ def test_a_restarted_operator_goes_on_with_what_was_learnt_and_removes_nothing_i
         with orders.numbers() as seen:
             looks = "delayq_operator_decision_seconds_count"
             eventually(lambda: operator.metric(looks) >= 4, timeout_s=30, what="looks")
-            orders.until("ScalingActive", "True", "FollowsWork")
+            orders.until("ScalingActive", "True", "ValidMetricsFound")
         assert seen == [], "the number of before stays for the stabilization window"
         # The start of the other worker may be what it hears of first; and after two starts the margin is smaller.
         least = lead * (1 + 1 / 3) / (1 + 1 / 2) - 1

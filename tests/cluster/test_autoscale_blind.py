@@ -29,7 +29,7 @@ MOODS: Final[tuple[Mood, ...]] = (
 AT_ONCE: Final = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 SCALED: Final = {"maxReplicas": 9, "periodSeconds": 1, "cooldownSeconds": 0, "behavior": AT_ONCE}
 ONE_SLOT: Final = {"concurrency": 1}
-MANY: Final = {"overdue": 5_000, "delayed": 5_000}
+MANY: Final = {"due": 5_000}
 FALLBACK: Final = {"fallback": {"failureThreshold": 4, "replicas": 4}}
 
 
@@ -68,12 +68,12 @@ def test_whoever_answers_nothing_of_use_is_not_taken_for_an_idle_queue(world: Wo
     with ExitStack() as stack:
         liars = {mood: stack.enter_context(Liar()) for mood in MOODS}
         for mood, liar in liars.items():
-            liar.becomes("tells", overdue=tasks, delayed=tasks)
+            liar.becomes("tells", due=tasks)
             world.start(mood, worker=ONE_SLOT, autoscaling=SCALED | FALLBACK)
             world.pretend_ready("scanner", liar.address, mood)
         for mood in MOODS:
             until(world, mood, kept)
-            world.until("ScalingActive", "True", "FollowsWork", name=mood)
+            world.until("ScalingActive", "True", "ValidMetricsFound", name=mood)
             world.until("FallbackActive", "False", name=mood)
         for mood, liar in liars.items():
             liar.becomes(mood)
@@ -97,7 +97,7 @@ def test_whoever_answers_nothing_of_use_is_not_taken_for_an_idle_queue(world: Wo
         for mood in MOODS:
             until(world, mood, 0)
             world.until("FallbackActive", "False", name=mood, timeout_s=30)
-            world.until("ScalingActive", "True", "FollowsWork", name=mood)
+            world.until("ScalingActive", "True", "ValidMetricsFound", name=mood)
 
 
 def test_without_a_fallback_the_number_is_held_for_as_long_as_it_takes(world: World) -> None:
@@ -109,33 +109,33 @@ def test_without_a_fallback_the_number_is_held_for_as_long_as_it_takes(world: Wo
         liar.becomes("breaks")
         eventually(lambda: failures(world, "orders") >= 5, timeout_s=60, what="five looks that told nothing")
         assert asked(world, "orders") == 9
-        world.until("FallbackActive", "False", "NotNeeded")
+        world.until("FallbackActive", "False")
 
 
 def test_bounds_and_policies_limit_the_number_and_it_is_told_which(world: World) -> None:
     """From one worker to nine at two a minute; a raised maximum counts at once."""
     slowly = {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 1800}]}
     with Liar() as liar:
-        liar.becomes("tells", overdue=5_000, delayed=5_000)
+        liar.becomes("tells", due=5_000)
         world.start(
             worker=ONE_SLOT,
             autoscaling=SCALED | {"minReplicas": 1, "behavior": {**AT_ONCE, "scaleUp": slowly}},
         )
         world.pretend_ready("scanner", liar.address)
         until(world, "orders", 3)
-        world.until("ScalingLimited", "True", "ScaleUpLimit")
+        world.until("ScalingLimited", "True", "ScaleUpPolicy")
         before = liar.asked
         eventually(lambda: liar.asked >= before + 4)
         assert asked(world, "orders") == 3
         world.edit(autoscaling={"behavior": {"scaleUp": None}})
         until(world, "orders", 9)
-        world.until("ScalingLimited", "True", "TooManyReplicas")
+        world.until("ScalingLimited", "True", "MaxReplicas")
         eventually(lambda: scaling(world)["limitedBy"] == "MaxReplicas")
         world.edit(autoscaling={"maxReplicas": 12})
         until(world, "orders", 12)
         liar.becomes("tells")
         until(world, "orders", 1)
-        world.until("ScalingLimited", "True", "TooFewReplicas")
+        world.until("ScalingLimited", "True", "MinReplicas")
         world.edit(autoscaling={"minReplicas": 0})
         until(world, "orders", 0)
         world.until("ScalingLimited", "False", "DesiredWithinRange")
@@ -164,7 +164,7 @@ def test_nothing_is_written_while_paused_or_held(world: World) -> None:
         until(world, "orders", 3)
         for change, undo, reason in (
             (lambda: world.annotate(paused="true"), lambda: world.annotate(paused=None), "Paused"),
-            (lambda: world.edit(stopPolicy="Hold"), lambda: world.edit(stopPolicy="None"), "Held"),
+            (lambda: world.edit(stopPolicy="Hold"), lambda: world.edit(stopPolicy="None"), "ClaimsSuspended"),
         ):
             change()
             world.until("ScalingActive", "False", reason)
@@ -181,10 +181,10 @@ def test_a_rush_that_all_workers_could_not_master_is_told_before(world: World) -
     """Once, as a warning with when, how many and how late; and it is taken back when it is gone."""
     due_within = {10_000: 0, 300_000: 0, 900_000: 50_000, 3_600_000: 50_000}
     with Liar() as liar:
-        liar.becomes("tells", delayed=50_000, due_within=due_within)
+        liar.becomes("tells", scheduled=50_000, due_within=due_within)
         world.start(worker=ONE_SLOT, autoscaling=SCALED)
         world.pretend_ready("scanner", liar.address)
-        told = world.until("CapacityShortfallExpected", "True", "TooFewReplicasAllowed", timeout_s=40)
+        told = world.until("CapacityShortfallExpected", "True", "MaxReplicas", timeout_s=40)
         assert "even with maxReplicas" in told["message"]
         assert world.event("CapacityShortfallExpected") == told["message"]
         before = liar.asked

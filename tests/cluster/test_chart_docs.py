@@ -1,4 +1,4 @@
-"""docs/install.md, run as it stands: every `sh` block, in order, as a user would type it.
+"""docs/how-to/install.md, run as it stands: every `sh` block, in order, as a user would type it.
 
 On a control plane of its own, without nodes: what waits for pods is in `console` blocks, and has its test elsewhere.
 """
@@ -24,7 +24,7 @@ from tests.cluster.operator import queue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = (ROOT / "docs" / "install.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "install.md").read_text()
 STUCK = "## When a DelayQueue does not go"
 
 
@@ -70,7 +70,7 @@ def test_every_command_of_the_page_works_in_its_order(plane: ControlPlane) -> No
 
     assert "orders" in answer("kind: DelayQueue")
     assert re.search(r"^no$", answer("auth can-i"), re.MULTILINE)  # nor may it read other Secrets, namespaced
-    assert "delayq-0.1.1" in answer("kubectl get crd")
+    assert "delayq-0.2.0" in answer("kubectl get crd")
     assert "RETAIN" in answer("deletionPolicy'").upper()
     assert not found(plane, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/delayqueues.delayq.dev")
     with_operator, by_hand = blocks(stuck)
@@ -87,11 +87,11 @@ def delete_in_vain(plane: ControlPlane) -> None:
     plane.kubectl("delete", "quota", "delayqueues", "--namespace", "shop")
     install_crd(plane)
     body = queue("stuck", deletionPolicy="Delete")
-    body["metadata"]["finalizers"] = ["delayq.dev/purge"]
+    body["metadata"]["finalizers"] = ["delayq.dev/erase"]
     plane.rest.create(delayqueues("shop"), body)
     plane.rest.delete(f"{delayqueues('shop')}/stuck")
 
 
 def test_links_and_files_of_the_page_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)", PAGE):
-        assert (ROOT / "docs" / target).exists(), target
+        assert (ROOT / "docs" / "how-to" / target).exists(), target

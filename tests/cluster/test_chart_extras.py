@@ -44,17 +44,25 @@ def test_a_secret_of_ones_own_is_used_and_none_made() -> None:
 def test_the_test_reads_the_secrets_that_its_redis_refers_to() -> None:
     redis = {
         "standalone": {"host": "redis.shop.svc"},
-        "authSecretRef": {"name": "login", "usernameKey": "user"},
-        "tls": {"caSecretRef": {"name": "authority"}, "clientCertSecretRef": {"name": "login"}},
+        "auth": {
+            "usernameSecretRef": {"name": "login", "key": "user"},
+            "passwordSecretRef": {"name": "login"},
+        },
+        "tls": {
+            "caConfigMapRef": {"name": "authority"},
+            "certSecretRef": {"name": "login"},
+            "keySecretRef": {"name": "login"},
+        },
     }
     objects = rendered({"test": {"redis": redis}})
     assert json.loads(find(objects, "ConfigMap", "delayq-test")["data"]["redis.json"]) == redis
     (volume, _) = find(objects, "Pod", "delayq-test")["spec"]["volumes"]
-    sources = [source["secret"] for source in volume["projected"]["sources"] if "secret" in source]
-    assert [item["path"] for source in sources for item in source["items"]] == [
+    (_, *sources) = volume["projected"]["sources"]
+    mounted = [each for source in sources for each in source.values()]
+    assert [item["path"] for each in mounted for item in each["items"]] == [
         "secrets/login/user",
         "secrets/login/password",
-        "secrets/authority/ca.crt",
+        "secrets/_configmaps/authority/ca.crt",
         "secrets/login/tls.crt",
         "secrets/login/tls.key",
     ]

@@ -186,11 +186,11 @@ def test_an_upgrade_of_the_chart_upgrades_the_crd(fresh: ControlPlane, room: str
 
     helm(fresh, "upgrade", room, OPEN)
     assert "retention" in spec_schema(fresh.rest.get(CRD_PATH))["properties"]
-    change = {"spec": {"retention": {"deadLetterSeconds": 60}}}
+    change = {"spec": {"retention": {"deadLetterRetentionSeconds": 60}}}
 
     def stored() -> bool:
         body = fresh.rest.patch(f"{QUEUES.format(namespace=room)}/orders", change)
-        return bool(body["spec"].get("retention", {}).get("deadLetterSeconds") == 60)
+        return bool(body["spec"].get("retention", {}).get("deadLetterRetentionSeconds") == 60)
 
     eventually(stored, what="the new field is served")
 
@@ -210,7 +210,7 @@ def test_a_release_of_the_same_name_takes_the_kept_crd_back(fresh: ControlPlane,
 def test_a_crd_from_elsewhere_is_refused_until_somebody_says_whose_it_is(
     fresh: ControlPlane, room: str
 ) -> None:
-    """Both ways out that docs/install.md names work."""
+    """Both ways out that docs/how-to/install.md names work."""
     install_crd(fresh)
     with pytest.raises(CommandFailed, match="cannot be imported into the current release"):
         helm(fresh, "install", room)

@@ -188,7 +188,7 @@ def test_the_operator_understands_the_arguments_it_is_given(values: Values) -> N
     context = operator.make_context("delayq-operator", list(container["args"]))
     assert list(context.params["namespaces"]) == values.get("watchNamespaces", [])
     assert context.params["leader_election"] is values.get("leaderElection", {}).get("enabled", True)
-    assert context.params["worker_image"] == "delayq-worker:0.1.1"
+    assert context.params["worker_image"] == "delayq-worker:0.2.0"
     policy = values.get("policy", {})
     assert context.params["service_accounts"] == tuple(policy.get("serviceAccounts", ["*"])) or ("",)
     assert context.params["pod_security"] == policy.get("podSecurity", "baseline")

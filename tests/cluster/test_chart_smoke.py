@@ -116,7 +116,7 @@ def valued(redis: RedisServer, *served: str) -> Values:
         "crds": {"install": False},
         "rbac": {"aggregate": False},
         "policy": {"admission": False},
-        "test": {"redis": {**where, "authSecretRef": {"name": "redis"}}},
+        "test": {"redis": {**where, "auth": {"passwordSecretRef": {"name": "redis"}}}},
     }
 
 

@@ -36,7 +36,7 @@ def marked(schema: Values, mark: str) -> object:
             return mark
         case "array", "object":
             return [{"name": mark}]
-        case "array", "string":
+        case "array", "string" if "enum" not in schema["items"]:
             return [mark]
         case "array", ["string", "object"]:
             return [{"name": mark}]
@@ -67,6 +67,8 @@ CHANGES: Values = {
     **dict.fromkeys(("image.pullPolicy", "worker.image.pullPolicy", "redis.image.pullPolicy"), "Always"),
     **dict.fromkeys(("podMonitor.interval", "serviceMonitor.interval"), "7s"),
     **dict.fromkeys(("podMonitor.scrapeTimeout", "serviceMonitor.scrapeTimeout"), "7s"),
+    "prometheusRule.disabled": ["DelayQueueOperatorBacklog"],
+    "dnsConfig": {"searches": ["shop.example"]},
     "livenessProbe": {"periodSeconds": 7},
     "readinessProbe": {"periodSeconds": 7},
     "log.level": "debug",
@@ -130,6 +132,7 @@ def at(values: Values, path: str) -> Any:  # noqa: ANN401 -- whatever a value is
         ({"policy": {"serviceAccounts": ["a b"]}}, "serviceAccounts"),
         ({"podLabels": {"a": 1}}, "podLabels"),
         ({"serviceMonitor": {"interval": "half an hour"}}, "interval"),
+        ({"dnsConfig": {"nameserver": []}}, "dnsConfig"),
         ({"livenessProbe": {"httpGet": {"path": "/"}}}, "livenessProbe"),
         ({"podDisruptionBudget": {"maxUnavailable": 0}}, "maxUnavailable"),
         ({"networkPolicy": {"apiServerPorts": []}}, "apiServerPorts"),
@@ -166,12 +169,12 @@ def test_an_image_that_no_registry_serves_is_refused_with_what_to_do(values: Val
     ) as refused:
         manifest(merged(NOWHERE, values))
     for part in (
-        "docs/images.md",
+        "docs/how-to/images.md",
         "--set imageRegistry=registry.example.com/tools",
         "--set localImages=true",
     ):
         assert part in str(refused.value)
-    assert (CHART.parents[1] / "docs" / "images.md").exists()
+    assert (CHART.parents[1] / "docs" / "how-to" / "images.md").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 from delayq.contract import SpecError, parse
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.cluster.harness.resources import delayqueues
 from tests.cluster.harness.rest import Refused
@@ -85,7 +85,6 @@ def assert_same_verdict(cluster: Cluster, whole: Json) -> None:
         assert parse(as_stored(found)).spec == parse(as_stored(whole)).spec
 
 
-@settings(max_examples=250)
 @given(specs)
 def test_a_valid_spec_is_accepted_by_both_and_means_the_same_once_stored(
     cluster: Cluster, spec: Json
@@ -93,7 +92,6 @@ def test_a_valid_spec_is_accepted_by_both_and_means_the_same_once_stored(
     assert_same_verdict(cluster, document(spec))
 
 
-@settings(max_examples=500)
 @given(disturbed_specs())
 def test_a_disturbed_spec_is_accepted_by_both_or_refused_by_both(cluster: Cluster, spec: Json) -> None:
     assert_same_verdict(cluster, document(spec))

@@ -26,11 +26,11 @@ HOST = {"host": "redis"}
 PYTHON = {"callable": "shop.orders:cancel"}
 HTTP = {"url": "https://shop/"}
 DATABASE = {"databaseSecretRef": {"name": "orders-database"}}
+REF = {"name": "redis"}
+STANDALONE = {"standalone": HOST}
 LABELS = "expected names of labels, such as release or example.com/team"
-GUARDS = "expected exactly one of none, redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic"
-REPLICAS = "worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External; "
-REPLICAS += "to leave that, set worker.replicas to null in the same patch"
-LEDGER = "reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
+GUARDS = "expected exactly one of redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic"
+LEDGER = "recovery.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
 LEDGER += "the last with select where it has update"
 CHECKS = "expected exactly one of python, http, guard"
 PARTS = "limits.maxInFlight and limits.burst, or ratePerSecond without it, must be no less than shards, "
@@ -71,15 +71,11 @@ CASES: dict[tuple[str, str], Case] = {
     ("spec.limits", "burst needs ratePerSecond"): Case(
         {"limits": {"ratePerSecond": 1, "burst": 9}}, {"limits": {"burst": 9}}
     ),
-    ("spec", REPLICAS): Case(
-        {"worker": {"replicas": 2}, "autoscaling": {"mode": "External"}},
-        {"worker": {"replicas": 2}, "autoscaling": {}},
-    ),
     ("spec", LEDGER): Case(
-        {"guard": {"sqlOptimistic": DATABASE}, "reaper": {"check": {"guard": {}}}},
+        {"guard": {"sqlOptimistic": DATABASE}, "recovery": {"check": {"guard": {}}}},
         {
             "guard": {"sqlOptimistic": DATABASE | {"update": "UPDATE orders SET done = true"}},
-            "reaper": {"check": {"guard": {}}},
+            "recovery": {"check": {"guard": {}}},
         },
     ),
     ("spec.redis", "expected exactly one of standalone, sentinel, cluster"): Case(
@@ -118,13 +114,13 @@ CASES: dict[tuple[str, str], Case] = {
         {"autoscaling": {"minReplicas": 4, "maxReplicas": 4}},
         {"autoscaling": {"minReplicas": 5, "maxReplicas": 4}},
     ),
-    ("spec.reaper.check", CHECKS): Case(
-        {"reaper": {"check": {"http": HTTP}}},
-        {"reaper": {"check": {"http": HTTP, "python": PYTHON}}},
+    ("spec.recovery.check", CHECKS): Case(
+        {"recovery": {"check": {"http": HTTP}}},
+        {"recovery": {"check": {"http": HTTP, "python": PYTHON}}},
     ),
-    ("spec.reaper.check.http.headers", HEADERS): Case(
-        {"reaper": {"check": {"http": HTTP | {"headers": {"X-Shop": "1"}}}}},
-        {"reaper": {"check": {"http": HTTP | {"headers": {"X Shop": "1"}}}}},
+    ("spec.recovery.check.http.headers", HEADERS): Case(
+        {"recovery": {"check": {"http": HTTP | {"headers": {"X-Shop": "1"}}}}},
+        {"recovery": {"check": {"http": HTTP | {"headers": {"X Shop": "1"}}}}},
     ),
     ("spec.guard.sqlOptimistic", "select needs update"): Case(
         {
@@ -134,7 +130,21 @@ CASES: dict[tuple[str, str], Case] = {
         },
         {"guard": {"sqlOptimistic": DATABASE | {"select": "SELECT 1"}}},
     ),
-    ("spec.guard", GUARDS): Case({"guard": {"none": {}}}, {"guard": {"none": {}, "redisLock": {}}}),
+    ("spec.redis.tls", "caSecretRef and caConfigMapRef exclude each other"): Case(
+        {"redis": STANDALONE | {"tls": {"caConfigMapRef": REF}}},
+        {"redis": STANDALONE | {"tls": {"caSecretRef": REF, "caConfigMapRef": REF}}},
+    ),
+    ("spec.redis.tls", "certSecretRef and keySecretRef need each other"): Case(
+        {"redis": STANDALONE | {"tls": {"certSecretRef": REF, "keySecretRef": REF}}},
+        {"redis": STANDALONE | {"tls": {"keySecretRef": REF}}},
+    ),
+    ("spec.podDisruptionBudget", "maxUnavailable and minAvailable exclude each other"): Case(
+        {"podDisruptionBudget": {"minAvailable": "50%"}},
+        {"podDisruptionBudget": {"minAvailable": 1, "maxUnavailable": 1}},
+    ),
+    ("spec.guard", GUARDS): Case(
+        {"guard": {"redisLock": {}}}, {"guard": {"redisLock": {}, "sqlUnique": DATABASE}}
+    ),
     ("spec.monitoring.podMonitor.labels", LABELS): Case(
         {"monitoring": {"podMonitor": {"labels": {"example.com/team": "a", "release": "b"}}}},
         {"monitoring": {"podMonitor": {"labels": {"-release": "b"}}}},

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LATER = ["podDisruptionBudget", "networkPolicy", "monitoring", "limits", "objective", "retention", "guard"]
 """Fields of the spec that the older CRD does not know."""
 
-BROKEN = {"worker": {"replicas": 2}, "autoscaling": {"minReplicas": 1, "maxReplicas": 4}}
+BROKEN: dict[str, Any] = {"recovery": {"check": {"guard": {}}}}
 """Fields that no rule refused then."""
 
 
@@ -122,11 +122,11 @@ def test_an_older_object_that_todays_rules_refuse_can_be_finalized_reported_on_a
     upgrade.apply_todays()
     one = f"{upgrade.path}/orders"
     rest = upgrade.cluster.rest
-    rest.patch(one, {"metadata": {"finalizers": ["delayq.dev/purge"], "annotations": {"a": "b"}}})
+    rest.patch(one, {"metadata": {"finalizers": ["delayq.dev/erase"], "annotations": {"a": "b"}}})
     rest.patch(f"{one}/status", {"status": {"replicas": 1}})
-    with pytest.raises(Refused, match="exclude each other"):
+    with pytest.raises(Refused, match=r"recovery\.check\.guard needs"):
         rest.patch(one, {"spec": {"stopPolicy": "Hold"}})
-    mended = rest.patch(one, {"spec": {"worker": {"replicas": None}, "stopPolicy": "Hold"}})
+    mended = rest.patch(one, {"spec": {"recovery": {"check": None}, "stopPolicy": "Hold"}})
     assert mended["status"] == {"replicas": 1}
     rest.patch(one, {"metadata": {"finalizers": None}})
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from delayq.contract import SpecError, parse
 from delayq_operator.base import names
-from delayq_operator.desired import desired, purge_job
+from delayq_operator.desired import desired, erase_job
 from delayq_operator.reconcile.drift import differs, foreign, stamped
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
@@ -58,7 +58,7 @@ def children(of: DelayQueue, namespace: str, uid: str = UID) -> list[Object]:
     """All of them, the Job that erases the queue too, for a queue of this namespace."""
     here = replace(of, metadata=replace(of.metadata, namespace=namespace))
     known = facts(here, uid=uid)
-    return [stamped(each) for each in (*desired(here, SETTING, known), purge_job(here, SETTING, known))]
+    return [stamped(each) for each in (*desired(here, SETTING, known), erase_job(here, SETTING, known))]
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_a_namespace_for_restricted_pods_takes_all_of_them(
         pods = cluster.rest.items(f"/api/v1/namespaces/{restricted}/pods")
         return {pod["metadata"]["labels"][names.COMPONENT_LABEL] for pod in pods}
 
-    wanted = {"scanner", "worker", "reaper", "purge"}
+    wanted = {"scanner", "worker", "reaper", "erase"}
     eventually(lambda: components() >= wanted, what="a pod of each component")
 
 

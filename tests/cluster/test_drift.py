@@ -192,9 +192,9 @@ def test_a_foreign_container_is_told(world: World) -> None:
     path = world.path(*WORKER)
     body = {"spec": {"template": {"spec": {"containers": [{"name": "proxy", "image": "mesh/proxy"}]}}}}
     world.cluster.rest.patch(path, body, STRATEGIC, fieldManager="mesh")
-    told = world.until("Degraded", "True", "ForeignFields", timeout_s=WITHIN_S)
+    told = world.until("Degraded", "True", "UnmanagedFields", timeout_s=WITHIN_S)
     assert "container proxy of Deployment orders-worker" in told["message"]
-    world.event("ForeignFields", "proxy")
+    world.event("UnmanagedFields", "proxy")
     names_of = [c["name"] for c in world.get(*WORKER)["spec"]["template"]["spec"]["containers"]]
     assert set(names_of) == {"worker", "proxy"}
     removal = {"spec": {"template": {"spec": {"containers": [{"name": "proxy", "$patch": "delete"}]}}}}

@@ -36,9 +36,10 @@ TASKS = 300
 class Shop:
     """One DelayQueue on a real Redis, whose handler writes a ledger."""
 
-    def __init__(self, cluster: Cluster, namespace: str, redis: RedisServer) -> None:
-        self.cluster, self.path = cluster, f"{QUEUES.format(namespace=namespace)}/orders"
-        code = {"metadata": {"name": "shop-code"}, "data": {"shop.py": HANDLER}}
+    def __init__(self, cluster: Cluster, namespace: str, redis: RedisServer, handler: str = HANDLER) -> None:
+        self.cluster, self.namespace = cluster, namespace
+        self.path = f"{QUEUES.format(namespace=namespace)}/orders"
+        code = {"metadata": {"name": "shop-code"}, "data": {"shop.py": handler}}
         cluster.rest.create(f"/api/v1/namespaces/{namespace}/configmaps", code)
         container = {
             "name": "worker",
@@ -123,7 +124,7 @@ def test_deleted_with_its_tasks(shop: Shop, redis: RedisServer, propagation: str
         # What says for a week that the queue was erased is no key of a queue.
         assert [key for key in connection.keys("*") if connection.ttl(key) == -1] == ["somebody:else"]
     jobs = shop.path.partition("/delayqueues")[0].replace("delayq.dev/v1alpha1", "batch/v1") + "/jobs"
-    eventually(lambda: not shop.cluster.rest.items(jobs, labelSelector="app.kubernetes.io/component=purge"))
+    eventually(lambda: not shop.cluster.rest.items(jobs, labelSelector="app.kubernetes.io/component=erase"))
 
 
 @pytest.mark.usefixtures("operator", "process_node")

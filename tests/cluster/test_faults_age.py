@@ -132,7 +132,7 @@ def test_kopf_logs_in_again_while_it_works(world: World) -> None:
         eventually(partial(scaled, world, number), timeout_s=5)
         world.operator.process.wait_line("Re-authentication has finished", after=said)
         said = len(world.operator.process.lines)
-    assert "kopf_ended" not in world.operator.process.output
+    assert "kopf_stopped" not in world.operator.process.output
 
 
 def scaled(world: World, replicas: int) -> bool:

@@ -129,7 +129,7 @@ def test_whatever_happens_while_it_is_killed_again_and_again_all_is_right_in_the
     )
     for name in users.live:
         finalizers = Resource(world.queue(name)).finalizers
-        assert finalizers == ([names.PURGE_FINALIZER] if Resource(world.queue(name)).erases else [])
+        assert finalizers == ([names.ERASE_FINALIZER] if Resource(world.queue(name)).erases else [])
     for load in world.items("deployments", labelSelector=MANAGED):
         name = load["metadata"]["labels"][names.QUEUE_LABEL]
         assert load["metadata"]["generation"] <= 1 + 2 * users.edits[name], load["metadata"]["name"]
@@ -148,8 +148,8 @@ def idle(plane: ControlPlane, world: World) -> bool:
 
 
 def only_these(world: World, live: set[str]) -> bool:
-    """Whether there are no DelayQueues but these, and no children of others; ends purges, for nothing runs pods."""
-    finish_purges(world)
+    """Whether there are no DelayQueues but these, and no children of others; ends erase Jobs, for nothing runs pods."""
+    finish_erase_jobs(world)
     bodies = world.items(names.PLURAL)
     there = {body["metadata"]["name"] for body in bodies}
     assert there == live
@@ -165,9 +165,9 @@ def only_these(world: World, live: set[str]) -> bool:
     return True
 
 
-def finish_purges(world: World) -> None:
-    """Report each pod of a purge Job as ended well, as the kubelet would."""
-    selector = f"{names.COMPONENT_LABEL}=purge"
+def finish_erase_jobs(world: World) -> None:
+    """Report each pod of an erase Job as ended well, as the kubelet would."""
+    selector = f"{names.COMPONENT_LABEL}=erase"
     for pod in world.items("pods", labelSelector=selector, fieldSelector="status.phase=Pending"):
         path = f"{world.path('pods', pod['metadata']['name'])}/status"
         with suppress(Refused):  # it may be gone by now
@@ -228,7 +228,7 @@ def test_what_happened_while_no_operator_was_there_is_made_up_for(world: World, 
     assert Resource(world.queue("erased")).deleting
 
     world.operator = start(kubeconfig, world.namespace).wait_ready()
-    eventually(lambda: world.there("jobs", "erased-purge"))
+    eventually(lambda: world.there("jobs", "erased-erase"))
     assert not world.there("deployments", "erased-worker")
     eventually(lambda: only_these(world, {"robbed"}), what="both are gone, with all they had")
     eventually(lambda: settled(world), what="the third is as it should be")

@@ -266,7 +266,7 @@ def test_the_newer_of_two_installations_stops_writing(cluster: Cluster, namespac
         other = ("--lease-name=other", "--worker-image=other:test")
         second = Operator.start(cluster.kubeconfig, namespace, *other).wait_ready()
         second.process.wait_line(rf"queue_yielded queue={namespace}/orders other={namespace}/delayq-operator")
-        told = world.until("Degraded", "True", "ServedTwice")["message"]
+        told = world.until("Degraded", "True", "OperatorConflict")["message"]
         assert f"{namespace}/other" in told
         settled = {
             kind: world.get("deployments", f"orders-{kind}")["metadata"] for kind in ("worker", "scanner")

@@ -76,7 +76,7 @@ def test_rights_withdrawn_end_the_operator_which_says_so_and_rights_given_back_l
     withdrawn = time.monotonic()
     assert world.operator.process.wait(timeout_s=lenient(PATIENCE_SECONDS + WATCH_SECONDS)) == DENIED
     print(f"ended {time.monotonic() - withdrawn:.1f} s after its rights were gone")
-    last = next(line for line in world.operator.process.lines if "rights_missing" in line)
+    last = next(line for line in world.operator.process.lines if "permissions_missing" in line)
     assert "forbidden" in last
     assert f'in the namespace "{namespace}"' in last
     assert "compare the chart's Role" in last
@@ -106,7 +106,7 @@ def test_without_the_rights_to_watch_or_to_lead_it_ends_and_says_which_it_needs(
     try:
         for words, operator in operators.items():
             assert operator.process.wait(timeout_s=lenient(2 * PATIENCE_SECONDS)) == DENIED
-            assert words in next(line for line in operator.process.lines if "rights_missing" in line)
+            assert words in next(line for line in operator.process.lines if "permissions_missing" in line)
     finally:
         for operator in operators.values():
             operator.process.stop()

@@ -10,6 +10,7 @@ from delayq import SyncClient
 from delayq.contract import parse
 
 from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import condition
 from tests.cluster.world import World
 from tests.databases import Postgres
 from tests.processes import delayq
@@ -67,27 +68,27 @@ def test_each_process_finds_the_secrets_that_it_reads_and_no_others(world: World
     secret(world, "shop-locks", urls="redis://a\nredis://b\nredis://c")
     secret(world, "shop-signing", key="secret")
     world.start(guard=GUARD)
-    world.until("Accepted", "True", "Valid")
+    world.until("Accepted", "True")
     database = {"shop-db/url"}
     assert readers(world) == {"scanner": set(), "worker": database, "reaper": database}
-    world.edit(reaper={"check": {"guard": {}}})
+    world.edit(recovery={"check": {"guard": {}}})
     eventually(lambda: readers(world) == dict.fromkeys(("scanner", "worker", "reaper"), database))
-    world.event("RolledOut", "spec.reaper.check added")
+    world.event("RolledOut", "spec.recovery.check added")
     signed = {"url": "https://shop/state", "signingSecretRef": {"name": "shop-signing"}}
     world.edit(
         guard={"sqlUnique": None, "redlock": {"urlsSecretRef": {"name": "shop-locks"}}},
-        reaper={"check": {"guard": None, "http": signed}},
+        recovery={"check": {"guard": None, "http": signed}},
     )
     key = {"shop-signing/key"}
     eventually(lambda: readers(world) == {"scanner": key, "worker": {"shop-locks/urls"}, "reaper": key})
-    world.until("Accepted", "True", "Valid")
+    world.until("Accepted", "True")
 
 
 def test_who_asks_the_users_code_runs_the_users_image(world: World) -> None:
     template = {"spec": {"imagePullSecrets": [{"name": "registry"}]}}
     world.start(worker={"image": "shop:7", "template": template})
     assert _images(world) == {"scanner": ("delayq-worker:test", []), "reaper": ("delayq-worker:test", [])}
-    world.edit(reaper={"check": {"python": {"callable": "shop.orders:state"}}})
+    world.edit(recovery={"check": {"python": {"callable": "shop.orders:state"}}})
     ours = ("shop:7", [{"name": "registry"}])
     eventually(lambda: _images(world) == {"scanner": ours, "reaper": ours})
 
@@ -107,18 +108,18 @@ def test_a_guard_is_accepted_once_its_secret_is_there_whatever_redis_is_like(wor
     told = world.until("Accepted", "False", "ReferenceNotFound")["message"]
     assert "key url of Secret shop-db" in told
     world.patch("secrets", "shop-db", {"stringData": {"url": "postgresql://db/shop"}})
-    world.until("Accepted", "True", "Valid")
-    assert world.until("GuardAvailable", "Unknown", "NotMeasured")
+    world.until("Accepted", "True")
+    assert world.until("GuardAvailable", "Unknown", "MetricsUnavailable")
     nodes = [{"host": "sentinel"}]
     world.edit(redis={"standalone": None, "sentinel": {"masterName": "main", "nodes": nodes}})
-    world.until("Accepted", "True", "Valid")
+    world.until("Accepted", "True")
     world.edit(redis={"sentinel": None, "cluster": {"nodes": nodes}}, shards=4)
-    world.until("Accepted", "True", "Valid")
+    world.until("Accepted", "True")
 
 
 def test_a_queue_without_a_guard_lacks_none(world: World) -> None:
     world.start()
-    world.until("GuardAvailable", "True", "NotGuarded")
+    eventually(lambda: condition(world.queue(), "GuardAvailable")["status"] == "")
 
 
 # --- What happens. Workers and scanners are real, and so are Redis and PostgreSQL.
@@ -199,7 +200,7 @@ def test_a_guard_that_is_away_is_told_and_nothing_runs_or_is_scaled_until_it_is_
     world.until("GuardAvailable", "True", "Connected", timeout_s=40)
     world.event("GuardAvailable")
     world.until("Ready", "True", timeout_s=60)
-    world.until("ScalingActive", "True", "FollowsWork", timeout_s=60)
+    world.until("ScalingActive", "True", "ValidMetricsFound", timeout_s=60)
     first = shop.schedule(3)
     shop.until_paid(first)
 

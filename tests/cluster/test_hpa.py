@@ -155,7 +155,7 @@ def test_an_hpa_says_how_many_workers_there_are(world: World, control_plane: Con
             until_workers(world, number)
             assert told(world, "AbleToScale")["status"] == "True"
             assert told(world, "ScalingActive")["status"] == "True"
-            world.until("ScalingActive", "True", "External")
+            world.until("ScalingActive", "True", "ExternalAutoscaler")
             world.event("ScaledUp" if number in (3, 7) else "ScaledDown", f"→ {number} worker")
         for _ in range(3):
             world.nudge()

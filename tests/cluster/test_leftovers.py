@@ -32,7 +32,7 @@ class Shop:
         self.path = f"{self.queues}/orders"
         self.core = f"/api/v1/namespaces/{namespace}"
         self.worker = f"/apis/apps/v1/namespaces/{namespace}/deployments/orders-worker"
-        self.job = f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-purge"
+        self.job = f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-erase"
 
     def create(self, **spec: Any) -> str:  # noqa: ANN401  parts of a spec
         return str(self.rest.create(self.queues, queue(**spec))["metadata"]["uid"])
@@ -58,7 +58,7 @@ def test_an_erasing_whose_delayqueue_is_there_again_is_stopped(
     """A finalizer taken away by hand leaves the Job that erases: it must not erase the tasks of the next DelayQueue."""
     operator = Operator.start(rights, namespace).wait_ready()
     shop.create(deletionPolicy="Delete")
-    eventually(lambda: names.PURGE_FINALIZER in shop.rest.get(shop.path)["metadata"].get("finalizers", ()))
+    eventually(lambda: names.ERASE_FINALIZER in shop.rest.get(shop.path)["metadata"].get("finalizers", ()))
     shop.rest.delete(shop.path)
     shop.until(shop.job)
     operator.process.kill()
@@ -75,7 +75,7 @@ def test_an_erasing_that_somebody_breaks_off_is_stopped(rights: Path, namespace:
     """With an operator there, taking the finalizer away takes the Job away too."""
     operator = Operator.start(rights, namespace).wait_ready()
     shop.create(deletionPolicy="Delete")
-    eventually(lambda: names.PURGE_FINALIZER in shop.rest.get(shop.path)["metadata"].get("finalizers", ()))
+    eventually(lambda: names.ERASE_FINALIZER in shop.rest.get(shop.path)["metadata"].get("finalizers", ()))
     shop.rest.delete(shop.path)
     shop.until(shop.job)
     shop.rest.patch(shop.path, {"metadata": {"finalizers": None}})
@@ -95,7 +95,7 @@ def test_orphans_are_taken_back(rights: Path, namespace: str, shop: Shop) -> Non
     second = shop.create()
     operator = Operator.start(rights, namespace).wait_ready()
     eventually(lambda: shop.owner(shop.worker) == second, what="the worker has a new owner")
-    assert condition(shop.rest.get(shop.path), "Degraded")["reason"] != "NameTaken"
+    assert condition(shop.rest.get(shop.path), "Degraded")["reason"] != "NameConflict"
     operator.process.stop()
 
 
@@ -107,7 +107,7 @@ def test_labels_alone_make_nothing_ours(rights: Path, namespace: str, shop: Shop
     shop.create()
 
     def told() -> bool:
-        assert condition(shop.rest.get(shop.path), "Degraded")["reason"] == "NameTaken"
+        assert condition(shop.rest.get(shop.path), "Degraded")["reason"] == "NameConflict"
         return True
 
     eventually(told)
@@ -125,7 +125,7 @@ def test_tasks_that_two_delayqueues_share_are_not_erased_with_one(
     shop.create()
     other = queue("orders2", queueName="orders", deletionPolicy="Delete")
     shop.rest.create(shop.queues, other)
-    path, job = f"{shop.queues}/orders2", shop.job.replace("orders-purge", "orders2-purge")
+    path, job = f"{shop.queues}/orders2", shop.job.replace("orders-erase", "orders2-erase")
 
     def degraded(where: str, reason: str, words: str) -> None:
         def told() -> bool:
@@ -136,8 +136,8 @@ def test_tasks_that_two_delayqueues_share_are_not_erased_with_one(
 
         eventually(told)
 
-    degraded(path, "QueueShared", f"{namespace}/orders ")
-    degraded(shop.path, "QueueShared", f"{namespace}/orders2")
+    degraded(path, "QueueConflict", f"{namespace}/orders ")
+    degraded(shop.path, "QueueConflict", f"{namespace}/orders2")
     shop.rest.delete(path)
     degraded(path, "EraseFailed", f"{namespace}/orders")
     assert not found(shop.cluster, job)
@@ -155,14 +155,14 @@ def test_a_stranger_who_names_the_same_redis_neither_sees_nor_holds_a_queue(
     make_namespace(cluster, f"{namespace}-bank")
     rights = install_rights(cluster, namespace, also=(f"{namespace}-bank",))
     operator = Operator.start(rights, namespace, f"--namespace={namespace}-bank").wait_ready()
-    redis = {"standalone": {"host": "redis.data.svc"}, "authSecretRef": {"name": "redis"}}
+    redis = {"standalone": {"host": "redis.data.svc"}, "auth": {"passwordSecretRef": {"name": "redis"}}}
     for each, password in ((shop, "x"), (bank, "guessed")):
         secret = {"metadata": {"name": "redis"}, "stringData": {"password": password}}
         each.rest.create(f"{each.core}/secrets", secret)
         each.create(redis=redis, deletionPolicy="Delete")
         eventually(lambda each=each: condition(each.rest.get(each.path), "Degraded")["status"] != "")  # type: ignore[misc]
     for each in (shop, bank):
-        assert condition(each.rest.get(each.path), "Degraded")["reason"] != "QueueShared"
+        assert condition(each.rest.get(each.path), "Degraded")["reason"] != "QueueConflict"
 
     bank.rest.patch(f"{bank.core}/secrets/redis", {"stringData": {"password": "x"}})
     shop.rest.patch(shop.path, {"spec": {"scanner": {"replicas": 1}}})
@@ -175,7 +175,7 @@ def test_a_stranger_who_names_the_same_redis_neither_sees_nor_holds_a_queue(
         assert f"{namespace}-bank/" not in entry["message"]
         return True
 
-    eventually(lambda: told(shop, "QueueShared") and told(bank, "QueueShared"))
+    eventually(lambda: told(shop, "QueueConflict") and told(bank, "QueueConflict"))
     shop.rest.delete(shop.path)
     eventually(lambda: told(shop, "EraseFailed"))
     bank.rest.patch(f"{bank.core}/secrets/redis", {"stringData": {"password": "other"}})
@@ -198,16 +198,17 @@ def test_deletion_takes_nothing_that_only_carries_our_labels(
     metadata = {"name": "theirs", "labels": theirs["metadata"]["labels"]}
     spec = {**theirs["spec"], "replicas": 0}
     shop.rest.create(shop.worker.rpartition("/")[0], {"metadata": metadata, "spec": spec})
-    metadata = {"labels": names.labels("orders", "purge"), "annotations": {names.OWNER_UID: uid}}
+    metadata = {"labels": names.labels("orders", "erase"), "annotations": {names.OWNER_UID: uid}}
     pod = {"restartPolicy": "Never", "containers": [{"name": "x", "image": "x"}]}
-    job = {"metadata": {**metadata, "name": "orders-purge"}, "spec": {"template": {"spec": pod}}}
+    job = {"metadata": {**metadata, "name": "orders-erase"}, "spec": {"template": {"spec": pod}}}
     shop.rest.create(shop.job.rpartition("/")[0], job)
     shop.rest.delete(shop.path)
 
     def told() -> bool:
         entry = condition(shop.rest.get(shop.path), "Degraded")
         return (
-            entry["reason"] == "EraseFailed" and "Job orders-purge exists and is not ours" in entry["message"]
+            entry["reason"] == "EraseFailed"
+            and "Job orders-erase exists and is not managed by the operator" in entry["message"]
         )
 
     eventually(told)

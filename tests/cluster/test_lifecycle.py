@@ -80,7 +80,7 @@ def test_a_paused_queue_is_left_alone(world: World) -> None:
     assert world.events("Repaired") == []
 
     world.annotate(paused=None)
-    world.until("Paused", "False", "Reconciling")
+    world.until("Paused", "False")
     world.event("Resumed")
     eventually(lambda: world.there("deployments", "orders-worker"), timeout_s=5)
     eventually(lambda: world.get("deployments", "orders-scanner")["spec"]["replicas"] == 2, timeout_s=5)
@@ -102,7 +102,7 @@ def test_the_status_of_a_paused_queue_is_true(world: World) -> None:
     world.until("Accepted", "True")
     world.delete("deployments", "orders-worker")
     world.until("Ready", "False")
-    assert world.until("Progressing", "False", "NotStarted")["message"]
+    assert world.until("Progressing", "False", "DeploymentNotFound")["message"]
 
 
 def test_a_paused_queue_makes_no_children(world: World) -> None:
@@ -134,9 +134,9 @@ def test_the_finalizer_follows_the_policy(world: World) -> None:
     world.start()
     world.patch(names.PLURAL, "orders", {"metadata": {"finalizers": ["shop.example/theirs"]}})
     for policy, ours in (
-        ("Delete", [names.PURGE_FINALIZER]),
+        ("Delete", [names.ERASE_FINALIZER]),
         ("Retain", []),
-        ("Delete", [names.PURGE_FINALIZER]),
+        ("Delete", [names.ERASE_FINALIZER]),
     ):
         world.edit(deletionPolicy=policy)
         _until_finalizers(world, "shop.example/theirs", *ours)
@@ -153,7 +153,7 @@ def test_an_invalid_document_has_its_finalizer_too(world: World) -> None:
     """deletionPolicy counts also while the rest of the document makes no sense."""
     world.start()
     world.edit(**INVALID, **DELETE)
-    eventually(lambda: finalizers(world) == [names.PURGE_FINALIZER])
+    eventually(lambda: finalizers(world) == [names.ERASE_FINALIZER])
     world.edit(deletionPolicy="Retain")
     eventually(lambda: finalizers(world) == [])
 
@@ -175,15 +175,15 @@ def test_an_erasing_that_fails_says_so_and_how_to_go_without(world: World) -> No
     """A try that fails is told with its last words; the way out that Degraded names works as it stands."""
     world.start(**DELETE)
     world.delete(names.PLURAL, "orders")
-    pod = eventually(lambda: world.pods("purge"), what="a pod of the Job")[0]
+    pod = eventually(lambda: world.pods("erase"), what="a pod of the Job")[0]
     end(world, pod, "Failed", "error: cannot reach Redis at redis-invalid:6379")
     told = world.until("Degraded", "True", "EraseFailed")["message"]
     eventually(lambda: "cannot reach Redis" in condition(world.queue(), "Degraded")["message"])
     world.event("EraseFailed")
-    assert world.queue()["status"]["purge"]["shards"] == 1
+    assert world.queue()["status"]["erase"]["shards"] == 1
     way_out(world, told)
     gone(world)
-    eventually(lambda: not world.there("jobs", "orders-purge"), what="the Job goes too")
+    eventually(lambda: not world.there("jobs", "orders-erase"), what="the Job goes too")
 
 
 def way_out(world: World, told: str) -> None:
@@ -196,15 +196,15 @@ def test_a_job_that_gave_up_can_be_tried_again(world: World) -> None:
     """When the Job has failed for good, deleting it starts another."""
     world.start(**DELETE)
     world.delete(names.PLURAL, "orders")
-    first = eventually(lambda: world.uid("jobs", "orders-purge"), what="the Job")
-    world.patch("jobs", "orders-purge", {"spec": {"activeDeadlineSeconds": 1}})
+    first = eventually(lambda: world.uid("jobs", "orders-erase"), what="the Job")
+    world.patch("jobs", "orders-erase", {"spec": {"activeDeadlineSeconds": 1}})
     told = eventually(lambda: _failed_for_good(world), what="the Job fails for good")
     assert "Delete the Job to try again" in told
-    world.kubectl("delete", "job/orders-purge")
-    eventually(lambda: world.uid("jobs", "orders-purge") not in ("", first), what="another Job")
+    world.kubectl("delete", "job/orders-erase")
+    eventually(lambda: world.uid("jobs", "orders-erase") not in ("", first), what="another Job")
     world.until("Degraded", "False")
     pod = eventually(
-        lambda: [pod for pod in world.pods("purge") if "deletionTimestamp" not in pod["metadata"]]
+        lambda: [pod for pod in world.pods("erase") if "deletionTimestamp" not in pod["metadata"]]
     )[0]
     end(world, pod, "Succeeded")
     gone(world)
@@ -234,13 +234,13 @@ def test_a_job_that_may_not_be_made_is_told(cluster: Cluster, world: World) -> N
         world.delete(names.PLURAL, "orders")
         told = world.until("Degraded", "True", "EraseFailed")["message"]
         assert "not here" in told
-    eventually(lambda: world.there("jobs", "orders-purge"), timeout_s=30, what="the Job is made")
+    eventually(lambda: world.there("jobs", "orders-erase"), timeout_s=30, what="the Job is made")
 
 
 def test_a_secret_that_the_erasing_needs_is_told(world: World) -> None:
     """When the Secret of Redis is gone before the DelayQueue, it says what it waits for."""
     world.make("secrets", {"metadata": {"name": "login"}, "stringData": {"password": "x"}})
-    redis = {"standalone": {"host": "redis-invalid"}, "authSecretRef": {"name": "login"}}
+    redis = {"standalone": {"host": "redis-invalid"}, "auth": {"passwordSecretRef": {"name": "login"}}}
     world.start(redis=redis, **DELETE)
     world.delete("secrets", "login")
     world.until("Accepted", "False", "ReferenceNotFound")
@@ -266,16 +266,16 @@ def test_retained_tasks_hold_nothing_up(world: World) -> None:
 def test_tasks_are_erased_before_it_goes(world: World) -> None:
     """With Delete workers and scanners stop first, then a Job erases, then the DelayQueue and its children go."""
     world.start(**DELETE)
-    assert finalizers(world) == [names.PURGE_FINALIZER]
+    assert finalizers(world) == [names.ERASE_FINALIZER]
     since = world.get("deployments", "orders-worker")["metadata"]["resourceVersion"]
     world.delete(names.PLURAL, "orders")
-    pod = eventually(lambda: world.pods("purge"), what="a pod of the Job")[0]
+    pod = eventually(lambda: world.pods("erase"), what="a pod of the Job")[0]
     assert not any(world.there("deployments", f"orders-{role}") for role in ("worker", "scanner"))
     assert not world.there("cronjobs", "orders-reaper")
-    assert int(world.get("jobs", "orders-purge")["metadata"]["resourceVersion"]) > int(since)
+    assert int(world.get("jobs", "orders-erase")["metadata"]["resourceVersion"]) > int(since)
     world.until("Progressing", "True", "Erasing")
     world.until("Ready", "False", "Deleting")
-    world.event("Erasing", "orders-purge")
+    world.event("Erasing", "orders-erase")
     end(world, pod, "Succeeded")
     gone(world)
     world.event("Erased")
@@ -286,7 +286,7 @@ def end(world: World, pod: dict[str, Any], phase: str, words: str = "") -> None:
     """Report that a pod has ended, as the kubelet would."""
     ended = {"exitCode": 0 if phase == "Succeeded" else 4, "message": words, "reason": "Error"}
     container = {
-        "name": "purge",
+        "name": "erase",
         "image": "x",
         "imageID": "",
         "ready": False,
@@ -301,7 +301,7 @@ def test_deleted_in_the_foreground_tasks_are_erased_too(world: World) -> None:
     """kubectl delete --cascade=foreground takes the children first, and still the Job erases before the end."""
     world.start(**DELETE)
     world.kubectl("delete", "dq/orders", "--cascade=foreground", "--wait=false")
-    pod = eventually(lambda: world.pods("purge"), what="a pod of the Job")[0]
+    pod = eventually(lambda: world.pods("erase"), what="a pod of the Job")[0]
     eventually(
         lambda: {plural for plural, _ in world.children()} == {"jobs"}, what="all but the Job are gone"
     )
@@ -319,7 +319,7 @@ def test_a_namespace_goes_with_its_queues(cluster: Cluster, world: World, before
     world.start(**DELETE)
     if before:
         world.kubectl(*before)
-        eventually(lambda: world.pods("purge"), what="a pod of the Job")
+        eventually(lambda: world.pods("erase"), what="a pod of the Job")
     cluster.kubectl("delete", "namespace", world.namespace, "--timeout=90s")
     line = world.operator.process.wait_line(rf"erase_skipped .*queue={world.namespace}/orders")
     assert "namespace is being deleted" in line
@@ -339,7 +339,7 @@ def test_an_operator_lets_the_queues_of_its_own_namespace_go(
     world.make("pods", {"metadata": kept, "spec": {"containers": [container]}})
     cluster.kubectl("delete", "namespace", namespace, "--wait=false")
     eventually(lambda: "deletionTimestamp" in world.get("pods", "kept")["metadata"], what="pods go first")
-    assert finalizers(world) == [names.PURGE_FINALIZER]
+    assert finalizers(world) == [names.ERASE_FINALIZER]
     assert operator.process.stop() == 0
     assert finalizers(world) == [], operator.process.output
     world.patch("pods", "kept", {"metadata": {"finalizers": None}})

@@ -36,10 +36,10 @@ def test_monitors_come_when_their_kinds_do(cluster: Cluster, crd: str, namespace
         world.start(monitoring=MONITORING)
         assert not world.children() & MONITORS
         assert world.until("Degraded", "False", "AsExpected")
-        assert "PodMonitor, PrometheusRule." in world.until("Accepted", "True", "Valid")["message"]
+        assert "PodMonitor, PrometheusRule." in world.until("Accepted", "True")["message"]
         serve_prometheus_kinds(cluster)
         eventually(lambda: world.children() >= MONITORS, what="monitors")
-        eventually(lambda: "Monitor" not in world.until("Accepted", "True", "Valid")["message"])
+        eventually(lambda: "Monitor" not in world.until("Accepted", "True")["message"])
         world.delete("podmonitors", "orders-delayq")
         eventually(lambda: world.there("podmonitors", "orders-delayq"), timeout_s=5, what="it is repaired")
         world.edit(monitoring=None)

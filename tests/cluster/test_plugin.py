@@ -46,10 +46,10 @@ def test_status_says_what_is_wrong_and_with_which_pod(dq: Plugin, world: World) 
     first, _, *rest = said.splitlines()
     assert first.startswith(f"orders in {world.namespace}: not ready for ")
     assert "No scanner is ready" in first
-    assert any(line.split() == ["workers", "0", "of", "2", "ready,", "2", "wanted"] for line in rest)
+    assert any(line.split() == ["workers", "0", "of", "2", "ready,", "2", "desired"] for line in rest)
     assert any(line.startswith("scaling") and "spec.worker.replicas" in line for line in rest)
     assert any(line.startswith("!  Ready ") and "ScannersNotReady" in line for line in rest)
-    assert any(line.startswith("✓  Accepted ") for line in rest)
+    assert any(line.startswith("✓  ScalingLimited ") for line in rest)
     assert sum(line.startswith("orders-worker-") and " not ready " in line for line in rest) == 2
     assert any(" Normal " in line and " Created " in line for line in rest)
 
@@ -87,26 +87,54 @@ def test_status_without_a_name_is_a_line_for_each(dq: Plugin, world: World) -> N
     assert [world.namespace, "orders"] in [line.split()[:2] for line in lines]
 
 
-def test_pause_leaves_children_alone_until_resumed(dq: Plugin, world: World) -> None:
+def test_status_has_the_outputs_and_the_selector_of_kubectl_get(dq: Plugin, world: World) -> None:
+    world.start("orders")
+    world.start("parcels")
+    world.kubectl("label", "delayqueue/parcels", "team=post")
+    assert dq.out("status", "-o", "name").split() == [
+        f"delayqueue.delayq.dev/{each}" for each in ("orders", "parcels")
+    ]
+    assert dq.out("status", "-l", "team=post", "-o", "jsonpath={.items[*].metadata.name}") == "parcels\n"
+    header, line = dq.out("status", "-l", "team=post", "-o", "wide").splitlines()
+    assert header.split()[-3:] == ["SCANNERS", "REDIS", "AGE"]
+    assert line.split()[0] == "parcels"
+    assert [each["name"] for each in json.loads(dq.out("status", "-l", "team!=post", "-o", "json"))] == [
+        "orders"
+    ]
+    assert "expected table, wide" in dq.err("status", "-o", "nonsense", code=2)
+
+
+def test_status_is_printed_again_when_a_queue_changes(dq: Plugin, world: World) -> None:
+    world.start("orders")
+    with dq.started("status", "--watch", "-o", "json") as watching:
+        assert watching.stdout is not None
+        lines = iter(watching.stdout.readline, "")
+        assert next(lines) == "[\n"
+        world.kubectl("label", "delayqueue/orders", "team=post")
+        assert "[\n" in lines, "the queue is there again"
+        watching.terminate()
+
+
+def test_a_paused_reconciliation_changes_no_children_until_resumed(dq: Plugin, world: World) -> None:
     world.start()
-    assert "leaves its children alone" in dq.out("pause", "orders")
+    assert "changes no children" in dq.out("reconcile", "pause", "orders")
     world.until("Paused", "True")
-    assert "paused already" in dq.out("pause", "orders")
+    assert "already paused" in dq.out("reconcile", "pause", "orders")
     assert "paused" in dq.out("status", "orders")
-    assert "resumed" in dq.out("resume", "orders")
+    assert "reconciliation is paused" in dq.run("hold", "orders").stderr
+    assert "spec.stopPolicy is Hold" in dq.run("reconcile", "resume", "orders").stderr
     world.until("Paused", "False")
-    assert "not paused" in dq.out("resume", "orders")
+    assert "not paused" in dq.out("reconcile", "resume", "orders")
 
 
-def test_hold_stops_tasks_until_resumed(dq: Plugin, world: World) -> None:
-    """The other way to stop: the document says so, and resume without --hold says that it still does."""
+def test_hold_stops_tasks_until_unhold(dq: Plugin, world: World) -> None:
     world.start()
-    assert "claim nothing" in dq.out("pause", "orders", "--hold")
+    assert "claim nothing" in dq.out("hold", "orders")
     assert world.queue()["spec"]["stopPolicy"] == "Hold"
-    done = dq.run("resume", "orders")
-    assert "spec.stopPolicy is Hold" in done.stderr
-    assert "tasks are started again" in dq.out("resume", "orders", "--hold")
-    assert "workers" in dq.out("pause", "orders", "--drain")
+    assert "already Hold" in dq.out("hold", "orders")
+    assert "workers start tasks again" in dq.out("unhold", "orders")
+    assert world.queue()["spec"]["stopPolicy"] == "None"
+    assert "workers stop" in dq.out("hold", "orders", "--drain")
     assert world.queue()["spec"]["stopPolicy"] == "HoldAndDrain"
 
 
@@ -120,7 +148,7 @@ def test_a_name_that_is_none_is_answered_with_the_nearest(dq: Plugin, world: Wor
     assert "there is none in kube-public; -n tells another" in dq.err(
         "top", "orders", "-n", "kube-public", code=6
     )
-    assert dq.err("pause", "order", code=6)
+    assert dq.err("hold", "order", code=6)
     assert dq.err("report", "order", code=6)
 
 
@@ -151,7 +179,7 @@ def test_options_of_kubectl_are_taken_before_and_after_the_command(
     make_namespace(cluster, other)
     try:
         assert dq.out("status", "-n", other) == "no DelayQueues here\n"
-        assert Plugin(cluster, other).out("status", f"--namespace={world.namespace}").split()[9] == "WHY"
+        assert "orders" in Plugin(cluster, other).out("status", f"--namespace={world.namespace}")
     finally:
         world.cluster.kubectl("delete", "namespace", other, "--wait=false")
     empty = tmp_path / "kubeconfig"
@@ -176,11 +204,11 @@ def test_who_may_not_is_told_what(dq: Plugin, world: World) -> None:
 def test_without_a_scanner_it_is_said_why(dq: Plugin, world: World) -> None:
     """Nothing runs the pods here: there is nowhere to work from, and Redis is no Service."""
     world.start()
-    said = dq.err("counts", "orders", code=4)
+    said = dq.err("task", "list", "orders", code=4)
     assert said.startswith("error: no scanner pod of orders to work from: ")
     assert "kubectl dq status orders" in said
     assert "expected spec.redis.standalone.host to name a Service" in dq.err(
-        "counts", "orders", "--port-forward", code=2
+        "task", "list", "orders", "--port-forward", code=2
     )
 
 
@@ -190,12 +218,12 @@ def test_no_port_of_another_namespace_is_forwarded_unless_the_user_names_it(
 ) -> None:
     """Who edits a DelayQueue chooses the host; the rights are those of the user who runs the command."""
     world.create(redis={"standalone": {"host": "kubernetes.default.svc", "port": 443}})
-    said = dq.err("counts", "orders", *asked, code=5)
+    said = dq.err("task", "list", "orders", *asked, code=5)
     assert said == (
         "error: spec.redis of orders names a Service of another namespace, default/kubernetes\n"
         "hint:  --redis-namespace=default lets kubectl port-forward connect to it\n"
     )
-    allowed = dq.run("counts", "orders", *asked, "--redis-namespace=default")
+    allowed = dq.run("task", "list", "orders", *asked, "--redis-namespace=default")
     assert "another namespace" not in allowed.stderr
 
 
@@ -205,7 +233,7 @@ def test_a_redis_without_a_pod_is_said_to_be_down(dq: Plugin, world: World, aske
     spec = {"ports": [{"port": 6379}], "selector": {"app": "redis"}}
     world.make("services", {"metadata": {"name": "redis"}, "spec": spec})
     world.create(redis={"standalone": {"host": "redis"}})
-    said = dq.err("counts", "orders", *asked, code=4)
+    said = dq.err("task", "list", "orders", *asked, code=4)
     assert said == (
         f"error: Redis of orders cannot be reached: no pod runs behind Service {world.namespace}/redis\n"
         f"hint:  kubectl describe service redis -n {world.namespace}\n"

@@ -115,7 +115,7 @@ class Life:
             self.plane.rest.create(f"/api/v1/namespaces/{self.namespace}/{kind}", body)
         container = {"name": "worker", "envFrom": [{"configMapRef": {"name": "shop"}}]}
         document = queue(
-            redis={"standalone": {"host": "redis-invalid"}, "authSecretRef": {"name": "shop"}},
+            redis={"standalone": {"host": "redis-invalid"}, "auth": {"passwordSecretRef": {"name": "shop"}}},
             networkPolicy={"enabled": True},
             monitoring={"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
             worker={"replicas": 2, "template": {"spec": {"containers": [container]}}},
@@ -167,9 +167,9 @@ class Life:
         return [f"{pods}/{pod['metadata']['name']}" for pod in found]
 
     def end(self) -> None:
-        """It is deleted; its purge cannot end here, for nothing runs pods."""
+        """It is deleted; its erase Job cannot end here, for nothing runs pods."""
         self.plane.rest.delete(self.path)
-        eventually(lambda: found(self.plane, f"{self.all_of('jobs')}/orders-purge"))
+        eventually(lambda: found(self.plane, f"{self.all_of('jobs')}/orders-erase"))
         self.plane.rest.patch(self.path, {"metadata": {"finalizers": None}})
         eventually(lambda: not found(self.plane, self.path))
 

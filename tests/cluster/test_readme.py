@@ -17,7 +17,7 @@ from delayq import NewTask, SyncClient
 from tests.cluster.harness.binaries import ROOT
 from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.node import ProcessNode
-from tests.cluster.harness.resources import make_namespace
+from tests.cluster.harness.resources import make_namespace, wait_served
 from tests.cluster.harness.waiting import eventually
 from tests.servers import PREFERRED, RedisServer
 
@@ -125,6 +125,7 @@ def test_the_readme_shows_what_happens(plane: ControlPlane, redis: RedisServer, 
 
             if command.line.startswith("helm"):
                 shows(command.output, command.run(plane, tmp_path))  # installs; a second time it would refuse
+                wait_served(plane)  # the API server takes a moment, and a reader longer
                 continue
 
             def said(command: Command = command) -> bool:

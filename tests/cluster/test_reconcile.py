@@ -137,9 +137,9 @@ def test_an_object_of_somebody_else_is_never_touched(world: World) -> None:
     """Where a stranger's Deployment has the name of a child, status says so; it is made when the stranger goes."""
     before = world.make("deployments", stranger())
     world.create()
-    told = world.until("Degraded", "True", "NameTaken")["message"]
-    assert "Deployment orders-worker exists and is not ours" in told
-    world.event("NameTaken", "orders-worker")
+    told = world.until("Degraded", "True", "NameConflict")["message"]
+    assert "Deployment orders-worker exists and is not managed by the operator" in told
+    world.event("NameConflict", "orders-worker")
     assert world.children() == MINIMAL - {("deployments", "orders-worker")}
     world.nudge()
     now = world.get("deployments", "orders-worker")
@@ -163,7 +163,7 @@ def test_labels_alone_do_not_make_an_object_ours(world: World) -> None:
     labels = names.labels("orders", "worker")
     before = world.make("deployments", stranger(labels=labels, ownerReferences=[reference]))
     world.create()
-    world.until("Degraded", "True", "NameTaken")
+    world.until("Degraded", "True", "NameConflict")
     world.nudge()
     assert world.get("deployments", "orders-worker")["spec"] == before["spec"]
 

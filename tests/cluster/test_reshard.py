@@ -33,7 +33,7 @@ class Resharded(Shop):
     def settled(self, shards: int) -> dict[str, Any]:
         def there() -> dict[str, Any]:
             body = self.body
-            found = condition(body, "ShardsSettled")
+            found = condition(body, "ReshardingComplete")
             assert (found["status"], found["observedGeneration"]) == (
                 "True",
                 body["metadata"]["generation"],
@@ -41,7 +41,7 @@ class Resharded(Shop):
                 body["status"].get("resharding"),
                 found,
             )
-            assert found["message"] == f"Tasks are in {shards} shard{'s' if shards > 1 else ''}."
+            assert found["message"] == (f"Tasks are in {shards} shards." if shards > 1 else "")
             return body
 
         return eventually(there, timeout_s=PATIENCE_SECONDS, what=f"tasks are in {shards} shards")
@@ -102,10 +102,10 @@ def test_shards_become_more_and_fewer_and_no_task_is_lost_or_late(
             assert all(found[:shards]), found
             assert not any(found[shards:]), found
         assert client.cancel("far-7").name == "CANCELLED"
-        assert client.counts().delayed == FAR - 1
+        assert client.counts().waiting == FAR - 1
         assert connection.llen("ledger") == 2 * NEAR, "none ran twice"
-    assert shop.told("Resharding")
-    assert shop.told("Resharded")
+    assert shop.told("ReshardingStarted")
+    assert shop.told("ReshardingComplete")
     assert shop.told("NotReady") == []
     assert (shop.revisions("scanner"), shop.revisions("worker")) == (3, 1)
     assert running_workers(process_node) == workers

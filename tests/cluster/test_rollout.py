@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("rollout")
 
 PASSWORD: Final = "correct-horse-battery-staple"  # noqa: S105  of nothing
-REDIS: Final = {"standalone": {"host": "redis-invalid"}, "authSecretRef": {"name": "login"}}
+REDIS: Final = {"standalone": {"host": "redis-invalid"}, "auth": {"passwordSecretRef": {"name": "login"}}}
 TEMPLATE: Final = {
     "spec": {"containers": [{"name": "worker", "envFrom": [{"configMapRef": {"name": "shop"}}]}]}
 }
@@ -149,7 +149,7 @@ def test_a_missing_secret_is_told_until_it_is_there(
     assert "Secret login" in world.until("Accepted", "False", "ReferenceNotFound")["message"]
     assert "Secret login" in world.until("Ready", "False", "ReferenceNotFound")["message"]
     world.make("secrets", secret(PASSWORD))
-    world.until("Accepted", "True", "Valid")
+    world.until("Accepted", "True")
 
 
 SCALINGS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
@@ -159,7 +159,7 @@ SCALINGS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         {"worker": {"template": TEMPLATE}, "autoscaling": AUTOSCALING},
         {"autoscaling": {"minReplicas": 2, "maxReplicas": 9}},
     ),
-    "objective": ({}, {"objective": {"latenessSeconds": 77}}),
+    "objective": ({}, {"objective": {"latenessMilliseconds": 77000}}),
     "drain": ({}, {"stopPolicy": "HoldAndDrain"}),
     "reaper": ({}, {"reaper": {"schedule": "*/7 * * * *"}}),
     "budget": ({}, {"podDisruptionBudget": {"maxUnavailable": 3}}),

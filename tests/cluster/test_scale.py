@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.world import World, managers, serving
 
@@ -77,7 +76,7 @@ def test_workers_start_in_the_wanted_number(world: World, spec: dict[str, Any], 
 def test_kubectl_scale_sets_the_number_of_workers(world: World) -> None:
     """In mode External the scale subresource is how workers are scaled, as by an HPA."""
     world.start(autoscaling=EXTERNAL)
-    assert world.until("ScalingActive", "True", "External")
+    assert world.until("ScalingActive", "True", "ExternalAutoscaler")
     world.kubectl("scale", "delayqueue/orders", "--replicas=5")
     eventually(lambda: asked(world) == 5, timeout_s=5)
     world.event("ScaledUp", "5 workers")
@@ -90,16 +89,17 @@ def test_kubectl_scale_sets_the_number_of_workers(world: World) -> None:
     eventually(lambda: world.queue()["status"]["replicas"] == 5, what="status.replicas")
 
 
-def test_from_an_hpa_to_the_operator_takes_the_number_out_of_the_spec(world: World) -> None:
-    """A manifest never had it, so to apply the next one cannot take it away; the refusal says what does."""
-    world.start(autoscaling=EXTERNAL)
-    eventually(lambda: world.queue()["spec"].get("worker", {}).get("replicas") == 1, what="a first number")
-    with pytest.raises(Refused, match=r"to leave that, set worker\.replicas to null in the same patch"):
-        world.edit(autoscaling={"mode": "Internal"})
-    world.edit(autoscaling={"mode": "Internal"}, worker={"replicas": None})
-    world.until("ScalingActive", "Unknown", "NotDecided")
-    assert "replicas" not in world.queue()["spec"]["worker"]
-    assert asked(world) == 1
+def test_from_an_hpa_to_the_operator_and_back_takes_a_word(world: World) -> None:
+    """In mode Internal the number in the spec is ignored, and stays; the operator starts from what there is."""
+    world.start(autoscaling=EXTERNAL, worker={"replicas": 3})
+    eventually(lambda: asked(world) == 3)
+    world.edit(autoscaling={"mode": "Internal"})
+    world.until("ScalingActive", "Unknown", "NotEvaluated")
+    world.kubectl("scale", "delayqueue/orders", "--replicas=5")
+    world.nudge()
+    assert (asked(world), world.queue()["spec"]["worker"]["replicas"]) == (3, 5)
+    world.edit(autoscaling={"mode": "External"})
+    eventually(lambda: asked(world) == 5)
 
 
 def test_the_number_is_not_for_others_to_change(world: World) -> None:
@@ -124,7 +124,7 @@ def test_without_metrics_a_number_is_kept_within_its_bounds(world: World) -> Non
         world.settle()
         assert asked(world) == number
         assert world.queue()["status"]["desiredReplicas"] == number
-    world.until("ScalingActive", "Unknown", "NotDecided")
+    world.until("ScalingActive", "Unknown", "NotEvaluated")
     world.event("ScaledUp", "2 → 5 workers, the nearest that spec.autoscaling allows")
 
 
@@ -136,11 +136,11 @@ def test_draining_takes_all_workers_away_and_gives_them_back(world: World) -> No
     world.until("Ready", "True")
     world.edit(stopPolicy="HoldAndDrain")
     eventually(lambda: asked(world) == 0, timeout_s=5)
-    assert "HoldAndDrain" in world.until("Ready", "False", "Held")["message"]
-    world.until("ScalingActive", "False", "Held")
+    assert "HoldAndDrain" in world.until("Ready", "False", "ClaimsSuspended")["message"]
+    world.until("ScalingActive", "False", "ClaimsSuspended")
     world.edit(stopPolicy="None")
     eventually(lambda: asked(world) == 3, timeout_s=5)
-    world.until("ScalingActive", "False", "Fixed")
+    world.until("ScalingActive", "False", "AutoscalingDisabled")
 
 
 def test_holding_keeps_workers(world: World) -> None:

@@ -34,7 +34,7 @@ def test_the_crd_of_the_chart_is_the_crd() -> None:
     assert ours.read_text() == chart.read_text(), "run tools/chart-sync.py"
 
 
-@pytest.mark.parametrize("script", ["chart-sync", "chart-dashboard"])
+@pytest.mark.parametrize("script", ["crd-templates", "chart-sync", "chart-dashboard"])
 def test_what_is_made_from_something_else_is_up_to_date(script: str) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / f"{script}.py", "--check"],
@@ -163,3 +163,8 @@ def test_every_alert_is_in_the_readme_with_its_severity() -> None:
     rules = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
     listed = re.findall(r"^\| `(DelayQ\w+)` \| (\w+) \|", (CHART / "README.md").read_text(), re.MULTILINE)
     assert listed == [(rule["alert"], rule["labels"]["severity"]) for rule in rules]
+
+
+def test_each_alert_of_the_chart_can_be_disabled_by_its_name() -> None:
+    known = [alert["alert"] for alert in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())]
+    assert SCHEMA["properties"]["prometheusRule"]["properties"]["disabled"]["items"]["enum"] == known

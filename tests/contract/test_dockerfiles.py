@@ -15,7 +15,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT: dict[str, Any] = PYPROJECT["project"]
-NOTES = (ROOT / "docs" / "images.md").read_text()
+NOTES = (ROOT / "docs" / "how-to" / "images.md").read_text()
 BASE = "docker.io/library/python:3.12-slim"
 USER = "65532:65532"
 
@@ -159,4 +159,4 @@ def test_the_guides_name_the_user_and_the_version() -> None:
         ("", USER),
     }
     assert set(re.findall(r"^FROM delayq-worker:(\S+)$", NOTES, re.MULTILINE)) == {PROJECT["version"]}
-    assert f"USER {USER.partition(':')[0]}" in (ROOT / "docs" / "templates.md").read_text()
+    assert f"USER {USER.partition(':')[0]}" in (ROOT / "docs" / "reference" / "templates.md").read_text()

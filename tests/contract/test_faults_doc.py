@@ -1,4 +1,4 @@
-"""docs/guarantees.md shows what the last `make faults` found, of every guard and every fault, and it is as promised."""
+"""docs/explanation/guarantees.md shows what the last `make faults` found, and it is as promised."""
 
 from __future__ import annotations
 

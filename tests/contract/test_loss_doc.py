@@ -1,4 +1,4 @@
-"""docs/guarantees.md has every way to lose tasks that is measured, between marks that the command finds again."""
+"""docs/explanation/guarantees.md has every measured way to lose tasks, between marks that the command finds."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.cli.doctor.poison import KINDS
 from delayq.protocol import scripts
-from delayq.protocol.commands import Broker, Call
+from delayq.protocol.commands import Call, Commands
 from delayq.protocol.keys import FORMAT, ClaimerKeys, Keys, TaskKeys
-from delayq.protocol.results import Late, Lost, Moving, State, Verdict
-from delayq.protocol.shard_map import Layout
+from delayq.protocol.results import BatchOutOfOrder, LostTask, MigratingTask, State, Verdict
+from delayq.protocol.shard_map import ShardMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ TYPES = {
         ("tasks", "attempts", "dlq_info", "cursors", "stats", "moving_info", "arrived", "followups"), "hash"
     ),
     **dict.fromkeys(("wake", "alarm"), "list"),
-    **dict.fromkeys(("leader", "lock", "recovery_lock", "claim", "rate", "layout", "isolation"), "string"),
+    **dict.fromkeys(("leader", "lock", "recovery_lock", "claim", "rate", "shard_map", "isolation"), "string"),
     "index": "hash or zset",  # in reconcile.lua; list.lua walks sorted sets only
 }
 # What Redis 5 knows: no ZADD GT, ZRANGESTORE, LPOS, SMISMEMBER, COPY, LMPOP, GETDEL, EXPIRETIME, functions …
@@ -42,14 +42,14 @@ REDIS_5 = {
     "HSTRLEN", "INFO", "LLEN", "LPUSH", "PEXPIRE", "PTTL", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE",
     "ZRANGEBYSCORE", "ZREM", "UNLINK", "ZREMRANGEBYRANK", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
 }  # fmt: skip
-EACH: dict[str, Callable[[Broker], Call[Any]]] = {
+EACH: dict[str, Callable[[Commands], Call[Any]]] = {
     "schedule": lambda b: b.schedule(
         0, ["id", "+1", b"body"], if_exists="keep", repeated=0, max_length=1, max_delay_ms=1
     ),
     "cancel": lambda b: b.cancel("id"),
     "reschedule": lambda b: b.reschedule("id", "+1", max_delay_ms=1),
     "get": lambda b: b.get("id"),
-    "list": lambda b: b.list(0, State.DELAYED, offset=0, limit=1),
+    "list": lambda b: b.list(0, State.SCHEDULED, offset=0, limit=1),
     "counts": lambda b: b.counts(0, [1, 2]),
     "claim": lambda b: b.claim(0, 1, 1),
     "unclaim": lambda b: b.unclaim(0, "claimer", 1, 1),
@@ -60,7 +60,7 @@ EACH: dict[str, Callable[[Broker], Call[Any]]] = {
     "bury": lambda b: b.bury(0, [b"id:1", "error"]),
     "release": lambda b: b.release(0, [b"id:1", 1]),
     "wake": lambda b: b.wake(0),
-    "lead": lambda b: b.lead(0, "owner", 1),
+    "elect": lambda b: b.elect(0, "owner", 1),
     "reclaim": lambda b: b.reclaim(0, max_crashes=1),
     "expired": lambda b: b.expired(0, offset=0, limit=1),
     "examine": lambda b: b.examine(0, b"id:1"),
@@ -72,23 +72,25 @@ EACH: dict[str, Callable[[Broker], Call[Any]]] = {
         max_crashes=1,
         failed=0,
     ),
-    "rewind": lambda b: b.rewind(0, 1),
+    "clamp_leases": lambda b: b.clamp_leases(0, 1),
     "reconcile": lambda b: b.reconcile(0, "tasks", 0),
-    "weigh": lambda b: b.weigh(0),
-    "adopt": lambda b: b.adopt(0, [Lost(b"id")]),
+    "audit_size": lambda b: b.audit_size(0),
+    "restore_orphans": lambda b: b.restore_orphans(0, [LostTask(b"id")]),
     "redrive": lambda b: b.redrive(0, ["id", 1]),
     "purge": lambda b: b.purge(0, ["id"]),
     "erase": lambda b: b.erase(0),
-    "tell": lambda b: b.tell(0, Layout.first(2)),
-    "drop": lambda b: b.drop(0),
-    "walk": lambda b: b.walk(0, "0"),
-    "walked": lambda b: b.walked(0),
-    "depart": lambda b: b.depart(0, [b"id"], near_ms=1),
-    "departed": lambda b: b.departed(0),
-    "arrive": lambda b: b.arrive(0, 1, 7, [Moving(0, (b"id", b"retry", b"9", b"body", b"1 0 ", b""))]),
-    "renumber": lambda b: b.renumber(0, 7, 1, Late(9)),
-    "landed": lambda b: b.landed(0, 1, 7),
-    "leave": lambda b: b.leave(0, 7),
+    "sync_shard_map": lambda b: b.sync_shard_map(0, ShardMap.first(2)),
+    "retire_shard": lambda b: b.retire_shard(0),
+    "scan": lambda b: b.scan(0, "0"),
+    "migrate_done": lambda b: b.migrate_done(0),
+    "migrate_out": lambda b: b.migrate_out(0, [b"id"], near_ms=1),
+    "list_migrating": lambda b: b.list_migrating(0),
+    "migrate_in": lambda b: b.migrate_in(
+        0, 1, 7, [MigratingTask(0, (b"id", b"retry", b"9", b"body", b"1 0 ", b""))]
+    ),
+    "migrate_retoken": lambda b: b.migrate_retoken(0, 7, 1, BatchOutOfOrder(9)),
+    "migrate_verify": lambda b: b.migrate_verify(0, 1, 7),
+    "migrate_commit": lambda b: b.migrate_commit(0, 7),
     "lock": lambda b: b.lock("id", "owner", 1),
     "renew": lambda b: b.renew("id", "owner", 1),
     "unlock": lambda b: b.unlock("id", "owner"),
@@ -131,7 +133,9 @@ def destructured(verb: str) -> list[str]:
 
 
 def test_every_script_has_a_method_and_every_method_a_script() -> None:
-    methods = {name for name, _ in inspect.getmembers(Broker, inspect.isfunction) if not name.startswith("_")}
+    methods = {
+        name for name, _ in inspect.getmembers(Commands, inspect.isfunction) if not name.startswith("_")
+    }
     assert set(VERBS) == methods - {"shard_of", "follow", "learn", "keys", "by"} == set(EACH)
 
 
@@ -216,16 +220,16 @@ def test_a_script_is_short_enough_to_be_read_at_once(verb: str) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_broker_binds_what_the_header_declares(verb: str) -> None:
     """As many keys, of this shard, in order; then the named arguments and whole groups of the repeating ones."""
-    broker = Broker("q", shards=2)
+    commands = Commands("q", shards=2)
     script = scripts.load(verb)
-    call = EACH[verb](broker)
+    call = EACH[verb](commands)
     count, *rest = call.arguments
     wanted = [*script.keys, *script.each_key]
     keys, arguments = rest[: len(wanted)], rest[len(wanted) :]
     assert call.script is script
     assert count == len(wanted) == len(declared(verb))
     of_a_task = verb in {"cancel", "reschedule", "get"} or not TASK_KEY_NAMES.isdisjoint(script.keys)
-    of = broker.shards[broker.shard_of("id") if of_a_task else 0]
+    of = commands.shards[commands.shard_of("id") if of_a_task else 0]
     shard = of.of("id") if CLAIMER_KEY_NAMES.isdisjoint(wanted) else call.keys
     index = {"list": "delayed", "reconcile": "tasks"}.get(verb, "")
     assert keys == [getattr(shard, index if name == "index" else name) for name in wanted]
@@ -252,15 +256,15 @@ def test_scripts_and_python_know_the_same_format() -> None:
 
 # Where a newer delayq may hold a task in a key that they do not know, these would release it, forget it or lose it.
 OF_A_KNOWN_FORMAT = {
-    *("reconcile", "adopt", "weigh", "erase", "drop"),
-    *("depart", "arrive", "renumber", "landed", "leave", "walked"),
+    *("reconcile", "restore_orphans", "audit_size", "erase", "retire_shard"),
+    *("migrate_out", "migrate_in", "migrate_retoken", "migrate_verify", "migrate_commit", "migrate_done"),
 }
 
 
 def test_what_repairs_moves_or_erases_looks_at_the_format_of_the_shard_before_it_writes() -> None:
     found = {verb for verb in VERBS if "newer_format(stats)" in "\n".join(body(verb))}
     assert found == OF_A_KNOWN_FORMAT
-    for verb in found - {"drop"}:  # which tells the layout all the same
+    for verb in found - {"retire_shard"}:  # which tells the shard map all the same
         code = "\n".join(body(verb))
         assert "redis.call" not in code[: code.index("if newer then return newer end")]
 
@@ -270,12 +274,12 @@ def test_erase_knows_every_key_there_is_and_those_of_single_tasks_and_claimers_e
 
 
 def test_the_same_verbs_lock_a_task_for_its_recovery() -> None:
-    broker = Broker("q", shards=2)
-    keys = broker.shards[broker.shard_of("id")].of("id")
+    commands = Commands("q", shards=2)
+    keys = commands.shards[commands.shard_of("id")].of("id")
     for call in (
-        broker.lock("id", "owner", 1, lock="recovery_lock"),
-        broker.renew("id", "owner", 1, lock="recovery_lock"),
-        broker.unlock("id", "owner", lock="recovery_lock"),
+        commands.lock("id", "owner", 1, lock="recovery_lock"),
+        commands.renew("id", "owner", 1, lock="recovery_lock"),
+        commands.unlock("id", "owner", lock="recovery_lock"),
     ):
         assert call.arguments[:2] == [1, keys.recovery_lock]
 

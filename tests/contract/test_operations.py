@@ -1,4 +1,4 @@
-"""docs/operations.md and docs/guarantees.md speak of what there is."""
+"""The pages of processes, metrics and log events, and docs/explanation/guarantees.md, speak of what there is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from delayq.contract import metrics
 from delayq.protocol.commands import GONE_MS
 
 ROOT = Path(__file__).parents[2]
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+REFERENCE = ROOT / "docs" / "reference"
 SOURCES = sorted((ROOT / "worker" / "delayq").rglob("*.py"))
 
 
@@ -18,7 +18,7 @@ def events_in_code() -> set[str]:
     """Every event that is logged: the first argument of a log call, or assigned to `event`."""
     text = "\n".join(path.read_text() for path in SOURCES)
     called = re.findall(r"\blog\.(?:debug|info|warning|error|exception)\(\s*\"([a-z_]+)\"", text)
-    levelled = re.findall(r"\blog\.log\(\w+, \"([a-z_]+)\"", text)
+    levelled = re.findall(r"\blog\.log\(\s*\w+,\s*\"([a-z_]+)\"", text)
     assigned = re.findall(r"event = \"([a-z_]+)\" if \w+(?:\.\w+)* else \"([a-z_]+)\"", text)
     by_error = re.findall(
         r"(?:Guard\w+|Retry): \"((?:guard|handler)_[a-z_]+)\",", text
@@ -28,7 +28,7 @@ def events_in_code() -> set[str]:
 
 
 def events_in_docs() -> set[str]:
-    table = OPERATIONS.split("## Log events")[1].split("\n## ")[0]
+    table = (REFERENCE / "log-events.md").read_text()
     first_cells = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
     return {name for cell in first_cells for name in re.findall(r"`([a-z_]+)`", cell)}
 
@@ -39,7 +39,7 @@ def test_every_log_event_is_documented_and_every_documented_one_logged() -> None
 
 def test_the_pages_say_for_how_long_an_erased_shard_keeps_a_key() -> None:
     days = f"expires after {GONE_MS // 86_400_000} days"
-    for page in ("operator", "architecture"):
+    for page in ("reference/operator", "architecture"):
         assert days in (ROOT / "docs" / f"{page}.md").read_text()
 
 
@@ -48,17 +48,17 @@ def test_every_metric_is_in_the_table_with_its_kind_labels_and_help() -> None:
         f"| `{metric.name}` | {metric.kind} | {', '.join(metric.labels)} | {metric.help} |"
         for metric in metrics.METRICS
     ]
-    table = OPERATIONS.split("## Metrics")[1].split("\n## ")[0]
+    table = (REFERENCE / "metrics.md").read_text()
     assert re.findall(r"^\| `.*$", table, re.MULTILINE) == rows
 
 
 def test_every_exit_code_is_documented() -> None:
     codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
-    table = OPERATIONS.split("## Exit codes")[1].split("\n## ")[0]
+    table = (REFERENCE / "processes.md").read_text().split("## Exit codes")[1].split("\n## ")[0]
     assert codes <= {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
 
 
 def test_every_test_that_a_guarantee_names_exists() -> None:
-    named = re.findall(r"tests/[\w/]+\.py", (ROOT / "docs" / "guarantees.md").read_text())
+    named = re.findall(r"tests/[\w/]+\.py", (ROOT / "docs" / "explanation" / "guarantees.md").read_text())
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from delayq.cli.root import delayq
 from delayq.client.document import read
 from delayq.contract.alerts import rules
-from delayq.contract.metrics import LAYOUT_SHARDS, LAYOUTS, METRICS
-from delayq.service.counters import WorkerTally
-from delayq.service.metrics import render, worker_families
+from delayq.contract.metrics import METRICS, SHARD_MAP_SHARDS, SHARD_MAP_VERSIONS
+from delayq.service.counters import WorkerCounters
+from delayq.service.exposition import render
+from delayq.service.metrics import worker_families
 from delayq_operator.desired.prometheus_rule import prometheus_rule
 from delayq_operator.status.view import WINDOW_SECONDS
 
@@ -42,8 +43,13 @@ def test_every_alert_asks_for_metrics_of_ours_by_labels_they_have() -> None:
             assert set(re.findall(r"(\w+)=", labels)) <= LABELS[name] | (
                 {"le"} if name != selector else set()
             )
-            assert name == LAYOUT_SHARDS.name or set(grouped) <= LABELS[name]
+            assert name == SHARD_MAP_SHARDS.name or set(grouped) <= LABELS[name]
         assert set(re.findall(r"\$labels\.(\w+)", alert["annotations"]["summary"])) <= set(grouped)
+
+
+def test_every_alert_links_its_runbook() -> None:
+    for alert in alerts():
+        assert alert["annotations"]["runbook_url"].endswith(f"/docs/runbooks/{alert['alert']}.md")
 
 
 def test_alerts_are_about_this_queue_and_no_other() -> None:
@@ -66,42 +72,44 @@ def test_a_queue_without_scanners_is_not_blamed_for_having_no_leader() -> None:
     assert not ours & {alert["alert"] for alert in alerts(scanner={"replicas": 0})}
 
 
-def test_layouts_are_asked_for_by_the_names_they_have() -> None:
-    asked = [which for alert in alerts() for which in re.findall(r'layout="(\w+)"', alert["expr"])]
+def test_shard_maps_are_asked_for_by_the_names_they_have() -> None:
+    asked = [which for alert in alerts() for which in re.findall(r'version="(\w+)"', alert["expr"])]
     assert asked
-    assert set(asked) <= set(LAYOUTS)
+    assert set(asked) <= set(SHARD_MAP_VERSIONS)
 
 
 def test_a_queue_without_a_guard_is_not_blamed_for_having_none() -> None:
     assert "DelayQueueGuardDown" in {alert["alert"] for alert in alerts()}
-    guards: list[dict[str, Any] | None] = [None, {"none": {}}]
-    for guard in guards:
-        bare = alerts(guard=guard, reaper={})
-        assert "DelayQueueGuardDown" not in {alert["alert"] for alert in bare}
+    bare = alerts(guard=None, recovery={})
+    assert "DelayQueueGuardDown" not in {alert["alert"] for alert in bare}
 
 
 def test_a_queue_without_a_check_is_not_blamed_for_its_failures() -> None:
     ours = {"DelayQueueChecksFail", "DelayQueueAwaitsVerdict"}
     assert ours <= {alert["alert"] for alert in alerts()}
-    assert not ours & {alert["alert"] for alert in alerts(reaper={})}
+    assert not ours & {alert["alert"] for alert in alerts(recovery={})}
 
 
 def test_lateness_is_measured_against_the_objective_of_the_document() -> None:
-    expr = late({"latenessSeconds": 30, "percentile": 95})
+    expr = late({"latenessMilliseconds": 30000, "percentile": "95"})
     assert 'le="30.0"' in expr
     assert "clamp_min(1 - 30 / max(" in expr
     assert "> 0.05 * (" in expr
+    fine = late({"latenessMilliseconds": 5, "percentile": "99.9"})
+    assert 'le="0.005"' in fine
+    assert "clamp_min(1 - 0.005 / max(" in fine
+    assert "> 0.001 * (" in fine
 
 
 def test_an_objective_between_two_bounds_of_the_histogram_counts_in_proportion() -> None:
     """42 s is two fifths of the way from 30 to 60."""
-    expr = late({"latenessSeconds": 42})
+    expr = late({"latenessMilliseconds": 42000})
     assert re.findall(r"0\.4 \* \(.*?le=\"([0-9.]+)\"", expr) == ["60.0"]
     assert set(re.findall(r'le="(.*?)"', expr)) == {"+Inf", "30.0", "60.0"}
-    assert set(re.findall(r'le="(.*?)"', late({"latenessSeconds": 7200}))) == {"+Inf"}
+    assert set(re.findall(r'le="(.*?)"', late({"latenessMilliseconds": 7200000}))) == {"+Inf"}
 
 
-def late(objective: dict[str, int]) -> str:
+def late(objective: dict[str, int | str]) -> str:
     (found,) = (alert["expr"] for alert in alerts(objective=objective) if alert["alert"] == "DelayQueueLate")
     return str(found)
 
@@ -116,9 +124,9 @@ def test_the_window_of_the_alert_is_that_of_the_condition() -> None:
 
 def test_bounds_are_named_as_workers_name_them() -> None:
     """Prometheus compares them as text."""
-    text = render(lambda: worker_families(WorkerTally(process="worker", queue="orders"))).decode()
+    text = render(worker_families(WorkerCounters(process="worker", queue="orders"))).decode()
     named = set(re.findall(r'due_to_claimed_seconds_bucket{le="(.*?)"', text))
-    assert set(re.findall(r'le="(.*?)"', late({"latenessSeconds": 42}))) <= named
+    assert set(re.findall(r'le="(.*?)"', late({"latenessMilliseconds": 42000}))) <= named
 
 
 def test_delayq_alerts_prints_the_rules_that_the_operator_makes_without_a_namespace() -> None:

@@ -16,7 +16,7 @@ WITH_EFFECTS = {
     "base.metrics", "base.limiter", "base.supervision", "base.work",
     "cache.watches", "cache.watch_verifier", "scrape.exposition", "scaling.autoscaler", "scaling.victims",
     "status.events", "status.guards", "status.lateness",
-    "reconcile.apply", "reconcile.deletion", "reconcile.facts", "reconcile.handover", "reconcile.optional",
+    "reconcile.apply", "reconcile.deletion", "reconcile.facts", "reconcile.optional",
     "reconcile.reconcile", "reconcile.report", "reconcile.scaler",
 }  # fmt: skip
 SECTION = (ROOT / "docs" / "architecture.md").read_text().split("## The operator")[1].split("\n## ")[0]

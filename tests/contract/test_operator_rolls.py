@@ -24,6 +24,8 @@ MODULES = {
     "scanner": (
         *(
             *COMMON,
+            "processes/scanner.py",
+            "processes/recovery.py",
             "scanner/scanner.py",
             "recovery/reclaim.py",
             "recovery/recovery.py",
@@ -33,6 +35,7 @@ MODULES = {
     ),
     "worker": (
         *COMMON,
+        "processes/worker.py",
         "worker/worker.py",
         "worker/slots.py",
         "client/encoding.py",
@@ -56,12 +59,8 @@ def read(role: str) -> set[str]:
 
 
 def test_a_scanner_reads_only_what_rolls_it() -> None:
-    # reaper.check rolls it, and so do the guard that a check asks, shards, and a part of limits: checksum.of_scanner.
-    assert read("scanner") - {"guard", "reaper", "shards", "limits"} <= set(SCANNER_READS)
-
-
-def test_of_the_reapers_section_a_scanner_reads_the_check_only() -> None:
-    assert set(re.findall(r"\bspec\.reaper\.([a-z_]+)", code("scanner"))) <= {"check"}
+    # recovery.check rolls it, and so do the guard that a check asks, shards, and a part of limits: checksum.of_scanner.
+    assert read("scanner") - {"guard", "recovery", "shards", "limits"} <= set(SCANNER_READS)
 
 
 def test_a_worker_reads_only_what_rolls_it() -> None:

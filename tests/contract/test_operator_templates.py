@@ -1,4 +1,4 @@
-"""docs/templates.md says what there is: its example merges, its children and alerts are those that are made."""
+"""docs/reference/templates.md says what there is: its example merges, its children and alerts are those made."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import yaml
-from delayq_operator.desired import desired, purge_job
+from delayq_operator.desired import desired, erase_job
 from delayq_operator.desired.prometheus_rule import prometheus_rule
 from delayq_operator.desired.worker import deployment
 
 from tests.unit.operator.queues import RICH, SETTING, facts, queue
 
-PAGE = (Path(__file__).parents[2] / "docs" / "templates.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "templates.md").read_text()
 
 
 def test_the_example_merges() -> None:
@@ -32,7 +32,7 @@ def test_the_children_are_those_that_are_made() -> None:
         for name in re.findall(r"`([^`]+)`", cell)
     }
     of = queue(RICH)
-    made = [*desired(of, SETTING, facts(of)), purge_job(of, SETTING, facts(of))]
+    made = [*desired(of, SETTING, facts(of)), erase_job(of, SETTING, facts(of))]
     assert told == {(each["kind"], each["metadata"]["name"]) for each in made}
 
 

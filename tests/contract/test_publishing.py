@@ -130,7 +130,7 @@ def test_every_place_that_names_a_version_of_delayq_names_this_one() -> None:
     )
     files = [path for each in folders for path in (ROOT / each, *(ROOT / each).rglob("*")) if path.is_file()]
     texts = {path: path.read_text() for path in files if path.suffix in (".md", ".yaml", ".toml", ".py", "")}
-    measured = ROOT / "docs/guarantees.md"  # says which version its figures are of
+    measured = ROOT / "docs/explanation/guarantees.md"  # says which version its figures are of
     found = {
         path.relative_to(ROOT): set(named.findall(text)) for path, text in texts.items() if path != measured
     }

@@ -31,6 +31,39 @@ def test_every_make_target_that_a_document_names_exists(document: Path) -> None:
     assert {code or line for code, line in named} <= make_targets()
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_file_that_a_document_links_exists(document: Path) -> None:
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", document.read_text(), flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)", prose)
+    assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def slugs(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_heading_that_a_document_links_exists(document: Path) -> None:
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", document.read_text(), flags=re.DOTALL)
+    links = re.findall(r"\]\(([^)#:\s]*\.md|)#([^)\s]+)\)", prose)
+    wrong = [
+        (file, anchor)
+        for file, anchor in links
+        if anchor not in slugs(document.parent / file if file else document)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_no_page_is_longer_than_a_reader_bears(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= 300
+
+
 def test_every_make_target_explains_itself() -> None:
     explained = set(re.findall(r"^([a-z-]+):.*## \S", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert explained == make_targets()

@@ -1,4 +1,4 @@
-"""docs/client.md: its snippets run, in order, and print what the comments beside them say."""
+"""docs/reference/client.md: its snippets run, in order, and print what the comments beside them say."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delayq.connection import Address, SyncConnection
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 
 if TYPE_CHECKING:
     import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "client.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "client.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 URL = "redis://localhost:6379/0"
 
@@ -29,14 +29,17 @@ def promised(block: str) -> list[str]:
 
 def bury_two_orders(url: str) -> None:
     """The dead letters that the page talks about."""
-    broker, connection = Broker("orders", prefix="delayq", shards=1), SyncConnection(Address.from_url(url))
+    commands, connection = (
+        Commands("orders", prefix="delayq", shards=1),
+        SyncConnection(Address.from_url(url)),
+    )
     bodies = [item for n in (1, 2) for item in (f"order-{n}", "+0", b'\x11{"order":%d}' % n)]
-    call = broker.schedule(0, bodies, if_exists="reject", repeated=0, max_length=10, max_delay_ms=1000)
+    call = commands.schedule(0, bodies, if_exists="reject", repeated=0, max_length=10, max_delay_ms=1000)
     connection.run([call])
-    [claimed] = connection.run([broker.claim(0, 10, 60_000)])
+    [claimed] = connection.run([commands.claim(0, 10, 60_000)])
     errors = {"order-1": "card 17 is damaged", "order-2": "card 18 is damaged"}
     settles = [item for lease in claimed.leases for item in (lease.member, errors[lease.task.id])]
-    connection.run([broker.bury(0, settles)])
+    connection.run([commands.bury(0, settles)])
     connection.close()
 
 

@@ -49,11 +49,11 @@ def until_done(example: Path) -> None:
     deadline = time.monotonic() + 60
     with SyncClient.from_document(example / "queue.yaml", url=url) as refunds:
         counts = refunds.counts()
-        while counts.delayed + counts.retry + counts.processing:
+        while counts.waiting + counts.retrying + counts.in_flight:
             assert time.monotonic() < deadline, counts
             time.sleep(0.1)
             counts = refunds.counts()
-        assert counts.dlq == 0
+        assert counts.dead == 0
 
 
 def test_every_refund_is_paid_once_however_often_it_is_scheduled(example: Path, database: Postgres) -> None:

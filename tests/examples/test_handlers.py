@@ -70,8 +70,8 @@ def test_the_command_acks_by_its_exit_code(started: list[Process], tmp_path: Pat
     example = copied("exec", tmp_path)
     run = start(started, DELAYQ, "run", "queue.yaml", cwd=example, says="due 0")
     assert Process.start(sys.executable, "schedule.py", cwd=example).wait(timeout_s=60) == 0
-    run.wait_line(r"scheduled 0 · in flight 0 · retry 0 · dead 1", timeout_s=60)
+    run.wait_line(r"scheduled 0 · in flight 0 · retrying 0 · dead 1", timeout_s=60)
     assert len((example / "outbox.txt").read_text().splitlines()) == 3
     with client(example) as orders:
-        assert orders.counts().dlq == 1
-        assert orders.list(State.DELAYED) == []
+        assert orders.counts().dead == 1
+        assert orders.list(State.SCHEDULED) == []

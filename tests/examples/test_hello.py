@@ -1,4 +1,4 @@
-"""What README and the example promise: `make run` works, and every command that README names exists."""
+"""What README and the example promise: `make run` works. Its commands and documents: tests/contract/test_pages.py."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import pytest
-from delayq.cli.root import delayq
-from delayq.client.document import parse_text
 
 from tests.processes import Process
 
@@ -49,46 +46,6 @@ def test_the_example_fails_when_its_orders_are_not_as_they_should_be(hello: Proc
     source.write_text(source.read_text().replace("SET status = 'cancelled'", "SET status = 'forgotten'"))
     assert hello.wait(timeout_s=90) == 1
     assert hello.lines[-1].startswith("handled=120 retried=140 dead=20 early=0")
-
-
-def commands(text: str) -> set[tuple[str, ...]]:
-    """`delayq word word` wherever a document shows it, as a command line or in a sentence."""
-    blocks = "\n".join(re.findall(r"^```(?:sh|console|text)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    shown = re.findall(r"^(?:\$ |  )?(?:\.venv/bin/)?delayq ((?:[a-z]+ ?){1,2})", blocks, re.MULTILINE)
-    shown += re.findall(r"`delayq ((?:[a-z]+ ?){1,2})", text)
-    return {tuple(words.split()) for words in shown}
-
-
-def exists(words: tuple[str, ...]) -> bool:
-    """Whether the first words lead to a command; what follows a command is its argument."""
-    command: click.Command = delayq
-    for word in words:
-        if not isinstance(command, click.Group):
-            return True
-        found = command.get_command(click.Context(command), word)
-        if found is None:
-            return False
-        command = found
-    return True
-
-
-def test_every_command_in_readme_exists() -> None:
-    named = commands(README)
-    assert len(named) >= 3
-    assert {words for words in named if not exists(words)} == set()
-
-
-def test_every_link_in_readme_leads_somewhere() -> None:
-    links = [link for link in re.findall(r"\]\(([^)#]+)", README) if "://" not in link]
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
-
-
-def test_every_document_in_readme_is_valid() -> None:
-    documents = re.findall(r"^```yaml\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-    assert documents
-    for document in documents:
-        parse_text(document.encode(), "README.md")
 
 
 def test_every_python_example_in_readme_compiles() -> None:

@@ -122,18 +122,14 @@ def test_every_secret_that_the_document_names_is_there_with_its_keys() -> None:
     redis = read(PRODUCTION / "queue.yaml").spec.redis
     assert redis.sentinel is not None
     assert redis.tls is not None
-    named = {
-        (each.name, key)
-        for each, keys in (
-            (redis.auth_secret_ref, ("username_key", "password_key")),
-            (redis.sentinel.auth_secret_ref, ("username_key", "password_key")),
-            (redis.tls.ca_secret_ref, ("key",)),
-            (redis.tls.client_cert_secret_ref, ("cert_key", "key_key")),
-        )
-        if each is not None
-        for key in (getattr(each, field) for field in keys)
-    }
-    assert named == {(name, key) for name, each in secrets.items() for key in each["stringData"]}
+    assert redis.auth is not None
+    assert redis.sentinel.auth is not None
+    tls, logins = redis.tls, (redis.auth, redis.sentinel.auth)
+    users = [each.username_secret_ref for each in logins]
+    passwords = [each.password_secret_ref for each in logins]
+    refs = (*users, *passwords, tls.ca_secret_ref, tls.cert_secret_ref, tls.key_secret_ref)
+    keys = {(ref.name, ref.key) for ref in refs if ref is not None}
+    assert keys == {(name, key) for name, each in secrets.items() for key in each["stringData"]}
 
 
 def test_the_policy_is_about_the_queues_pods() -> None:

@@ -1,4 +1,4 @@
-"""docs/recovery.md: its documents are accepted, its function and its JSON give the verdicts that it says."""
+"""docs/how-to/recovery.md: its documents are accepted, its function and its JSON give the verdicts that it says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "recovery.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "recovery.md").read_text()
 DOCUMENTS, [FUNCTION], [JSON] = (
     re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     for kind in ("yaml", "python", "json")
@@ -45,7 +45,7 @@ def document(block: str) -> DelayQueue:
 
 def test_every_document_is_accepted() -> None:
     assert len(DOCUMENTS) == 3
-    asked = [document(block).spec.reaper.check for block in DOCUMENTS]
+    asked = [document(block).spec.recovery.check for block in DOCUMENTS]
     assert [bool(check and (check.python, check.http, check.guard)[at]) for at, check in enumerate(asked)]
 
 
@@ -73,13 +73,13 @@ def test_the_json_is_a_verdict() -> None:
 
 
 def test_the_page_says_the_defaults_and_bounds_there_are() -> None:
-    check = document(DOCUMENTS[0]).spec.reaper.check
+    check = document(DOCUMENTS[0]).spec.recovery.check
     assert check is not None
     assert f"`timeoutSeconds` ({check.timeout_seconds})" in PAGE
-    assert f"`waitSeconds` ({check.wait_seconds})" in PAGE
+    assert f"`retryAfterSeconds` ({check.retry_after_seconds})" in PAGE
     assert f"`{check.on_failure}`, the default" in PAGE
     assert f"asks about {checks.CONCURRENCY} tasks" in PAGE
-    assert f"one of the {checks.CONCURRENCY} places" in PAGE
+    assert f"one of the {checks.CONCURRENCY} slots" in PAGE
 
 
 def test_every_verdict_is_in_the_table() -> None:

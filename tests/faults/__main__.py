@@ -56,7 +56,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--at-once", type=int, default=2, help="cells played at the same time (%(default)s)")
     parser.add_argument("--redis", default=servers.PREFERRED, choices=servers.FLAVOURS, help="(%(default)s)")
     parser.add_argument(
-        "--keep", action="store_true", help="if all is as promised, write the table to docs/guarantees.md"
+        "--keep",
+        action="store_true",
+        help="if all is as promised, write the table to docs/explanation/guarantees.md",
     )
     options = parser.parse_args()
     for name, known in (("guards", GUARDS), ("faults", FAULTS)):

@@ -24,11 +24,11 @@ def spec_of(guard: GuardKind) -> dict[str, Any]:
     """Nothing is given up: whatever is missing in the end was lost."""
     return {
         "handler": {"python": {"callable": guard.handler}},
-        "guard": guard.spec,
+        "guard": guard.spec or None,
         "worker": {"concurrency": CONCURRENCY, "drainTimeoutSeconds": 20},
-        "reaper": {"sweepSeconds": 1},
+        "reaper": {"sweepPeriodSeconds": 1},
         "delivery": {
-            "leaseSeconds": LEASE_SECONDS,
+            "leaseDurationSeconds": LEASE_SECONDS,
             "maxBlockMilliseconds": 200,
             "maxAttempts": 10_000,
             "maxCrashes": 10_000,

@@ -42,7 +42,7 @@ def _redlock(servers: int) -> GuardKind:
 
 
 KINDS: Final = (
-    GuardKind("none", "no guard", {"none": {}}),
+    GuardKind("none", "no guard", {}),
     GuardKind("redis-lock", "`redisLock`", {"redisLock": TTL}),
     _redlock(3),
     GuardKind("sql-mark", "`sqlUnique` around a handler that takes no connection", {"sqlUnique": DATABASE}),

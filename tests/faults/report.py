@@ -1,4 +1,4 @@
-"""The table: for the terminal and, between two lines, for docs/guarantees.md. No fault is made here."""
+"""The table: for the terminal and, between two lines, for docs/explanation/guarantees.md. No fault is made here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.faults.cell import Cell
     from tests.faults.result import Result
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "guarantees.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "guarantees.md"
 FIRST: Final = "<!-- fault ledger: written by make faults -->"
 LAST: Final = "<!-- end of fault ledger -->"
 SUMS: Final = ("expected", "lost", "duplicated", "early", "late")

@@ -79,7 +79,7 @@ class Stage:
         """Open the bank and start the processes; the other worker stands still until the victim has its tasks."""
         self.bank.open(ddl("postgresql") if self.guard.sql else ())
         here = Machine()
-        for role in ("scanner", "reap"):
+        for role in ("scanner", "reaper"):
             self._start(here, role)
         self.victim = self._start(
             self._victims_machine(), "worker", FAULTS_POINT=self.fault.holds, FAULTS_HITS=str(hits)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.errors import GuardBusy, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
-from delayq.guards.sql.limits import Limits
+from delayq.guards.sql.settings import Limits
 from delayq.protocol.envelope import JSON_TYPE, Task
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError

@@ -43,8 +43,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def document(home: Path, kind: str = "sqlUnique", **more: str) -> None:
-    guard = {} if kind == "none" else {"databaseSecretRef": {"name": "shop-database"}, **more}
-    (home / "queue.yaml").write_text(DOCUMENT.replace("GUARD", json.dumps({kind: guard})))
+    guard = {kind: {"databaseSecretRef": {"name": "shop-database"}, **more}} if kind else None
+    (home / "queue.yaml").write_text(DOCUMENT.replace("GUARD", json.dumps(guard)))
 
 
 def guard(*args: str, **env: str) -> Result:
@@ -92,7 +92,7 @@ def test_a_wrong_url_is_blamed_on_where_it_was_given(named: tuple[str, ...]) -> 
 
 
 def test_a_guard_in_ones_own_code_is_asked_at_the_database_that_is_named(home: Path) -> None:
-    document(home, "none")
+    document(home, "")
     guard("init", "queue.yaml", DELAYQ_DATABASE_URL="sqlite:///shop.sqlite")
     used = database(home)
     with used(task()):

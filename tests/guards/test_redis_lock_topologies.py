@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.guards import RedisLock
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 
 from tests.guards.locks import task
 from tests.servers import PREFERRED
@@ -29,7 +29,7 @@ async def test_in_a_cluster_a_server_that_is_away_holds_up_its_own_tasks_only(tm
     try:
         await guard.check()
         lost = cluster.nodes[1]
-        away = [cluster.serving(keys.slot) is lost for keys in Broker("q", shards=SHARDS).shards]
+        away = [cluster.serving(keys.slot) is lost for keys in Commands("q", shards=SHARDS).shards]
         assert {*away} == {True, False}
         lost.stop()
         await guard.check()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from delayq.errors import Bury, GuardBusy, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
-from delayq.guards.sql.limits import Limits
+from delayq.guards.sql.settings import Limits
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -42,9 +42,9 @@ async def test_a_task_is_running_and_then_done(unique: SqlUnique) -> None:
         assert hold.connection is None
         assert row(unique) == [("running", 5)]
         assert await unique.seen(task(token=5)) is False
-        assert (await unique.unfinished(task())).startswith("(token 5) began at 20")
+        assert (await unique.incomplete_run(task())).startswith("(token 5) began at 20")
     assert row(unique) == [("done", 5)]
-    assert await unique.unfinished(task()) == ""
+    assert await unique.incomplete_run(task()) == ""
     assert await unique.seen(task(token=5)) is True
     with pytest.raises(Seen):
         await unique.begin(task(token=6))
@@ -70,7 +70,7 @@ async def test_a_run_that_never_said_how_it_ended_is_run_again(unique: SqlUnique
 async def test_a_run_that_never_said_how_it_ended_is_buried_where_the_document_says_so(
     unique: SqlUnique, database: Database
 ) -> None:
-    careful = SqlUnique(database.async_url, apart=True, unfinished="Bury", limits=HASTY)
+    careful = SqlUnique(database.async_url, apart=True, on_incomplete_run="Bury", limits=HASTY)
     await unique.begin(task(token=1))
     with pytest.raises(
         Bury, match=r"an earlier run \(token 1\) began at 20.* never said how it ended.*guard forget"
@@ -88,12 +88,12 @@ async def test_a_run_that_never_said_how_it_ended_is_buried_where_the_document_s
     await careful.close()
 
 
-@pytest.mark.parametrize("unfinished", ["Run", "Bury"])
-async def test_a_run_that_is_interrupted_counts_as_unfinished_where_that_is_buried(
-    unique: SqlUnique, database: Database, unfinished: Literal["Run", "Bury"]
+@pytest.mark.parametrize("on_incomplete_run", ["Run", "Bury"])
+async def test_a_run_that_is_interrupted_counts_as_incomplete_where_that_is_buried(
+    unique: SqlUnique, database: Database, on_incomplete_run: Literal["Run", "Bury"]
 ) -> None:
     """By a time limit, a drain, a lost lease: the request is sent, and a thread goes on."""
-    guard = SqlUnique(database.async_url, apart=True, unfinished=unfinished, limits=HASTY)
+    guard = SqlUnique(database.async_url, apart=True, on_incomplete_run=on_incomplete_run, limits=HASTY)
     inside = asyncio.Event()
 
     async def run() -> None:
@@ -106,7 +106,7 @@ async def test_a_run_that_is_interrupted_counts_as_unfinished_where_that_is_buri
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    if unfinished == "Bury":
+    if on_incomplete_run == "Bury":
         with pytest.raises(Bury, match="never said how it ended"):
             await guard.begin(task(token=2))
     else:

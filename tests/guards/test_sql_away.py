@@ -17,7 +17,7 @@ import pytest
 from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
 from delayq.guards.sql import errors
-from delayq.guards.sql.limits import Limits
+from delayq.guards.sql.settings import Limits
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 

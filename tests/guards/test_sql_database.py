@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 GUARDS: dict[str, dict[str, Any]] = {
-    "sqlUnique": {"unfinished": "Bury"},
+    "sqlUnique": {"onIncompleteRun": "Bury"},
     "sqlPessimistic": {"select": "SELECT 1 FROM orders WHERE id = :payload_order", "wait": "SkipLocked"},
     "sqlOptimistic": {"update": "UPDATE orders SET status = 'done' WHERE id = :payload_order"},
 }

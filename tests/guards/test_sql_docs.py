@@ -1,4 +1,4 @@
-"""docs/guards.md: its documents parse, its table is the one that the command prints, its handlers do what it says."""
+"""docs/how-to/guards.md: its documents parse, its table is what the command prints, its handlers do what it says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from tests.guards.conftest import Database
 
-PAGE = (Path(__file__).parents[2] / "docs" / "guards.md").read_text()
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+PAGE = (HOW_TO / "guards.md").read_text() + (HOW_TO / "lock-guards.md").read_text()
 URL = "postgresql://user:password@host:5432/shop"
 POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 
@@ -58,7 +59,7 @@ def namespace(database: Database) -> dict[str, Any]:
     """What the page's Python defines; blocks that only call something are compiled, and no more."""
     found: dict[str, Any] = {"Order": Order}
     for block in blocks("python"):
-        compile(block, "docs/guards.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        compile(block, "docs/how-to/guards.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         if "def " in block:
             exec(block.replace(URL, database.sync_url), found)  # noqa: S102 -- our own page
     return found

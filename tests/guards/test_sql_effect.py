@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from delayq.guards.sql.guard import SqlGuard
-    from delayq.guards.sql.limits import Limits
+    from delayq.guards.sql.settings import Limits
 
     from tests.guards.conftest import Database
 

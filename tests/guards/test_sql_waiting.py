@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.errors import GuardBusy, GuardUnavailable, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
-from delayq.guards.sql import later
-from delayq.guards.sql.limits import Limits
+from delayq.guards.sql import errors
+from delayq.guards.sql.settings import Limits
 from sqlalchemy import text
 
 from tests.guards.sql_bank import EFFECT, effects, prepared, sql, task, transfer
@@ -36,8 +36,8 @@ async def refused(guard: SqlGuard, **more: Any) -> float:  # noqa: ANN401 -- of 
 
 
 def test_what_was_put_off_together_does_not_come_back_together() -> None:
-    assert [later.spread_ms(1000, rand) for rand in (0.0, 0.5, 0.75, 0.9999)] == [800, 1000, 1100, 1200]
-    for made in (later.busy, lambda why: later.away("there", why)):
+    assert [errors.spread_ms(1000, rand) for rand in (0.0, 0.5, 0.75, 0.9999)] == [800, 1000, 1100, 1200]
+    for made in (errors.busy, lambda why: errors.away("there", why)):
         delays = [made("later").delay_ms or 0 for _ in range(100)]
         assert max(delays) - min(delays) > 100
 
@@ -190,7 +190,7 @@ async def test_a_check_waits_for_nobody_for_long_and_takes_waiting_for_no_outage
 
 async def _second_connection(guard: SqlGuard) -> Any:  # noqa: ANN401 -- a hold
     """SQLite lets one transaction in at a time; a hold of a connection without one takes its place in the pool."""
-    from delayq.guards.sql.hold import SqlHold  # noqa: PLC0415 -- here only
+    from delayq.guards.sql.engines import SqlHold  # noqa: PLC0415 -- here only
 
     pool, connection = await guard._pools.open_aio()
     return SqlHold(task(), pool=pool, connection=connection)

@@ -56,7 +56,7 @@ def test_no_shell_is_needed(unpacked: Callable[[str], Container], name: str) -> 
     ("name", "modules"),
     [
         ("operator", "delayq_operator.runtime.process, delayq.cli"),
-        ("worker", "delayq.processes.runtime, delayq.cli"),
+        ("worker", "delayq.cli.root, delayq.cli.worker, delayq.cli.scanner, delayq.cli.reaper"),
         ("worker", "sqlalchemy.ext.asyncio, sqlalchemy.dialects.postgresql, psycopg"),
         ("worker", "sqlalchemy.ext.asyncio, sqlalchemy.dialects.mysql, aiomysql"),
     ],
@@ -90,7 +90,7 @@ def test_a_worker_is_process_1_as_nobody_and_drains_when_it_is_told_to_stop(
         assert process.wait(timeout_s=60) == 0
         assert process.output.count("slow begins") == process.output.count("slow ends") > 0
         counts = queue.counts()
-        assert (counts.processing, counts.retry, counts.dlq) == (0, 0, 0)
+        assert (counts.in_flight, counts.retrying, counts.dead) == (0, 0, 0)
 
 
 def test_a_worker_that_is_still_starting_ends_at_once(
@@ -125,14 +125,14 @@ def test_what_commands_leave_behind_does_not_stay_in_the_table_of_processes(
             queue.schedule({}, delay_ms=0)
             settled(queue)
         assert children(pid) == {}
-        assert queue.counts().dlq == 0
+        assert queue.counts().dead == 0
 
 
 def settled(queue: SyncClient) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         counts = queue.counts()
-        if counts.delayed + counts.retry + counts.processing == 0:
+        if counts.waiting + counts.retrying + counts.in_flight == 0:
             return
         time.sleep(0.05)
     pytest.fail("tasks are left")

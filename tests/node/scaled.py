@@ -128,7 +128,7 @@ class Scaled:
         autoscaling = {**SOON, **spec.pop("autoscaling", {})}
         world.begin(worker=worker, autoscaling=autoscaling, **spec)
         scaled = cls(world)
-        world.until("ScalingActive", "True", "FollowsWork")
+        world.until("ScalingActive", "True", "ValidMetricsFound")
         return scaled
 
     def learn_lead(self) -> int:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq.simulation.report import percentile
-
+from benchmarks.simulation.report import percentile
 from tests.cluster.harness.waiting import eventually
 from tests.node.ledger import of
 from tests.node.scaled import Scaled
@@ -88,7 +87,7 @@ class Ride:
 
 def begin(world: NodeWorld) -> Scaled:
     """A queue that has learnt how long its handlers take, and how long a worker takes to start, and is at zero."""
-    orders = Scaled.begin(world, concurrency=SLOTS, objective={"latenessSeconds": LATENESS})
+    orders = Scaled.begin(world, concurrency=SLOTS, objective={"latenessMilliseconds": LATENESS * 1000})
     orders.schedule_at(
         orders.now_ms, {f"first-{nth}": {"do": "sleep", "seconds": HANDLER_SECONDS} for nth in range(100)}
     )
@@ -149,7 +148,7 @@ class Forecast:
 
     @classmethod
     def of(cls, run: dict[str, Any], due: float) -> Forecast:
-        """Read one of the runs of `delayq simulate --output=json`."""
+        """Read one of the runs of `python -m benchmarks.simulation --output=json`."""
         first = next(each["at_ms"] for each in run["changes"] if each["after"] > each["before"])
         p50, p99, most = (run["late_ms"][name] / 1000 for name in ("p50", "p99", "max"))
         return cls(
@@ -163,21 +162,21 @@ class Forecast:
 
 
 def simulated(orders: Scaled, rush: Ride, directory: Path) -> list[Forecast]:
-    """What `delayq simulate` says of the same tasks: with delayq's decisions, and with a reactive policy."""
+    """What a simulation says of the same tasks: with delayq's decisions, and with a reactive policy."""
     body = orders.world.queue()
     document, trace = directory / "queue.yaml", directory / "trace.csv"
     kept = {"apiVersion": body["apiVersion"], "kind": body["kind"], "spec": body["spec"]}
     document.write_text(json.dumps(kept | {"metadata": {"name": body["metadata"]["name"]}}))
     offset = rush.due_at - rush.scheduled_at
     trace.write_text(f"due,handler_ms,count\n+{offset:.3f},{rush.handlers * 1000:.0f},{len(rush.late)}\n")
-    lead = f"--lead={rush.lead_seconds:g}"
-    said = delayq("simulate", str(document), f"--trace={trace}", lead, "--compare=reactive", "--output=json")
+    how = (f"--trace={trace}", f"--lead={rush.lead_seconds:g}s", "--compare=reactive", "--output=json")
+    said = python("benchmarks.simulation", str(document), *how)
     return [Forecast.of(run, offset) for run in json.loads(said)["runs"]]
 
 
-def delayq(*args: str, text: str | None = None) -> str:
-    """What the CLI prints."""
-    command = (sys.executable, "-m", "delayq", *args)
+def python(*args: str, text: str | None = None) -> str:
+    """What a module prints."""
+    command = (sys.executable, "-m", *args)
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 

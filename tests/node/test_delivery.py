@@ -26,7 +26,7 @@ def test_ten_thousand_tasks_run_once_each_and_none_early(world: NodeWorld) -> No
     chance = random.Random(5)
     payloads, weights = zip(*KINDS, strict=True)
     tasks = {f"t{nth}": chance.choices(payloads, weights)[0] for nth in range(TASKS)}
-    world.begin(worker={"replicas": 3, "concurrency": 50}, objective={"latenessSeconds": 60})
+    world.begin(worker={"replicas": 3, "concurrency": 50}, objective={"latenessMilliseconds": 60000})
     pods = {pod["metadata"]["name"] for pod in world.wait_running(3)}
 
     def delay_ms() -> int:

@@ -6,6 +6,7 @@ import socket
 import urllib.request
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -141,8 +142,8 @@ def container_id(node: Node, path: str) -> str:
 def test_the_processes_of_a_container_are_known_outside(node: Node, run: Callable[..., Object]) -> None:
     sleeper = run("sleeper", "sleep", "4242")
     (pid,) = node.pids(sleeper)
-    with open(f"/proc/{pid}/cmdline", "rb") as line:  # noqa: PTH123  of the kernel
-        assert line.read() == b"sleep\x004242\x00"
+    command = Path(f"/proc/{pid}/cmdline")  # empty while the kernel replaces runc by the command
+    eventually(lambda: command.read_bytes() == b"sleep\x004242\x00", what=f"{pid} is the sleeper")
 
 
 def test_a_service_leads_to_a_pod_from_here_from_other_pods_and_from_itself(

@@ -91,10 +91,13 @@ def check_locked_down(node: Node, pod: Object) -> None:
 
 @pytest.fixture
 def reaper(world: NodeWorld) -> Any:  # noqa: ANN401  called when the CronJob is there
-    """Starts a run of the reaper now, as its schedule does every minute."""
+    """Starts a run of the reaper now that does not end after one pass."""
 
     def start() -> Object:
-        world.kubectl("create", "job", "--from=cronjob/orders-reaper", "now")
+        job = world.get("cronjobs", "orders-reaper")["spec"]["jobTemplate"]
+        job["spec"]["template"]["spec"]["containers"][0]["command"] += ["--for", "0s"]
+        path = f"/apis/batch/v1/namespaces/{world.namespace}/jobs"
+        world.cluster.rest.create(path, {**job, "metadata": {**job["metadata"], "name": "now"}})
 
         def runs() -> Object | None:
             pods = world.items("pods", labelSelector="job-name=now")

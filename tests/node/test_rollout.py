@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.node.world import NodeWorld, Payload
 
 SPREAD_MS: Final = 20_000
-LOGIN: Final = {"name": "login", "usernameKey": "user"}
+LOGIN: Final = {"usernameSecretRef": {"name": "login", "key": "user"}, "passwordSecretRef": {"name": "login"}}
 
 
 def stream(world: NodeWorld, count: int, what: str = "t") -> None:
@@ -40,7 +40,7 @@ def test_a_rotated_password_is_taken_up_by_the_pods_that_are_there(world: NodeWo
     redis: Any = world.connection
     redis.execute_command("ACL", "SETUSER", "app", "on", ">first", "~*", "&*", "+@all")
     world.make("secrets", {"metadata": {"name": "login"}, "stringData": {"user": "app", "password": "first"}})
-    world.begin(redis={"authSecretRef": LOGIN})
+    world.begin(redis={"auth": LOGIN})
     stream(world, 2000)
     redis.execute_command("ACL", "SETUSER", "app", ">second")
     world.patch("secrets", "login", {"stringData": {"password": "second"}})

@@ -136,5 +136,5 @@ def test_a_number_that_cannot_be_decided_is_held_and_then_falls_back(world: Node
     assert orders.told["consecutiveFailures"] >= 3
     world.edit(scanner={"replicas": 1})
     world.until("FallbackActive", "False", timeout_s=60)
-    world.until("ScalingActive", "True", "FollowsWork")
+    world.until("ScalingActive", "True", "ValidMetricsFound")
     orders.until_none()

@@ -54,7 +54,7 @@ def check_events(orders: Scaled) -> None:
     events = orders.events()
     assert {event["reason"] for event in events} == {"ScaledUp", "ScaledDown"}
     for event in events:
-        assert spike.delayq("simulate", "--decision", "-", text=record(event)).strip() == event["message"]
+        assert spike.python("delayq", "replay", "-", text=record(event)).strip() == event["message"]
 
 
 def check_simulations(rush: spike.Ride, ours: spike.Forecast, reactive: spike.Forecast) -> None:

@@ -81,7 +81,7 @@ class NodeWorld(World):
             "redis": self.redis.spec,
             "handler": {"python": {"callable": "recorder:handle"}},
             "delivery": {
-                "leaseSeconds": 5,
+                "leaseDurationSeconds": 5,
                 "maxAttempts": MAX_ATTEMPTS,
                 "maxCrashes": 100,
                 "backoff": {"delaysSeconds": [1]},

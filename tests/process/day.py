@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq import NewTask
 from delayq.connection import Address, SyncConnection
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.results import Cancelled, State
 
 from tests.process.fleet import until
@@ -31,7 +31,11 @@ SPEC: Final[dict[str, Any]] = {
     "redis": {"standalone": {"host": "127.0.0.1"}, "connection": {"timeoutSeconds": 60}},
     "handler": {"python": {"callable": "chores:do"}},
     # Long where a time runs out, for clocks may run a hundred times as fast.
-    "delivery": {"leaseSeconds": 600, "backoff": {"delaysSeconds": [1, 5]}, "handlerTimeoutSeconds": 300},
+    "delivery": {
+        "leaseDurationSeconds": 600,
+        "backoff": {"delaysSeconds": [1, 5]},
+        "handlerTimeoutSeconds": 300,
+    },
     "retention": {"deadLetterCount": DEAD_LETTERS},
     "shards": SHARDS,
     "limits": {
@@ -39,7 +43,7 @@ SPEC: Final[dict[str, Any]] = {
         "maxInFlight": 10_000,
         "maxBytes": 1 << 30,
     },  # never reached, but counted
-    "reaper": {"sweepSeconds": 60},
+    "reaper": {"sweepPeriodSeconds": 60},
 }
 SPREAD_MS: Final = 120_000
 LAPSE_MS: Final = 1000
@@ -78,7 +82,7 @@ class Day:
         for task_id in late[: self.per_minute // 50]:
             if self.client.cancel(task_id) is Cancelled.CANCELLED:
                 self.client.reschedule("stock-1", delay_ms=WEEK_MS)
-        self.client.dlq_redrive([letter.id for letter in self.client.list(State.DLQ, limit=1)])
+        self.client.dlq_redrive([letter.id for letter in self.client.list(State.DEAD, limit=1)])
         self._die()
 
     def _task(self) -> NewTask:
@@ -92,8 +96,8 @@ class Day:
     def _die(self) -> None:
         connection = SyncConnection(Address.from_url(self.fleet.server.url))
         try:
-            broker = Broker(self.fleet.queue, shards=SHARDS)
-            connection.run([broker.claim(shard, 1, LAPSE_MS) for shard in range(SHARDS)])
+            commands = Commands(self.fleet.queue, shards=SHARDS)
+            connection.run([commands.claim(shard, 1, LAPSE_MS) for shard in range(SHARDS)])
         finally:
             connection.close()
 
@@ -102,8 +106,8 @@ class Day:
 
         def rests() -> bool:
             counts = self.client.counts()
-            moving = counts.retry + counts.suspect + counts.processing
-            return not moving and counts.delayed == STOCK and counts.dlq <= DEAD_LETTERS
+            moving = counts.retrying + counts.suspect + counts.in_flight
+            return not moving and counts.waiting == STOCK and counts.dead <= DEAD_LETTERS
 
         until(rests, "only the stock is left", timeout_s=timeout_s)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     NewFleet = Callable[..., "Fleet"]
 
 HERE = Path(__file__).parent
-Role = Literal["worker", "scanner", "reap"]
+Role = Literal["worker", "scanner", "reaper"]
 # What is read at one instant. Scripts and not MULTI, which a full Redis refuses even for reading.
 WHOLE = """
 local found = {}
@@ -40,7 +40,7 @@ local found = 0
 for _, key in ipairs(KEYS) do found = found + redis.call('ZCARD', key) end
 return found
 """
-ENDLESS: dict[Role, tuple[str, ...]] = {"worker": (), "scanner": (), "reap": ("--seconds", "0")}
+ENDLESS: dict[Role, tuple[str, ...]] = {"worker": (), "scanner": (), "reaper": ("--for", "0s")}
 
 
 class Entry(NamedTuple):
@@ -210,7 +210,7 @@ def led_by(scanner: Process) -> set[int]:
     """The shards that a scanner leads, as far as it knows."""
     found: set[int] = set()
     for line in _events(scanner.lines):
-        if line["event"] == "leading":
+        if line["event"] == "leadership_acquired":
             found.add(line["shard"])
         elif line["event"] == "leadership_lost":
             found.discard(line["shard"])

@@ -10,13 +10,13 @@ import itertools
 import sys
 import time
 
-from delayq import Acknowledge, SyncClient
+from delayq import Durability, SyncClient
 from delayq.errors import DelayQError
 
 
 def main(url: str, queue: str, replicas: str) -> None:
-    wanted = Acknowledge("Replicated", replicas=int(replicas), timeout_ms=300) if int(replicas) else None
-    with SyncClient(url, queue=queue, acknowledge=wanted) as client:
+    wanted = Durability("Replicated", replicas=int(replicas), timeout_ms=300) if int(replicas) else None
+    with SyncClient(url, queue=queue, durability=wanted) as client:
         for nth in itertools.count():
             task_id = f"lonely{replicas}-{nth}"
             try:

@@ -12,10 +12,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
-from delayq import Acknowledge, NewTask, SyncClient
+from delayq import Durability, NewTask, SyncClient
 from delayq.connection import Address, SyncConnection
 from delayq.errors import DelayQError
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 
 from tests.process.fleet import until
 from tests.servers import RedisServer
@@ -41,7 +41,7 @@ class Case:
     end: Ending
     config: dict[str, str]
     flavour: str | None = None
-    acknowledge: Acknowledge | None = None
+    durability: Durability | None = None
     replicated: bool = False
 
 
@@ -110,7 +110,7 @@ def measure(case: Case, directory: Path, flavour: str, *, seconds: float) -> Los
     """Put it under load for so long, end it, and count."""
     with _stage(case, directory, case.flavour or flavour) as stage:
         stage.seconds = seconds
-        with _load(stage, case.acknowledge):
+        with _load(stage, case.durability):
             survivor = case.end(stage)
         scheduled, acked = dict(stage.scheduled), dict(stage.acked)
         there = _there(survivor)
@@ -153,10 +153,10 @@ def _attach(server: RedisServer, replica: RedisServer) -> None:
 
 
 @contextmanager
-def _load(stage: Stage, acknowledge: Acknowledge | None) -> Iterator[None]:
+def _load(stage: Stage, durability: Durability | None) -> Iterator[None]:
     """Schedule and handle until the block ends; errors end a thread, for there is no Redis any more."""
     threads = [
-        threading.Thread(target=_schedule, args=(stage, acknowledge)),
+        threading.Thread(target=_schedule, args=(stage, durability)),
         threading.Thread(target=_handle, args=(stage,)),
     ]
     for thread in threads:
@@ -169,11 +169,11 @@ def _load(stage: Stage, acknowledge: Acknowledge | None) -> Iterator[None]:
             thread.join()
 
 
-def _schedule(stage: Stage, acknowledge: Acknowledge | None) -> None:
+def _schedule(stage: Stage, durability: Durability | None) -> None:
     """Twenty at a time; every other one falls due at once."""
     address = Address.from_url(stage.server.url)
     nth = 0
-    with SyncClient(address, queue=QUEUE, acknowledge=acknowledge) as client:
+    with SyncClient(address, queue=QUEUE, durability=durability) as client:
         while not stage.stop.is_set():
             tasks = [
                 NewTask(None, delay_ms=each % 2 * 3_600_000, task_id=f"t{nth + each}") for each in range(20)
@@ -189,14 +189,14 @@ def _schedule(stage: Stage, acknowledge: Acknowledge | None) -> None:
 
 
 def _handle(stage: Stage) -> None:
-    broker = Broker(QUEUE)
+    commands = Commands(QUEUE)
     with closing(SyncConnection(Address.from_url(stage.server.url))) as connection:
         while not stage.stop.is_set():
             try:
-                [claimed] = connection.run([broker.claim(0, 20, 60_000)])
+                [claimed] = connection.run([commands.claim(0, 20, 60_000)])
                 leases = claimed.leases
                 stage.tried.update(lease.task.id for lease in leases)
-                connection.run([broker.ack(0, [lease.member for lease in leases])])
+                connection.run([commands.ack(0, [lease.member for lease in leases])])
             except DelayQError:
                 continue
             now = time.monotonic()
@@ -205,7 +205,7 @@ def _handle(stage: Stage) -> None:
 
 def _there(server: RedisServer) -> set[str]:
     with server.client() as redis:
-        return set(redis.hkeys(Broker(QUEUE).shards[0].tasks))
+        return set(redis.hkeys(Commands(QUEUE).shards[0].tasks))
 
 
 # endings: each returns the server that is there afterwards
@@ -270,20 +270,20 @@ CASES: Final = {
     "everysec cut": Case("`appendfsync everysec`", CUT, cut_off, LOG | {"appendfsync": "everysec"}),
     "no cut": Case("`appendfsync no`", CUT, cut_off, LOG | {"appendfsync": "no"}),
     "fsynced cut": Case(
-        "`always`, `acknowledge: Fsynced` (Valkey)",
+        "`always`, `durability.confirm: Fsynced` (Valkey)",
         CUT,
         cut_off,
         LOG | {"appendfsync": "always"},
         flavour=CONFIRMING,
-        acknowledge=Acknowledge("Fsynced", timeout_ms=30_000),
+        durability=Durability("Fsynced", timeout_ms=30_000),
     ),
     "failed over": Case("a replica that lost its primary", "fail-over", failed_over, LOG, replicated=True),
     "replicated failed over": Case(
-        "the same, `acknowledge: Replicated`",
+        "the same, `durability.confirm: Replicated`",
         "fail-over",
         failed_over,
         LOG,
-        acknowledge=Acknowledge("Replicated", timeout_ms=1000),
+        durability=Durability("Replicated", timeout_ms=1000),
         replicated=True,
     ),
 }

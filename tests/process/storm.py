@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from delayq import Acknowledge, NewTask, SyncClient
+from delayq import Durability, NewTask, SyncClient
 from delayq.errors import DelayQError
 from delayq.protocol.keys import Keys
 
@@ -34,7 +34,11 @@ GENEROUS_SECONDS = 20.0
 CREW: tuple[Role, ...] = ("worker", "worker", "scanner", "scanner")
 SPEC: dict[str, Any] = {
     "worker": {"concurrency": 50},
-    "delivery": {"leaseSeconds": LEASE_SECONDS, "maxCrashes": 1000, "backoff": {"delaysSeconds": [0, 1]}},
+    "delivery": {
+        "leaseDurationSeconds": LEASE_SECONDS,
+        "maxCrashes": 1000,
+        "backoff": {"delaysSeconds": [0, 1]},
+    },
 }
 
 
@@ -155,10 +159,10 @@ def storm(new_fleet: NewFleet, servers: Servers, *, replicas: int, shards: int =
     fleet.start_all(*CREW)
     stop = threading.Event()
     with ExitStack() as stack:
-        acknowledge = Acknowledge("Replicated", replicas=replicas, timeout_ms=2000)
+        durability = Durability("Replicated", replicas=replicas, timeout_ms=2000)
         clients = [
-            stack.enter_context(SyncClient(servers.url, queue=fleet.queue, shards=shards, acknowledge=each))
-            for each in (None, acknowledge)
+            stack.enter_context(SyncClient(servers.url, queue=fleet.queue, shards=shards, durability=each))
+            for each in (None, durability)
         ]
         plain, safe = Producer("plain", clients[0], stop), Producer("safe", clients[1], stop)
         threads = [threading.Thread(target=each.run) for each in (plain, safe)]

@@ -34,7 +34,7 @@ def balanced(scanners: list[Process], shards: int, what: str) -> None:
     print(f"{what}: {took_s:.2f} s")
 
 
-@pytest.mark.parametrize("shards", [7, 8])
+@pytest.mark.parametrize("shards", [7, pytest.param(8, marks=pytest.mark.full)])
 def test_shards_are_balanced_soon_after_every_change(new_fleet: NewFleet, shards: int) -> None:
     fleet = new_fleet({"shards": shards})
     first, second = fleet.start_all("scanner", "scanner")

@@ -54,9 +54,10 @@ def play(day: Day, pace: Pace, minutes: int) -> dict[str, int]:
     return sizes
 
 
+@pytest.mark.full
 def test_no_key_grows_with_time_or_with_what_was_done(hurried: tuple[Fleet, Pace]) -> None:
     fleet, pace = hurried
-    fleet.start_all("scanner", "worker", "reap")
+    fleet.start_all("scanner", "worker", "reaper")
     with fleet.client() as client:
         day = Day(fleet, client, PER_MINUTE)
         day.stock()

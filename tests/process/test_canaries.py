@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.process.fleet import NewFleet, Role
     from tests.processes import Process
 
-ROLES: tuple[Role, ...] = ("scanner", "worker", "reap")
+ROLES: tuple[Role, ...] = ("scanner", "worker", "reaper")
 CANARY = "canary-Zq7/p@ss:w%rd"
 """A wrong password, with everything in it that URLs have to quote."""
 
@@ -72,7 +72,7 @@ def test_processes_tell_no_password_and_no_key_whatever_happens(
     monkeypatch.setenv("DELAYQ_SECRETS_DIR", str(mounts))
     server = RedisServer.start(PREFERRED, dir=tmp_path / "redis", tls=tls)
     standalone = {"host": server.host, "port": server.port}
-    spec = {"redis": {"standalone": standalone, "authSecretRef": LOGIN, "tls": SHOWN}}
+    spec = {"redis": {"standalone": standalone, "auth": LOGIN, "tls": SHOWN}}
     environment = {"DELAYQ_SECRETS_DIR": str(mounts), "PYTHONASYNCIODEBUG": "1"}
     fleet = Fleet(server, tmp_path, queue_name, spec, environment)
     key = tls.client.key.read_text().splitlines()[1]
@@ -89,10 +89,10 @@ def test_processes_tell_no_password_and_no_key_whatever_happens(
         with SyncClient.from_document(fleet.config) as client, pytest.raises(DelayQError) as caught:
             client.counts()
         said += "".join(f"{error!s} {error!r}" for error in (caught.value, caught.value.__cause__))
-        said += command("counts", str(fleet.config), **environment)
+        said += command("status", str(fleet.config), **environment)
         mounted(mounts, tls)
         server.stop()
-        said += command("counts", str(fleet.config), **environment)
+        said += command("status", str(fleet.config), **environment)
         for process in processes:
             said += arguments(process)
             for path in ("metrics", "readyz"):
@@ -130,8 +130,8 @@ def test_no_command_repeats_the_password_of_a_url_that_leads_nowhere(url: str) -
     """Whatever is wrong with it, and also where the password was typed without quoting it."""
     quoted, bare = url.format(quote(CANARY, safe="")), url.format("canary-Zq7")
     for said in (
-        command("counts", "q", DELAYQ_REDIS_URL=quoted),
-        command("counts", "q", "--redis", bare),
+        command("status", "q", DELAYQ_REDIS_URL=quoted),
+        command("status", "q", "--redis", bare),
     ):
         assert "SystemExit" in said
         assert "canary-Zq7" not in said
@@ -146,7 +146,7 @@ def document(path: Path, queue: str, **spec: Any) -> str:  # noqa: ANN401  any p
 
 def every_command(path: str, **environment: str) -> str:
     """What those say that connect, for people and for programs."""
-    asked = (("doctor", path), ("doctor", path, "-o", "json"), ("counts", path))
+    asked = (("doctor", path), ("doctor", path, "-o", "json"), ("status", path))
     return "".join(command(*each, **environment) for each in asked)
 
 
@@ -159,8 +159,8 @@ def test_a_sentinels_password_is_told_by_nobody(
     server = RedisServer.start(flavour, dir=tmp_path / "redis", config=config)
     port = 1 if there == "nobody" else server.port
     sentinel = {"masterName": "main", "nodes": [{"host": "127.0.0.1", "port": port}]}
-    secret = {"name": "watch"}
-    redis = {"sentinel": sentinel | {"authSecretRef": secret}, "authSecretRef": secret}
+    secret = {"passwordSecretRef": {"name": "watch", "key": "password"}}
+    redis = {"sentinel": sentinel | {"auth": secret}, "auth": secret}
     path = document(tmp_path / "queue.yaml", queue_name, redis=redis | {"connection": {"timeoutSeconds": 1}})
     environment = {"DELAYQ_SECRETS_DIR": str(tmp_path), "LEDGER": str(tmp_path), "PYTHONASYNCIODEBUG": "1"}
     try:
@@ -193,10 +193,10 @@ def test_keys_and_tokens_of_an_http_handler_are_told_by_nobody(new_fleet: NewFle
             worker = fleet.start("worker", "--log-level", "debug")
             with fleet.client() as client:
                 client.schedule({"n": 1}, delay_ms=0, task_id="letter")
-                until(lambda c=client: c.counts().dlq, "dead")  # type: ignore[misc]  # a lambda
+                until(lambda c=client: c.counts().dead, "dead")  # type: ignore[misc]  # a lambda
             where = {"DELAYQ_REDIS_URL": fleet.server.url, **environment}
             said += every_command(str(fleet.config), **where)
-            for verb in (("dlq", "show"), ("task", "get")):
+            for verb in (("dlq", "get"), ("task", "get")):
                 said += command(*verb, fleet.queue, "letter", "-o", "json", **where)
             with urlopen(url_of(worker, "metrics"), timeout=10) as answer:  # noqa: S310  our own process
                 said += answer.read().decode()

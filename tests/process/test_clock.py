@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from delayq import NewTask
 
 from tests.process.fleet import check_runs, led_by, said, until
@@ -16,7 +17,11 @@ HOUR_MS = 3_600_000
 LEASE_SECONDS = 2
 SPEC = {
     "worker": {"concurrency": 20},
-    "delivery": {"leaseSeconds": LEASE_SECONDS, "maxCrashes": 1000, "backoff": {"delaysSeconds": [0]}},
+    "delivery": {
+        "leaseDurationSeconds": LEASE_SECONDS,
+        "maxCrashes": 1000,
+        "backoff": {"delaysSeconds": [0]},
+    },
 }
 # A scanner says every second that it leads, and sees then that the clock went back; a worker starts in 2 s, or 4 on a
 # busy machine.
@@ -124,11 +129,12 @@ def test_leases_of_a_dead_worker_are_recovered_though_the_clock_went_back(new_fl
     wait_ran_twice(fleet)
 
 
+@pytest.mark.full
 def test_without_a_scanner_a_reaper_recovers_them(new_fleet: NewFleet) -> None:
     fleet = on_moved_clock(new_fleet)
     clock = fleet.server.clock
     assert clock is not None
-    doomed, reaper = fleet.start_all("worker", "reap")
+    doomed, reaper = fleet.start_all("worker", "reaper")
     held = schedule(fleet, "held", 20, within_ms=0, seconds=60)
     until(lambda: set(fleet.starts()) == set(held), "all run")
     with fleet.server.client() as redis:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq import NewTask, SyncClient
 from delayq.connection import Address, SyncConnection
-from delayq.protocol.commands import Broker
-from delayq.protocol.shard_map import Layout
+from delayq.protocol.commands import Commands
+from delayq.protocol.shard_map import ShardMap
 
 from tests.process.fleet import said, until
 from tests.processes import DELAYQ, delayq
+from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +55,7 @@ def test_nothing_is_left_and_the_events_say_what_there_was(fleet: Fleet) -> None
     with SyncClient(fleet.server.url, queue=f"{fleet.queue}-2") as other:
         other.schedule("kept", delay_ms=0)
     code, events, rest = erase(fleet.config, fleet.server.url)
-    progress = [each for each in events if each["event"] == "erase_progress"]
+    progress = [each for each in events if each["event"] == "shard_erased"]
     assert (code, rest) == (0, "")
     assert [(each["shard"], each["shards"]) for each in progress] == [
         (n, SHARDS) for n in reversed(range(SHARDS))
@@ -65,19 +66,28 @@ def test_nothing_is_left_and_the_events_say_what_there_was(fleet: Fleet) -> None
         assert {key.split(":")[1] for key in left(redis)} == {f"{{{fleet.queue}-2"}
 
 
+def test_a_dry_run_counts_the_tasks_and_deletes_none(fleet: Fleet) -> None:
+    with fleet.client() as client:
+        client.schedule("kept", delay_ms=0)
+        client.schedule("kept, too", delay_ms=3_600_000)
+        result = run("erase", "--config", str(fleet.config), "--redis", fleet.server.url, "--dry-run")
+        assert result.stdout == f"would erase queue {fleet.queue} with 2 tasks; nothing changed\n"
+        assert client.counts().waiting == 2
+
+
 def test_an_empty_queue_is_erased_in_one_look(fleet: Fleet) -> None:
-    code, events, _ = erase(fleet.config, fleet.server.url, "--patience", "0")
+    code, events, _ = erase(fleet.config, fleet.server.url, "--patience", "0s")
     assert code == 0
     assert [each["event"] for each in events] == [
         "started",
-        *["erase_progress"] * SHARDS,
+        *["shard_erased"] * SHARDS,
         "erased",
         "stopped",
     ]
 
 
 def test_an_unreachable_redis_is_exit_code_4_after_some_patience(fleet: Fleet) -> None:
-    code, events, rest = erase(fleet.config, "redis://127.0.0.1:1", "--patience", "1")
+    code, events, rest = erase(fleet.config, "redis://127.0.0.1:1", "--patience", "1s")
     assert code == 4
     assert rest == "error: cannot reach Redis at 127.0.0.1:1 (connection refused)"
     assert {each["event"] for each in events} == {"started", "redis_unavailable", "stopped"}
@@ -102,7 +112,7 @@ def test_a_queue_in_use_is_told(fleet: Fleet) -> None:
 
     with ThreadPoolExecutor() as pool:
         going_on = pool.submit(go_on_scheduling)
-        code, _, rest = erase(fleet.config, fleet.server.url, "--patience", "1")
+        code, _, rest = erase(fleet.config, fleet.server.url, "--patience", "1s")
         stop.set()
     going_on.result()
     assert (code, rest) == (
@@ -138,15 +148,15 @@ def test_whoever_stops_it_early_does_not_get_a_zero(fleet: Fleet) -> None:
 
 
 def test_shards_that_were_dropped_go_too(fleet: Fleet) -> None:
-    """All they hold is a layout, and maybe what a fail-over brought back."""
-    broker = Broker(fleet.queue, shards=1)
+    """All they hold is a shard map, and maybe what a fail-over brought back."""
+    commands = Commands(fleet.queue, shards=1)
     with (
         fleet.server.client() as redis,
         closing(SyncConnection(Address.from_url(fleet.server.url))) as connection,
     ):
-        layout = Layout(9, 1, 1, 1, 7)
-        connection.run([broker.tell(shard, layout) for shard in range(7)])
-        redis.hset(broker.keys(6).tasks, "stray", "x")
+        shard_map = ShardMap(9, 1, 1, 1, 7)
+        connection.run([commands.sync_shard_map(shard, shard_map) for shard in range(7)])
+        redis.hset(commands.keys(6).tasks, "stray", "x")
         code, events, _ = erase(fleet.config, fleet.server.url)
         assert code == 0
         assert left(redis) == []

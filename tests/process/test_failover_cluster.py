@@ -28,7 +28,7 @@ def loaded(new_fleet: NewFleet, cluster: Cluster) -> Iterator[Storm]:
         yield load
 
 
-@pytest.mark.parametrize("how", ["kill", "pause"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("pause", marks=pytest.mark.full)])
 def test_a_primary_that_goes_is_followed_by_its_replica(
     new_fleet: NewFleet, cluster: Cluster, how: str
 ) -> None:
@@ -75,6 +75,7 @@ def test_slots_move_under_load_and_lose_nothing(new_fleet: NewFleet, cluster: Cl
     assert (load.plain.unsure | load.safe.unsure) == set()
 
 
+@pytest.mark.full
 def test_a_move_that_stops_half_way_is_waited_out(new_fleet: NewFleet, cluster: Cluster) -> None:
     """Some keys here, some there: nothing can be done with that slot for a while, and the others go on."""
     with loaded(new_fleet, cluster) as load:
@@ -94,6 +95,7 @@ def test_a_move_that_stops_half_way_is_waited_out(new_fleet: NewFleet, cluster: 
     assert load.lost(load.plain) == set()
 
 
+@pytest.mark.full
 def test_slots_without_a_server_delay_only_their_own_tasks(new_fleet: NewFleet, cluster: Cluster) -> None:
     """Primary and replica gone: its shards say so, the others go on, and all is as before when they are back."""
     with loaded(new_fleet, cluster) as load:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from delayq import SyncClient
 from delayq.errors import Unavailable
 
@@ -124,6 +125,7 @@ def answer(server: RedisServer) -> str:
         return f"loading:{redis.info('persistence')['loading']}"
 
 
+@pytest.mark.full
 def test_a_cluster_that_wants_all_its_slots_serves_none_without_one(
     new_fleet: NewFleet, flavour: str, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.process.fleet import NewFleet
 
 
-@pytest.mark.parametrize("how", ["kill", "pause"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("pause", marks=pytest.mark.full)])
 def test_a_primary_that_goes_is_followed_by_the_next(
     new_fleet: NewFleet, sentinels: Sentinels, how: str
 ) -> None:

@@ -52,9 +52,9 @@ def fleet(new_fleet: NewFleet, cluster: Cluster) -> Fleet:
 
     def told() -> bool:
         every = [Keys("delayq", fleet.queue, shard) for shard in range(SHARDS)]
-        return all(cluster.on(keys).exists(keys.layout) for keys in every)
+        return all(cluster.on(keys).exists(keys.shard_map) for keys in every)
 
-    until(told, "every shard knows the layout")
+    until(told, "every shard knows the shard map")
     scanner.kill()
     return fleet
 
@@ -73,7 +73,9 @@ def goes(cluster: Cluster, fleet: Fleet, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["pause", "kill"])
-@pytest.mark.parametrize("shards", [SHARDS, 1, 3])
+@pytest.mark.parametrize(
+    "shards", [1, pytest.param(3, marks=pytest.mark.full), pytest.param(SHARDS, marks=pytest.mark.full)]
+)
 def test_a_new_client_schedules_wherever_it_can(
     fleet: Fleet, cluster: Cluster, how: str, shards: int
 ) -> None:
@@ -83,7 +85,7 @@ def test_a_new_client_schedules_wherever_it_can(
     with SyncClient(cluster.url, queue=fleet.queue, shards=shards) as client:
         for id_ in ids:
             client.schedule(None, delay_ms=60_000, task_id=id_)
-        assert client.layout.shards == SHARDS
+        assert client.shard_map.shards == SHARDS
 
     async def others() -> None:
         async with Client(cluster.url, queue=fleet.queue, shards=shards) as client:
@@ -111,7 +113,7 @@ def test_a_client_that_waits_for_the_disk_asks_only_the_servers_it_needs(
 ) -> None:
     ids = elsewhere(cluster, fleet)
     goes(cluster, fleet, "pause")
-    with SyncClient(cluster.url, queue=fleet.queue, shards=SHARDS, acknowledge="Fsynced") as client:
+    with SyncClient(cluster.url, queue=fleet.queue, shards=SHARDS, durability="Fsynced") as client:
         for id_ in ids:
             client.schedule(None, delay_ms=60_000, task_id=id_)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SPEC: dict[str, Any] = {
     "guard": {"sqlUnique": {"databaseSecretRef": {"name": "database"}}},
-    "delivery": {"leaseSeconds": 2, "maxAttempts": 1, "maxCrashes": 100},
+    "delivery": {"leaseDurationSeconds": 2, "maxAttempts": 1, "maxCrashes": 100},
 }
 
 
@@ -55,7 +55,7 @@ def guard_up(worker: Process) -> float:
 
 
 def ends(worker: Process) -> dict[str, float]:
-    return {labels["outcome"]: value for labels, value in samples(worker)["delayq_worker_guarded"]}
+    return {labels["outcome"]: value for labels, value in samples(worker)["delayq_worker_guard_runs"]}
 
 
 def events(process: Process, name: str) -> list[dict[str, Any]]:
@@ -64,8 +64,8 @@ def events(process: Process, name: str) -> list[dict[str, Any]]:
 
 
 def closed(worker: Process) -> list[dict[str, Any]]:
-    """Each time the door was; the other events of this name are tasks'."""
-    return [each for each in events(worker, "guard_unavailable") if each["level"] == "error"]
+    """Each time the circuit breaker opened."""
+    return events(worker, "guard_breaker_opened")
 
 
 def test_nothing_is_claimed_while_the_database_is_away(new_fleet: NewFleet, postgres: Postgres) -> None:
@@ -100,10 +100,10 @@ def test_the_first_task_that_finds_out_closes_the_door_and_a_look_opens_it(
         postgres.launch()
         until(lambda: fleet.stats(redis)["acked"] == 500, "all done", timeout_s=60)
         assert fleet.stats(redis)["retried"] <= 2 * 32  # slots: a round, and one that was claimed meanwhile
-        assert client.counts().dlq == 0
+        assert client.counts().dead == 0
     assert [len(runs) for runs in fleet.starts().values()] == [1] * 500
-    assert events(worker, "guard_unavailable")
-    assert events(worker, "guard_serves")
+    assert events(worker, "guard_breaker_opened")
+    assert events(worker, "guard_breaker_closed")
     assert "password" not in worker.output
 
 
@@ -112,8 +112,8 @@ def test_a_missing_table_is_said_with_the_command_that_makes_it(
 ) -> None:
     fleet = guarded_fleet(new_fleet, postgres)
     worker = fleet.start("worker")
-    until(lambda: events(worker, "guard_unavailable"), "it says so", timeout_s=60)
-    assert "delayq guard init" in events(worker, "guard_unavailable")[0]["error"]
+    until(lambda: events(worker, "guard_breaker_opened"), "it says so", timeout_s=60)
+    assert "delayq guard init" in events(worker, "guard_breaker_opened")[0]["error"]
     with fleet.client() as client, fleet.server.client() as redis:
         client.schedule({}, delay_ms=0)
         make_table(fleet, postgres)
@@ -137,4 +137,4 @@ def test_a_door_that_is_closed_again_as_soon_as_it_opens_opens_ever_more_slowly(
         times = [datetime.fromisoformat(each["time"]) for each in closed(worker)]
         # Pauses of 0.5, 1, 2, 4 and 5 s, less a quarter at most; without them it is closed three times a second.
         assert (times[5] - times[0]).total_seconds() > 5
-        assert client.counts().dlq == 0
+        assert client.counts().dead == 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SPEC = {
     "worker": {"concurrency": 10},
     "delivery": {
-        "leaseSeconds": 2,
+        "leaseDurationSeconds": 2,
         "maxAttempts": 2,
         "handlerTimeoutSeconds": 1,
         "backoff": {"delaysSeconds": [0]},
@@ -49,7 +49,7 @@ def client(fleet: Fleet) -> Iterator[SyncClient]:
 
 def letter(client: SyncClient, task_id: str) -> TaskView:
     """Wait until a task is a dead letter."""
-    until(lambda: (found := client.get(task_id)) and found.state is State.DLQ, f"{task_id} is dead")
+    until(lambda: (found := client.get(task_id)) and found.state is State.DEAD, f"{task_id} is dead")
     view = client.get(task_id)
     assert view is not None
     return view
@@ -95,10 +95,10 @@ def test_a_handler_deaf_to_cancellation_has_failed_and_keeps_its_slot_alone(new_
             gone(client, f"by-{n}")
         assert "deaf" not in {entry.id for entry in fleet.ledger() if entry.event == "end"}
         fleet.wait_entry("end", "deaf", nth=2)
-        assert client.counts().dlq == 1
+        assert client.counts().dead == 1
     assert (failed.failures, failed.crashes, failed.reason) == (2, 0, "attempts")
     assert "task ran longer than handlerTimeoutSeconds (1)" in failed.error
-    assert len(said(worker, "handler_ignores_cancellation")) == 2
+    assert len(said(worker, "cancellation_ignored")) == 2
     assert said(worker, "claims_suspended") == said(worker, "lease_lost") == []
 
 
@@ -218,7 +218,7 @@ def test_an_envelope_from_the_future_is_put_off_and_not_charged(fleet: Fleet, cl
     plant(fleet, "future", envelope)
     said_line = fleet.processes[0].wait_line(r'"event": "envelope_too_new"')
     assert '"future"' in said_line
-    until(lambda: (found := client.get("future")) and found.state is State.RETRY, "it waits again")
+    until(lambda: (found := client.get("future")) and found.state is State.RETRYING, "it waits again")
     view = client.get("future")
     assert view is not None
     assert (view.failed.failures, view.failed.crashes) == (0, 0)

@@ -147,10 +147,10 @@ def test_three_scanners_wake_one_worker_per_due_task(new_fleet: NewFleet) -> Non
         )
         all_ran(fleet)
     claims = sum(scripts.load("claim").sha in each["command"] for each in heard)
-    hints = sum(each["command"] == f"LPUSH {fleet.keys.wake} 1" for each in heard)
-    print(f"tasks={TASKS} claims={claims} wakes={hints}")
+    blocking_reads = sum(each["command"] == f"LPUSH {fleet.keys.wake} 1" for each in heard)
+    print(f"tasks={TASKS} claims={claims} wakes={blocking_reads}")
     # A task that was claimed by a look of a worker's own leaves a hint that finds nothing: rare, but so it is.
-    assert hints <= TASKS * 1.1 + 1
+    assert blocking_reads <= TASKS * 1.1 + 1
     assert claims <= TASKS * 1.2 + 10
 
 

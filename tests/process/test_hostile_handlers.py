@@ -108,10 +108,10 @@ def play(fleet: Fleet) -> list[str]:
 
         def ended() -> bool:
             counts = client.counts()
-            return counts.stats.get("acked", 0) + counts.dlq == done
+            return counts.stats.get("acked", 0) + counts.dead == done
 
         until(ended, "all have ended", timeout_s=60)
-        letters = [row.id for row in client.list(State.DLQ)]
+        letters = [row.id for row in client.list(State.DEAD)]
     assert worker.alive
     assert not set(letters) & set(IDS)
     for line in worker.lines:
@@ -161,5 +161,5 @@ def test_servers_get_every_id_and_header_encoded_and_no_other_header(new_fleet: 
 
 
 def read(value: str) -> str:
-    """As docs/handlers.md tells receivers to."""
+    """As docs/how-to/handlers.md tells receivers to."""
     return unquote(value.removeprefix("UTF-8''")) if value.startswith("UTF-8''") else value

@@ -24,15 +24,15 @@ LEASE_SECONDS = 1
 CHAOS_SECONDS = 25.0
 SPEC = {
     "worker": {"concurrency": 50},
-    "reaper": {"sweepSeconds": 1},
+    "reaper": {"sweepPeriodSeconds": 1},
     "delivery": {
-        "leaseSeconds": LEASE_SECONDS,
+        "leaseDurationSeconds": LEASE_SECONDS,
         "maxAttempts": 3,
         "maxCrashes": 1000,  # here only handlers decide what dies, so the dead are known beforehand
         "backoff": {"delaysSeconds": [0, 1]},
     },
 }
-ROLES: tuple[Role, ...] = ("worker", "worker", "worker", "scanner", "scanner", "reap", "reap")
+ROLES: tuple[Role, ...] = ("worker", "worker", "worker", "scanner", "scanner", "reaper", "reaper")
 DOOMED = [{"do": "fail"}, {"do": "bury"}]
 KINDS = [
     ({"do": "nothing"}, 80),

@@ -92,7 +92,7 @@ def test_a_broken_shard_is_named_and_the_others_go_on(new_fleet: NewFleet, key: 
     fleet = new_fleet({"shards": 4, "delivery": {"maxBlockMilliseconds": 500}})
     with fleet.client() as client, fleet.server.client() as redis:
         redis.rpush(f"delayq:{{{fleet.queue}:1}}:{key}", "not ours")
-        worker, scanner, _ = fleet.start_all("worker", "scanner", "reap")
+        worker, scanner, _ = fleet.start_all("worker", "scanner", "reaper")
         told = worker if key == "delayed" else scanner  # each meets keys of its own
         told.wait_line(r'"event": "shard_refused".*WRONGTYPE')
         served = [n for n in range(200) if shard_of(f"t{n}", 4) != 1]

@@ -51,7 +51,7 @@ def test_a_document_alone_is_enough_and_sigterm_ends_it_all_with_0(home: Home) -
             client.schedule({"n": 1}, task_id="a", delay_ms=50)
         home.wait_handled("a")
         run.wait_line(r"worker-1 \| handling a")
-        run.wait_line(r"due 0 · scheduled 0 · in flight 0 · retry 0 · dead 0")
+        run.wait_line(r"due 0 · scheduled 0 · in flight 0 · retrying 0 · dead 0")
         home.note(run)
         run.send(signal.SIGTERM)
         assert run.wait(timeout_s=40) == 0
@@ -66,7 +66,7 @@ def test_its_guard_is_told_while_it_is_away_when_it_serves_and_what_it_has_seen(
     """Events of less than a warning are not shown, and nobody else would say that a task was not run again."""
     home.write(more="  guard: {sqlUnique: {databaseSecretRef: {name: database}}}\n")
     env = {"DELAYQ_DATABASE_URL": f"sqlite:///{home.dir}/shop.sqlite"}
-    with stopped(home.ready("--status-seconds", "0.2", env=env)) as run, home.client() as client:
+    with stopped(home.ready("--status-interval", "0.2s", env=env)) as run, home.client() as client:
         run.wait_line(r"^guard    away: no such table.*delayq guard init makes the table")
         init = Process.start(DELAYQ, "guard", "init", str(home.dir / "queue.yaml"), env=env)
         assert init.wait(timeout_s=40) == 0
@@ -117,12 +117,12 @@ def test_tasks_survive_the_death_of_everything(home: Home) -> None:
     assert sorted(home.handled()) == sorted(ids), "each exactly once"
 
 
-@pytest.mark.parametrize("word", ["worker", "scanner", "reap", "redis-server"])
+@pytest.mark.parametrize("word", ["worker", "scanner", "reaper", "redis-server"])
 def test_a_killed_process_is_started_again_and_work_goes_on(home: Home, word: str) -> None:
     with stopped(home.ready()) as run:
         url, heard = home.url, len(run.lines)
         os.kill(home.child(run, word), signal.SIGKILL)
-        ended = json.loads(run.wait_line('"event": "process_ended"', after=heard))
+        ended = json.loads(run.wait_line('"event": "process_exited"', after=heard))
         assert ended["process"].startswith(word[:4]), ended
         assert ended["by"] == "SIGKILL"
         if word != "redis-server":
@@ -155,7 +155,7 @@ def test_a_stop_lets_running_handlers_finish(home: Home) -> None:
         client.schedule({}, task_id="slow", delay_ms=0)
         until((home.dir / "hanging").exists, "started")
         run.send(signal.SIGINT)
-        run.wait_line('"event": "draining"')
+        run.wait_line('"event": "drain_started"')
         assert home.handled() == []
         (home.dir / "told").touch()
         home.note(run)
@@ -173,7 +173,7 @@ def test_a_second_signal_hands_tasks_back_uncharged(home: Home) -> None:
             client.schedule({}, task_id="slow", delay_ms=0)
         until((home.dir / "hanging").exists, "started")
         run.send(signal.SIGINT)
-        run.wait_line('"event": "draining"')
+        run.wait_line('"event": "drain_started"')
         run.send(signal.SIGINT)
         home.note(run)
         assert run.wait(timeout_s=15) == 0, "long before the 20 s of draining"
@@ -195,7 +195,7 @@ def test_a_third_signal_kills_what_does_not_listen(home: Home) -> None:
             run.wait_line(f'"event": "{event}"', after=heard)
         home.note(run)
         assert run.wait(timeout_s=15) == 1
-    assert any('"event": "killed", "process": "worker-1"' in line for line in run.lines), run.output
+    assert any('"event": "process_killed", "process": "worker-1"' in line for line in run.lines), run.output
 
 
 def test_two_runs_on_one_directory_are_one_too_many(home: Home) -> None:
@@ -228,7 +228,7 @@ def test_a_wrong_document_or_handler_ends_the_run_with_3(home: Home, document: s
     run = home.start()
     assert run.wait(timeout_s=40) == 3
     assert complaint in run.output
-    assert "process_ended" not in run.output, "no use in starting it again"
+    assert "process_exited" not in run.output, "no use in starting it again"
 
 
 def test_a_document_that_became_wrong_ends_the_run_when_a_process_has_to_start_again(home: Home) -> None:
@@ -245,17 +245,17 @@ def test_another_number_of_shards_in_the_document_is_asked_for_at_the_next_run(h
     with stopped(home.ready()), home.client() as client:
         for name in ids:
             client.schedule({}, task_id=name, delay_ms=3_600_000)
-        assert client.layout.shards == 1
+        assert client.shard_map.shards == 1
     home.wait_gone()
     home.write(more="  shards: 3\n")
     with stopped(home.ready()), home.client() as client:
 
         def settled() -> bool:
-            client.counts()  # which learns the layout; what is between two shards is in none of them
-            return client.layout.settled and client.layout.shards == 3
+            client.counts()  # which learns the shard map; what is between two shards is in none of them
+            return client.shard_map.settled and client.shard_map.shards == 3
 
         until(settled, "in three shards", timeout_s=90)
-        assert client.counts().delayed == len(ids)
+        assert client.counts().waiting == len(ids)
         for name in ids:
             client.reschedule(name, delay_ms=0)
         home.wait_handled(*ids)
@@ -316,7 +316,7 @@ def test_a_redis_at_a_url_is_used_and_left_alone(home: Home, aof_server: RedisSe
         run.wait_line(rf"^redis    7\.0 at 127\.0\.0\.1:{aof_server.port} \(append-only file on\)")
         home.note(run)
         home.ports.discard(aof_server.port)
-        argv = (DELAYQ, "counts", "queue.yaml", "-o", "json")
+        argv = (DELAYQ, "status", "queue.yaml", "-o", "json")
         done = subprocess.run(argv, cwd=home.dir, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
         assert "using the Redis of the running delayq run" in done.stderr
@@ -405,7 +405,7 @@ def test_without_any_server_both_ways_to_get_one_are_named(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("missing", ["sqlalchemy", "greenlet"])
 @pytest.mark.parametrize(
-    "command", ["run", "worker --port 0 --config", "reap --port 0 --config", "doctor", "guard init"]
+    "command", ["run", "worker --port 0 --config", "reaper --port 0 --config", "doctor", "guard init"]
 )
 def test_a_package_that_is_not_installed_is_one_sentence_and_an_end(
     home: Home, redis_url: str, missing: str, command: str

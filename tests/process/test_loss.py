@@ -1,6 +1,6 @@
 """What Redis had confirmed, and what is left of it after a SIGKILL, a power cut and a fail-over under load.
 
-Only promises are asserted. The rest is printed, and `make bench-loss` writes it into docs/guarantees.md.
+Only promises are asserted. The rest is printed, and `make bench-loss` writes it into docs/explanation/guarantees.md.
 """
 
 from __future__ import annotations

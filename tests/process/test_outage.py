@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from tests.process.fleet import until, url_of
+from tests.process.fleet import until
 from tests.process.test_scrape import samples
 from tests.servers import PASSWORD, USER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.process.fleet import NewFleet
     from tests.processes import Process
 
@@ -54,11 +58,24 @@ def test_what_was_never_reached_is_told_too(new_fleet: NewFleet) -> None:
     spec: dict[str, Any] = {"redis": {"standalone": {"host": "nowhere.invalid"}}}
     process = new_fleet(spec, server=fleet.server).start("scanner", ready=False)
     until(lambda: cause(process) == "dns", "it tells that the name is unknown")
-    spec["redis"] = {"standalone": {"host": "127.0.0.1", "port": port_of(process)}, "tls": {}}
-    process = new_fleet(spec, server=fleet.server).start("scanner", ready=False)
-    until(lambda: cause(process) == "tls", "it tells that what listens there has no TLS")
+    with without_tls() as port:
+        spec["redis"] = {"standalone": {"host": "127.0.0.1", "port": port}, "tls": {}}
+        process = new_fleet(spec, server=fleet.server).start("scanner", ready=False)
+        until(lambda: cause(process) == "tls", "it tells that what listens there has no TLS")
 
 
-def port_of(process: Process) -> int:
-    """Something that listens and has no TLS. Redis would wait for the end of the line."""
-    return urlsplit(url_of(process, "")).port or 0
+class Plain(BaseRequestHandler):
+    """Answers at once. Redis would wait for the end of the line."""
+
+    def handle(self) -> None:
+        self.request.recv(1)
+        self.request.sendall(b"this is not TLS\r\n")
+
+
+@contextmanager
+def without_tls() -> Iterator[int]:
+    """Something that listens and has no TLS; its port."""
+    with ThreadingTCPServer(("127.0.0.1", 0), Plain) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()

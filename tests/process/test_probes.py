@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.process.fleet import status, until, url_of, wait_said
 
 if TYPE_CHECKING:
-    from aiohttp import web
     from delayq.contract.metrics import Metric
+    from delayq.service.http_server import Response
     from delayq.service.loop import Loop
     from prometheus_client import Metric as Family
 
@@ -27,7 +27,7 @@ BY_ALL = {m.REDIS_ERRORS, m.LOOP_ERRORS}
 BY_WORKER = {each for each in m.METRICS if each.name.startswith("delayq_worker_")} | BY_ALL
 BY_SCANNER = set(m.METRICS) - BY_WORKER - {m.ERASED_SHARDS} | BY_ALL
 # Told only while there is trouble, or a change of shards.
-SELDOM = {m.REDIS_DOWN, m.SHARD_DOWN, *(each for each in m.METRICS if "_reshard_" in each.name)}
+SELDOM = {m.REDIS_DOWN, m.SHARD_DOWN, *(each for each in m.METRICS if "_resharding_" in each.name)}
 # What a histogram or counter adds to the labels or the name is Prometheus' own.
 SUFFIXES = ("_total", "_bucket", "_count", "_sum", "_created")
 
@@ -71,7 +71,7 @@ def test_each_process_exports_its_metrics_and_is_ready_while_redis_is(
 
 def test_a_reaper_is_ready_while_redis_is(new_fleet: NewFleet) -> None:
     fleet = new_fleet()
-    process = fleet.start("reap")
+    process = fleet.start("reaper")
     fleet.server.kill()
     until(lambda: status(process, "readyz") == 503, "it is not ready without Redis")
     fleet.server.restart()
@@ -79,7 +79,7 @@ def test_a_reaper_is_ready_while_redis_is(new_fleet: NewFleet) -> None:
     assert set(scraped(process)) == {each.name.removesuffix("_total") for each in BY_ALL}
 
 
-@pytest.mark.parametrize("role", ["worker", "scanner", "reap"])
+@pytest.mark.parametrize("role", ["worker", "scanner", "reaper"])
 def test_a_process_started_without_redis_waits_for_it(new_fleet: NewFleet, role: str) -> None:
     fleet = new_fleet()
     fleet.server.kill()
@@ -131,7 +131,7 @@ class StillLoop:
     service: Named
     stuck_seconds: float = 0.0
     works: bool = True
-    lane: str | None = None
+    group: str | None = None
     part: bool = False
 
     def ready(self, _within_seconds: float) -> bool:
@@ -152,10 +152,9 @@ def probes(*loops: StillLoop) -> Probes:
     return Probes(Looped(cast("list[Loop]", list(loops))), nothing)  # type: ignore[arg-type]
 
 
-async def ask(probe: Probes, name: str) -> tuple[int, str | None]:
-    request = cast("web.Request", None)
-    response: web.Response = await getattr(probe, name)(request)
-    return response.status, response.text
+async def ask(probe: Probes, name: str) -> tuple[int, str | bytes]:
+    response: Response = await getattr(probe, name)({})
+    return response.status, response.body
 
 
 async def test_healthz_names_the_loop_that_is_stuck() -> None:
@@ -171,9 +170,9 @@ async def test_readyz_names_the_loop_that_fails() -> None:
 
 
 async def test_a_process_is_ready_while_one_lane_works_though_another_fails() -> None:
-    """But not while something fails that is for all of them, or every lane does."""
-    one, other = StillLoop(Named("one"), lane="1"), StillLoop(Named("other"), lane="2")
-    two = StillLoop(Named("two"), works=False, lane="2")
+    """But not while something fails that is for all of them, or every shard group does."""
+    one, other = StillLoop(Named("one"), group="1"), StillLoop(Named("other"), group="2")
+    two = StillLoop(Named("two"), works=False, group="2")
     every = StillLoop(Named("every"))
     assert await ask(probes(every, one, other, two), "readyz") == (200, "ok\n")
     one.works = False
@@ -186,8 +185,8 @@ async def test_a_process_is_ready_while_one_part_of_a_lane_works_and_all_that_is
     None
 ):
     """One shard with a broken key must not hold up a rollout of scanners, and none that works must."""
-    lead = StillLoop(Named("lead"), lane="all")
-    one, two = (StillLoop(Named(name), lane="all", part=True) for name in ("scan-0", "scan-1"))
+    lead = StillLoop(Named("lead"), group="all")
+    one, two = (StillLoop(Named(name), group="all", part=True) for name in ("scan-0", "scan-1"))
     one.works = False
     assert await ask(probes(lead, one, two), "readyz") == (200, "ok\n")
     two.works = False

@@ -36,11 +36,16 @@ ENDLESS = {"do": "sleep", "seconds": 3600}
 
 
 def spec(callable_: str = "books:state", **check: Any) -> dict[str, Any]:  # noqa: ANN401
-    asked = {"python": {"callable": callable_}, "timeoutSeconds": 30, "waitSeconds": WAIT_SECONDS} | check
+    asked = {
+        "python": {"callable": callable_},
+        "timeoutSeconds": 30,
+        "retryAfterSeconds": WAIT_SECONDS,
+    } | check
     return {
         "worker": {"concurrency": TASKS},
-        "delivery": {"leaseSeconds": 2, "maxCrashes": 50, "handlerTimeoutSeconds": 3600},
-        "reaper": {"check": asked, "sweepSeconds": 1},
+        "delivery": {"leaseDurationSeconds": 2, "maxCrashes": 50, "handlerTimeoutSeconds": 3600},
+        "recovery": {"check": asked},
+        "reaper": {"sweepPeriodSeconds": 1},
     }
 
 
@@ -70,8 +75,8 @@ def gone(client: SyncClient, task_id: str) -> None:
     ("roles", "callable_"),
     [
         (("scanner",), "books:state"),
-        (("reap",), "books:state_sync"),
-        (("scanner", "scanner", "reap", "reap"), "books:state"),
+        pytest.param(("reaper",), "books:state_sync", marks=pytest.mark.full),
+        (("scanner", "scanner", "reaper", "reaper"), "books:state_sync"),
     ],
     ids=["scanner", "reaper", "all"],
 )
@@ -101,7 +106,7 @@ def test_of_tasks_whose_worker_was_killed_only_those_run_again_that_the_business
     assert {each: len(asked(fleet, each)) for each in ids} == dict.fromkeys(ids, 1)
     assert (stats["completed"], stats["buried"], stats["reclaimed"]) == (10, 5, 5)
     assert letter is not None
-    assert (letter.state, letter.failed.crashes, letter.failed.reason) == (State.DLQ, 1, "recovered")
+    assert (letter.state, letter.failed.crashes, letter.failed.reason) == (State.DEAD, 1, "recovered")
 
 
 @pytest.mark.parametrize("verdict", ["complete", "requeue"])
@@ -132,7 +137,7 @@ def test_a_worker_that_wakes_up_after_the_verdict_changes_nothing(new_fleet: New
 
 def test_a_worker_that_wakes_up_while_its_task_is_to_wait_may_finish_it(new_fleet: NewFleet) -> None:
     """Nobody else got the task: the verdict wait takes nothing away from its holder."""
-    fleet = new_fleet(spec(waitSeconds=600))
+    fleet = new_fleet(spec(retryAfterSeconds=600))
     ids = [f"t{n}" for n in range(TASKS)]
     for each in ids:
         say(fleet, each, "wait")
@@ -171,7 +176,7 @@ def frozen_while_asking(process: Process, redis: Any) -> bool:  # noqa: ANN401  
     return False
 
 
-@pytest.mark.parametrize("other", ["reap", "scanner"])
+@pytest.mark.parametrize("other", ["scanner", pytest.param("reaper", marks=pytest.mark.full)])
 def test_when_a_reaper_is_killed_while_it_asks_somebody_else_asks_in_its_place(
     new_fleet: NewFleet, other: Role
 ) -> None:
@@ -182,7 +187,7 @@ def test_when_a_reaper_is_killed_while_it_asks_somebody_else_asks_in_its_place(
         say(fleet, each, "hang")
     with fleet.client() as client, fleet.server.client() as redis:
         started(fleet, client, *ids).kill()
-        reaper = fleet.start("reap")
+        reaper = fleet.start("reaper")
         until(lambda: frozen_while_asking(reaper, redis), "it asks", timeout_s=60)
         assert all(redis.pttl(name) <= 12_000 for name in redis.keys("*recovery_lock*")), (
             "time limit, an answer of Redis, and margin"
@@ -206,7 +211,7 @@ def test_a_reaper_that_was_frozen_while_it_asked_comes_too_late(new_fleet: NewFl
         say(fleet, each, "hang")
     with fleet.client() as client, fleet.server.client() as redis:
         started(fleet, client, *ids).kill()
-        reaper = fleet.start("reap")
+        reaper = fleet.start("reaper")
         until(lambda: all(asked(fleet, each) for each in ids), "it asks", timeout_s=60)
         reaper.pause()
         for each in ids:
@@ -227,7 +232,7 @@ def test_a_task_that_waits_for_its_verdict_keeps_nobody_busy(new_fleet: NewFleet
     say(fleet, "stuck", "hang")
     with fleet.client() as client, fleet.server.client() as redis:
         started(fleet, client, "stuck").kill()
-        fleet.start_all("scanner", "reap", "worker")
+        fleet.start_all("scanner", "reaper", "worker")
         fleet.wait_entry("asked", "stuck", timeout_s=60)
         before, at = scripts_run(redis), time.monotonic()
         for n in range(4):
@@ -244,13 +249,13 @@ def scripts_run(redis: Any) -> int:  # noqa: ANN401
     return int(found["calls"])
 
 
-@pytest.mark.parametrize("role", ["scanner", "reap"])
+@pytest.mark.parametrize("role", ["scanner", "reaper"])
 def test_a_check_that_is_not_there_is_told_before_anything_starts(new_fleet: NewFleet, role: Role) -> None:
     fleet = new_fleet(spec("books:stat"))
     process = fleet.start(role, ready=False)
     assert process.wait() == 3
     assert process.lines == [
-        'spec.reaper.check.python.callable: "books:stat" has no attribute "stat", did you mean "state"?'
+        'spec.recovery.check.python.callable: "books:stat" has no attribute "stat", did you mean "state"?'
     ]
 
 
@@ -261,7 +266,7 @@ def test_a_failed_check_is_logged_with_what_it_said_and_what_was_done(new_fleet:
         worker = started(fleet, client, "a")
         [run] = fleet.starts()["a"]
         worker.kill()
-        reaper = fleet.start("reap")
+        reaper = fleet.start("reaper")
         told = wait_said(reaper, "recovered", timeout_s=60)
     why = "the check failed: expected one of requeue, complete, bury, wait as the verdict, got 'perhaps'"
     assert (told["task_id"], told["token"], told["cause"]) == ("a", run.token, "failed")
@@ -277,7 +282,7 @@ def ledgered(new_fleet: NewFleet, tmp_path: Path) -> tuple[Fleet, Path]:
         "handler": {"python": {"callable": "books:transfer"}},
         "guard": {"sqlUnique": {"databaseSecretRef": {"name": "bank"}, "retentionSeconds": DAY_SECONDS}},
     }
-    asking["reaper"]["check"] = {"guard": {}, "waitSeconds": 1}
+    asking["recovery"]["check"] = {"guard": {}, "retryAfterSeconds": 1}
     fleet: Fleet = new_fleet(asking, environment={"DELAYQ_SECRETS_DIR": str(secrets.parent)})
     init = delayq("guard", "init", "--config", str(fleet.config), env=fleet.environment)
     assert init.wait() == 0, init.output
@@ -290,7 +295,7 @@ def sql(file: Path, statement: str, *values: str) -> list[tuple[Any, ...]]:
         return database.execute(statement, values).fetchall()
 
 
-@pytest.mark.parametrize("role", ["scanner", "reap"])
+@pytest.mark.parametrize("role", ["scanner", "reaper"])
 def test_the_guards_ledger_tells_a_task_that_took_effect_from_one_that_did_not(
     new_fleet: NewFleet, tmp_path: Path, role: Role
 ) -> None:
@@ -326,12 +331,12 @@ def test_the_reaper_has_the_guard_forget_what_it_has_kept_for_long_enough(
     """Also after the database was away, which costs nothing but time."""
     fleet, file = ledgered(new_fleet, tmp_path)
     sql(file, "ALTER TABLE delayq_processed RENAME TO away")
-    reaper = fleet.start("reap")
-    wait_said(reaper, "guard_unavailable", timeout_s=60)
+    reaper = fleet.start("reaper")
+    wait_said(reaper, "guard_prune_failed", timeout_s=60)
     sql(file, "ALTER TABLE away RENAME TO delayq_processed")
     for name, age in (("old", "-2 days"), ("young", "0 days")):
         sql(file, ROW, fleet.queue, name, age, age)
-    assert wait_said(reaper, "pruned", timeout_s=60)["rows"] == 1
+    assert wait_said(reaper, "guard_pruned", timeout_s=60)["rows"] == 1
     assert sql(file, "SELECT task_id FROM delayq_processed") == [("young",)]
     assert reaper.alive
 
@@ -345,8 +350,8 @@ def state(task):
     return "complete"
 """
 ASKS = """\
-  delivery: {leaseSeconds: 2}
-  reaper: {check: {python: {callable: "shop_books:state"}}}
+  delivery: {leaseDurationSeconds: 2}
+  recovery: {check: {python: {callable: "shop_books:state"}}}
 """
 
 

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 SPEC = {
     "worker": {"concurrency": 20},
     "delivery": {
-        "leaseSeconds": 2,
+        "leaseDurationSeconds": 2,
         "maxCrashes": 1000,
         "backoff": {"delaysSeconds": [0, 1]},
     },
 }
 ALWAYS = {"appendfsync": "always"}  # with everysec, what is confirmed may not even be written yet
-CREW: tuple[Role, ...] = ("worker", "worker", "scanner", "reap")
+CREW: tuple[Role, ...] = ("worker", "worker", "scanner", "reaper")
 
 
 @dataclass
@@ -131,8 +131,8 @@ def test_what_ended_while_redis_was_away_is_settled_before_its_lease_is_taken_ba
     new_fleet: NewFleet,
 ) -> None:
     """Whoever got through first decided otherwise, and tasks that were done ran again."""
-    fleet = new_fleet({"delivery": {"leaseSeconds": 1, "maxCrashes": 100}}, config=ALWAYS)
-    fleet.start_all("worker", "worker", "scanner", "reap")
+    fleet = new_fleet({"delivery": {"leaseDurationSeconds": 1, "maxCrashes": 100}}, config=ALWAYS)
+    fleet.start_all("worker", "worker", "scanner", "reaper")
     ids = {f"task-{number}" for number in range(40)}
     with fleet.client() as client, fleet.server.client() as redis:
         for task_id in ids:

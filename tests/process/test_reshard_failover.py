@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import yaml
-from delayq import Acknowledge, NewTask, SyncClient
+from delayq import Durability, NewTask, SyncClient
 from delayq.errors import DelayQError
 from delayq.protocol.keys import Keys
 from delayq.protocol.results import Cancelled, State
-from delayq.protocol.shard_map import Layout
+from delayq.protocol.shard_map import ShardMap
 from redis.exceptions import RedisError
 
 from tests.process.fleet import check_runs, until
@@ -34,7 +34,8 @@ HOUR_MS = 3_600_000
 FIRST = 4000  # tasks that wait before anything moves
 SPEC = {
     "worker": {"concurrency": 50},
-    "delivery": {"leaseSeconds": 2, "maxCrashes": 1000, "acknowledge": "Replicated"},
+    "delivery": {"leaseDurationSeconds": 2, "maxCrashes": 1000},
+    "durability": {"confirm": "Replicated"},
 }
 
 
@@ -73,13 +74,13 @@ class Move:
     load: Load
     first: list[str]
 
-    def layout(self) -> Layout | None:
+    def shard_map(self) -> ShardMap | None:
         keys = Keys("delayq", self.fleet.queue, 0)
         try:
-            found = self.servers.on(keys).get(keys.layout)
+            found = self.servers.on(keys).get(keys.shard_map)
         except (RedisError, StopIteration):
             return None  # nobody is primary just now
-        return Layout.parse(cast("bytes", found).decode()) if found else None
+        return ShardMap.parse(cast("bytes", found).decode()) if found else None
 
     def want(self, shards: int) -> None:
         """As the owner of the document does: it says another number, and a scanner is started that has read it."""
@@ -92,7 +93,7 @@ class Move:
 
     def wait_moving(self) -> None:
         def moving() -> bool:
-            found = self.layout()
+            found = self.shard_map()
             return found is not None and found.moves and self.moved() > 0
 
         until(moving, "tasks move", timeout_s=60)
@@ -107,7 +108,7 @@ class Move:
 
     def wait_settled(self, shards: int) -> None:
         def settled() -> bool:
-            found = self.layout()
+            found = self.shard_map()
             return found is not None and found.settled and found.shards == shards
 
         print(f"settled after {until(settled, f'settled with {shards}', timeout_s=120):.1f} s")
@@ -123,9 +124,9 @@ class Move:
         for shard in range(shards):
             keys = Keys("delayq", self.fleet.queue, shard)
             held = cast("list[bytes]", self.servers.on(keys).hkeys(keys.tasks))
-            now = Layout.first(shards)
+            now = ShardMap.first(shards)
             assert {now.home(raw.decode()) for raw in held} <= {shard}
-        kept = {row.id for row in self.client.list(State.DELAYED, limit=len(far) * 3)}
+        kept = {row.id for row in self.client.list(State.SCHEDULED, limit=len(far) * 3)}
         assert set(far) - kept == set(), "lost"
         assert self.client.cancel(far[0]) is Cancelled.CANCELLED
         assert len(self.load.soon) > 100
@@ -138,11 +139,11 @@ def moving(new_fleet: NewFleet, servers: Cluster | Sentinels, *, replicas: int) 
     spec = {**SPEC, "shards": 2}
     fleet = new_fleet(spec, server=cast("RedisServer", servers))
     fleet.start_all("scanner", "worker")
-    acknowledge = Acknowledge("Replicated", replicas=replicas, timeout_ms=2000)
+    durability = Durability("Replicated", replicas=replicas, timeout_ms=2000)
     first = [f"first-{n}" for n in range(FIRST)]
     with (
-        SyncClient(servers.url, queue=fleet.queue, acknowledge=acknowledge) as client,
-        SyncClient(servers.url, queue=fleet.queue, acknowledge=acknowledge) as loading,
+        SyncClient(servers.url, queue=fleet.queue, durability=durability) as client,
+        SyncClient(servers.url, queue=fleet.queue, durability=durability) as loading,
     ):
         client.schedule_many(NewTask(None, delay_ms=HOUR_MS, task_id=id_) for id_ in first)
         load = Load(loading)
@@ -154,7 +155,7 @@ def moving(new_fleet: NewFleet, servers: Cluster | Sentinels, *, replicas: int) 
             load.join()
 
 
-@pytest.mark.parametrize("side", ["old", "new"])
+@pytest.mark.parametrize("side", ["old", pytest.param("new", marks=pytest.mark.full)])
 def test_a_primary_of_a_cluster_is_killed_while_tasks_move(
     new_fleet: NewFleet, cluster: Cluster, side: str
 ) -> None:
@@ -168,7 +169,7 @@ def test_a_primary_of_a_cluster_is_killed_while_tasks_move(
         cluster.wait_promoted(replica)
         old.restart()
         move.wait_settled(3)
-        time.sleep(1)  # of load by the new layout
+        time.sleep(1)  # of load by the new shard map
         move.check(3)
 
 
@@ -184,10 +185,11 @@ def test_a_primary_behind_sentinels_is_killed_while_tasks_move(
             promotion.wait()
         old.restart()
         move.wait_settled(3)
-        time.sleep(1)  # of load by the new layout
+        time.sleep(1)  # of load by the new shard map
         move.check(3)
 
 
+@pytest.mark.full
 def test_who_asks_for_another_number_while_tasks_move_has_it_afterwards(
     new_fleet: NewFleet, sentinels: Sentinels
 ) -> None:

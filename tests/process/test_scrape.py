@@ -92,7 +92,7 @@ def test_scrapes_that_come_together_cost_redis_one(new_fleet: NewFleet) -> None:
                 each["calls"] for name, each in redis.info("commandstats").items() if "evalsha" in name
             )
 
-        until(lambda: samples(process)["delayq_shard_led"][0][1] == 1, "it leads")
+        until(lambda: samples(process)["delayq_shard_leader"][0][1] == 1, "it leads")
         before, url = counted(), url_of(process, "metrics")
         with ThreadPoolExecutor(16) as pool:
             started = time.monotonic()
@@ -108,15 +108,15 @@ def test_a_standby_tells_of_redis_but_not_of_tasks(new_fleet: NewFleet) -> None:
 
     def one_leads() -> bool:
         told[:] = [samples(each) for each in scanners]
-        return sorted(each["delayq_shard_led"][0][1] for each in told) == [0, 1]
+        return sorted(each["delayq_shard_leader"][0][1] for each in told) == [0, 1]
 
     until(one_leads, "one of them leads")
-    led = [each["delayq_shard_led"][0][1] for each in told]
+    led = [each["delayq_shard_leader"][0][1] for each in told]
     for leads, each in zip(led, told, strict=True):
         assert each["delayq_redis_up"] == [({"queue": fleet.queue}, 1)]
         assert {labels["risk"] for labels, _ in each["delayq_durability_risk"]} == RISKS
         assert each["delayq_redis_replicas"] == [({"queue": fleet.queue}, 0)]
-        assert bool(each["delayq_tasks"]) == bool(each["delayq_overdue_tasks"]) == bool(leads)
+        assert bool(each["delayq_tasks"]) == bool(each["delayq_suspect_tasks"]) == bool(leads)
 
 
 def test_without_redis_there_is_a_zero_and_no_other_number(new_fleet: NewFleet) -> None:
@@ -205,7 +205,7 @@ def test_the_clock_offset_is_that_of_redis_to_this_machine(new_fleet: NewFleet, 
 
 
 def test_a_replica_that_is_missing_is_told_where_it_is_asked_for(new_fleet: NewFleet) -> None:
-    fleet = new_fleet({"delivery": {"acknowledge": "Replicated"}})
+    fleet = new_fleet({"durability": {"confirm": "Replicated"}})
     process = fleet.start("scanner")
     assert {risk for risk, value in risks(process).items() if value} == {"replicas_missing", "fsync_unknown"}
 

@@ -27,7 +27,7 @@ NEW = "s3cret-of-tomorrow"
 def secured(tmp_path: Path, queue: str, tls: Tls) -> Iterator[Fleet]:
     server = RedisServer.start(PREFERRED, dir=tmp_path / "redis", tls=tls)
     standalone = {"host": server.host, "port": server.port}
-    spec = {"redis": {"standalone": standalone, "authSecretRef": LOGIN, "tls": SHOWN}}
+    spec = {"redis": {"standalone": standalone, "auth": LOGIN, "tls": SHOWN}}
     fleet = Fleet(server, tmp_path, queue, spec, {"DELAYQ_SECRETS_DIR": str(tmp_path / "secrets")})
     try:
         yield fleet

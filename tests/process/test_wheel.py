@@ -93,7 +93,7 @@ def test_the_import_comes_from_the_wheel(home: Path) -> None:
 
 
 def test_the_command_is_installed(home: Path) -> None:
-    assert "0.1.1" in run(home / "venv/bin/delayq", "--version", cwd=home)
+    assert "0.2.0" in run(home / "venv/bin/delayq", "--version", cwd=home)
 
 
 def test_tasks_run_from_the_wheel(home: Path, aof_server: RedisServer) -> None:

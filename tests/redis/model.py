@@ -292,7 +292,7 @@ class Model:
         self.stats["reclaimed"] += 1
         return "reclaimed"
 
-    def rewind(self, latest: int) -> int:
+    def clamp_leases(self, latest: int) -> int:
         longer = [life for life in self.lives.values() if life.home == "processing" and abs(life.at) > latest]
         for life in longer:
             life.at = latest if life.at > 0 else -latest

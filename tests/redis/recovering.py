@@ -11,7 +11,7 @@ from delayq.contract import parse
 from delayq.protocol.results import Verdict
 from delayq.recovery.checks import Answer
 from delayq.recovery.recovery import Recovery
-from delayq.service.counters import ProcessTally
+from delayq.service.counters import ProcessCounters
 from delayq.service.loop import Loop
 
 from tests.redis.state import NOW
@@ -38,7 +38,7 @@ def document(check: Mapping[str, object], **spec: Any) -> DelayQueue:  # noqa: A
             "spec": {
                 "redis": {"standalone": {"host": "unused"}},
                 "handler": {"exec": {"command": ["true"]}},
-                "reaper": {"check": {"python": {"callable": "unused:unused"}} | dict(check)},
+                "recovery": {"check": {"python": {"callable": "unused:unused"}} | dict(check)},
             }
             | spec,
         }
@@ -75,17 +75,17 @@ class Asked:
 
 
 def recovery_of(shard: Shard, check: Check, **spec: Any) -> Recovery:  # noqa: ANN401
-    """A recovery that nobody runs; spec.reaper.check has these fields beside the check."""
+    """A recovery that nobody runs; spec.recovery.check has these fields beside the check."""
     queue = document({"python": {"callable": "unused:unused"}} | spec)
     address = Address.from_url(shard.server.url)
-    return Recovery(shard.broker, address, queue.spec, check, shards=[shard.index])
+    return Recovery(shard.commands, address, queue.spec, check, shards=[shard.index])
 
 
 @asynccontextmanager
 async def recovering(shard: Shard, check: Check, **spec: Any) -> AsyncIterator[Recovery]:  # noqa: ANN401
     """A recovery at work, as in a scanner or reaper."""
     recovery = recovery_of(shard, check, **spec)
-    loop = Loop(recovery, ProcessTally("reaper", "q"))
+    loop = Loop(recovery, ProcessCounters("reaper", "q"))
     running = asyncio.create_task(loop.run())
     try:
         yield recovery

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq import NewTask
 from delayq.connection import Address, SyncConnection
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import encode
 
 from tests.servers import RedisServer
@@ -177,14 +177,14 @@ class Shard:
 
     server: Servers
     redis: Redis
-    broker: Broker
+    commands: Commands
     connection: SyncConnection
     index: int = 0
     redises: tuple[Redis, ...] = ()  # each is where the shard of that number is
 
     @property
     def keys(self) -> Keys:
-        return self.broker.shards[self.index]
+        return self.commands.shards[self.index]
 
     def seed(self, state: State) -> State:
         return seed(self.redis, self.keys, state)
@@ -229,12 +229,12 @@ def _now_ms(redis: Redis) -> int:
 
 @contextmanager
 def shard_on(server: Servers, queue: str, shards: int = 1) -> Iterator[Shard]:
-    broker = Broker(queue, shards=shards)
+    commands = Commands(queue, shards=shards)
     with ExitStack() as stack:
-        redises = tuple(stack.enter_context(server.on(keys)) for keys in broker.shards)
+        redises = tuple(stack.enter_context(server.on(keys)) for keys in commands.shards)
         stack.enter_context(still(server))
         connection = stack.enter_context(closing(SyncConnection(Address.from_url(server.url))))
-        shard = Shard(server, redises[0], broker, connection, redises=redises)
+        shard = Shard(server, redises[0], commands, connection, redises=redises)
         shard.clock(NOW)
         yield shard
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq import Acknowledge, NewTask, SyncClient, Unavailable
+from delayq import Durability, NewTask, SyncClient, Unavailable
 from delayq.connection import Address, SyncConnection
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.results import State
 
 from tests.servers import PASSWORD, PREFERRED, USER, RedisServer
@@ -73,31 +73,31 @@ def elsewhere(cluster: Cluster, keys: Keys) -> RedisServer:
 def test_calls_go_to_the_servers_that_hold_their_shards(cluster: Cluster, queue_name: str) -> None:
     with SyncClient(cluster.url, queue=queue_name, shards=SHARDS) as client:
         assert len(client.schedule_many(tasks(200))) == 200
-        assert client.counts().delayed == 200
-        assert {row.id for row in client.list(State.DELAYED, limit=200)} == {f"t{n}" for n in range(200)}
+        assert client.counts().waiting == 200
+        assert {row.id for row in client.list(State.SCHEDULED, limit=200)} == {f"t{n}" for n in range(200)}
         assert client.get("t7") is not None
-    broker = Broker(queue_name, shards=SHARDS)
+    commands = Commands(queue_name, shards=SHARDS)
     with connected(cluster.url) as connection:
-        found = connection.servers(broker.shards)
+        found = connection.servers(commands.shards)
     assert {holding.where: set(holding.shards) for holding in found} == {
-        place(node): {keys for keys in broker.shards if cluster.serving(keys.slot) is node}
+        place(node): {keys for keys in commands.shards if cluster.serving(keys.slot) is node}
         for node in cluster.primaries()
     }
 
 
 def test_a_moved_slot_is_followed_and_learned(cluster: Cluster, queue_name: str) -> None:
-    [keys] = Broker(queue_name).shards
+    [keys] = Commands(queue_name).shards
     with SyncClient(cluster.url, queue=queue_name) as client:
         client.schedule_many(tasks(10))
         cluster.move(keys.slot, elsewhere(cluster, keys))
         assert len(client.schedule_many(tasks(20), if_exists="keep")) == 20
-        assert client.counts().delayed == 20
+        assert client.counts().waiting == 20
         [holding] = client._connection.servers([keys])
         assert holding.where == place(cluster.serving(keys.slot))
 
 
 def test_raw_commands_follow_a_moved_slot_too(cluster: Cluster, queue_name: str) -> None:
-    [keys] = Broker(queue_name).shards
+    [keys] = Commands(queue_name).shards
     with connected(cluster.url) as connection:
         assert connection.send([("GET", keys.leader)], keys) == [None]
         cluster.move(keys.slot, elsewhere(cluster, keys))
@@ -105,7 +105,7 @@ def test_raw_commands_follow_a_moved_slot_too(cluster: Cluster, queue_name: str)
 
 
 def test_what_a_migration_holds_up_is_done_when_it_is_over(cluster: Cluster, queue_name: str) -> None:
-    [keys] = Broker(queue_name).shards
+    [keys] = Commands(queue_name).shards
     target = elsewhere(cluster, keys)
     with (
         SyncClient(patient(cluster.url), queue=queue_name) as client,
@@ -121,29 +121,29 @@ def test_what_a_migration_holds_up_is_done_when_it_is_over(cluster: Cluster, que
             pass
         cluster.end_move(keys.slot, target)
         assert len(storing.result(timeout=PATIENT_SECONDS)) == 20
-        assert client.counts().delayed == 20
+        assert client.counts().waiting == 20
 
 
 def test_what_outlasts_the_time_out_is_unavailable_and_says_why(cluster: Cluster, queue_name: str) -> None:
-    broker = Broker(queue_name)
-    [keys] = broker.shards
+    commands = Commands(queue_name)
+    [keys] = commands.shards
     target = elsewhere(cluster, keys)
     hasty = replace(patient(cluster.url), timeout_seconds=0.5)
     with closing(SyncConnection(hasty)) as connection:
         source = cluster.begin_move(keys.slot, target)
         try:
             with pytest.raises(Unavailable) as error:
-                connection.run([broker.counts(0)])
+                connection.run([commands.counts(0)])
         finally:
             while cluster.move_keys(keys.slot, source, target):
                 pass
             cluster.end_move(keys.slot, target)
         assert error.value.outage == "migrating"
-        assert connection.run([broker.counts(0)])[0].delayed == 0
+        assert connection.run([commands.counts(0)])[0].waiting == 0
 
 
 def test_every_server_confirms_what_it_was_sent(cluster: Cluster, queue_name: str) -> None:
-    with SyncClient(cluster.url, queue=queue_name, shards=SHARDS, acknowledge="Replicated") as client:
+    with SyncClient(cluster.url, queue=queue_name, shards=SHARDS, durability="Replicated") as client:
         assert len(client.schedule_many(tasks(100))) == 100
     for node in cluster.primaries():
         with node.client() as redis:
@@ -151,23 +151,26 @@ def test_every_server_confirms_what_it_was_sent(cluster: Cluster, queue_name: st
 
 
 def test_a_confirmation_follows_a_moved_slot(cluster: Cluster, queue_name: str) -> None:
-    broker = Broker(queue_name, shards=SHARDS)
-    with SyncClient(cluster.url, queue=queue_name, shards=SHARDS, acknowledge="Replicated") as client:
+    commands = Commands(queue_name, shards=SHARDS)
+    with SyncClient(cluster.url, queue=queue_name, shards=SHARDS, durability="Replicated") as client:
         client.schedule_many(tasks(10))
-        for keys in broker.shards[:3]:
+        for keys in commands.shards[:3]:
             cluster.move(keys.slot, elsewhere(cluster, keys))
         assert len(client.schedule_many(tasks(100), if_exists="keep")) == 100
-        assert client.counts().delayed == 100
+        assert client.counts().waiting == 100
 
 
 def test_what_is_asked_behind_nothing_follows_a_moved_slot_too(cluster: Cluster, queue_name: str) -> None:
-    broker, behind = Broker(queue_name, shards=SHARDS), Acknowledge("Replicated", timeout_ms=30_000).behind()
+    commands, behind = (
+        Commands(queue_name, shards=SHARDS),
+        Durability("Replicated", timeout_ms=30_000).behind(),
+    )
     with connected(cluster.url) as connection:
-        asked = len(connection.run((), behind, broker.shards))
+        asked = len(connection.run((), behind, commands.shards))
         assert asked == len(cluster.primaries())
-        for keys in broker.shards[:3]:
+        for keys in commands.shards[:3]:
             cluster.move(keys.slot, elsewhere(cluster, keys))
-        replies = connection.run((), behind, broker.shards)
+        replies = connection.run((), behind, commands.shards)
         assert len(replies) >= asked
         assert all(replicas >= 1 for _, replicas in replies)
 
@@ -177,12 +180,12 @@ def test_a_server_that_is_gone_costs_the_calls_of_its_shards_only(
 ) -> None:
     cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("alone"), replicas=False)
     try:
-        broker = Broker(queue_name, shards=SHARDS)
-        calls = [broker.counts(shard) for shard in range(SHARDS)]
+        commands = Commands(queue_name, shards=SHARDS)
+        calls = [commands.counts(shard) for shard in range(SHARDS)]
         with connected(cluster.url) as connection:
             assert not any(isinstance(answer, Unavailable) for answer in connection.answers(calls))
             lost = cluster.nodes[1]
-            held = [cluster.serving(keys.slot) is lost for keys in broker.shards]
+            held = [cluster.serving(keys.slot) is lost for keys in commands.shards]
             assert any(held)
             assert not all(held)
             lost.stop()
@@ -204,16 +207,16 @@ def test_a_server_that_hangs_holds_up_the_calls_of_its_shards_only(
     """The time-out is a minute: who waited for that server would be seen."""
     cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("hanging"), replicas=False)
     try:
-        broker = Broker(queue_name, shards=SHARDS)
+        commands = Commands(queue_name, shards=SHARDS)
         lost = cluster.nodes[1]
-        hanging = [cluster.serving(keys.slot) is lost for keys in broker.shards]
+        hanging = [cluster.serving(keys.slot) is lost for keys in commands.shards]
         with connected(cluster.url) as connection, ThreadPoolExecutor(1) as threads:
-            connection.run([broker.counts(shard) for shard in range(SHARDS)])
+            connection.run([commands.counts(shard) for shard in range(SHARDS)])
             lost.pause()
-            waiting = threads.submit(connection.run, [broker.counts(hanging.index(True))])
+            waiting = threads.submit(connection.run, [commands.counts(hanging.index(True))])
             began = time.monotonic()
             for _ in range(20):
-                connection.run([broker.counts(shard) for shard in range(SHARDS) if not hanging[shard]])
+                connection.run([commands.counts(shard) for shard in range(SHARDS) if not hanging[shard]])
             assert time.monotonic() - began < PATIENT_SECONDS / 2
             assert not waiting.done()
             lost.resume()
@@ -229,16 +232,16 @@ def test_a_server_that_lets_nobody_in_keeps_the_others_waiting_for_its_part_of_t
     monkeypatch.setattr("delayq.connection.deadline.LEAST_SECONDS", 0.0)
     cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("closed"), replicas=False)
     try:
-        broker = Broker(queue_name, shards=SHARDS)
+        commands = Commands(queue_name, shards=SHARDS)
         lost = cluster.nodes[1]
-        hanging = [cluster.serving(keys.slot) is lost for keys in broker.shards]
+        hanging = [cluster.serving(keys.slot) is lost for keys in commands.shards]
         first = sorted(range(SHARDS), key=lambda shard: not hanging[shard])
         address = replace(Address.from_url(cluster.url), timeout_seconds=3.0)
         with closing(SyncConnection(address)) as connection:
-            connection.servers(broker.shards)  # learns where they are, and keeps no connection for it
+            connection.servers(commands.shards)  # learns where they are, and keeps no connection for it
             lost.pause()
             try:
-                answers = connection.answers([broker.counts(shard) for shard in first])
+                answers = connection.answers([commands.counts(shard) for shard in first])
             finally:
                 lost.resume()
         assert [isinstance(answer, Unavailable) for answer in answers] == [hanging[shard] for shard in first]
@@ -264,7 +267,7 @@ def test_a_new_master_is_found_by_its_sentinels(sentinels: Sentinels, queue_name
             sentinels.primary().stop()
             port = promotion.wait()
         kept_trying(client, "after")
-        [holding] = client._connection.servers(Broker(queue_name).shards)
+        [holding] = client._connection.servers(Commands(queue_name).shards)
         assert holding.where == f"127.0.0.1:{port}"
         assert client.get("after") is not None
 
@@ -273,19 +276,19 @@ def test_an_answer_that_will_not_come_is_not_waited_for_once_there_is_a_new_mast
     sentinels: Sentinels, queue_name: str
 ) -> None:
     """The old one hangs: nobody closes its connections, and the time-out is a minute."""
-    broker = Broker(queue_name)
+    commands = Commands(queue_name)
     with connected(sentinels.url) as connection, ThreadPoolExecutor(1) as threads:
-        connection.run([broker.counts(0)])
+        connection.run([commands.counts(0)])
         old = sentinels.primary()
         with sentinels.promoting() as promotion:
             old.pause()
-            asking = threads.submit(connection.run, [broker.counts(0)])
+            asking = threads.submit(connection.run, [commands.counts(0)])
             promotion.wait()
         began = time.monotonic()
         with pytest.raises(Unavailable, match="is the master now"):
             asking.result(timeout=PATIENT_SECONDS)
         assert time.monotonic() - began < PATIENT_SECONDS / 2
-        connection.run([broker.counts(0)])
+        connection.run([commands.counts(0)])
         old.resume()
 
 
@@ -313,14 +316,14 @@ def test_a_name_that_no_sentinel_knows_is_told(sentinels: Sentinels, queue_name:
 
 
 def test_a_master_that_is_known_serves_on_without_sentinels(sentinels: Sentinels, queue_name: str) -> None:
-    broker = Broker(queue_name)
+    commands = Commands(queue_name)
     with connected(sentinels.url) as connection:
-        connection.run([broker.counts(0)])
+        connection.run([commands.counts(0)])
         for sentinel in sentinels.sentinels:
             sentinel.kill()
-        finder = connection._servers.finder
-        finder.doubt(finder.holder())
-        connection.run([broker.counts(0)])
+        discovery = connection._servers.discovery
+        discovery.doubt(discovery.holder())
+        connection.run([commands.counts(0)])
 
 
 class Interrupted(BaseException):
@@ -353,15 +356,15 @@ def test_connections_to_a_former_master_are_closed(
         with telling(lambda: reply("127.0.0.1", str(masters[-1].port), len(masters))) as one:
             url = f"redis+sentinel://{USER}:{PASSWORD}@{one}/mymaster"
             with connected(url) as connection, aof_server.client() as old:
-                pool = connection._servers.pool(connection._servers.finder.holder())
+                pool = connection._servers.pool(connection._servers.discovery.holder())
                 for line in [pool.wait() for _ in range(5)]:
                     pool.give(line)
                 assert len(ours(old)) == 5
                 masters.append(other)
-                connection._servers.finder.ask()
-                assert connection._servers.finder.holder().port == other.port
+                connection._servers.discovery.ask()
+                assert connection._servers.discovery.holder().port == other.port
                 until(lambda: not ours(old), "they are closed", timeout_s=PATIENT_SECONDS)
-                connection.run([Broker("orders").counts(0)])
+                connection.run([Commands("orders").counts(0)])
     finally:
         other.stop()
 

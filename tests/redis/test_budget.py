@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from delayq.connection import Address, SyncConnection
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import encode
-from delayq.protocol.results import Lost, Searching
+from delayq.protocol.results import LostTask, Searching
 from delayq.protocol.results import State as In
 
 from tests.servers import RedisServer
@@ -102,7 +102,7 @@ class Measured:
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server
-        self.broker = Broker("budget")
+        self.commands = Commands("budget")
         self.connection = SyncConnection(Address.from_url(server.url))
         self.durations: dict[str, list[int]] = defaultdict(list)
         self.yardsticks: list[int] = []
@@ -111,7 +111,7 @@ class Measured:
         return self.connection.run([call])[0]
 
     def fill(self, count: int, delay_ms: int, *, first: int = 0, spread_ms: int = 1) -> None:
-        keys, due_ms = self.broker.shards[0], self.server.now_ms() + delay_ms
+        keys, due_ms = self.commands.shards[0], self.server.now_ms() + delay_ms
         with self.server.client() as redis:
             redis.hset(keys.stats, "largest", len(BODY) + 6)  # as schedule.lua keeps it
             for at in range(first, first + count, 5000):
@@ -119,7 +119,7 @@ class Measured:
 
     def measure(self, verb: str, call: Call[Any]) -> Any:  # noqa: ANN401
         """Run one call and keep what SLOWLOG says of it, and now and then of the yardstick."""
-        answer, keys = self.run(call), self.broker.shards[0]
+        answer, keys = self.run(call), self.commands.shards[0]
         with self.server.client() as redis:
             self.durations[verb].append(_latest(redis))
             if len(self.durations[verb]) % 10 == 1:
@@ -206,11 +206,11 @@ def claim_a_hundred_thousand(queue: Measured) -> None:
     queue.fill(100_000, 0)
     seen: set[str] = set()
     for _ in range(400):
-        claimed = queue.measure("claim", queue.broker.claim(0, 250, LEASE_MS))
+        claimed = queue.measure("claim", queue.commands.claim(0, 250, LEASE_MS))
         seen |= {lease.task.id for lease in claimed.leases}
-        queue.measure("ack", queue.broker.ack(0, [lease.member for lease in claimed.leases]))
+        queue.measure("ack", queue.commands.ack(0, [lease.member for lease in claimed.leases]))
     assert len(seen) == 100_000
-    assert queue.measure("claim", queue.broker.claim(0, 250, LEASE_MS)).leases == []
+    assert queue.measure("claim", queue.commands.claim(0, 250, LEASE_MS)).leases == []
 
 
 @pytest.mark.timeout(900)
@@ -221,35 +221,35 @@ def test_no_verb_grows_with_a_million_pending(measure: Play) -> None:
 def every_verb_on_a_million(queue: Measured) -> None:
     queue.fill(1_000_000, 86_400_000, spread_ms=3_600_000)
     queue.fill(10_000, 0, first=2_000_000)
-    broker = queue.broker
+    commands = queue.commands
     for n in range(30):
         flat = [item for m in range(250) for item in (f"new-{n}-{m}", "+1000", BODY)]
-        queue.measure("schedule", broker.schedule(0, flat, **LIMITS))
-        queue.measure("wake", broker.wake(0))
-        queue.measure("counts", broker.counts(0, [1000, 60_000, 3_600_000]))
-        members = [lease.member for lease in queue.measure("claim", broker.claim(0, 250, LEASE_MS)).leases]
-        queue.measure("extend", broker.extend(0, members, LEASE_MS))
-        queue.measure("ack", broker.ack(0, members[:50]))
+        queue.measure("schedule", commands.schedule(0, flat, **LIMITS))
+        queue.measure("wake", commands.wake(0))
+        queue.measure("counts", commands.counts(0, [1000, 60_000, 3_600_000]))
+        members = [lease.member for lease in queue.measure("claim", commands.claim(0, 250, LEASE_MS)).leases]
+        queue.measure("extend", commands.extend(0, members, LEASE_MS))
+        queue.measure("ack", commands.ack(0, members[:50]))
         failed = [item for member in members[50:100] for item in (member, 1000, 1, "boom")]
-        queue.measure("retry", broker.retry(0, failed, max_attempts=3))
+        queue.measure("retry", commands.retry(0, failed, max_attempts=3))
         queue.measure(
-            "bury", broker.bury(0, [item for member in members[100:150] for item in (member, "boom")])
+            "bury", commands.bury(0, [item for member in members[100:150] for item in (member, "boom")])
         )
         back = [item for member in members[150:200] for item in (member, 0)]
-        queue.measure("release", broker.release(0, back))
-        queue.measure("list", broker.list(0, In.DELAYED, offset=500_000, limit=250))
-        queue.measure("get", broker.get(f"task-{n}"))
-        queue.measure("get in flight", broker.get(members[-1].decode().rpartition(":")[0]))
-        queue.measure("cancel", broker.cancel(f"task-{n}"))
-        queue.measure("reschedule", broker.reschedule(f"task-{n + 100}", "+5000", max_delay_ms=10**12))
-        dead = queue.measure("list dlq", broker.list(0, In.DLQ, offset=0, limit=50))
-        queue.measure("redrive", broker.redrive(0, [item for row in dead[:25] for item in (row.id, 1000)]))
-        queue.measure("purge", broker.purge(0, [row.id for row in dead[25:]]))
-        queue.measure("reclaim", broker.reclaim(0, max_crashes=3))
-        queue.measure("rewind", broker.rewind(0, 1000))
-        queue.measure("reconcile", broker.reconcile(0, "tasks", 0))
+        queue.measure("release", commands.release(0, back))
+        queue.measure("list", commands.list(0, In.SCHEDULED, offset=500_000, limit=250))
+        queue.measure("get", commands.get(f"task-{n}"))
+        queue.measure("get in flight", commands.get(members[-1].decode().rpartition(":")[0]))
+        queue.measure("cancel", commands.cancel(f"task-{n}"))
+        queue.measure("reschedule", commands.reschedule(f"task-{n + 100}", "+5000", max_delay_ms=10**12))
+        dead = queue.measure("list dlq", commands.list(0, In.DEAD, offset=0, limit=50))
+        queue.measure("redrive", commands.redrive(0, [item for row in dead[:25] for item in (row.id, 1000)]))
+        queue.measure("purge", commands.purge(0, [row.id for row in dead[25:]]))
+        queue.measure("reclaim", commands.reclaim(0, max_crashes=3))
+        queue.measure("clamp_leases", commands.clamp_leases(0, 1000))
+        queue.measure("reconcile", commands.reconcile(0, "tasks", 0))
     for _ in range(12):  # of a single call, a neighbour's noise would be all there is
-        queue.measure("erase", broker.erase(0))
+        queue.measure("erase", commands.erase(0))
 
 
 @pytest.mark.timeout(900)
@@ -261,17 +261,17 @@ def search_among_leases(queue: Measured) -> None:
     """As a client and the reaper look for a task that has no lease."""
     queue.fill(20_000, 0)
     for _ in range(80):
-        queue.run(queue.broker.claim(0, 250, LEASE_MS))
+        queue.run(queue.commands.claim(0, 250, LEASE_MS))
     with queue.server.client() as redis:
-        redis.hset(queue.broker.shards[0].tasks, "lost", BODY + bytes(6))
+        redis.hset(queue.commands.shards[0].tasks, "lost", BODY + bytes(6))
     calls: list[Call[Any]] = []
-    answer: Any = queue.measure("get", queue.broker.get("lost"))
+    answer: Any = queue.measure("get", queue.commands.get("lost"))
     while isinstance(answer, Searching):
         calls.append(answer.next)
         answer = queue.measure("get", answer.next)
-    found = queue.measure("adopt", queue.broker.adopt(0, [Lost(b"lost")]))
+    found = queue.measure("restore_orphans", queue.commands.restore_orphans(0, [LostTask(b"lost")]))
     while found.left:
-        found = queue.measure("adopt", queue.broker.adopt(0, found.left, found.cursor))
+        found = queue.measure("restore_orphans", queue.commands.restore_orphans(0, found.left, found.cursor))
     assert (answer.state, found.ids) == (In.ORPHAN, [b"lost"])
     assert len(calls) >= 60, "some forty pages, twice"
 
@@ -284,8 +284,8 @@ def test_a_thousand_expired_leases_are_taken_back_in_bounded_steps(measure: Play
 def reclaim_five_thousand(queue: Measured) -> None:
     queue.fill(5000, 0)
     for _ in range(20):
-        queue.run(queue.broker.claim(0, 250, 0))
+        queue.run(queue.commands.claim(0, 250, 0))
     taken = 0
     for _ in range(50):
-        taken += len(queue.measure("reclaim", queue.broker.reclaim(0, max_crashes=3)))
+        taken += len(queue.measure("reclaim", queue.commands.reclaim(0, max_crashes=3)))
     assert taken == 5000

@@ -15,7 +15,7 @@ AWKWARD = ["a:b:c", ":", "*", "[a]?", "\\", "ü-ñ-漢", "{x}", "7:7", "-inf", "
 
 
 def claim(shard: Shard, limit: int = 10) -> Claimed:
-    return shard.run(shard.broker.claim(0, limit, LEASE_MS))
+    return shard.run(shard.commands.claim(0, limit, LEASE_MS))
 
 
 def ids(claimed: Claimed) -> list[str]:
@@ -53,7 +53,7 @@ def test_a_lease_carries_all_a_handler_is_given(shard: Shard) -> None:
     [lease] = claim(shard).leases
     task = lease.task
     assert (lease.shard, lease.member, lease.failures) == (0, b"a:%d" % (TOKEN + 1), 2)
-    assert (task.id, task.queue, task.attempt, task.token) == ("a", shard.broker.queue, 4, TOKEN + 1)
+    assert (task.id, task.queue, task.attempt, task.token) == ("a", shard.commands.queue, 4, TOKEN + 1)
     assert (task.due_ms, task.scheduled_ms, task.payload, task.headers) == (
         NOW - 1,
         NOW - 9,
@@ -214,7 +214,7 @@ def scheduled(shard: Shard, sizes: list[int]) -> None:
     """Through schedule, which notes how large the largest is."""
     for nth, size in enumerate(sizes):
         body = encode(b"x" * size, None, None)[0]
-        call = shard.broker.schedule(
+        call = shard.commands.schedule(
             0, [f"t-{nth:03}", str(NOW - len(sizes) + nth), body], if_exists="reject", repeated=0, **PLENTY
         )
         shard.run(call)
@@ -224,7 +224,7 @@ def test_a_claim_brings_about_a_mebibyte_and_leaves_the_rest_to_the_next(shard: 
     """250 tasks of 256 KiB would hold Redis for a second and come too late to be anybody's."""
     scheduled(shard, [256 * 1024] * 9)
     sizes = []
-    while found := shard.run(shard.broker.claim(0, 250, 1000)).leases:
+    while found := shard.run(shard.commands.claim(0, 250, 1000)).leases:
         sizes.append(len(found))
     assert sizes == [3, 3, 3]
     assert shard.whole().delayed == {}
@@ -232,7 +232,7 @@ def test_a_claim_brings_about_a_mebibyte_and_leaves_the_rest_to_the_next(shard: 
 
 def test_a_task_larger_than_a_mebibyte_is_claimed_alone(shard: Shard) -> None:
     scheduled(shard, [10, 2 << 20, 10])
-    claims = [shard.run(shard.broker.claim(0, 250, 1000)) for _ in range(3)]
+    claims = [shard.run(shard.commands.claim(0, 250, 1000)) for _ in range(3)]
     assert [[lease.task.id for lease in claim.leases] for claim in claims] == [
         ["t-000"],
         ["t-001"],

@@ -53,12 +53,12 @@ async def test_tasks_that_fall_due_while_redis_hangs_run_once_and_as_their_first
     async with working([server.url], handler, queue(SLOTS), timeout_seconds=1.0) as slots:
         await until(lambda: not slots.exchanging and not slots.hinted)
         for hang in range(1, 4):
-            failures = slots.tally.redis_errors
+            failures = slots.counters.redis_errors
             schedule(server, [f"{hang}-{n}" for n in range(TASKS)], delay_ms=500)
             server.pause()
-            await until(lambda failures=failures: slots.tally.redis_errors >= failures + 2)  # type: ignore[misc]
+            await until(lambda failures=failures: slots.counters.redis_errors >= failures + 2)  # type: ignore[misc]
             server.resume()
-            await until(lambda hang=hang: slots.tally.settled["acked"] == hang * TASKS)  # type: ignore[misc]
+            await until(lambda hang=hang: slots.counters.settled["acked"] == hang * TASKS)  # type: ignore[misc]
     assert len(handler.began) == 3 * TASKS
     assert handler.attempts == {1}
     assert stats(server)["acked"] == 3 * TASKS
@@ -74,8 +74,8 @@ async def test_tasks_of_a_claim_whose_reply_was_lost_are_claimed_again_at_once(s
             await until(lambda: not slots.exchanging and not slots.hinted)
             schedule(server, ["a", "b"])
             proxy.drop = 1
-            slots.desks[0].hint(0)
-            await until(lambda: slots.tally.settled["acked"] == 2)
+            slots.group_states[0].hint(0)
+            await until(lambda: slots.counters.settled["acked"] == 2)
     assert (sorted(handler.began), handler.attempts) == (["a", "b"], {1})
     assert (stats(server)["claimed"], stats(server)["released"]) == (4, 2)
 
@@ -108,4 +108,4 @@ async def test_two_claimers_never_take_back_each_others_tasks(server: RedisServe
             await until(lambda: stats(server).get("acked") == TASKS)
     assert proxy.dropped > 1
     assert lossy.attempts | sound.attempts == {1}
-    assert slots.tally.settled["lease_lost"] == 0
+    assert slots.counters.settled["lease_lost"] == 0

@@ -93,9 +93,19 @@ def test_purge_wants_a_yes(orders: Shard) -> None:
     before = orders.seed(DEAD)
     asked = on(orders, "dlq", "purge", "orders", "--group", "2")
     assert (asked.exit_code, orders.whole()) == (2, before)
-    assert "forget 3 dead letters of queue orders for good? expected --yes" in asked.stderr
+    assert (
+        "delete 3 dead letters of queue orders? They cannot be restored. stdin is not a terminal; pass --yes"
+        in asked.stderr
+    )
     assert on(orders, "dlq", "purge", "orders", "--group", "2", "--yes").stdout == "purged 3 dead letters\n"
     assert len(orders.whole().dlq) == 212
+
+
+def test_a_dry_run_of_purge_changes_nothing(orders: Shard) -> None:
+    before = orders.seed(DEAD)
+    result = on(orders, "dlq", "purge", "orders", "--group", "2", "--dry-run")
+    assert (result.exit_code, result.stdout) == (0, "would purge 3 dead letters; nothing changed\n")
+    assert orders.whole() == before
 
 
 @pytest.mark.parametrize("which", [["--all"], ["--group", "2"], ["t-0", "t-1", "t-2"]])
@@ -106,9 +116,9 @@ def test_purge_leaves_a_letter_that_died_again_after_it_was_listed(
     orders.seed(DEAD)
 
     def meanwhile(_question: str) -> None:
-        orders.run(orders.broker.redrive(0, ["t-0", 0]))
-        [lease] = orders.run(orders.broker.claim(0, 9, 1000)).leases
-        orders.run(orders.broker.bury(0, [lease.member, "another error"]))
+        orders.run(orders.commands.redrive(0, ["t-0", 0]))
+        [lease] = orders.run(orders.commands.claim(0, 9, 1000)).leases
+        orders.run(orders.commands.bury(0, [lease.member, "another error"]))
 
     monkeypatch.setattr(dlq, "_ask", meanwhile)
     assert on(orders, "dlq", "purge", "orders", *which).exit_code == 0
@@ -133,8 +143,10 @@ def test_an_export_holds_everything_and_can_be_scheduled_again(orders: Shard, tm
         "text",
     )
     stored = orders.whole().envelopes
-    leases = orders.run(orders.broker.claim(0, 9, 1000)).leases
-    orders.run(orders.broker.bury(0, [each for lease in leases for each in (lease.member, "boom\n\x1b[31m")]))
+    leases = orders.run(orders.commands.claim(0, 9, 1000)).leases
+    orders.run(
+        orders.commands.bury(0, [each for lease in leases for each in (lease.member, "boom\n\x1b[31m")])
+    )
     exported = on(orders, "dlq", "export", "orders", "--to", file)
     assert exported.stderr == "exported 3 dead letters\n"
     assert on(orders, "dlq", "purge", "orders", "--all", "--yes").exit_code == 0
@@ -151,10 +163,10 @@ def test_an_export_goes_to_stdout_one_letter_a_line(orders: Shard) -> None:
 
 def test_show_and_list_tell_of_letters(orders: Shard) -> None:
     orders.seed(DEAD)
-    [letter] = answer(orders, "dlq", "show", "orders", "t-1")
+    [letter] = answer(orders, "dlq", "get", "orders", "t-1")
     assert (letter["failures"], letter["reason"]) == (3, "attempts")
     assert [row["id"] for row in answer(orders, "dlq", "list", "orders", "--limit", "2")] == ["t-0", "t-1"]
-    assert on(orders, "dlq", "show", "orders", "nope").exit_code == 6
+    assert on(orders, "dlq", "get", "orders", "nope").exit_code == 6
 
 
 def test_no_letters_is_no_error(orders: Shard) -> None:

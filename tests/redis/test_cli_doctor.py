@@ -12,9 +12,9 @@ import pytest
 from delayq.cli.doctor import reach, rights
 from delayq.cli.doctor.findings import Level
 from delayq.connection import Address, SyncConnection
-from delayq.contract import Delivery
+from delayq.contract.durability import DurabilitySpec
 from delayq.errors import Unavailable
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.keys import FORMAT
 
 from tests.redis.commands import on
@@ -85,7 +85,7 @@ def test_an_unreachable_redis_is_exit_code_4() -> None:
 
 def test_a_wrong_password_is_told_and_not_shown(redis_server: RedisServer, limited: str) -> None:
     wrong = limited.replace(":secret@", ":secretly@")
-    assert "authSecretRef" in findings(wrong, code=4)["login"]["hint"]
+    assert "spec.redis.auth" in findings(wrong, code=4)["login"]["hint"]
     assert redis_server.process.alive
 
 
@@ -104,7 +104,7 @@ def test_a_redis_that_does_not_answer_scripts_is_not_called_busy(aof_server: Red
     aof_server.pause()
     hasty = replace(Address.from_url(aof_server.url), timeout_seconds=0.5)
     with closing(SyncConnection(hasty)) as connection, pytest.raises(Unavailable):
-        rights.run_scripts(connection, Broker("orders"), Delivery())
+        rights.run_scripts(connection, Commands("orders"), DurabilitySpec())
     aof_server.resume()
 
 
@@ -121,13 +121,13 @@ def test_a_missing_right_is_named_where_redis_can_tell(redis_server: RedisServer
 
 
 def test_the_right_that_asking_for_rights_takes_is_named_itself(redis_server: RedisServer) -> None:
-    broker = Broker("orders")
+    commands = Commands("orders")
     with redis_server.client() as redis, closing(SyncConnection(Address.from_url(redis_server.url))) as may:
-        rights.run_scripts(may, broker, Delivery())  # so that the server knows the scripts
+        rights.run_scripts(may, commands, DurabilitySpec())  # so that the server knows the scripts
         redis.execute_command("ACL", "SETUSER", "no-eval", "on", ">secret", "~*", "+@all", "-eval")
         url = f"redis://no-eval:secret@127.0.0.1:{redis_server.port}"
         with closing(SyncConnection(Address.from_url(url))) as connection:
-            found = rights.run_scripts(connection, broker, Delivery())
+            found = rights.run_scripts(connection, commands, DurabilitySpec())
         redis.execute_command("ACL", "DELUSER", "no-eval")
     assert found.message == "the user may not use eval"
 
@@ -168,22 +168,22 @@ def test_a_policy_that_takes_locks_is_told(aof_server: RedisServer) -> None:
 def test_what_the_document_wants_confirmed_is_checked(aof_server: RedisServer, tmp_path: Path) -> None:
     document = tmp_path / "queue.yaml"
     text = DOCUMENT.replace("PORT", str(aof_server.port))
-    document.write_text(f"{text}  delivery: {{acknowledge: Replicated}}\n")
+    document.write_text(f"{text}  durability: {{confirm: Replicated}}\n")
     result = run("doctor", str(document))
     assert result.exit_code == 1
-    assert "✗ acknowledge Replicated: 0 of 1 replicas keep up, so every schedule fails" in result.stdout
+    assert "✗ durability  Replicated: 0 of 1 replicas keep up, so every schedule fails" in result.stdout
 
 
 def test_a_right_to_wait_is_only_asked_for_where_it_is_used(redis_server: RedisServer) -> None:
     if redis_server.version < (7, 0):
         pytest.skip("nobody can ask before 7.0")
-    broker = Broker("orders")
+    commands = Commands("orders")
     with redis_server.client() as redis:
         redis.execute_command("ACL", "SETUSER", "no-wait", "on", ">secret", "~*", "+@all", "-wait")
         url = f"redis://no-wait:secret@127.0.0.1:{redis_server.port}"
         with closing(SyncConnection(Address.from_url(url))) as connection:
-            plain = rights.run_scripts(connection, broker, Delivery())
-            waits = rights.run_scripts(connection, broker, Delivery(acknowledge="Replicated"))
+            plain = rights.run_scripts(connection, commands, DurabilitySpec())
+            waits = rights.run_scripts(connection, commands, DurabilitySpec(confirm="Replicated"))
         redis.execute_command("ACL", "DELUSER", "no-wait")
     assert plain.level is Level.OK
     assert waits.message == "the user may not use wait"
@@ -203,18 +203,18 @@ def test_a_replica_is_an_error(redis_server: RedisServer) -> None:
 def test_overdue_tasks_without_a_worker_are_a_failure(shard: Shard, dead: dict[str, int]) -> None:
     """Also while a dead worker's tasks are in flight: no lease is kept up."""
     shard.seed(State(delayed={"a": NOW - 60_000}, processing=dead, leader=f"scanner-1 {NOW + 5000}"))
-    result = on(shard, "doctor", shard.broker.queue, "-o", "json")
+    result = on(shard, "doctor", shard.commands.queue, "-o", "json")
     found = {each["check"]: each for each in json.loads(result.stdout)}
     assert result.exit_code == 1
     assert found["tasks"]["level"] == "failed"
-    said = "1 task overdue, the oldest for 1m, none claimed within a second, and no worker holds a lease"
+    said = "1 task due, the oldest for 1m, none claimed within a second, and no worker holds a lease"
     assert found["tasks"]["message"] == said
     assert found["scanner"]["message"] == "1 of 1 shards led, by scanner-1"
 
 
 def test_workers_that_are_all_busy_are_a_warning(shard: Shard) -> None:
     shard.seed(State(delayed={"a": NOW - 60_000}, processing={"b:7": NOW + 20_000}))
-    result = on(shard, "doctor", shard.broker.queue, "-o", "json")
+    result = on(shard, "doctor", shard.commands.queue, "-o", "json")
     found = {each["check"]: each for each in json.loads(result.stdout)}
     assert (result.exit_code, found["tasks"]["level"]) == (0, "warning")
 
@@ -250,7 +250,7 @@ def test_a_newer_format_is_named_with_what_this_version_does_not_do(orders: Shar
     orders.redis.hset(orders.keys.stats, "format", FORMAT + 1)
     found = findings(orders.server.url)
     assert found["format"]["level"] == "warning"
-    assert f"in format {FORMAT + 1}; this one knows formats up to {FORMAT}" in found["format"]["message"]
+    assert f"in format {FORMAT + 1}; this delayq reads formats up to {FORMAT}" in found["format"]["message"]
     orders.redis.hset(orders.keys.stats, "format", FORMAT)
     assert "format" not in findings(orders.server.url)
 
@@ -281,10 +281,12 @@ def orders(redis_server: RedisServer) -> Iterator[Shard]:
 def test_a_key_of_somebody_elses_is_named_with_what_to_do(
     orders: Shard, name: str, kind: str, next_step: str
 ) -> None:
-    orders.redis.delete(key := getattr(orders.broker.shards[1], name))
+    orders.redis.delete(key := getattr(orders.commands.shards[1], name))
     orders.redises[1].geoadd(key, (1, 1, "x")) if kind == "list" else orders.redises[1].lpush(key, "x")
     found = findings(orders.server.url, "--shards", "2", code=1)["keys"]
-    assert found["message"] == f"{key} is no {kind}: somebody else wrote there, and its shard is stuck"
+    assert (
+        found["message"] == f"{key} is no {kind}: another program wrote there, and its shard cannot continue"
+    )
     assert next_step in found["hint"]
 
 

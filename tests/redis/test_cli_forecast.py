@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from delayq import NewTask, SyncClient
-from delayq.cli.result_keys import KEYS
 
 from tests.redis.commands import answer, on
 from tests.redis.state import NOW, Shard, State
+from tools.reference.result_keys import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def written(shard: Shard, directory: Path, **spec: Any) -> str:  # noqa: ANN401 
         "redis": {"standalone": {"host": "127.0.0.1"}},
         "handler": {"http": {"url": "http://127.0.0.1/"}},
         "worker": {"concurrency": 10},
-        "objective": {"latenessSeconds": 10},
+        "objective": {"latenessMilliseconds": 10000},
         **(spec or LIMITS),
     }
     path = directory / "queue.yaml"
@@ -52,7 +52,7 @@ def written(shard: Shard, directory: Path, **spec: Any) -> str:  # noqa: ANN401 
             {
                 "apiVersion": "delayq.dev/v1alpha1",
                 "kind": "DelayQueue",
-                "metadata": {"name": shard.broker.queue},
+                "metadata": {"name": shard.commands.queue},
                 "spec": whole,
             }
         )
@@ -72,7 +72,7 @@ def test_a_day_is_shown_by_the_clock_on_the_wall(shard: Shard, document: str) ->
             retry=tasks("again", rush + HOUR - 1, 40),
         )
     )
-    result = on(shard, "forecast", document, "--handler-ms", "1000")
+    result = on(shard, "forecast", document, "--handler-time", "1000ms")
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [
         "WHEN (UTC+05:30)  DUE                        WORKERS  LATE (at most 2 workers)",
@@ -94,9 +94,9 @@ def test_a_day_is_shown_by_the_clock_on_the_wall(shard: Shard, document: str) ->
 
 def test_overdue_tasks_have_a_row_of_their_own_and_need_workers_now(shard: Shard, document: str) -> None:
     shard.seed(State(delayed=tasks("late", NOW - 4000, 300) | tasks("soon", NOW + 600_000, 2)))
-    result = on(shard, "forecast", document, "--handler-ms", "1000", "--lead", "5")
+    result = on(shard, "forecast", document, "--handler-time", "1000ms", "--lead", "5s")
     _, overdue, soon, said = result.stdout.splitlines()
-    assert overdue.split() == ["overdue", "300", "█" * 20, "3", "19", "s"]
+    assert overdue.split() == ["due", "300", "█" * 20, "3", "19", "s"]
     assert soon.split()[:4] == ["until", "Tue", "06:00", "2"]
     assert said.startswith("302 tasks within 1d: 3 workers are needed now; ")
 
@@ -113,7 +113,7 @@ def test_the_sentence_names_the_instant_where_it_is_known(
     shard: Shard, document: str, due: dict[str, int], said: str
 ) -> None:
     shard.seed(State(delayed=due))
-    assert said in on(shard, "forecast", document, "--handler-ms", "1000").stdout
+    assert said in on(shard, "forecast", document, "--handler-time", "1000ms").stdout
 
 
 def test_programs_are_told_all_spans_and_what_is_a_guess(shard: Shard, tmp_path: Path) -> None:
@@ -130,14 +130,14 @@ def test_programs_are_told_all_spans_and_what_is_a_guess(shard: Shard, tmp_path:
     } <= {key.removesuffix("_ms") for key in KEYS}
     spans = told.pop("spans")
     assert told == {
-        "queue": shard.broker.queue,
+        "queue": shard.commands.queue,
         "now_ms": NOW,
         "now": "2030-01-01T00:00:00.000Z",
         "until_ms": NOW + 240_000,
         "until": "2030-01-01T00:04:00.000Z",
         "tasks": 5,
-        "overdue": 3,
-        "processing": 1,
+        "due": 3,
+        "in_flight": 1,
         "workers": 1,
         "max_workers": 10,
         "late_ms": 4000,
@@ -156,7 +156,7 @@ def test_programs_are_told_all_spans_and_what_is_a_guess(shard: Shard, tmp_path:
 
 
 def test_all_shards_are_counted_to_the_task_with_a_few_questions_each(shard: Shard) -> None:
-    queue = shard.broker.queue
+    queue = shard.commands.queue
     due = [NOW + number * 7919 % (24 * HOUR) for number in range(2000)] + [NOW + 5 * HOUR + 123_456] * 1000
     with SyncClient(shard.server.url, queue=queue, shards=3) as client:
         client.schedule_many([NewTask(None, due_ms=at) for at in due])
@@ -192,7 +192,7 @@ def test_where_nothing_falls_due_it_says_so(
     shard.seed(State(delayed=delayed))
     result = on(shard, "forecast", document)
     rest = "the next of 1 task falls due in 40h"
-    assert (result.exit_code, result.output) == (0, said.format(queue=shard.broker.queue, rest=rest) + "\n")
+    assert (result.exit_code, result.output) == (0, said.format(queue=shard.commands.queue, rest=rest) + "\n")
 
 
 def test_without_autoscaling_the_workers_are_those_there_are(shard: Shard, tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ def test_without_autoscaling_the_workers_are_those_there_are(shard: Shard, tmp_p
         "9 workers are needed from Tue 06:30 on; with 3 workers, tasks begin up to 29 s late."
         in result.stdout
     )
-    assert "note: guessed, as nobody said: how long a task takes (--handler-ms)\n" in result.stderr
-    what_if = on(shard, "forecast", document, "--max", "9", "--lead", "30.5").stdout
+    assert "note: assumed defaults: how long a task takes (--handler-time)\n" in result.stderr
+    what_if = on(shard, "forecast", document, "--max", "9", "--lead", "30.5s").stdout
     assert "9 workers are needed from Tue 06:30 on; at most 9 workers will do." in what_if
 
 
@@ -215,7 +215,7 @@ def test_without_autoscaling_the_workers_are_those_there_are(shard: Shard, tmp_p
         (("--within", "0s"), "error: '--within': expected a time above 0 and up to 366d"),
         (("--within", "367d"), "error: '--within': expected a time above 0 and up to 366d"),
         (("--within", "soon"), "error: '--within': expected a duration like"),
-        (("--handler-ms", "0"), "error: '--handler-ms': 0"),
+        (("--handler-time", "0ms"), "error: '--handler-time': expected a time above 0"),
         (("--max", "-1"), "error: '--max': -1"),
         (("--lead", "-1"), "error: '--lead': expected a duration like"),
     ],

@@ -30,15 +30,15 @@ def orders(redis_server: RedisServer) -> Iterator[Shard]:
 
 @pytest.fixture
 def document(orders: Shard, redis_server: RedisServer, tmp_path: Path) -> str:
-    path = tmp_path / f"{orders.broker.queue}.yaml"
+    path = tmp_path / f"{orders.commands.queue}.yaml"
     path.write_text(DOCUMENT.replace("PORT", str(redis_server.port)) + LIMITS)
     return str(path)
 
 
 def test_counts_name_the_limit_and_show_what_tasks_weigh(document: str) -> None:
-    result = run("counts", document)
+    result = run("status", document)
     assert result.stderr == f"note: due tasks are {HELD}\n"
-    told = json.loads(run("counts", document, "-o", "json").stdout)
+    told = json.loads(run("status", document, "-o", "json").stdout)
     assert told["held_by"] == "maxInFlight = 1 (1 in flight)"
     assert told["bytes"] > 0
     assert "BYTES" in result.stdout
@@ -52,5 +52,5 @@ def test_doctor_finds_no_fault_in_it(document: str) -> None:
 
 
 def test_nothing_is_said_without_a_limit(orders: Shard) -> None:
-    result = run("counts", "orders", "--redis", orders.server.url)
+    result = run("status", "orders", "--redis", orders.server.url)
     assert (result.stderr, "BYTES" in result.stdout) == ("", False)

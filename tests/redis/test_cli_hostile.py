@@ -78,7 +78,7 @@ def test_an_id_that_could_break_a_line_is_refused_by_every_command_in_one_line(
         ("task", "get", "orders", task_id),
         ("task", "cancel", "orders", task_id),
         ("task", "reschedule", "orders", task_id, "--in", "1s"),
-        ("dlq", "show", "orders", task_id),
+        ("dlq", "get", "orders", task_id),
         ("dlq", "export", "orders", task_id),
         ("dlq", "redrive", "orders", task_id),
         ("dlq", "purge", "orders", task_id, "--yes"),
@@ -119,19 +119,21 @@ def test_letters_that_cannot_be_read_are_listed_shown_exported_redriven_and_purg
 ) -> None:
     """And their bytes come out whole: what cannot be read here may be read elsewhere."""
     orders.seed(State(delayed=dict.fromkeys(RAW, NOW), tasks=RAW))
-    claimed = orders.run(orders.broker.claim(0, 10, 1000))
+    claimed = orders.run(orders.commands.claim(0, 10, 1000))
     orders.run(
-        orders.broker.bury(0, [each for lease, _ in claimed.unreadable for each in (lease.member, "unread")])
+        orders.commands.bury(
+            0, [each for lease, _ in claimed.unreadable for each in (lease.member, "unread")]
+        )
     )
     assert {row["id"] for row in answer(orders, "dlq", "list", "orders")} == set(RAW)
     assert on(orders, "dlq", "list", "orders").stdout.isascii()
-    shown = {each["id"]: each for each in answer(orders, "dlq", "show", "orders", *RAW)}
+    shown = {each["id"]: each for each in answer(orders, "dlq", "get", "orders", *RAW)}
     assert {name: base64.b64decode(each["payload_base64"]) for name, each in shown.items()} == RAW
     assert {each["content_type"] for each in shown.values()} == {BYTES_TYPE}
     for name in RAW:
-        said = on(orders, "dlq", "show", "orders", name)
+        said = on(orders, "dlq", "get", "orders", name)
         assert (said.exit_code, "Traceback" in said.output) == (0, False)
-        assert answer(orders, "task", "get", "orders", name)["state"] == "dlq"
+        assert answer(orders, "task", "get", "orders", name)["state"] == "dead"
     file = tmp_path / "letters"
     assert (
         on(orders, "dlq", "export", "orders", "--to", str(file)).stderr

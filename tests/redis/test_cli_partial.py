@@ -59,17 +59,18 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 def test_counts_are_those_of_the_shards_that_are_served(scene: Scene) -> None:
-    result = scene.on("counts", "orders")
+    result = scene.on("status", "orders")
     named = ", ".join(map(str, scene.away))
     assert result.exit_code == 4, result.output
-    assert result.stdout.splitlines()[1].split()[:2] == ["orders", str(scene.counted)]
+    name, scheduled, due, *_ = result.stdout.splitlines()[1].split()
+    assert (name, int(scheduled) + int(due)) == ("orders", scene.counted)
     assert f"note: shard {named} of {SHARDS} not served ({scene.server}: " in result.stderr
 
 
 def test_programs_are_told_which_shards_are_missing(scene: Scene) -> None:
-    result = scene.on("counts", "orders", "-o", "json")
+    result = scene.on("status", "orders", "-o", "json")
     found = json.loads(result.stdout)
-    assert (result.exit_code, found["delayed"]) == (4, scene.counted)
+    assert (result.exit_code, found["scheduled"] + found["due"]) == (4, scene.counted)
     assert [each["shard"] for each in found["not_served"]] == scene.away
     assert {each["server"] for each in found["not_served"]} == {scene.server}
 
@@ -115,7 +116,8 @@ def test_a_run_on_the_documents_own_redis_reads_its_secrets_and_tells_no_process
         f"{{host: {host}, port: {port}}}"
         for host, port in (node.split(":") for node in set(nodes.split(",")))
     )
-    redis = f"{{cluster: {{nodes: [{listed}]}}, authSecretRef: {{name: redis-auth, usernameKey: username}}}}"
+    login = "auth: {usernameSecretRef: {name: redis-auth}, passwordSecretRef: {name: redis-auth}}"
+    redis = f"{{cluster: {{nodes: [{listed}]}}, {login}}}"
     text = (
         "apiVersion: delayq.dev/v1alpha1\nkind: DelayQueue\nmetadata: {name: orders}\n"
         f"spec: {{redis: {redis}, shards: 6, handler: {{python: {{callable: 'json:dumps'}}}}}}\n"

@@ -43,8 +43,8 @@ def test_exit_codes_are_those_of_the_page(redis_url: str, tmp_path: Path) -> Non
     codes = {
         0: delayq("schedule", "orders", "1", "--id", "a", cwd=tmp_path, url=redis_url),
         2: delayq("schedule", "orders", "{", cwd=tmp_path, url=redis_url),
-        3: delayq("counts", "wrong.yaml", cwd=tmp_path, url=redis_url),
-        4: delayq("counts", "orders", cwd=tmp_path),
+        3: delayq("status", "wrong.yaml", cwd=tmp_path, url=redis_url),
+        4: delayq("status", "orders", cwd=tmp_path),
         5: delayq("schedule", "orders", "1", "--id", "a", cwd=tmp_path, url=redis_url),
         6: delayq("task", "get", "orders", "nope", cwd=tmp_path, url=redis_url),
     }
@@ -83,7 +83,7 @@ def test_of_many_for_a_redis_that_was_never_reached_none_may_be_stored(tmp_path:
 
 
 def test_ctrl_c_ends_with_130_and_no_trace(redis_url: str, tmp_path: Path) -> None:
-    argv = (DELAYQ, "counts", "orders", "--watch", "--interval", "100ms")
+    argv = (DELAYQ, "status", "orders", "--watch", "--interval", "100ms")
     with running(*argv, env={"DELAYQ_REDIS_URL": redis_url}, cwd=tmp_path) as process:
         process.wait_line("^orders ")
         process.send(signal.SIGINT)
@@ -93,7 +93,7 @@ def test_ctrl_c_ends_with_130_and_no_trace(redis_url: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     "args",
-    [["counts", "orders", "--watch", "--interval", "100ms"], ["crd"], ["explain", "spec", "-o", "json"]],
+    [["status", "orders", "--watch", "--interval", "100ms"], ["crd"], ["explain", "spec", "-o", "json"]],
 )
 def test_a_closed_pipe_ends_quietly(redis_url: str, tmp_path: Path, args: list[str]) -> None:
     reader, writer = os.pipe()
@@ -118,7 +118,7 @@ def test_a_closed_stream_is_no_trouble(redis_url: str, tmp_path: Path, closed: s
     assert b"Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("args", [["nonsense"], ["counts", "/none.yaml"], []])
+@pytest.mark.parametrize("args", [["nonsense"], ["status", "/none.yaml"], []])
 def test_closed_errors_end_quietly_too(tmp_path: Path, args: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -129,7 +129,7 @@ def test_closed_errors_end_quietly_too(tmp_path: Path, args: list[str]) -> None:
 
 def test_a_full_disk_is_told(redis_url: str, tmp_path: Path) -> None:
     env = os.environ | {"DELAYQ_REDIS_URL": redis_url}
-    argv = [DELAYQ, "counts", "orders"]
+    argv = [DELAYQ, "status", "orders"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(argv, env=env, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
     assert (done.returncode, done.stderr) == (1, b"error: No space left on device\n")

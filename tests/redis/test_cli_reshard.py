@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.protocol.shard_map import Layout
+from delayq.protocol.shard_map import ShardMap
 
 from tests.redis.commands import LATER, answer, on
 from tests.redis.state import Shard, State, seed, shard_on
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.servers import RedisServer
 
-SETTLED, ANNOUNCED, MOVING = Layout(1, 2, 2, 2, 2), Layout(2, 2, 2, 3, 3), Layout(3, 3, 2, 3, 3)
+SETTLED, ANNOUNCED, MOVING = ShardMap(1, 2, 2, 2, 2), ShardMap(2, 2, 2, 3, 3), ShardMap(3, 3, 2, 3, 3)
 
 
 @pytest.fixture
@@ -29,27 +29,29 @@ def orders(redis_server: RedisServer) -> Iterator[Shard]:
 
 
 @pytest.mark.parametrize(
-    ("layout", "note"),
+    ("shard_map", "note"),
     [
         (SETTLED, ""),
         (ANNOUNCED, "note: orders is about to have 3 shards instead of 2\n"),
         (MOVING, "note: tasks of orders move from 2 to 3 shards\n"),
     ],
 )
-def test_counts_say_that_shards_change_and_count_them_all(orders: Shard, layout: Layout, note: str) -> None:
-    orders.run(orders.broker.tell(0, layout))
-    for shard in range(layout.covers):
-        seed(orders.redis, orders.broker.keys(shard), State(delayed={f"t{shard}": LATER}))
-    result = on(orders, "counts", "orders")
+def test_counts_say_that_shards_change_and_count_them_all(
+    orders: Shard, shard_map: ShardMap, note: str
+) -> None:
+    orders.run(orders.commands.sync_shard_map(0, shard_map))
+    for shard in range(shard_map.covers):
+        seed(orders.redis, orders.commands.keys(shard), State(delayed={f"t{shard}": LATER}))
+    result = on(orders, "status", "orders")
     assert result.stderr == note
-    assert result.stdout.splitlines()[1].split()[:2] == ["orders", str(layout.covers)]
+    assert result.stdout.splitlines()[1].split()[:2] == ["orders", str(shard_map.covers)]
 
 
 def test_counters_do_not_fall_when_shards_are_dropped(orders: Shard) -> None:
     for shard in range(3):
-        seed(orders.redis, orders.broker.keys(shard), State(stats={"acked": 10 + shard}))
-    orders.run(orders.broker.tell(0, Layout(7, 2, 2, 2, 3)))
-    assert answer(orders, "counts", "orders")["stats"]["acked"] == 33
+        seed(orders.redis, orders.commands.keys(shard), State(stats={"acked": 10 + shard}))
+    orders.run(orders.commands.sync_shard_map(0, ShardMap(7, 2, 2, 2, 3)))
+    assert answer(orders, "status", "orders")["stats"]["acked"] == 33
 
 
 def found_by_doctor(orders: Shard, directory: Path) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def found_by_doctor(orders: Shard, directory: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("layout", "said"),
+    ("shard_map", "said"),
     [
         (ANNOUNCED, ("ok", "2, about to become 3 shards; nothing waits for it")),
         (MOVING, ("ok", "tasks move from 2 to 3 shards; nothing waits for it")),
@@ -70,13 +72,13 @@ def found_by_doctor(orders: Shard, directory: Path) -> dict[str, Any]:
     ],
 )
 def test_doctor_says_how_the_shards_are(
-    orders: Shard, tmp_path: Path, layout: Layout, said: tuple[str, str]
+    orders: Shard, tmp_path: Path, shard_map: ShardMap, said: tuple[str, str]
 ) -> None:
-    orders.run(orders.broker.tell(0, layout))
+    orders.run(orders.commands.sync_shard_map(0, shard_map))
     found = found_by_doctor(orders, tmp_path)["shards"]
     assert (found["level"], found["message"]) == said
 
 
 def test_doctor_says_nothing_of_shards_that_are_as_the_document_says(orders: Shard, tmp_path: Path) -> None:
-    orders.run(orders.broker.tell(0, Layout.first(4)))
+    orders.run(orders.commands.sync_shard_map(0, ShardMap.first(4)))
     assert "shards" not in found_by_doctor(orders, tmp_path)

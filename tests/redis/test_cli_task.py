@@ -24,22 +24,22 @@ def orders(redis_server: RedisServer) -> Iterator[Shard]:
 
 def test_every_state_is_listed_relative_to_redis_now(orders: Shard) -> None:
     orders.seed(EVERY_STATE)
-    states = ("delayed", "retry", "processing", "dlq")
+    states = ("scheduled", "retrying", "in_flight", "dead")
     listed = {state: on(orders, "task", "list", "orders", "--state", state).stdout for state in states}
     assert {state: text.split("\n")[1].split()[:3] for state, text in listed.items()} == {
-        "delayed": ["a", "in", "30m"],
-        "retry": ["b", "3s", "ago"],
-        "processing": ["c", "in", "30s"],
-        "dlq": ["d", "9s", "ago"],
+        "scheduled": ["a", "in", "30m"],
+        "retrying": ["b", "3s", "ago"],
+        "in_flight": ["c", "in", "30s"],
+        "dead": ["d", "9s", "ago"],
     }
 
 
 @pytest.mark.parametrize(
     ("state", "instants"),
     [
-        ("delayed", {"due_ms": LATER, "due": ISO_LATER}),
-        ("processing", {"lease_expires_ms": NOW + 30_000, "lease_expires": "2030-01-01T00:00:30.000Z"}),
-        ("dlq", {"died_ms": NOW - 9000, "died": "2029-12-31T23:59:51.000Z"}),
+        ("scheduled", {"due_ms": LATER, "due": ISO_LATER}),
+        ("in_flight", {"lease_expires_ms": NOW + 30_000, "lease_expires": "2030-01-01T00:00:30.000Z"}),
+        ("dead", {"died_ms": NOW - 9000, "died": "2029-12-31T23:59:51.000Z"}),
     ],
 )
 def test_in_json_an_instant_has_the_name_of_what_happens_then(
@@ -60,7 +60,7 @@ def test_a_listing_has_pages(orders: Shard) -> None:
 def test_get_shows_everything_known_of_a_task(orders: Shard) -> None:
     orders.seed(EVERY_STATE.but(attempts={"c": "1 2 boom"}))
     task = answer(orders, "task", "get", "orders", "c")
-    assert (task["state"], task["token"], task["failures"], task["crashes"]) == ("processing", 7, 1, 2)
+    assert (task["state"], task["token"], task["failures"], task["crashes"]) == ("in_flight", 7, 1, 2)
     shown = on(orders, "task", "get", "orders", "c").stdout
     assert "lease_expires  2030-01-01T00:00:30.000Z (in 30s)\n" in shown
 
@@ -70,10 +70,18 @@ def test_cancel_says_of_each_task_what_became_of_it(orders: Shard) -> None:
     result = on(orders, "task", "cancel", "orders", "a", "c", "d")
     assert (result.exit_code, result.stdout) == (5, "cancelled a\n")
     assert result.stderr == (
-        "error: task c is being handled right now: it will finish\n"
+        "error: task c is in flight: its handler runs, and cannot be cancelled\n"
         "error: task d is a dead letter: delayq dlq redrive or delayq dlq purge\n"
     )
     assert orders.whole() == before.without("a", delayed={}, stats={"cancelled": 1})
+
+
+def test_a_dry_run_of_cancel_says_what_would_be_cancelled_and_changes_nothing(orders: Shard) -> None:
+    before = orders.seed(EVERY_STATE)
+    result = on(orders, "task", "cancel", "orders", "a", "c", "nope", "--dry-run")
+    assert (result.exit_code, result.stdout) == (6, "would cancel a\n")
+    assert [line.split()[2] for line in result.stderr.splitlines()] == ["c", "nope"]
+    assert orders.whole() == before
 
 
 @pytest.mark.parametrize("verb", [["get"], ["cancel"], ["reschedule", "--in", "1s"]])
@@ -94,21 +102,21 @@ def test_reschedule_moves_the_due_time(orders: Shard) -> None:
 
 def test_counts_are_one_line_for_people_and_whole_for_programs(orders: Shard) -> None:
     orders.seed(EVERY_STATE)
-    assert on(orders, "counts", "orders").stdout == (
-        "QUEUE   DELAYED  RETRY  PROCESSING  DLQ  OVERDUE  OLDEST  NEXT-DUE\n"
-        "orders        1      1           1    1        1      3s  in 30m\n"
+    assert on(orders, "status", "orders").stdout == (
+        "QUEUE   SCHEDULED  DUE  IN-FLIGHT  RETRYING  DEAD  OLDEST  NEXT-DUE\n"
+        "orders          1    1          1         0     1      3s  in 30m\n"
     )
-    counts = answer(orders, "counts", "orders")
+    counts = answer(orders, "status", "orders")
     assert counts["due_within"] == {"10s": 0, "1m": 0, "5m": 0, "1h": 1}
-    assert (counts["now_ms"], counts["oldest_overdue_ms"], counts["next_due_ms"]) == (NOW, 3000, LATER)
+    assert (counts["now_ms"], counts["late_ms"], counts["next_due_ms"]) == (NOW, 3000, LATER)
 
 
 def test_top_shows_queues_side_by_side(orders: Shard) -> None:
     orders.seed(EVERY_STATE)
     lines = on(orders, "top", "orders", "mails", "--once", "--interval", "100ms").stdout.splitlines()
-    assert lines[0] == "                orders  mails"
-    assert "overdue              1      0" in lines
-    assert "oldest overdue      3s      -" in lines
+    assert lines[0] == "             orders  mails"
+    assert "due               1      0" in lines
+    assert "oldest due       3s      -" in lines
     assert all(len(line) <= 80 for line in lines)
 
 

@@ -22,6 +22,8 @@ from tests.redis.state import known
 if TYPE_CHECKING:
     from tests.servers import RedisServer
 
+pytestmark = pytest.mark.each_redis
+
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 JSON_VALUES = st.recursive(
@@ -42,7 +44,7 @@ def test_a_task_is_stored_and_read_back(client: SyncClient, redis_server: RedisS
     view = known(client, "a")
     assert before + 60_000 <= stored.due_ms <= redis_server.now_ms() + 60_000
     assert (stored.id, stored.outcome) == ("a", Outcome.CREATED)
-    assert (view.state, view.at_ms, view.scheduled_ms) == (In.DELAYED, stored.due_ms, stored.due_ms)
+    assert (view.state, view.at_ms, view.scheduled_ms) == (In.SCHEDULED, stored.due_ms, stored.due_ms)
     assert (json.loads(view.body), view.headers) == ({"order": 7}, {"trace": "x"})
 
 

@@ -16,7 +16,7 @@ from delayq import Client, DelayQError, NewTask, SyncClient, Unavailable
 from delayq.connection import Address, AsyncConnection, SyncConnection
 from delayq.connection.round_trip import round_trip, translated
 from delayq.connection.single import Single
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.results import Outcome
 from redis._parsers.base import BaseParser
 from redis.exceptions import NoScriptError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from delayq.connection.multiplexer import Line
+    from delayq.connection.multiplexer import Multiplexer
     from redis.exceptions import ResponseError
 
     from tests.redis.conftest import Make
@@ -103,7 +103,7 @@ def test_forgotten_scripts_are_brought_again(make: Make, redis_server: RedisServ
             client.schedule(n, delay_ms=60_000, task_id=f"t{n}")
             redis.script_flush()
             known(client, f"t{n}")
-    assert client.counts().delayed == 5
+    assert client.counts().waiting == 5
 
 
 def evals(server: RedisServer) -> int:
@@ -114,11 +114,13 @@ def evals(server: RedisServer) -> int:
 def test_a_forgotten_script_is_brought_once_for_many_calls(
     redis_server: RedisServer, queue_name: str
 ) -> None:
-    broker, connection = Broker(queue_name), SyncConnection(Address.from_url(redis_server.url))
+    commands, connection = Commands(queue_name), SyncConnection(Address.from_url(redis_server.url))
     with redis_server.client() as redis, closing(connection):
         redis.script_flush()
         before = evals(redis_server)
-        connection.run([broker.get("a"), *[broker.cancel(f"t{n}") for n in range(300)], broker.get("b")])
+        connection.run(
+            [commands.get("a"), *[commands.cancel(f"t{n}") for n in range(300)], commands.get("b")]
+        )
     assert evals(redis_server) - before == 2
 
 
@@ -126,7 +128,7 @@ async def test_a_forgotten_script_is_brought_once_for_many_coroutines(
     redis_server: RedisServer, queue_name: str
 ) -> None:
     async with Client(redis_server.url, queue=queue_name) as client:
-        await client.schedule(None, delay_ms=5000, task_id="a")  # so that it knows the layout
+        await client.schedule(None, delay_ms=5000, task_id="a")  # so that it knows the shard map
         with redis_server.client() as redis:
             redis.script_flush()
         before = evals(redis_server)
@@ -136,7 +138,7 @@ async def test_a_forgotten_script_is_brought_once_for_many_coroutines(
 
 def test_a_script_forgotten_while_it_is_brought_is_brought_to_each() -> None:
     """SCRIPT FLUSH, or a lost connection, may come between the source and those that rely on it."""
-    calls = [Broker("q").cancel(task_id) for task_id in "abc"]
+    calls = [Commands("q").cancel(task_id) for task_id in "abc"]
     steps = round_trip(calls, "there:6379")
     unknown = NoScriptError("No matching script. Please use EVAL.")
     assert [command[0] for command in next(steps)] == ["EVALSHA"] * 3
@@ -158,7 +160,7 @@ def test_a_restart_between_calls_is_not_noticed(make: Make, aof_server: RedisSer
     aof_server.restart()
     assert known(client, "a").body == b"1"
     client.schedule(2, delay_ms=60_000, task_id="b")
-    assert client.counts().delayed == 2
+    assert client.counts().waiting == 2
 
 
 @pytest.mark.parametrize(("code", "stale"), [("READONLY", "yes"), ("MASTERDOWN", "no")])
@@ -175,7 +177,7 @@ def test_a_demoted_master_is_left_for_the_new_one(
             client.schedule(2, delay_ms=60_000, task_id="b")
         proxy.target = redis_server.port
         assert client.schedule(2, delay_ms=60_000, task_id="b").outcome is Outcome.CREATED
-        assert client.counts().delayed == 1
+        assert client.counts().waiting == 1
         assert client.get("a") is None
 
 
@@ -268,9 +270,9 @@ def test_interrupts_use_up_no_connections(
             with pytest.raises(what):
                 client.schedule_many(interrupted(what, after=after), if_exists="keep")
         assert len(client.schedule_many(tasks(1200), if_exists="keep")) == 1200
-        assert client.counts().delayed == 1200
+        assert client.counts().waiting == 1200
         tickets = [
-            client._connection.start([client._operations.broker.get("t1")]) for _ in range(connections)
+            client._connection.start([client._operations.commands.get("t1")]) for _ in range(connections)
         ]
         assert not any(ticket.unsent for ticket in tickets)  # each was sent at once
         assert all(client._connection.finish(ticket) for ticket in tickets)
@@ -324,7 +326,7 @@ def test_more_threads_than_connections_wait_their_turn(redis_url: str, queue_nam
 
         with ThreadPoolExecutor(12) as threads:
             assert list(threads.map(fill, range(12))) == [1200] * 12
-        assert client.counts().delayed == 12 * 1200
+        assert client.counts().waiting == 12 * 1200
 
 
 # many at once
@@ -342,7 +344,7 @@ def test_threads_draw_ids_of_their_own(redis_url: str, queue_name: str) -> None:
     with SyncClient(redis_url, queue=queue_name) as shared, ThreadPoolExecutor(16) as threads:
         with SyncClient(redis_url, queue=queue_name) as own:
             list(threads.map(fill, [shared, own] * 8))
-        assert shared.counts().delayed == 16 * 50 * 4
+        assert shared.counts().waiting == 16 * 50 * 4
 
 
 async def test_many_coroutines_share_one_connection(redis_server: RedisServer, queue_name: str) -> None:
@@ -387,7 +389,7 @@ async def test_what_cannot_be_sent_fails_for_its_own_caller_only(redis_url: str,
     assert good is not None
 
 
-def line_of(connection: AsyncConnection) -> Line:
+def line_of(connection: AsyncConnection) -> Multiplexer:
     """Where all of it goes: to the one server."""
     assert isinstance(connection._way, Single)
     return connection._way._line
@@ -399,8 +401,8 @@ class Spied(AsyncConnection):
     def __init__(self, url: str) -> None:
         super().__init__(Address.from_url(url))
         self.sent: list[bytes] = []
-        self._opened = line_of(self).opener.open
-        line_of(self).opener.open = self._open  # type: ignore[method-assign]
+        self._opened = line_of(self).connector.open
+        line_of(self).connector.open = self._open  # type: ignore[method-assign]
 
     async def _open(self) -> Any:  # noqa: ANN401
         connection: Any = await self._opened()
@@ -478,7 +480,7 @@ def test_full_memory_is_told_and_what_is_there_can_be_read(make: Make, aof_serve
         redis.config_set("maxmemory", 1)
     with pytest.raises(Unavailable, match="OOM command not allowed when used memory > 'maxmemory'"):
         client.schedule(2, delay_ms=60_000, task_id="b")
-    assert (client.counts().delayed, client.get("b")) == (1, None)
+    assert (client.counts().waiting, client.get("b")) == (1, None)
     assert client.cancel("a") == "cancelled"
 
 
@@ -506,7 +508,7 @@ def test_a_redis_that_cannot_save_is_told(make: Make, aof_server: RedisServer) -
             time.sleep(0.01)
         with pytest.raises(Unavailable, match="MISCONF"):
             client.schedule(1, delay_ms=1)
-        assert client.counts().delayed == 0
+        assert client.counts().waiting == 0
         redis.config_set("save", "")  # or it would not stop
 
 

@@ -48,7 +48,7 @@ def deep(levels: int) -> Any:  # noqa: ANN401  any JSON value
 def test_an_id_of_any_letters_is_found_again_by_every_verb(client: SyncClient, task_id: str) -> None:
     client.schedule({"n": 1}, delay_ms=60_000, task_id=task_id)
     assert known(client, task_id).id == task_id
-    assert [row.id for row in client.list(State.DELAYED)] == [task_id]
+    assert [row.id for row in client.list(State.SCHEDULED)] == [task_id]
     assert client.reschedule(task_id, delay_ms=50_000).outcome == "rescheduled"
     assert client.cancel(task_id) == Cancelled.CANCELLED
 
@@ -110,7 +110,7 @@ def test_a_payload_that_is_no_json_is_refused_and_those_beside_it_are_stored(
         ])  # fmt: skip
     assert list(caught.value.refused) == [1]
     assert isinstance(caught.value.refused[1], InvalidTask)
-    assert {row.id for row in client.list(State.DELAYED)} == {"a", "c"}
+    assert {row.id for row in client.list(State.SCHEDULED)} == {"a", "c"}
 
 
 def test_huge_numbers_are_stored_as_they_are(client: SyncClient) -> None:

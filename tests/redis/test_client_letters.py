@@ -23,10 +23,10 @@ def dead(request: pytest.FixtureRequest, make: Make, redis_server: RedisServer) 
     """A client of a queue with 600 dead letters, half of them of one error."""
     client = make(shards=request.param)
     client.schedule_many(tasks(600))
-    broker = client._operations.broker
+    commands = client._operations.commands
     dead = {f"t{n}": f"order {n} not found" if n % 2 else "ValueError: 'x' at 0xabc" for n in range(600)}
-    for keys in broker.shards:
-        mine = {task_id: nth for nth, task_id in enumerate(dead) if broker.shard_of(task_id) == keys.shard}
+    for keys in commands.shards:
+        mine = {task_id: nth for nth, task_id in enumerate(dead) if commands.shard_of(task_id) == keys.shard}
         with redis_server.on(keys) as redis:
             redis.delete(keys.delayed)
             redis.zadd(keys.dlq, {task_id: 1000 + nth for task_id, nth in mine.items()})
@@ -58,24 +58,24 @@ def test_dead_letters_are_read_whole(dead: SyncClient) -> None:
 def test_redriving_spreads_due_times_by_the_rate(dead: SyncClient) -> None:
     ids = [f"t{n}" for n in range(600)]
     assert dead.dlq_redrive(ids, rate_per_second=10, dry_run=True) == (600, 60.0)
-    assert dead.counts().dlq == 600
+    assert dead.counts().dead == 600
     assert dead.dlq_redrive([*ids, "gone"], rate_per_second=10).tasks == 600
     counts = dead.counts([30_000])
-    assert (counts.dlq, counts.delayed) == (0, 600)
-    assert counts.overdue + counts.due_within[30_000] == pytest.approx(300, abs=60)
+    assert (counts.dead, counts.waiting) == (0, 600)
+    assert counts.due + counts.due_within[30_000] == pytest.approx(300, abs=60)
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan")])
 def test_a_rate_that_is_no_rate_is_refused(dead: SyncClient, rate: float) -> None:
     with pytest.raises(ValueError, match="rate_per_second: expected a number above 0"):
         dead.dlq_redrive(["t1"], rate_per_second=rate)
-    assert dead.counts().dlq == 600
+    assert dead.counts().dead == 600
 
 
 def test_purging_before_a_time_leaves_later_deaths_alone(dead: SyncClient) -> None:
     rows = dead.dlq_list()
     assert dead.dlq_purge([row.id for row in rows], before_ms=rows[1].at_ms) == 1
-    assert dead.counts().dlq == 599
+    assert dead.counts().dead == 599
 
 
 def test_purging_forgets_for_good(dead: SyncClient) -> None:

@@ -36,7 +36,7 @@ def test_any_number_of_tasks_from_a_generator_is_stored_in_order(make: Make, cou
     client = make(shards=shards)
     stored = client.schedule_many(tasks(count))
     assert [each.id for each in stored] == [f"t{n}" for n in range(count)]
-    assert client.counts().delayed == count
+    assert client.counts().waiting == count
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -57,12 +57,12 @@ def test_refusals_among_many_are_told_by_position_and_all_others_are_stored(make
         (3, TaskExists), (7, InvalidDueTime), (600, PayloadTooLarge), (1100, DelayTooLong), (1199, InvalidTask),
     ]  # fmt: skip
     assert len(error.value.scheduled) == 1195
-    assert client.counts().delayed == 1196
+    assert client.counts().waiting == 1196
 
 
 def test_large_payloads_go_in_chunks_of_about_a_mebibyte(client: SyncClient) -> None:
     client.schedule_many(NewTask("x" * 250_000, delay_ms=60_000, task_id=f"t{n}") for n in range(30))
-    assert client.counts().delayed == 30
+    assert client.counts().waiting == 30
 
 
 def test_a_generator_that_fails_half_way_fails_for_the_caller(make: Make, redis_server: RedisServer) -> None:
@@ -76,7 +76,7 @@ def test_a_generator_that_fails_half_way_fails_for_the_caller(make: Make, redis_
     for _ in range(6):  # more often than a synchronous client has connections
         with pytest.raises(LookupError, match="no more"):
             client.schedule_many(broken(), if_exists="replace")
-    assert client.counts().delayed == 1000
+    assert client.counts().waiting == 1000
 
 
 def test_cancel_says_what_it_found(client: SyncClient) -> None:
@@ -102,8 +102,8 @@ def test_counts_are_of_all_shards_together(make: Make, shards: int) -> None:
     client = make(shards=shards)
     client.schedule_many(NewTask(n, delay_ms=n * 1000, task_id=f"t{n}") for n in range(100))
     counts = client.counts([50_500])
-    assert (counts.delayed, counts.stats["scheduled"]) == (100, 100)
-    assert counts.overdue + counts.due_within[50_500] == pytest.approx(51, abs=1)
+    assert (counts.waiting, counts.stats["scheduled"]) == (100, 100)
+    assert counts.due + counts.due_within[50_500] == pytest.approx(51, abs=1)
     assert counts.oldest_due_ms is not None
     assert counts.next_due_ms is not None
     assert counts.oldest_due_ms <= counts.now_ms <= counts.next_due_ms
@@ -113,9 +113,9 @@ def test_counts_are_of_all_shards_together(make: Make, shards: int) -> None:
 def test_pages_over_shards_are_in_due_order_and_cover_all(make: Make, shards: int) -> None:
     client = make(shards=shards)
     stored = client.schedule_many(tasks(1000))
-    pages = [client.list(In.DELAYED, offset=at, limit=300) for at in range(0, 1200, 300)]
+    pages = [client.list(In.SCHEDULED, offset=at, limit=300) for at in range(0, 1200, 300)]
     assert [len(page) for page in pages] == [300, 300, 300, 100]
     rows = [row for page in pages for row in page]
     assert [row.at_ms for row in rows] == sorted(each.due_ms for each in stored)
     assert {row.id for row in rows} == {each.id for each in stored}
-    assert client.list(In.RETRY) == []
+    assert client.list(In.RETRYING) == []

@@ -7,12 +7,12 @@ from delayq.protocol.results import Counts
 from tests.redis.state import NOW, TOKEN, Shard, State, envelope
 
 NONE = Counts(
-    now_ms=NOW, delayed=0, retry=0, processing=0, dlq=0, overdue=0, oldest_due_ms=None, next_due_ms=None
+    now_ms=NOW, scheduled=0, retrying=0, due=0, in_flight=0, dead=0, oldest_due_ms=None, next_due_ms=None
 )
 
 
 def test_an_empty_queue_has_nothing(shard: Shard) -> None:
-    assert shard.run(shard.broker.counts(0)) == NONE
+    assert shard.run(shard.commands.counts(0)) == NONE
     assert shard.whole() == State()
 
 
@@ -26,15 +26,15 @@ def test_every_state_is_counted_and_nothing_is_changed(shard: Shard) -> None:
             stats={"acked": 5, "token": TOKEN},
         )
     )
-    counts = shard.run(shard.broker.counts(0, [1, 1000, 2000], [NOW - 1, NOW + 500, NOW + 1000]))
+    counts = shard.run(shard.commands.counts(0, [1, 1000, 2000], [NOW - 1, NOW + 500, NOW + 1000]))
     assert counts == Counts(
         now_ms=NOW,
-        delayed=5,
-        retry=2,
-        processing=5,
+        scheduled=3,
+        retrying=1,
+        due=3,
+        in_flight=5,
         lapsed=4,
-        dlq=3,
-        overdue=3,
+        dead=3,
         oldest_due_ms=NOW - 10,
         next_due_ms=NOW + 1,
         due_within={1: 1, 1000: 3, 2000: 4},
@@ -42,11 +42,11 @@ def test_every_state_is_counted_and_nothing_is_changed(shard: Shard) -> None:
         stats={"acked": 5},
         bytes=15 * (1 + len(envelope())),
     )
-    assert (counts.scheduled, counts.oldest_overdue_ms) == (4, 10)
+    assert (counts.waiting, counts.late_ms) == (7, 10)
     assert shard.whole() == before
 
 
-def test_a_queue_with_a_future_only_has_no_oldest_overdue(shard: Shard) -> None:
+def test_a_queue_with_a_future_only_is_not_late(shard: Shard) -> None:
     shard.seed(State(retry={"a": NOW + 5}))
-    counts = shard.run(shard.broker.counts(0))
-    assert (counts.oldest_due_ms, counts.next_due_ms, counts.oldest_overdue_ms) == (NOW + 5, NOW + 5, 0)
+    counts = shard.run(shard.commands.counts(0))
+    assert (counts.oldest_due_ms, counts.next_due_ms, counts.late_ms) == (NOW + 5, NOW + 5, 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.cli.doctor import rights
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.keys import SLOTS
 
 from tests.servers import PREFERRED, USER
@@ -99,7 +99,7 @@ def test_slots_that_nobody_serves_are_told_with_their_shards(
 ) -> None:
     cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("broken"), replicas=False)
     try:
-        slots = [keys.slot for keys in Broker("orders", shards=SHARDS).shards]
+        slots = [keys.slot for keys in Commands("orders", shards=SHARDS).shards]
         lost = next(slot for slot in slots if cluster.serving(slot) is cluster.nodes[0])
         cluster.lose(lost)
         found = findings(cluster.url, code=4)
@@ -112,7 +112,7 @@ def test_a_cluster_that_one_slot_stopped_is_told_how_to_go_on(tmp_path: Path) ->
     whole = {"cluster-require-full-coverage": "yes"}  # as Redis has it unless told
     cluster = Cluster.start(PREFERRED, dir=tmp_path, replicas=False, config=whole)
     try:
-        used = {keys.slot for keys in Broker("orders", shards=SHARDS).shards}
+        used = {keys.slot for keys in Commands("orders", shards=SHARDS).shards}
         lost = next(slot for slot in range(SLOTS) if slot not in used)
         cluster.lose(lost)
         found = findings(cluster.url, code=1)

@@ -1,4 +1,4 @@
-"""Which of two layouts holds: the one that shard 0 decided later, whoever forgot, was erased or slept meanwhile."""
+"""Which of two shard maps holds: the one that shard 0 decided later, whoever forgot, was erased or slept meanwhile."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import NewTask
-from delayq.client.dead_letters import Letters
+from delayq.client.dead_letters import DeadLetters
 from delayq.client.operations import Operations
 from delayq.contract import Limits
 from delayq.errors import DelayQError
-from delayq.protocol.commands import GONE_MS, Broker
+from delayq.protocol.commands import GONE_MS, Commands
 from delayq.protocol.results import Cancelled, Outcome
-from delayq.protocol.shard_map import Layout, LayoutOutdated
+from delayq.protocol.shard_map import ShardMap, ShardMapOutdated
 from delayq.resharding import coordinator
-from delayq.resharding.coordinator import Reshard, Wish
+from delayq.resharding.coordinator import DesiredShards, ReshardingCoordinator
 
 from tests.redis.paced import Connection, Operating, Stepping
 from tests.redis.state import NOW, PLENTY, shard_on
@@ -36,14 +36,14 @@ def few(redis_server: RedisServer, queue_name: str) -> Iterator[Shard]:
         yield shard
 
 
-def decided(shard: Shard, layout: Layout) -> Layout:
-    told: Layout | None = shard.run(shard.broker.tell(0, layout, proposed=True)).layout
+def decided(shard: Shard, shard_map: ShardMap) -> ShardMap:
+    told: ShardMap | None = shard.run(shard.commands.sync_shard_map(0, shard_map, proposed=True)).shard_map
     assert told is not None
     return told
 
 
-def known(shard: Shard, at: int) -> Layout | None:
-    found: Layout | None = shard.run(shard.broker.tell(at)).layout
+def known(shard: Shard, at: int) -> ShardMap | None:
+    found: ShardMap | None = shard.run(shard.commands.sync_shard_map(at)).shard_map
     return found
 
 
@@ -60,26 +60,28 @@ def store(shard: Shard, operations: Operations, name: str) -> Outcome:
     return outcome
 
 
-def leading(shard: Shard, shards: int, stamp: str) -> tuple[Broker, Stepping]:
-    broker = Broker(shard.broker.queue, shards=shards)
+def leading(shard: Shard, shards: int, stamp: str) -> tuple[Commands, Stepping]:
+    commands = Commands(shard.commands.queue, shards=shards)
     connection: Any = Connection()
-    service = Reshard(broker, connection, wish=Wish(shards, stamp), led=lambda: {0}, announce_seconds=0.0)
-    return broker, Stepping(shard.run, service.step)
+    service = ReshardingCoordinator(
+        commands, connection, wish=DesiredShards(shards, stamp), led=lambda: {0}, announce_seconds=0.0
+    )
+    return commands, Stepping(shard.run, service.step)
 
 
 def test_shard_0_decides_on_one_of_two_and_dates_it(few: Shard) -> None:
-    first = decided(few, Layout.first(4, "u:1"))
-    assert first == Layout(NOW, 4, 4, 4, 4, "u:1")
+    first = decided(few, ShardMap.first(4, "u:1"))
+    assert first == ShardMap(NOW, 4, 4, 4, 4, "u:1")
     few.clock(NOW + 5)
     mine, theirs = first.towards(6, "u:2"), first.towards(8, "u:3")
     assert mine is not None
     assert theirs is not None
-    assert decided(few, mine) == Layout(NOW + 5, 4, 4, 6, 6, "u:2")
-    assert decided(few, theirs) == Layout(NOW + 5, 4, 4, 6, 6, "u:2"), "somebody was quicker"
+    assert decided(few, mine) == ShardMap(NOW + 5, 4, 4, 6, 6, "u:2")
+    assert decided(few, theirs) == ShardMap(NOW + 5, 4, 4, 6, 6, "u:2"), "somebody was quicker"
 
 
-def test_a_clock_that_is_behind_does_not_make_a_layout_older(few: Shard) -> None:
-    first = decided(few, Layout.first(4))
+def test_a_clock_that_is_behind_does_not_make_a_shard_map_older(few: Shard) -> None:
+    first = decided(few, ShardMap.first(4))
     few.clock(NOW - HOUR)
     following = first.towards(8, "u:2")
     assert following is not None
@@ -88,69 +90,69 @@ def test_a_clock_that_is_behind_does_not_make_a_layout_older(few: Shard) -> None
 
 def test_what_a_fail_over_forgot_is_older_than_what_was_decided_then(few: Shard) -> None:
     """A client that remembers it does not bring it back, though both follow the same."""
-    first = decided(few, Layout.first(4, "u:1"))
+    first = decided(few, ShardMap.first(4, "u:1"))
     eight, six = first.towards(8, "u:2"), first.towards(6, "u:3")
     assert eight is not None
     assert six is not None
     forgotten = decided(few, eight)
-    few.redis.set(few.broker.keys(0).layout, str(first))
+    few.redis.set(few.commands.keys(0).shard_map, str(first))
     few.clock(NOW + 2000)
     later = decided(few, six)
-    assert few.run(few.broker.tell(0, forgotten)).layout == later
-    few.broker.follow(forgotten)
-    with pytest.raises(LayoutOutdated) as told:
-        few.run(few.broker.cancel("a", shard=0))
-    assert told.value.layout == later
+    assert few.run(few.commands.sync_shard_map(0, forgotten)).shard_map == later
+    few.commands.follow(forgotten)
+    with pytest.raises(ShardMapOutdated) as told:
+        few.run(few.commands.cancel("a", shard=0))
+    assert told.value.shard_map == later
 
 
-def test_of_two_layouts_of_one_epoch_every_shard_and_every_process_takes_the_same(few: Shard) -> None:
-    one, other = Layout(NOW, 4, 4, 6, 8, "u:1"), Layout(NOW, 4, 4, 8, 8, "u:2")
+def test_of_two_shard_maps_of_one_epoch_every_shard_and_every_process_takes_the_same(few: Shard) -> None:
+    one, other = ShardMap(NOW, 4, 4, 6, 8, "u:1"), ShardMap(NOW, 4, 4, 8, 8, "u:2")
     for at, order in enumerate([(one, other), (other, one)]):
         for each in order:
-            few.run(few.broker.tell(at, each))
+            few.run(few.commands.sync_shard_map(at, each))
         assert known(few, at) == other
-        broker = Broker("q")
+        commands = Commands("q")
         for each in order:
-            broker.learn(each)
-        assert broker.layout == other
-        few.broker.follow(one)
-        with pytest.raises(LayoutOutdated):
-            few.run(few.broker.cancel("a", shard=at))
+            commands.learn(each)
+        assert commands.shard_map == other
+        few.commands.follow(one)
+        with pytest.raises(ShardMapOutdated):
+            few.run(few.commands.cancel("a", shard=at))
 
 
 def test_a_client_of_a_queue_that_was_erased_finds_the_one_that_was_made_since(few: Shard) -> None:
     """Its own had more shards: nobody looks after those any more."""
-    operations = Operations(Broker(few.broker.queue, shards=8), Limits())
+    operations = Operations(Commands(few.commands.queue, shards=8), Limits())
     for name in "abcdefgh":
         store(few, operations, name)
-    assert operations.broker.layout.shards == 8
+    assert operations.commands.shard_map.shards == 8
     few.clock(NOW + 1000)
     for at in reversed(range(8)):
-        few.run(few.broker.erase(at))
+        few.run(few.commands.erase(at))
     few.clock(NOW + 2000)
-    broker, leader = leading(few, 4, "v:1")
+    commands, leader = leading(few, 4, "v:1")
     leader.whole()
-    assert broker.layout == Layout(NOW + 2000, 4, 4, 4, 4, "v:1")
+    assert commands.shard_map == ShardMap(NOW + 2000, 4, 4, 4, 4, "v:1")
     names = [f"t{nth}" for nth in range(40)]
     assert {store(few, operations, name) for name in names} == {Outcome.CREATED}
-    assert operations.broker.layout == broker.layout
-    assert sum(few.redis.zcard(few.broker.keys(at).delayed) for at in range(4)) == 40
-    fresh = Operations(Broker(few.broker.queue), Limits())
+    assert operations.commands.shard_map == commands.shard_map
+    assert sum(few.redis.zcard(few.commands.keys(at).delayed) for at in range(4)) == 40
+    fresh = Operations(Commands(few.commands.queue), Limits())
     assert {do(few, fresh.cancel(name)) for name in names} == {Cancelled.CANCELLED}
     leader.whole()
-    assert known(few, 0) == broker.layout
+    assert known(few, 0) == commands.shard_map
 
 
 def test_a_client_of_a_queue_that_was_erased_and_not_made_again_begins_anew(few: Shard) -> None:
-    operations = Operations(Broker(few.broker.queue, shards=8), Limits())
+    operations = Operations(Commands(few.commands.queue, shards=8), Limits())
     store(few, operations, "a")
     for at in range(8):
-        few.run(few.broker.erase(at))
+        few.run(few.commands.erase(at))
     assert do(few, operations.cancel("a")) is Cancelled.NOT_FOUND
-    assert few.redis.exists(few.broker.keys(0).tasks) == 0
+    assert few.redis.exists(few.commands.keys(0).tasks) == 0
     few.clock(NOW + 1000)
     assert store(few, operations, "a") is Outcome.CREATED
-    assert known(few, 0) == Layout(NOW + 1000, 8, 8, 8, 8)
+    assert known(few, 0) == ShardMap(NOW + 1000, 8, 8, 8, 8)
 
 
 def test_a_shard_that_was_erased_alone_is_refused_for_seconds_and_then_mended_by_a_scanner(
@@ -158,24 +160,24 @@ def test_a_shard_that_was_erased_alone_is_refused_for_seconds_and_then_mended_by
 ) -> None:
     """As an erase leaves it that was killed half-way, where the queue is used on."""
     monkeypatch.setattr(coordinator, "TELL_SECONDS", 0.0)
-    operations = Operations(Broker(few.broker.queue, shards=8), Limits())
-    broker, leader = leading(few, 8, "u:1")
+    operations = Operations(Commands(few.commands.queue, shards=8), Limits())
+    commands, leader = leading(few, 8, "u:1")
     leader.whole()
-    before = broker.layout
+    before = commands.shard_map
     [there, gone] = [next(n for n in map(str, range(99)) if before.home(n) == shard) for shard in (0, 7)]
     for name in (there, gone):
         store(few, operations, name)
     few.clock(NOW + 1000)
-    few.run(few.broker.erase(7))
-    verbs = operations.get(gone), operations.cancel(gone), Letters(operations).purge([gone])
+    few.run(few.commands.erase(7))
+    verbs = operations.get(gone), operations.cancel(gone), DeadLetters(operations).purge([gone])
     for verb in (operations.schedule(NewTask("x", delay_ms=HOUR, task_id=gone), "reject"), *verbs):
-        with pytest.raises(LayoutOutdated, match="was erased, and others were not"):
+        with pytest.raises(ShardMapOutdated, match="was erased, and others were not"):
             do(few, verb)
     assert do(few, operations.get(there)) is not None
     leader.whole()
-    assert broker.layout == replace(before, epoch=NOW + 1001)
+    assert commands.shard_map == replace(before, epoch=NOW + 1001)
     leader.whole()
-    assert {known(few, at) for at in range(8)} == {broker.layout}
+    assert {known(few, at) for at in range(8)} == {commands.shard_map}
     assert store(few, operations, gone) is Outcome.CREATED
     assert do(few, operations.cancel(there)) is Cancelled.CANCELLED
 
@@ -187,52 +189,54 @@ def test_a_scanner_brings_nothing_back_that_was_erased_whole(
     _, leader = leading(few, 8, "u:1")
     leader.whole()
     for at in reversed(range(8)):
-        few.run(few.broker.erase(at))
+        few.run(few.commands.erase(at))
     leader.whole()
     leader.whole()
     assert {known(few, at) for at in range(8)} == {None}
 
 
 def test_what_is_left_of_an_erased_shard_is_no_key_of_it_and_expires(few: Shard) -> None:
-    first, key = decided(few, Layout.first(8)), few.broker.keys(0).layout
-    assert few.run(few.broker.erase(0)) == (1, 0)
-    assert few.run(few.broker.erase(0)) == (0, 0)
+    first, key = decided(few, ShardMap.first(8)), few.commands.keys(0).shard_map
+    assert few.run(few.commands.erase(0)) == (1, 0)
+    assert few.run(few.commands.erase(0)) == (0, 0)
     assert known(few, 0) is None
-    assert few.run(few.broker.tell(0, first)).layout is None, "nobody who had it brings it back"
+    assert few.run(few.commands.sync_shard_map(0, first)).shard_map is None, (
+        "nobody who had it brings it back"
+    )
     assert 0 < few.redis.pttl(key) <= GONE_MS
-    decided(few, Layout.first(8))
+    decided(few, ShardMap.first(8))
     assert few.redis.pttl(key) == -1
 
 
-def test_two_queues_of_one_name_after_each_other_never_share_a_layout(few: Shard) -> None:
+def test_two_queues_of_one_name_after_each_other_never_share_a_shard_map(few: Shard) -> None:
     """Even at one instant."""
     found = []
     for uid in "uvw":
-        found.append(decided(few, Layout.first(8, f"{uid}:1")))
-        few.run(few.broker.erase(0))
+        found.append(decided(few, ShardMap.first(8, f"{uid}:1")))
+        few.run(few.commands.erase(0))
     assert [each.epoch for each in found] == sorted({each.epoch for each in found})
 
 
-def test_news_of_a_layout_lets_nothing_be_stored_where_memory_is_full(few: Shard) -> None:
-    few.run(few.broker.tell(0, Layout(NOW, 1, 1, 1, 8)))
-    few.broker.follow(Layout(NOW + 1, 1, 1, 1, 8))
+def test_news_of_a_shard_map_lets_nothing_be_stored_where_memory_is_full(few: Shard) -> None:
+    few.run(few.commands.sync_shard_map(0, ShardMap(NOW, 1, 1, 1, 8)))
+    few.commands.follow(ShardMap(NOW + 1, 1, 1, 1, 8))
     body = [item for nth in range(250) for item in (f"t{nth}", "+1000", b"x" * 50)]
     options: dict[str, Any] = {"if_exists": "reject", "repeated": 0, **PLENTY}
     with few.full_memory():
         with pytest.raises(DelayQError, match="OOM"):
-            few.run(few.broker.schedule(0, body, **options))
-        assert few.run(few.broker.cancel("a", shard=0)) is Cancelled.NOT_FOUND
-    assert few.redis.exists(few.broker.keys(0).tasks) == 0
-    assert known(few, 0) == few.broker.layout
+            few.run(few.commands.schedule(0, body, **options))
+        assert few.run(few.commands.cancel("a", shard=0)) is Cancelled.NOT_FOUND
+    assert few.redis.exists(few.commands.keys(0).tasks) == 0
+    assert known(few, 0) == few.commands.shard_map
 
 
 def test_a_move_ends_though_memory_is_full(few: Shard) -> None:
-    moving = Layout(NOW, 1, 2, 1, 2)
-    few.run(few.broker.tell(0, moving))
-    few.broker.follow(moving)
+    moving = ShardMap(NOW, 1, 2, 1, 2)
+    few.run(few.commands.sync_shard_map(0, moving))
+    few.commands.follow(moving)
     with few.full_memory():
-        assert few.run(few.broker.walked(0))
-    assert few.run(few.broker.tell(0)).home_epoch == NOW
+        assert few.run(few.commands.migrate_done(0))
+    assert few.run(few.commands.sync_shard_map(0)).home_epoch == NOW
 
 
 def said(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
@@ -242,29 +246,29 @@ def said(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
 def test_a_scanner_says_once_that_its_document_may_not_ask(
     few: Shard, caplog: pytest.LogCaptureFixture
 ) -> None:
-    decided(few, Layout.first(4, "u:1"))
-    broker, leader = leading(few, 8, "-")
+    decided(few, ShardMap.first(4, "u:1"))
+    commands, leader = leading(few, 8, "-")
     for _ in range(3):
         leader.whole()
-    [fields] = said(caplog, "shards_refused")
-    assert (fields["asked"], fields["stays"], broker.layout.target) == (8, 4, 4)
+    [fields] = said(caplog, "resharding_refused")
+    assert (fields["asked"], fields["stays"], commands.shard_map.target) == (8, 4, 4)
     assert "u:1" in fields["because"]
 
 
 def test_a_scanner_says_once_that_tasks_are_there_which_nobody_may_have_placed_as_it_does(
     few: Shard, caplog: pytest.LogCaptureFixture
 ) -> None:
-    few.redis.hset(few.broker.keys(0).tasks, "old", b"x")
+    few.redis.hset(few.commands.keys(0).tasks, "old", b"x")
     _, leader = leading(few, 8, "u:1")
     for _ in range(3):
         leader.whole()
-    assert [fields["tasks"] for fields in said(caplog, "unplaced")] == [1]
+    assert [fields["tasks"] for fields in said(caplog, "shard_map_missing")] == [1]
     _, later = leading(few, 8, "u:1")
     later.whole()
-    assert len(said(caplog, "unplaced")) == 1, "now there is a layout"
+    assert len(said(caplog, "shard_map_missing")) == 1, "now there is a shard map"
 
 
 def test_of_an_empty_queue_a_scanner_says_nothing(few: Shard, caplog: pytest.LogCaptureFixture) -> None:
     _, leader = leading(few, 8, "u:1")
     leader.whole()
-    assert said(caplog, "unplaced") == said(caplog, "shards_refused") == []
+    assert said(caplog, "shard_map_missing") == said(caplog, "resharding_refused") == []

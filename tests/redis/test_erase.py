@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.keys import Keys
 
 from tests.redis.state import NOW, Shard, State, seed
@@ -32,17 +32,17 @@ def every_key(shard: Shard) -> list[str]:
 def test_every_key_of_the_shard_goes_and_is_counted(shard: Shard) -> None:
     shard.seed(FULL)
     shard.redis.hset(shard.keys.cursors, "tasks", 5)
-    assert shard.run(shard.broker.erase(0)) == (12, 5)
+    assert shard.run(shard.commands.erase(0)) == (12, 5)
     assert shard.whole() == State()
-    assert every_key(shard) == [shard.keys.layout], "since when there is no queue; test_epochs.py says why"
+    assert every_key(shard) == [shard.keys.shard_map], "since when there is no queue; test_epochs.py says why"
 
 
 def test_nothing_is_there_to_erase(shard: Shard) -> None:
-    assert shard.run(shard.broker.erase(0)) == (0, 0)
+    assert shard.run(shard.commands.erase(0)) == (0, 0)
 
 
 def test_queues_and_shards_of_similar_names_are_left_alone(shard: Shard) -> None:
-    queue = shard.broker.queue
+    queue = shard.commands.queue
     others = [
         Keys("delayq", f"{queue}2", 0),
         Keys("delayq", f"x{queue}", 0),
@@ -54,5 +54,5 @@ def test_queues_and_shards_of_similar_names_are_left_alone(shard: Shard) -> None
         seed(shard.server.on(keys), keys, FULL)
     before = every_key(shard)
     shard.seed(FULL)
-    shard.run(Broker(queue).erase(0))
-    assert every_key(shard) == sorted([*before, shard.keys.layout])
+    shard.run(Commands(queue).erase(0))
+    assert every_key(shard) == sorted([*before, shard.keys.shard_map])

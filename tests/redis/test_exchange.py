@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import Bury
-from delayq.protocol.commands import Broker
-from delayq.service.counters import WorkerTally
-from delayq.service.shard_groups import Lane
+from delayq.protocol.commands import Commands
+from delayq.service.counters import WorkerCounters
+from delayq.service.shard_groups import ShardGroup
 from delayq.worker import claim_backoff
-from delayq.worker.claim_loop import TOO_NEW_PAUSE_MS, Exchange
-from delayq.worker.executor import Runner
-from delayq.worker.slots import Desk, Slots
+from delayq.worker.claim_loop import TOO_NEW_PAUSE_MS, ClaimLoop
+from delayq.worker.executor import Executor
+from delayq.worker.slots import GroupState, Slots
 
 from tests.redis.state import NOW, Shard, State
 from tests.redis.test_reaper import spec
@@ -50,15 +50,15 @@ async def handle(task: Task) -> None:
 
 
 @asynccontextmanager
-async def exchange_of(broker: Broker, url: str) -> AsyncIterator[tuple[Exchange, Desk, Recorded]]:
-    tally = WorkerTally("worker", "q")
-    slots, connection = Slots(spec(), tally), Recorded(url)
-    desk = Desk(slots, Lane(broker))
-    exchange = Exchange(desk, broker, connection, Runner(handle, spec().delivery, tally))
+async def exchange_of(commands: Commands, url: str) -> AsyncIterator[tuple[ClaimLoop, GroupState, Recorded]]:
+    counters = WorkerCounters("worker", "q")
+    slots, connection = Slots(spec(), counters), Recorded(url)
+    group_state = GroupState(slots, ShardGroup(commands))
+    exchange = ClaimLoop(group_state, commands, connection, Executor(handle, spec().delivery, counters))
     try:
         await exchange.step()  # the first claim of a shard brings no task, but Redis' time
         connection.scripts.clear()
-        yield exchange, desk, connection
+        yield exchange, group_state, connection
     finally:
         await connection.close()
 
@@ -70,7 +70,7 @@ async def test_a_task_that_only_a_newer_worker_can_read_is_neither_charged_nor_b
     """However often workers of an older version meet it; the longer it waits, the less often."""
     envelope = b"\x21{}" + (NOW - waited_ms).to_bytes(6, "big")
     before = shard.seed(State(retry={"new": NOW}, tasks={"new": envelope}, attempts={"new": "99 2 old"}))
-    async with exchange_of(shard.broker, redis_url) as (exchange, _, _):
+    async with exchange_of(shard.commands, redis_url) as (exchange, _, _):
         await exchange.step()
         await exchange.step()
     after = shard.whole()
@@ -84,16 +84,16 @@ async def test_hints_at_a_shard_that_refuses_cause_no_claim_before_it_is_tried_a
     shard: Shard, redis_url: str
 ) -> None:
     """A claim that is refused half-way leaves a hint behind: workers that follow it would never rest."""
-    broker = Broker(shard.broker.queue, shards=2)
+    commands = Commands(shard.commands.queue, shards=2)
     shard.seed(State(delayed={"due": NOW}))
     shard.redis.set(shard.keys.processing, "not a zset")
-    async with exchange_of(broker, redis_url) as (exchange, desk, connection):
+    async with exchange_of(commands, redis_url) as (exchange, group_state, connection):
         await exchange.step()
         assert sorted(connection.scripts) == [("claim", 0), ("claim", 1)]
-        desk.hint(0)
+        group_state.hint(0)
         assert await exchange.step() > 0
         assert len(connection.scripts) == 2, "it has claimed from the shard again"
-        desk.hint(1)
+        group_state.hint(1)
         await exchange.step()
         assert connection.scripts[2:] == [("claim", 1)]
 
@@ -103,9 +103,9 @@ async def test_the_log_says_which_tasks_became_dead_letters_and_why(
 ) -> None:
     failures = spec().delivery.max_attempts - 1
     shard.seed(State(retry={"fails": NOW}, delayed={"dies": NOW}, attempts={"fails": f"{failures} 0 no"}))
-    async with exchange_of(shard.broker, redis_url) as (exchange, desk, _):
+    async with exchange_of(shard.commands, redis_url) as (exchange, group_state, _):
         await exchange.step()
-        await asyncio.wait([running.handling for running in desk.running.values() if running.handling])
+        await asyncio.wait([running.handling for running in group_state.running.values() if running.handling])
         await exchange.step()
     told = [vars(record)["fields"] for record in caplog.records if record.message == "buried"]
     assert sorted(told, key=lambda fields: fields["task_id"]) == [
@@ -125,18 +125,20 @@ async def test_a_settlement_refused_beside_a_claim_is_sent_again(
     with redis_server.client() as redis:
         redis.execute_command("ACL", "SETUSER", "worker", "on", ">secret", "~*", "+@all")
         url = f"redis://worker:secret@127.0.0.1:{redis_server.port}"
-        async with exchange_of(shard.broker, url) as (exchange, desk, connection):
+        async with exchange_of(shard.commands, url) as (exchange, group_state, connection):
             await exchange.step()
-            await asyncio.wait([running.handling for running in desk.running.values() if running.handling])
+            await asyncio.wait(
+                [running.handling for running in group_state.running.values() if running.handling]
+            )
             but_dead_letters = "resetkeys", f"~{base}[^d]*", f"~{base}delayed"
             redis.execute_command("ACL", "SETUSER", "worker", *but_dead_letters)
             connection.scripts.clear()
-            desk.hint(0)
+            group_state.hint(0)
             await exchange.step()
             assert connection.scripts == [("bury", 0), ("claim", 0)]
-            assert len(desk.outbox.refused) == 1
+            assert len(group_state.outbox.refused) == 1
             redis.execute_command("ACL", "SETUSER", "worker", "~*")
             await exchange.step()
-            assert desk.outbox.unconfirmed == 0, "the settlement waits for its lease to expire"
+            assert group_state.outbox.unconfirmed == 0, "the settlement waits for its lease to expire"
         redis.execute_command("ACL", "DELUSER", "worker")
     assert set(shard.whole().dlq) == {"dies"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq import Client, SyncClient
 from delayq.errors import Bury
-from delayq.protocol.results import Lost, Recovered, Settled, Verdict
+from delayq.protocol.results import LostTask, Recovered, Settled, Verdict
 
 from tests.redis.recovering import until
 from tests.redis.state import NOW, Shard, State, envelope
@@ -39,21 +39,21 @@ FOLLOWED = RUNS.but(
 
 
 def recover(shard: Shard, verdict: Verdict) -> Recovered:
-    shard.run(shard.broker.lock("a", "me", 1000, lock="recovery_lock"))
+    shard.run(shard.commands.lock("a", "me", 1000, lock="recovery_lock"))
     options: dict[str, Any] = {"reason": "why", "wait_ms": 1, "max_crashes": 2, "failed": 0}
-    return shard.run(shard.broker.recover(0, b"a:7", "me", verdict, expiry_ms=NOW - 5, **options))
+    return shard.run(shard.commands.recover(0, b"a:7", "me", verdict, expiry_ms=NOW - 5, **options))
 
 
 ENDS: dict[str, tuple[Callable[[Shard], Any], object, dict[str, int]]] = {
-    "ack": (lambda s: s.run(s.broker.ack(0, [b"a:7"])), [Settled.ACKED], {"acked": 1}),
-    "bury": (lambda s: s.run(s.broker.bury(0, ["a:7", "no"])), [Settled.SUPERSEDED], {"buried": 1}),
+    "ack": (lambda s: s.run(s.commands.ack(0, [b"a:7"])), [Settled.ACKED], {"acked": 1}),
+    "bury": (lambda s: s.run(s.commands.bury(0, ["a:7", "no"])), [Settled.SUPERSEDED], {"buried": 1}),
     "last attempt": (
-        lambda s: s.run(s.broker.retry(0, ["a:7", 5, 1, "boom"], max_attempts=3)),
+        lambda s: s.run(s.commands.retry(0, ["a:7", 5, 1, "boom"], max_attempts=3)),
         [Settled.SUPERSEDED],
         {"buried": 1},
     ),
     "last crash": (
-        lambda s: s.run(s.broker.reclaim(0, max_crashes=2)),
+        lambda s: s.run(s.commands.reclaim(0, max_crashes=2)),
         [("a:7", "superseded")],
         {"buried": 1},
     ),
@@ -61,9 +61,9 @@ ENDS: dict[str, tuple[Callable[[Shard], Any], object, dict[str, int]]] = {
     "judged dead": (lambda s: recover(s, Verdict.BURY), Recovered.SUPERSEDED, {"buried": 1}),
 }
 GOES_ON: dict[str, Callable[[Shard], Any]] = {
-    "retry": lambda s: s.run(s.broker.retry(0, ["a:7", 5, 1, "boom"], max_attempts=9)),
-    "release": lambda s: s.run(s.broker.release(0, ["a:7", NOW - 9])),
-    "reclaim": lambda s: s.run(s.broker.reclaim(0, max_crashes=9)),
+    "retry": lambda s: s.run(s.commands.retry(0, ["a:7", 5, 1, "boom"], max_attempts=9)),
+    "release": lambda s: s.run(s.commands.release(0, ["a:7", NOW - 9])),
+    "reclaim": lambda s: s.run(s.commands.reclaim(0, max_crashes=9)),
 }
 
 
@@ -87,13 +87,13 @@ def test_it_waits_while_the_task_is_tried_again_with_its_own_payload(shard: Shar
 
 def test_one_that_is_due_already_wakes_a_worker(shard: Shard) -> None:
     shard.seed(RUNS.but(followups={"a": envelope(NOW - 1)}))
-    shard.run(shard.broker.ack(0, [b"a:7"]))
+    shard.run(shard.commands.ack(0, [b"a:7"]))
     assert (shard.whole().delayed, shard.whole().wake) == ({"a": NOW - 1}, 1)
 
 
 def test_an_expired_lease_ends_nothing(shard: Shard) -> None:
     before = shard.seed(RUNS)
-    shard.run(shard.broker.ack(0, [b"a:6"]))
+    shard.run(shard.commands.ack(0, [b"a:6"]))
     assert shard.whole() == before
 
 
@@ -102,42 +102,42 @@ WAITS = RUNS.but(processing={}, retry={"a": LATER}, tasks={"a": envelope(NOW - 9
 
 def test_cancelling_a_task_forgets_its_follow_up(shard: Shard) -> None:
     shard.seed(WAITS)
-    shard.run(shard.broker.cancel("a"))
+    shard.run(shard.commands.cancel("a"))
     assert shard.whole() == State(stats={"cancelled": 1})
 
 
 def test_cancelling_a_task_in_flight_forgets_what_would_follow_and_nothing_else(shard: Shard) -> None:
     shard.seed(RUNS)
-    assert shard.run(shard.broker.cancel("a")).value == "in_flight"
+    assert shard.run(shard.commands.cancel("a")).value == "in_flight"
     assert shard.whole() == RUNS.but(followups={})
 
 
 def test_replacing_a_task_that_waits_for_a_retry_replaces_its_follow_up_too(shard: Shard) -> None:
     shard.seed(WAITS)
     options: dict[str, Any] = {"repeated": 0, "max_length": 9, "max_delay_ms": 90_000}
-    shard.run(shard.broker.schedule(0, ["a", "+5", envelope()[:-6]], if_exists="replace", **options))
+    shard.run(shard.commands.schedule(0, ["a", "+5", envelope()[:-6]], if_exists="replace", **options))
     after = shard.whole()
     assert (after.followups, after.delayed, after.retry) == ({}, {"a": NOW + 5}, {})
 
 
 def test_a_task_with_a_follow_up_stays_in_its_shard_until_it_has_ended(shard: Shard) -> None:
     before = shard.seed(WAITS)
-    departed = shard.run(shard.broker.depart(0, [b"a"], near_ms=1000))
-    assert (departed.stay, departed.tasks, shard.whole()) == ([b"a"], [], before)
+    migration_batch = shard.run(shard.commands.migrate_out(0, [b"a"], near_ms=1000))
+    assert (migration_batch.stay, migration_batch.tasks, shard.whole()) == ([b"a"], [], before)
 
 
 def test_the_reaper_makes_it_the_task_when_that_was_acked_by_a_worker_that_knew_none(shard: Shard) -> None:
     shard.seed(State(followups={"a": NEXT}))
-    done = shard.run(shard.broker.reconcile(0, "followups", 0))
+    done = shard.run(shard.commands.reconcile(0, "followups", 0))
     assert done.homeless == [b"a"]
-    shard.run(shard.broker.adopt(0, list(map(Lost, done.homeless))))
+    shard.run(shard.commands.restore_orphans(0, list(map(LostTask, done.homeless))))
     assert shard.whole() == State(delayed={"a": LATER}, tasks={"a": NEXT}, alarm=1, stats={"adopted": 1})
 
 
 def test_the_reaper_makes_it_the_task_when_that_was_buried_by_a_worker_that_knew_none(shard: Shard) -> None:
     letter = State(dlq={"a": NOW}, dlq_info={"a": "1 0 buried no"}, followups={"a": NEXT})
     shard.seed(letter)
-    shard.run(shard.broker.reconcile(0, "followups", 0))
+    shard.run(shard.commands.reconcile(0, "followups", 0))
     expected = State(delayed={"a": LATER}, tasks={"a": NEXT}, alarm=1, stats={"deduplicated": 1})
     assert shard.whole() == expected
 
@@ -147,7 +147,7 @@ def test_a_full_redis_lets_it_follow(shard: Shard) -> None:
     with shard.server.on(shard.keys) as redis:
         redis.config_set("maxmemory", 1)
         try:
-            shard.run(shard.broker.ack(0, [b"a:7"]))
+            shard.run(shard.commands.ack(0, [b"a:7"]))
         finally:
             redis.config_set("maxmemory", 0)
     assert shard.whole().delayed == {"a": LATER}
@@ -181,7 +181,7 @@ async def test_a_handler_schedules_its_own_task_again(
         handler = Recurring(own)
         spec = queue(2, backoff={"delaysSeconds": [0]})
         async with working([redis_server.url], handler, spec) as slots:
-            await until(lambda: slots.tally.settled["acked"] == 3)
+            await until(lambda: slots.counters.settled["acked"] == 3)
         assert await own.get("a") is None
     assert handler.payloads == [0, 1, 1, 2, 3]
     [replaced] = [record for record in caplog.records if record.message == "dead_letter_replaced"]

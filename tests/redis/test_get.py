@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 def test_an_unknown_task_is_nothing(shard: Shard) -> None:
     before = shard.seed(State(delayed={"b": NOW}))
-    assert shard.run(shard.broker.get("a")) is None
+    assert shard.run(shard.commands.get("a")) is None
     assert shard.whole() == before
 
 
 @pytest.mark.parametrize(
     ("state", "where", "at_ms", "failed", "token"),
     [
-        (State(delayed={"a": NOW + 5}), In.DELAYED, NOW + 5, Failures(), None),
+        (State(delayed={"a": NOW + 5}), In.SCHEDULED, NOW + 5, Failures(), None),
         (
             State(retry={"a": NOW + 5}, attempts={"a": "2 1 oh no"}),
-            In.RETRY,
+            In.RETRYING,
             NOW + 5,
             Failures(2, 1, "", "oh no"),
             None,
         ),
-        (State(processing={"b:6": 1, "a:7": NOW + 5}), In.PROCESSING, NOW + 5, Failures(), 7),
+        (State(processing={"b:6": 1, "a:7": NOW + 5}), In.IN_FLIGHT, NOW + 5, Failures(), 7),
         (
             State(dlq={"a": NOW - 5}, dlq_info={"a": "3 1 attempts oh no"}),
-            In.DLQ,
+            In.DEAD,
             NOW - 5,
             Failures(3, 1, "attempts", "oh no"),
             None,
@@ -48,7 +48,7 @@ def test_a_task_is_found_in_any_state(
     shard: Shard, *, state: State, where: In, at_ms: int, failed: Failures, token: int | None
 ) -> None:
     before = shard.seed(state.but(tasks={**state.envelopes, "a": envelope(NOW - 1, {"n": 1}, {"h": "v"})}))
-    assert shard.run(shard.broker.get("a")) == TaskView(
+    assert shard.run(shard.commands.get("a")) == TaskView(
         "a", where, at_ms, NOW - 1, b'{"n":1}', "application/json", {"h": "v"}, failed, token
     )
     assert shard.whole() == before
@@ -60,9 +60,9 @@ def test_a_task_is_found_in_any_state(
 def test_any_id_is_found_in_flight_and_no_other_is_taken_for_it(shard: Shard, task_id: str) -> None:
     others = {f"{other}:9": NOW + 1 for other in ("a", "b", "ab", f"{task_id}:7", f"x{task_id}", "aa-bb")}
     shard.seed(State(processing={**others, f"{task_id}:7": NOW + 5}))
-    view = shard.run(shard.broker.get(task_id))
+    view = shard.run(shard.commands.get(task_id))
     assert view is not None
-    assert (view.state, view.at_ms, view.token) == (In.PROCESSING, NOW + 5, 7)
+    assert (view.state, view.at_ms, view.token) == (In.IN_FLIGHT, NOW + 5, 7)
 
 
 def test_one_among_thousands_in_flight(shard: Shard) -> None:
@@ -90,7 +90,7 @@ def test_a_client_goes_on_with_the_search(client: SyncClient, shard: Shard) -> N
 
 def found(shard: Shard, task_id: str) -> tuple[TaskView | None, int]:
     """A task, and how many calls it took to find it."""
-    answer: Any = shard.run(shard.broker.get(task_id))
+    answer: Any = shard.run(shard.commands.get(task_id))
     calls = 1
     while isinstance(answer, Searching):
         answer, calls = shard.run(answer.next), calls + 1
@@ -101,6 +101,6 @@ def test_an_envelope_that_cannot_be_read_is_shown_as_it_is(shard: Shard) -> None
     """A dead letter that a newer delayq wrote must not hide those beside it from an export."""
     raw = b"\xf1future" + bytes(6)
     shard.seed(State(dlq={"a": NOW}, tasks={"a": raw}, dlq_info={"a": "1 0 buried x"}))
-    view = shard.run(shard.broker.get("a"))
+    view = shard.run(shard.commands.get("a"))
     assert view is not None
-    assert (view.state, view.body, view.content_type) == (In.DLQ, raw, "application/octet-stream")
+    assert (view.state, view.body, view.content_type) == (In.DEAD, raw, "application/octet-stream")

@@ -1,4 +1,4 @@
-"""Two lanes on two servers, one of which hangs: the slots are the other's, and what comes late is handed back."""
+"""Two shard groups on two servers, one hangs: the other group has the slots, and late claims are released."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq import SyncClient
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.keys import shard_of
 
 from tests.redis.recovering import until
@@ -49,7 +49,7 @@ async def test_a_server_that_hangs_keeps_no_slot_from_the_other(servers: list[Re
     handler = Handler()
     handler.may_end.set()
     async with working([server.url for server in servers], handler, QUEUE) as slots:
-        await until(lambda: slots.tally.settled["acked"] == len(ids))
+        await until(lambda: slots.counters.settled["acked"] == len(ids))
         assert slots.exchanging  # and for a minute still
     assert sorted(handler.began) == sorted(ids)
 
@@ -57,7 +57,7 @@ async def test_a_server_that_hangs_keeps_no_slot_from_the_other(servers: list[Re
 def suspect(server: RedisServer, id_: str) -> None:
     """Store a task whose lease expired."""
     schedule(server, [id_])
-    keys = Broker("orders", shards=2).keys(1)
+    keys = Commands("orders", shards=2).keys(1)
     with server.client() as redis:
         redis.delete(keys.delayed)
         redis.zadd(keys.suspect, {id_: 7})
@@ -69,7 +69,7 @@ async def test_suspects_run_though_another_server_hangs(servers: list[RedisServe
     handler = Handler()
     handler.may_end.set()
     async with working([server.url for server in servers], handler, QUEUE) as slots:
-        await until(lambda: slots.tally.settled["acked"] == 1)
+        await until(lambda: slots.counters.settled["acked"] == 1)
         assert slots.exchanging  # and for a minute still
 
 
@@ -79,16 +79,16 @@ async def test_what_a_server_brings_while_suspects_run_is_handed_back(servers: l
         await until(lambda: not (slots.hinted or slots.exchanging))  # each knows its server's clock
         schedule(servers[0], IDS[0][:1])
         servers[0].pause()
-        slots.desks[0].hint(0)
-        await until(lambda: slots.desks[0].doubtful)
+        slots.group_states[0].hint(0)
+        await until(lambda: slots.group_states[0].doubtful)
         suspect(servers[1], IDS[1][0])
-        slots.desks[1].hint(1)
+        slots.group_states[1].hint(1)
         await until(lambda: handler.began)
         servers[0].resume()
-        await until(lambda: slots.tally.settled["released"] == 1)
+        await until(lambda: slots.counters.settled["released"] == 1)
         assert handler.began == IDS[1][:1]
         handler.may_end.set()
-        await until(lambda: slots.tally.settled["acked"] == 2)
+        await until(lambda: slots.counters.settled["acked"] == 2)
 
 
 async def test_what_a_server_brings_when_others_have_the_slots_is_handed_back(
@@ -102,18 +102,18 @@ async def test_what_a_server_brings_when_others_have_the_slots_is_handed_back(
         schedule(servers[0], late)
         schedule(servers[1], quick)
         servers[0].pause()
-        for shard, desk in enumerate(slots.desks):
-            desk.hint(shard)
+        for shard, group_state in enumerate(slots.group_states):
+            group_state.hint(shard)
         await until(lambda: len(handler.began) == SLOTS)
         servers[0].resume()
-        await until(lambda: slots.tally.settled["released"] == 1)  # its half of the slots
+        await until(lambda: slots.counters.settled["released"] == 1)  # its half of the slots
         assert handler.began == quick
         assert len(slots.running) == SLOTS
         handler.may_end.set()
-        await until(lambda: slots.tally.settled["acked"] == 2 * SLOTS)
+        await until(lambda: slots.counters.settled["acked"] == 2 * SLOTS)
     assert sorted(handler.began[SLOTS:]) == sorted(late)
     with servers[0].client() as redis:
-        stats = redis.hgetall(Broker("orders").keys(0).stats)
+        stats = redis.hgetall(Commands("orders").keys(0).stats)
     assert (stats["claimed"], stats["released"], stats["acked"]) == (str(SLOTS + 1), "1", str(SLOTS))
 
 
@@ -125,7 +125,7 @@ async def test_no_lane_waits_longer_for_a_slot_than_the_others(servers: list[Red
     handler = Handler()
     handler.may_end.set()
     async with working([server.url for server in servers], handler, QUEUE) as slots:
-        await until(lambda: slots.tally.settled["acked"] == 2 * count)
+        await until(lambda: slots.counters.settled["acked"] == 2 * count)
     first = handler.began[:count]
     each = [sum(id_ in ids for id_ in first) for ids in IDS]
     print(each)

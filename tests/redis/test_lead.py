@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.results import Leadership
 
 from tests.redis.state import NOW, Shard, State
@@ -18,7 +18,7 @@ MINE = f"me {NOW + LEASE_MS}"
 
 
 def lead(shard: Shard, owner: str = "me", lease_ms: int = LEASE_MS) -> Leadership:
-    return shard.run(shard.broker.lead(0, owner, lease_ms))
+    return shard.run(shard.commands.elect(0, owner, lease_ms))
 
 
 def scanners(shard: Shard) -> dict[str, int]:
@@ -107,7 +107,7 @@ def test_a_step_back_is_told_until_leases_are_shortened_though_replies_are_lost(
     shard.seed(State(leader=MINE, processing={"a:7": NOW + 30_000}))
     shard.clock(NOW - 3_600_000)
     assert [lead(shard, name).stepped_back_ms for name in ("me", "me")] == [3_600_000, 3_600_000]
-    while shard.run(shard.broker.rewind(0, 30_000)).shortened:
+    while shard.run(shard.commands.clamp_leases(0, 30_000)).shortened:
         assert lead(shard).stepped_back_ms == 3_600_000
     assert lead(shard).stepped_back_ms == 0
     assert shard.whole().processing == {"a:7": NOW - 3_600_000 + 30_000}
@@ -157,10 +157,10 @@ class Rounds:
         """One round, a second long."""
         self.at_ms += 1000
         self.shard.clock(self.at_ms)
-        broker = Broker(self.shard.broker.queue, shards=self.count)
+        commands = Commands(self.shard.commands.queue, shards=self.count)
         asks = [(name, shard) for name in names for shard in range(self.count)]
         for name, shard in self.chance.sample(asks, len(asks)):
-            self.leads[name, shard] = self.shard.run(broker.lead(shard, name, LEASE_MS)).leads
+            self.leads[name, shard] = self.shard.run(commands.elect(shard, name, LEASE_MS)).leads
 
     def balanced(self, names: list[str]) -> bool:
         """Whether each shard has one leader, and nobody leads two more than another."""

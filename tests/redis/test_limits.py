@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.contract import Limits
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import encode
 from delayq.protocol.results import Outcome
-from delayq.protocol.shard_map import Layout
+from delayq.protocol.shard_map import ShardMap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,122 +25,122 @@ LEASE_MS = 60_000
 BODY = encode(None, None, None)[0]
 
 
-def limited(shard: Shard, **limits: int) -> Broker:
-    return Broker(shard.broker.queue, limits=Limits(**limits))
+def limited(shard: Shard, **limits: int) -> Commands:
+    return Commands(shard.commands.queue, limits=Limits(**limits))
 
 
 def due(shard: Shard, count: int, *, wake: int = 0) -> State:
     return shard.seed(State(delayed={f"t{n:03}": NOW - count + n for n in range(count)}, wake=wake))
 
 
-def claim(shard: Shard, broker: Broker, limit: int = 100) -> Claimed:
-    return shard.run(broker.claim(0, limit, LEASE_MS))
+def claim(shard: Shard, commands: Commands, limit: int = 100) -> Claimed:
+    return shard.run(commands.claim(0, limit, LEASE_MS))
 
 
-def wake(shard: Shard, broker: Broker) -> Wait:
-    return shard.run(broker.wake(0))
+def wake(shard: Shard, commands: Commands) -> Wait:
+    return shard.run(commands.wake(0))
 
 
 def test_a_rate_lets_a_burst_begin_and_then_one_after_the_other(shard: Shard) -> None:
-    broker = limited(shard, rate_per_second=10, burst=3)
+    commands = limited(shard, rate_per_second=10, burst=3)
     due(shard, 10)
-    first = claim(shard, broker)
+    first = claim(shard, commands)
     assert (len(first.leases), first.more, first.held) == (3, False, True)
     assert first.room_seconds == pytest.approx(0.1, abs=0.001)
     for step, tasks in ((99, 0), (101, 1), (150, 0), (201, 1), (402, 2), (10_000, 3)):
         shard.clock(NOW + step)
-        found = claim(shard, broker)
+        found = claim(shard, commands)
         assert (len(found.leases), found.held) == (tasks, step < 10_000)
 
 
 def test_a_claim_that_a_limit_stops_hints_nobody(shard: Shard) -> None:
     """Others would come in vain. Whoever is stopped by its own slots still wakes the next."""
-    broker = limited(shard, rate_per_second=10, burst=3)
+    commands = limited(shard, rate_per_second=10, burst=3)
     due(shard, 10, wake=1)
-    assert claim(shard, broker, 2).more
+    assert claim(shard, commands, 2).more
     assert shard.whole().wake == 1
-    assert not claim(shard, broker, 2).more
+    assert not claim(shard, commands, 2).more
     after = shard.whole()
     assert (after.wake, after.alarm) == (0, 1)  # the scanner is to look when there is room again
-    claim(shard, broker, 2)
+    claim(shard, commands, 2)
     assert shard.whole() == after
 
 
 def test_the_scanner_is_told_when_to_look_again_and_hints_not_before(shard: Shard) -> None:
-    broker = limited(shard, rate_per_second=10, burst=1)
+    commands = limited(shard, rate_per_second=10, burst=1)
     due(shard, 5)
-    assert wake(shard, broker).due
-    claim(shard, broker)
+    assert wake(shard, commands).due
+    claim(shard, commands)
     before = shard.whole()
-    wait = wake(shard, broker)
+    wait = wake(shard, commands)
     assert (wait.due, wait.held) == (False, True)
     assert wait.room_seconds == pytest.approx(0.1, abs=0.001)
     assert shard.whole() == before
     shard.clock(NOW + 101)
-    assert (wake(shard, broker).due, wake(shard, broker).held) == (True, False)
+    assert (wake(shard, commands).due, wake(shard, commands).held) == (True, False)
 
 
 def test_a_thousand_a_second_are_let_go_ten_at_a_time(shard: Shard) -> None:
     """Nobody looks a thousand times a second."""
-    broker = limited(shard, rate_per_second=1000)
+    commands = limited(shard, rate_per_second=1000)
     due(shard, 1000)
     for _ in range(4):
-        claim(shard, broker, 250)
-    room = wake(shard, broker).room_seconds
+        claim(shard, commands, 250)
+    room = wake(shard, commands).room_seconds
     assert room is None or room == pytest.approx(0.01, abs=0.005)
 
 
 def test_a_clock_that_steps_back_is_worth_one_burst_and_holds_nobody(shard: Shard) -> None:
-    broker = limited(shard, rate_per_second=10, burst=3)
+    commands = limited(shard, rate_per_second=10, burst=3)
     due(shard, 10)
-    claim(shard, broker)
+    claim(shard, commands)
     shard.clock(NOW - 3_600_000)
     shard.seed(State(delayed={f"t{n}": 0 for n in range(10)}))
-    assert len(claim(shard, broker).leases) == 3
-    assert claim(shard, broker).held
+    assert len(claim(shard, commands).leases) == 3
+    assert claim(shard, commands).held
 
 
 def test_what_is_kept_of_a_rate_goes_by_itself(shard: Shard) -> None:
     """And losing it, as in a fail-over, is worth one burst."""
-    broker = limited(shard, rate_per_second=10, burst=3)
+    commands = limited(shard, rate_per_second=10, burst=3)
     due(shard, 10)
-    claim(shard, broker)
+    claim(shard, commands)
     assert 0 < shard.redis.pttl(shard.keys.rate) <= 301
     shard.redis.delete(shard.keys.rate)
-    assert len(claim(shard, broker).leases) == 3
+    assert len(claim(shard, commands).leases) == 3
 
 
 def test_a_limit_on_tasks_in_flight_counts_what_workers_hold(shard: Shard) -> None:
     """Not what a check has put off; what ran out until it is taken back, for its worker may still be at it."""
-    broker = limited(shard, max_in_flight=4)
+    commands = limited(shard, max_in_flight=4)
     due(shard, 9)
     shard.redis.zadd(shard.keys.processing, {"x:1": NOW - 5, "y:1": -(NOW + 60_000), "z:1": NOW + 5})
-    first = claim(shard, broker)
+    first = claim(shard, commands)
     assert (len(first.leases), first.held, first.room_seconds) == (2, True, None)
-    wait = wake(shard, broker)
+    wait = wake(shard, commands)
     assert (wait.due, wait.held, wait.room_seconds) == (False, True, None)
-    shard.run(broker.ack(0, [first.leases[0].member]))
-    assert wake(shard, broker).due
-    assert len(claim(shard, broker).leases) == 1
+    shard.run(commands.ack(0, [first.leases[0].member]))
+    assert wake(shard, commands).due
+    assert len(claim(shard, commands).leases) == 1
 
 
-@pytest.mark.parametrize("layout", [Layout(2, 1, 1, 8, 8), Layout(3, 8, 1, 8, 8)])
+@pytest.mark.parametrize("shard_map", [ShardMap(2, 1, 1, 8, 8), ShardMap(3, 8, 1, 8, 8)])
 @pytest.mark.parametrize("limits", [{"max_in_flight": 16}, {"rate_per_second": 16}])
 def test_a_change_of_shards_keeps_nothing_back_that_was_not_before(
-    shard: Shard, layout: Layout, limits: dict[str, int]
+    shard: Shard, shard_map: ShardMap, limits: dict[str, int]
 ) -> None:
     """All tasks lie in shard 0, and what is due does not move: it runs there."""
-    broker = limited(shard, **limits)
-    broker.follow(layout)
+    commands = limited(shard, **limits)
+    commands.follow(shard_map)
     due(shard, 40)
-    assert len(claim(shard, broker).leases) == 16
-    assert sum(len(shard.run(broker.claim(each, 100, LEASE_MS)).leases) for each in range(1, 8)) == 0
+    assert len(claim(shard, commands).leases) == 16
+    assert sum(len(shard.run(commands.claim(each, 100, LEASE_MS)).leases) for each in range(1, 8)) == 0
 
 
 def test_fresh_and_retried_tasks_share_what_there_is(shard: Shard) -> None:
-    broker = limited(shard, rate_per_second=1, burst=4, max_in_flight=3)
+    commands = limited(shard, rate_per_second=1, burst=4, max_in_flight=3)
     shard.seed(State(delayed={"a": NOW - 4, "c": NOW - 2}, retry={"b": NOW - 3, "d": NOW - 1}))
-    found = claim(shard, broker)
+    found = claim(shard, commands)
     assert [lease.task.id for lease in found.leases] == ["a", "b", "c"]
     assert (found.held, found.room_seconds) == (True, None)
 
@@ -155,12 +155,12 @@ def test_in_no_stretch_of_time_more_begin_than_the_rate_and_one_burst(
     redis_server: RedisServer, rate: int, burst: int, steps: list[tuple[int, int]]
 ) -> None:
     with shard_on(redis_server, f"gcra-{rate}-{burst}-{len(steps)}") as shard:
-        broker, now, begun = limited(shard, rate_per_second=rate, burst=burst), NOW, list[tuple[int, int]]()
+        commands, now, begun = limited(shard, rate_per_second=rate, burst=burst), NOW, list[tuple[int, int]]()
         due(shard, 500)
         for pause, limit in steps:
             now += pause
             shard.clock(now)
-            begun.append((now, len(claim(shard, broker, limit).leases)))
+            begun.append((now, len(claim(shard, commands, limit).leases)))
         for at, (start, _) in enumerate(begun):
             for upto in range(at, len(begun)):
                 spent = sum(count for _, count in begun[at : upto + 1])
@@ -171,7 +171,7 @@ def test_in_no_stretch_of_time_more_begin_than_the_rate_and_one_burst(
 
 def store(shard: Shard, *flat: str | bytes, max_bytes: int, if_exists: str = "reject") -> Stored:
     options: dict[str, Any] = {"if_exists": if_exists, "repeated": 0, "max_bytes": max_bytes, **PLENTY}
-    return shard.run(shard.broker.schedule(0, flat, **options))
+    return shard.run(shard.commands.schedule(0, flat, **options))
 
 
 WEIGHT = 1 + len(envelope())  # of a task with a name of one letter
@@ -187,7 +187,7 @@ def test_what_does_not_fit_into_the_bytes_is_refused_and_the_rest_is_stored(shar
         1: Outcome.HEAVY,
     }
     assert set(shard.whole().delayed) == {"a", "b"}
-    shard.run(shard.broker.purge(0, ["d"]))
+    shard.run(shard.commands.purge(0, ["d"]))
     assert store(shard, "c", "+1", BODY, max_bytes=3 * WEIGHT).notes == {}
 
 

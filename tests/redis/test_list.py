@@ -12,21 +12,21 @@ SIZE = len(envelope())
 
 
 def rows(shard: Shard, state: In, offset: int = 0, limit: int = 10) -> list[TaskRow]:
-    return shard.run(shard.broker.list(0, state, offset=offset, limit=limit))
+    return shard.run(shard.commands.list(0, state, offset=offset, limit=limit))
 
 
 @pytest.mark.parametrize(
     ("state", "content", "failed"),
     [
-        (In.DELAYED, State(delayed={"b": NOW, "a": NOW + 1}), Failures()),
+        (In.SCHEDULED, State(delayed={"b": NOW, "a": NOW + 1}), Failures()),
         (
-            In.RETRY,
+            In.RETRYING,
             State(retry={"b": NOW, "a": NOW + 1}, attempts={"b": "2 1 oh no"}),
             Failures(2, 1, "", "oh no"),
         ),
-        (In.PROCESSING, State(processing={"b:7": NOW, "a:8": NOW + 1}), Failures()),
+        (In.IN_FLIGHT, State(processing={"b:7": NOW, "a:8": NOW + 1}), Failures()),
         (
-            In.DLQ,
+            In.DEAD,
             State(dlq={"b": NOW, "a": NOW + 1}, dlq_info={"b": "2 1 crashes no"}),
             Failures(2, 1, "crashes", "no"),
         ),
@@ -46,21 +46,21 @@ def test_every_state_is_listed_in_the_order_of_its_times(
 
 def test_pages_cover_all_and_nothing_twice(shard: Shard) -> None:
     shard.seed(State(delayed={f"t{n:03}": NOW + n for n in range(25)}))
-    pages = [rows(shard, In.DELAYED, offset, 10) for offset in (0, 10, 20, 30)]
+    pages = [rows(shard, In.SCHEDULED, offset, 10) for offset in (0, 10, 20, 30)]
     assert [len(page) for page in pages] == [10, 10, 5, 0]
     assert [row.id for page in pages for row in page] == [f"t{n:03}" for n in range(25)]
 
 
 def test_an_empty_state_has_no_rows(shard: Shard) -> None:
-    assert rows(shard, In.DLQ) == []
+    assert rows(shard, In.DEAD) == []
 
 
 def test_an_entry_without_an_envelope_shows_as_zero_bytes(shard: Shard) -> None:
     shard.seed(State(delayed={"a": NOW}, tasks={}))
-    assert rows(shard, In.DELAYED) == [TaskRow("a", In.DELAYED, NOW, 0, Failures())]
+    assert rows(shard, In.SCHEDULED) == [TaskRow("a", In.SCHEDULED, NOW, 0, Failures())]
 
 
 @pytest.mark.parametrize("task_id", ["a:b", "7:7", ":", "ü漢"])
 def test_the_id_of_a_lease_may_hold_colons(shard: Shard, task_id: str) -> None:
     shard.seed(State(processing={f"{task_id}:7": NOW}))
-    assert [row.id for row in rows(shard, In.PROCESSING)] == [task_id]
+    assert [row.id for row in rows(shard, In.IN_FLIGHT)] == [task_id]

@@ -1,4 +1,4 @@
-"""Shards come and go while processes run: a layout is followed, and nothing is started anew."""
+"""Shards come and go while processes run: a shard map is followed, and nothing is started anew."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq.connection import Address
-from delayq.protocol.commands import Broker
-from delayq.protocol.shard_map import UNSTAMPED, Layout
+from delayq.protocol.commands import Commands
+from delayq.protocol.shard_map import UNSTAMPED, ShardMap
 from delayq.reaper.reaper import Reaper
-from delayq.resharding.coordinator import Wish
+from delayq.resharding.coordinator import DesiredShards
 from delayq.scanner.scanner import Scanner
 from delayq.worker.worker import Worker
 
@@ -33,7 +33,7 @@ QUEUE = document(
     worker={"concurrency": 4},
     delivery={"maxBlockMilliseconds": 60_000},
 )
-MORE, FEWER = Layout(NOW + 10, 2, 2, 4, 4), Layout(NOW + 20, 2, 2, 2, 4)  # later than any clock says
+MORE, FEWER = ShardMap(NOW + 10, 2, 2, 4, 4), ShardMap(NOW + 20, 2, 2, 2, 4)  # later than any clock says
 
 
 class Handler:
@@ -60,17 +60,17 @@ async def running(*processes: Process) -> AsyncIterator[None]:
         await asyncio.gather(*tasks)
 
 
-def due(shard: Shard, broker: Broker, number: int, task_id: str) -> None:
+def due(shard: Shard, commands: Commands, number: int, task_id: str) -> None:
     """A task of a shard falls due, and a worker is told."""
-    keys = broker.keys(number)
+    keys = commands.keys(number)
     on = shard.server.on(keys)
     seed(on, keys, State(delayed={task_id: NOW}))
     on.lpush(keys.wake, "1")
 
 
 def lanes_of(process: Process) -> set[int | None]:
-    """The lanes that a process looks after: shards of a Cluster, or None for the one that there is elsewhere."""
-    return {loop.lane.only for loop in process.loops if loop.lane is not None}
+    """The shard groups that a process looks after: shards of a Cluster, or None for the one that there is elsewhere."""
+    return {loop.group.only for loop in process.loops if loop.group is not None}
 
 
 def expected(shard: Shard, shards: int) -> set[int | None]:
@@ -81,10 +81,10 @@ def expected(shard: Shard, shards: int) -> set[int | None]:
 async def test_shards_that_come_are_looked_after_at_once(shard: Shard) -> None:
     """Within seconds, and not when a worker looks for itself, which it does after a minute."""
     address, handler = Address.from_url(shard.server.url), Handler()
-    brokers = [Broker(shard.broker.queue, shards=2) for _ in range(3)]  # a process has one of its own
-    broker, others, third = brokers
-    wish = Wish(2, UNSTAMPED)  # a document that has asked does not ask back
-    worker = Worker(QUEUE.spec, broker, address, handler.handle)
+    brokers = [Commands(shard.commands.queue, shards=2) for _ in range(3)]  # a process has one of its own
+    commands, others, third = brokers
+    wish = DesiredShards(2, UNSTAMPED)  # a document that has asked does not ask back
+    worker = Worker(QUEUE.spec, commands, address, handler.handle)
     scanner = Scanner(QUEUE.spec, others, address, owner="me", wish=wish)
     reaper = Reaper(QUEUE.spec, third, address)
     async with running(worker, scanner, reaper):
@@ -93,7 +93,7 @@ async def test_shards_that_come_are_looked_after_at_once(shard: Shard) -> None:
             each.follow(MORE)
         await until(lambda: {each.shard for each in scanner.shards if each.leads} == {0, 1, 2, 3})
         for number in range(4):
-            due(shard, broker, number, f"t{number}")
+            due(shard, commands, number, f"t{number}")
             await until(lambda number=number: f"t{number}" in handler.ran)  # type: ignore[misc]
         assert lanes_of(worker) == lanes_of(scanner) == expected(shard, 4)
         assert lanes_of(reaper) == expected(shard, 4)
@@ -102,24 +102,24 @@ async def test_shards_that_come_are_looked_after_at_once(shard: Shard) -> None:
 @pytest.mark.every_topology
 async def test_what_is_leased_of_a_shard_that_goes_is_settled_there(shard: Shard) -> None:
     address, handler = Address.from_url(shard.server.url), Handler()
-    broker, others = (Broker(shard.broker.queue, shards=2) for _ in range(2))
-    for each in (broker, others):
+    commands, others = (Commands(shard.commands.queue, shards=2) for _ in range(2))
+    for each in (commands, others):
         each.follow(MORE)
-    wish = Wish(MORE.target, UNSTAMPED)
-    worker = Worker(QUEUE.spec, broker, address, handler.handle)
+    wish = DesiredShards(MORE.target, UNSTAMPED)
+    worker = Worker(QUEUE.spec, commands, address, handler.handle)
     scanner = Scanner(QUEUE.spec, others, address, owner="me", wish=wish)
     async with running(worker, scanner):
-        due(shard, broker, 3, "slow")
+        due(shard, commands, 3, "slow")
         await until(lambda: wish.asked and handler.ran == ["slow"])
-        for each in (broker, others):
+        for each in (commands, others):
             each.follow(FEWER)
         await until(lambda: {each.shard for each in scanner.shards} == {0, 1})
-        keys = broker.keys(3)
+        keys = commands.keys(3)
         on = shard.server.on(keys)
         assert on.zcard(keys.processing) == 1
         handler.may_end.set()
         await until(lambda: on.hget(keys.stats, "acked") == b"1")
         assert on.zcard(keys.processing) == 0
         await until(lambda: lanes_of(worker) == lanes_of(scanner) == expected(shard, 2))
-        due(shard, broker, 0, "next")
+        due(shard, commands, 0, "next")
         await until(lambda: "next" in handler.ran)

@@ -10,15 +10,15 @@ TTL_MS = 10_000
 
 
 def lock(shard: Shard, owner: str, ttl_ms: int = TTL_MS) -> int:
-    return shard.run(shard.broker.lock("a", owner, ttl_ms))
+    return shard.run(shard.commands.lock("a", owner, ttl_ms))
 
 
 def renew(shard: Shard, owner: str, ttl_ms: int = TTL_MS) -> bool:
-    return shard.run(shard.broker.renew("a", owner, ttl_ms))
+    return shard.run(shard.commands.renew("a", owner, ttl_ms))
 
 
 def unlock(shard: Shard, owner: str) -> bool:
-    return shard.run(shard.broker.unlock("a", owner))
+    return shard.run(shard.commands.unlock("a", owner))
 
 
 def held(shard: Shard) -> tuple[bytes | str | None, int]:
@@ -103,12 +103,12 @@ def test_a_recovery_lock_that_outlives_its_length_was_written_before_the_clock_s
     shard: Shard,
 ) -> None:
     """Else nobody could ask about the task for as long as the step was."""
-    shard.run(shard.broker.lock("a", "dead", TTL_MS, lock="recovery_lock"))
+    shard.run(shard.commands.lock("a", "dead", TTL_MS, lock="recovery_lock"))
     shard.clock(NOW - 3_600_000)
-    assert shard.run(shard.broker.lock("a", "me", TTL_MS, lock="recovery_lock")) == 0
+    assert shard.run(shard.commands.lock("a", "me", TTL_MS, lock="recovery_lock")) == 0
     key = shard.keys.of("a").recovery_lock
     assert (shard.redis.get(key), shard.redis.pttl(key)) == (b"me", TTL_MS)
-    assert shard.run(shard.broker.lock("a", "other", TTL_MS, lock="recovery_lock")) == TTL_MS
+    assert shard.run(shard.commands.lock("a", "other", TTL_MS, lock="recovery_lock")) == TTL_MS
 
 
 def test_a_guards_lock_is_never_taken_from_its_holder(shard: Shard) -> None:
@@ -123,14 +123,14 @@ def test_a_guards_lock_is_never_taken_from_its_holder(shard: Shard) -> None:
 @pytest.mark.parametrize("task_id", ["a:b", "{x}", "ü 漢", "*"])
 def test_any_id_has_a_lock_of_its_own(shard: Shard, task_id: str) -> None:
     lock(shard, "me")
-    assert shard.run(shard.broker.lock(task_id, "other", TTL_MS)) == 0
+    assert shard.run(shard.commands.lock(task_id, "other", TTL_MS)) == 0
     assert shard.redis.get(shard.keys.of(task_id).lock) == b"other"
 
 
 def test_the_recovery_of_a_task_is_locked_apart_from_the_task(shard: Shard) -> None:
     """Who asks what became of a task must not wait for the lock of the worker that died with it."""
     lock(shard, "worker")
-    assert shard.run(shard.broker.lock("a", "reaper", TTL_MS, lock="recovery_lock")) == 0
-    assert shard.run(shard.broker.unlock("a", "worker", lock="recovery_lock")) is False
+    assert shard.run(shard.commands.lock("a", "reaper", TTL_MS, lock="recovery_lock")) == 0
+    assert shard.run(shard.commands.unlock("a", "worker", lock="recovery_lock")) is False
     assert shard.redis.get(shard.keys.of("a").recovery_lock) == b"reaper"
     assert held(shard) == (b"worker", TTL_MS)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.contract import Limits
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import encode
+from delayq.protocol.results import INDEXES as INDEX_OF
 from delayq.protocol.results import Outcome, Verdict
 from delayq.protocol.results import State as In
 from hypothesis import settings
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     from tests.topologies.kinds import Servers
 
+pytestmark = pytest.mark.each_redis
+
 LEASE_MS = 10_000
 NOT_COUNTERS = {"token", "largest", "format"}  # the other fields of stats
 IDS = st.sampled_from(["a", "a:1", "ü*", ":"])
@@ -48,13 +51,13 @@ class Queue(RuleBasedStateMachine):
 
     def __init__(self, shard: Shard) -> None:
         super().__init__()
-        self.shard, self.broker = shard, shard.broker
+        self.shard, self.commands = shard, shard.commands
         for redis in shard.redises:
             redis.flushdb()
         shard.clock(NOW)
         self.now, self.payload = NOW, 0
-        self.models = [Model() for _ in self.broker.shards]
-        self.tokens = [0 for _ in self.broker.shards]
+        self.models = [Model() for _ in self.commands.shards]
+        self.tokens = [0 for _ in self.commands.shards]
         self.given: list[str] = []
         self.forgotten: set[int] = set()  # shards without a last token since their last claim
 
@@ -62,7 +65,7 @@ class Queue(RuleBasedStateMachine):
         return self.shard.run(call)
 
     def at(self, task_id: str) -> tuple[int, Model]:
-        index = self.broker.shard_of(task_id)
+        index = self.commands.shard_of(task_id)
         return index, self.models[index]
 
     def lease(self, nth: int) -> tuple[str, int, Model]:
@@ -89,53 +92,54 @@ class Queue(RuleBasedStateMachine):
         body = encode(self.payload, None, None)[0]
         when = f"+{delay}" if relative and delay >= 0 else str(self.now + delay)
         limits: dict[str, Any] = {"max_length": MAX_LENGTH, "max_delay_ms": MAX_DELAY_MS}
-        call = self.broker.schedule(index, [task_id, when, body], if_exists=if_exists, repeated=0, **limits)
+        call = self.commands.schedule(index, [task_id, when, body], if_exists=if_exists, repeated=0, **limits)
         outcome = self.run(call).notes.get(0, Outcome.CREATED)
         assert outcome == model.schedule(self.now, task_id, self.now + delay, body=body, if_exists=if_exists)
 
     @rule(task_id=IDS)
     def cancel(self, task_id: str) -> None:
         _, model = self.at(task_id)
-        assert self.run(self.broker.cancel(task_id)) == model.cancel(task_id)
+        assert self.run(self.commands.cancel(task_id)) == model.cancel(task_id)
 
     @rule(task_id=IDS, delay=DELAYS | st.sampled_from([-5000, MAX_DELAY_MS + 1]))
     def reschedule(self, task_id: str, delay: int) -> None:
         _, model = self.at(task_id)
-        answer = self.run(self.broker.reschedule(task_id, str(self.now + delay), max_delay_ms=MAX_DELAY_MS))
+        answer = self.run(self.commands.reschedule(task_id, str(self.now + delay), max_delay_ms=MAX_DELAY_MS))
         assert answer.outcome == model.reschedule(self.now, task_id, self.now + delay)
 
     @rule(task_id=IDS)
     def get(self, task_id: str) -> None:
         _, model = self.at(task_id)
-        view, life = self.run(self.broker.get(task_id)), model.lives.get(task_id)
+        view, life = self.run(self.commands.get(task_id)), model.lives.get(task_id)
         assert (view is None) is (life is None)
         if life:
             token = life.token if life.home == "processing" else None
             at = life.at // 1000 if life.home == "suspect" else abs(life.at)
-            assert (view.state, view.at_ms, view.token) == (life.home, at, token)
+            assert (INDEX_OF[view.state], view.at_ms, view.token) == (life.home, at, token)
             assert view.body == life.envelope[1:-6]
             assert view.follow_up_due_ms == (int.from_bytes(life.follow_up[-6:], "big") or None)
 
     @rule(index=SHARDS)
     def counts(self, index: int) -> None:
         model = self.models[index % len(self.models)]
-        counts = self.run(self.broker.counts(index % len(self.models), [1000]))
+        counts = self.run(self.commands.counts(index % len(self.models), [1000]))
         state = model.state()
         dues = [*state.delayed.values(), *state.retry.values()]
-        assert (counts.delayed, counts.retry) == (len(state.delayed), len(state.retry))
-        assert (counts.processing, counts.dlq) == (len(state.processing), len(state.dlq))
+        assert counts.scheduled == sum(due > self.now for due in state.delayed.values())
+        assert counts.retrying == sum(due > self.now for due in state.retry.values())
+        assert (counts.in_flight, counts.dead) == (len(state.processing), len(state.dlq))
         assert counts.lapsed == sum(expiry <= self.now for expiry in state.processing.values())
         assert counts.suspect == len(state.suspect)
-        assert counts.overdue == sum(due <= self.now for due in dues) + len(state.suspect)
+        assert counts.due == sum(due <= self.now for due in dues) + len(state.suspect)
         assert counts.due_within == {1000: sum(self.now < due <= self.now + 1000 for due in dues)}
         dues += [token // 1000 for token in state.suspect.values()]
         assert counts.oldest_due_ms == min(dues, default=None)
 
-    @rule(index=SHARDS, state=st.sampled_from([In.DELAYED, In.RETRY, In.SUSPECT, In.PROCESSING, In.DLQ]))
+    @rule(index=SHARDS, state=st.sampled_from([In.SCHEDULED, In.RETRYING, In.SUSPECT, In.IN_FLIGHT, In.DEAD]))
     def list_(self, index: int, state: In) -> None:
         model = self.models[index % len(self.models)]
-        rows = self.run(self.broker.list(index % len(self.models), state, offset=0, limit=100))
-        at = {name: life.at for name, life in model.lives.items() if life.home == state}
+        rows = self.run(self.commands.list(index % len(self.models), state, offset=0, limit=100))
+        at = {name: life.at for name, life in model.lives.items() if life.home == INDEX_OF[state]}
         scale = 1000 if state is In.SUSPECT else 1
         assert {row.id: row.at_ms for row in rows} == {
             name: abs(score) // scale for name, score in at.items()
@@ -151,14 +155,14 @@ class Queue(RuleBasedStateMachine):
         model = self.models[index]
         due = model.due(self.now)
         limits = Limits(max_in_flight=most * len(self.models)) if most else None
-        limited = Broker(self.broker.queue, shards=len(self.models), limits=limits)
+        limited = Commands(self.commands.queue, shards=len(self.models), limits=limits)
         room = max(0, most - model.in_flight()) if most else limit
         taken = min(limit, room, len(due))
         claimed = self.run(limited.claim(index, limit, LEASE_MS))
         assert [lease.task.id for lease in claimed.leases] == due[:taken]
         assert claimed.held is bool(most and len(due) > taken == room)
         assert claimed.more is (len(due) > taken and not claimed.held)
-        assert self.shard.redises[index].llen(self.broker.shards[index].wake) == int(claimed.more)
+        assert self.shard.redises[index].llen(self.commands.shards[index].wake) == int(claimed.more)
         for lease in claimed.leases:
             assert lease.task.due_ms == model.lives[lease.task.id].at <= self.now
             assert lease.task.token > self.tokens[index]
@@ -174,7 +178,7 @@ class Queue(RuleBasedStateMachine):
         index %= len(self.models)
         model = self.models[index]
         ids = model.group(limit, self.now)
-        claimed = self.run(self.broker.isolate(index, limit, LEASE_MS))
+        claimed = self.run(self.commands.isolate(index, limit, LEASE_MS))
         assert [lease.task.id for lease in claimed.leases] == ids
         if not ids:
             return
@@ -192,32 +196,34 @@ class Queue(RuleBasedStateMachine):
     def extend(self, nth: int) -> None:
         member, index, model = self.lease(nth)
         life = model.held(member)
-        assert self.run(self.broker.extend(index, [member.encode()], LEASE_MS)) == (set() if life else {0})
+        assert self.run(self.commands.extend(index, [member.encode()], LEASE_MS)) == (set() if life else {0})
         if life:
             life.at = self.now + LEASE_MS
 
     @rule(nth=NTH)
     def ack(self, nth: int) -> None:
         member, index, model = self.lease(nth)
-        assert self.run(self.broker.ack(index, [member.encode()])) == [model.ack(member)]
+        assert self.run(self.commands.ack(index, [member.encode()])) == [model.ack(member)]
 
     @rule(nth=NTH, delay=DELAYS, charge=st.integers(0, 1), error=st.sampled_from(["", "boom", "1 2 3"]))
     def retry(self, nth: int, delay: int, charge: int, error: str) -> None:
         member, index, model = self.lease(nth)
-        call = self.broker.retry(index, [member, delay, charge, error], max_attempts=MAX_ATTEMPTS)
+        call = self.commands.retry(index, [member, delay, charge, error], max_attempts=MAX_ATTEMPTS)
         assert self.run(call) == [model.retry(self.now, member, delay, charge=charge, error=error)]
 
     @rule(nth=NTH)
     def bury(self, nth: int) -> None:
         member, index, model = self.lease(nth)
-        assert self.run(self.broker.bury(index, [member, "never"])) == [model.bury(self.now, member, "never")]
+        assert self.run(self.commands.bury(index, [member, "never"])) == [
+            model.bury(self.now, member, "never")
+        ]
 
     @rule(nth=NTH)
     def release(self, nth: int) -> None:
         member, index, model = self.lease(nth)
         life = model.held(member)
         due = life.due if life else self.now
-        assert self.run(self.broker.release(index, [member, due])) == [model.release(member)]
+        assert self.run(self.commands.release(index, [member, due])) == [model.release(member)]
 
     @rule(nth=NTH)
     def fail_at_once(self, nth: int) -> None:
@@ -241,22 +247,22 @@ class Queue(RuleBasedStateMachine):
     def wake(self, index: int) -> None:
         index %= len(self.models)
         model = self.models[index]
-        wait = self.run(self.broker.wake(index))
+        wait = self.run(self.commands.wake(index))
         assert wait.due is bool(model.due(self.now))
         if wait.due:
-            assert self.shard.redises[index].llen(self.broker.shards[index].wake) == 1
+            assert self.shard.redises[index].llen(self.commands.shards[index].wake) == 1
 
     @rule(index=SHARDS)
     def lose_hints(self, index: int) -> None:
         index %= len(self.models)
-        keys = self.broker.shards[index]
+        keys = self.commands.shards[index]
         self.shard.redises[index].delete(keys.wake, keys.alarm)
 
     @rule(index=SHARDS, limit=st.integers(1, 3))
     def reclaim(self, index: int, limit: int) -> None:
         index %= len(self.models)
         expected = self.models[index].reclaim(self.now, limit)
-        assert self.run(self.broker.reclaim(index, max_crashes=MAX_CRASHES, limit=limit)) == expected
+        assert self.run(self.commands.reclaim(index, max_crashes=MAX_CRASHES, limit=limit)) == expected
 
     @rule(nth=NTH, verdict=st.sampled_from(Verdict), stale=st.booleans(), locked=st.booleans(),
           wait_ms=st.sampled_from([1, 5000]))  # fmt: skip
@@ -269,7 +275,7 @@ class Queue(RuleBasedStateMachine):
         """Stale is a verdict on a lease that has been extended since."""
         task_id = member.rpartition(":")[0]
         index, model = self.at(task_id)
-        self.run(self.broker.lock(task_id, "me" if locked else "other", 1000, lock="recovery_lock"))
+        self.run(self.commands.lock(task_id, "me" if locked else "other", 1000, lock="recovery_lock"))
         life = model.held(member)
         expiry_ms = life.at if life else 0
         options: dict[str, str | int] = {
@@ -279,9 +285,9 @@ class Queue(RuleBasedStateMachine):
             "max_crashes": MAX_CRASHES,
             "failed": 0,
         }
-        done = self.run(self.broker.recover(index, member.encode(), "me", verdict, **options))
+        done = self.run(self.commands.recover(index, member.encode(), "me", verdict, **options))
         assert done == model.recover(self.now, member, verdict, stale=stale, locked=locked, wait_ms=wait_ms)
-        self.run(self.broker.unlock(task_id, "me" if locked else "other", lock="recovery_lock"))
+        self.run(self.commands.unlock(task_id, "me" if locked else "other", lock="recovery_lock"))
 
     @rule(index=SHARDS, verdict=st.sampled_from(Verdict))
     def recover_all(self, index: int, verdict: Verdict) -> None:
@@ -290,7 +296,7 @@ class Queue(RuleBasedStateMachine):
         model = self.models[index]
         self.now += LEASE_MS
         self.shard.clock(self.now)
-        found = self.run(self.broker.expired(index, offset=0, limit=100)).members
+        found = self.run(self.commands.expired(index, offset=0, limit=100)).members
         late = {
             f"{name}:{life.token}"
             for name, life in model.lives.items()
@@ -301,23 +307,23 @@ class Queue(RuleBasedStateMachine):
             self.recover_one(member.decode(), verdict, locked=True, wait_ms=5000)
 
     @rule(index=SHARDS)
-    def rewind(self, index: int) -> None:
+    def clamp_leases(self, index: int) -> None:
         index %= len(self.models)
-        cursors = self.broker.shards[index].cursors
+        cursors = self.commands.shards[index].cursors
         self.shard.redises[index].hset(cursors, "clock", self.now + 1)
-        found = self.run(self.broker.rewind(index, LEASE_MS))
-        assert found == (1, self.models[index].rewind(self.now + LEASE_MS))
+        found = self.run(self.commands.clamp_leases(index, LEASE_MS))
+        assert found == (1, self.models[index].clamp_leases(self.now + LEASE_MS))
 
-    @rule(index=SHARDS, walked=st.sampled_from(INDEXES))
-    def reconcile(self, index: int, walked: str) -> None:
+    @rule(index=SHARDS, name=st.sampled_from(INDEXES))
+    def reconcile(self, index: int, name: str) -> None:
         """Nothing that the verbs do needs mending."""
-        found = self.run(self.broker.reconcile(index % len(self.models), walked, 0, count=1000))
+        found = self.run(self.commands.reconcile(index % len(self.models), name, 0, count=1000))
         assert found.tasks == []
 
     @rule(task_id=IDS, delay=DELAYS)
     def redrive(self, task_id: str, delay: int) -> None:
         index, model = self.at(task_id)
-        assert self.run(self.broker.redrive(index, [task_id, delay])) == model.redrive(
+        assert self.run(self.commands.redrive(index, [task_id, delay])) == model.redrive(
             self.now, task_id, delay
         )
 
@@ -325,7 +331,9 @@ class Queue(RuleBasedStateMachine):
     def purge(self, task_id: str, age: int) -> None:
         index, model = self.at(task_id)
         before = self.now - age
-        assert self.run(self.broker.purge(index, [task_id], before_ms=before)) == model.purge(task_id, before)
+        assert self.run(self.commands.purge(index, [task_id], before_ms=before)) == model.purge(
+            task_id, before
+        )
 
     # the world
 
@@ -360,11 +368,11 @@ class Queue(RuleBasedStateMachine):
         index %= len(self.models)
         if self.now * 1000 > self.tokens[index]:
             self.forgotten.add(index)
-            self.shard.redises[index].hdel(self.broker.shards[index].stats, "token")
+            self.shard.redises[index].hdel(self.commands.shards[index].stats, "token")
 
     @invariant()
     def the_whole_state_is_what_the_model_says(self) -> None:
-        for keys, model in zip(self.broker.shards, self.models, strict=True):
+        for keys, model in zip(self.commands.shards, self.models, strict=True):
             found, expected = whole(self.shard.redises[keys.shard], keys), model.state()
             assert found.wake <= 1
             assert found.alarm <= 1

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import NewTask
-from delayq.client.dead_letters import Letters
+from delayq.client.dead_letters import DeadLetters
 from delayq.client.operations import Operations
 from delayq.connection import Address, AsyncConnection
 from delayq.contract import Limits
 from delayq.errors import DelayQError, TaskExists
-from delayq.protocol.commands import Broker
-from delayq.protocol.results import Cancelled, Departed, Late, Outcome
-from delayq.protocol.shard_map import Layout, LayoutOutdated, TaskMoves
+from delayq.protocol.commands import Commands
+from delayq.protocol.results import BatchOutOfOrder, Cancelled, MigrationBatch, Outcome
+from delayq.protocol.shard_map import ShardMap, ShardMapOutdated, TaskMigrating
 from delayq.resharding import migration
-from delayq.resharding.migration import ShardMove
-from delayq.resharding.migrator import Mover, Stranded
-from delayq.service.shard_groups import Lane
+from delayq.resharding.migration import ShardMigration
+from delayq.resharding.migrator import AbandonedMigrations, Migrator
+from delayq.service.shard_groups import ShardGroup
 
 from tests.redis.paced import Connection, Operating, Stepping
 from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, whole
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.servers import RedisServer
 
 FAR = NOW + 3_600_000
-MOVING = Layout(3, 2, 1, 2, 2)
+MOVING = ShardMap(3, 2, 1, 2, 2)
 # Of "a" to "h" with two shards: b, c, d and f belong to shard 1; the test of keys.py says so for ever.
 AWAY = [name for name in "abcdefgh" if MOVING.home(name) == 1]
 HERE = [name for name in "abcdefgh" if MOVING.home(name) == 0]
@@ -41,27 +41,30 @@ HERE = [name for name in "abcdefgh" if MOVING.home(name) == 0]
 def pair(redis_server: RedisServer, queue_name: str) -> Iterator[Shard]:
     """Two shards, of which there was one."""
     with shard_on(redis_server, queue_name, 2) as shard:
-        shard.broker.follow(MOVING)
+        shard.commands.follow(MOVING)
         yield shard
 
 
 def at(pair: Shard, shard: int) -> State:
-    found = whole(pair.redis, pair.broker.keys(shard))
+    found = whole(pair.redis, pair.commands.keys(shard))
     counted = {name: count for name, count in found.stats.items() if name in {"moved", "deduplicated"}}
     return found.but(stats=counted, alarm=0, wake=0)
 
 
 def put(pair: Shard, state: State, shard: int = 0) -> None:
-    seed(pair.redis, pair.broker.keys(shard), state)
+    seed(pair.redis, pair.commands.keys(shard), state)
 
 
-def depart(pair: Shard, *ids: str, near_ms: int = 60_000) -> Departed:
-    return pair.run(pair.broker.depart(0, [each.encode() for each in ids], near_ms=near_ms))
+def depart(pair: Shard, *ids: str, near_ms: int = 60_000) -> MigrationBatch:
+    return pair.run(pair.commands.migrate_out(0, [each.encode() for each in ids], near_ms=near_ms))
 
 
-def arrive(pair: Shard, batch: Departed) -> int:
-    new = [pair.run(pair.broker.arrive(to, 0, batch.token, tasks)) for to, tasks in batch.by_shard().items()]
-    return sum(each for each in new if not isinstance(each, Late))
+def arrive(pair: Shard, batch: MigrationBatch) -> int:
+    new = [
+        pair.run(pair.commands.migrate_in(to, 0, batch.token, tasks))
+        for to, tasks in batch.by_shard().items()
+    ]
+    return sum(each for each in new if not isinstance(each, BatchOutOfOrder))
 
 
 def test_a_task_of_each_kind_goes_with_all_that_is_known_of_it(pair: Shard) -> None:
@@ -77,13 +80,13 @@ def test_a_task_of_each_kind_goes_with_all_that_is_known_of_it(pair: Shard) -> N
     put(pair, before)
     batch = depart(pair, first, second, third)
     assert arrive(pair, batch) == 3
-    assert pair.run(pair.broker.landed(1, 0, batch.token))
-    assert pair.run(pair.broker.leave(0, batch.token)) == 3
+    assert pair.run(pair.commands.migrate_verify(1, 0, batch.token))
+    assert pair.run(pair.commands.migrate_commit(0, batch.token)) == 3
     assert at(pair, 1) == before
     assert at(pair, 0) == State(stats={"moved": 3})
     weight = sum(len(name) + len(before.envelopes[name]) for name in before.envelopes)
-    assert pair.redis.hget(pair.broker.keys(1).stats, "bytes") == b"%d" % weight
-    assert pair.redis.exists(pair.broker.keys(0).moving, pair.broker.keys(0).moving_info) == 0
+    assert pair.redis.hget(pair.commands.keys(1).stats, "bytes") == b"%d" % weight
+    assert pair.redis.exists(pair.commands.keys(0).moving, pair.commands.keys(0).moving_info) == 0
 
 
 def test_what_is_due_soon_in_flight_or_locked_stays(pair: Shard) -> None:
@@ -92,7 +95,7 @@ def test_what_is_due_soon_in_flight_or_locked_stays(pair: Shard) -> None:
         pair,
         State(delayed={soon: NOW + 59_999, locked: FAR, far: NOW + 60_000}, processing={f"{flying}:7": FAR}),
     )
-    pair.run(pair.broker.lock(locked, "somebody", 1000, shard=0))
+    pair.run(pair.commands.lock(locked, "somebody", 1000, shard=0))
     batch = depart(pair, soon, flying, locked, far, "gone")
     assert sorted(batch.stay) == sorted(name.encode() for name in (soon, flying, locked))
     assert [task.arguments[0] for task in batch.tasks] == [far.encode()]
@@ -104,35 +107,35 @@ def test_what_is_late_for_long_goes_where_nobody_runs_it(pair: Shard) -> None:
     delayed = {long_ago: NOW - 60_001, just_now: NOW - 60_000}
     put(pair, State(delayed=delayed, retry={retried: NOW - 99_999}, processing={f"{flying}:7": FAR}))
     assert depart(pair, long_ago, just_now, retried).tasks == []
-    pair.redis.delete(pair.broker.keys(0).processing)
+    pair.redis.delete(pair.commands.keys(0).processing)
     batch = depart(pair, long_ago, just_now, retried)
     assert [task.arguments[0] for task in batch.tasks] == [long_ago.encode(), retried.encode()]
     assert batch.stay == [just_now.encode()]
     arrive(pair, batch)
     assert (at(pair, 1).delayed, at(pair, 1).retry) == ({long_ago: NOW - 60_001}, {retried: NOW - 99_999})
-    assert pair.redis.lrange(pair.broker.keys(1).wake, 0, -1) == [b"1"]
+    assert pair.redis.lrange(pair.commands.keys(1).wake, 0, -1) == [b"1"]
 
 
-def test_a_shard_that_is_dropped_keeps_the_layout_and_its_counters(pair: Shard) -> None:
-    pair.run(pair.broker.tell(0, MOVING))
+def test_a_shard_that_is_dropped_keeps_the_shard_map_and_its_counters(pair: Shard) -> None:
+    pair.run(pair.commands.sync_shard_map(0, MOVING))
     put(pair, State(delayed={HERE[0]: FAR}), shard=1)
-    keys = pair.broker.keys(1)
+    keys = pair.commands.keys(1)
     for key in (keys.wake, keys.alarm):
         pair.redis.lpush(key, "1")
     for hash_ in (keys.cursors, keys.arrived, keys.stats):
         pair.redis.hset(hash_, "home", 3)
-    pair.run(pair.broker.lead(1, "me", 9000))
-    settled = Layout(4, 1, 1, 1, 2)
-    pair.broker.follow(settled)
-    told = pair.run(pair.broker.drop(1))
-    assert (told.layout, told.tasks, pair.redis.exists(keys.cursors)) == (settled, 1, 1), "it holds a task"
-    pair.run(pair.broker.cancel(HERE[0], shard=1))
-    pair.run(pair.broker.drop(1))
+    pair.run(pair.commands.elect(1, "me", 9000))
+    settled = ShardMap(4, 1, 1, 1, 2)
+    pair.commands.follow(settled)
+    told = pair.run(pair.commands.retire_shard(1))
+    assert (told.shard_map, told.tasks, pair.redis.exists(keys.cursors)) == (settled, 1, 1), "it holds a task"
+    pair.run(pair.commands.cancel(HERE[0], shard=1))
+    pair.run(pair.commands.retire_shard(1))
     assert {
         key.decode() if isinstance(key, bytes) else key
-        for key in pair.redis.keys(f"*:{{{pair.broker.queue}:1}}:*")
+        for key in pair.redis.keys(f"*:{{{pair.commands.queue}:1}}:*")
     } == {
-        keys.layout,
+        keys.shard_map,
         keys.stats,
     }
 
@@ -141,18 +144,18 @@ def test_a_follow_up_that_an_older_worker_left_in_a_dropped_shard_becomes_the_ta
     """Nothing reconciles a dropped shard; what it holds, scanners move."""
     follow_up = envelope(FAR, "next")
     put(pair, State(followups={HERE[0]: follow_up}), shard=1)
-    pair.broker.follow(Layout(4, 1, 1, 1, 2))
-    assert pair.run(pair.broker.drop(1)).tasks == 1
+    pair.commands.follow(ShardMap(4, 1, 1, 1, 2))
+    assert pair.run(pair.commands.retire_shard(1)).tasks == 1
     left = at(pair, 1)
     assert (left.delayed, left.tasks, left.followups) == ({HERE[0]: FAR}, {HERE[0]: follow_up}, {})
 
 
 def test_a_shard_that_is_to_come_back_is_not_dropped(pair: Shard) -> None:
-    pair.run(pair.broker.tell(1, MOVING))
-    pair.redis.hset(pair.broker.keys(1).cursors, "home", 3)
-    pair.broker.follow(Layout(1, 1, 1, 1, 2))
-    assert pair.run(pair.broker.drop(1)).layout == MOVING
-    assert pair.redis.exists(pair.broker.keys(1).cursors) == 1
+    pair.run(pair.commands.sync_shard_map(1, MOVING))
+    pair.redis.hset(pair.commands.keys(1).cursors, "home", 3)
+    pair.commands.follow(ShardMap(1, 1, 1, 1, 2))
+    assert pair.run(pair.commands.retire_shard(1)).shard_map == MOVING
+    assert pair.redis.exists(pair.commands.keys(1).cursors) == 1
 
 
 def test_too_much_for_one_call_is_left_for_the_next(pair: Shard) -> None:
@@ -166,17 +169,17 @@ def test_a_batch_arrives_once_however_often_it_is_sent(pair: Shard) -> None:
     put(pair, State(delayed={AWAY[0]: FAR}))
     batch = depart(pair, AWAY[0])
     assert [arrive(pair, batch), arrive(pair, batch)] == [1, 0]
-    pair.run(pair.broker.cancel(AWAY[0]))
+    pair.run(pair.commands.cancel(AWAY[0]))
     assert arrive(pair, batch) == 0
-    assert pair.run(pair.broker.landed(1, 0, batch.token))
-    assert pair.run(pair.broker.leave(0, batch.token)) == 1
+    assert pair.run(pair.commands.migrate_verify(1, 0, batch.token))
+    assert pair.run(pair.commands.migrate_commit(0, batch.token)) == 1
     assert arrive(pair, batch) == 0, "a copy that comes late, after everybody has forgotten the batch"
-    pair.redis.hset(pair.broker.keys(1).arrived, "0", batch.token + 1)
+    pair.redis.hset(pair.commands.keys(1).arrived, "0", batch.token + 1)
     [tasks] = batch.by_shard().values()
-    late = pair.run(pair.broker.arrive(1, 0, batch.token, tasks))
-    assert isinstance(late, Late)
+    late = pair.run(pair.commands.migrate_in(1, 0, batch.token, tasks))
+    assert isinstance(late, BatchOutOfOrder)
     assert late.last == batch.token + 1, "and later ones have landed"
-    assert pair.run(pair.broker.renumber(0, batch.token, 1, late)) == 0
+    assert pair.run(pair.commands.migrate_retoken(0, batch.token, 1, late)) == 0
     assert at(pair, 1).envelopes == at(pair, 0).envelopes == {}
 
 
@@ -187,12 +190,12 @@ async def test_a_process_remembers_so_many_of_those_that_stay_and_no_more_whatev
     monkeypatch.setattr("delayq.resharding.migrator.MOST_WAITING", 4)
     put(pair, State(delayed=dict.fromkeys(AWAY, NOW + 5)))
     connection = AsyncConnection(Address.from_url(redis_url))
-    mine = Mover(Lane(pair.broker), connection, led=lambda: {0, 1})
-    while 0 not in mine.walks or mine.walks[0].cursor is not None:
+    mine = Migrator(ShardGroup(pair.commands), connection, led=lambda: {0, 1})
+    while 0 not in mine.scans or mine.scans[0].cursor is not None:
         await mine.step()
-    walk = mine.walks[0]
+    scan = mine.scans[0]
     # All four came with one page, and are two too many.
-    assert (len(walk.waiting) + len(walk.look_at), walk.too_many, walk.done) == (0, True, False)
+    assert (len(scan.waiting) + len(scan.look_at), scan.too_many, scan.done) == (0, True, False)
     await connection.close()
 
 
@@ -202,13 +205,13 @@ async def test_a_process_remembers_so_many_of_those_that_stay_and_no_more_whatev
 def test_a_batch_that_meets_a_key_of_the_wrong_type_has_not_arrived(pair: Shard, name: str) -> None:
     """Nothing of it is stored or noted: once the key is mended, all of it arrives."""
     put(pair, State(delayed=dict.fromkeys(AWAY, FAR)))
-    batch, key = depart(pair, *AWAY), getattr(pair.broker.keys(1), name)
+    batch, key = depart(pair, *AWAY), getattr(pair.commands.keys(1), name)
     pair.redis.delete(key)
     pair.redis.set(key, "x")
     with pytest.raises(DelayQError, match="WRONGTYPE"):
         arrive(pair, batch)
     pair.redis.delete(key)
-    assert not pair.run(pair.broker.landed(1, 0, batch.token))
+    assert not pair.run(pair.commands.migrate_verify(1, 0, batch.token))
     assert arrive(pair, batch) == len(AWAY)
     assert at(pair, 1).delayed == dict.fromkeys(AWAY, FAR)
 
@@ -228,15 +231,15 @@ def test_what_says_nobody_where_it_goes_stays_and_runs_here(
             tasks=dict.fromkeys(AWAY[:3], envelope(FAR)),
         ),
     )
-    batch, keys = depart(pair, *AWAY[:3]), pair.broker.keys(0)
+    batch, keys = depart(pair, *AWAY[:3]), pair.commands.keys(0)
     pair.redis.hset(keys.moving_info, mapping=dict.fromkeys(AWAY[1:3], info))
     pair.redis.zadd(keys.moving, {"ghost": batch.token, "alone": batch.token - 1})
     pair.redis.hset(keys.moving_info, "ghost", "1 delayed 5")
     connection: Any = Connection()
-    move = ShardMove(0, pair.broker, connection)
-    mover = Stepping(pair.run, partial(move.step, walks=False))
+    move = ShardMigration(0, pair.commands, connection)
+    migrator = Stepping(pair.run, partial(move.step, scans=False))
     while pair.redis.zcard(keys.moving):
-        mover.whole()
+        migrator.whole()
     here, there = at(pair, 0), at(pair, 1)
     assert (here.delayed, set(here.dlq), set(here.envelopes)) == ({AWAY[1]: FAR}, {AWAY[2]}, set(AWAY[1:3]))
     assert there.delayed == {AWAY[0]: FAR}
@@ -248,12 +251,12 @@ def test_tokens_never_fall_for_a_task_that_changes_shards(pair: Shard) -> None:
     """Those of its old shard go on from a clock that was ahead."""
     ahead = (NOW + 3_600_000) * 1000
     put(pair, State(delayed={AWAY[0]: FAR}))
-    pair.redis.hset(pair.broker.keys(0).stats, "token", ahead)
+    pair.redis.hset(pair.commands.keys(0).stats, "token", ahead)
     batch = depart(pair, AWAY[0])
     assert batch.token > ahead
     arrive(pair, batch)
-    pair.run(pair.broker.reschedule(AWAY[0], "+0", max_delay_ms=FAR, shard=1))
-    [lease] = pair.run(pair.broker.claim(1, 1, 10_000)).leases
+    pair.run(pair.commands.reschedule(AWAY[0], "+0", max_delay_ms=FAR, shard=1))
+    [lease] = pair.run(pair.commands.claim(1, 1, 10_000)).leases
     assert int(lease.member.rpartition(b":")[2]) > batch.token
 
 
@@ -261,16 +264,16 @@ def test_tokens_never_fall_for_a_task_that_changes_shards(pair: Shard) -> None:
 def test_a_last_token_that_is_none_keeps_nothing_from_moving(pair: Shard, garbage: str) -> None:
     put(pair, State(delayed={AWAY[0]: FAR}))
     for shard in (0, 1):
-        pair.redis.hset(pair.broker.keys(shard).stats, "token", garbage)
+        pair.redis.hset(pair.commands.keys(shard).stats, "token", garbage)
     batch = depart(pair, AWAY[0])
     assert arrive(pair, batch) == 1
-    assert pair.redis.hget(pair.broker.keys(1).stats, "token") == str(batch.token).encode()
+    assert pair.redis.hget(pair.commands.keys(1).stats, "token") == str(batch.token).encode()
 
 
 def test_a_batch_that_never_arrived_has_not_landed(pair: Shard) -> None:
     put(pair, State(delayed={AWAY[0]: FAR}))
     batch = depart(pair, AWAY[0])
-    assert not pair.run(pair.broker.landed(1, 0, batch.token))
+    assert not pair.run(pair.commands.migrate_verify(1, 0, batch.token))
     assert arrive(pair, batch) == 1
 
 
@@ -279,25 +282,25 @@ def test_a_batch_that_its_shard_forgot_lets_nothing_in_that_has_landed(pair: Sha
     put(pair, State(delayed={AWAY[0]: FAR}))
     forgotten = depart(pair, AWAY[0])
     arrive(pair, forgotten)
-    keys = pair.broker.keys(0)
+    keys = pair.commands.keys(0)
     pair.redis.delete(keys.moving, keys.moving_info)
     pair.redis.zadd(keys.delayed, {AWAY[0]: FAR})
     batch = depart(pair, AWAY[0])
     arrive(pair, batch)
-    assert pair.run(pair.broker.landed(1, 0, batch.token))
-    assert pair.run(pair.broker.leave(0, batch.token)) == 1
-    assert pair.run(pair.broker.cancel(AWAY[0])) is Cancelled.CANCELLED
-    assert not pair.run(pair.broker.landed(1, 0, forgotten.token))
+    assert pair.run(pair.commands.migrate_verify(1, 0, batch.token))
+    assert pair.run(pair.commands.migrate_commit(0, batch.token)) == 1
+    assert pair.run(pair.commands.cancel(AWAY[0])) is Cancelled.CANCELLED
+    assert not pair.run(pair.commands.migrate_verify(1, 0, forgotten.token))
     assert arrive(pair, batch) == arrive(pair, forgotten) == 0
     assert not at(pair, 1).tasks
-    assert pair.redis.hgetall(pair.broker.keys(1).arrived) == {b"0": str(batch.token).encode()}
+    assert pair.redis.hgetall(pair.commands.keys(1).arrived) == {b"0": str(batch.token).encode()}
 
 
 def test_dead_letters_on_their_way_take_no_live_tasks_room(pair: Shard) -> None:
     put(pair, State(dlq=dict.fromkeys(AWAY, NOW)))
     options: dict[str, Any] = {"if_exists": "reject", "repeated": 0, "max_length": 1, "max_delay_ms": 9}
     depart(pair, *AWAY)
-    stored = pair.run(pair.broker.schedule(0, [HERE[0], "+1", b"x", HERE[1], "+1", b"x"], **options))
+    stored = pair.run(pair.commands.schedule(0, [HERE[0], "+1", b"x", HERE[1], "+1", b"x"], **options))
     assert stored.notes == {1: Outcome.FULL}
 
 
@@ -314,25 +317,27 @@ def test_where_a_fail_over_left_a_task_at_both_shards_the_one_at_home_stands(pai
 def test_whoever_asks_for_a_task_on_its_way_is_told_so_and_nothing_is_done(pair: Shard) -> None:
     put(pair, State(delayed={AWAY[0]: FAR}, dlq={AWAY[1]: NOW}))
     batch = depart(pair, *AWAY[:2])
-    broker = pair.broker
+    commands = pair.commands
     calls: list[Call[Any]] = [
-        broker.cancel(AWAY[0], shard=0),
-        broker.get(AWAY[0], shard=0),
-        broker.reschedule(AWAY[0], "+5", max_delay_ms=10, shard=0),
-        broker.redrive(0, [AWAY[1], 0]),
-        broker.purge(0, [AWAY[1]]),
+        commands.cancel(AWAY[0], shard=0),
+        commands.get(AWAY[0], shard=0),
+        commands.reschedule(AWAY[0], "+5", max_delay_ms=10, shard=0),
+        commands.redrive(0, [AWAY[1], 0]),
+        commands.purge(0, [AWAY[1]]),
     ]
     for call in calls:
-        with pytest.raises(TaskMoves):
+        with pytest.raises(TaskMigrating):
             pair.run(call)
-    assert pair.run(broker.departed(0)) == Departed(batch.token, pair.run(broker.departed(0)).tasks)
-    assert len(pair.run(broker.departed(0, task_id=AWAY[1])).tasks) == 2
+    assert pair.run(commands.list_migrating(0)) == MigrationBatch(
+        batch.token, pair.run(commands.list_migrating(0)).tasks
+    )
+    assert len(pair.run(commands.list_migrating(0, task_id=AWAY[1])).tasks) == 2
 
 
-def test_who_goes_by_an_older_layout_is_told_the_newer_and_nothing_is_done(pair: Shard) -> None:
+def test_who_goes_by_an_older_shard_map_is_told_the_newer_and_nothing_is_done(pair: Shard) -> None:
     put(pair, State(delayed={AWAY[0]: FAR}))
-    pair.run(pair.broker.tell(0, MOVING))
-    old = pair.broker.by(Layout(2, 1, 1, 2, 2))
+    pair.run(pair.commands.sync_shard_map(0, MOVING))
+    old = pair.commands.by(ShardMap(2, 1, 1, 2, 2))
     limits: dict[str, Any] = {"if_exists": "reject", "repeated": 0, "max_length": 9, "max_delay_ms": 9}
     calls: list[Call[Any]] = [
         old.schedule(0, ["z", "+1", b"body"], **limits),
@@ -341,23 +346,23 @@ def test_who_goes_by_an_older_layout_is_told_the_newer_and_nothing_is_done(pair:
         old.reschedule(AWAY[0], "+5", max_delay_ms=10, shard=0),
         old.redrive(0, [AWAY[0], 0]),
         old.purge(0, [AWAY[0]]),
-        old.depart(0, [AWAY[0].encode()], near_ms=0),
-        old.arrive(0, 1, 7, []),
-        old.walk(0, "0"),
-        old.walked(0),
+        old.migrate_out(0, [AWAY[0].encode()], near_ms=0),
+        old.migrate_in(0, 1, 7, []),
+        old.scan(0, "0"),
+        old.migrate_done(0),
     ]
     for call in calls:
-        with pytest.raises(LayoutOutdated) as told:
+        with pytest.raises(ShardMapOutdated) as told:
             pair.run(call)
-        assert told.value.layout == MOVING
+        assert told.value.shard_map == MOVING
     assert at(pair, 0).delayed == {AWAY[0]: FAR}
 
 
-def test_who_goes_by_a_newer_layout_teaches_the_shard(pair: Shard) -> None:
-    assert pair.run(pair.broker.tell(0)).layout is None
-    assert pair.run(pair.broker.cancel("a", shard=0)) is Cancelled.NOT_FOUND
-    assert pair.run(pair.broker.tell(0)).layout == MOVING
-    assert pair.run(pair.broker.tell(0, Layout(2, 1, 1, 2, 2))).layout == MOVING
+def test_who_goes_by_a_newer_shard_map_teaches_the_shard(pair: Shard) -> None:
+    assert pair.run(pair.commands.sync_shard_map(0)).shard_map is None
+    assert pair.run(pair.commands.cancel("a", shard=0)) is Cancelled.NOT_FOUND
+    assert pair.run(pair.commands.sync_shard_map(0)).shard_map == MOVING
+    assert pair.run(pair.commands.sync_shard_map(0, ShardMap(2, 1, 1, 2, 2))).shard_map == MOVING
 
 
 def test_full_memory_lets_arrive_what_has_departed_and_nothing_depart(pair: Shard) -> None:
@@ -367,30 +372,30 @@ def test_full_memory_lets_arrive_what_has_departed_and_nothing_depart(pair: Shar
         with pytest.raises(DelayQError, match="OOM"):
             depart(pair, AWAY[1])
         assert arrive(pair, batch) == 1
-        assert pair.run(pair.broker.landed(1, 0, batch.token))
-        assert pair.run(pair.broker.leave(0, batch.token)) == 1
+        assert pair.run(pair.commands.migrate_verify(1, 0, batch.token))
+        assert pair.run(pair.commands.migrate_commit(0, batch.token)) == 1
     assert (at(pair, 0).delayed, at(pair, 1).delayed) == ({AWAY[1]: FAR}, {AWAY[0]: FAR})
 
 
 def test_a_shard_is_not_done_while_tasks_are_on_their_way(pair: Shard) -> None:
     put(pair, State(delayed={AWAY[0]: FAR}))
     batch = depart(pair, AWAY[0])
-    assert not pair.run(pair.broker.walked(0))
+    assert not pair.run(pair.commands.migrate_done(0))
     arrive(pair, batch)
-    pair.run(pair.broker.landed(1, 0, batch.token))
-    pair.run(pair.broker.leave(0, batch.token))
-    assert pair.run(pair.broker.walked(0))
-    assert pair.run(pair.broker.tell(0)).home_epoch == MOVING.epoch
+    pair.run(pair.commands.migrate_verify(1, 0, batch.token))
+    pair.run(pair.commands.migrate_commit(0, batch.token))
+    assert pair.run(pair.commands.migrate_done(0))
+    assert pair.run(pair.commands.sync_shard_map(0)).home_epoch == MOVING.epoch
 
 
-# a whole mover
+# a whole migrator
 
 
-def mover(pair: Shard, monkeypatch: pytest.MonkeyPatch) -> tuple[ShardMove, Stepping]:
+def migrator(pair: Shard, monkeypatch: pytest.MonkeyPatch) -> tuple[ShardMigration, Stepping]:
     for name in ("KEEP_SECONDS", "AGAIN_SECONDS"):
         monkeypatch.setattr(migration, name, 0.0)
     connection: Any = Connection()
-    move = ShardMove(0, pair.broker, connection, near_ms=0)
+    move = ShardMigration(0, pair.commands, connection, near_ms=0)
     return move, Stepping(pair.run, move.step)
 
 
@@ -398,25 +403,25 @@ def test_a_mover_takes_what_belongs_elsewhere_and_nothing_else(
     pair: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(pair, State(delayed=dict.fromkeys("abcdefgh", FAR)))
-    move, stepping = mover(pair, monkeypatch)
+    move, stepping = migrator(pair, monkeypatch)
     for _ in range(40):
         stepping.whole()
-    assert move.walk.done
+    assert move.scan.done
     assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
-    assert (move.walk.tasks, move.walk.checked, move.walk.moved) == (8, 8, len(AWAY))
+    assert (move.scan.tasks, move.scan.checked, move.scan.moved) == (8, 8, len(AWAY))
 
 
-def test_a_mover_that_knows_no_layout_brings_nothing_anywhere(
+def test_a_mover_that_knows_no_shard_map_brings_nothing_anywhere(
     pair: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A shard that has been dropped meanwhile could not refuse it."""
     put(pair, State(delayed={AWAY[0]: FAR}))
     depart(pair, AWAY[0])
-    pair.broker.follow(Layout.guess(2))
-    _, stepping = mover(pair, monkeypatch)
+    pair.commands.follow(ShardMap.guess(2))
+    _, stepping = migrator(pair, monkeypatch)
     stepping.whole()
     assert at(pair, 1) == State()
-    pair.broker.follow(MOVING)
+    pair.commands.follow(MOVING)
     stepping.whole()
     assert at(pair, 1).delayed == {AWAY[0]: FAR}
 
@@ -426,13 +431,13 @@ def test_another_goes_on_wherever_a_mover_died(
     pair: Shard, monkeypatch: pytest.MonkeyPatch, crash_after: int
 ) -> None:
     put(pair, State(delayed=dict.fromkeys("abcdefgh", FAR)))
-    _, dies = mover(pair, monkeypatch)
+    _, dies = migrator(pair, monkeypatch)
     for _ in range(crash_after):
         dies.advance()
-    move, stepping = mover(pair, monkeypatch)
+    move, stepping = migrator(pair, monkeypatch)
     for _ in range(40):
         stepping.whole()
-    assert move.walk.done
+    assert move.scan.done
     assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
     for _ in range(40):
         dies.whole()  # it was not dead, it slept
@@ -444,23 +449,23 @@ def test_a_fail_over_that_forgets_arrivals_loses_nothing(
 ) -> None:
     """The new shard is as it was a second ago: the tasks are kept where they came from for longer than that."""
     put(pair, State(delayed=dict.fromkeys("abcdefgh", FAR)))
-    move, stepping = mover(pair, monkeypatch)
+    move, stepping = migrator(pair, monkeypatch)
     monkeypatch.setattr(migration, "KEEP_SECONDS", 3600.0)
     while not move.under_way:
         stepping.whole()
     assert sorted(at(pair, 1).delayed) == AWAY
-    pair.run(pair.broker.erase(1))
-    pair.redis.delete(pair.broker.keys(1).layout)
+    pair.run(pair.commands.erase(1))
+    pair.redis.delete(pair.commands.keys(1).shard_map)
     monkeypatch.setattr(migration, "KEEP_SECONDS", 0.0)
     for _ in range(40):
         stepping.whole()
-    assert move.walk.done
+    assert move.scan.done
     assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
 
 
 def ahead(pair: Shard, seconds: int = 5) -> None:
     """What landed last came from a primary whose clock was ahead; the one that took its place knows nothing of it."""
-    pair.redis.hset(pair.broker.keys(1).arrived, "0", (NOW + seconds * 1000) * 1000)
+    pair.redis.hset(pair.commands.keys(1).arrived, "0", (NOW + seconds * 1000) * 1000)
 
 
 def test_a_clock_that_is_behind_what_landed_loses_nothing(
@@ -468,10 +473,10 @@ def test_a_clock_that_is_behind_what_landed_loses_nothing(
 ) -> None:
     put(pair, State(delayed=dict.fromkeys("abcdefgh", FAR)))
     ahead(pair)
-    move, stepping = mover(pair, monkeypatch)
+    move, stepping = migrator(pair, monkeypatch)
     for _ in range(60):
         stepping.whole()
-    assert move.walk.done
+    assert move.scan.done
     assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
     assert at(pair, 1).stats == {}, "none came twice"
 
@@ -480,27 +485,29 @@ def test_a_task_that_comes_late_by_its_token_is_brought(pair: Shard) -> None:
     put(pair, State(delayed={AWAY[0]: FAR}))
     ahead(pair)
     depart(pair, AWAY[0])
-    pair.run(pair.broker.tell(0, MOVING))
-    operations = Operations(Broker(pair.broker.queue), Limits())
+    pair.run(pair.commands.sync_shard_map(0, MOVING))
+    operations = Operations(Commands(pair.commands.queue), Limits())
     assert Operating(pair.run, operations.cancel(AWAY[0])).whole().result is Cancelled.CANCELLED
 
 
 def test_only_what_goes_where_it_would_be_late_gets_a_later_token(pair: Shard) -> None:
     """What has arrived elsewhere may have run since."""
-    wide = Layout(3, 3, 1, 3, 3)
-    pair.broker.follow(wide)
+    wide = ShardMap(3, 3, 1, 3, 3)
+    pair.commands.follow(wide)
     names = {at_: next(f"n{nth}" for nth in range(99) if wide.home(f"n{nth}") == at_) for at_ in (1, 2)}
     put(pair, State(delayed=dict.fromkeys(names.values(), FAR)))
     ahead(pair)
     batch = depart(pair, *names.values())
-    late, arrived = (pair.run(pair.broker.arrive(to, 0, batch.token, batch.by_shard()[to])) for to in (1, 2))
-    assert (late, arrived) == (Late((NOW + 5000) * 1000), 1)
-    assert isinstance(late, Late)
-    assert not pair.run(pair.broker.landed(1, 0, batch.token)), "nobody is to forget it"
+    late, arrived = (
+        pair.run(pair.commands.migrate_in(to, 0, batch.token, batch.by_shard()[to])) for to in (1, 2)
+    )
+    assert (late, arrived) == (BatchOutOfOrder((NOW + 5000) * 1000), 1)
+    assert isinstance(late, BatchOutOfOrder)
+    assert not pair.run(pair.commands.migrate_verify(1, 0, batch.token)), "nobody is to forget it"
     with pair.full_memory():
-        assert pair.run(pair.broker.renumber(0, batch.token, 1, late)) == 1
-    assert list(pair.run(pair.broker.departed(0)).by_shard()) == [2]
-    again = pair.run(pair.broker.departed(0, after=batch.token))
+        assert pair.run(pair.commands.migrate_retoken(0, batch.token, 1, late)) == 1
+    assert list(pair.run(pair.commands.list_migrating(0)).by_shard()) == [2]
+    again = pair.run(pair.commands.list_migrating(0, after=batch.token))
     assert (again.token, list(again.by_shard())) == (late.last + 1, [1])
     assert arrive(pair, again) == 1
 
@@ -509,18 +516,18 @@ def test_a_cursor_of_another_run_of_the_server_is_worth_nothing(
     pair: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(pair, State(delayed={f"t{n}": FAR for n in range(2000)}))
-    move, stepping = mover(pair, monkeypatch)
-    while move.walk.cursor == "0":
+    move, stepping = migrator(pair, monkeypatch)
+    while move.scan.cursor == "0":
         stepping.whole()
-    assert move.walk.cursor not in {None, "0"}
-    move.walk.run = "another"
+    assert move.scan.cursor not in {None, "0"}
+    move.scan.run = "another"
     stepping.whole()
-    while move.walk.cursor != "0":
+    while move.scan.cursor != "0":
         stepping.whole()
     for _ in range(400):
         stepping.whole()
-    assert move.walk.done
-    assert all(pair.broker.shard_of(name) == 0 for name in at(pair, 0).delayed)
+    assert move.scan.done
+    assert all(pair.commands.shard_of(name) == 0 for name in at(pair, 0).delayed)
 
 
 def test_a_batch_of_somebody_else_that_is_older_goes_first(
@@ -528,12 +535,12 @@ def test_a_batch_of_somebody_else_that_is_older_goes_first(
 ) -> None:
     """Once a later one has landed, it would be taken for a copy that comes late."""
     put(pair, State(delayed=dict.fromkeys("abcdefgh", FAR)))
-    move, stepping = mover(pair, monkeypatch)
+    move, stepping = migrator(pair, monkeypatch)
     stepping.whole()  # there is nothing on its way yet
     depart(pair, AWAY[0])
     for _ in range(40):
         stepping.whole()
-    assert move.walk.done
+    assert move.scan.done
     assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
 
 
@@ -543,20 +550,22 @@ def test_reapers_go_on_with_what_no_scanner_does(pair: Shard, monkeypatch: pytes
     put(pair, State(delayed=dict.fromkeys(AWAY, FAR)))
     depart(pair, *AWAY)
     connection: Any = Connection()
-    stranded = Stepping(pair.run, Stranded(Lane(pair.broker), connection, acknowledge=None).step)
+    abandoned = Stepping(
+        pair.run, AbandonedMigrations(ShardGroup(pair.commands), connection, durability=None).step
+    )
     for _ in range(20):
-        stranded.whole()
+        abandoned.whole()
     assert (at(pair, 0).envelopes, sorted(at(pair, 1).delayed)) == ({}, AWAY)
 
 
-# clients, while a mover has died between two calls
+# clients, while a migrator has died between two calls
 
 
 @pytest.mark.parametrize("arrived", [False, True])
 @pytest.mark.parametrize(
     ("kind", "found"),
     [
-        ("get", lambda view: view.state == "delayed"),
+        ("get", lambda view: view.state == "scheduled"),
         ("cancel", lambda outcome: outcome is Cancelled.CANCELLED),
         ("reschedule", lambda done: done.outcome == "rescheduled"),
         ("keep", lambda scheduled: scheduled.outcome is Outcome.KEPT),
@@ -572,8 +581,8 @@ def test_a_task_on_its_way_is_found(
     batch = depart(pair, name)
     if arrived:
         arrive(pair, batch)
-    pair.run(pair.broker.tell(0, MOVING))
-    operations = Operations(Broker(pair.broker.queue), Limits())
+    pair.run(pair.commands.sync_shard_map(0, MOVING))
+    operations = Operations(Commands(pair.commands.queue), Limits())
     new = NewTask("new", delay_ms=5000, task_id=name)
     begins: dict[str, Callable[[], Any]] = {
         "get": lambda: operations.get(name),
@@ -588,12 +597,12 @@ def test_a_task_on_its_way_is_found(
 @pytest.mark.parametrize("kind", ["schedule", "cancel"])
 def test_a_task_that_moves_from_its_home_is_not_followed_for_ever(pair: Shard, kind: str) -> None:
     """Only a fail-over leaves that behind, or somebody's hand; a scanner mends it, and none runs here."""
-    keys = pair.broker.keys(1)
+    keys = pair.commands.keys(1)
     pair.redis.zadd(keys.moving, {AWAY[0]: 5})
     pair.redis.hset(keys.moving_info, AWAY[0], f"1 delayed {FAR}")
     pair.redis.hset(keys.tasks, AWAY[0], envelope(FAR, AWAY[0]))
-    pair.run(pair.broker.tell(0, MOVING))
-    operations = Operations(Broker(pair.broker.queue), Limits())
+    pair.run(pair.commands.sync_shard_map(0, MOVING))
+    operations = Operations(Commands(pair.commands.queue), Limits())
     task = NewTask(1, delay_ms=5000, task_id=AWAY[0])
     begun = operations.schedule(task, "keep") if kind == "schedule" else operations.cancel(AWAY[0])
     asking, seconds = Operating(pair.run, begun), 0.0
@@ -609,8 +618,8 @@ def test_a_task_that_moves_from_its_home_is_not_followed_for_ever(pair: Shard, k
 def test_dead_letters_on_their_way_are_redriven_and_purged(pair: Shard) -> None:
     put(pair, State(dlq=dict.fromkeys(AWAY[:2], NOW), dlq_info=dict.fromkeys(AWAY[:2], "1 0 buried x")))
     depart(pair, *AWAY[:2])
-    pair.run(pair.broker.tell(0, MOVING))
-    letters = Letters(Operations(Broker(pair.broker.queue), Limits()))
+    pair.run(pair.commands.sync_shard_map(0, MOVING))
+    letters = DeadLetters(Operations(Commands(pair.commands.queue), Limits()))
     assert Operating(pair.run, letters.redrive([AWAY[0]], None, dry_run=False)).whole().result.tasks == 1
     assert Operating(pair.run, letters.purge([AWAY[1]])).whole().result == 1
     assert (at(pair, 1).delayed, at(pair, 1).dlq) == ({AWAY[0]: NOW}, {})

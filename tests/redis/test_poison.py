@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.errors import DelayQError
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import encode
-from delayq.protocol.results import Lost, Verdict
+from delayq.protocol.results import LostTask, Verdict
 from delayq.protocol.results import State as In
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
@@ -52,9 +52,9 @@ def nonsense(chance: random.Random) -> bytes:
     return chance.choice([*texts, chance.randbytes(chance.randrange(40)), envelope()])
 
 
-def poisoned(redis: Redis, broker: Broker, chance: random.Random) -> None:
+def poisoned(redis: Redis, commands: Commands, chance: random.Random) -> None:
     """Any names under any scores, with anything as envelopes, attempts and stories of deaths."""
-    keys = broker.shards[0]
+    keys = commands.shards[0]
     for name in ("delayed", "retry", "processing", "dlq"):
         chosen = chance.sample(NAMES, chance.randrange(len(NAMES)))
         if chosen:
@@ -71,48 +71,48 @@ def poisoned(redis: Redis, broker: Broker, chance: random.Random) -> None:
     redis.set(keys.rate, chance.choice(["", "x", "1e300", "-5"]))
 
 
-def every_verb(broker: Broker, member: bytes) -> list[Call[Any]]:
+def every_verb(commands: Commands, member: bytes) -> list[Call[Any]]:
     task_id, body = member.rpartition(b":")[0].decode(errors="replace") or "a", encode(1, None, None)[0]
     options: dict[str, Any] = {"if_exists": "replace", "repeated": 1, "max_bytes": 10**6, **PLENTY}
     recovering: dict[str, Any] = {"expiry_ms": NOW, "reason": "", "wait_ms": 1, "max_crashes": 2, "failed": 0}
     walks = ("tasks", "delayed", "retry", "processing", "dlq", "attempts", "dlq_info")
     return [
-        broker.schedule(0, [task_id, "+1", body], **options),
+        commands.schedule(0, [task_id, "+1", body], **options),
         *(
-            broker.list(0, state, offset=0, limit=100)
-            for state in (In.DELAYED, In.RETRY, In.PROCESSING, In.DLQ)
+            commands.list(0, state, offset=0, limit=100)
+            for state in (In.SCHEDULED, In.RETRYING, In.IN_FLIGHT, In.DEAD)
         ),
-        broker.counts(0, [1000]),
-        broker.get(task_id),
-        broker.wake(0),
-        broker.examine(0, member),
-        broker.expired(0, offset=0, limit=100),
-        broker.extend(0, [member], 1000),
-        broker.reschedule(task_id, "+1", max_delay_ms=10),
-        broker.recover(0, member, "me", Verdict.REQUEUE, **recovering),
-        broker.retry(0, [member, 1, 1, "no"], max_attempts=3),
-        broker.release(0, [member, NOW]),
-        broker.bury(0, [member, "no"]),
-        broker.reclaim(0, max_crashes=2),
-        broker.rewind(0, 1000),
-        broker.adopt(0, [Lost(member), Lost(b"a")]),
-        *(broker.reconcile(0, index, 0, count=1000) for index in walks),
-        broker.weigh(0),
-        broker.redrive(0, [task_id, 0]),
-        broker.claim(0, 100, 1000),
-        broker.ack(0, [member]),
-        broker.cancel(task_id),
-        broker.purge(0, [task_id]),
+        commands.counts(0, [1000]),
+        commands.get(task_id),
+        commands.wake(0),
+        commands.examine(0, member),
+        commands.expired(0, offset=0, limit=100),
+        commands.extend(0, [member], 1000),
+        commands.reschedule(task_id, "+1", max_delay_ms=10),
+        commands.recover(0, member, "me", Verdict.REQUEUE, **recovering),
+        commands.retry(0, [member, 1, 1, "no"], max_attempts=3),
+        commands.release(0, [member, NOW]),
+        commands.bury(0, [member, "no"]),
+        commands.reclaim(0, max_crashes=2),
+        commands.clamp_leases(0, 1000),
+        commands.restore_orphans(0, [LostTask(member), LostTask(b"a")]),
+        *(commands.reconcile(0, index, 0, count=1000) for index in walks),
+        commands.audit_size(0),
+        commands.redrive(0, [task_id, 0]),
+        commands.claim(0, 100, 1000),
+        commands.ack(0, [member]),
+        commands.cancel(task_id),
+        commands.purge(0, [task_id]),
     ]
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_verb_crashes_on_anything_that_is_of_the_right_type(shard: Shard, seed: int) -> None:
     chance = random.Random(seed)
-    poisoned(shard.redis, shard.broker, chance)
+    poisoned(shard.redis, shard.commands, chance)
     for raw in NAMES:
         member = raw if isinstance(raw, bytes) else raw.encode()
-        for call in every_verb(shard.broker, member):
+        for call in every_verb(shard.commands, member):
             shard.run(call)
 
 
@@ -121,16 +121,16 @@ def test_good_tasks_run_beside_poisoned_ones(shard: Shard, seed: int) -> None:
     """Every one that is due is claimed, and what cannot be read comes apart with the reason."""
     chance = random.Random(seed)
     shard.seed(State(delayed={f"good-{n}": NOW - 1 for n in range(20)}))
-    poisoned(shard.redis, shard.broker, chance)
+    poisoned(shard.redis, shard.commands, chance)
     found: set[str] = set()
     more = True
     while more:
-        claimed = shard.run(shard.broker.claim(0, 7, 60_000))
+        claimed = shard.run(shard.commands.claim(0, 7, 60_000))
         more = claimed.more
         found |= {lease.task.id for lease in claimed.leases}
         for lease, error in claimed.unreadable:
             assert str(error)
-            shard.run(shard.broker.bury(0, [lease.member, f"unreadable: {error}"]))
+            shard.run(shard.commands.bury(0, [lease.member, f"unreadable: {error}"]))
     assert found >= {f"good-{n}" for n in range(20)}
 
 
@@ -142,16 +142,16 @@ def test_counters_that_hold_no_number_begin_anew_and_cost_no_task(shard: Shard, 
         State(delayed={"a": NOW, "b": NOW, "c": NOW, "lost": NOW}, tasks=dict.fromkeys("abc", envelope()))
     )
     shard.redis.hset(shard.keys.stats, mapping=dict.fromkeys(counters, poison))
-    leases = shard.run(shard.broker.claim(0, 10, 1000)).leases
+    leases = shard.run(shard.commands.claim(0, 10, 1000)).leases
     assert [lease.task.id for lease in leases] == ["a", "b", "c"]
     first = leases[0].task.token
     assert 0 <= first - NOW * 1000 < 1000, "Valkey's clock stands still within its millisecond only"
     assert [lease.task.token for lease in leases] == [first, first + 1, first + 2]
     a, b, c = (lease.member for lease in leases)
-    shard.run(shard.broker.ack(0, [a]))
-    shard.run(shard.broker.retry(0, [b, 1000, 1, "no"], max_attempts=3))
-    shard.run(shard.broker.bury(0, [c, "no"]))
-    shard.run(shard.broker.schedule(0, ["new", "+1", b"body"], **NEW))
+    shard.run(shard.commands.ack(0, [a]))
+    shard.run(shard.commands.retry(0, [b, 1000, 1, "no"], max_attempts=3))
+    shard.run(shard.commands.bury(0, [c, "no"]))
+    shard.run(shard.commands.schedule(0, ["new", "+1", b"body"], **NEW))
     stats: Any = shard.redis.hgetall(shard.keys.stats)
     told = {
         name: int(stats[name.encode()]) for name in ("claimed", "acked", "retried", "buried", "scheduled")
@@ -166,7 +166,7 @@ def test_counters_that_hold_no_number_begin_anew_and_cost_no_task(shard: Shard, 
 
 def test_counts_of_failures_that_cannot_be_read_are_none(shard: Shard) -> None:
     shard.seed(State(retry={"a": NOW}, attempts={"a": "many few oops"}))
-    [lease] = shard.run(shard.broker.claim(0, 1, 1000)).leases
+    [lease] = shard.run(shard.commands.claim(0, 1, 1000)).leases
     assert lease.task.attempt == 1
 
 
@@ -175,7 +175,7 @@ def test_a_lease_without_a_token_is_dropped_by_the_reaper(shard: Shard) -> None:
     shard.redis.zadd(shard.keys.processing, {"nobody": float("inf"), "a:7": NOW + 9})
     shard.redis.hset(shard.keys.tasks, "a", envelope())
     shard.redis.hset(shard.keys.stats, "bytes", 1 + len(envelope()))
-    found = shard.run(shard.broker.reconcile(0, "processing", 0))
+    found = shard.run(shard.commands.reconcile(0, "processing", 0))
     assert found.tasks == [("nobody", "pruned")]
     assert shard.whole().processing == {"a:7": NOW + 9}
 
@@ -183,7 +183,7 @@ def test_a_lease_without_a_token_is_dropped_by_the_reaper(shard: Shard) -> None:
 @pytest.mark.parametrize("raw", [b"\x00", b"\x1f garbage", b"\x21{}" + bytes(6), b"\xff" * 40], ids=repr)
 def test_rescheduling_leaves_bytes_that_it_cannot_read_as_they_are(shard: Shard, raw: bytes) -> None:
     shard.seed(State(delayed={"a": NOW}, tasks={"a": raw}))
-    shard.run(shard.broker.reschedule("a", "+500", max_delay_ms=1000))
+    shard.run(shard.commands.reschedule("a", "+500", max_delay_ms=1000))
     after = shard.whole()
     assert (after.delayed, after.tasks) == ({"a": NOW + 500}, {"a": raw})
 
@@ -228,7 +228,7 @@ def test_a_claim_that_meets_a_key_of_the_wrong_type_takes_nothing(shard: Shard, 
     kept = [getattr(shard.keys, each) for each in INDEXES]
     before = [shard.redis.dump(key) for key in kept]
     with pytest.raises(DelayQError, match="WRONGTYPE"):
-        shard.run(shard.broker.claim(0, 10, 1000))
+        shard.run(shard.commands.claim(0, 10, 1000))
     assert [shard.redis.dump(key) for key in kept] == before
 
 
@@ -237,13 +237,13 @@ def test_what_was_refused_half_way_finds_its_place_again_once_the_key_is_gone(
     shard: Shard, name: str
 ) -> None:
     """However far each verb came: whoever has an envelope is in one place, and no claim but one has it."""
-    key, broker = spoilt(shard, name), shard.broker
+    key, commands = spoilt(shard, name), shard.commands
     calls: list[Call[Any]] = [
-        broker.retry(0, [b"run:7", 1, 1, "no"], max_attempts=3),
-        broker.bury(0, [b"run:7", "no"]),
-        broker.reclaim(0, max_crashes=2),
-        broker.redrive(0, ["dead", 0]),
-        broker.schedule(0, ["new", "+1", b"b"], **NEW),
+        commands.retry(0, [b"run:7", 1, 1, "no"], max_attempts=3),
+        commands.bury(0, [b"run:7", "no"]),
+        commands.reclaim(0, max_crashes=2),
+        commands.redrive(0, ["dead", 0]),
+        commands.schedule(0, ["new", "+1", b"b"], **NEW),
     ]
     for call in calls:
         with suppress(DelayQError):
@@ -251,8 +251,8 @@ def test_what_was_refused_half_way_finds_its_place_again_once_the_key_is_gone(
     shard.redis.delete(key)
     leased = {member.rpartition(b":")[0] for member in _members(shard.redis, shard.keys.processing)}
     for index in ("tasks", *INDEXES, "attempts", "dlq_info"):
-        homeless = shard.run(broker.reconcile(0, index, 0, count=1000)).homeless
-        shard.run(broker.adopt(0, [Lost(raw) for raw in homeless if raw not in leased]))
+        homeless = shard.run(commands.reconcile(0, index, 0, count=1000)).homeless
+        shard.run(commands.restore_orphans(0, [LostTask(raw) for raw in homeless if raw not in leased]))
     found = [member for index in INDEXES for member in _members(shard.redis, getattr(shard.keys, index))]
     ids = [member.rpartition(b":")[0] or member for member in found]
     assert sorted(ids) == sorted(shard.redis.hkeys(shard.keys.tasks))
@@ -268,10 +268,10 @@ def test_a_key_of_the_wrong_type_is_a_clear_error_and_the_other_shards_go_on(
 ) -> None:
     if name == "wake" and wrong is WRONG[1]:
         name = "delayed"  # a list is what wake should be
-    broker = Broker(shard.broker.queue, shards=2)
-    wrong(shard.redis, getattr(broker.shards[0], name))
+    commands = Commands(shard.commands.queue, shards=2)
+    wrong(shard.redis, getattr(commands.shards[0], name))
     refused = 0
-    for call in every_verb(broker, b"a:7"):
+    for call in every_verb(commands, b"a:7"):
         try:
             shard.run(call)
         except DelayQError as error:
@@ -279,5 +279,5 @@ def test_a_key_of_the_wrong_type_is_a_clear_error_and_the_other_shards_go_on(
             refused += 1
     assert refused
     with suppress(DelayQError):
-        shard.connection.run([broker.wake(0), broker.wake(1)])
-    assert shard.run(broker.claim(1, 1, 1000)).leases == []
+        shard.connection.run([commands.wake(0), commands.wake(1)])
+    assert shard.run(commands.claim(1, 1, 1000)).leases == []

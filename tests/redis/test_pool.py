@@ -15,7 +15,7 @@ from delayq import SyncClient
 from delayq.connection import Address, SyncConnection
 from delayq.connection.pool import Pool
 from delayq.errors import Unavailable
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def test_what_the_server_closed_meanwhile_is_not_used_again(aof_server: RedisServer, queue_name: str) -> None:
-    call = Broker(queue_name).counts(0)
+    call = Commands(queue_name).counts(0)
     with closing(SyncConnection(Address.from_url(aof_server.url))) as connection:
         connection.run([call])
         aof_server.restart()
@@ -35,7 +35,7 @@ def test_a_thread_that_holds_a_connection_does_not_wait_for_another(
     redis_server: RedisServer, queue_name: str
 ) -> None:
     """As many threads as there are connections would wait for each other, in front of a Redis that is well."""
-    call, both = Broker(queue_name).counts(0), Barrier(2, timeout=30)
+    call, both = Commands(queue_name).counts(0), Barrier(2, timeout=30)
 
     def work() -> None:
         began = connection.start([call])
@@ -52,11 +52,11 @@ def test_a_thread_that_holds_a_connection_does_not_wait_for_another(
 FORKS = """
 import os, sys
 from dataclasses import replace
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.connection import Address, SyncConnection
 
 connection = SyncConnection(replace(Address.from_url(sys.argv[1]), max_connections=1))
-call = Broker(sys.argv[2]).counts(0)
+call = Commands(sys.argv[2]).counts(0)
 connection.run([call])
 child = os.fork()
 for _ in range(20):
@@ -112,7 +112,7 @@ def test_processes_that_a_client_starts_draw_ids_of_their_own(
     )
     assert done.returncode == 0
     with SyncClient(redis_server.url, queue=queue_name) as client:
-        assert client.counts().delayed == 5 * 200
+        assert client.counts().waiting == 5 * 200
 
 
 FORKS_ASYNC = """
@@ -191,7 +191,7 @@ def test_an_asynchronous_client_is_not_used_in_another_event_loop(
 FORKS_MEANWHILE = """
 import os, signal, socket, threading
 from dataclasses import replace
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.connection import Address, SyncConnection
 from delayq.errors import Unavailable
 
@@ -201,7 +201,7 @@ connection = SyncConnection(replace(Address.from_url(url), timeout_seconds=5.0))
 
 def asked():
     try:
-        connection.one(Broker("orders").counts(0))
+        connection.one(Commands("orders").counts(0))
     except Unavailable:
         return
     raise SystemExit(1)

@@ -9,12 +9,12 @@ import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.contract import parse
 from delayq.errors import GuardBusy, GuardUnavailable
-from delayq.protocol.commands import BATCH, LEASES, Broker
-from delayq.protocol.shard_map import Layout
-from delayq.reaper.guard_retention import Prune
-from delayq.reaper.reaper import Reconcile, Sweep
-from delayq.service.counters import ProcessTally
-from delayq.service.shard_groups import Lane
+from delayq.protocol.commands import BATCH, LEASES, Commands
+from delayq.protocol.shard_map import ShardMap
+from delayq.reaper.guard_retention import GuardRetention
+from delayq.reaper.reaper import Reaper, Reconcile, Sweep
+from delayq.service.counters import ProcessCounters
+from delayq.service.shard_groups import ShardGroup
 
 from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, whole
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from delayq.contract import Spec
     from delayq.protocol.commands import Call
-    from delayq.protocol.results import Adopted, Lost, TaskRow
+    from delayq.protocol.results import LostTask, RestoredOrphans, TaskRow
     from delayq.protocol.results import State as In
 
     from tests.topologies.kinds import Servers
@@ -48,7 +48,7 @@ def spec(**retention: int) -> Spec:
 
 async def one_walk(shard: Shard, url: str) -> Reconcile:
     connection = AsyncConnection(Address.from_url(url))
-    reconcile = Reconcile(shard.broker, connection, spec())
+    reconcile = Reconcile(shard.commands, connection, spec())
     while reconcile.walks == 0:
         await reconcile.step()
     await connection.close()
@@ -65,7 +65,7 @@ async def test_a_page_that_took_long_is_followed_by_a_longer_pause(shard: Shard,
 
     connection = Slow(Address.from_url(redis_url))
     shard.seed(State(delayed={f"t{n}": LATER for n in range(600)}))
-    assert await Reconcile(shard.broker, connection, spec()).step() >= 0.35
+    assert await Reconcile(shard.commands, connection, spec()).step() >= 0.35
     await connection.close()
 
 
@@ -76,7 +76,7 @@ async def test_one_walk_adopts_what_is_nowhere_and_leaves_what_is_leased(
     tasks = {member.rpartition(":")[0]: envelope() for member in leases} | {"lost": envelope()}
     before = shard.seed(State(processing=leases, tasks=tasks))
     reconcile = await one_walk(shard, redis_url)
-    assert reconcile.mended == {"adopted": 1}
+    assert reconcile.repaired == {"adopted": 1}
     assert shard.whole() == before.but(delayed={"lost": NOW}, wake=1, stats={"adopted": 1})
 
 
@@ -89,15 +89,15 @@ async def test_adopt_is_asked_about_few_tasks_at_a_time_and_never_about_leased_o
         redis.zadd(shard.keys.processing, {b"\xff\xfe:7": LATER})
         redis.hset(shard.keys.tasks, b"\xff\xfe", envelope())
     asked: list[list[bytes]] = []
-    adopt = shard.broker.adopt
+    adopt = shard.commands.restore_orphans
 
-    def recorded(at: int, lost: Sequence[Lost], cursor: str) -> Call[Adopted]:
+    def recorded(at: int, lost: Sequence[LostTask], cursor: str) -> Call[RestoredOrphans]:
         asked.append([each.id for each in lost])
         return adopt(at, lost, cursor)
 
-    monkeypatch.setattr(shard.broker, "adopt", recorded)
+    monkeypatch.setattr(shard.commands, "restore_orphans", recorded)
     reconcile = await one_walk(shard, redis_url)
-    assert reconcile.mended == {"adopted": 25}
+    assert reconcile.repaired == {"adopted": 25}
     assert [len(ids) for ids in asked] == [10, 10, 5]
     assert b"\xff\xfe" not in [task_id for ids in asked for task_id in ids]
 
@@ -105,7 +105,7 @@ async def test_adopt_is_asked_about_few_tasks_at_a_time_and_never_about_leased_o
 async def test_a_lost_task_is_adopted_though_its_id_is_not_utf8(shard: Shard, redis_url: str) -> None:
     with shard.server.client() as redis:
         redis.hset(shard.keys.tasks, b"\xff", envelope())
-        assert (await one_walk(shard, redis_url)).mended == {"adopted": 1}
+        assert (await one_walk(shard, redis_url)).repaired == {"adopted": 1}
         assert redis.zscore(shard.keys.delayed, b"\xff") == NOW
 
 
@@ -115,21 +115,21 @@ async def test_leases_that_one_reading_skips_are_seen_by_the_other(
     """Leases are settled while they are read: the first of the next page moves to a rank that was read already."""
     leases = {f"leased-{n:03}:{n + 1}": LATER + n for n in range(BATCH + 1)}
     shard.seed(State(processing=leases))
-    asked: list[Sequence[Lost]] = []
-    rows, adopt = shard.broker.list, shard.broker.adopt
+    asked: list[Sequence[LostTask]] = []
+    rows, adopt = shard.commands.list, shard.commands.restore_orphans
 
     def settling(at: int, state: In, *, offset: int, limit: int) -> Call[list[TaskRow]]:
         if offset:
-            shard.run(shard.broker.ack(0, [b"leased-000:1"]))
+            shard.run(shard.commands.ack(0, [b"leased-000:1"]))
         return rows(at, state, offset=offset, limit=limit)
 
-    def recorded(at: int, lost: Sequence[Lost], cursor: str) -> Call[Adopted]:
+    def recorded(at: int, lost: Sequence[LostTask], cursor: str) -> Call[RestoredOrphans]:
         asked.append(lost)
         return adopt(at, lost, cursor)
 
-    monkeypatch.setattr(shard.broker, "list", settling)
-    monkeypatch.setattr(shard.broker, "adopt", recorded)
-    assert (await one_walk(shard, redis_url)).mended == {}
+    monkeypatch.setattr(shard.commands, "list", settling)
+    monkeypatch.setattr(shard.commands, "restore_orphans", recorded)
+    assert (await one_walk(shard, redis_url)).repaired == {}
     assert asked == []
 
 
@@ -137,7 +137,7 @@ async def test_a_walk_adopts_beside_more_leases_than_a_call_looks_at(shard: Shar
     leases = {f"leased-{n}:{n + 1}": LATER for n in range(2 * LEASES)}
     tasks = {member.rpartition(":")[0]: envelope() for member in leases} | {"lost": envelope()}
     before = shard.seed(State(processing=leases, tasks=tasks))
-    assert (await one_walk(shard, redis_url)).mended == {"adopted": 1}
+    assert (await one_walk(shard, redis_url)).repaired == {"adopted": 1}
     assert shard.whole() == before.but(delayed={"lost": NOW}, wake=1, stats={"adopted": 1})
 
 
@@ -147,26 +147,28 @@ async def test_with_more_shards_than_letters_to_keep_each_shard_keeps_one(
     dead = {"a": NOW - 2000, "b": NOW - 1000}
     shard.seed(State(dlq=dead, dlq_info=dict.fromkeys(dead, "1 0 buried x")))
     connection = AsyncConnection(Address.from_url(redis_url))
-    broker = Broker(shard.broker.queue)
-    broker.follow(Layout.first(256))
-    sweep = Sweep(broker, connection, spec(deadLetterCount=100))
+    commands = Commands(shard.commands.queue)
+    commands.follow(ShardMap.first(256))
+    sweep = Sweep(commands, connection, spec(deadLetterCount=100))
     await sweep.step()
     await connection.close()
     assert set(shard.whole().dlq) == {"b"}
 
 
 @pytest.mark.parametrize(
-    "layout", [Layout(2, 1, 1, 4, 4), Layout(3, 4, 1, 4, 4), Layout(3, 1, 4, 1, 4), Layout.guess(4)], ids=str
+    "shard_map",
+    [ShardMap(2, 1, 1, 4, 4), ShardMap(3, 4, 1, 4, 4), ShardMap(3, 1, 4, 1, 4), ShardMap.guess(4)],
+    ids=str,
 )
 async def test_a_shard_that_may_hold_all_dead_letters_keeps_as_many_as_the_queue(
-    shard: Shard, redis_url: str, layout: Layout
+    shard: Shard, redis_url: str, shard_map: ShardMap
 ) -> None:
     """More shards that are announced hold nothing yet; what the document says may be neither."""
     dead = {f"d{nth}": NOW - 9 + nth for nth in range(9)}
     before = shard.seed(State(dlq=dead, dlq_info=dict.fromkeys(dead, "1 0 buried x")))
-    connection, broker = AsyncConnection(Address.from_url(redis_url)), Broker(shard.broker.queue)
-    broker.follow(layout)
-    keeps, prunes = (Sweep(broker, connection, spec(deadLetterCount=most)) for most in (9, 8))
+    connection, commands = AsyncConnection(Address.from_url(redis_url)), Commands(shard.commands.queue)
+    commands.follow(shard_map)
+    keeps, prunes = (Sweep(commands, connection, spec(deadLetterCount=most)) for most in (9, 8))
     await keeps.step()
     assert shard.whole() == before
     await prunes.step()
@@ -179,15 +181,15 @@ async def test_who_slept_while_shards_went_purges_nothing_before_it_knows(
 ) -> None:
     """One shard has all dead letters by now, and not its part of an eighth."""
     dead = {f"d{nth}": NOW - 9 + nth for nth in range(9)}
-    shard.broker.follow(Layout(9, 1, 1, 1, 8))
-    shard.run(shard.broker.tell(0, shard.broker.layout))
+    shard.commands.follow(ShardMap(9, 1, 1, 1, 8))
+    shard.run(shard.commands.sync_shard_map(0, shard.commands.shard_map))
     before = shard.seed(State(dlq=dead, dlq_info=dict.fromkeys(dead, "1 0 buried x")))
-    connection, broker = AsyncConnection(Address.from_url(redis_url)), Broker(shard.broker.queue)
-    broker.follow(Layout(5, 8, 8, 8, 8))
-    sweep = Sweep(broker, connection, spec(deadLetterCount=8))
+    connection, commands = AsyncConnection(Address.from_url(redis_url)), Commands(shard.commands.queue)
+    commands.follow(ShardMap(5, 8, 8, 8, 8))
+    sweep = Sweep(commands, connection, spec(deadLetterCount=8))
     await sweep.step()
     assert shard.whole() == before
-    assert broker.layout == shard.broker.layout
+    assert commands.shard_map == shard.commands.shard_map
     await sweep.step()
     await connection.close()
     assert set(shard.whole().dlq) == dead.keys() - {"d0"}
@@ -197,7 +199,7 @@ async def test_a_sweep_purges_dead_letters_that_are_too_old_or_too_many(shard: S
     dead = {"old": NOW - 61_000, "a": NOW - 3000, "b": NOW - 2000, "c": NOW - 1000}
     shard.seed(State(dlq=dead, dlq_info=dict.fromkeys(dead, "1 0 buried x")))
     connection = AsyncConnection(Address.from_url(redis_url))
-    sweep = Sweep(shard.broker, connection, spec(deadLetterSeconds=60, deadLetterCount=2))
+    sweep = Sweep(shard.commands, connection, spec(deadLetterRetentionSeconds=60, deadLetterCount=2))
     await sweep.step()
     await connection.close()
     assert set(shard.whole().dlq) == {"b", "c"}
@@ -205,7 +207,7 @@ async def test_a_sweep_purges_dead_letters_that_are_too_old_or_too_many(shard: S
 
 
 @pytest.mark.parametrize(
-    "retention", [{"deadLetterSeconds": 60}, {"deadLetterCount": 1}], ids=["old", "many"]
+    "retention", [{"deadLetterRetentionSeconds": 60}, {"deadLetterCount": 1}], ids=["old", "many"]
 )
 async def test_a_dead_letter_that_was_redriven_and_died_again_since_it_was_listed_is_kept(
     shard: Shard, redis_url: str, retention: dict[str, int]
@@ -220,7 +222,7 @@ async def test_a_dead_letter_that_was_redriven_and_died_again_since_it_was_liste
             return await super().one(call)
 
     connection = Slow(Address.from_url(redis_url))
-    await Sweep(shard.broker, connection, spec(**retention)).step()
+    await Sweep(shard.commands, connection, spec(**retention)).step()
     await connection.close()
     left = {"old": NOW, "new": NOW - 1}
     assert shard.whole() == before.without(
@@ -230,12 +232,12 @@ async def test_a_dead_letter_that_was_redriven_and_died_again_since_it_was_liste
 
 async def test_a_sweep_shortens_leases_after_the_clock_stepped_back(shard: Shard, redis_url: str) -> None:
     """There may be no scanner: without any, tasks of a dead worker would wait for as long as the step."""
-    lease_ms = spec().delivery.lease_seconds * 1000
+    lease_ms = spec().delivery.lease_duration_seconds * 1000
     connection = AsyncConnection(Address.from_url(redis_url))
-    await Sweep(shard.broker, connection, spec()).step()
+    await Sweep(shard.commands, connection, spec()).step()
     before = shard.seed(State(processing={"a:7": NOW + lease_ms}))
     shard.clock(NOW - 3_600_000)
-    await Sweep(shard.broker, connection, spec()).step()  # another one: reapers live for a minute
+    await Sweep(shard.commands, connection, spec()).step()  # another one: reapers live for a minute
     await connection.close()
     assert shard.whole() == before.but(processing={"a:7": NOW - 3_600_000 + lease_ms})
 
@@ -245,20 +247,20 @@ async def test_leases_that_a_fail_over_left_in_a_dropped_shard_are_taken_back(
     redis_server: Servers, queue_name: str, *, apart: bool
 ) -> None:
     with shard_on(redis_server, queue_name, 3) as shards:
-        keys, redis = shards.broker.shards[2], shards.redises[2]
+        keys, redis = shards.commands.shards[2], shards.redises[2]
         seed(redis, keys, State(processing={"a:7": NOW - 1}))
-        broker, connection = Broker(queue_name), AsyncConnection(Address.from_url(redis_server.url))
-        broker.follow(Layout(9, 1, 1, 1, 3))
-        await Sweep(broker, connection, spec(), lane=Lane(broker, 0 if apart else None)).step()
+        commands, connection = Commands(queue_name), AsyncConnection(Address.from_url(redis_server.url))
+        commands.follow(ShardMap(9, 1, 1, 1, 3))
+        await Sweep(commands, connection, spec(), group=ShardGroup(commands, 0 if apart else None)).step()
         await connection.close()
         assert whole(redis, keys).suspect == {"a": 7}
-        assert not redis.exists(shards.broker.shards[1].cursors), "an empty one stays empty"
+        assert not redis.exists(shards.commands.shards[1].cursors), "an empty one stays empty"
 
 
 async def test_a_sweep_takes_back_leases_that_ran_out(shard: Shard, redis_url: str) -> None:
     before = shard.seed(State(processing={"a:7": NOW - 1, "b:8": LATER}))
     connection = AsyncConnection(Address.from_url(redis_url))
-    await Sweep(shard.broker, connection, spec()).step()
+    await Sweep(shard.commands, connection, spec()).step()
     await connection.close()
     assert shard.whole() == before.but(
         processing={"b:8": LATER},
@@ -269,14 +271,36 @@ async def test_a_sweep_takes_back_leases_that_ran_out(shard: Shard, redis_url: s
     )
 
 
+async def test_one_pass_does_all_there_is_to_do_and_ends(shard: Shard, redis_url: str) -> None:
+    """More leases than a call takes back, more dead letters than a page, and a task that is in no index."""
+    leases = {f"leased-{n}:{n + 1}": NOW - 1 for n in range(250)}
+    dead = {f"dead-{n:04}": NOW - 2000 + n for n in range(BATCH + 50)}
+    held = {member.rpartition(":")[0]: envelope() for member in leases}
+    shard.seed(
+        State(
+            processing=leases,
+            tasks=held | dict.fromkeys(dead, envelope()) | {"lost": envelope()},
+            dlq=dead,
+            dlq_info=dict.fromkeys(dead, "1 0 buried x"),
+        )
+    )
+    reaper = Reaper(spec(deadLetterCount=3), shard.commands, Address.from_url(redis_url), once=True)
+    async with asyncio.timeout(60):
+        await reaper.run(asyncio.Event(), asyncio.Event())
+    after = shard.whole()
+    assert after.suspect.keys() == held.keys()
+    assert (after.processing, after.delayed) == ({}, {"lost": NOW})
+    assert after.dlq.keys() == set(sorted(dead)[-3:])
+
+
 async def test_a_sweep_goes_on_past_a_shard_whose_key_is_somebody_elses(shard: Shard, redis_url: str) -> None:
-    broker = Broker(shard.broker.queue, shards=3)
-    first, other, last = broker.shards
+    commands = Commands(shard.commands.queue, shards=3)
+    first, other, last = commands.shards
     shard.server.on(other).set(other.processing, "not ours")
     for keys in (first, last):
         seed(shard.server.on(keys), keys, State(processing={"a:7": NOW - 1}))
     connection = AsyncConnection(Address.from_url(redis_url))
-    sweep = Sweep(broker, connection, spec())
+    sweep = Sweep(commands, connection, spec())
     async with asyncio.timeout(
         30
     ):  # it leaves leases alone for a while after it connected to a node for the first time
@@ -289,7 +313,7 @@ async def test_a_sweep_goes_on_past_a_shard_whose_key_is_somebody_elses(shard: S
 async def test_where_a_check_is_to_be_asked_a_sweep_leaves_leases_alone(shard: Shard, redis_url: str) -> None:
     before = shard.seed(State(processing={"a:7": NOW - 1}))
     connection = AsyncConnection(Address.from_url(redis_url))
-    await Sweep(shard.broker, connection, spec(), reclaims=False).step()
+    await Sweep(shard.commands, connection, spec(), reclaims=False).step()
     await connection.close()
     assert shard.whole() == before
 
@@ -311,12 +335,12 @@ class Rows:
 
 
 async def test_a_guards_rows_are_forgotten_batch_by_batch_and_then_after_each_sweep() -> None:
-    tally = ProcessTally("reaper", "q")
-    prune = Prune(Rows(500, 20, 0, GuardBusy("all connections in use"), 3), spec(), tally)
+    counters = ProcessCounters("reaper", "q")
+    prune = GuardRetention(Rows(500, 20, 0, GuardBusy("all connections in use"), 3), spec(), counters)
     pauses = [await prune.step() for _ in range(5)]
     assert pauses == [0.1, 0.1, 5.0, 5.0, 0.1]
     assert prune.done == {"forgotten": 523}
-    assert tally.loop_errors == {}
+    assert counters.loop_errors == {}
 
 
 async def test_a_database_that_is_down_is_told_once_counted_and_tried_again(
@@ -324,9 +348,9 @@ async def test_a_database_that_is_down_is_told_once_counted_and_tried_again(
 ) -> None:
     """It never ends the sweep, nor makes the reaper look broken."""
     down = GuardUnavailable("db:5432", "refused")
-    tally = ProcessTally("reaper", "q")
-    prune = Prune(Rows(down, down, 7, down), spec(), tally)
+    counters = ProcessCounters("reaper", "q")
+    prune = GuardRetention(Rows(down, down, 7, down), spec(), counters)
     assert [await prune.step() for _ in range(4)] == [5.0, 5.0, 0.1, 5.0]
-    assert tally.loop_errors == {"prune": 3}
+    assert counters.loop_errors == {"guard_retention": 3}
     told = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert told == ["guard_unavailable", "guard_unavailable"]
+    assert told == ["guard_prune_failed", "guard_prune_failed"]

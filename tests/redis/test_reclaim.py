@@ -8,13 +8,13 @@ from tests.redis.state import NOW, Shard, State
 
 
 def reclaim(shard: Shard, *, max_crashes: int = 3, limit: int = 100) -> list[tuple[str, str]]:
-    return shard.run(shard.broker.reclaim(0, max_crashes=max_crashes, limit=limit))
+    return shard.run(shard.commands.reclaim(0, max_crashes=max_crashes, limit=limit))
 
 
 def test_a_lease_that_ran_out_after_the_question_was_asked_is_left_alone(shard: Shard) -> None:
     """Redis hung before it executed this; no worker could extend a lease meanwhile."""
     shard.seed(State(processing={"a:7": NOW - 30_000, "b:8": NOW - 29_999}, tasks={"a": b"", "b": b""}))
-    call = shard.broker.reclaim(0, max_crashes=9, before_ms=NOW - 30_000)
+    call = shard.commands.reclaim(0, max_crashes=9, before_ms=NOW - 30_000)
     assert shard.run(call) == [("a:7", "reclaimed")]
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.protocol.commands import LEASES
-from delayq.protocol.replies import Mended
-from delayq.protocol.results import Lost
+from delayq.protocol.replies import ReconciledPage
+from delayq.protocol.results import LostTask
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 
@@ -19,25 +19,25 @@ INDEXES = ("tasks", "delayed", "retry", "suspect", "processing", "dlq", "attempt
 LATER = NOW + 60_000
 
 
-def page(shard: Shard, index: str, cursor: int = 0, count: int = 50) -> Mended:
-    return shard.run(shard.broker.reconcile(0, index, cursor, count=count))
+def page(shard: Shard, index: str, cursor: int = 0, count: int = 50) -> ReconciledPage:
+    return shard.run(shard.commands.reconcile(0, index, cursor, count=count))
 
 
 def sweep(shard: Shard, count: int = 50) -> list[tuple[str, str]]:
     """Every page of every index, as the reaper does it."""
-    mended: list[tuple[str, str]] = []
+    repaired: list[tuple[str, str]] = []
     for index in INDEXES:
         cursor = -1
         while cursor != 0:
             found = page(shard, index, -1, count)
-            mended += found.tasks
-            mended += [(task_id, "adopted") for task_id in adopt(shard, found.homeless)]
+            repaired += found.tasks
+            repaired += [(task_id, "adopted") for task_id in adopt(shard, found.homeless)]
             cursor = found.cursor
-    return mended
+    return repaired
 
 
 def adopt(shard: Shard, ids: list[bytes]) -> list[str]:
-    found = shard.run(shard.broker.adopt(0, list(map(Lost, ids))))
+    found = shard.run(shard.commands.restore_orphans(0, list(map(LostTask, ids))))
     assert (found.cursor, found.left) == ("0", []), "few leases are one page"
     return [task_id.decode() for task_id in found.ids]
 
@@ -151,7 +151,7 @@ def test_a_sound_queue_is_left_as_it_is(shard: Shard) -> None:
 
 def test_an_orphan_that_was_due_is_adopted_and_due_now(shard: Shard) -> None:
     before = shard.seed(State(tasks={"a": envelope(NOW - 1)}))
-    assert page(shard, "tasks") == Mended(0, [], [b"a"])
+    assert page(shard, "tasks") == ReconciledPage(0, [], [b"a"])
     assert adopt(shard, [b"a"]) == ["a"]
     assert shard.whole() == before.but(delayed={"a": NOW}, wake=1, stats={"adopted": 1})
 
@@ -180,24 +180,24 @@ def test_an_orphan_that_failed_waits_for_the_rest_of_its_backoff(
 ) -> None:
     before = shard.seed(State(tasks={"a": envelope(NOW - 9)}, attempts={"a": entry}))
     assert adopt(shard, [b"a"]) == ["a"]
-    hints = {"wake": 1} if due_ms == NOW else {"alarm": 1}
-    assert shard.whole() == before.but(retry={"a": due_ms}, stats={"adopted": 1}, **hints)
+    blocking_reads = {"wake": 1} if due_ms == NOW else {"alarm": 1}
+    assert shard.whole() == before.but(retry={"a": due_ms}, stats={"adopted": 1}, **blocking_reads)
 
 
 @pytest.mark.parametrize("index", ["delayed", "retry"])
 def test_no_task_is_due_before_its_time_though_a_whole_index_was_lost(shard: Shard, index: str) -> None:
     """Whatever put it there: schedule, reschedule, a retry, a retry that was rescheduled, redrive."""
-    broker, ids = shard.broker, [b"new", b"moved", b"failed", b"put-off", b"redriven"]
+    commands, ids = shard.commands, [b"new", b"moved", b"failed", b"put-off", b"redriven"]
     delays = {"new": 60_000, "moved": 1, "failed": 0, "put-off": 0, "redriven": 0}
     flat: list[Argument] = [item for name, ms in delays.items() for item in (name, f"+{ms}", envelope()[:-6])]
-    shard.run(broker.schedule(0, flat, if_exists="keep", repeated=0, **PLENTY))
-    shard.run(broker.reschedule("moved", "+70000", max_delay_ms=100_000))
-    leases = {lease.task.id: lease.member for lease in shard.run(broker.claim(0, 9, 1000)).leases}
+    shard.run(commands.schedule(0, flat, if_exists="keep", repeated=0, **PLENTY))
+    shard.run(commands.reschedule("moved", "+70000", max_delay_ms=100_000))
+    leases = {lease.task.id: lease.member for lease in shard.run(commands.claim(0, 9, 1000)).leases}
     failures = [item for name in ("failed", "put-off") for item in (leases[name], 80_000, 1, "boom")]
-    shard.run(broker.retry(0, failures, max_attempts=3))
-    shard.run(broker.reschedule("put-off", "+90000", max_delay_ms=100_000))
-    shard.run(broker.bury(0, [leases["redriven"], "boom"]))
-    shard.run(broker.redrive(0, ["redriven", 50_000]))
+    shard.run(commands.retry(0, failures, max_attempts=3))
+    shard.run(commands.reschedule("put-off", "+90000", max_delay_ms=100_000))
+    shard.run(commands.bury(0, [leases["redriven"], "boom"]))
+    shard.run(commands.redrive(0, ["redriven", 50_000]))
     before = shard.whole()
     dues = {**before.delayed, **before.retry}
     assert {due - NOW for due in dues.values()} == {50_000, 60_000, 70_000, 80_000, 90_000}
@@ -216,7 +216,7 @@ def test_an_orphan_that_died_stays_dead(shard: Shard) -> None:
 
 def test_a_running_task_is_no_orphan(shard: Shard) -> None:
     before = shard.seed(State(processing={"a:b:7": LATER}))
-    assert page(shard, "tasks") == Mended(0, [], [b"a:b"])
+    assert page(shard, "tasks") == ReconciledPage(0, [], [b"a:b"])
     assert adopt(shard, [b"a:b"]) == []
     assert shard.whole() == before
 
@@ -228,10 +228,10 @@ def leases_of(count: int) -> State:
 def test_no_call_looks_at_all_leases(shard: Shard) -> None:
     before = shard.seed(leases_of(3 * LEASES))
     shard.redis.hset(shard.keys.tasks, "lost", envelope(LATER))
-    found, calls = shard.run(shard.broker.adopt(0, [Lost(b"lost")])), 1
+    found, calls = shard.run(shard.commands.restore_orphans(0, [LostTask(b"lost")])), 1
     while found.left:
         assert found.ids == []
-        found, calls = shard.run(shard.broker.adopt(0, found.left, found.cursor)), calls + 1
+        found, calls = shard.run(shard.commands.restore_orphans(0, found.left, found.cursor)), calls + 1
     assert (found.ids, calls > 2) == ([b"lost"], True)
     assert shard.redis.zscore(shard.keys.delayed, "lost") == LATER
     assert shard.redis.zcard(shard.keys.processing) == len(before.processing)
@@ -242,16 +242,18 @@ def test_a_task_that_changes_leases_while_they_are_looked_at_is_no_orphan(shard:
     """Its new lease may be where the search has been already, and its old one where it has yet to come."""
     shard.seed(leases_of(3 * LEASES))
     ids = [f"t{n}" for n in range(3 * LEASES)]
-    found = shard.run(shard.broker.adopt(0, [Lost(task_id.encode()) for task_id in ids[:200]]))
+    found = shard.run(
+        shard.commands.restore_orphans(0, [LostTask(task_id.encode()) for task_id in ids[:200]])
+    )
     members = [b"%b:%b" % (each.id, each.id[1:]) for each in found.left]
     if settle == "release":
-        shard.run(shard.broker.release(0, [item for member in members for item in (member, NOW)]))
+        shard.run(shard.commands.release(0, [item for member in members for item in (member, NOW)]))
     else:
         flat = [item for member in members for item in (member, 0, 0, "again")]
-        shard.run(shard.broker.retry(0, flat, max_attempts=3))
-    assert len(shard.run(shard.broker.claim(0, 250, 60_000)).leases) == len(members) > 50
+        shard.run(shard.commands.retry(0, flat, max_attempts=3))
+    assert len(shard.run(shard.commands.claim(0, 250, 60_000)).leases) == len(members) > 50
     while found.left:
-        found = shard.run(shard.broker.adopt(0, found.left, found.cursor))
+        found = shard.run(shard.commands.restore_orphans(0, found.left, found.cursor))
         assert found.ids == []
     assert (shard.whole().delayed, shard.whole().retry) == ({}, {})
 
@@ -275,11 +277,11 @@ def test_a_walk_goes_on_where_another_reaper_stopped(shard: Shard) -> None:
 
 def test_an_index_entry_without_an_envelope_is_pruned(shard: Shard) -> None:
     shard.seed(State(delayed={"a": NOW}, tasks={}, attempts={"a": "1 0 x"}))
-    assert page(shard, "delayed") == Mended(0, [("a", "pruned")], [])
+    assert page(shard, "delayed") == ReconciledPage(0, [("a", "pruned")], [])
     assert shard.whole() == State(stats={"pruned": 1})
 
 
 def test_a_lease_wins_over_every_other_home(shard: Shard) -> None:
     shard.seed(State(delayed={"a": NOW}, retry={"a": NOW}, processing={"a:7": LATER}))
-    assert page(shard, "processing") == Mended(0, [("a", "deduplicated")], [])
+    assert page(shard, "processing") == ReconciledPage(0, [("a", "deduplicated")], [])
     assert shard.whole() == State(processing={"a:7": LATER}, stats={"deduplicated": 1})

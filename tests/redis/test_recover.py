@@ -22,11 +22,11 @@ def recover(shard: Shard, verdict: Verdict, member: str = "a:7", **options: str 
         "max_crashes": 3,
         "failed": 0,
     }
-    return shard.run(shard.broker.recover(0, member.encode(), OWNER, verdict, **(named | options)))
+    return shard.run(shard.commands.recover(0, member.encode(), OWNER, verdict, **(named | options)))
 
 
 def lock(shard: Shard, owner: str = OWNER, task_id: str = "a") -> None:
-    assert shard.run(shard.broker.lock(task_id, owner, LASTS_MS, lock="recovery_lock")) == 0
+    assert shard.run(shard.commands.lock(task_id, owner, LASTS_MS, lock="recovery_lock")) == 0
 
 
 def locked(shard: Shard, **state: object) -> State:
@@ -49,7 +49,7 @@ def test_the_last_of_max_crashes_buries_as_in_reclaim(shard: Shard, crashed: int
     outcome = recover(shard, Verdict.REQUEUE)
     by_recover = shard.whole()
     shard.seed(before.but(processing={"a:7": NOW, "b:8": NOW + 1}))
-    assert shard.run(shard.broker.reclaim(0, max_crashes=3)) == [("a:7", outcome)]
+    assert shard.run(shard.commands.reclaim(0, max_crashes=3)) == [("a:7", outcome)]
     assert by_recover == shard.whole().but(processing={"b:8": NOW})
 
 
@@ -78,15 +78,15 @@ def test_a_task_that_has_to_wait_keeps_its_lease_and_is_not_charged(shard: Shard
     before = locked(shard, attempts={"a": "1 1 boom"})
     assert recover(shard, Verdict.WAIT, wait_ms=1500) is Recovered.WAITED
     assert shard.whole() == before.but(processing={"a:7": -(NOW + 1500), "b:8": NOW}, stats={"waited": 1})
-    assert shard.run(shard.broker.ack(0, [b"a:7"])) == ["acked"]
+    assert shard.run(shard.commands.ack(0, [b"a:7"])) == ["acked"]
 
 
 def test_a_task_that_was_put_off_is_asked_about_again_when_its_time_has_come(shard: Shard) -> None:
     locked(shard, processing={"a:7": -(NOW + 1500)})
-    assert shard.run(shard.broker.examine(0, b"a:7")) is None
+    assert shard.run(shard.commands.examine(0, b"a:7")) is None
     assert recover(shard, Verdict.COMPLETE, expiry_ms=-(NOW + 1500)) is Recovered.ALIVE
     shard.clock(NOW + 1500)
-    examined = shard.run(shard.broker.examine(0, b"a:7"))
+    examined = shard.run(shard.commands.examine(0, b"a:7"))
     assert examined is not None
     lock(shard)
     assert recover(shard, Verdict.COMPLETE, expiry_ms=examined.expiry_ms) is Recovered.COMPLETED
@@ -105,23 +105,23 @@ def test_the_lock_is_given_back_with_the_verdict(shard: Shard, expiry: int | Non
 
 def test_who_holds_a_task_that_was_put_off_extends_it_as_if_nothing_had_been(shard: Shard) -> None:
     before = shard.seed(State(processing={"a:7": -(NOW + 1500)}))
-    assert shard.run(shard.broker.extend(0, [b"a:7"], 5000)) == set()
+    assert shard.run(shard.commands.extend(0, [b"a:7"], 5000)) == set()
     assert shard.whole() == before.but(processing={"a:7": NOW + 5000})
 
 
 def test_a_task_that_was_put_off_runs_again_once_nobody_is_to_be_asked(shard: Shard) -> None:
     """The document names no check any more."""
     shard.seed(State(processing={"a:7": -(NOW + 86_400_000)}))
-    wait = shard.run(shard.broker.wake(0))
+    wait = shard.run(shard.commands.wake(0))
     assert wait.next_expiry_seconds == 0
-    assert shard.run(shard.broker.reclaim(0, max_crashes=3)) == [("a:7", "reclaimed")]
+    assert shard.run(shard.commands.reclaim(0, max_crashes=3)) == [("a:7", "reclaimed")]
 
 
 def test_people_are_told_until_when_a_task_is_put_off(shard: Shard) -> None:
     shard.seed(State(processing={"a:7": -(NOW + 1500)}))
-    view = shard.run(shard.broker.get("a"))
+    view = shard.run(shard.commands.get("a"))
     assert view is not None
-    [row] = shard.run(shard.broker.list(0, In.PROCESSING, offset=0, limit=5))
+    [row] = shard.run(shard.commands.list(0, In.IN_FLIGHT, offset=0, limit=5))
     assert view.at_ms == row.at_ms == NOW + 1500
 
 
@@ -147,9 +147,9 @@ def test_a_lease_that_was_extended_and_ran_out_again_is_asked_about_again(
 ) -> None:
     """What its worker did in between, the check could not know."""
     before = locked(shard, processing={"a:7": NOW - 500})
-    examined = shard.run(shard.broker.examine(0, b"a:7"))
+    examined = shard.run(shard.commands.examine(0, b"a:7"))
     assert examined is not None
-    shard.run(shard.broker.extend(0, [b"a:7"], 200))
+    shard.run(shard.commands.extend(0, [b"a:7"], 200))
     shard.clock(NOW + 500)
     assert recover(shard, verdict, expiry_ms=examined.expiry_ms) is Recovered.ALIVE
     assert shard.whole() == before.but(processing={"a:7": NOW + 200})
@@ -214,8 +214,8 @@ def test_ids_may_hold_colons(shard: Shard, task_id: str) -> None:
 def test_expired_leases_come_by_page_the_longest_ago_first(shard: Shard) -> None:
     leases = {f"t{n}:7": NOW - n for n in range(5)}
     before = shard.seed(State(processing=leases | {"later:8": NOW + 1500, "latest:9": NOW + 9000}))
-    first = shard.run(shard.broker.expired(0, offset=0, limit=3))
-    rest = shard.run(shard.broker.expired(0, offset=3, limit=3))
+    first = shard.run(shard.commands.expired(0, offset=0, limit=3))
+    rest = shard.run(shard.commands.expired(0, offset=3, limit=3))
     assert (first.members, rest.members) == ([b"t4:7", b"t3:7", b"t2:7"], [b"t1:7", b"t0:7"])
     assert [first.next_seconds, rest.next_seconds] == pytest.approx([1.5, 1.5], abs=0.01)
     assert shard.whole() == before
@@ -228,7 +228,8 @@ def test_leases_that_were_put_off_come_after_those_that_just_ran_out(shard: Shar
     expected = [b"t2:7", b"t1:7", b"t0:7", b"p3:7", b"p2:7", b"p1:7", b"p0:7"]
     for size in range(1, 9):
         found = [
-            shard.run(shard.broker.expired(0, offset=at, limit=size)) for at in range(0, len(expected), size)
+            shard.run(shard.commands.expired(0, offset=at, limit=size))
+            for at in range(0, len(expected), size)
         ]
         assert [member for page in found for member in page.members] == expected
         assert [page.next_seconds for page in found] == pytest.approx([0.7] * len(found), abs=0.01)
@@ -241,7 +242,7 @@ def test_a_lease_without_a_token_is_dropped_and_its_task_left_to_be_adopted(
     """Only a hand can have written it. It must not stand in the way of others."""
     lock(shard, task_id=member.rpartition(":")[0])
     before = shard.seed(State(processing={member: NOW}, tasks={"a": envelope()}))
-    examined = shard.run(shard.broker.examine(0, member.encode()))
+    examined = shard.run(shard.commands.examine(0, member.encode()))
     assert examined is not None
     assert isinstance(examined.task, Unreadable)
     assert recover(shard, Verdict.REQUEUE, member) is Recovered.ORPHANS
@@ -250,19 +251,19 @@ def test_a_lease_without_a_token_is_dropped_and_its_task_left_to_be_adopted(
 
 def test_with_no_lease_left_nobody_says_when_the_next_runs_out(shard: Shard) -> None:
     shard.seed(State(processing={"a:7": NOW}))
-    found = shard.run(shard.broker.expired(0, offset=0, limit=3))
+    found = shard.run(shard.commands.expired(0, offset=0, limit=3))
     assert (found.members, found.next_seconds) == ([b"a:7"], None)
 
 
 def test_a_check_is_given_the_run_that_ended_with_the_lease(shard: Shard) -> None:
     kept = {"a": envelope(NOW - 5000, {"order": 7}, {"from": "shop"})}
     before = shard.seed(State(processing={"a:7": NOW}, tasks=kept, attempts={"a": "2 1 boom"}))
-    examined = shard.run(shard.broker.examine(0, b"a:7"))
+    examined = shard.run(shard.commands.examine(0, b"a:7"))
     assert examined is not None
     assert examined.expiry_ms == NOW
     task = examined.task
     assert isinstance(task, Task)
-    assert (task.id, task.queue, task.attempt, task.token) == ("a", shard.broker.queue, 4, 7)
+    assert (task.id, task.queue, task.attempt, task.token) == ("a", shard.commands.queue, 4, 7)
     assert (task.due_ms, task.scheduled_ms) == (NOW - 5000, NOW - 5000)
     assert (task.payload, task.headers) == ({"order": 7}, {"from": "shop"})
     assert shard.whole() == before
@@ -271,7 +272,7 @@ def test_a_check_is_given_the_run_that_ended_with_the_lease(shard: Shard) -> Non
 @pytest.mark.parametrize("expiry", [None, NOW + 1], ids=["gone", "lasts"])
 def test_nobody_is_asked_about_a_lease_that_is_gone_or_lasts(shard: Shard, expiry: int | None) -> None:
     shard.seed(State(processing={"a:7": expiry} if expiry else {}, tasks={"a": envelope()}))
-    assert shard.run(shard.broker.examine(0, b"a:7")) is None
+    assert shard.run(shard.commands.examine(0, b"a:7")) is None
 
 
 @pytest.mark.parametrize(
@@ -289,7 +290,7 @@ def test_nobody_is_asked_about_what_cannot_be_read(
 ) -> None:
     shard.seed(State(tasks=kept))
     shard.redis.zadd(shard.keys.processing, {member: NOW})
-    found = shard.run(shard.broker.examine(0, member))
+    found = shard.run(shard.commands.examine(0, member))
     assert found is not None
     assert isinstance(found.task, Unreadable)
     assert why in found.task.why

@@ -14,15 +14,15 @@ from delayq.contract.files import secret_path
 from delayq.errors import GuardBusy
 from delayq.handlers import signature
 from delayq.protocol.results import Recovered, Verdict
-from delayq.protocol.shard_map import Layout
+from delayq.protocol.shard_map import ShardMap
 from delayq.reaper.reaper import Reaper
 from delayq.recovery import checks
 from delayq.recovery.recovery import Recovery
-from delayq.scanner.leader_election import Leading
+from delayq.scanner.leader_election import LeaderElection
 from delayq.scanner.scanner import Scanner
-from delayq.service.counters import ProcessTally
+from delayq.service.counters import ProcessCounters
 from delayq.service.loop import Loop
-from delayq.service.shard_groups import Lane
+from delayq.service.shard_groups import ShardGroup
 
 from tests.redis.recovering import EXPIRED, Asked, document, recovering, recovery_of, until
 from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, weight
@@ -73,7 +73,7 @@ async def test_every_verdict_of_a_python_function_is_carried_out(
 ) -> None:
     kept = {verdict.value: envelope(NOW, {"verdict": verdict.value}) for verdict in Verdict}
     before = shard.seed(State(processing={f"{each.value}:7": EXPIRED for each in Verdict}, tasks=kept))
-    async with recovering(shard, python(callable_, tmp_path), waitSeconds=60) as recovery:
+    async with recovering(shard, python(callable_, tmp_path), retryAfterSeconds=60) as recovery:
         await settled(recovery, 4)
     why = "the check said so" if callable_ == "books" else "read by delayq-handler"
     assert shard.whole() == before.without(
@@ -243,7 +243,7 @@ async def test_a_question_that_hangs_is_given_up_and_holds_nobody_up(shard: Shar
             return checks.Answer(Verdict.COMPLETE)
 
     shard.seed(State(processing=leases(10)))
-    async with recovering(shard, Deaf(), timeoutSeconds=1, waitSeconds=7) as recovery:
+    async with recovering(shard, Deaf(), timeoutSeconds=1, retryAfterSeconds=7) as recovery:
         await until(lambda: len(answered) == 9)
         assert "t9" not in answered
         await settled(recovery, 10)
@@ -277,15 +277,15 @@ async def test_what_hangs_decides_on_nothing_but_what_was_asked(
     before = threading.active_count()
     check = python("hangs", tmp_path)
     recovery = recovery_of(shard, check, timeoutSeconds=1, onFailure="Complete")
-    tally = ProcessTally("reaper", "q")
-    loop = Loop(recovery, tally)
+    counters = ProcessCounters("reaper", "q")
+    loop = Loop(recovery, counters)
     running = asyncio.create_task(loop.run())
     try:
-        await until(lambda: loop.stuck_seconds > 2 and tally.loop_errors["recovery"])
+        await until(lambda: loop.stuck_seconds > 2 and counters.loop_errors["recovery"])
         assert threading.active_count() <= before + asked + 1
         assert shard.whole().stats == {"completed": asked, "checks_failed": asked}
         assert len(shard.whole().processing) == others
-        assert (tally.loop_errors["recovery"], loop.ready(60)) == (1, False)
+        assert (counters.loop_errors["recovery"], loop.ready(60)) == (1, False)
         told = [record for record in caplog.records if record.message == "step_failed"]
         assert [record.fields["loop"] for record in told] == ["recovery"]  # type: ignore[attr-defined]  # ours
         RELEASE.set()  # given back, the threads serve again
@@ -341,7 +341,7 @@ async def test_a_worker_that_came_back_and_fell_silent_again_is_asked_about_agai
     asked.may_answer.clear()
     async with recovering(shard, asked) as recovery:
         await until(lambda: asked.tasks)
-        shard.run(shard.broker.extend(0, [b"a:7"], 1000))
+        shard.run(shard.commands.extend(0, [b"a:7"], 1000))
         shard.clock(NOW + 1500)
         asked.verdict = Verdict.COMPLETE
         asked.may_answer.set()
@@ -398,9 +398,9 @@ async def test_who_is_told_to_stop_lets_others_ask_at_once(shard: Shard) -> None
 @pytest.mark.parametrize(
     ("act", "outcome"),
     [
-        (lambda shard: shard.broker.extend(0, [b"a:7"], 5000), Recovered.ALIVE),
-        (lambda shard: shard.broker.ack(0, [b"a:7"]), Recovered.GONE),
-        (lambda shard: shard.broker.retry(0, [b"a:7", 0, 1, "x"], max_attempts=3), Recovered.GONE),
+        (lambda shard: shard.commands.extend(0, [b"a:7"], 5000), Recovered.ALIVE),
+        (lambda shard: shard.commands.ack(0, [b"a:7"]), Recovered.GONE),
+        (lambda shard: shard.commands.retry(0, [b"a:7", 0, 1, "x"], max_attempts=3), Recovered.GONE),
     ],
     ids=["extend", "ack", "retry"],
 )
@@ -428,9 +428,9 @@ async def test_a_worker_that_wakes_up_after_the_verdict_changes_nothing(
     async with recovering(shard, Asked(verdict)) as recovery:
         await settled(recovery, 1)
     after = shard.whole()
-    assert shard.run(shard.broker.extend(0, [b"a:7"], 5000)) == {0}
-    assert shard.run(shard.broker.ack(0, [b"a:7"])) == ["lease_lost"]
-    assert shard.run(shard.broker.bury(0, [b"a:7", "x"])) == ["lease_lost"]
+    assert shard.run(shard.commands.extend(0, [b"a:7"], 5000)) == {0}
+    assert shard.run(shard.commands.ack(0, [b"a:7"])) == ["lease_lost"]
+    assert shard.run(shard.commands.bury(0, [b"a:7", "x"])) == ["lease_lost"]
     assert shard.whole() == after
 
 
@@ -438,7 +438,7 @@ async def test_what_others_recover_is_paged_past_and_looked_at_again_a_second_la
     """350 leases are locked by somebody else, whose questions take long; one behind them is not."""
     shard.seed(State(processing=leases(350) | {"mine:7": EXPIRED + 1}))
     for n in range(350):
-        shard.run(shard.broker.lock(f"t{n}", "other", LOCK_MS, lock="recovery_lock"))
+        shard.run(shard.commands.lock(f"t{n}", "other", LOCK_MS, lock="recovery_lock"))
     asked = Asked()
     recovery = recovery_of(shard, asked)
     async with asyncio.timeout(30):
@@ -466,10 +466,12 @@ async def test_a_shard_full_of_slow_questions_is_one_of_many(shard: Shard) -> No
     """Room that comes free goes to the next shard, and not to the same one again."""
     asked = Asked()
     asked.may_answer.clear()
-    two = Shard(shard.server, shard.redis, type(shard.broker)(shard.broker.queue, shards=2), shard.connection)
+    two = Shard(
+        shard.server, shard.redis, type(shard.commands)(shard.commands.queue, shards=2), shard.connection
+    )
     full = leases(50)
     two.seed(State(processing=full))
-    other = Shard(shard.server, shard.redis, two.broker, shard.connection, 1)
+    other = Shard(shard.server, shard.redis, two.commands, shard.connection, 1)
     other.seed(State(processing={"x:7": EXPIRED}))
     async with recovering(two, asked) as recovery:
         recovery.watch(1, leads=True)
@@ -496,14 +498,14 @@ async def test_a_reaper_asks_about_leases_in_a_shard_that_was_dropped(
     redis_server: Servers, queue_name: str, *, apart: bool
 ) -> None:
     with shard_on(redis_server, queue_name, 3) as shards:
-        seed(shards.redises[2], shards.broker.shards[2], State(processing={"a:7": EXPIRED}))
+        seed(shards.redises[2], shards.commands.shards[2], State(processing={"a:7": EXPIRED}))
         asked = Asked()
         recovery = recovery_of(shards, asked)
-        shards.broker.follow(Layout(9, 1, 1, 1, 3))
+        shards.commands.follow(ShardMap(9, 1, 1, 1, 3))
         address = Address.from_url(redis_server.url)
-        reaper = Reaper(document({}).spec, shards.broker, address, recovery=recovery)
+        reaper = Reaper(document({}).spec, shards.commands, address, recovery=recovery)
         await reaper.changed()
-        await recovery.of(Lane(shards.broker, 0 if apart else None)).step()
+        await recovery.of(ShardGroup(shards.commands, 0 if apart else None)).step()
         await until(lambda: asked.tasks == ["a"])
         await recovery.close()
 
@@ -525,8 +527,8 @@ async def test_of_two_scanners_only_the_one_that_leads_asks(shard: Shard, _nth: 
     recoveries: list[Recovery] = []
     address, queue = Address.from_url(shard.server.url), document({})
     for check, stop, name in zip(asked, stops, ("one", "other"), strict=True):
-        recoveries.append(recovery := Recovery(shard.broker, address, queue.spec, check))
-        scanner = Scanner(queue.spec, shard.broker, address, owner=name, recovery=recovery)
+        recoveries.append(recovery := Recovery(shard.commands, address, queue.spec, check))
+        scanner = Scanner(queue.spec, shard.commands, address, owner=name, recovery=recovery)
         running.append(asyncio.create_task(scanner.run(stop, asyncio.Event())))
         # Of two, the first by name leads the first shard, and here it came first, too.
         await until(lambda: recoveries[0].shards == {0})
@@ -548,10 +550,10 @@ async def test_a_scanner_sleeps_though_a_lease_that_ran_out_waits_for_its_verdic
     """It would look at it again and again otherwise; what falls due meanwhile still has its wake on time."""
     before = shard.seed(State(processing={"a:7": EXPIRED, "b:8": NOW + 50}))
     address, queue = Address.from_url(shard.server.url), document({})
-    recovery = Recovery(shard.broker, address, queue.spec, Asked())
-    scanner = Scanner(queue.spec, shard.broker, address, owner="me", recovery=recovery)
+    recovery = Recovery(shard.commands, address, queue.spec, Asked())
+    scanner = Scanner(queue.spec, shard.commands, address, owner="me", recovery=recovery)
     [watching] = scanner.shards
-    [leading] = [each for loop in scanner.loops if isinstance(each := loop.service, Leading)]
+    [leading] = [each for loop in scanner.loops if isinstance(each := loop.service, LeaderElection)]
     await leading.step()
     assert await watching.step() > 1
     assert recovery.shards == {0}

@@ -1,4 +1,4 @@
-"""What docs/redis.md has people put into redis.conf, put into a Redis."""
+"""What docs/how-to/redis.md has people put into redis.conf, put into a Redis."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq import SyncClient, Unavailable
 from delayq.connection import Address, SyncConnection
-from delayq.contract import Delivery
-from delayq.protocol.commands import Broker
+from delayq.contract.durability import DurabilitySpec
+from delayq.protocol.commands import Commands
 from delayq.protocol.keys import SLOTS
 from delayq.scanner.durability import QUESTIONS, risks, told
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HOUR_MS = 3_600_000
-PAGE = (Path(__file__).parents[2] / "docs" / "redis.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "redis.md").read_text()
 KEEPING, WHOLE, REPLICATED = (
     dict(line.split(" ", 1) for line in block.splitlines())
     for block in re.findall(r"```\n(.*?)```", PAGE.split("## Persistence")[1].split("\n## ")[0], re.DOTALL)
@@ -39,7 +39,7 @@ def server(flavour: str, tmp_path: Path) -> Iterator[RedisServer]:
 def test_a_redis_set_up_as_the_page_says_is_at_no_risk(server: RedisServer) -> None:
     connection = SyncConnection(Address.from_url(server.url))
     try:
-        assert risks(told(connection.send(QUESTIONS)), Delivery()) == frozenset()
+        assert risks(told(connection.send(QUESTIONS)), DurabilitySpec()) == frozenset()
     finally:
         connection.close()
 
@@ -53,7 +53,7 @@ def test_a_cluster_set_up_as_the_page_says_goes_on_without_a_slot(
     try:
         with SyncClient(cluster.url, queue="orders") as client:
             client.schedule(None, delay_ms=HOUR_MS, task_id="a")
-            cluster.lose((Broker("orders").keys(0).slot + 1) % SLOTS)
+            cluster.lose((Commands("orders").keys(0).slot + 1) % SLOTS)
             if goes_on:
                 assert client.get("a") is not None
         if not goes_on:

@@ -9,7 +9,7 @@ DEAD = State(dlq={"a": NOW - 9, "b": NOW - 8}, dlq_info={"a": "3 1 attempts x", 
 
 def test_a_dead_letter_is_delayed_again_and_its_story_is_forgotten(shard: Shard) -> None:
     before = shard.seed(DEAD)
-    assert shard.run(shard.broker.redrive(0, ["a", 500])) == 1
+    assert shard.run(shard.commands.redrive(0, ["a", 500])) == 1
     assert shard.whole() == before.but(
         delayed={"a": NOW + 500},
         dlq={"b": NOW - 8},
@@ -22,19 +22,19 @@ def test_a_dead_letter_is_delayed_again_and_its_story_is_forgotten(shard: Shard)
 
 def test_it_runs_as_the_first_attempt(shard: Shard) -> None:
     shard.seed(DEAD)
-    shard.run(shard.broker.redrive(0, ["a", 0]))
+    shard.run(shard.commands.redrive(0, ["a", 0]))
     assert shard.whole().wake == 1
-    [lease] = shard.run(shard.broker.claim(0, 9, 1000)).leases
+    [lease] = shard.run(shard.commands.claim(0, 9, 1000)).leases
     assert (lease.task.id, lease.task.attempt) == ("a", 1)
 
 
 def test_what_is_not_dead_is_left_alone(shard: Shard) -> None:
     before = shard.seed(State(delayed={"a": NOW}, processing={"b:7": NOW}, retry={"c": NOW}))
-    assert shard.run(shard.broker.redrive(0, ["a", 0, "b", 0, "c", 0, "gone", 0])) == 0
+    assert shard.run(shard.commands.redrive(0, ["a", 0, "b", 0, "c", 0, "gone", 0])) == 0
     assert shard.whole() == before
 
 
 def test_redriving_twice_counts_once(shard: Shard) -> None:
     shard.seed(DEAD)
-    assert shard.run(shard.broker.redrive(0, ["a", 0, "a", 0, "b", 7])) == 2
+    assert shard.run(shard.commands.redrive(0, ["a", 0, "a", 0, "b", 7])) == 2
     assert shard.whole().delayed == {"a": NOW, "b": NOW + 7}

@@ -11,7 +11,7 @@ MAX_MS = 100_000
 
 
 def reschedule(shard: Shard, when: str) -> Rescheduled:
-    return shard.run(shard.broker.reschedule("a", when, max_delay_ms=MAX_MS))
+    return shard.run(shard.commands.reschedule("a", when, max_delay_ms=MAX_MS))
 
 
 @pytest.mark.parametrize(("when", "due_ms"), [("+500", NOW + 500), (str(NOW + 700), NOW + 700)])

@@ -1,4 +1,4 @@
-"""Clients with any layout, workers, movers and coordinators, in any order, each stopped between any two calls.
+"""Clients with any shard map, workers, migrators and coordinators, in any order, each stopped between any two calls.
 
 After every single call: every task is in exactly one place, and moving changes nothing of any task. What a client is
 told of a task that nobody else touched meanwhile is true. In the end those who are left bring the move to its end.
@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from delayq import NewTask
-from delayq.client.dead_letters import Letters
+from delayq.client.dead_letters import DeadLetters
 from delayq.client.operations import Operations
 from delayq.contract import Limits
 from delayq.errors import QueueFull, TaskExists
-from delayq.protocol.commands import Broker
-from delayq.protocol.results import Cancelled, Lost, Outcome
-from delayq.protocol.shard_map import Layout
+from delayq.protocol.commands import Commands
+from delayq.protocol.results import INDEXES as INDEX_OF
+from delayq.protocol.results import Cancelled, LostTask, Outcome
+from delayq.protocol.shard_map import ShardMap
 from delayq.resharding import migration
-from delayq.resharding.coordinator import Reshard, Wish
-from delayq.resharding.migration import ShardMove
+from delayq.resharding.coordinator import DesiredShards, ReshardingCoordinator
+from delayq.resharding.migration import ShardMigration
 from delayq.resharding.migrator import stepped
-from delayq.service.per_shard import Apart
+from delayq.service.per_shard import PerShard
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -66,7 +67,7 @@ class Place(NamedTuple):
     info: bytes | None
 
     @property
-    def departed(self) -> Place:
+    def migration_batch(self) -> Place:
         """The same, on its way to another shard: a suspect goes as a task to retry, with the time of its run."""
         return self._replace(state="retry", score=self.score // 1000) if self.state == "suspect" else self
 
@@ -87,14 +88,14 @@ class Resharding(RuleBasedStateMachine):
 
     def __init__(self, shard: Shard) -> None:
         super().__init__()
-        self.shard, self.queue = shard, shard.broker.queue
+        self.shard, self.queue = shard, shard.commands.queue
         shard.redis.flushdb()
         self.now = NOW
         shard.clock(NOW)
         self.payload, self.calls = 0, 0
         self.actor: object = None
-        self.clients = [Broker(self.queue, shards=n) for n in (2, 1, 3)]
-        self.worker = Broker(self.queue, shards=MOST)
+        self.clients = [Commands(self.queue, shards=n) for n in (2, 1, 3)]
+        self.worker = Commands(self.queue, shards=MOST)
         self.movers: list[Stepping] = []
         self.coordinators: list[Stepping] = []
         self.operations: list[Actor] = []
@@ -105,9 +106,9 @@ class Resharding(RuleBasedStateMachine):
     @initialize(before=st.integers(1, MOST), after=st.integers(1, MOST), ids=st.lists(ID, unique=True, min_size=2),
                 told=st.sets(SHARD))  # fmt: skip
     def begin_in_the_middle(self, before: int, after: int, ids: list[str], told: set[int]) -> None:
-        """Tasks are where they were, the layout says that they move, and only some know it."""
-        settled = Layout.first(before)
-        self.run(self.worker.tell(0, settled))
+        """Tasks are where they were, the shard map says that they move, and only some know it."""
+        settled = ShardMap.first(before)
+        self.run(self.worker.sync_shard_map(0, settled))
         for task_id in ids:
             self.schedule(0, task_id, 50_000, "reject", lost=False)
         announced = settled.towards(after, "x:1")
@@ -115,11 +116,11 @@ class Resharding(RuleBasedStateMachine):
             return
         moving_ = announced.follows()
         assert moving_ is not None
-        for layout in (announced, moving_):
+        for shard_map in (announced, moving_):
             for shard in {0, *told}:
-                self.run(self.worker.tell(shard, layout))
+                self.run(self.worker.sync_shard_map(shard, shard_map))
         self.clients[1].follow(moving_)
-        self.movers += [self.mover(shard) for shard in range(min(before, 3))]
+        self.movers += [self.migrator(shard) for shard in range(min(before, 3))]
 
     # what is there
 
@@ -179,7 +180,7 @@ class Resharding(RuleBasedStateMachine):
             for task_id in IDS:
                 was, now = before.get(task_id), self.places.get(task_id)
                 if was != now:
-                    same = was is not None and was.departed == now
+                    same = was is not None and was.migration_batch == now
                     assert same or call.script.name not in MOVERS, f"{call.script.name} changed {task_id}"
                     self.touched[task_id].append((self.calls, self.actor))
 
@@ -190,8 +191,8 @@ class Resharding(RuleBasedStateMachine):
     # clients
 
     def begin(self, client: int, task_id: str, kind: str, *, delay: int = 0) -> Actor:
-        broker = self.clients[client % len(self.clients)]
-        operations = Operations(broker, Limits())
+        commands = self.clients[client % len(self.clients)]
+        operations = Operations(commands, Limits())
         self.payload += 1
         new = NewTask(self.payload, delay_ms=delay, task_id=task_id)
         begins: dict[str, Callable[[], Any]] = {
@@ -201,8 +202,8 @@ class Resharding(RuleBasedStateMachine):
             "cancel": lambda: operations.cancel(task_id),
             "get": lambda: operations.get(task_id),
             "reschedule": lambda: operations.reschedule(task_id, delay, None),
-            "redrive": lambda: Letters(operations).redrive([task_id], None, dry_run=False),
-            "purge": lambda: Letters(operations).purge([task_id]),
+            "redrive": lambda: DeadLetters(operations).redrive([task_id], None, dry_run=False),
+            "purge": lambda: DeadLetters(operations).purge([task_id]),
         }
         return Actor(Operating(self.run, begins[kind]()), task_id, kind, self.calls, self.places.get(task_id))
 
@@ -222,7 +223,7 @@ class Resharding(RuleBasedStateMachine):
             return
         assert error is None, error
         if kind == "get":
-            assert (result.state.value if result else "") == index
+            assert (INDEX_OF[result.state] if result else "") == index
         elif kind == "cancel":
             told = {"": Cancelled.NOT_FOUND, "dlq": Cancelled.DEAD, "processing": Cancelled.IN_FLIGHT}
             assert result is told.get(index, Cancelled.CANCELLED)
@@ -300,7 +301,7 @@ class Resharding(RuleBasedStateMachine):
 
     @rule(client=NTH)
     def a_client_begins_anew(self, client: int) -> None:
-        self.clients[client % len(self.clients)] = Broker(self.queue, shards=client % MOST + 1)
+        self.clients[client % len(self.clients)] = Commands(self.queue, shards=client % MOST + 1)
 
     # workers
 
@@ -319,14 +320,14 @@ class Resharding(RuleBasedStateMachine):
         if not self.leases:
             return
         shard, member = self.leases.pop(nth % len(self.leases))
-        broker = self.worker
+        commands = self.worker
         self.run(
             {
-                "ack": lambda: broker.ack(shard, [member]),
-                "retry": lambda: broker.retry(shard, [member, 0, 1, "boom"], max_attempts=3),
-                "retry far": lambda: broker.retry(shard, [member, 50_000, 1, "boom"], max_attempts=3),
-                "bury": lambda: broker.bury(shard, [member, "never"]),
-                "release": lambda: broker.release(shard, [member, self.now]),
+                "ack": lambda: commands.ack(shard, [member]),
+                "retry": lambda: commands.retry(shard, [member, 0, 1, "boom"], max_attempts=3),
+                "retry far": lambda: commands.retry(shard, [member, 50_000, 1, "boom"], max_attempts=3),
+                "bury": lambda: commands.bury(shard, [member, "never"]),
+                "release": lambda: commands.release(shard, [member, self.now]),
             }[how]()
         )
 
@@ -339,31 +340,31 @@ class Resharding(RuleBasedStateMachine):
     def a_reaper_finds_nothing(self, shard: int, index: str) -> None:
         """Nothing needs mending, wherever a move stands."""
         assert self.run(self.worker.reconcile(shard, index, 0, count=100)).tasks == []
-        lost = [Lost(task_id.encode()) for task_id in IDS]
-        assert self.run(self.worker.adopt(shard, lost)).ids == []
+        lost = [LostTask(task_id.encode()) for task_id in IDS]
+        assert self.run(self.worker.restore_orphans(shard, lost)).ids == []
 
     @rule(ms=st.sampled_from([1, 1000, 60_000]))
     def pass_time(self, ms: int) -> None:
         self.now += ms
         self.shard.clock(self.now)
 
-    # movers, of whom any number are at work, and coordinators
+    # migrators, of whom any number are at work, and coordinators
 
     @rule(shard=SHARD)
     def a_mover_begins(self, shard: int) -> None:
         if len(self.movers) < 4:
-            self.movers.append(self.mover(shard))
+            self.movers.append(self.migrator(shard))
 
-    def mover(self, shard: int) -> Stepping:
-        broker = Broker(self.queue, shards=1)
+    def migrator(self, shard: int) -> Stepping:
+        commands = Commands(self.queue, shards=1)
         connection: Any = Connection()
-        move = ShardMove(shard, broker, connection, near_ms=NEAR_MS)
+        move = ShardMigration(shard, commands, connection, near_ms=NEAR_MS)
 
         async def step() -> float:
-            told = await connection.one(broker.tell(0))
-            if told.layout is not None:
-                broker.learn(told.layout)
-            return await stepped(move, broker, walks=broker.layout.moves, refusals=Apart("move"))
+            told = await connection.one(commands.sync_shard_map(0))
+            if told.shard_map is not None:
+                commands.learn(told.shard_map)
+            return await stepped(move, commands, scans=commands.shard_map.moves, refusals=PerShard("move"))
 
         return Stepping(self.run, step)
 
@@ -384,10 +385,10 @@ class Resharding(RuleBasedStateMachine):
             self.coordinators.append(self.coordinator(wanted, stamp))
 
     def coordinator(self, wanted: int, stamp: str) -> Stepping:
-        broker, connection = Broker(self.queue, shards=wanted), Connection()
-        service = Reshard(
-            *(broker, connection),  # type: ignore[arg-type]
-            wish=Wish(wanted, stamp),
+        commands, connection = Commands(self.queue, shards=wanted), Connection()
+        service = ReshardingCoordinator(
+            *(commands, connection),  # type: ignore[arg-type]
+            wish=DesiredShards(wanted, stamp),
             led=lambda: {0},
             announce_seconds=0.0,
         )
@@ -407,47 +408,47 @@ class Resharding(RuleBasedStateMachine):
     @rule(wanted=st.integers(1, MOST))
     def somebody_moves_on(self, wanted: int) -> None:
         """A good deal of a change at once, so that examples come to its end and begin another."""
-        layout = self.layout() or Layout.first(1)
-        asked = layout.towards(wanted, "x:1") if layout.settled else layout.follows()
-        if asked is not None and not layout.moves:
-            self.run(self.worker.tell(0, asked))
-        for shard in range(layout.covers):
-            mover = self.mover(shard)
+        shard_map = self.shard_map() or ShardMap.first(1)
+        asked = shard_map.towards(wanted, "x:1") if shard_map.settled else shard_map.follows()
+        if asked is not None and not shard_map.moves:
+            self.run(self.worker.sync_shard_map(0, asked))
+        for shard in range(shard_map.covers):
+            migrator = self.migrator(shard)
             for _ in range(12):
-                mover.whole()
-        if layout.moves:
-            coordinator = self.coordinator(layout.target, layout.asked)
+                migrator.whole()
+        if shard_map.moves:
+            coordinator = self.coordinator(shard_map.target, shard_map.asked)
             for _ in range(3):
                 coordinator.whole()
 
-    def layout(self) -> Layout | None:
-        return self.shard.run(self.worker.tell(0)).layout
+    def shard_map(self) -> ShardMap | None:
+        return self.shard.run(self.worker.sync_shard_map(0)).shard_map
 
     @invariant()
     def settled_means_that_nothing_is_where_it_does_not_belong(self) -> None:
-        layout = self.layout()
-        if layout is None or not layout.settled:
+        shard_map = self.shard_map()
+        if shard_map is None or not shard_map.settled:
             return
         for shard in range(MOST):
             names: Any = self.shard.redis.hkeys(self.keys(shard).tasks)
             for raw in names:
-                assert layout.home(raw.decode()) == shard, f"{raw!r} is at {shard} of {layout}"
+                assert shard_map.home(raw.decode()) == shard, f"{raw!r} is at {shard} of {shard_map}"
 
     def teardown(self) -> None:
         """Everybody crashes; those who come after them bring the move to its end."""
         before = dict(self.places)
-        self.movers = [self.mover(shard) for shard in range(MOST)]
+        self.movers = [self.migrator(shard) for shard in range(MOST)]
         coordinator = self.coordinator(2, "-")
         for _ in range(100):
             coordinator.whole()
-            now = self.layout()
+            now = self.shard_map()
             if now is not None and now.settled:
                 break
-            for mover in self.movers:
-                mover.whole()
+            for migrator in self.movers:
+                migrator.whole()
             self.drain()
         else:
-            raise AssertionError(f"never settled: {self.layout()}")
+            raise AssertionError(f"never settled: {self.shard_map()}")
         gone = {task_id for task_id, place in before.items() if task_id not in self.places}
         assert gone <= self.acked, gone
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def retry(shard: Shard, *settles: Argument, max_attempts: int = 3) -> list[Settled]:
-    return shard.run(shard.broker.retry(0, settles, max_attempts=max_attempts))
+    return shard.run(shard.commands.retry(0, settles, max_attempts=max_attempts))
 
 
 def test_a_failed_task_waits_in_the_retry_set_from_the_time_of_its_failure(shard: Shard) -> None:
@@ -100,13 +100,13 @@ def test_any_reason_is_kept_and_read_back(shard: Shard, reason: str) -> None:
     """It is the last field of an entry, so nothing in it can be mistaken for another."""
     shard.seed(State(processing={"a:7": NOW}))
     retry(shard, "a:7", 0, 1, reason)
-    view = shard.run(shard.broker.get("a"))
+    view = shard.run(shard.commands.get("a"))
     assert view is not None
     assert (view.failed.failures, view.failed.crashes, view.failed.error) == (1, 0, reason)
-    [lease] = shard.run(shard.broker.claim(0, 1, 1000)).leases
+    [lease] = shard.run(shard.commands.claim(0, 1, 1000)).leases
     assert lease.task.attempt == 2
     retry(shard, lease.member, 0, 1, reason, max_attempts=2)
-    view = shard.run(shard.broker.get("a"))
+    view = shard.run(shard.commands.get("a"))
     assert view is not None
     assert (view.failed.reason, view.failed.error) == ("attempts", reason)
 
@@ -114,5 +114,5 @@ def test_any_reason_is_kept_and_read_back(shard: Shard, reason: str) -> None:
 def test_an_uncharged_retry_never_buries(shard: Shard) -> None:
     """Not even where maxAttempts was lowered below what the task has failed already."""
     shard.seed(State(processing={"a:7": NOW + 1}, attempts={"a": "5 0 x"}))
-    assert shard.run(shard.broker.retry(0, [b"a:7", 100, 0, "later"], max_attempts=3)) == ["retried"]
+    assert shard.run(shard.commands.retry(0, [b"a:7", 100, 0, "later"], max_attempts=3)) == ["retried"]
     assert shard.whole().retry == {"a": NOW + 100}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delayq.protocol.results import Rewound
+from delayq.protocol.results import ClampedLeases
 
 from tests.redis.state import NOW, Shard, State
 
@@ -16,7 +16,7 @@ def seed(shard: Shard, state: State) -> State:
 
 
 def rewind(shard: Shard, **limit: int) -> int:
-    return shard.run(shard.broker.rewind(0, 30_000, **limit)).shortened
+    return shard.run(shard.commands.clamp_leases(0, 30_000, **limit)).shortened
 
 
 def test_leases_that_outlive_their_length_are_shortened(shard: Shard) -> None:
@@ -60,19 +60,24 @@ def test_leases_are_shortened_when_memory_is_full(shard: Shard) -> None:
 
 
 def test_nothing_is_shortened_while_the_clock_goes_on(shard: Shard) -> None:
-    """A lease may be longer than the document says, as while its leaseSeconds change."""
+    """A lease may be longer than the document says, as while its leaseDurationSeconds change."""
     before = shard.seed(State(processing={"a:7": NOW + HOUR_MS}))
-    assert shard.run(shard.broker.rewind(0, 30_000)) == Rewound(0, 0)
+    assert shard.run(shard.commands.clamp_leases(0, 30_000)) == ClampedLeases(0, 0)
     shard.clock(NOW + 1)
-    assert shard.run(shard.broker.rewind(0, 30_000)) == Rewound(0, 0)
+    assert shard.run(shard.commands.clamp_leases(0, 30_000)) == ClampedLeases(0, 0)
     assert shard.whole() == before
 
 
 def test_a_step_back_is_known_until_every_lease_is_short_enough(shard: Shard) -> None:
     """Whoever shortens them may end, or lose a reply, after any call."""
-    shard.run(shard.broker.rewind(0, 30_000))
+    shard.run(shard.commands.clamp_leases(0, 30_000))
     shard.seed(State(processing={"a:7": NOW + 30_000, "b:8": NOW + 30_000}))
     shard.clock(NOW - HOUR_MS)
-    found = [shard.run(shard.broker.rewind(0, 30_000, limit=1)) for _ in range(4)]
-    assert found == [Rewound(HOUR_MS, 1), Rewound(HOUR_MS, 1), Rewound(HOUR_MS, 0), Rewound(0, 0)]
+    found = [shard.run(shard.commands.clamp_leases(0, 30_000, limit=1)) for _ in range(4)]
+    assert found == [
+        ClampedLeases(HOUR_MS, 1),
+        ClampedLeases(HOUR_MS, 1),
+        ClampedLeases(HOUR_MS, 0),
+        ClampedLeases(0, 0),
+    ]
     assert shard.whole().processing == dict.fromkeys(("a:7", "b:8"), NOW - HOUR_MS + 30_000)

@@ -10,10 +10,10 @@ from delayq.connection import Address, AsyncConnection
 from delayq.contract import Limits, parse
 from delayq.errors import Unavailable
 from delayq.protocol.alarm import Alarm
-from delayq.protocol.commands import Broker
-from delayq.scanner.leader_election import Leading
+from delayq.protocol.commands import Commands
+from delayq.scanner.leader_election import LeaderElection
 from delayq.scanner.scanner import OVERDUE_SECONDS, RARELY_SECONDS, TICK_SECONDS, ShardScanner
-from delayq.service.shard_groups import Lane
+from delayq.service.shard_groups import ShardGroup
 
 from tests.redis.paced import Connection, Stepping
 from tests.redis.state import NOW, Shard, State
@@ -37,9 +37,9 @@ def spec(limits: Limits) -> Spec:
 
 
 async def pauses(shard: Shard, url: str, steps: int, **limits: int) -> list[float]:
-    broker = Broker(shard.broker.queue, limits=Limits(**limits))
+    commands = Commands(shard.commands.queue, limits=Limits(**limits))
     connection = AsyncConnection(Address.from_url(url))
-    scanner = ShardScanner(0, broker, connection, spec=spec(Limits(**limits)))
+    scanner = ShardScanner(0, commands, connection, spec=spec(Limits(**limits)))
     scanner.leads = True
     found = [await scanner.step() for _ in range(steps)]
     await connection.close()
@@ -53,7 +53,7 @@ async def test_a_hint_that_nobody_takes_is_looked_at_ever_more_rarely(shard: Sha
     assert found[0] == OVERDUE_SECONDS, "somebody may take the hint, and die"
     assert found[1:] == sorted(found[1:])
     assert (found[1], found[-1]) == (OVERDUE_SECONDS / 4, RARELY_SECONDS)
-    first = shard.run(shard.broker.claim(0, 10, LEASE_MS))
+    first = shard.run(shard.commands.claim(0, 10, LEASE_MS))
     assert (len(first.leases), shard.whole().alarm) == (1, 1), (
         "who comes back rings, and what falls due next is told"
     )
@@ -86,14 +86,14 @@ def test_leases_that_a_clock_left_too_long_are_shortened_however_often_that_fail
     failing = ["gone", "still gone"]
 
     def run(call: Call[Any]) -> Any:  # noqa: ANN401
-        if call.script.name == "rewind" and failing:
+        if call.script.name == "clamp_leases" and failing:
             raise Unavailable("test", failing.pop())
         return shard.run(call)
 
     connection: Any = Connection()
     listener: Any = SimpleNamespace(listen=_nobody)
-    leading = Leading(
-        *(Lane(shard.broker), connection),
+    leading = LeaderElection(
+        *(ShardGroup(shard.commands), connection),
         owner="me",
         spec=spec(Limits()),
         listener=listener,
@@ -109,4 +109,6 @@ def test_leases_that_a_clock_left_too_long_are_shortened_however_often_that_fail
         stepping.whole()
         assert shard.whole().processing == {"a:1": NOW + HOUR_MS + LEASE_MS}
     stepping.whole()
-    assert shard.whole().processing["a:1"] <= NOW + spec(Limits()).delivery.lease_seconds * 1000 + 1000
+    assert (
+        shard.whole().processing["a:1"] <= NOW + spec(Limits()).delivery.lease_duration_seconds * 1000 + 1000
+    )

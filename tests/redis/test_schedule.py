@@ -20,7 +20,7 @@ OTHER = encode("other", None, None)[0]
 
 def schedule(shard: Shard, *flat: Argument, if_exists: str = "reject", **options: int) -> Stored:
     everything: dict[str, Any] = {**PLENTY, "repeated": 0, **options}
-    return shard.run(shard.broker.schedule(0, flat, if_exists=if_exists, **everything))
+    return shard.run(shard.commands.schedule(0, flat, if_exists=if_exists, **everything))
 
 
 def test_a_delay_and_an_instant_are_stored_as_instants(shard: Shard) -> None:

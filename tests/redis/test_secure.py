@@ -13,7 +13,7 @@ import trustme
 from delayq import DelayQError, NewTask, SyncClient, Unavailable
 from delayq.connection import Address
 from delayq.contract.acl import rule
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from redis.exceptions import NoPermissionError, ResponseError
 
 from tests.redis.conftest import clients
@@ -53,7 +53,7 @@ def serving(tmp_path: Path, tls: Tls | None = None, **config: str) -> Iterator[R
 def address(secrets: Path, server: RedisServer, **tls: Any) -> Address:  # noqa: ANN401  of spec.redis.tls
     """Where a document leads that knows this server, its user and what to trust and show."""
     standalone = {"host": server.host, "port": server.port}
-    return Address.from_spec(spec(standalone=standalone, authSecretRef=LOGIN, tls=SHOWN | tls), secrets)
+    return Address.from_spec(spec(standalone=standalone, auth=LOGIN, tls=SHOWN | tls), secrets)
 
 
 def refused(client: SyncClient) -> Unavailable:
@@ -64,7 +64,7 @@ def refused(client: SyncClient) -> Unavailable:
 
 def reconnected(client: SyncClient) -> None:
     """The first call after a cut may meet the closed connection: it is repeated."""
-    assert client.counts().delayed == 0
+    assert client.counts().waiting == 0
 
 
 def test_a_client_trusts_one_authority_and_shows_a_certificate(make: Make, tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_the_systems_authorities_do_not_count_beside_the_one_that_is_named(
         assert refused(make(address(tmp_path, server))).outage == "tls"
         standalone, shown = (
             {"host": server.host, "port": server.port},
-            {"clientCertSecretRef": {"name": "certs"}},
+            {"certSecretRef": {"name": "certs"}, "keySecretRef": {"name": "certs"}},
         )
-        redis = spec(standalone=standalone, authSecretRef=LOGIN, tls=shown)
+        redis = spec(standalone=standalone, auth=LOGIN, tls=shown)
         reconnected(make(Address.from_spec(redis, tmp_path)))
 
 
@@ -108,7 +108,7 @@ def test_a_server_that_wants_a_certificate_gets_one_or_says_so(make: Make, tmp_p
         mounted(tmp_path, tls)
         redis = spec(
             standalone={"host": server.host, "port": server.port},
-            authSecretRef=LOGIN,
+            auth=LOGIN,
             tls={"caSecretRef": {"name": "certs"}},
         )
         assert refused(make(Address.from_spec(redis, tmp_path))).outage in ("tls", "other")
@@ -161,7 +161,7 @@ def test_a_password_rotates_while_calls_go_on(make: Make, tmp_path: Path) -> Non
     with serving(tmp_path) as server, server.client() as redis:
         mount(tmp_path, "login", username=USER.encode(), password=PASSWORD.encode())
         standalone = {"host": server.host, "port": server.port}
-        client = make(Address.from_spec(spec(standalone=standalone, authSecretRef=LOGIN), tmp_path))
+        client = make(Address.from_spec(spec(standalone=standalone, auth=LOGIN), tmp_path))
         ended = threading.Event()
 
         def rotate() -> None:
@@ -189,7 +189,7 @@ def test_a_password_that_was_changed_too_early_heals_by_itself(make: Make, tmp_p
     with serving(tmp_path) as server, server.client() as redis:
         mount(tmp_path, "login", username=USER.encode(), password=PASSWORD.encode())
         standalone = {"host": server.host, "port": server.port}
-        client = make(Address.from_spec(spec(standalone=standalone, authSecretRef=LOGIN), tmp_path))
+        client = make(Address.from_spec(spec(standalone=standalone, auth=LOGIN), tmp_path))
         reconnected(client)
         redis.execute_command("ACL", "SETUSER", USER, "resetpass", ">s3cret-2")
         cut(server)
@@ -266,7 +266,7 @@ def test_the_user_of_a_queue_reaches_no_other_queue(make: Make, tmp_path: Path, 
         url = f"redis://tenant:p@{server.host}:{server.port}"
         client = make(url, shards=3)
         client.schedule_many([NewTask(n, delay_ms=60_000) for n in range(30)])
-        assert client.counts().delayed == 30
+        assert client.counts().waiting == 30
         for other in (f"{queue_name}2", "payroll"):
             with SyncClient(server.url, queue=other) as theirs:
                 theirs.schedule(None, delay_ms=60_000, task_id="salary")
@@ -275,7 +275,7 @@ def test_the_user_of_a_queue_reaches_no_other_queue(make: Make, tmp_path: Path, 
                     pytest.raises(DelayQError, match=r"NOPERM|permiss"),
                 ):
                     foreign.cancel("salary")
-                tasks = Broker(other).keys(0).tasks
+                tasks = Commands(other).keys(0).tasks
                 with server.client() as tenant:
                     tenant.auth("p", "tenant")
                     for command in (("UNLINK", tasks), ("EVAL", "redis.call('del', KEYS[1])", 1, tasks)):
@@ -293,17 +293,15 @@ def test_sentinels_and_their_servers_speak_tls_with_logins_of_their_own(make: Ma
         mounted(tmp_path, tls)
         nodes = [{"host": each.host, "port": each.port} for each in sentinels.sentinels]
         redis = spec(
-            sentinel={"masterName": MASTER, "nodes": nodes, "authSecretRef": LOGIN},
-            authSecretRef=LOGIN,
+            sentinel={"masterName": MASTER, "nodes": nodes, "auth": LOGIN},
+            auth=LOGIN,
             tls=SHOWN,
         )
         reconnected(make(Address.from_spec(redis, tmp_path)))
         reconnected(make(sentinels.url))
         mount(tmp_path, "other", username=USER.encode(), password=b"hunter2")
-        other = {"masterName": MASTER, "nodes": nodes, "authSecretRef": LOGIN | {"name": "other"}}
-        error = refused(
-            make(Address.from_spec(spec(sentinel=other, authSecretRef=LOGIN, tls=SHOWN), tmp_path))
-        )
+        other = {"masterName": MASTER, "nodes": nodes, "auth": {"passwordSecretRef": {"name": "other"}}}
+        error = refused(make(Address.from_spec(spec(sentinel=other, auth=LOGIN, tls=SHOWN), tmp_path)))
         assert error.outage == "auth"
         assert "hunter2" not in str(error)
     finally:
@@ -316,7 +314,7 @@ def test_a_cluster_speaks_tls(make: Make, tmp_path: Path) -> None:
     try:
         mounted(tmp_path, tls)
         nodes = [{"host": each.host, "port": each.port} for each in cluster.nodes[:1]]
-        redis = spec(cluster={"nodes": nodes}, authSecretRef=LOGIN, tls=SHOWN)
+        redis = spec(cluster={"nodes": nodes}, auth=LOGIN, tls=SHOWN)
         reconnected(make(Address.from_spec(redis, tmp_path), shards=8))
         reconnected(make(cluster.url, shards=8))
     finally:

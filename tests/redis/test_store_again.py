@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq import Acknowledge, NewTask
+from delayq import Durability, NewTask
 from delayq.client.enqueue import Finish
 from delayq.client.operations import Operations
 from delayq.contract import Limits
 from delayq.errors import TaskExists, Unavailable
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.results import Outcome
-from delayq.protocol.shard_map import Layout
+from delayq.protocol.shard_map import ShardMap
 
 from tests.redis.paced import Operating
 from tests.redis.state import shard_on
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.redis.state import Shard
     from tests.servers import RedisServer
 
-SETTLED = Layout.first(2)
+SETTLED = ShardMap.first(2)
 ANNOUNCED = SETTLED.towards(4, "u:2")
 IDS = "abcdefgh"
 AT_1 = {name for name in IDS if SETTLED.home(name) == 1}
@@ -36,18 +36,18 @@ AT_1 = {name for name in IDS if SETTLED.home(name) == 1}
 def pair(redis_server: RedisServer, queue_name: str) -> Iterator[Shard]:
     """Two shards, which know it."""
     with shard_on(redis_server, queue_name, 2) as shard:
-        shard.broker.follow(SETTLED)
+        shard.commands.follow(SETTLED)
         for at in (0, 1):
-            shard.run(shard.broker.tell(at, SETTLED))
+            shard.run(shard.commands.sync_shard_map(at, SETTLED))
         yield shard
 
 
-def sent(pair: Shard, run: Callable[[Call[Any]], Any], acknowledge: Acknowledge | None = None) -> Operating:
+def sent(pair: Shard, run: Callable[[Call[Any]], Any], durability: Durability | None = None) -> Operating:
     """Schedule a task of each name, as far as what is sent together is done, and its answer not read."""
-    broker = Broker(pair.broker.queue)
-    broker.follow(SETTLED)
+    commands = Commands(pair.commands.queue)
+    commands.follow(SETTLED)
     tasks = [NewTask(name, delay_ms=0, task_id=name) for name in IDS]
-    operations = Operations(broker, Limits(), acknowledge or Acknowledge("Replicated"))
+    operations = Operations(commands, Limits(), durability or Durability("Replicated"))
     operating = Operating(run, operations.schedule_many(tasks, "reject"))
     while not isinstance(operating.asked, Finish):
         operating.advance()
@@ -58,9 +58,9 @@ def runs(pair: Shard) -> Counter[str]:
     """Run what is due, everywhere."""
     ran = Counter[str]()
     for shard in range(4):
-        leases = pair.run(pair.broker.claim(shard, 100, 30_000)).leases
+        leases = pair.run(pair.commands.claim(shard, 100, 30_000)).leases
         ran.update(lease.task.id for lease in leases)
-        pair.run(pair.broker.ack(shard, [lease.member for lease in leases]))
+        pair.run(pair.commands.ack(shard, [lease.member for lease in leases]))
     return ran
 
 
@@ -82,9 +82,9 @@ class Away:
         return self.pair.run(call)
 
 
-def test_what_one_shard_took_is_not_sent_again_when_another_knows_a_newer_layout(pair: Shard) -> None:
+def test_what_one_shard_took_is_not_sent_again_when_another_knows_a_newer_shard_map(pair: Shard) -> None:
     assert ANNOUNCED is not None
-    pair.run(pair.broker.tell(1, ANNOUNCED))
+    pair.run(pair.commands.sync_shard_map(1, ANNOUNCED))
     operating = sent(pair, pair.run)
     ran = runs(pair)
     assert ran.keys() == set(IDS) - AT_1
@@ -104,14 +104,14 @@ def test_what_one_shard_took_is_not_sent_again_when_another_is_away(pair: Shard)
     assert (len(results.stored), results.unconfirmed, results.refused) == (8, [], {})
 
 
-def test_a_shard_that_only_knows_a_newer_layout_took_nothing_and_nothing_counts_as_repeated(
+def test_a_shard_that_only_knows_a_newer_shard_map_took_nothing_and_nothing_counts_as_repeated(
     pair: Shard,
 ) -> None:
     """So a task of that id and content is somebody else's."""
     assert ANNOUNCED is not None
-    pair.run(pair.broker.tell(1, ANNOUNCED))
+    pair.run(pair.commands.sync_shard_map(1, ANNOUNCED))
     operating = sent(pair, pair.run)
-    other = Operations(Broker(pair.broker.queue), Limits())
+    other = Operations(Commands(pair.commands.queue), Limits())
     name = min(AT_1)
     Operating(pair.run, other.schedule(NewTask(name, delay_ms=0, task_id=name), "reject")).whole()
     refused = operating.whole().result.refused
@@ -119,7 +119,7 @@ def test_a_shard_that_only_knows_a_newer_layout_took_nothing_and_nothing_counts_
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_what_may_have_been_stored_is_found_again_also_by_a_newer_layout(
+def test_what_may_have_been_stored_is_found_again_also_by_a_newer_shard_map(
     pair: Shard, *, changes: bool
 ) -> None:
     assert ANNOUNCED is not None
@@ -127,7 +127,7 @@ def test_what_may_have_been_stored_is_found_again_also_by_a_newer_layout(
     operating = sent(pair, away)
     if changes:
         for shard in (0, 1):
-            pair.run(pair.broker.tell(shard, ANNOUNCED))
+            pair.run(pair.commands.sync_shard_map(shard, ANNOUNCED))
     results = operating.whole().result
     assert results.refused == {}
     repeated = {each.id for each in results.stored.values() if each.outcome is Outcome.REPEATED}

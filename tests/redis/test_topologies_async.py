@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pytest
-from delayq import Acknowledge, Client, NewTask, NotAcknowledged, Unavailable
-from delayq.connection import Address, AsyncConnection, Hints, SyncConnection
+from delayq import Client, Durability, NewTask, NotConfirmed, Unavailable
+from delayq.connection import Address, AsyncConnection, BlockingReads, SyncConnection
 from delayq.connection.blocking_reads import WATCHDOG_SECONDS
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.results import Settled
 
 from tests.servers import PASSWORD, USER, RedisServer
@@ -74,8 +74,8 @@ async def connected(url: str) -> AsyncIterator[AsyncConnection]:
 class Asking:
     """Asks each shard again and again, and notes what came of it."""
 
-    def __init__(self, connection: AsyncConnection, broker: Broker) -> None:
-        self.connection, self.broker = connection, broker
+    def __init__(self, connection: AsyncConnection, commands: Commands) -> None:
+        self.connection, self.commands = connection, commands
         self.answered = dict.fromkeys(range(SHARDS), 0.0)  # when each was answered last
         self.answers = Counter[int]()
         self.failed: list[tuple[int, Unavailable]] = []
@@ -95,7 +95,7 @@ class Asking:
     async def _ask(self, shard: int) -> None:
         while True:
             try:
-                await self.connection.one(self.broker.counts(shard))
+                await self.connection.one(self.commands.counts(shard))
                 self.answered[shard] = time.monotonic()
                 self.answers[shard] += 1
                 self._news.set()
@@ -110,11 +110,11 @@ class Asking:
                 await self._news.wait()
 
 
-async def heard(hints: Hints, key: str) -> None:
+async def heard(blocking_reads: BlockingReads, key: str) -> None:
     """As a listener does: wait again, whatever ended the wait."""
     while True:
         try:
-            if await hints.wait([key]) == key:
+            if await blocking_reads.wait([key]) == key:
                 return
         except Unavailable:
             await asyncio.sleep(0.05)
@@ -140,10 +140,10 @@ def token(server: RedisServer, key: str) -> None:
 async def test_calls_go_on_soon_after_sentinels_have_promoted_another(
     sentinels: Sentinels, harm: Harm
 ) -> None:
-    broker = Broker("orders", shards=SHARDS)
-    async with connected(sentinels.url) as connection, Asking(connection, broker) as asking:
-        hints, key = Hints(Address.from_url(sentinels.url)), broker.shards[0].wake
-        listening = asyncio.create_task(heard(hints, key))
+    commands = Commands("orders", shards=SHARDS)
+    async with connected(sentinels.url) as connection, Asking(connection, commands) as asking:
+        blocking_reads, key = BlockingReads(Address.from_url(sentinels.url)), commands.shards[0].wake
+        listening = asyncio.create_task(heard(blocking_reads, key))
         await blocked(sentinels.primary())
         old = sentinels.primary()
         with sentinels.promoting() as promotion:
@@ -151,26 +151,26 @@ async def test_calls_go_on_soon_after_sentinels_have_promoted_another(
             port = await asyncio.to_thread(promotion.wait)
         await asking.all_answered(time.monotonic(), SOON_SECONDS)
         new = next(server for server in sentinels.servers if server.port == port)
-        assert [held.where for held in await connection.servers(broker.shards)] == [f"127.0.0.1:{port}"]
+        assert [held.where for held in await connection.servers(commands.shards)] == [f"127.0.0.1:{port}"]
         await blocked(new)
         token(new, key)
         await asyncio.wait_for(listening, PATIENT)
-        await hints.close()
+        await blocking_reads.close()
 
 
 @pytest.mark.parametrize("harm", [kill, hang])
 async def test_calls_go_on_soon_after_a_cluster_has_promoted_another_and_others_are_not_held_up(
     cluster: Cluster, harm: Harm
 ) -> None:
-    broker = Broker("orders", shards=SHARDS)
-    keys = broker.shards[0]
-    async with connected(cluster.url) as connection, Asking(connection, broker) as asking:
-        hints = Hints(Address.from_url(cluster.url))
-        listening = asyncio.create_task(heard(hints, keys.wake))
+    commands = Commands("orders", shards=SHARDS)
+    keys = commands.shards[0]
+    async with connected(cluster.url) as connection, Asking(connection, commands) as asking:
+        blocking_reads = BlockingReads(Address.from_url(cluster.url))
+        listening = asyncio.create_task(heard(blocking_reads, keys.wake))
         old = cluster.serving(keys.slot)
         replica = cluster.replica_of(old)
         await blocked(old)
-        harmed = {each.shard for each in broker.shards if cluster.serving(each.slot) is old}
+        harmed = {each.shard for each in commands.shards if cluster.serving(each.slot) is old}
         harm(old)
         before = asking.answers.copy()
         await asyncio.to_thread(cluster.wait_promoted, replica)
@@ -181,13 +181,13 @@ async def test_calls_go_on_soon_after_a_cluster_has_promoted_another_and_others_
         await blocked(replica)
         token(replica, keys.wake)
         await asyncio.wait_for(listening, PATIENT)
-        await hints.close()
+        await blocking_reads.close()
 
 
 async def test_a_master_that_hung_and_comes_back_is_not_asked_any_more(cluster: Cluster) -> None:
-    broker = Broker("orders", shards=SHARDS)
-    async with connected(cluster.url) as connection, Asking(connection, broker) as asking:
-        old = cluster.serving(broker.shards[0].slot)
+    commands = Commands("orders", shards=SHARDS)
+    async with connected(cluster.url) as connection, Asking(connection, commands) as asking:
+        old = cluster.serving(commands.shards[0].slot)
         replica = cluster.replica_of(old)
         old.pause()
         await asyncio.to_thread(cluster.wait_promoted, replica)
@@ -208,31 +208,35 @@ async def test_a_master_that_hung_and_comes_back_is_not_asked_any_more(cluster: 
 async def test_who_begins_to_wait_after_a_fail_over_does_not_wait_at_the_old_master(
     sentinels: Sentinels,
 ) -> None:
-    broker = Broker("orders", shards=SHARDS)
-    async with connected(sentinels.url) as connection, Asking(connection, broker) as asking:
-        hints, key, old = Hints(Address.from_url(sentinels.url)), broker.shards[0].wake, sentinels.primary()
+    commands = Commands("orders", shards=SHARDS)
+    async with connected(sentinels.url) as connection, Asking(connection, commands) as asking:
+        blocking_reads, key, old = (
+            BlockingReads(Address.from_url(sentinels.url)),
+            commands.shards[0].wake,
+            sentinels.primary(),
+        )
         token(old, key)
-        await heard(hints, key)
+        await heard(blocking_reads, key)
         with sentinels.promoting() as promotion:
             old.pause()
             port = await asyncio.to_thread(promotion.wait)
         await asking.all_answered(time.monotonic(), SOON_SECONDS)
         token(next(server for server in sentinels.servers if server.port == port), key)
-        await asyncio.wait_for(heard(hints, key), WATCHDOG_SECONDS / 2)
-        await hints.close()
+        await asyncio.wait_for(heard(blocking_reads, key), WATCHDOG_SECONDS / 2)
+        await blocking_reads.close()
 
 
 async def test_a_stale_master_that_goes_on_answering_is_left(sentinels: Sentinels) -> None:
     """Sentinels cannot log in there any more, neither to see that it lives nor to tell it that it was replaced."""
-    broker = Broker("orders", shards=SHARDS)
-    async with connected(sentinels.url) as connection, Asking(connection, broker) as asking:
+    commands = Commands("orders", shards=SHARDS)
+    async with connected(sentinels.url) as connection, Asking(connection, commands) as asking:
         old = sentinels.primary()
         with sentinels.promoting() as promotion, old.client() as client:
             client.execute_command("ACL", "SETUSER", "default", "off")
             client.execute_command("CLIENT", "KILL", "TYPE", "normal", "USER", "default", "SKIPME", "yes")
             port = await asyncio.to_thread(promotion.wait)
             promoted = time.monotonic()
-            while (await connection.servers(broker.shards))[0].where != f"127.0.0.1:{port}":
+            while (await connection.servers(commands.shards))[0].where != f"127.0.0.1:{port}":
                 await asking.all_answered(time.monotonic())
                 assert time.monotonic() - promoted < SOON_SECONDS
             await asking.all_answered(time.monotonic())
@@ -252,7 +256,7 @@ async def test_whoever_was_idle_asks_who_the_master_is_before_the_next_call(
     """A master that was replaced meanwhile goes on answering, and what it was told is lost."""
     for module in ("discovery", "multiplexer"):
         monkeypatch.setattr(f"delayq.connection.{module}.LOOK_SECONDS", -1.0)  # idle at once
-    other, call = RedisServer.start(flavour, dir=tmp_path / "other"), Broker("orders").counts(0)
+    other, call = RedisServer.start(flavour, dir=tmp_path / "other"), Commands("orders").counts(0)
     masters = [aof_server]
     try:
         with telling(lambda: reply("127.0.0.1", str(masters[-1].port), len(masters))) as one:
@@ -286,11 +290,11 @@ async def test_looking_for_a_stale_master_takes_no_new_connections(
     monkeypatch.setattr("delayq.connection.discovery.LOOK_SECONDS", 0.0)
     async with connected(sentinels.url) as connection:
         await connection.send([("PING",)])
-        opener: Any = connection._way._line.opener  # type: ignore[union-attr]  # with Sentinels, there is one
+        connector: Any = connection._way._line.connector  # type: ignore[union-attr]  # with Sentinels, there is one
         before, looks = received(sentinels), set[float]()
         while len(looks) < 20:
             await connection.send([("PING",)])
-            looks.add(opener.directory._asked_at)
+            looks.add(connector.directory._asked_at)
         assert received(sentinels) - before < 10  # others may connect anew meanwhile
 
 
@@ -340,7 +344,7 @@ async def test_tasks_are_stored_once_each_while_their_slot_moves_to_and_fro(clus
                 stored.put_nowait((await client.schedule(1, delay_ms=600_000, task_id=f"t{number}")).id)
 
         storing = [asyncio.create_task(store()) for _ in range(3)]
-        slot, ids = Broker("orders").shards[0].slot, set[str]()
+        slot, ids = Commands("orders").shards[0].slot, set[str]()
         for target in [node for node in cluster.primaries() if node is not cluster.serving(slot)] * 2:
             await asyncio.to_thread(cluster.move, slot, target)
             for _ in range(30 + stored.qsize()):
@@ -354,14 +358,14 @@ async def test_tasks_are_stored_once_each_while_their_slot_moves_to_and_fro(clus
 
 
 async def test_a_call_waits_while_half_of_its_keys_have_moved(cluster: Cluster) -> None:
-    broker = Broker("orders")
-    slot = broker.shards[0].slot
+    commands = Commands("orders")
+    slot = commands.shards[0].slot
     async with Client(cluster.url, queue="orders") as client, connected(cluster.url) as connection:
         await client.schedule(1, delay_ms=600_000, task_id="a")
         target = next(node for node in cluster.primaries() if node is not cluster.serving(slot))
         source = cluster.begin_move(slot, target)
         assert cluster.move_keys(slot, source, target, most=1) == 1
-        calling = asyncio.create_task(connection.one(broker.get("a")))
+        calling = asyncio.create_task(connection.one(commands.get("a")))
         await asyncio.to_thread(until, lambda: put_off(source, target), "it was put off", timeout_s=PATIENT)
         assert not calling.done()
         while cluster.move_keys(slot, source, target):
@@ -382,14 +386,14 @@ def put_off(*servers: RedisServer) -> bool:
 
 
 async def test_closing_ends_a_call_that_waits_for_its_slot_to_move(cluster: Cluster) -> None:
-    broker = Broker("orders")
-    slot = broker.shards[0].slot
+    commands = Commands("orders")
+    slot = commands.shards[0].slot
     async with Client(cluster.url, queue="orders") as client, connected(cluster.url) as connection:
         await client.schedule(1, delay_ms=600_000, task_id="a")
         target = next(node for node in cluster.primaries() if node is not cluster.serving(slot))
         source = cluster.begin_move(slot, target)
         cluster.move_keys(slot, source, target, most=1)
-        calling = asyncio.create_task(connection.one(broker.get("a")))
+        calling = asyncio.create_task(connection.one(commands.get("a")))
         await asyncio.to_thread(until, lambda: put_off(source, target), "it was put off", timeout_s=PATIENT)
         await connection.close()
         with pytest.raises(Unavailable, match="connection closed"):
@@ -397,15 +401,15 @@ async def test_closing_ends_a_call_that_waits_for_its_slot_to_move(cluster: Clus
 
 
 async def test_a_move_that_does_not_end_is_told_as_what_it_is(cluster: Cluster) -> None:
-    broker = Broker("orders")
-    slot = broker.shards[0].slot
+    commands = Commands("orders")
+    slot = commands.shards[0].slot
     async with Client(cluster.url, queue="orders") as client:
         await client.schedule(1, delay_ms=600_000, task_id="a")
     target = next(node for node in cluster.primaries() if node is not cluster.serving(slot))
     cluster.move_keys(slot, cluster.begin_move(slot, target), target, most=1)
     hasty = AsyncConnection(replace(Address.from_url(cluster.url), timeout_seconds=3.0))
     with pytest.raises(Unavailable, match="slot of this shard is moving") as raised:
-        await hasty.one(broker.get("a"))
+        await hasty.one(commands.get("a"))
     assert raised.value.outage == "migrating"
     await hasty.close()
 
@@ -413,12 +417,12 @@ async def test_a_move_that_does_not_end_is_told_as_what_it_is(cluster: Cluster) 
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_no_script_is_torn_by_a_move_that_it_empties_a_key_under(cluster: Cluster, kind: str) -> None:
     """Redis runs a script while all keys that it names are there, and refuses those that go in the middle of it."""
-    broker = Broker("orders")
-    keys, address = broker.shards[0], replace(Address.from_url(cluster.url), timeout_seconds=3.0)
+    commands = Commands("orders")
+    keys, address = commands.shards[0], replace(Address.from_url(cluster.url), timeout_seconds=3.0)
     asynchronous, blocking = AsyncConnection(address), SyncConnection(address)
 
     async def ack(members: list[bytes]) -> list[Settled]:
-        call = broker.ack(0, members)
+        call = commands.ack(0, members)
         if kind == "async":
             return await asynchronous.one(call)
         found: list[list[Settled]] = await asyncio.to_thread(blocking.run, [call])
@@ -426,7 +430,7 @@ async def test_no_script_is_torn_by_a_move_that_it_empties_a_key_under(cluster: 
 
     async with Client(cluster.url, queue="orders") as client:
         await client.schedule_many([NewTask(1, delay_ms=0, task_id=task_id) for task_id in "ab"])
-    claimed = await asynchronous.one(broker.claim(0, 2, 600_000))
+    claimed = await asynchronous.one(commands.claim(0, 2, 600_000))
     members = [lease.member for lease in claimed.leases]
     with cluster.on(keys) as source:
         source.hset(keys.attempts, "a", "1 0 failed")
@@ -445,49 +449,49 @@ async def test_no_script_is_torn_by_a_move_that_it_empties_a_key_under(cluster: 
 
 
 async def test_a_slot_that_nobody_serves_is_told_and_costs_no_other_shard(cluster: Cluster) -> None:
-    broker = Broker("orders", shards=SHARDS)
-    cluster.lose(broker.shards[0].slot)
+    commands = Commands("orders", shards=SHARDS)
+    cluster.lose(commands.shards[0].slot)
     connection = AsyncConnection(Address.from_url(cluster.url))
-    answers = await connection.answers([broker.counts(shard) for shard in range(SHARDS)])
+    answers = await connection.answers([commands.counts(shard) for shard in range(SHARDS)])
     assert isinstance(answers[0], Unavailable)
     assert answers[0].outage == "cluster_down"
-    assert [answer.delayed for answer in answers[1:]] == [0] * (SHARDS - 1)
+    assert [answer.scheduled for answer in answers[1:]] == [0] * (SHARDS - 1)
     held = {
-        keys.shard: held.where for held in await connection.servers(broker.shards) for keys in held.shards
+        keys.shard: held.where for held in await connection.servers(commands.shards) for keys in held.shards
     }
     assert (held.pop(0), len(held), "" in held.values()) == ("", SHARDS - 1, False)
     await connection.close()
 
 
 async def test_who_waits_for_hints_goes_along_with_their_slot(cluster: Cluster) -> None:
-    keys = Broker("orders").shards[0]
-    hints = Hints(Address.from_url(cluster.url))
-    listening = asyncio.create_task(heard(hints, keys.wake))
+    keys = Commands("orders").shards[0]
+    blocking_reads = BlockingReads(Address.from_url(cluster.url))
+    listening = asyncio.create_task(heard(blocking_reads, keys.wake))
     await blocked(cluster.serving(keys.slot))
     target = next(node for node in cluster.primaries() if node is not cluster.serving(keys.slot))
     await asyncio.to_thread(cluster.move, keys.slot, target)
     await blocked(target)
     token(target, keys.wake)
     await asyncio.wait_for(listening, PATIENT)
-    await hints.close()
+    await blocking_reads.close()
 
 
 # confirmations
 
 
 async def test_each_server_confirms_what_it_has_and_the_worst_counts(cluster: Cluster) -> None:
-    patient = Acknowledge("Replicated", timeout_ms=30_000)
+    patient = Durability("Replicated", timeout_ms=30_000)
     many = [NewTask(n, delay_ms=600_000, task_id=f"t{n}") for n in range(300)]
-    async with Client(cluster.url, queue="orders", shards=SHARDS, acknowledge=patient) as client:
+    async with Client(cluster.url, queue="orders", shards=SHARDS, durability=patient) as client:
         assert len(await client.schedule_many(many)) == 300
-    broker = Broker("orders", shards=SHARDS)
-    primary = cluster.serving(broker.shards[0].slot)
+    commands = Commands("orders", shards=SHARDS)
+    primary = cluster.serving(commands.shards[0].slot)
     cluster.replica_of(primary).pause()
-    hasty = Acknowledge("Replicated", timeout_ms=200)
-    async with Client(cluster.url, queue="orders", shards=SHARDS, acknowledge=hasty) as client:
-        with pytest.raises(NotAcknowledged) as raised:
+    hasty = Durability("Replicated", timeout_ms=200)
+    async with Client(cluster.url, queue="orders", shards=SHARDS, durability=hasty) as client:
+        with pytest.raises(NotConfirmed) as raised:
             await client.schedule_many(many, if_exists="keep")
         assert (raised.value.confirmed, len(raised.value.scheduled)) == (0, 300)
-        served = next(each for each in broker.shards if cluster.serving(each.slot) is not primary)
-        there = next(f"x{n}" for n in range(1000) if broker.shard_of(f"x{n}") == served.shard)
+        served = next(each for each in commands.shards if cluster.serving(each.slot) is not primary)
+        there = next(f"x{n}" for n in range(1000) if commands.shard_of(f"x{n}") == served.shard)
         assert (await client.schedule(1, delay_ms=600_000, task_id=there)).id == there

@@ -31,11 +31,11 @@ DUE = State(
 def claim(
     shard: Shard, number: int, *, claimer: str = "one", not_after_ms: int = NOW, limit: int = 9
 ) -> Claimed:
-    return shard.run(shard.broker.claim(0, limit, LEASE_MS, ticket=Ticket(claimer, number, not_after_ms)))
+    return shard.run(shard.commands.claim(0, limit, LEASE_MS, ticket=Ticket(claimer, number, not_after_ms)))
 
 
 def unclaim(shard: Shard, number: int, *, claimer: str = "one") -> int:
-    return shard.run(shard.broker.unclaim(0, claimer, number, LEASE_MS))
+    return shard.run(shard.commands.unclaim(0, claimer, number, LEASE_MS))
 
 
 def record(shard: Shard) -> tuple[str, bool]:
@@ -100,7 +100,7 @@ def test_leases_of_other_claims_are_left_alone(shard: Shard) -> None:
 def test_a_settled_or_reclaimed_lease_is_not_put_back(shard: Shard) -> None:
     shard.seed(DUE)
     leases = claim(shard, 1).leases
-    shard.run(shard.broker.ack(0, [leases[0].member]))
+    shard.run(shard.commands.ack(0, [leases[0].member]))
     shard.redis.zrem(shard.keys.processing, leases[1].member)
     shard.redis.zadd(shard.keys.retry, {leases[1].task.id: NOW + 60})
     assert unclaim(shard, 1) == 1

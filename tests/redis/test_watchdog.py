@@ -1,4 +1,4 @@
-"""The watchdog: leases are extended in batches, all in one round trip, and the lost ones are found in each."""
+"""The lease renewal: leases are extended in batches, all in one round trip, and the lost ones are found in each."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import DelayQError
-from delayq.protocol.commands import BATCH, CLAIM_LIMIT, Broker
-from delayq.service.counters import WorkerTally
-from delayq.service.shard_groups import Lane
-from delayq.worker.executor import Runner
-from delayq.worker.lease_renewal import CLEANUP_SECONDS, Watchdog
-from delayq.worker.slots import Desk, Running, Slots
+from delayq.protocol.commands import BATCH, CLAIM_LIMIT, Commands
+from delayq.service.counters import WorkerCounters
+from delayq.service.shard_groups import ShardGroup
+from delayq.worker.executor import Executor
+from delayq.worker.lease_renewal import CLEANUP_SECONDS, LeaseRenewal
+from delayq.worker.slots import GroupState, Running, Slots
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 from tests.redis.test_reaper import spec
@@ -40,22 +40,27 @@ class Recorded(AsyncConnection):
         return await super().answers(calls, behind)
 
 
-def hold(desk: Desk, shard: Shard, count: int) -> list[str]:
+def hold(group_state: GroupState, shard: Shard, count: int) -> list[str]:
     """Fill slots with tasks whose leases are due to be extended."""
     shard.seed(State(delayed={f"id-{nth:03}": NOW for nth in range(count)}))
     now = time.monotonic()
-    while leases := shard.run(shard.broker.claim(0, CLAIM_LIMIT, 1)).leases:
+    while leases := shard.run(shard.commands.claim(0, CLAIM_LIMIT, 1)).leases:
         for lease in leases:
-            desk.begin(Running(lease, now - 3600, now + 3600))
-    return [member.decode() for member in desk.running]
+            group_state.begin(Running(lease, now - 3600, now + 3600))
+    return [member.decode() for member in group_state.running]
 
 
-def desk_of(shard: Shard) -> Desk:
-    return Desk(Slots(spec(), WorkerTally("worker", "q")), Lane(shard.broker))
+def desk_of(shard: Shard) -> GroupState:
+    return GroupState(Slots(spec(), WorkerCounters("worker", "q")), ShardGroup(shard.commands))
 
 
-def watchdog(desk: Desk, broker: Broker, connection: AsyncConnection) -> Watchdog:
-    return Watchdog(desk, broker, connection, Runner(_no_call, desk.slots.delivery, desk.slots.tally))
+def lease_renewal(group_state: GroupState, commands: Commands, connection: AsyncConnection) -> LeaseRenewal:
+    return LeaseRenewal(
+        group_state,
+        commands,
+        connection,
+        Executor(_no_call, group_state.slots.delivery, group_state.slots.counters),
+    )
 
 
 async def _no_call(_task: Task) -> None:
@@ -74,12 +79,12 @@ async def _no_call(_task: Task) -> None:
 async def test_a_task_is_kept_while_its_handler_cleans_up(
     shard: Shard, redis_url: str, reason: CancelReason | None, late_seconds: float, *, kept: bool
 ) -> None:
-    desk = desk_of(shard)
-    hold(desk, shard, 1)
-    for running in desk.running.values():
+    group_state = desk_of(shard)
+    hold(group_state, shard, 1)
+    for running in group_state.running.values():
         running.cancelled_for, running.deadline = reason, time.monotonic() - late_seconds
     connection = Recorded(redis_url)
-    await watchdog(desk, shard.broker, connection).step()
+    await lease_renewal(group_state, shard.commands, connection).step()
     await connection.close()
     assert bool(connection.trips) is kept
 
@@ -87,37 +92,37 @@ async def test_a_task_is_kept_while_its_handler_cleans_up(
 async def test_many_leases_are_extended_a_batch_a_call_in_one_round_trip(
     shard: Shard, redis_url: str
 ) -> None:
-    desk = desk_of(shard)
-    slots = desk.slots
-    members = hold(desk, shard, 2 * BATCH + 100)
+    group_state = desk_of(shard)
+    slots = group_state.slots
+    members = hold(group_state, shard, 2 * BATCH + 100)
     lost = {members[7], members[BATCH], members[-1]}
     shard.seed(State(processing={member: NOW + 1 for member in members if member not in lost}))
     connection = Recorded(redis_url)
-    await watchdog(desk, shard.broker, connection).step()
+    await lease_renewal(group_state, shard.commands, connection).step()
     await connection.close()
     assert connection.trips == [[BATCH, BATCH, 100]]
-    lease_ms = slots.delivery.lease_seconds * 1000
+    lease_ms = slots.delivery.lease_duration_seconds * 1000
     assert shard.whole().processing == {member: NOW + lease_ms for member in members if member not in lost}
-    assert (slots.tally.extended, slots.tally.leases_lost) == (len(members) - 3, 3)
+    assert (slots.counters.extended, slots.counters.leases_lost) == (len(members) - 3, 3)
 
 
 async def test_a_shard_that_fails_hides_no_lost_lease_of_another(shard: Shard, redis_url: str) -> None:
     """Its handler is cancelled all the same, and the failure is raised afterwards."""
-    broker = Broker(shard.broker.queue, shards=2)
-    desk = Desk(Slots(spec(), WorkerTally("worker", "q")), Lane(broker))
+    commands = Commands(shard.commands.queue, shards=2)
+    group_state = GroupState(Slots(spec(), WorkerCounters("worker", "q")), ShardGroup(commands))
     now, handling = time.monotonic(), list[asyncio.Task[None]]()
     for index in (0, 1):
         task = (f"id-{index}", "+0", envelope()[:-6])
-        shard.run(broker.schedule(index, task, if_exists="keep", repeated=0, **PLENTY))
-        [lease] = shard.run(broker.claim(index, 1, 1000)).leases
+        shard.run(commands.schedule(index, task, if_exists="keep", repeated=0, **PLENTY))
+        [lease] = shard.run(commands.claim(index, 1, 1000)).leases
         handling.append(asyncio.create_task(asyncio.sleep(60)))
-        desk.begin(Running(lease, now - 3600, now + 3600, handling[index]))
-    broken, lost = desk.running.values()
+        group_state.begin(Running(lease, now - 3600, now + 3600, handling[index]))
+    broken, lost = group_state.running.values()
     shard.redis.set(shard.keys.processing, "not a zset")
-    shard.run(broker.ack(1, [lost.lease.member]))
+    shard.run(commands.ack(1, [lost.lease.member]))
     connection = AsyncConnection(Address.from_url(redis_url))
     with pytest.raises(DelayQError, match="WRONGTYPE"):
-        await watchdog(desk, broker, connection).step()
+        await lease_renewal(group_state, commands, connection).step()
     await connection.close()
     assert (broken.cancelled_for, lost.cancelled_for) == (None, "lease_lost")
     for each in handling:
@@ -130,23 +135,23 @@ async def test_a_handler_that_ignores_its_cancellation_is_given_up(
     shard: Shard, redis_url: str, reason: CancelReason
 ) -> None:
     """A task that took too long has failed, one whose lease was lost is somebody else's; the slot stays used."""
-    desk = desk_of(shard)
-    slots = desk.slots
+    group_state = desk_of(shard)
+    slots = group_state.slots
     free = slots.free
-    hold(desk, shard, 1)
-    [running] = desk.running.values()
+    hold(group_state, shard, 1)
+    [running] = group_state.running.values()
     running.cancelled_for, running.deadline = reason, time.monotonic() - CLEANUP_SECONDS + 60
-    running.extended_at = running.deadline - slots.delivery.lease_seconds
+    running.extended_at = running.deadline - slots.delivery.lease_duration_seconds
     connection = Recorded(redis_url)
-    dog = watchdog(desk, shard.broker, connection)
+    dog = lease_renewal(group_state, shard.commands, connection)
     await dog.step()
-    assert list(desk.running.values()) == [running]  # it may be cleaning up
+    assert list(group_state.running.values()) == [running]  # it may be cleaning up
     running.deadline -= 60
     running.extended_at -= 60
     await dog.step()
     await connection.close()
-    assert (desk.running, slots.running, slots.free) == ({}, {}, free - 1)
-    verbs = [settlement.verb for settlement in desk.outbox.waiting]
+    assert (group_state.running, slots.running, slots.free) == ({}, {}, free - 1)
+    verbs = [settlement.verb for settlement in group_state.outbox.waiting]
     assert verbs == (["retry"] if reason == "timeout" else [])
-    desk.ended(running, None)
-    assert (slots.free, len(desk.outbox.waiting)) == (free, len(verbs))
+    group_state.ended(running, None)
+    assert (slots.free, len(group_state.outbox.waiting)) == (free, len(verbs))

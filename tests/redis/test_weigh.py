@@ -9,7 +9,7 @@ import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import DelayQError
 from delayq.protocol.envelope import encode
-from delayq.reaper.size_audit import REST_SECONDS, Weighing
+from delayq.reaper.size_audit import REST_SECONDS, SizeAudit
 
 from tests.redis.state import NOW, PLENTY, Shard, State, weight, whole
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def walk(shard: Shard, count: int = 1000) -> Iterator[int]:
     """Weigh page after page; what the counter was wrong by, each time."""
     while True:
-        page = shard.run(shard.broker.weigh(0, count=count))
+        page = shard.run(shard.commands.audit_size(0, count=count))
         yield page.off
         if not page.cursor:
             return
@@ -31,7 +31,7 @@ def put(shard: Shard, *names: str, size: int = 100) -> None:
     body = encode(b"x" * size, None, None)[0]
     flat = [item for name in names for item in (name, "+0", body)]
     options: dict[str, Any] = {"if_exists": "replace", "repeated": 0, **PLENTY}
-    shard.run(shard.broker.schedule(0, flat, **options))
+    shard.run(shard.commands.schedule(0, flat, **options))
 
 
 def counter(shard: Shard) -> int:
@@ -59,11 +59,11 @@ def test_a_walk_begins_anew_on_another_server(shard: Shard) -> None:
     """After a restart or a fail-over its cursor points anywhere: what was passed over would count as nothing."""
     put(shard, *(f"t{n}" for n in range(600)))
     right = counter(shard)
-    shard.run(shard.broker.weigh(0, count=50))
-    noted: Any = shard.redis.hget(shard.keys.cursors, "weigh")
+    shard.run(shard.commands.audit_size(0, count=50))
+    noted: Any = shard.redis.hget(shard.keys.cursors, "audit_size")
     run, cursor, *rest = noted.decode().split(" ")
     assert run == shard.redis.info("server")["run_id"]
-    shard.redis.hset(shard.keys.cursors, "weigh", " ".join(["b" * 40, cursor, "123456789", *rest[1:]]))
+    shard.redis.hset(shard.keys.cursors, "audit_size", " ".join(["b" * 40, cursor, "123456789", *rest[1:]]))
     assert set(walk(shard, 50)) == {0}
     assert counter(shard) == right == exact(shard)
 
@@ -86,7 +86,7 @@ def test_a_counter_that_is_right_stays_right_whatever_happens_between_the_pages(
             new = [f"t{chance.randrange(2000)}" for _ in range(chance.randrange(150))]
             put(shard, *new, size=chance.randrange(200))
             gone = [f"t{chance.randrange(2000)}" for _ in range(chance.randrange(250))]
-            shard.connection.run([shard.broker.cancel(name) for name in gone])
+            shard.connection.run([shard.commands.cancel(name) for name in gone])
     assert counter(shard) == exact(shard)
 
 
@@ -98,7 +98,7 @@ def test_a_counter_that_was_lost_in_a_busy_queue_gets_nearer_with_each_walk(shar
     for turn in range(4):
         for page, _ in enumerate(walk(shard, 100)):
             put(shard, *(f"new-{turn}-{page}-{n}" for n in range(5)))
-            shard.run(shard.broker.cancel(f"t{turn * 100 + page}"))
+            shard.run(shard.commands.cancel(f"t{turn * 100 + page}"))
         errors.append(counter(shard) - exact(shard))
     nearer = [abs(error) for error in errors]
     assert nearer == sorted(nearer, reverse=True)
@@ -126,19 +126,19 @@ def test_large_tasks_are_weighed_a_few_at_a_time(shard: Shard) -> None:
 @pytest.mark.one_server
 async def test_the_reaper_weighs_every_shard_and_rests(shard: Shard, redis_url: str) -> None:
     """One that cannot be weighed does not keep the others from it."""
-    shard.broker.follow(type(shard.broker.layout).guess(3))
-    for keys in shard.broker.shards:
+    shard.commands.follow(type(shard.commands.shard_map).guess(3))
+    for keys in shard.commands.shards:
         shard.redis.hset(keys.tasks, f"a{keys.shard}", b"\x11xx" + bytes(6))
-    first = shard.broker.shards[0].tasks
+    first = shard.commands.shards[0].tasks
     shard.redis.delete(first)
     shard.redis.set(first, "somebody else's")
     connection = AsyncConnection(Address.from_url(redis_url))
-    weighing, pauses = Weighing(shard.broker, connection), [0.0]
+    weighing, pauses = SizeAudit(shard.commands, connection), [0.0]
     while REST_SECONDS not in pauses:
         try:
             pauses.append(await weighing.step())
         except DelayQError as error:
             assert "WRONGTYPE" in str(error)  # noqa: PT017  what the loop does with it: it goes on
     await connection.close()
-    for keys in shard.broker.shards[1:]:
+    for keys in shard.commands.shards[1:]:
         assert whole(shard.redis, keys).envelopes.keys() == {f"a{keys.shard}"}

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from delayq.connection import Address, AsyncConnection
-from delayq.protocol.commands import Broker
-from delayq.service.counters import WorkerTally
+from delayq.protocol.commands import Commands
+from delayq.service.counters import WorkerCounters
 from delayq.service.loop import Loop
-from delayq.service.shard_groups import Lane
-from delayq.worker.claim_loop import Exchange
-from delayq.worker.executor import Runner
-from delayq.worker.slots import Desk, Slots
+from delayq.service.shard_groups import ShardGroup
+from delayq.worker.claim_loop import ClaimLoop
+from delayq.worker.executor import Executor
+from delayq.worker.slots import GroupState, Slots
 
 from tests.unit.handlers.support import document
 
@@ -54,15 +54,17 @@ class Handler:
 async def working(
     urls: list[str], handler: Handler, queue: DelayQueue, *, timeout_seconds: float = 60.0
 ) -> AsyncIterator[Slots]:
-    """A worker's exchanges: a lane for each server, with one shard."""
-    broker = Broker("orders", shards=len(urls))
-    tally = WorkerTally("worker", "orders")
-    slots = Slots(queue.spec, tally)
-    runner = Runner(handler.handle, queue.spec.delivery, tally)
+    """A worker's exchanges: a shard group for each server, with one shard."""
+    commands = Commands("orders", shards=len(urls))
+    counters = WorkerCounters("worker", "orders")
+    slots = Slots(queue.spec, counters)
+    runner = Executor(handler.handle, queue.spec.delivery, counters)
     addresses = [replace(Address.from_url(url), timeout_seconds=timeout_seconds) for url in urls]
     connections = [AsyncConnection(address) for address in addresses]
     loops = [
-        Loop(Exchange(Desk(slots, Lane(broker, shard)), broker, connection, runner), tally)
+        Loop(
+            ClaimLoop(GroupState(slots, ShardGroup(commands, shard)), commands, connection, runner), counters
+        )
         for shard, connection in enumerate(connections)
     ]
     tasks = [asyncio.create_task(loop.run()) for loop in loops]

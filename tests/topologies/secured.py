@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from tests.servers import RedisServer
     from tests.topologies.certificates import Tls
 
-LOGIN = {"name": "login", "usernameKey": "username"}
-SHOWN = {"caSecretRef": {"name": "certs"}, "clientCertSecretRef": {"name": "certs"}}
+LOGIN = {"usernameSecretRef": {"name": "login"}, "passwordSecretRef": {"name": "login"}}
+SHOWN = {
+    "caSecretRef": {"name": "certs"},
+    "certSecretRef": {"name": "certs"},
+    "keySecretRef": {"name": "certs"},
+}
 
 
 def mounted(secrets: Path, tls: Tls, *, authority: bytes | None = None) -> None:

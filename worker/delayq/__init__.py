@@ -18,7 +18,7 @@ from delayq.errors import (
     InvalidDocument,
     InvalidDueTime,
     InvalidTask,
-    NotAcknowledged,
+    NotConfirmed,
     PayloadTooLarge,
     QueueFull,
     Refused,
@@ -30,7 +30,7 @@ from delayq.errors import (
 )
 from delayq.protocol.envelope import Task
 from delayq.protocol.results import State, Verdict
-from delayq.protocol.write_durability import Acknowledge
+from delayq.protocol.write_durability import Durability
 
 if TYPE_CHECKING:
     from delayq.client.aio import Client
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from delayq.client.encoding import NewTask
 
 __all__ = [
-    "Acknowledge",
     "Bury",
     "Client",
     "DelayQError",
     "DelayTooLong",
+    "Durability",
     "GuardBusy",
     "GuardLost",
     "GuardUnavailable",
@@ -50,7 +50,7 @@ __all__ = [
     "InvalidDueTime",
     "InvalidTask",
     "NewTask",
-    "NotAcknowledged",
+    "NotConfirmed",
     "PayloadTooLarge",
     "QueueFull",
     "Refused",

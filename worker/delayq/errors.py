@@ -9,7 +9,7 @@ DelayQError
 │   ├── QueueFull
 │   └── DelayTooLong
 ├── TasksRefused               some tasks of schedule_many were turned down
-├── NotAcknowledged            stored, but replicas or the disk did not confirm it in time
+├── NotConfirmed            stored, but replicas or the disk did not confirm it in time
 ├── InvalidDocument            the DelayQueue document cannot be used
 ├── FormatTooNew               a newer delayq wrote the keys; this one does not repair, move or erase them
 ├── Unavailable                Redis cannot be reached or will not serve
@@ -19,7 +19,7 @@ DelayQError
 For handlers to raise: Bury, Seen and
 
 Retry
-├── GuardBusy                  somebody else holds the task's guard
+├── GuardBusy                  another run holds the task's guard
 ├── GuardLost                  the guard was lost while the handler ran
 └── GuardUnavailable           the guard's store cannot be reached or will not serve
 """
@@ -112,8 +112,8 @@ class TasksRefused(DelayQError):
         self.refused, self.scheduled = dict(refused), list(scheduled)
 
 
-class NotAcknowledged(DelayQError):
-    """Tasks are stored on the primary, but what spec.delivery.acknowledge asks for did not come in time."""
+class NotConfirmed(DelayQError):
+    """Tasks are stored on the primary, but what spec.durability asks for did not come in time."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class Seen(Exception):
 
 
 class GuardBusy(Retry):
-    """Somebody else holds the task's guard right now; the task is put off for a moment, and no attempt charged."""
+    """Another run holds the task's guard now; the task is put off for a moment, and no attempt charged."""
 
     def __init__(self, reason: str, *, delay_ms: int = 1000) -> None:
         """`delay_ms` is how long the holder may still need."""
@@ -215,7 +215,7 @@ class GuardLost(Retry):
     """The guard was lost while the handler ran; the task runs again, and an attempt is charged."""
 
     def __init__(self, reason: str, *, delay_ms: int | None = None) -> None:
-        """Whether the handler had its effect by then is known to nobody: so it must not run without end."""
+        """It is unknown whether the handler took effect, so the task must not run without end."""
         super().__init__(reason, delay_ms=delay_ms)
 
 

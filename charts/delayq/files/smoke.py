@@ -101,7 +101,7 @@ def main() -> int:
         check_served(api.namespace, options.served)
         run(api, wanted, time.monotonic() + options.timeout_seconds)
     except (Failed, DelayQError) as error:
-        print(f"FAILED: {error}\n{hints(api, options.name)}")
+        print(f"FAILED: {error}\n{blocking_reads(api, options.name)}")
         return 1
     print("passed")
     return 0
@@ -252,7 +252,7 @@ def handle_one(client: SyncClient, deadline: float) -> None:
     def handled() -> bool:
         nonlocal seen_ms
         counts = client.counts()
-        if counts.dlq or counts.retry:
+        if counts.dead or counts.retrying:
             raise Failed("its handler failed")
         seen_ms = counts.now_ms
         return counts.stats.get("acked", 0) > 0
@@ -263,13 +263,16 @@ def handle_one(client: SyncClient, deadline: float) -> None:
     if late_ms < 0:
         raise Failed(f"the task was handled {-late_ms} ms before its time")
     counts = client.counts()
-    if (counts.stats.get("acked"), counts.delayed + counts.retry + counts.processing + counts.dlq) != (1, 0):
+    if (counts.stats.get("acked"), counts.waiting + counts.retrying + counts.in_flight + counts.dead) != (
+        1,
+        0,
+    ):
         raise Failed(f"one task became more than one: {counts}")
     print(f"handled, at most {late_ms} ms after its time")
 
 
 def remove(api: Api, name: str, deadline: float) -> None:
-    """Delete the DelayQueue, if there is one, and wait until it is gone, which takes a purge."""
+    """Delete the DelayQueue, if there is one, and wait until it is gone, which takes an erase Job."""
     if api.delete(name) is not None and not until(lambda: api.get(name) is None, deadline, every_seconds=0.5):
         raise Failed(
             f"DelayQueue {name} was deleted, but is still there. {described(conditions_of(api.get(name)))}"
@@ -285,7 +288,7 @@ def until(done: Callable[[], bool], deadline: float, *, every_seconds: float) ->
     return True
 
 
-def hints(api: Api, name: str) -> str:
+def blocking_reads(api: Api, name: str) -> str:
     """Say where to look."""
     namespace = api.namespace
     return f"""Look at:

@@ -137,7 +137,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- toJson .Values.test.redis }}
 {{- else if .Values.redis.enabled }}
 {{- $secret := include "delayq.redisSecret" . }}
-{{- toJson (dict "standalone" (dict "host" (include "delayq.redisHost" .)) "authSecretRef" (dict "name" $secret)) }}
+{{- toJson (dict "standalone" (dict "host" (include "delayq.redisHost" .)) "auth" (dict "passwordSecretRef" (dict "name" $secret))) }}
 {{- else -}}
 {}
 {{- end }}
@@ -155,7 +155,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- if not (or .Values.imageRegistry .Values.localImages) }}
 {{- range $path, $image := dict "image" .Values.image "worker.image" .Values.worker.image }}
 {{- if not (contains "/" $image.repository) }}
-{{- fail (printf "imageRegistry is empty and %s.repository is %s, a name without a registry: no registry serves this image. Build both images, push them to a registry of yours (docs/images.md), and give its name: --set imageRegistry=registry.example.com/tools. If the nodes have the images already: --set localImages=true" $path $image.repository) }}
+{{- fail (printf "imageRegistry is empty and %s.repository is %s, a name without a registry: no registry serves this image. Build both images, push them to a registry of yours (docs/how-to/images.md), and give its name: --set imageRegistry=registry.example.com/tools. If the nodes have the images already: --set localImages=true" $path $image.repository) }}
 {{- end }}
 {{- end }}
 {{- end }}

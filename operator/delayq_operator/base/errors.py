@@ -3,7 +3,7 @@
 OperatorError
 ├── ApiError               the API server answered with an error
 │   ├── NotFound           404
-│   ├── Conflict           409: somebody else changed it, or owns the field, or it exists already
+│   ├── Conflict           409: another client changed it or owns the field, or it exists already
 │   ├── Gone               410: that resourceVersion is too old to watch from
 │   ├── Denied             401, 403: the operator's rights do not suffice
 │   ├── Invalid            400, 422: the object is not acceptable, and will not be next time either
@@ -35,7 +35,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """Somebody else changed the object, owns a field of it, or made it first."""
+    """Another client changed the object, owns a field of it, or created it first."""
 
 
 class Gone(ApiError):

@@ -1,7 +1,7 @@
 """A bounded number of places for what is done at a time, shared out evenly among those who want them.
 
-Pods run images of tenants, and one that hangs keeps its place for seconds. In a plain line, one namespace with enough
-of them would have everybody else wait; here the next free place goes to whoever has the fewest.
+Pods run images of tenants, and one that hangs keeps its place for seconds. In a plain FIFO, one namespace with enough
+of them would delay all others. Here the next free place goes to the namespace with the fewest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class Places:
+class Limiter:
     """Places for a number of owners."""
 
     def __init__(self, number: int, each: int) -> None:
@@ -53,7 +53,7 @@ class Places:
                 turn.set_result(None)
 
     def _leave(self, owner: str, turn: asyncio.Future[None]) -> None:
-        """Give the place back, or leave the line: a turn that nobody awaits any more was cancelled."""
+        """Give the place back, or leave the line: a turn without a waiter was cancelled."""
         if turn.cancelled():
             line = self._waiting.get(owner)
             if line is not None and turn in line:

@@ -16,52 +16,52 @@ if TYPE_CHECKING:
 
 RECONCILES: Final = Counter(
     "delayq_operator_reconciles",
-    "Reconciliations, by how they ended: done, waiting, invalid, unavailable, refused, error, bug.",
+    "Reconciliations, by result: done, waiting, invalid, unavailable, refused, error, bug.",
     ["result"],
 )
 RECONCILE_SECONDS: Final = Histogram(
     "delayq_operator_reconcile_seconds",
-    "How long a reconciliation took.",
+    "Time a reconciliation took.",
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
 QUEUE_DEPTH: Final = Gauge("delayq_operator_queue_depth", "DelayQueues that wait to be reconciled.")
 WATCH_AGE: Final = Gauge(
-    "delayq_operator_watch_age_seconds", "Time since a watch last showed a sign of life.", ["resource"]
+    "delayq_operator_watch_age_seconds", "Time since the last event or bookmark of a watch.", ["resource"]
 )
 API_WRITES: Final = Counter(
     "delayq_operator_api_writes",
-    "Writes that the API server took, by verb and resource.",
+    "Writes accepted by the API server, by verb and resource.",
     ["verb", "resource"],
 )
 SCRAPES: Final = Counter(
-    "delayq_operator_scrapes", "Readings of pods' metrics that worked, by component.", ["component"]
+    "delayq_operator_scrapes", "Successful scrapes of pods, by component.", ["component"]
 )
 SCRAPE_ERRORS: Final = Counter(
-    "delayq_operator_scrape_errors", "Readings of pods' metrics that failed, by component.", ["component"]
+    "delayq_operator_scrape_errors", "Failed scrapes of pods, by component.", ["component"]
 )
 DECISION_SECONDS: Final = Histogram(
     "delayq_operator_decision_seconds",
-    "How long a decision on the number of workers took.",
+    "Time a scaling decision took.",
     buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0),
 )
-LEADER: Final = Gauge("delayq_operator_leader", "1 while this operator leads, else 0.")
-QUEUES: Final = Gauge("delayq_operator_queues", "DelayQueues, by condition Ready.", ["ready"])
+LEADER: Final = Gauge("delayq_operator_leader", "1 while this operator is the leader, else 0.")
+QUEUES: Final = Gauge("delayq_operator_queues", "DelayQueues, by status of condition Ready.", ["ready"])
 WORKER_REPLICAS: Final = Gauge(
     "delayq_operator_worker_replicas",
-    "Workers of a DelayQueue: actual, desired, and wanted by the work before bounds and behavior.",
-    ["namespace", "name", "which"],
+    "Workers of a DelayQueue: current, desired, and demand (what the work needs, before bounds and behavior).",
+    ["namespace", "name", "type"],
 )
 WORKER_LEAD: Final = Gauge(
     "delayq_operator_worker_lead_seconds",
-    "From creating a single worker of a DelayQueue to its first claim, as learnt, with a margin.",
+    "Measured time from the creation of a worker to its first claim, with a margin.",
     ["namespace", "name"],
 )
 WORKER_HANDLER: Final = Gauge(
     "delayq_operator_worker_handler_seconds",
-    "Mean time of a handler of a DelayQueue, as it was learnt.",
+    "Measured mean run time of the handlers of a DelayQueue.",
     ["namespace", "name"],
 )
-LOOP_LAG: Final = Gauge("delayq_operator_loop_lag_seconds", "How late the event loop last ran a timer.")
+LOOP_LAG: Final = Gauge("delayq_operator_loop_lag_seconds", "Delay of the last timer of the event loop.")
 
 
 def exposition() -> tuple[bytes, str]:
@@ -85,7 +85,7 @@ def count_ready(statuses: Iterable[str]) -> None:
 
 def forget_workers(namespace: str, name: str) -> None:
     """Stop exporting the workers of a DelayQueue that is gone."""
-    for which in ("actual", "desired", "wanted"):
+    for which in ("current", "desired", "demand"):
         with suppress(KeyError):
             WORKER_REPLICAS.remove(namespace, name, which)
     for gauge in (WORKER_LEAD, WORKER_HANDLER):

@@ -20,10 +20,16 @@ VICTIMS: Final = "delayq-victims"
 
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 PLURAL: Final = "delayqueues"
-PURGE_FINALIZER: Final = f"{GROUP}/purge"
+ERASE_FINALIZER: Final = f"{GROUP}/erase"
 
 PAUSED: Final = f"{GROUP}/paused"
 """Annotation of a DelayQueue: "true" and the operator leaves its children alone."""
+
+ABANDON_TASKS: Final = f"{GROUP}/abandon-tasks"
+"""Annotation of a DelayQueue: "true" and spec.redis may name another Redis while the old one holds tasks."""
+
+PLACES: Final = f"{GROUP}/places"
+"""Annotation of a queue's ConfigMap: hashes of where the tasks are, so that another Redis is noticed."""
 
 CHECKSUM: Final = f"{GROUP}/checksum"
 """Annotation of a pod template: a hash of what pods read when they start. When it changes, they are replaced."""
@@ -38,13 +44,13 @@ INSTALLATION: Final = f"{GROUP}/installation"
 """Annotation of a queue's ConfigMap: the age and the name of the Lease of the installation that serves the queue."""
 
 OWNER_UID: Final = f"{GROUP}/uid"
-"""Annotation of the purge Job: the uid of the DelayQueue whose tasks it erases."""
+"""Annotation of the erase Job: the uid of the DelayQueue whose tasks it erases."""
 
 DOCUMENT: Final = f"{GROUP}/document"
-"""Annotation of the purge Job's pod: the document, for its ConfigMap may go before it."""
+"""Annotation of the erase Job's pod: the document, for its ConfigMap may go before it."""
 
 DECISION: Final = f"{GROUP}/decision"
-"""Annotation of an Event: what a decision on the number of workers was made from, for `delayq simulate --decision`."""
+"""Annotation of an Event: what a decision on the number of workers was made from, for `delayq replay`."""
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 """Annotation of a pod: a ReplicaSet that has to delete some deletes those first that cost the least."""
@@ -57,14 +63,14 @@ METRICS_PORT: Final = 8080
 METRICS_PORT_NAME: Final = "metrics"
 
 HORIZONS_PORT: Final = 18080
-"""Where scanners answer the horizons that the operator asks for, and a NetworkPolicy lets in nobody else."""
+"""Where scanners answer the horizons that the operator asks for, and a NetworkPolicy admits only the operator."""
 HORIZONS_VARIABLE: Final = "DELAYQ_HORIZONS_PORT"
 
 LONGEST_LABEL = 63
 LONGEST_NAME = 253
 LONGEST_CRONJOB_NAME = 52  # a Job adds eleven characters to it, and a pod's host name has 63
 
-Component = Literal["scanner", "worker", "reaper", "purge", "config", "metrics", "pods", "monitoring"]
+Component = Literal["scanner", "worker", "reaper", "erase", "config", "metrics", "pods", "monitoring"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -177,9 +183,9 @@ def reaper(queue_name: str) -> str:
     return _child(queue_name, "reaper", LONGEST_CRONJOB_NAME)
 
 
-def purge(queue_name: str) -> str:
+def erase(queue_name: str) -> str:
     """Name of the Job that erases the queue."""
-    return _child(queue_name, "purge", LONGEST_LABEL)
+    return _child(queue_name, "erase", LONGEST_LABEL)
 
 
 def config(queue_name: str) -> str:
@@ -212,7 +218,7 @@ def children(queue_name: str) -> frozenset[tuple[str, str]]:
         CONFIG_MAP: (config(queue_name),),
         SERVICE: (metrics_service(queue_name),),
         CRON_JOB: (reaper(queue_name),),
-        JOB: (purge(queue_name),),
+        JOB: (erase(queue_name),),
     }
     return frozenset((kind.kind, name) for kind, found in known.items() for name in found)
 

@@ -1,4 +1,4 @@
-"""What a pod spec allows or runs that nobody wanted: the fields that may not go unnoticed when others add them.
+"""Unwanted additions to a pod spec: the fields that must be reported if other clients add them.
 
 Fields that others add stay theirs (drift.py), and most are harmless. Not these: what the Pod Security Standard
 `restricted` forbids, and what makes a container run something else. A field that is wanted is none of them: when it

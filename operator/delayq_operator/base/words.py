@@ -37,15 +37,15 @@ RISKS: Final = {
     "fsync_unconfirmed": (
         "FsyncUnconfirmed",
         (
-            "Redis cannot confirm what delivery.acknowledge Fsynced waits for. It takes appendonly yes, appendfsync "
+            "Redis cannot confirm what durability.confirm Fsynced waits for. It takes appendonly yes, appendfsync "
             "always and WAITAOF, of Redis 7.2; with everysec, Valkey confirms too early."
         ),
     ),
     "replicas_missing": (
         "ReplicasMissing",
         (
-            "Fewer replicas of Redis keep up than delivery.acknowledgeReplicas asks for: every schedule call fails, "
-            "though the task is stored. Mend the replicas, or ask for fewer."
+            "Fewer replicas of Redis keep up than durability.replicas asks for: every schedule call fails, "
+            "though the task is stored. Repair the replicas, or require fewer."
         ),
     ),
     "fsync_paused": (
@@ -73,16 +73,16 @@ FSYNC_UNKNOWN: Final = (
 
 _SPEC: Final = "check spec.redis"
 OUTAGES: Final = {
-    "refused": f"nobody listens at that address; {_SPEC}, and whether Redis runs",
+    "refused": f"connection refused; {_SPEC}, and whether Redis runs",
     "timeout": f"it does not answer in time; {_SPEC}, network policies, and how busy Redis is",
-    "dns": f"its host name is not known; {_SPEC}",
+    "dns": f"unknown host name; {_SPEC}",
     "tls": f"TLS failed; {_SPEC}.tls, the CA and whether that port has TLS",
-    "auth": f"it refuses the password or the user; {_SPEC}.authSecretRef and the Secret",
-    "denied": "it refuses our commands; compare the rights of the user with those it needs",
+    "auth": f"it refuses the password or the user; {_SPEC}.auth and the Secrets",
+    "denied": "it denies commands of delayq; compare the ACL of the user with the required one",
     "loading": "it is loading its data; wait",
     "read_only": f"it is a replica that takes no writes; {_SPEC}, it has to be the master",
     "cannot_persist": "it takes no writes because it cannot write to its disk",
-    "no_replicas": "it takes no writes with fewer replicas than its min-replicas-to-write; mend those",
+    "no_replicas": "it takes no writes with fewer replicas than its min-replicas-to-write; repair those",
     "no_master": f"its Sentinels name no server that is a master; wait for their fail-over, or {_SPEC}.sentinel",
     "cluster_down": (
         "its Cluster has no node for the slots of some shards, or serves none while any slot lacks one;"

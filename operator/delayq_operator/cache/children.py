@@ -125,8 +125,8 @@ class Children:
     def written(self, kind: Kind, name: Name) -> Iterator[Callable[[Object], None]]:
         """Take note of the answer to a write, unless the watch has told meanwhile that the child is gone.
 
-        The answer may have been under way for longer than the news: it would bring back what is not there any more, and
-        nobody would ever say so again.
+        The answer may be older than the watch event: it would restore a deleted object, and no later event would remove
+        it.
         """
         where = (kind.kind, name)
         self._writing[where] = False
@@ -144,7 +144,7 @@ class Children:
             del self._writing[where]
 
     def found_again(self, kind: Kind, name: Name) -> bool:
-        """Whether this child was there before, and somebody took it away; asked once, when it is there again."""
+        """Whether another client deleted this child; asked once, when it exists again."""
         return self._lost.pop((kind.kind, name), None) is not None
 
     def _put_by(self, kind: Kind, body: Object) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from delayq_operator.base.objects import Object
 
 PASSING: Final = frozenset({"", "ContainerCreating", "PodInitializing", "Completed"})
-"""Reasons of a container that waits or has ended, and that nobody has to do anything about."""
+"""Reasons of a waiting or ended container that require no action."""
 
 LONGEST_WORDS: Final = 300
 LOGGED: Final = '{"time": '

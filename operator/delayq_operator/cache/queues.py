@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator.base import names
-from delayq_operator.base.names import Key
 from delayq_operator.base.objects import compact
 from delayq_operator.cache.resource import OVERSIZE, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from delayq_operator.base.names import Key
     from delayq_operator.cache.sharing import Credentials
 
 MOST_REMEMBERED: Final = 4096
@@ -31,7 +31,7 @@ class _Known:
     """What is asked of other DelayQueues: parsing the body of each would cost milliseconds."""
 
     uid: str
-    asked: tuple[str, int, str, bool]
+    asked: tuple[str, int, str, bool, bool]
     tasks: frozenset[str]
     credentials: Credentials
     going: bool
@@ -157,8 +157,3 @@ class Queues:
     def keys(self) -> list[Key]:
         """All of them."""
         return list(self._bodies)
-
-
-def key_of(body: Mapping[str, Any]) -> Key:
-    """Namespace and name of an object."""
-    return Key(body["metadata"]["namespace"], body["metadata"]["name"])

@@ -57,7 +57,7 @@ class Resource:
 
     @property
     def paused(self) -> bool:
-        """Whether somebody asked the operator to keep its hands off."""
+        """Whether reconciliation is paused."""
         return self.pausing == "true"
 
     @property
@@ -66,14 +66,19 @@ class Resource:
         return str((self._metadata.get("annotations") or {}).get(names.PAUSED, "false"))
 
     @property
+    def abandons(self) -> bool:
+        """Whether the annotation allows leaving tasks behind in another Redis."""
+        return (self._metadata.get("annotations") or {}).get(names.ABANDON_TASKS) == "true"
+
+    @property
     def erases(self) -> bool:
         """Whether its tasks go with it. Read from the spec as it is, for an invalid one must be deletable too."""
         return bool(self.body.get("spec", {}).get("deletionPolicy") == "Delete")
 
     @property
-    def asked(self) -> tuple[str, int, str, bool]:
+    def asked(self) -> tuple[str, int, str, bool, bool]:
         """Everything about it that others write and the operator acts on."""
-        return self.uid, self.generation, self.pausing, self.deleting
+        return self.uid, self.generation, self.pausing, self.abandons, self.deleting
 
     @property
     def tasks(self) -> frozenset[str]:

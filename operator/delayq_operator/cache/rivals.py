@@ -99,7 +99,7 @@ class Rivals:
 
 
 def claim_in(config_map: Object | None) -> str:
-    """Read the claim in the ConfigMap of a queue; empty where there is none, or other text that somebody wrote."""
+    """Read the claim in the ConfigMap of a queue; empty if there is none, or other text."""
     annotations = config_map["metadata"].get("annotations") if config_map is not None else None
     claim = str((annotations or {}).get(names.INSTALLATION, ""))
     return claim if _CLAIM.fullmatch(claim) else ""

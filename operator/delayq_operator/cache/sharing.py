@@ -7,6 +7,7 @@ document names itself and another by its Sentinels. The spec may not fit the mod
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,21 +30,29 @@ def places(queue: str, redis: Mapping[str, Any], namespace: str) -> frozenset[st
     )
 
 
+def hashed(found: Iterable[str]) -> str:
+    """Write places down, each as a hash."""
+    return ",".join(sorted(hashlib.sha256(place.encode()).hexdigest()[:12] for place in found))
+
+
+def elsewhere(before: str, now: str) -> bool:
+    """Whether two sets of hashes have no place in common."""
+    return bool(before) and not set(before.split(",")) & set(now.split(","))
+
+
 Credentials = tuple[tuple[str, tuple[str, ...]], ...]
 """Secrets that open a Redis, and the keys of each."""
 
 
 def credentials(redis: Mapping[str, Any]) -> Credentials:
     """Name the Secrets with which a spec logs in; none: everybody who reaches that Redis may do everything."""
-    auth, tls = mapping(redis.get("authSecretRef")), mapping(redis.get("tls"))
-    certificate = mapping(tls.get("clientCertSecretRef"))
-    found = []
-    if auth:
-        keys = (auth.get("usernameKey"), auth.get("passwordKey") or "password")
-        found.append((str(auth.get("name")), tuple(str(key) for key in keys if key)))
-    if certificate:
-        found.append((str(certificate.get("name")), (str(certificate.get("keyKey") or "tls.key"),)))
-    return tuple(found)
+    auth, tls = mapping(redis.get("auth")), mapping(redis.get("tls"))
+    named = (
+        (mapping(auth.get("usernameSecretRef")), "username"),
+        (mapping(auth.get("passwordSecretRef")), "password"),
+        (mapping(tls.get("keySecretRef")), "tls.key"),
+    )
+    return tuple((str(ref.get("name")), (str(ref.get("key") or key),)) for ref, key in named if ref)
 
 
 def described(namespace: str, others: Iterable[Key]) -> tuple[str, ...]:

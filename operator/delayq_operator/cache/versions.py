@@ -75,7 +75,7 @@ class Versions:
         return self._digests.get(name)
 
     def lacks(self, name: Name, key: str) -> bool:
-        """Whether there is such an object without such a key; not when nobody knows."""
+        """Whether the object exists without the key; False while unknown."""
         return name in self._values and key not in self._values[name]
 
     def values(self, name: Name) -> dict[str, str] | None:

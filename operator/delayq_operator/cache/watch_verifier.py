@@ -1,7 +1,7 @@
 """A second pair of eyes on DelayQueues: their names and versions, by a watch of our own.
 
-kopf does not tell that a DelayQueue went while its watch was interrupted, and cannot tell that its watch is dead. This
-sees both: what is gone is forgotten, what kopf owes us is fetched, and a kopf that owes for long, while the API server
+kopf does not tell which DelayQueues a new list lacks, nor that it is refused the list or the watch. This sees both:
+what is gone is forgotten, what kopf owes us is fetched, and a kopf that owes for long, while the API server
 answers us, fails the liveness probe.
 """
 
@@ -25,7 +25,7 @@ PERIOD_SECONDS: Final = 0.5
 PATIENCE: Final = 2  # periods; kopf brings a version within milliseconds, or within seconds after an outage
 
 
-class Witness:
+class WatchVerifier:
     """Compares what kopf brought with what there is; a Listener of metadata only."""
 
     def __init__(self, api: Api, queues: Queues) -> None:

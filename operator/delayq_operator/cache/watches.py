@@ -90,7 +90,7 @@ class Watches:
             task.cancel()
         for reflector in reflectors:
             self.reflectors.remove(reflector)
-            reflector.synced.set()  # nobody need wait for it any more
+            reflector.synced.set()  # release those that wait for it
         return {name for reflector in reflectors for name in reflector.known}
 
     def _reflector(

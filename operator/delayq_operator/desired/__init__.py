@@ -21,7 +21,7 @@ from delayq_operator.desired import (
     scanner,
     worker,
 )
-from delayq_operator.desired.purge import purge_job
+from delayq_operator.desired.erase import erase_job
 from delayq_operator.desired.references import referenced
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from delayq_operator.desired.child import Object
     from delayq_operator.desired.facts import Facts, Setting
 
-__all__ = ["desired", "purge_job", "referenced"]
+__all__ = ["desired", "erase_job", "referenced"]
 
 
 def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:

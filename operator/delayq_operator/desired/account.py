@@ -1,4 +1,4 @@
-"""The ServiceAccount of a queue's pods: an identity without rights, whose token nobody mounts."""
+"""The ServiceAccount of a queue's pods: an identity without rights; its token is not mounted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def service_account(queue: DelayQueue, facts: Facts) -> Object:
-    """Of its own, so that rights somebody gives to `default` do not reach the pods."""
+    """Separate, so that rights of the account `default` do not reach the pods."""
     return child(
         names.SERVICE_ACCOUNT,
         queue,

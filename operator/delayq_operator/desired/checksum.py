@@ -14,7 +14,8 @@ from delayq.contract import to_document
 
 from delayq_operator.base import names
 from delayq_operator.desired import mounts, reads, shards
-from delayq_operator.desired.references import CONFIG_MAP, SECRET, of_template
+from delayq_operator.desired.mounts import CONFIG_MAP, SECRET
+from delayq_operator.desired.references import of_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from delayq_operator.base.names import Component
     from delayq_operator.desired.child import Object
     from delayq_operator.desired.facts import Facts
-    from delayq_operator.desired.references import Named
+    from delayq_operator.desired.mounts import Named
 
-SCANNER_READS: Final = ("redis", "delivery")
-CHECK: Final = "spec.reaper.check"
+SCANNER_READS: Final = ("redis", "delivery", "durability")
+CHECK: Final = "spec.recovery.check"
 GUARD: Final = ("guard",)
 """What a scanner reads too when it asks about tasks: the question, and the guard when that has to answer."""
 WORKER_READS: Final = ("redis", "delivery", "handler", "guard")
@@ -50,10 +51,10 @@ Inputs = dict[str, str]
 
 def of_scanner(queue: DelayQueue, facts: Facts) -> Inputs:
     """Hash the parts of the document that a scanner reads."""
-    spec, check = _spec(queue), queue.spec.reaper.check
+    spec, check = _spec(queue), queue.spec.recovery.check
     own = {**_sections(spec, SCANNER_READS), **shards.asked(queue, facts), **_pace(spec)}
     if check is not None:
-        own[CHECK] = _hash(spec["reaper"]["check"])
+        own[CHECK] = _hash(spec["recovery"]["check"])
     if check is not None and check.guard is not None:
         own |= _sections(spec, GUARD)
     return own
@@ -116,7 +117,7 @@ def of_pods(
     before = facts.inputs.get(component, {})
     volumes = [each for each in template["spec"]["volumes"] if each["name"] != mounts.VOLUME]
     read = of_template({**template, "spec": {**template["spec"], "volumes": volumes}})
-    read |= {(SECRET, name) for name in reads.at_start_by(component, queue.spec)}
+    read |= set(reads.at_start_by(component, queue.spec))
     read.discard((CONFIG_MAP, names.config(queue.metadata.name)))
     return {" ".join(named): _content(facts, named, before, renew=renew) for named in sorted(read)}
 

@@ -1,4 +1,4 @@
-"""The user's code in scanners and reapers, which ask it about tasks whose leases ran out: spec.reaper.check.python.
+"""The user's code in scanners and reapers, which ask it about tasks whose leases ran out: spec.recovery.check.python.
 
 They run the workers' image then, and pull it as workers do. Nothing else of the workers' template is theirs: variables,
 volumes and sidecars that the check needs belong into scanner.template and reaper.template.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def asked(queue: DelayQueue) -> bool:
     """Whether scanners and reapers call a function of the user's."""
-    check = queue.spec.reaper.check
+    check = queue.spec.recovery.check
     return check is not None and check.python is not None
 
 

@@ -11,6 +11,7 @@ from delayq.contract import Problem, SpecError, to_document
 from delayq.contract.files import CONFIG_FILE
 
 from delayq_operator.base import names
+from delayq_operator.cache.sharing import hashed, mapping, places
 from delayq_operator.desired import shards
 from delayq_operator.desired.child import Object, child
 
@@ -27,7 +28,7 @@ DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # written at each
 
 def config_map(queue: DelayQueue, facts: Facts) -> Object:
     """Hold the document as YAML, for people read it too: every default written out, fields in the model's order."""
-    document = text(stamped(queue, facts))
+    document, spec = text(stamped(queue, facts)), mapping(to_document(queue)["spec"])
     if (size := len(document.encode())) > MOST_BYTES:
         problem = f"expected at most {MOST_BYTES:,} bytes as YAML, pod templates not counted, got {size:,}"
         raise SpecError((Problem("spec", problem),))
@@ -37,7 +38,10 @@ def config_map(queue: DelayQueue, facts: Facts) -> Object:
         facts,
         name=names.config(queue.metadata.name),
         component="config",
-        annotations={names.INSTALLATION: facts.installation} if facts.installation else None,
+        annotations={
+            names.PLACES: hashed(places(queue.queue, mapping(spec["redis"]), facts.namespace)),
+            **({names.INSTALLATION: facts.installation} if facts.installation else {}),
+        },
         data={KEY: document},
     )
 
@@ -59,16 +63,16 @@ def text(queue: DelayQueue) -> str:
 def for_pods(queue: DelayQueue) -> DelayQueue:
     """Leave out what only the operator reads.
 
-    Pod templates may be longer than a ConfigMap, and their env is nobody else's business. Without the number of
-    workers a scale change writes one object, not two.
+    Pod templates may be longer than a ConfigMap, and only their own pods may read their env. With the number of
+    workers at its default, a scale change writes one object, not two.
     """
     spec = queue.spec
     return replace(
         queue,
         spec=replace(
             spec,
-            scanner=replace(spec.scanner, template=None),
-            worker=replace(spec.worker, template=None, replicas=None),
+            scanner=replace(spec.scanner, template=None, revision_history_limit=None),
+            worker=replace(spec.worker, template=None, revision_history_limit=None, replicas=1),
             reaper=replace(spec.reaper, template=None),
         ),
     )

@@ -28,6 +28,9 @@ def _budget(queue: DelayQueue, facts: Facts, *, name: str, component: Component)
     budget = queue.spec.pod_disruption_budget
     if not budget.enabled:
         return None
+    bound = {"maxUnavailable": budget.max_unavailable or 1}
+    if budget.min_available is not None:
+        bound = {"minAvailable": budget.min_available}
     return child(
         names.DISRUPTION_BUDGET,
         queue,
@@ -35,7 +38,7 @@ def _budget(queue: DelayQueue, facts: Facts, *, name: str, component: Component)
         name=name,
         component=component,
         spec={
-            "maxUnavailable": budget.max_unavailable,
+            **bound,
             "selector": {"matchLabels": names.selector(queue.metadata.name, component)},
             # While Redis is down no pod is ready, and evicting one takes nothing away: let drains go on.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",

@@ -1,17 +1,17 @@
-"""Which keys of which Secrets a part of the document names, and the one volume that a pod finds them in.
+"""Which keys of which Secrets and ConfigMaps a part of the document names, and the one volume that a pod finds them in.
 
-One projected volume holds the document and the Secrets: no volume inside another, no volume named after a Secret, and
-of each Secret only the keys that are used, for the private key beside a CA's certificate is nobody's business.
+One projected volume holds the document and these: no volume inside another, no volume named after a Secret, and
+of each Secret only the keys that are used, so that a private key beside a CA's certificate is not mounted.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from delayq.contract import references
-from delayq.contract.files import CONFIG_FILE, SECRETS_DIR
+from delayq.contract.files import CONFIG_FILE, CONFIG_MAPS, SECRETS_DIR
 
 from delayq_operator.base import names
 from delayq_operator.desired.config import KEY
@@ -21,47 +21,47 @@ if TYPE_CHECKING:
 
     from delayq_operator.desired.child import Object
 
+Named: TypeAlias = "tuple[str, str]"
+"""Kind and name."""
+Keys: TypeAlias = "dict[Named, list[str]]"
+"""Secrets and ConfigMaps, and the keys of each."""
+
+SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 VOLUME: Final = "delayq"
 DIRECTORY: Final = str(PurePosixPath(CONFIG_FILE).parent)
 _SECRETS = PurePosixPath(SECRETS_DIR).relative_to(DIRECTORY)
-# Read by whatever user the image runs as. Nobody else is in the container; a group would need an fsGroup, and that
+# Readable by any user that the image runs as. The container has no other user; a group would need an fsGroup, and that
 # is for the cluster's own policies to give.
 _MODE = 0o444
 
-_REFERENCES = tuple(
-    kind
-    for kind in vars(references).values()
-    if isinstance(kind, type) and kind.__module__ == references.__name__
-)
 
-
-def secret_keys(*sections: object) -> dict[str, list[str]]:
-    """Name → keys of every Secret that these parts of the document refer to, both sorted."""
-    found: dict[str, set[str]] = {}
+def mounted_keys(*sections: object) -> Keys:
+    """Every Secret and ConfigMap that these parts of the document refer to, with its keys, both sorted."""
+    found: dict[Named, set[str]] = {}
     for section in sections:
-        for name, key in _keys(section):
-            found.setdefault(name, set()).add(key)
-    return {name: sorted(keys) for name, keys in sorted(found.items())}
+        for named, key in _keys(section):
+            found.setdefault(named, set()).add(key)
+    return {named: sorted(keys) for named, keys in sorted(found.items(), key=lambda each: each[0][::-1])}
 
 
-def _keys(value: object) -> Iterator[tuple[str, str]]:
+def _keys(value: object) -> Iterator[tuple[Named, str]]:
     if isinstance(value, tuple):
         for item in value:
             yield from _keys(item)
     if not is_dataclass(value):
         return
-    inner = {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, _REFERENCES):
-        yield from ((inner["name"], key) for name, key in inner.items() if name.endswith("key") and key)
+    if isinstance(value, references.SecretRef | references.CaConfigMapRef):
+        kind = SECRET if isinstance(value, references.SecretRef) else CONFIG_MAP
+        yield (kind, value.name), value.key
         return
-    for item in inner.values():
-        yield from _keys(item)
+    for field in fields(value):
+        yield from _keys(getattr(value, field.name))
 
 
-def volume(queue_name: str, secrets: Mapping[str, list[str]]) -> Object:
-    """Make the volume at /etc/delayq. A missing Secret, or key, keeps the pod waiting, and an event says why."""
+def volume(queue_name: str, mounted: Mapping[Named, list[str]]) -> Object:
+    """Make the volume at /etc/delayq. A missing object, or key, keeps the pod waiting, and an event says why."""
     config = {"name": names.config(queue_name), "items": [{"key": KEY, "path": KEY}]}
-    sources = [{"configMap": config}, *(_secret(name, keys) for name, keys in secrets.items())]
+    sources = [{"configMap": config}, *(_source(named, keys) for named, keys in mounted.items())]
     return {"name": VOLUME, "projected": {"defaultMode": _MODE, "sources": sources}}
 
 
@@ -70,15 +70,14 @@ def with_document(volume: Object, annotation: str) -> Object:
     if volume["name"] != VOLUME:
         return volume
     field = {"path": KEY, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
-    sources = [each for each in volume["projected"]["sources"] if "configMap" not in each]
+    _, *sources = volume["projected"]["sources"]
     projected = {**volume["projected"], "sources": [{"downwardAPI": {"items": [field]}}, *sources]}
     return {**volume, "projected": projected}
 
 
-def _secret(name: str, keys: list[str]) -> Object:
+def _source(named: Named, keys: list[str]) -> Object:
+    kind, name = named
+    field, directory = ("secret", _SECRETS) if kind == SECRET else ("configMap", _SECRETS / CONFIG_MAPS)
     return {
-        "secret": {
-            "name": name,
-            "items": [{"key": key, "path": str(_SECRETS / name / key)} for key in keys],
-        }
+        field: {"name": name, "items": [{"key": key, "path": str(directory / name / key)} for key in keys]}
     }

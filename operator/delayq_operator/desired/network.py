@@ -4,7 +4,7 @@ Where the document asks for it, nothing may connect to them but to read metrics,
 Everywhere, the operator alone may connect to the port of scanners that answers horizons, each of which costs Redis.
 
 What they may connect to is not limited: Redis may be anywhere, a handler calls whatever its author likes, and a policy
-that is one address short of the truth fails at night. Whoever wants it limited writes a second policy; policies add up.
+that is one address short of the truth fails later. To limit egress, add a second policy; policies add up.
 Probes come from the node itself, which a policy does not keep out.
 """
 

@@ -64,7 +64,7 @@ def _spec(queue_name: str, setting: Setting, role: Role) -> Object:
         "terminationGracePeriodSeconds": role.grace_seconds,
         **role.pod,
         "containers": [_container(setting, role)],
-        "volumes": [mounts.volume(queue_name, role.secrets), {"name": "tmp", "emptyDir": {}}],
+        "volumes": [mounts.volume(queue_name, role.mounted), {"name": "tmp", "emptyDir": {}}],
     }
     if setting.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in setting.image_pull_secrets]

@@ -37,7 +37,7 @@ def pod_monitor(queue: DelayQueue, facts: Facts) -> Object | None:
                     {"key": names.COMPONENT_LABEL, "operator": "In", "values": ["scanner", "worker"]}
                 ],
             },
-            # Pods are the author's, and whoever may write a DelayQueue may not be trusted with a shared Prometheus.
+            # The author of a DelayQueue controls its pods, and need not be trusted with a shared Prometheus.
             "sampleLimit": SAMPLE_LIMIT,
             "bodySizeLimit": BODY_SIZE_LIMIT,
             "podMetricsEndpoints": [

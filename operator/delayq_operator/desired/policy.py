@@ -77,7 +77,7 @@ _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 """Annotation of a pod for one container, which the API server turns into the field."""
 _DEFAULT: Final = "default"
 """The ServiceAccount of a pod that names none."""
-_TEMPLATES: Final = {"purge": "reaper"}
+_TEMPLATES: Final = {"erase": "reaper"}
 """Component → whose template its pods have, where it is not its own."""
 
 
@@ -111,7 +111,7 @@ def _of_child(body: Object, policy: Policy) -> Iterator[Problem]:
 
 def _account(pod: Object, path: str, queue: str, policy: Policy) -> Iterator[Problem]:
     if "serviceAccountName" not in pod and not _has_token(pod):
-        return  # as in purge Jobs: the account of a pod without a token gives it no rights
+        return  # as in erase Jobs: the account of a pod without a token gives it no rights
     name = pod.get("serviceAccountName", _DEFAULT)
     if name == policy.own_service_account:
         yield Problem(path, f"{name} is the operator's own ServiceAccount")

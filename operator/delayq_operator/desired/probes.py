@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _PERIOD_SECONDS: Final = 10
 _PATIENCE: Final = 6
 # A handler that blocks the event loop keeps the probe waiting. A minute of that, 6 × 10 s, and the leases of a
-# queue with the default leaseSeconds ran out long ago: nothing is lost by a restart.
+# queue with the default leaseDurationSeconds ran out long ago: nothing is lost by a restart.
 
 
 def of_server(queue: DelayQueue) -> Object:
@@ -27,7 +27,7 @@ def of_server(queue: DelayQueue) -> Object:
 
 
 def of_run(queue: DelayQueue) -> Object:
-    """Probes of what comes to an end by itself: nobody waits for it to be ready."""
+    """Probes of a process that ends by itself, without readiness."""
     return {"startupProbe": startup(), "livenessProbe": liveness(queue)}
 
 

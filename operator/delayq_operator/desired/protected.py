@@ -1,4 +1,7 @@
-"""What a user's pod template may not say, for it would break what the operator promises."""
+"""What a user's pod template may not say, for it would break what the operator promises.
+
+Not here: names and types of fields, which the document's own parser checks.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Mapping
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
-from delayq.contract.problems import type_name
 from delayq.contract.queue import GROUP
 
 from delayq_operator.base import names
@@ -30,9 +32,7 @@ _LABELS: Final = frozenset(names.labels("any", "worker"))
 
 def check(template: Mapping[str, object], place: Place, *, container: str, pod: Mapping[str, str]) -> None:
     """Note every problem. `container` is ours; `pod` has fields of the pod that this role protects, and why."""
-    _known(template, place, ("metadata", "spec"))
     metadata = _mapping(template, "metadata")
-    _known(metadata, place.field("metadata"), ("labels", "annotations"))
     _metadata(metadata, place.field("metadata"))
     spec, here = _mapping(template, "spec"), place.field("spec")
     for field, why in {**_POD, **pod}.items():
@@ -46,17 +46,7 @@ def check(template: Mapping[str, object], place: Place, *, container: str, pod: 
             _our_container(item, at)
 
 
-def _known(mapping: Mapping[str, object], place: Place, known: tuple[str, ...]) -> None:
-    for field in mapping:
-        if field not in known:
-            place.key(field).refuse(f"unknown field, expected {' or '.join(known)}")
-
-
 def _metadata(metadata: Mapping[str, object], place: Place) -> None:
-    if not isinstance(
-        given := metadata.get("annotations"), Mapping | None
-    ):  # ours have none: the merge takes it
-        place.field("annotations").refuse(f"expected a mapping, got {type_name(given)}")
     for field in ("labels", "annotations"):
         for key in _mapping(metadata, field):
             if key in _LABELS or key.startswith(f"{GROUP}/"):

@@ -1,8 +1,10 @@
-"""The reaper CronJob: a short run every minute, never two at once."""
+"""The reaper CronJob: one pass every five minutes, never two at once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+
+from delayq.contract.processes import EVERY_FIVE_MINUTES
 
 from delayq_operator.base import names
 from delayq_operator.desired import code, pod, probes, reads
@@ -14,16 +16,18 @@ if TYPE_CHECKING:
 
     from delayq_operator.desired.facts import Facts, Setting
 
+EVERY_MINUTE: Final = "* * * * *"
 GRACE_SECONDS: Final = 10
 DEADLINE_SECONDS: Final = 300
-# A run takes 55 s and the time to pull an image. One that hangs would keep all others away, as no two may run at once.
+# A run takes 180 s at most, and the time to pull an image. One that hangs would keep all others away, as no two may run
+# at once.
 
 
 def cron_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
     """Make the CronJob."""
     name, spec = queue.metadata.name, queue.spec.reaper
     cron: Object = {
-        "schedule": spec.schedule,
+        "schedule": _schedule(queue),
         "concurrencyPolicy": "Forbid",
         "suspend": spec.suspend,
         "startingDeadlineSeconds": spec.starting_deadline_seconds,
@@ -33,7 +37,7 @@ def cron_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
             "metadata": {"labels": names.labels(name, "reaper")},
             "spec": {
                 "activeDeadlineSeconds": DEADLINE_SECONDS,
-                "backoffLimit": 0,  # the next minute tries again
+                "backoffLimit": 0,  # the next run tries again
                 "template": pod.template(name, setting, role(queue, setting)),
             },
         },
@@ -43,15 +47,21 @@ def cron_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
     return child(names.CRON_JOB, queue, facts, name=names.reaper(name), component="reaper", spec=cron)
 
 
+def _schedule(queue: DelayQueue) -> str:
+    """Without scanners, only the reaper recovers expired leases: five minutes would be too rare."""
+    schedule = queue.spec.reaper.schedule
+    return EVERY_MINUTE if schedule == EVERY_FIVE_MINUTES and not queue.spec.scanner.replicas else schedule
+
+
 def role(queue: DelayQueue, setting: Setting) -> Role:
     """Say what a reaper pod is."""
     return Role(
         component="reaper",
         image=code.image(queue, setting),
-        arguments=("reap", *pod.LISTEN),
+        arguments=("reaper", *pod.LISTEN),
         resources=code.resources(queue),
         grace_seconds=GRACE_SECONDS,
-        secrets=reads.by_reaper(queue.spec),
+        mounted=reads.by_reaper(queue.spec),
         template=queue.spec.reaper.template,
         path="spec.reaper.template",
         under=code.pulled(queue, "reaper"),

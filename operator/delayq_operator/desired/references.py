@@ -6,23 +6,22 @@ Pull secrets are not among them: no process reads those, and a new one is used f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from delayq.contract import Problem, SpecError
 
 from delayq_operator.base import names
 from delayq_operator.desired import reads
 from delayq_operator.desired.facts import References
+from delayq_operator.desired.mounts import CONFIG_MAP, SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from delayq.contract import DelayQueue
 
-Named: TypeAlias = "tuple[str, str]"
-"""Kind and name."""
+    from delayq_operator.desired.mounts import Named
 
-SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 _SOURCES = {
     "secretKeyRef": (SECRET, "name"),
     "secretRef": (SECRET, "name"),
@@ -43,7 +42,7 @@ def referenced(queue: DelayQueue) -> References:
     Says nothing else about templates that cannot be merged.
     """
     spec = queue.spec
-    found = {(SECRET, name) for name in reads.by_anybody(spec)}
+    found = set(reads.by_anybody(spec))
     for template in (spec.scanner.template, spec.worker.template, spec.reaper.template):
         found |= of_template(template or {})
     found.discard((CONFIG_MAP, names.config(queue.metadata.name)))

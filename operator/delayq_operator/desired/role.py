@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from delayq_operator.base.names import Component
     from delayq_operator.desired.child import Object
+    from delayq_operator.desired.mounts import Keys
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -26,8 +27,8 @@ class Role:
     """What `delayq` is started with."""
     resources: Object
     grace_seconds: int
-    secrets: Mapping[str, list[str]]
-    """Secrets of the document that these pods read, and which keys."""
+    mounted: Keys
+    """Secrets and ConfigMaps of the document that these pods read, and which keys."""
     template: Mapping[str, object] | None
     """The user's own, to be laid over ours."""
     path: str

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from delayq_operator.desired.facts import Facts, Setting
 
+REVISIONS_KEPT: Final = 2  # for reading only: who rolls back rolls back the DelayQueue
 GRACE_SECONDS: Final = (
     10  # time for handing leadership over, which is one round trip; 10 s later it has run out anyway
 )
-REVISIONS_KEPT: Final = 2  # for reading only: who rolls back rolls back the DelayQueue
 
 
 def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
@@ -35,13 +35,18 @@ def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
         annotations=checksum.remembered(inputs),
         spec={
             "replicas": queue.spec.scanner.replicas,
-            "revisionHistoryLimit": REVISIONS_KEPT,
+            "revisionHistoryLimit": revisions(queue.spec.scanner.revision_history_limit),
             "selector": {"matchLabels": names.selector(name, "scanner")},
             # One more before one less: there is always one to lead.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "template": checksum.annotated(template, inputs),
         },
     )
+
+
+def revisions(limit: int | None) -> int:
+    """Return how many replaced ReplicaSets a Deployment keeps."""
+    return REVISIONS_KEPT if limit is None else limit
 
 
 def role(queue: DelayQueue, setting: Setting) -> Role:
@@ -52,7 +57,7 @@ def role(queue: DelayQueue, setting: Setting) -> Role:
         arguments=("scanner", *pod.LISTEN),
         resources=code.resources(queue),
         grace_seconds=GRACE_SECONDS,
-        secrets=reads.by_scanner(queue.spec),
+        mounted=reads.by_scanner(queue.spec),
         template=queue.spec.scanner.template,
         path="spec.scanner.template",
         under=code.pulled(queue, "scanner"),

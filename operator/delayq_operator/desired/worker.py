@@ -8,7 +8,7 @@ from delayq_operator.base import names
 from delayq_operator.desired import checksum, pod, probes, reads
 from delayq_operator.desired.child import Object, child
 from delayq_operator.desired.role import Role
-from delayq_operator.desired.scanner import REVISIONS_KEPT
+from delayq_operator.desired.scanner import revisions
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
@@ -37,7 +37,7 @@ def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
         component="worker",
         annotations=checksum.remembered(inputs),
         spec={
-            "revisionHistoryLimit": REVISIONS_KEPT,
+            "revisionHistoryLimit": revisions(queue.spec.worker.revision_history_limit),
             "selector": {"matchLabels": names.selector(name, "worker")},
             # Old workers go when new ones are ready, and never before: a handler that cannot be imported stops the
             # rollout, and the queue is served all the same.
@@ -56,7 +56,7 @@ def role(queue: DelayQueue, setting: Setting) -> Role:
         arguments=("worker", *pod.LISTEN),
         resources=pod.OF_CODE,
         grace_seconds=spec.worker.termination_grace_period_seconds,
-        secrets=reads.by_worker(spec),
+        mounted=reads.by_worker(spec),
         template=spec.worker.template,
         path="spec.worker.template",
         probes=probes.of_server(queue),

@@ -65,7 +65,7 @@ class Api:
         self.may_write: Callable[[], bool] = lambda: True
 
     def hasty(self, timeout_seconds: float) -> Api:
-        """Return another, for one who has little time: it waits for nobody's connection, and asks nobody to write."""
+        """Return a client of its own for urgent calls: it shares no connection pool, and only reads."""
         other = Api(self._configuration, timeout_seconds=timeout_seconds)
         self._others.append(other)
         return other
@@ -74,7 +74,7 @@ class Api:
     async def connect(cls) -> Api:
         """Connect with the pod's service account, or else with $KUBECONFIG; NoCluster. Nothing is asked yet."""
         configuration = kubernetes_client.Configuration()
-        configuration.retries = None  # whoever calls decides what to try again
+        configuration.retries = None  # the caller decides what to retry
         configuration.connection_pool_maxsize = UNLIMITED
         try:
             if os.environ.get("KUBERNETES_SERVICE_HOST"):

@@ -2,7 +2,7 @@
 
 Two leaders would write the same thing twice, which server-side apply makes harmless; the Lease keeps it from being the
 rule. The client's own election gives up, or dies, when the API server is away for longer than the Lease lasts; here the
-leader just stops writing, and goes on as soon as it has renewed a Lease that nobody else took.
+leader just stops writing, and goes on as soon as it has renewed the Lease, unless another holder took it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """Whether nobody else can be leader now."""
+        """Whether no other process can be the leader now."""
         return self._api is None or time.monotonic() - self._renewed_at < LEASE_SECONDS - MARGIN_SECONDS
 
     @property
@@ -92,7 +92,7 @@ class Leadership:
                 if time.monotonic() - denied_since > DENIED_SECONDS:
                     raise
             except Conflict:
-                pass  # somebody was quicker; look again
+                pass  # another process was quicker; read it again
             except LeadershipLost:
                 raise
             except OperatorError as error:
@@ -149,7 +149,7 @@ class Leadership:
     def _lead(self, asked_at: float, version: str) -> None:
         if not self._was_leader:
             log.info(
-                "leading",
+                "leadership_acquired",
                 extra={"fields": {"lease": f"{self._namespace}/{self._name}", "as": self._identity}},
             )
         self._was_leader, self._renewed_at, self._seen = True, asked_at, (version, asked_at)
@@ -186,7 +186,7 @@ class Leadership:
                     lease["metadata"].pop("ownerReferences", None)  # it is free, and keeps its age
                     await self._api.replace(LEASE, lease)
         except (OperatorError, TimeoutError) as error:
-            log.info("lease_not_resigned", extra={"fields": {"error": str(error)}})
+            log.info("lease_not_released", extra={"fields": {"error": str(error)}})
 
 
 def _owner(pod: str, uid: str) -> Object:

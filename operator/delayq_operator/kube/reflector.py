@@ -104,7 +104,7 @@ class Reflector:
                 if time.monotonic() - denied_since > DENIED_SECONDS:
                     raise
                 self._version = ""
-                log.warning("watch_denied", extra=self._fields(error))
+                log.warning("watch_forbidden", extra=self._fields(error))
             except Gone:
                 self._version = ""
                 await asyncio.sleep(PAUSE_SECONDS)

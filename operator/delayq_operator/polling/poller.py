@@ -21,7 +21,7 @@ SPREAD_SECONDS: Final = 2.0  # over which the first visits are, when an operator
 BROKEN_SECONDS: Final = 5.0
 
 
-class Rounds:
+class Poller:
     """The visits to all queues."""
 
     def __init__(self, queues: Queues, visit: Callable[[Key], Awaitable[float]]) -> None:
@@ -47,7 +47,7 @@ class Rounds:
                 pause = await self._visit(key)
             except Exception:  # a bug must not stop the other queues
                 pause = BROKEN_SECONDS
-                log.exception("scrape_broke", extra={"fields": {"queue": str(key)}})
+                log.exception("scrape_crashed", extra={"fields": {"queue": str(key)}})
             taken = time.monotonic() - started
             await asyncio.sleep(max(0.0, pause * random.uniform(0.9, 1.0) - taken))
         self._followed.discard(key)

@@ -17,10 +17,10 @@ from delayq.contract import metrics as table
 from delayq.contract.queue import MOST_SHARDS
 from delayq.scaling import horizons
 
-from delayq_operator.base.limiter import Places
-from delayq_operator.polling.poller import Rounds
+from delayq_operator.base.limiter import Limiter
+from delayq_operator.polling.poller import Poller
 from delayq_operator.scrape.backlog import Reading, backlog
-from delayq_operator.scrape.backlog_cache import News
+from delayq_operator.scrape.backlog_cache import BacklogCache
 from delayq_operator.scrape.exposition import TOO_MUCH, Client, Question
 
 if TYPE_CHECKING:
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.autoscaler import Autoscaler
-    from delayq_operator.scaling.scaling_config import Aims
+    from delayq_operator.scaling.scaling_config import ScalingConfigs
     from delayq_operator.scrape.backlog import Backlog
-    from delayq_operator.scrape.worker_stats import Crew
+    from delayq_operator.scrape.worker_stats import WorkerStats
     from delayq_operator.status.guards import Guards
     from delayq_operator.status.lateness import Latenesses
 
 PERIOD_SECONDS: Final = 5.0
-"""Between two readings of a queue that nobody scales by them, and at most."""
+"""Between two readings of a queue that is not autoscaled, and at most."""
 MOST_SECONDS: Final = 4.0  # for the scanners of a queue, and for a place before
 PLACE_SECONDS: Final = 2.0
 FEW_SHARDS: Final = 4
 AT_ONCE: Final = (512, 128)  # queues of few shards, and of a namespace: an answer may take a quarter of a MiB
 LARGE_AT_ONCE: Final = (12, 4)  # others: it may take 14
-SPEAKERS: Final = ("scanner", "purge")
+SPEAKERS: Final = ("scanner", "erase")
 
 
 @dataclass(slots=True)
@@ -58,13 +58,13 @@ class Said:
     """The first that led a shard."""
 
 
-class Scraper:
+class ScannerPoller:
     """Reads all queues, and keeps the last reading of each."""
 
     def __init__(
         self,
         inventory: Inventory,
-        aims: Aims,
+        aims: ScalingConfigs,
         autoscaler: Autoscaler,
         *,
         guards: Guards,
@@ -74,10 +74,10 @@ class Scraper:
         """Mark a queue in `work` whenever a reading of it says something new."""
         self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
         self._aims, self.autoscaler, self.guards, self.lateness = aims, autoscaler, guards, lateness
-        self._news: dict[Key, News] = {}
+        self._news: dict[Key, BacklogCache] = {}
         self._looked_at: dict[Key, float] = {}
         self._covers: dict[Key, int] = {}
-        self._places, self._large = Places(*AT_ONCE), Places(*LARGE_AT_ONCE)
+        self._places, self._large = Limiter(*AT_ONCE), Limiter(*LARGE_AT_ONCE)
 
     def backlog(self, key: Key) -> Backlog | None:
         """Return the last reading, while it is fresh."""
@@ -90,7 +90,7 @@ class Scraper:
         return news.complaint if news else ""
 
     def erased_shards(self, key: Key) -> int:
-        """How many shards the purge Job of a deleted queue said it has erased."""
+        """How many shards the erase Job of a deleted queue said it has erased."""
         news = self._news.get(key)
         return news.erased if news else 0
 
@@ -110,7 +110,7 @@ class Scraper:
                 await self._read(client, key)
                 return self._pace(key)
 
-            await Rounds(self._queues, visit).run()
+            await Poller(self._queues, visit).run()
 
     def _pace(self, key: Key) -> float:
         policy = self._aims.of(key).policy
@@ -158,7 +158,7 @@ class Scraper:
             self.autoscaler.rest(key, now)
 
     def _speakers(self, key: Key) -> list[Pod]:
-        """Whom to ask, in this order: the purge Job, who led last, who is ready."""
+        """Whom to ask, in this order: the erase Job, who led last, who is ready."""
         news = self._news.get(key)
         leader = news.leader if news else ""
         found = [
@@ -172,7 +172,7 @@ class Scraper:
 
     def _take(self, key: Key, reading: Reading, leader: str = "") -> None:
         """Keep a reading."""
-        made, news = backlog(reading, time.time()), self._news.setdefault(key, News())
+        made, news = backlog(reading, time.time()), self._news.setdefault(key, BacklogCache())
         news.leader = leader or news.leader
         erased = min(MOST_SHARDS, reading.total(table.ERASED_SHARDS))
         self._wake(
@@ -180,11 +180,11 @@ class Scraper:
         )
 
     def _complain(self, key: Key, why: str) -> None:
-        """Keep why nobody could be read."""
-        self._wake(key, self._news.setdefault(key, News()).complain(why, time.time()))
+        """Store why no scanner could be read."""
+        self._wake(key, self._news.setdefault(key, BacklogCache()).complain(why, time.time()))
 
     def _expire(self, key: Key) -> None:
-        """Tell that nobody knows any more, once the last reading of a queue without scanners is old."""
+        """Report the backlog as unknown once the last reading of a queue without scanners is old."""
         if key in self._news:
             self._wake(key, self._news[key].expire(time.time()))
 
@@ -200,11 +200,11 @@ class Scraper:
 def _covers(said: Said | str, before: int) -> int:
     """For how many shards to be prepared next time: while they become fewer, more are told of than the spec says."""
     if isinstance(said, Said):
-        return 0 if said.reading.layout is None else said.reading.layout.covers
+        return 0 if said.reading.shard_map is None else said.reading.shard_map.covers
     return MOST_SHARDS if said.endswith(TOO_MUCH) else before
 
 
-def _asked(policy: Policy, crew: Crew) -> tuple[float, ...]:
+def _asked(policy: Policy, crew: WorkerStats) -> tuple[float, ...]:
     """Return the horizons that a decision needs: as many workers as are allowed may have to start together."""
     return _horizons(policy.window(crew.lead.of(policy.max_replicas)))
 

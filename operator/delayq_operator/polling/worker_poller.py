@@ -13,8 +13,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator.base.limiter import Places
-from delayq_operator.polling.poller import Rounds
+from delayq_operator.base.limiter import Limiter
+from delayq_operator.polling.poller import Poller
 from delayq_operator.scrape import worker_stats
 from delayq_operator.scrape.exposition import Client, Question
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.autoscaler import Autoscaler
-    from delayq_operator.scaling.scaling_config import Aims
-    from delayq_operator.scrape.worker_stats import Crew
+    from delayq_operator.scaling.scaling_config import ScalingConfigs
+    from delayq_operator.scrape.worker_stats import WorkerStats
     from delayq_operator.status.guards import Guards, Watch
     from delayq_operator.status.lateness import Lateness, Latenesses
 
@@ -41,13 +41,13 @@ AT_ONCE: Final = (256, 64)  # workers, and of a namespace
 OF_A_WORKER: Final = Question(worker_stats.NEEDED, shards=1)
 
 
-class Survey:
+class WorkerPoller:
     """The questions to the workers of all queues."""
 
     def __init__(
         self,
         inventory: Inventory,
-        aims: Aims,
+        aims: ScalingConfigs,
         autoscaler: Autoscaler,
         *,
         guards: Guards,
@@ -56,7 +56,7 @@ class Survey:
         """Have the crews of `autoscaler` learn, and `guards` and `lateness` know."""
         self._queues, self._aims, self._autoscaler = inventory.queues, aims, autoscaler
         self._guards, self._lateness = guards, lateness
-        self._places = Places(*AT_ONCE)
+        self._places = Limiter(*AT_ONCE)
         self._client: Client | None = None
 
     async def run(self) -> None:
@@ -67,7 +67,7 @@ class Survey:
             async def visit(key: Key) -> float:
                 return await self._visit(client, key)
 
-            await Rounds(self._queues, visit).run()
+            await Poller(self._queues, visit).run()
 
     async def _visit(self, client: Client, key: Key) -> float:
         """Ask those workers whose turn it is."""
@@ -118,9 +118,11 @@ class Survey:
         return await asyncio.gather(*map(ask, pods))
 
 
-def _take(hearers: Iterable[Crew | Lateness | Watch], pod: Pod, answer: Sequence[Sample], key: Key) -> None:
+def _take(
+    hearers: Iterable[WorkerStats | Lateness | Watch], pod: Pod, answer: Sequence[Sample], key: Key
+) -> None:
     try:
         for each in hearers:
             each.take(pod, answer, time.time())
     except Exception:  # whatever one says, the others are heard
-        log.exception("scrape_broke", extra={"fields": {"queue": str(key), "pod": pod.name}})
+        log.exception("scrape_crashed", extra={"fields": {"queue": str(key), "pod": pod.name}})

@@ -2,7 +2,7 @@
 
 Every write is server-side apply with our own field manager, so fields of others stay theirs, and two operators at once
 write the same thing twice. An object that is not in our copy is looked at before it is written for the first time: one
-that belongs to somebody else is never taken over.
+that has another owner is never taken over.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REFUSED: Final = (Invalid, Denied, NotFound, Failed)
 """Answers that concern one child and not the others: they are told, and tried again.
 
-Not Conflict: it says that our copy is old, which the next look mends.
+Not Conflict: it means that our copy is stale, and the next reconciliation reads it again.
 """
 
 
@@ -181,7 +181,7 @@ def _rolled(change: Change) -> list[str]:
 
 
 def _respecified(change: Change) -> bool:
-    """Whether we want something else than what we applied before; if not, somebody changed the object."""
+    """Whether the desired object differs from what was applied; if not, another client changed the live one."""
     if change.live is None:
         return True
     return _applied(change.live.body) not in (None, _applied(change.body))

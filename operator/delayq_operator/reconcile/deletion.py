@@ -23,11 +23,12 @@ from delayq_operator.base.words import listed
 from delayq_operator.cache.resource import Resource
 from delayq_operator.cache.sharing import described
 from delayq_operator.cache.workload import POD_SECONDS, podless_seconds
+from delayq_operator.desired.erase import erase_job
 from delayq_operator.desired.policy import of_namespace, of_templates
-from delayq_operator.desired.purge import purge_job
 from delayq_operator.reconcile.apply import REFUSED
 from delayq_operator.reconcile.drift import stamped
 from delayq_operator.reconcile.facts import missing
+from delayq_operator.reconcile.redis_change import is_other
 from delayq_operator.status.view import Erasing, View
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.desired.facts import Facts, Setting
     from delayq_operator.kube.api import Api
-    from delayq_operator.polling.scanner_poller import Scraper
+    from delayq_operator.polling.scanner_poller import ScannerPoller
     from delayq_operator.reconcile.apply import Applier
     from delayq_operator.reconcile.facts import Referees
     from delayq_operator.status.events import Recorder
@@ -54,11 +55,15 @@ SKIPPED: Final = (
     "its namespace is being deleted, where no Job can run: its tasks stay in Redis. To erase them, run delayq erase "
     "with its document"
 )
+ELSEWHERE: Final = (
+    "Nothing is erased: the tasks are in the Redis that spec.redis named before. Name that one again, or abandon them: "
+    "kubectl annotate dq {name} -n {namespace} " + f"{names.ABANDON_TASKS}=true."
+)
 RELEASE_TRIES: Final = 5
 RETAIN: Final = '{"spec":{"deletionPolicy":"Retain"}}'
 
 
-class Ending:
+class Deletion:
     """Sees to finalizers, and to what they stand for."""
 
     def __init__(
@@ -66,7 +71,7 @@ class Ending:
         api: Api,
         *,
         inventory: Inventory,
-        scraper: Scraper,
+        scraper: ScannerPoller,
         applier: Applier,
         referees: Referees,
         recorder: Recorder,
@@ -80,20 +85,20 @@ class Ending:
 
     async def prepare(self, resource: Resource) -> Resource:
         """Have the finalizer exactly while deletionPolicy is Delete; the DelayQueue as it is then."""
-        has = names.PURGE_FINALIZER in resource.finalizers
+        has = names.ERASE_FINALIZER in resource.finalizers
         if has == resource.erases or (not has and await self._api.terminating(resource.key.namespace)):
             return resource
         return await self._set(resource, present=resource.erases)
 
     async def undo(self, resource: Resource) -> list[str]:
-        """Stop an erasing that nobody wants any more: of an earlier DelayQueue of this name. What has to stop first."""
+        """Stop the Job of an earlier DelayQueue of this name. Return what has to stop first."""
         await self.abandon(resource.key)
-        pods = [pod for pod in self._pods.of(resource.key) if pod.component == "purge" and not pod.failed]
+        pods = [pod for pod in self._pods.of(resource.key) if pod.component == "erase" and not pod.failed]
         return [f"Pod {pod.name}" for pod in pods]
 
     async def abandon(self, key: Key) -> None:
         """Delete the Job that erases a queue, if there is one."""
-        job = self._children.of(key).get((names.JOB.kind, names.purge(key.name)))
+        job = self._children.of(key).get((names.JOB.kind, names.erase(key.name)))
         if job is not None and job.ours:
             await self._applier.delete(job, key.namespace)
 
@@ -110,7 +115,7 @@ class Ending:
 
     async def end(self, resource: Resource) -> View | None:
         """Bring the end of a deleted DelayQueue forward; what there is to report, None when it may go."""
-        if names.PURGE_FINALIZER not in resource.finalizers:
+        if names.ERASE_FINALIZER not in resource.finalizers:
             return None
         if resource.erases:
             view = await self._erase(resource)
@@ -144,10 +149,10 @@ class Ending:
 
     def _finalized(self) -> Iterator[Resource]:
         found = (self._queues.get(key) for key in self._queues.keys())  # noqa: SIM118 -- a method, and a copy
-        return (each for each in found if each is not None and names.PURGE_FINALIZER in each.finalizers)
+        return (each for each in found if each is not None and names.ERASE_FINALIZER in each.finalizers)
 
     async def _let_go(self, resource: Resource) -> None:
-        """Delete the Job, which is nobody's child, and then the finalizer."""
+        """Delete the Job, which has no owner, and then the finalizer."""
         await self.abandon(resource.key)
         await self._set(resource, present=False)
 
@@ -156,6 +161,9 @@ class Ending:
             # The Job would mount Secrets that the author names, and run containers of the author's.
             erasing = _failed(resource, f"Nothing is erased: the namespace {forbidden[0].message}.")
             return View(resource=resource, erasing=erasing, forbidden=forbidden)
+        if self._is_elsewhere(resource):
+            why = ELSEWHERE.format(name=resource.key.name, namespace=resource.key.namespace)
+            return View(resource=resource, erasing=_failed(resource, why))
         try:
             queue = parse(resource.document)
             facts = await self._referees.facts(resource, queue, self._children.of(resource.key))
@@ -166,9 +174,13 @@ class Ending:
         erasing = await self._advance(resource, queue, job)
         return View(resource=resource, erasing=erasing, missing=missing(facts))
 
+    def _is_elsewhere(self, resource: Resource) -> bool:
+        served = self._children.of(resource.key).get((names.CONFIG_MAP.kind, names.config(resource.key.name)))
+        return served is not None and served.belongs_to(resource.uid) and is_other(resource, served.body)
+
     def _job(self, queue: DelayQueue, facts: Facts) -> Object:
         """Make the Job that erases. SpecError if its template cannot be merged, or the policy forbids it."""
-        job = stamped(purge_job(queue, self._setting, facts))
+        job = stamped(erase_job(queue, self._setting, facts))
         if forbidden := of_templates([job], self._setting.policy):
             raise SpecError(forbidden)
         return job
@@ -188,9 +200,11 @@ class Ending:
         if stopping:  # a worker that stops hands its tasks back, and must not do so after the erasing
             message = f"Waiting until {listed(stopping)} stopped. On a node that is lost: kubectl delete pod --force."
             return Erasing(message=message)
-        job = children.get((names.JOB.kind, names.purge(resource.key.name)))
+        job = children.get((names.JOB.kind, names.erase(resource.key.name)))
         if job is not None and not job.belongs_to(resource.uid):
-            return _failed(resource, f"Job {job.name} exists and is not ours: rename or delete it.")
+            return _failed(
+                resource, f"Job {job.name} exists and is not managed by the operator: rename or delete it."
+            )
         if job is not None and _is_for(job, resource):
             return self._progress(resource, queue, job)
         if job is not None:  # it erased the tasks of an earlier DelayQueue of this name, not of this one
@@ -230,13 +244,13 @@ class Ending:
 
     def _last_words(self, resource: Resource) -> str:
         words = [
-            pod.trouble for pod in self._pods.of(resource.key) if pod.component == "purge" and pod.trouble
+            pod.trouble for pod in self._pods.of(resource.key) if pod.component == "erase" and pod.trouble
         ]
         return f"{words[-1]}." if words else ""
 
     async def _set(self, resource: Resource, *, present: bool) -> Resource:
-        others = [name for name in resource.finalizers if name != names.PURGE_FINALIZER]
-        wanted = [*others, names.PURGE_FINALIZER] if present else others
+        others = [name for name in resource.finalizers if name != names.ERASE_FINALIZER]
+        wanted = [*others, names.ERASE_FINALIZER] if present else others
         patch: Object = {"metadata": {"resourceVersion": resource.version, "finalizers": wanted}}
         try:
             body = await self._api.merge(names.DELAY_QUEUE, resource.key.namespace, resource.key.name, patch)

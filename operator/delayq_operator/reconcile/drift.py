@@ -77,7 +77,7 @@ _UNSET: Final = frozenset(
         "timeoutSeconds",
     }
 )
-"""Fields that have a default where they are "" or 0: whoever writes that gets the default."""
+"""Fields that have a default where they are "" or 0: the API server replaces it by the default."""
 
 _MAPS: Final = frozenset({"annotations", "labels", "limits", "matchLabels", "nodeSelector", "requests"})
 """Mappings that the API server drops when they are empty. An empty emptyDir is something else, and stays."""
@@ -201,7 +201,7 @@ def _same(wanted: object, found: object, field: str) -> bool:
 
 
 def foreign(desired: Object, live: Object) -> list[str]:
-    """Name what nobody wanted in the live pod template and should be told: "container proxy", "hostNetwork"."""
+    """Name additions to the live pod template that must be reported: "container proxy", "hostNetwork"."""
     ours, theirs = _pod(desired), _pod(live)
     containers = []
     for field, what in privileges.CONTAINERS:

@@ -10,6 +10,7 @@ from delayq_operator.base import names
 from delayq_operator.base.errors import NotFound
 from delayq_operator.desired import reads
 from delayq_operator.desired.facts import Facts
+from delayq_operator.desired.mounts import SECRET
 from delayq_operator.desired.references import referenced
 from delayq_operator.reconcile.plan import inputs_of
 
@@ -62,9 +63,9 @@ class Referees:
         wanted = reads.by_anybody(queue.spec)
         return tuple(
             (name, key)
-            for name, keys in wanted.items()
+            for (kind, name), keys in wanted.items()
             for key in keys
-            if self._secrets.lacks((resource.key.namespace, name), key)
+            if kind == SECRET and self._secrets.lacks((resource.key.namespace, name), key)
         )
 
     async def _digests(

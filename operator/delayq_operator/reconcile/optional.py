@@ -81,7 +81,7 @@ class OptionalKinds:
         self._referees.kinds |= {kind.kind}
         for body in self._early.pop(kind).values():
             self._children.seen(kind, body)
-        log.info("kind_followed", extra={"fields": {"kind": kind.kind}})
+        log.info("kind_watched", extra={"fields": {"kind": kind.kind}})
         self._mark_all()
 
     def seen(self, kind: Kind, body: Object) -> None:
@@ -108,10 +108,10 @@ class OptionalKinds:
         self._early.pop(kind, None)
         for name in self._watches.drop(kind):
             self._children.gone(kind, name, ours=True)
-        log.info("kind_dropped", extra={"fields": {"kind": kind.kind}})
+        log.info("kind_unwatched", extra={"fields": {"kind": kind.kind}})
         self._mark_all()
 
     def _complain(self, kind: Kind, error: Denied) -> None:
         if kind not in self._denied:
-            log.warning("kind_denied", extra={"fields": {"kind": kind.kind, "error": str(error)}})
+            log.warning("kind_forbidden", extra={"fields": {"kind": kind.kind, "error": str(error)}})
         self._denied.add(kind)

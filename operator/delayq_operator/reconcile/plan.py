@@ -44,7 +44,7 @@ class Plan:
     leaving: tuple[Child, ...]
     """Children of an earlier DelayQueue of the same name: they have to go before ours can come."""
     foreign: tuple[str, ...]
-    """What somebody put into our pod templates, such as "container proxy of Deployment orders-worker"."""
+    """What other clients added to our pod templates, such as "container proxy of Deployment orders-worker"."""
 
 
 def claim(todo: Plan) -> Plan:
@@ -75,7 +75,7 @@ def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], ui
 
 
 def _not_a_strangers(child: Child | None) -> Child | None:
-    """Labels alone make nothing ours: somebody else's object is looked at as if we had no copy of it."""
+    """Labels do not make an object ours: an object of another owner is treated as if there were no copy."""
     return child if child is None or child.owner_uid is not None or child.ours else None
 
 

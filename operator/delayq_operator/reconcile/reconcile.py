@@ -23,6 +23,7 @@ from delayq_operator.desired.policy import of_namespace, of_templates
 from delayq_operator.reconcile.drift import stamped
 from delayq_operator.reconcile.facts import missing, unserved
 from delayq_operator.reconcile.plan import Plan, claim, plan
+from delayq_operator.reconcile.redis_change import refusal
 from delayq_operator.scaling import scaling
 from delayq_operator.status.view import View
 
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from delayq_operator.cache.pod import Pod
     from delayq_operator.cache.resource import Resource
     from delayq_operator.desired.facts import Facts, Setting
-    from delayq_operator.polling.scanner_poller import Scraper
+    from delayq_operator.polling.scanner_poller import ScannerPoller
     from delayq_operator.reconcile.apply import Applier, Outcome
-    from delayq_operator.reconcile.deletion import Ending
+    from delayq_operator.reconcile.deletion import Deletion
     from delayq_operator.reconcile.facts import Referees
     from delayq_operator.reconcile.report import Reporter
     from delayq_operator.reconcile.scaler import Scaler
@@ -67,9 +68,9 @@ class Reconciler:
         *,
         referees: Referees,
         applier: Applier,
-        scraper: Scraper,
+        scraper: ScannerPoller,
         reporter: Reporter,
-        ending: Ending,
+        ending: Deletion,
         scaler: Scaler,
         setting: Setting,
     ) -> None:
@@ -86,13 +87,13 @@ class Reconciler:
             result = await self._reconcile(key)
         except (Conflict, Unavailable) as error:
             result = "unavailable"
-            log.info("reconcile_put_off", extra={"fields": {"queue": str(key), "error": str(error)}})
+            log.info("reconcile_deferred", extra={"fields": {"queue": str(key), "error": str(error)}})
         except OperatorError as error:
             result = "error"
             log.warning("reconcile_failed", extra={"fields": {"queue": str(key), "error": str(error)}})
         except Exception:  # a bug must not stop the other queues
             result = "bug"
-            log.exception("reconcile_broke", extra={"fields": {"queue": str(key)}})
+            log.exception("reconcile_crashed", extra={"fields": {"queue": str(key)}})
         metrics.RECONCILES.labels(result).inc()
         metrics.RECONCILE_SECONDS.observe(time.monotonic() - started)
         return RETRY_SECONDS[result]
@@ -116,7 +117,9 @@ class Reconciler:
         if other := self._rivals.yielded_to.pop(key, ""):
             log.warning("queue_yielded", extra={"fields": {"queue": str(key), "other": other, "hint": CURE}})
         if other := self._rivals.claimed_by.pop(key, ""):
-            log.warning("queue_claimed", extra={"fields": {"queue": str(key), "other": other, "hint": CURE}})
+            log.warning(
+                "queue_contested", extra={"fields": {"queue": str(key), "other": other, "hint": CURE}}
+            )
         return found
 
     async def _end(self, resource: Resource) -> str:
@@ -144,19 +147,30 @@ class Reconciler:
             await self._report(self._seen(View(resource=resource, problems=error.problems)))
             return "invalid"
         if forbidden := (*of_namespace(key.namespace, policy), *of_templates(wanted, policy)):
-            return await self._keep(resource, queue, forbidden)
+            return await self._keep(resource, queue, forbidden=forbidden)
+        if why := self._redis_refusal(resource, queue):
+            await self._keep(resource, queue, stranding=why)
+            return "waiting"
         return await self._realise(resource, queue, facts, wanted)
 
-    async def _keep(self, resource: Resource, queue: DelayQueue, forbidden: tuple[Problem, ...]) -> str:
+    async def _keep(
+        self, resource: Resource, queue: DelayQueue, forbidden: tuple[Problem, ...] = (), stranding: str = ""
+    ) -> str:
         """Leave the children as they are, and only scale those workers that there are."""
         scale = self._scale(resource, queue)
-        view = View(resource=resource, queue=queue, scale=scale, forbidden=forbidden)
+        view = View(resource=resource, queue=queue, scale=scale, forbidden=forbidden, stranding=stranding)
         if not resource.paused:
             todo = Plan(changes=(), prune=(), leaving=(), foreign=())
             outcome = await self._apply(resource, todo, scale)
             view = replace(view, failures=tuple(outcome.failures))
         await self._report(self._seen(view))
         return "refused" if view.failures else "invalid"
+
+    def _redis_refusal(self, resource: Resource, queue: DelayQueue) -> str:
+        key = resource.key
+        served = self._children.of(key).get((names.CONFIG_MAP.kind, names.config(key.name)))
+        ours = served.body if served is not None and served.belongs_to(resource.uid) else None
+        return refusal(resource, queue, ours, self._scraper.backlog(key))
 
     def _scale(self, resource: Resource, queue: DelayQueue) -> Scale:
         worker = self._children.of(resource.key).get(("Deployment", names.worker(resource.key.name)))
@@ -188,7 +202,6 @@ class Reconciler:
         )
         if not resource.paused:
             outcome = await self._apply(resource, todo, scale)
-            await self._scaler.hand_over(resource, queue, scale, outcome)
             view = replace(view, failures=tuple(outcome.failures), taken=tuple(outcome.taken))
         result = await self._report(self._seen(view))
         if view.failures or view.taken:

@@ -33,23 +33,23 @@ TURNED_TRUE: Final = {
 TURNED_FALSE: Final = {
     "Ready": "NotReady",
     "Paused": "Resumed",
-    "BackendAvailable": "Unreachable",
-    "ShardsSettled": "Resharding",
+    "BackendAvailable": "BackendUnavailable",
+    "ReshardingComplete": "ReshardingStarted",
     "GuardAvailable": "GuardUnavailable",
     "ObjectiveMet": "ObjectiveMissed",
 }
 """Condition → event when it becomes False, after it was True."""
 
-RECOVERED: Final = {"GuardAvailable": "GuardAvailable", "ShardsSettled": "Resharded"}
+RECOVERED: Final = {"GuardAvailable": "GuardAvailable", "ReshardingComplete": "ReshardingComplete"}
 """Condition → event when it becomes True, after it was False."""
 
 BY_REASON: Final = {
-    "Accepted": ("InvalidSpec", "PolicyViolation", "ReferenceNotFound"),
+    "Accepted": ("InvalidSpec", "PolicyViolation", "RedisNotEmpty", "ReferenceNotFound"),
     "Degraded": (
-        "NameTaken",
-        "ServedTwice",
-        "QueueShared",
-        "ForeignFields",
+        "NameConflict",
+        "OperatorConflict",
+        "QueueConflict",
+        "UnmanagedFields",
         "ApplyFailed",
         "EraseFailed",
         "PodsRejected",
@@ -57,10 +57,16 @@ BY_REASON: Final = {
         "PodsFailing",
     ),
     "Progressing": ("ProgressDeadlineExceeded",),
-    "ShardsSettled": ("ReshardingStalled",),
+    "ReshardingComplete": ("ReshardingStalled",),
     "Paused": ("InvalidAnnotation",),
 }
 """Condition → reasons that are events of the same name when the condition gets them."""
+
+ABSENT: Final = {
+    "Paused": {"status": "False", "reason": "", "message": "The operator reconciles the children again."},
+    "ReshardingComplete": {"status": "True", "reason": "", "message": "Tasks are in 1 shard."},
+}
+"""Conditions that are there only where they apply → what their absence means."""
 
 
 class Reporter:
@@ -147,12 +153,12 @@ class Reporter:
         if before != self._ready[key]:
             metrics.count_ready(self._ready.values())
         gauge = metrics.WORKER_REPLICAS
-        gauge.labels(key.namespace, key.name, "actual").set(view.worker.pods)
+        gauge.labels(key.namespace, key.name, "current").set(view.worker.pods)
         if view.scale is None:
             return
         gauge.labels(key.namespace, key.name, "desired").set(view.scale.replicas)
         if view.scale.decision is not None:
-            gauge.labels(key.namespace, key.name, "wanted").set(view.scale.decision.wanted)
+            gauge.labels(key.namespace, key.name, "demand").set(view.scale.decision.wanted)
         for learnt, seconds in (
             (metrics.WORKER_LEAD, view.learnt.lead_seconds),
             (metrics.WORKER_HANDLER, view.learnt.handler_seconds),
@@ -163,9 +169,9 @@ class Reporter:
 
 def turned(previous: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Events that the change from one status to the next is worth: reason and message."""
-    before = {entry["type"]: entry for entry in previous.get("conditions") or ()}
-    for entry in made["conditions"]:
-        kind, old = entry["type"], before.get(entry["type"], {})
+    before, after = _by_type(previous), _by_type(made)
+    for kind, entry in after.items():
+        old = before.get(kind, {})
         if entry["status"] != old.get("status"):
             if entry["status"] == "True" and kind in TURNED_TRUE:
                 yield TURNED_TRUE[kind], entry["message"]
@@ -175,3 +181,9 @@ def turned(previous: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tup
                 yield TURNED_FALSE[kind], f"{entry['reason']}: {entry['message']}"
         if entry["reason"] != old.get("reason") and entry["reason"] in BY_REASON.get(kind, ()):
             yield entry["reason"], entry["message"]
+
+
+def _by_type(status: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the conditions by type; nothing while there is no status."""
+    found = {entry["type"]: entry for entry in status.get("conditions") or ()}
+    return {**ABSENT, **found} if found else {}

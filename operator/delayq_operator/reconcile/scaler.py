@@ -6,13 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from delayq.contract import DelayQueue
-
     from delayq_operator.base.names import Key
     from delayq_operator.cache.children import Child
     from delayq_operator.cache.resource import Resource
     from delayq_operator.reconcile.apply import Applier, Outcome
-    from delayq_operator.reconcile.handover import Handover
     from delayq_operator.scaling.autoscaler import Autoscaler
     from delayq_operator.scaling.scaling import Scale
     from delayq_operator.scaling.victims import Victims
@@ -21,12 +18,10 @@ if TYPE_CHECKING:
 class Scaler:
     """Scales the workers of all queues."""
 
-    def __init__(
-        self, applier: Applier, autoscaler: Autoscaler, *, victims: Victims, handover: Handover
-    ) -> None:
+    def __init__(self, applier: Applier, autoscaler: Autoscaler, *, victims: Victims) -> None:
         """Every part is shared by all queues."""
         self._applier, self._autoscaler = applier, autoscaler
-        self._victims, self._handover = victims, handover
+        self._victims = victims
 
     async def scale(self, resource: Resource, worker: Child, scale: Scale, outcome: Outcome) -> None:
         """Have the Deployment ask for as many; for fewer, in a moment, when it is settled who goes."""
@@ -41,10 +36,6 @@ class Scaler:
         self._victims.forget(key)
         if scale.decision is not None:
             self._autoscaler.carried_out(key, scale.decision, time.time())
-
-    async def hand_over(self, resource: Resource, queue: DelayQueue, scale: Scale, outcome: Outcome) -> None:
-        """Give an HPA a number to start from."""
-        await self._handover.begin(resource, queue, scale, outcome)
 
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a queue that is gone."""

@@ -117,7 +117,7 @@ def delayq_operator(  # noqa: PLR0913 -- click's options, by name
     """
     logs.configure(log_format, log_level)
     if log_level != "debug":
-        logging.getLogger("kopf").setLevel(logging.WARNING)  # what it does by the minute is news to nobody
+        logging.getLogger("kopf").setLevel(logging.WARNING)  # its messages are of no use to operators
     home = own_namespace or api.own_namespace()
     policy = Policy(
         pod_security=pod_security,

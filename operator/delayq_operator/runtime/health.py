@@ -10,15 +10,16 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import web
-from delayq.service import listen
+from delayq.service.http_server import HttpServer, Response
 
 from delayq_operator.base import metrics
 from delayq_operator.kube.reflector import report_ages
 
 if TYPE_CHECKING:
+    from delayq.service.http_server import Query
+
     from delayq_operator.base.work import Work
-    from delayq_operator.cache.watch_verifier import Witness
+    from delayq_operator.cache.watch_verifier import WatchVerifier
     from delayq_operator.kube.lease import Leadership
     from delayq_operator.kube.reflector import Reflector
 
@@ -35,7 +36,7 @@ class Health:
     """What the probes look at."""
 
     leadership: Leadership
-    witness: Witness
+    watch_verifier: WatchVerifier
     work: Work
     reflectors: list[Reflector] = field(default_factory=list)
     synced: bool = False
@@ -59,7 +60,7 @@ class Health:
             for reflector in self.reflectors
             if reflector.idle_seconds > WATCH_DEAD_SECONDS
         ]
-        behind = self.witness.behind_seconds
+        behind = self.watch_verifier.behind_seconds
         if behind > STUCK_SECONDS:
             found.append(f"kopf has missed a change of a DelayQueue for {behind:.0f} s")
         if self.lag_seconds > STUCK_SECONDS:
@@ -76,36 +77,23 @@ class Health:
             return ["not everything was listed yet"]
         return []
 
-    async def healthz(self, _request: web.Request) -> web.Response:
+    async def healthz(self, _query: Query) -> Response:
         """Answer 200 while alive; 500 asks for a restart."""
         return _verdict(self.complaints(), 500)
 
-    async def readyz(self, _request: web.Request) -> web.Response:
+    async def readyz(self, _query: Query) -> Response:
         """Answer 200 when this operator works or stands by; else 503."""
         return _verdict(self.unready(), 503)
 
-    async def metrics(self, _request: web.Request) -> web.Response:
+    async def metrics(self, _query: Query) -> Response:
         """Answer in Prometheus' text format."""
         body, content_type = metrics.exposition()
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        return Response(body, content_type=content_type)
 
-    async def serve(self, host: str, port: int) -> tuple[web.AppRunner, int]:
-        """Listen; port 0 takes a free one. Returns the runner to clean up, and the port."""
-        app = web.Application()
-        app.add_routes(
-            [
-                web.get("/healthz", self.healthz),
-                web.get("/readyz", self.readyz),
-                web.get("/metrics", self.metrics),
-            ]
-        )
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        await listen.site(runner, host, port).start()
-        return runner, int(runner.addresses[0][1])
+    def server(self) -> HttpServer:
+        """Return what kubelets and Prometheus may reach."""
+        return HttpServer({"/healthz": self.healthz, "/readyz": self.readyz, "/metrics": self.metrics})
 
 
-def _verdict(complaints: list[str], status: int) -> web.Response:
-    if complaints:
-        return web.Response(status=status, text="\n".join(complaints) + "\n")
-    return web.Response(text="ok\n")
+def _verdict(complaints: list[str], status: int) -> Response:
+    return Response("\n".join(complaints) + "\n", status) if complaints else Response("ok\n")

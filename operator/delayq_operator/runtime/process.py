@@ -21,24 +21,23 @@ from delayq_operator.cache.pods import Pods
 from delayq_operator.cache.queues import Queues
 from delayq_operator.cache.rivals import Rivals
 from delayq_operator.cache.versions import Versions
-from delayq_operator.cache.watch_verifier import Witness
+from delayq_operator.cache.watch_verifier import WatchVerifier
 from delayq_operator.cache.watches import Scope, Watches
 from delayq_operator.kube.api import Api, own_namespace
 from delayq_operator.kube.lease import Leadership
 from delayq_operator.kube.reflector import Limits
-from delayq_operator.polling.scanner_poller import Scraper
-from delayq_operator.polling.worker_poller import Survey
+from delayq_operator.polling.scanner_poller import ScannerPoller
+from delayq_operator.polling.worker_poller import WorkerPoller
 from delayq_operator.reconcile.apply import Applier
-from delayq_operator.reconcile.deletion import Ending
+from delayq_operator.reconcile.deletion import Deletion
 from delayq_operator.reconcile.facts import Referees
-from delayq_operator.reconcile.handover import Handover
 from delayq_operator.reconcile.optional import OptionalKinds
 from delayq_operator.reconcile.reconcile import Reconciler
 from delayq_operator.reconcile.report import Reporter
 from delayq_operator.reconcile.scaler import Scaler
 from delayq_operator.runtime.health import Health
 from delayq_operator.scaling.autoscaler import Autoscaler
-from delayq_operator.scaling.scaling_config import Aims
+from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scaling.victims import Victims
 from delayq_operator.status.events import Recorder
 from delayq_operator.status.guards import Guards
@@ -88,8 +87,8 @@ class Operator:
         self.watches = Watches(api, self.parts, Scope(namespaces=options.namespaces, limits=options.limits))
         self.work = Work()
         self.queues = Queues(self.work.mark)
-        self.witness = Witness(api, self.queues)
-        self.health = Health(self.leadership, self.witness, self.work, self.watches.reflectors)
+        self.watch_verifier = WatchVerifier(api, self.queues)
+        self.health = Health(self.leadership, self.watch_verifier, self.work, self.watches.reflectors)
         self.children = Children(self.queues, self.work.mark)
         self.pods = Pods(self.queues, self.work.mark)
         self.secrets, self.config_maps = Versions(self.work.mark), Versions(self.work.mark)
@@ -103,20 +102,20 @@ class Operator:
             mark_all=self._mark_all,
         )
         self.inventory = Inventory(self.queues, self.children, self.pods, Rivals())
-        aims = Aims(self.queues)
+        aims = ScalingConfigs(self.queues)
         autoscaler = Autoscaler(self.inventory, aims, self.work)
         guards = Guards(aims, self.work)
         lateness = Latenesses(aims, self.work)
-        self.scraper = Scraper(
+        self.scraper = ScannerPoller(
             self.inventory, aims, autoscaler, guards=guards, lateness=lateness, work=self.work
         )
-        self.survey = Survey(self.inventory, aims, autoscaler, guards=guards, lateness=lateness)
+        self.survey = WorkerPoller(self.inventory, aims, autoscaler, guards=guards, lateness=lateness)
         self.reconciler = self._reconciler()
 
     def _reconciler(self) -> Reconciler:
         applier = Applier(self.api, self.children)
         victims = Victims(self.api, self.pods, self.survey.busy, self.work.mark)
-        self.ending = Ending(
+        self.ending = Deletion(
             self.api,
             inventory=self.inventory,
             scraper=self.scraper,
@@ -132,7 +131,7 @@ class Operator:
             scraper=self.scraper,
             reporter=Reporter(self.api, self.queues, self.work, self.recorder),
             ending=self.ending,
-            scaler=Scaler(applier, self.scraper.autoscaler, victims=victims, handover=Handover(self.api)),
+            scaler=Scaler(applier, self.scraper.autoscaler, victims=victims),
             setting=self.options.setting,
         )
 
@@ -169,9 +168,9 @@ class Operator:
         self.parts.start("events", self.recorder.run())
         await self.optional.look()  # so that a new DelayQueue gets all of its children in one go
         await self.watches.synced()
-        memo = handlers.Memo(self.queues, self.witness)
+        memo = handlers.Memo(self.queues, self.watch_verifier)
         self.parts.start("kopf", handlers.follow(memo, self.options.namespaces, stop))
-        self.parts.start("witness", self.witness.run())
+        self.parts.start("witness", self.watch_verifier.run())
         for number in range(self.options.workers):
             self.parts.start(
                 f"worker-{number}",
@@ -180,7 +179,7 @@ class Operator:
         self.parts.start("scraper", self.scraper.run())
         self.parts.start("survey", self.survey.run())
         self.parts.start("resync", self._resync())
-        await self.witness.listed.wait()
+        await self.watch_verifier.listed.wait()
         self.health.synced = True
 
     def _watch(self) -> None:
@@ -189,7 +188,7 @@ class Operator:
         self.watches.follow(names.POD, self.pods)
         self.watches.follow(names.SECRET, self.secrets, metadata_only=True)
         self.watches.follow(names.CONFIG_MAP, self.config_maps, metadata_only=True)
-        self.watches.follow(names.DELAY_QUEUE, self.witness, metadata_only=True)
+        self.watches.follow(names.DELAY_QUEUE, self.watch_verifier, metadata_only=True)
 
     async def _resync(self) -> None:
         """Look at every queue again now and then, and whether the API serves more kinds by now, or fewer."""
@@ -221,15 +220,16 @@ async def run(options: Options) -> int:
         api = await Api.connect()
     except NoCluster as error:
         hint = "run it in a pod, or set KUBECONFIG"
-        log.critical("no_cluster", extra={"fields": {"error": str(error), "hint": hint}})
+        log.critical("cluster_not_found", extra={"fields": {"error": str(error), "hint": hint}})
         return FAILED
     operator = Operator(api, options)
-    runner, port = await operator.health.serve(options.host, options.port)
+    server = operator.health.server()
+    port = await server.start(options.host, options.port)
     log.info("started", extra={"fields": {"namespaces": list(options.namespaces) or "all", "port": port}})
     try:
         return await _verdict(operator, stop)
     finally:
-        await runner.cleanup()
+        await server.close()
         await api.close()
 
 
@@ -238,13 +238,13 @@ async def _verdict(operator: Operator, stop: asyncio.Event) -> int:
         await operator.run(stop)
     except Denied as error:
         hint = "compare the chart's Role with the rights of the service account"
-        log.critical("rights_missing", extra={"fields": {"error": str(error), "hint": hint}})
+        log.critical("permissions_missing", extra={"fields": {"error": str(error), "hint": hint}})
         return DENIED
     except LeadershipLost as error:
         log.warning("leadership_lost", extra={"fields": {"error": str(error)}})
         return LEADERSHIP_LOST
     except Exception:
-        log.exception("failed")
+        log.exception("operator_failed")
         return FAILED
     log.info("stopped")
     return STOPPED

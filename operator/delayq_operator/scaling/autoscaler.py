@@ -1,7 +1,7 @@
 """Decides on the number of workers after each look at a queue, and remembers what the next decision needs.
 
 The number is written by a reconciliation (apply.py), which asks here. A decision counts for the number of workers that
-it was made from: when somebody else has changed that meanwhile, or the spec, it is made again from the same look.
+it was made from: if another client has changed the number or the spec meanwhile, it is made again from this sample.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from delayq.scaling import begun, decide
 from delayq.scaling.behavior import changed
 
 from delayq_operator.base import metrics, names
-from delayq_operator.scaling.capacity_forecast import Outlook
+from delayq_operator.scaling.capacity_forecast import CapacityForecast
 from delayq_operator.scaling.scaling import Learnt
 from delayq_operator.scrape.backlog import SAME_SECONDS
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.scrape.sampling import sample
-from delayq_operator.scrape.worker_stats import Crew
+from delayq_operator.scrape.worker_stats import WorkerStats
 
 if TYPE_CHECKING:
     from delayq.scaling import Decision, Memory, Policy, Sample
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from delayq_operator.base.work import Work
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
-    from delayq_operator.scaling.scaling_config import Aims
+    from delayq_operator.scaling.scaling_config import ScalingConfigs
     from delayq_operator.scrape.backlog import Reading
 
 log = logging.getLogger(__name__)
@@ -76,8 +76,8 @@ class _Queue:
     """What is remembered of one queue."""
 
     uid: str
-    crew: Crew
-    outlook: Outlook
+    crew: WorkerStats
+    outlook: CapacityForecast
     decision: Decision | None = None
     """The latest; its inputs are the latest look."""
     changes: tuple[Change, ...] = ()
@@ -114,7 +114,7 @@ class _Queue:
 class Autoscaler:
     """The decisions on all queues that the operator scales."""
 
-    def __init__(self, inventory: Inventory, aims: Aims, work: Work) -> None:
+    def __init__(self, inventory: Inventory, aims: ScalingConfigs, work: Work) -> None:
         """Mark a queue in `work` when its number has to change, and when there is something to tell."""
         self._inventory, self._aims, self._work = inventory, aims, work
         self._of: dict[Key, _Queue] = {}
@@ -123,7 +123,7 @@ class Autoscaler:
         """Return the pods of its workers."""
         return [pod for pod in self._inventory.pods.of(key) if pod.component == "worker"]
 
-    def crew(self, key: Key) -> Crew:
+    def crew(self, key: Key) -> WorkerStats:
         """Return what is known of its workers."""
         return self._queue(key).crew
 
@@ -140,7 +140,7 @@ class Autoscaler:
         previous = _previous(queue, replicas, now)
         if queue.excused(seen, now):
             if seen is None and not queue.read:
-                return  # nobody knows anything of a queue that is new: nothing is decided
+                return  # a new queue without a reading: no decision
             previous = replace(previous, failures=-1)  # so that this one is the zeroth
         queue.decide(seen, policy, previous, now)
         self._tell(key, queue, now)
@@ -152,7 +152,7 @@ class Autoscaler:
             del self._of[key]
         elif queue is not None:
             queue.crew.hold_up(self.workers(key), now)
-            queue.decision, queue.changes, queue.outlook = None, (), Outlook()
+            queue.decision, queue.changes, queue.outlook = None, (), CapacityForecast()
 
     def decision(self, key: Key, now: float) -> Decision | None:
         """Return what to do now; None when that is not known."""
@@ -215,8 +215,8 @@ class Autoscaler:
             conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
             known = _Queue(
                 uid=uid,
-                crew=Crew(status.get("scaling") or {}, since=time.time()),
-                outlook=Outlook(told=conditions.get("CapacityShortfallExpected") == "True"),
+                crew=WorkerStats(status.get("scaling") or {}, since=time.time()),
+                outlook=CapacityForecast(told=conditions.get("CapacityShortfallExpected") == "True"),
             )
             if resource is not None:
                 self._of[key] = known

@@ -29,7 +29,7 @@ class Rush:
     late_seconds: float
 
 
-class Outlook:
+class CapacityForecast:
     """Of one queue."""
 
     def __init__(self, *, told: bool = False) -> None:

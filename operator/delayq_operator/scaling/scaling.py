@@ -1,4 +1,4 @@
-"""How many workers there should be, whoever says so. Pure; the operator's own decisions come from autoscaler.py."""
+"""How many workers there should be, in each mode. Pure; the operator's own decisions come from autoscaler.py."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from delayq_operator.scaling.capacity_forecast import Rush
 
 REASONS: Final[Mapping[str, bool]] = {
-    "FollowsWork": True,
-    "External": True,
+    "ValidMetricsFound": True,
+    "ExternalAutoscaler": True,
     "MetricsUnavailable": False,
-    "Fixed": False,
-    "Held": False,
+    "AutoscalingDisabled": False,
+    "ClaimsSuspended": False,
     "Paused": False,
     "GuardUnreachable": False,
 }
 """Reasons of condition ScalingActive → whether the number of workers follows the work."""
 
-NOT_DECIDED: Final = "NotDecided"
-"""The reason while nobody has looked yet."""
+NOT_DECIDED: Final = "NotEvaluated"
+"""The reason before the first sample."""
 
 HELD: Final[Mapping[str, str]] = {
     "Hold": "spec.stopPolicy is Hold",
@@ -74,13 +74,13 @@ def scale(
     """Say how many; `current` is how many the Deployment asks for, None when there is none yet."""
     spec = queue.spec
     if spec.stop_policy == "HoldAndDrain":
-        return Scale(replicas=0, reason="Held", message=f"0 workers: {HELD['HoldAndDrain']}")
+        return Scale(replicas=0, reason="ClaimsSuspended", message=f"0 workers: {HELD['HoldAndDrain']}")
     if spec.autoscaling is None:
         return _fixed(spec.worker.replicas)
     if spec.autoscaling.mode == "External":
-        return _external(spec, current)
+        return _external(spec.worker.replicas)
     for holds, reason, why in (
-        (spec.stop_policy in HELD, "Held", HELD.get(spec.stop_policy)),
+        (spec.stop_policy in HELD, "ClaimsSuspended", HELD.get(spec.stop_policy)),
         (paused, "Paused", "the DelayQueue is paused"),
         (
             guard_down,
@@ -95,7 +95,7 @@ def scale(
         return _undecided(spec, current)
     return Scale(
         replicas=decision.replicas,
-        reason="FollowsWork" if decision.reason == "FollowsWork" else "MetricsUnavailable",
+        reason="ValidMetricsFound" if decision.reason == "ValidMetricsFound" else "MetricsUnavailable",
         message=sentence(decision),
         decision=decision,
     )
@@ -109,19 +109,14 @@ def _undecided(spec: Spec, current: int | None) -> Scale:
     return Scale(replicas=wanted, reason=NOT_DECIDED, message=message)
 
 
-def _fixed(replicas: int | None) -> Scale:
-    wanted = 1 if replicas is None else replicas
-    origin = "the default" if replicas is None else "spec.worker.replicas"
-    message = f"{counted(wanted, 'worker')}: {origin}, without spec.autoscaling"
-    return Scale(replicas=wanted, reason="Fixed", message=message)
+def _fixed(replicas: int) -> Scale:
+    message = f"{counted(replicas, 'worker')}: spec.worker.replicas, without spec.autoscaling"
+    return Scale(replicas=replicas, reason="AutoscalingDisabled", message=message)
 
 
-def _external(spec: Spec, current: int | None) -> Scale:
-    asked = spec.worker.replicas
-    if asked is None:
-        asked = _clamped(spec, current or 1)
+def _external(asked: int) -> Scale:
     message = f"{counted(asked, 'worker')}, as written to spec.worker.replicas through the scale subresource"
-    return Scale(replicas=asked, reason="External", message=message)
+    return Scale(replicas=asked, reason="ExternalAutoscaler", message=message)
 
 
 def _clamped(spec: Spec, replicas: int) -> int:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aim:
+class ScalingConfig:
     """Of one DelayQueue; without a spec that fits, nothing is wanted."""
 
     policy: Policy | None = None
-    """How it is scaled; None when somebody else decides, or nobody may."""
+    """How it is scaled; None if another client decides, or the queue is on hold."""
     ours: bool = True
     """Whether the operator scales it, or will when nothing keeps it from that any more."""
     guarded: bool = False
@@ -31,41 +31,41 @@ class Aim:
     shards: int = MOST_SHARDS
 
 
-def aim(resource: Resource) -> Aim:
+def aim(resource: Resource) -> ScalingConfig:
     """Read one DelayQueue."""
     try:
         spec = parse(resource.document).spec
     except SpecError:
-        return Aim()
+        return ScalingConfig()
     scaling = spec.autoscaling
     ours = scaling is not None and scaling.mode == "Internal"
     kept = spec.stop_policy != "None" or resource.paused or resource.deleting
-    return Aim(
+    return ScalingConfig(
         policy=Policy.of(spec) if ours and not kept else None,
         ours=ours,
-        guarded=spec.guard is not None and spec.guard.none is None,
+        guarded=spec.guard is not None,
         lateness_seconds=spec.objective.lateness_seconds,
-        percentile=spec.objective.percentile,
+        percentile=spec.objective.percent,
         shards=spec.shards,
     )
 
 
-class Aims:
+class ScalingConfigs:
     """Those of all DelayQueues."""
 
     def __init__(self, queues: Queues) -> None:
         """Nothing is parsed before it is asked for."""
         self._queues = queues
-        self._known: dict[Key, tuple[str, int, Aim]] = {}
+        self._known: dict[Key, tuple[str, int, ScalingConfig]] = {}
 
-    def of(self, key: Key) -> Aim:
+    def of(self, key: Key) -> ScalingConfig:
         """Return what a DelayQueue wants now; nothing when it is gone."""
         uid, version = self._queues.uid(key), self._queues.version(key)
         known = self._known.get(key)
         if known is None or known[:2] != (uid, version):
             resource = self._queues.get(key)
             if resource is None:
-                return Aim()
+                return ScalingConfig()
             known = self._known[key] = (uid, version, aim(resource))
         return known[2]
 

@@ -76,16 +76,16 @@ class Victims:
                 )
             await self._seen(key, {name: wanted[name] for name in written if name})
         except TimeoutError:
-            log.info("costs_late", extra={"fields": {"queue": str(key)}})
+            log.info("deletion_costs_delayed", extra={"fields": {"queue": str(key)}})
         except Exception:  # a bug must not keep the number up
-            log.exception("costs_broke", extra={"fields": {"queue": str(key)}})
+            log.exception("deletion_costs_crashed", extra={"fields": {"queue": str(key)}})
         finally:
             del self._running[key]
             self._good_until[key] = time.monotonic() + GOOD_SECONDS
             self._mark(key)
 
     async def _write(self, key: Key, pod: Pod, cost: str) -> str:
-        """Mark a worker, or take our mark back, unless the cost is somebody else's; its name if ours is new."""
+        """Mark a worker, or remove our mark, unless another client set the cost; return its name if our mark is new."""
         metadata: dict[str, Any] = {"name": pod.name, "namespace": key.namespace, "uid": pod.uid}
         if cost:
             metadata["annotations"] = {names.DELETION_COST: cost}
@@ -94,9 +94,9 @@ class Victims:
             async with self._places:
                 await self._api.apply(names.POD, body, manager=names.VICTIMS, force=False)
         except (Conflict, NotFound):
-            return ""  # it has a cost of somebody else's, or is gone
+            return ""  # another client set its cost, or it is gone
         except OperatorError as error:
-            log.info("cost_not_written", extra={"fields": {"pod": pod.name, "error": str(error)}})
+            log.info("deletion_cost_not_written", extra={"fields": {"pod": pod.name, "error": str(error)}})
             return ""
         return pod.name
 
@@ -107,7 +107,7 @@ class Victims:
             told = {pod.name: pod.cost for pod in self._ready(key)}
             if all(told[name] == cost for name, cost in wanted.items() if name in told):
                 break
-            await asyncio.sleep(0.02)  # the watch tells whoever has to reconcile, and nobody else
+            await asyncio.sleep(0.02)  # the watch enqueues the queue, but does not wake us
         await asyncio.sleep(SETTLE_SECONDS)
 
     def _ready(self, key: Key) -> list[Pod]:
@@ -122,7 +122,7 @@ def marks(pods: Iterable[Pod], busy: Mapping[str, int], number: int) -> dict[str
     """Return which costs have to become others so that as many go as have the least to do; the youngest first.
 
     Each is right without the others. Who does not say what it runs is taken to be busy; a cost that we would not give
-    is somebody else's, and counts before ours.
+    belongs to another client, and has precedence.
     """
 
     def order(pod: Pod) -> tuple[float, float, float]:

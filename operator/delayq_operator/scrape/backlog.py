@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
 
-from delayq_operator.scrape.shards import Down, Layout, Shards
+from delayq_operator.scrape.shards import Down, ShardMap, Shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,18 +33,17 @@ NEEDED: Final = frozenset(
     metric.name
     for metric in (
         table.TASKS,
-        table.LAPSED_TASKS,
-        table.OVERDUE_TASKS,
-        table.OLDEST_OVERDUE_SECONDS,
+        table.EXPIRED_LEASES,
+        table.OLDEST_DUE_SECONDS,
         table.NEXT_DUE_SECONDS,
-        table.SHARD_LED,
+        table.SHARD_LEADER,
         table.SHARD_DOWN,
-        table.LAYOUT_EPOCH,
-        table.LAYOUT_SHARDS,
-        table.RESHARD_TASKS,
-        table.RESHARD_CHECKED_TASKS,
-        table.RESHARD_MOVED_TASKS,
-        table.RESHARD_WAITING_TASKS,
+        table.SHARD_MAP_EPOCH,
+        table.SHARD_MAP_SHARDS,
+        table.RESHARDING_TASKS,
+        table.RESHARDING_CHECKED_TASKS,
+        table.RESHARDING_MIGRATED_TASKS,
+        table.RESHARDING_WAITING_TASKS,
         table.REDIS_UP,
         table.REDIS_DOWN,
         table.DURABILITY_RISK,
@@ -71,6 +70,7 @@ class Backlog:
     due: int = 0
     scheduled: int = 0
     in_flight: int = 0
+    retrying: int = 0
     dead: int = 0
     oldest_due_at: float | None = None
     """Unix seconds; None when nothing is overdue."""
@@ -80,7 +80,7 @@ class Backlog:
     """Whether every shard has a leader and is in the numbers."""
     redis_up: bool = False
     outage: str = ""
-    """One of contract.metrics.OUTAGES: why Redis does not serve; empty when it does, or nobody can tell."""
+    """One of contract.metrics.OUTAGES: why Redis does not serve; empty if it does, or if unknown."""
     risks: tuple[str, ...] = ()
     """Of contract.metrics.DURABILITY_RISKS, those that hold."""
     shards: Shards = field(default_factory=Shards)
@@ -96,7 +96,7 @@ class Backlog:
 
     @property
     def blind(self) -> bool:
-        """Whether some shard has been missing for longer than it takes until somebody else tells of it."""
+        """Whether a shard has been missing for longer than the election of another leader takes."""
         return not self.whole and self.read_at - self.whole_at >= BLIND_SECONDS
 
     def late(self, allowed_seconds: float) -> bool:
@@ -125,7 +125,7 @@ class Backlog:
     def moved(self, before: Backlog) -> bool:
         """Whether a person would say that numbers or times became others."""
         numbers = (
-            (made.due, made.scheduled, made.in_flight, made.dead, *made.shards.numbers)
+            (made.due, made.scheduled, made.in_flight, made.retrying, made.dead, *made.shards.numbers)
             for made in (self, before)
         )
         one, other = ([bucket(number) for number in each] for each in numbers)
@@ -157,7 +157,7 @@ class Reading:
         self._values: dict[str, list[tuple[Mapping[str, str], float]]] = defaultdict(list)
         self._shards: set[str] = set()
         self._counted: set[str] = set()
-        self.layout: Layout | None = None
+        self.shard_map: ShardMap | None = None
         self._tellers = 0  # scanners that said anything of shards
         self._down: dict[str, list[Down]] = defaultdict(
             list
@@ -172,17 +172,17 @@ class Reading:
 
     @property
     def _expected(self) -> set[str]:
-        """Shards that there are, by the newest layout; a scanner that knows an older one may tell of others."""
-        return self._shards if self.layout is None else set(map(str, range(self.layout.covers)))
+        """Shards that there are, by the newest shard map; a scanner that knows an older one may tell of others."""
+        return self._shards if self.shard_map is None else set(map(str, range(self.shard_map.covers)))
 
     def take(self, samples: Iterable[Sample]) -> bool:
         """Add what one scanner says; whether it leads a shard that no other did."""
         sane = [
             (name, labels, number) for name, labels, value in samples if (number := _sane(value)) is not None
         ]
-        layout = Layout.of(sane)
-        if layout is not None and (self.layout is None or layout > self.layout):
-            self.layout = layout
+        shard_map = ShardMap.of(sane)
+        if shard_map is not None and (self.shard_map is None or shard_map > self.shard_map):
+            self.shard_map = shard_map
         told_down = {
             each.shard: each
             for name, has, value in sane
@@ -193,7 +193,7 @@ class Reading:
         leads = {
             has["shard"]: value
             for name, has, value in sane
-            if name == table.SHARD_LED.name and "shard" in has
+            if name == table.SHARD_LEADER.name and "shard" in has
         }
         # A leader that Redis does not serve has no numbers, which is not the same as zero.
         told = {has.get("shard") for name, has, _ in sane if name == table.TASKS.name}
@@ -242,15 +242,15 @@ class Reading:
             if shard in missing and len(told) >= self._tellers
         }
         silent = {int(shard) for shard in missing if shard.isdecimal()} - down.keys()
-        tasks = self.values(table.RESHARD_TASKS)
+        tasks = self.values(table.RESHARDING_TASKS)
         return Shards(
-            layout=self.layout,
+            shard_map=self.shard_map,
             down=tuple(sorted(down.values())),
             unled=tuple(sorted(silent)),
-            tasks=self.total(table.RESHARD_TASKS) if tasks and len(tasks) == len(self._expected) else None,
-            checked=self.total(table.RESHARD_CHECKED_TASKS),
-            moved=self.total(table.RESHARD_MOVED_TASKS),
-            waiting=self.total(table.RESHARD_WAITING_TASKS),
+            tasks=self.total(table.RESHARDING_TASKS) if tasks and len(tasks) == len(self._expected) else None,
+            checked=self.total(table.RESHARDING_CHECKED_TASKS),
+            moved=self.total(table.RESHARDING_MIGRATED_TASKS),
+            waiting=self.total(table.RESHARDING_WAITING_TASKS),
         )
 
     def outage(self) -> str:
@@ -268,17 +268,17 @@ def _sane(value: float) -> float | None:
 
 def backlog(reading: Reading, now: float) -> Backlog:
     """Sum a reading up; `now` in Unix seconds."""
-    overdue = max(reading.values(table.OLDEST_OVERDUE_SECONDS), default=0.0)
+    overdue = max(reading.values(table.OLDEST_DUE_SECONDS), default=0.0)
     next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
-    due = reading.total(table.OVERDUE_TASKS)
-    waiting = sum(reading.total(table.TASKS, state=state) for state in ("delayed", "retry", "suspect"))
+    due = reading.total(table.TASKS, state="due")
     up = any(reading.values(table.REDIS_UP)) or reading.shards > 0
     return Backlog(
         read_at=now,
         due=due,
-        scheduled=min(MOST, max(0, waiting - due)),
-        in_flight=reading.total(table.TASKS, state="processing"),
-        dead=reading.total(table.TASKS, state="dlq"),
+        scheduled=reading.total(table.TASKS, state="scheduled"),
+        retrying=reading.total(table.TASKS, state="retrying"),
+        in_flight=reading.total(table.TASKS, state="in_flight"),
+        dead=reading.total(table.TASKS, state="dead"),
         oldest_due_at=max(0.0, now - overdue) if due and overdue > 0 else None,
         next_due_at=None if next_due is None else now + min(next_due, LONGEST_SECONDS),
         whole=reading.whole,

@@ -21,14 +21,14 @@ AT_ONCE: Final = 0.0
 
 
 @dataclass(slots=True)
-class News:
+class BacklogCache:
     """Of one queue. What takes something returns how long to wait before a reconciliation; None: none is needed."""
 
     last: Backlog | None = None
     complaint: str = ""
     """Why the scanners could not be read; empty when they could."""
     erased: int = 0
-    """How many shards the purge Job said it has erased."""
+    """How many shards the erase Job said it has erased."""
     leader: str = ""
     """The pod to ask first."""
     _told: Backlog | None = None
@@ -59,7 +59,7 @@ class News:
         return self._paced(made.read_at)
 
     def complain(self, why: str, now: float) -> float | None:
-        """Keep why nothing could be read; nobody needs to know while the last reading can be believed."""
+        """Store why the read failed; it is reported once the last reading is too old."""
         new, self.complaint = why != self.complaint, why
         if self.fresh(now) is not None:
             return None

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from delayq_operator.scrape.backlog import Reading
-    from delayq_operator.scrape.worker_stats import Crew, Fleet
+    from delayq_operator.scrape.worker_stats import Fleet, WorkerStats
 
 TOLD_TO_ALL: Final = (10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 """Horizons that scanners tell who do not know how to be asked for others."""
 
 
-def sample(reading: Reading, asked: Iterable[float], crew: Crew, fleet: Fleet) -> Sample | None:
+def sample(reading: Reading, asked: Iterable[float], crew: WorkerStats, fleet: Fleet) -> Sample | None:
     """Sum a reading up; None when no shard was told of, or one of them lacks a number."""
-    overdue = reading.values(table.OVERDUE_TASKS)
-    in_flight = reading.values(table.TASKS, state="processing")
+    overdue = reading.values(table.TASKS, state="due")
+    in_flight = reading.values(table.TASKS, state="in_flight")
     if not reading.shards or not len(overdue) == len(in_flight) == reading.shards:
         return None
-    due = reading.total(table.OVERDUE_TASKS)
+    due = reading.total(table.TASKS, state="due")
     return Sample(
         overdue=due,
         overdue_seconds=_overdue_seconds(reading) if due else 0.0,
@@ -53,11 +53,11 @@ def _in_flight(reading: Reading) -> int:
 
     Scanners that do not tell of those leave all of them in: a worker too many, never one too few.
     """
-    return max(0, reading.total(table.TASKS, state="processing") - reading.total(table.LAPSED_TASKS))
+    return max(0, reading.total(table.TASKS, state="in_flight") - reading.total(table.EXPIRED_LEASES))
 
 
 def _overdue_seconds(reading: Reading) -> float:
-    return min(LONGEST_SECONDS, max(reading.values(table.OLDEST_OVERDUE_SECONDS), default=0.0))
+    return min(LONGEST_SECONDS, max(reading.values(table.OLDEST_DUE_SECONDS), default=0.0))
 
 
 def _next_due(reading: Reading) -> float | None:

@@ -1,4 +1,4 @@
-"""How many shards a queue has, had and will have, as its scanners tell, and which of them nobody serves. Pure.
+"""How many shards a queue has, had and will have, as its scanners report, and which shards are not served. Pure.
 
 A change takes three steps, and each scanner counts them: settled, announced (everybody looks after the new shards),
 moving (new tasks go to their new place, the others are moved or just run), settled. Not here: what people are told of
@@ -21,7 +21,7 @@ _SERVER: Final = re.compile(r"[][A-Za-z0-9._:-]{3,253}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Layout:
+class ShardMap:
     """The newest that some scanner knows; each number is at least 1."""
 
     epoch: int
@@ -37,13 +37,13 @@ class Layout:
         """Read what one scanner tells; None when it tells nothing, as one of an older version."""
         epoch, shards = -1, dict[str, int]()
         for name, labels, value in samples:
-            if name == table.LAYOUT_EPOCH.name:
+            if name == table.SHARD_MAP_EPOCH.name:
                 epoch = int(value)
-            elif name == table.LAYOUT_SHARDS.name and value >= 1:
-                shards[labels.get("layout", "")] = int(min(value, MOST_SHARDS))
-        if epoch < 0 or not shards.keys() >= set(table.LAYOUTS):
+            elif name == table.SHARD_MAP_SHARDS.name and value >= 1:
+                shards[labels.get("version", "")] = int(min(value, MOST_SHARDS))
+        if epoch < 0 or not shards.keys() >= set(table.SHARD_MAP_VERSIONS):
             return None
-        return cls(epoch, *(shards[which] for which in table.LAYOUTS))
+        return cls(epoch, *(shards[which] for which in table.SHARD_MAP_VERSIONS))
 
     @property
     def settled(self) -> bool:
@@ -64,7 +64,7 @@ class Down:
     cause: str
     """One of contract.metrics.OUTAGES."""
     server: str
-    """Host and port; empty when nobody knows which."""
+    """Host and port; empty if unknown."""
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> Self | None:
@@ -79,11 +79,11 @@ class Down:
 class Shards:
     """What one reading says of the shards of a queue."""
 
-    layout: Layout | None = None
+    shard_map: ShardMap | None = None
     down: tuple[Down, ...] = ()
     """Those that Redis does not serve."""
     unled: tuple[int, ...] = ()
-    """Those that nobody tells of, though Redis may serve them."""
+    """Shards that no scanner reports, though Redis may serve them."""
     tasks: int | None = None
     """Tasks to look at while they move; None: not every shard told."""
     checked: int = 0
@@ -99,4 +99,4 @@ class Shards:
     @property
     def words(self) -> tuple[object, ...]:
         """Everything else."""
-        return self.layout, self.down, self.unled
+        return self.shard_map, self.down, self.unled

@@ -53,7 +53,7 @@ class Fleet:
     """The age of the youngest of them."""
 
 
-class Crew:
+class WorkerStats:
     """What is known of the workers of one queue."""
 
     def __init__(self, status: Mapping[str, object], since: float = 0.0) -> None:
@@ -116,7 +116,7 @@ class Crew:
         return 1 + sum(1 for at in others if abs(at - pod.created_at) <= TOGETHER_SECONDS)
 
     def hold_up(self, pods: Iterable[Pod], now: float) -> None:
-        """Take note that nobody can claim: who would have by now takes longer for no fault of its own."""
+        """Note that no worker can claim: starting workers take longer through no fault of theirs."""
         usual = self.lead.seconds or LEAD_SECONDS
         created = {pod.name: pod.created_at for pod in pods}
         late = {name for name, at in created.items() if now - at > usual}

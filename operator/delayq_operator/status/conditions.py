@@ -36,13 +36,18 @@ def accepted(view: View) -> Condition:
     if view.problems:
         return told(kind, "InvalidSpec", f"{_found(view.problems)}. Nothing was changed; correct the spec.")
     if view.forbidden:
-        cure = "Pods that run are kept and scaled; nothing else is changed until the DelayQueue is corrected."
+        cure = "Running pods are kept and scaled; nothing else changes until the DelayQueue is corrected."
         return told(kind, "PolicyViolation", f"{_found(view.forbidden)}. {cure}")
+    if view.stranding:
+        message = (
+            f"spec.redis names another Redis, and {view.stranding}. Processes continue with the old one, and nothing "
+            f"else changes. Wait until it is empty, or set the annotation {names.ABANDON_TASKS} to true to abandon "
+            "its tasks."
+        )
+        return told(kind, "RedisNotEmpty", message)
     if view.missing:
         namespace = view.resource.key.namespace
-        message = (
-            f"{listed(view.missing)} not found in namespace {namespace}. Pods that run go on; new ones wait."
-        )
+        message = f"{listed(view.missing)} not found in namespace {namespace}. Running pods continue; new pods wait."
         return told(kind, "ReferenceNotFound", message)
     return told(kind, "Valid", f"The spec is valid and what it refers to exists.{_unserved(view)}")
 
@@ -65,67 +70,67 @@ def backend_available(view: View) -> Condition:
     if view.backlog is not None and view.backlog.redis_up:
         return _served(view.backlog.shards)
     if view.backlog is not None:
-        message = f"Scanners run and Redis does not serve them: {OUTAGES.get(view.backlog.outage, OUTAGES['other'])}."
+        message = f"Scanners cannot reach Redis: {OUTAGES.get(view.backlog.outage, OUTAGES['other'])}."
         return told(kind, "Unreachable", message)
     if view.scanner.ready:
-        message = f"Scanners are ready, which takes Redis; their metrics could not be read: {view.unread or 'not yet'}."
+        message = f"Scanners are ready, so they reach Redis. Their metrics cannot be read: {view.unread or 'not yet'}."
         return told(kind, "ScannersReady", message)
     if view.scanner.exists and view.scanner.wanted == 0:
-        return told(kind, "NoScanners", "spec.scanner.replicas is 0: nobody measures.")
-    return told(kind, "NotMeasured", "No scanner answers.")
+        return told(kind, "NoScanners", "spec.scanner.replicas is 0: no scanner measures.")
+    return told(kind, "MetricsUnavailable", "No scanner answers the operator.")
 
 
 def _served(shards: Shards) -> Condition:
     """Say which shards Redis serves, once it serves some: one whose server is down delays its own tasks only."""
     if not shards.down:
         return told("BackendAvailable", "Connected", "Scanners reach Redis.")
-    of = f" of {shards.layout.covers}" if shards.layout is not None else ""
+    of = f" of {shards.shard_map.covers}" if shards.shard_map is not None else ""
     message = f"Redis does not serve {len(shards.down)}{of} shards: {unserved(shards.down)}."
-    return told("BackendAvailable", "PartlyUnreachable", f"{message} Their tasks wait; all others run.")
+    return told("BackendAvailable", "PartiallyUnreachable", f"{message} Their tasks wait; all others run.")
 
 
 def durability_at_risk(view: View) -> Condition:
     """Whether Redis is set up to keep what it is given."""
     kind = "DurabilityAtRisk"
     if view.backlog is None or not view.backlog.redis_up:
-        return told(kind, "NotMeasured", "No scanner tells how Redis is set up.")
+        return told(kind, "MetricsUnavailable", "No scanner reports the settings of Redis.")
     known = [risk for risk in RISKS if risk in view.backlog.risks]
     if known:
         return told(kind, RISKS[known[0]][0], " ".join(RISKS[risk][1] for risk in known))
     if "unknown" in view.backlog.risks:
-        return told(kind, "NotTold", "Redis does not tell how it is set up (INFO is refused).")
+        return told(kind, "DurabilityUnknown", "Redis refuses INFO, so its settings are unknown.")
     if view.backlog.risks:
         return told(kind, "FsyncUnknown", FSYNC_UNKNOWN)
     return told(kind, "Durable", "Redis keeps an append-only file and evicts nothing.")
 
 
-def guard_available(view: View) -> Condition:
-    """Whether workers can use the guard: without it they claim nothing."""
+def guard_available(view: View) -> Condition | None:
+    """Whether workers can use the guard: without it they claim nothing. None where the spec has no guard."""
     kind, seen = "GuardAvailable", view.guarding
     guard = view.queue.spec.guard if view.queue is not None else None
-    if view.queue is not None and (guard is None or guard.none is not None):
-        return told(kind, "NotGuarded", "There is no spec.guard to keep tasks from taking effect twice.")
+    if guard is None:
+        return None
     if seen.down:
         message = f"0 of {counted(seen.unable, 'worker')} can use the guard: no task is started."
         return told(kind, "Unreachable", f"{message} {_guards_store(guard)}")
     if seen.unable:
         who = f"{seen.unable} of {counted(seen.able + seen.unable, 'worker')} cannot use the guard"
-        return told(kind, "PartlyUnreachable", f"{who}, and claim nothing. {_guards_store(guard)}")
+        return told(kind, "PartiallyUnreachable", f"{who}, and claim nothing. {_guards_store(guard)}")
     if seen.able:
         return told(kind, "Connected", "Workers can use the guard.")
     if not view.worker.pods:
-        return told(kind, "NoWorkers", "There is no worker that could tell.")
-    return told(kind, "NotMeasured", "No worker tells whether it can use the guard.")
+        return told(kind, "NoWorkers", "There is no worker to check the guard.")
+    return told(kind, "MetricsUnavailable", "No worker reports whether it can use the guard.")
 
 
-def _guards_store(guard: Guard | None) -> str:
+def _guards_store(guard: Guard) -> str:
     """Say where to look."""
     what = "the queue's Redis"
-    if guard is not None and guard.sql is not None:
+    if guard.sql is not None:
         what = f"the database that Secret {guard.sql.database_secret_ref.name} names"
-    elif guard is not None and guard.redlock is not None:
+    elif guard.redlock is not None:
         what = f"the Redis servers that Secret {guard.redlock.urls_secret_ref.name} names"
-    return f"See to {what}; the workers' logs say why, as guard_unavailable."
+    return f"Check {what}; the workers' logs say why, as guard_breaker_opened."
 
 
 def progressing(view: View) -> Condition:
@@ -145,23 +150,23 @@ def progressing(view: View) -> Condition:
     for what, load in loads:
         if load.exists and load.rolling:
             running = min(load.updated, load.available)
-            message = f"{running} of {counted(load.wanted, what)} run what the spec asks for."
+            message = f"{running} of {counted(load.wanted, what)} match the spec."
             return told(kind, "ReplicaSetUpdated", message)
     missing = [f"{what}s" for what, load in loads if not load.exists]
     if missing:
-        return told(kind, "NotStarted", f"There is no Deployment of {' and '.join(missing)}.")
-    return told(kind, "NewReplicaSetAvailable", "All pods run what the spec asks for.")
+        return told(kind, "DeploymentNotFound", f"There is no Deployment of {' and '.join(missing)}.")
+    return told(kind, "NewReplicaSetAvailable", "All pods match the spec.")
 
 
 def degraded(view: View) -> Condition:
     """Whether something needs a person; the worst of it."""
     for reason, what in (
         ("EraseFailed", view.erasing.message if view.erasing is not None and view.erasing.failed else ""),
-        ("NameTaken", taken(view)),
+        ("NameConflict", taken(view)),
         ("ApplyFailed", " ".join(view.failures)),
-        ("ServedTwice", _served_twice(view)),
-        ("QueueShared", _shared(view)),
-        ("ForeignFields", _foreign(view)),
+        ("OperatorConflict", _served_twice(view)),
+        ("QueueConflict", _shared(view)),
+        ("UnmanagedFields", _foreign(view)),
         ("PodsRejected", _rejected(view)),
         ("RolloutPaused", _rollout_paused(view)),
         ("PodsFailing", f"{listed(list(view.troubles.values()))}.{no_image(view)}" if view.troubles else ""),
@@ -208,7 +213,7 @@ def no_image(view: View) -> str:
 
 def taken(view: View) -> str:
     """Say which names of children others have; empty when none."""
-    cure = "exists and is not ours: rename or delete it, or rename this DelayQueue."
+    cure = "exists and is not managed by the operator: rename or delete it, or rename this DelayQueue."
     return f"{listed(view.taken)} {cure}" if view.taken else ""
 
 
@@ -228,17 +233,17 @@ def _shared(view: View) -> str:
 
 def _foreign(view: View) -> str:
     cure = "remove it, or add it to the template in the spec."
-    return f"Somebody added {listed(view.foreign)}: {cure}" if view.foreign else ""
+    return f"Another client added {listed(view.foreign)}: {cure}" if view.foreign else ""
 
 
-def paused(view: View) -> Condition:
-    """Whether the operator was told to leave the children alone."""
+def paused(view: View) -> Condition | None:
+    """Whether the annotation pauses reconciliation. None without the annotation."""
     if view.resource.paused:
-        message = "The annotation delayq.dev/paused is true: children are left alone, whatever the spec says."
+        message = "The annotation delayq.dev/paused is true: the operator does not change children."
         return told("Paused", "PausedByAnnotation", message)
     if view.resource.pausing != "false":
         message = (
             f'The annotation delayq.dev/paused is "{view.resource.pausing[:40]}", neither true nor false'
         )
         return told("Paused", "InvalidAnnotation", f"{message}: children follow the spec.")
-    return told("Paused", "Reconciling", "Children follow the spec.")
+    return None

@@ -29,49 +29,50 @@ NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
 REASONS: Final = {
-    "Created": (NORMAL, "the children were made for the first time"),
+    "Created": (NORMAL, "the children were created for the first time"),
     "RolledOut": (NORMAL, "pods are being replaced, and why"),
-    "Repaired": (NORMAL, "a child was changed or deleted by somebody else, and is as it should be again"),
-    "Pruned": (NORMAL, "a child that is not wanted any more was deleted"),
-    "ScaledUp": (NORMAL, "more workers are asked for, and why"),
-    "ScaledDown": (NORMAL, "fewer workers are asked for, and why"),
-    "Ready": (NORMAL, "tasks run when they fall due, from now on"),
-    "Paused": (NORMAL, "children are left alone, on request"),
-    "Resumed": (NORMAL, "children follow the spec again"),
-    "Resharding": (NORMAL, "tasks are to move to another number of shards"),
-    "Resharded": (NORMAL, "tasks are where spec.shards says"),
+    "Repaired": (NORMAL, "a child was changed or deleted by another client; the operator restored it"),
+    "Pruned": (NORMAL, "a child that the spec no longer needs was deleted"),
+    "ScaledUp": (NORMAL, "the number of workers was raised, and why"),
+    "ScaledDown": (NORMAL, "the number of workers was lowered, and why"),
+    "Ready": (NORMAL, "tasks run when they are due"),
+    "Paused": (NORMAL, "reconciliation is paused: the operator does not change children"),
+    "Resumed": (NORMAL, "reconciliation is resumed"),
+    "ReshardingStarted": (NORMAL, "tasks will migrate to another number of shards"),
+    "ReshardingComplete": (NORMAL, "all tasks are in the number of shards that the spec sets"),
     "GuardAvailable": (NORMAL, "workers can use the guard again"),
     "Erasing": (NORMAL, "the tasks of a deleted DelayQueue are being erased"),
-    "Erased": (NORMAL, "they are erased"),
-    "NotReady": (WARNING, "tasks do not run when they fall due, and why; of a new queue, after a minute"),
-    "InvalidSpec": (WARNING, "the spec was refused, and at which path"),
+    "Erased": (NORMAL, "the tasks of a deleted DelayQueue are erased"),
+    "NotReady": (WARNING, "tasks do not run when they are due, and why; for a new queue after a minute"),
+    "InvalidSpec": (WARNING, "the spec is invalid, and at which path"),
     "ReferenceNotFound": (
         WARNING,
         "the spec refers to a Secret, a key of it, or a ConfigMap that does not exist",
     ),
-    "PolicyViolation": (WARNING, "the operator's policy does not allow what the DelayQueue asks for"),
-    "InvalidAnnotation": (WARNING, "the annotation that pauses is neither true nor false"),
-    "NameTaken": (WARNING, "an object of somebody else has the name of a child"),
-    "ServedTwice": (WARNING, "another installation of the operator claims the DelayQueue"),
-    "QueueShared": (WARNING, "another DelayQueue has the same queue in the same Redis"),
-    "ForeignFields": (WARNING, "somebody added containers or privileges to our pod templates"),
-    "ApplyFailed": (WARNING, "the API server refused a child"),
-    "Unreachable": (WARNING, "scanners cannot reach Redis, or not with every shard"),
-    "ReshardingStalled": (WARNING, "tasks do not move on to other shards, and what is missing"),
-    "GuardUnavailable": (WARNING, "no worker can use the guard, and where to look"),
-    "ObjectiveMissed": (WARNING, "tasks begin later than the objective allows, and what keeps them"),
+    "PolicyViolation": (WARNING, "the operator's policy does not allow the spec"),
+    "RedisNotEmpty": (WARNING, "spec.redis names another Redis while the old one holds tasks"),
+    "InvalidAnnotation": (WARNING, "the annotation delayq.dev/paused is neither true nor false"),
+    "NameConflict": (WARNING, "an object that the operator does not manage has the name of a child"),
+    "OperatorConflict": (WARNING, "another installation of the operator serves the DelayQueue"),
+    "QueueConflict": (WARNING, "another DelayQueue uses the same queue in the same Redis"),
+    "UnmanagedFields": (WARNING, "another client added containers or privileges to a managed pod template"),
+    "ApplyFailed": (WARNING, "the API server rejected a child"),
+    "BackendUnavailable": (WARNING, "scanners cannot reach Redis, or not every shard"),
+    "ReshardingStalled": (WARNING, "resharding does not progress, and why"),
+    "GuardUnavailable": (WARNING, "no worker can use the guard, and what to check"),
+    "ObjectiveMissed": (WARNING, "tasks start later than the objective allows, and why"),
     "CapacityShortfallExpected": (
         WARNING,
-        "so many tasks will fall due at once that maxReplicas workers cannot begin them in time",
+        "maxReplicas workers will not start upcoming tasks in time",
     ),
-    "DurabilityAtRisk": (WARNING, "Redis is set up so that tasks can be lost"),
-    "ProgressDeadlineExceeded": (WARNING, "new pods do not get ready"),
+    "DurabilityAtRisk": (WARNING, "the settings of Redis can lose tasks"),
+    "ProgressDeadlineExceeded": (WARNING, "new pods do not become ready"),
     "PodsRejected": (
         WARNING,
         "the API server rejects pods, and why: a quota, Pod Security, a missing ServiceAccount",
     ),
     "RolloutPaused": (WARNING, "kubectl rollout pause keeps pods of a Deployment from being replaced"),
-    "PodsFailing": (WARNING, "a pod does not start, or does not get ready, and its last words"),
+    "PodsFailing": (WARNING, "a pod does not start or become ready, and its last message"),
     "EraseFailed": (WARNING, "the tasks could not be erased, and what to do"),
 }
 """Reason → type, and when it is posted."""
@@ -141,7 +142,7 @@ class Recorder:
             try:
                 await self._post(event)
             except NotFound:
-                pass  # the namespace is gone, and with it whoever would read it
+                pass  # the namespace is gone
             except OperatorError as error:
                 log.warning(
                     "event_not_posted", extra={"fields": {"reason": event["reason"], "error": str(error)}}

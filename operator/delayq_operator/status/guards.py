@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample
     from delayq_operator.base.work import Work
     from delayq_operator.cache.pod import Pod
-    from delayq_operator.scaling.scaling_config import Aims
+    from delayq_operator.scaling.scaling_config import ScalingConfigs
 
 AGAIN_SECONDS: Final = 6.0
 SEVERAL: Final = 2  # workers without the guard, until more are taken for useless
@@ -53,7 +53,7 @@ class Watch:
     """The workers of one queue."""
 
     def __init__(self) -> None:
-        """Nobody was asked yet."""
+        """Start without a reading."""
         self._workers: dict[str, _Worker] = {}
         self.told = Guarding()
         """What a reconciliation was last woken for."""
@@ -92,7 +92,7 @@ class Watch:
 class Guards:
     """The workers of all queues that have a guard."""
 
-    def __init__(self, aims: Aims, work: Work) -> None:
+    def __init__(self, aims: ScalingConfigs, work: Work) -> None:
         """Mark a queue in `work` when there is something to tell."""
         self._aims, self._work = aims, work
         self._of: dict[Key, Watch] = {}

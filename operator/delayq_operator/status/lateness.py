@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample
     from delayq_operator.base.work import Work
     from delayq_operator.cache.pod import Pod
-    from delayq_operator.scaling.scaling_config import Aims
+    from delayq_operator.scaling.scaling_config import ScalingConfigs
 
 AGAIN_SECONDS: Final = 10.0
 PART_SECONDS: Final = 5.0
@@ -98,7 +98,7 @@ def counted(samples: Iterable[Sample], allowed_seconds: float) -> Begun | None:
 
 
 def _bound(labels: Mapping[str, str]) -> float:
-    """Return the upper bound of a bucket; of one that has none, a bound that nobody asks for."""
+    """Return the upper bound of a bucket; of the last, a bound above all objectives."""
     try:
         return float(labels["le"])
     except (LookupError, ValueError):
@@ -108,7 +108,7 @@ def _bound(labels: Mapping[str, str]) -> float:
 class Latenesses:
     """Those of all queues."""
 
-    def __init__(self, aims: Aims, work: Work) -> None:
+    def __init__(self, aims: ScalingConfigs, work: Work) -> None:
         """Mark a queue in `work` when its objective is missed, or met again."""
         self._aims, self._work = aims, work
         self._since = time.time()

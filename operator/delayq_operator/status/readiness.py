@@ -61,19 +61,25 @@ def _no_scanner(view: View) -> Refusal:
 
 def _held(view: View) -> Refusal:
     policy = "None" if view.queue is None else view.queue.spec.stop_policy
-    return _FINE if policy == "None" else ("Held", f"spec.stopPolicy is {policy}: no task is claimed.")
+    return (
+        _FINE
+        if policy == "None"
+        else ("ClaimsSuspended", f"spec.stopPolicy is {policy}: no task is claimed.")
+    )
 
 
 def _no_guard(view: View) -> Refusal:
     verdict = guard_available(view)
-    return ("GuardUnreachable", verdict.message) if verdict.status == "False" else _FINE
+    return (
+        ("GuardUnreachable", verdict.message) if verdict is not None and verdict.status == "False" else _FINE
+    )
 
 
 def _no_worker(view: View) -> Refusal:
     if view.worker.ready:
         return _FINE
     if view.worker.exists and view.worker.wanted == 0:
-        # With autoscaling, none is what the work asks for; a fixed number is what somebody asked for.
+        # With autoscaling, zero workers can be right; a fixed number is what the user requires.
         scaled = view.queue is not None and view.queue.spec.autoscaling is not None
         return _FINE if scaled else ("NoWorkers", "There is no worker, because spec.worker.replicas is 0.")
     if not view.worker.exists:
@@ -84,8 +90,8 @@ def _no_worker(view: View) -> Refusal:
 
 
 def _obstacle(view: View) -> str:
-    if view.resource.paused:
-        return paused(view).message
+    if view.resource.paused and (verdict := paused(view)) is not None:
+        return verdict.message
     return taken(view) or " ".join(view.failures) or "It is being made."
 
 
@@ -103,12 +109,18 @@ def _why(view: View, component: str) -> str:
     return "They have not started yet; see kubectl describe pod."
 
 
-_DECIDED: Final[tuple[Callable[[View], Condition], ...]] = (
+def _refused(view: View) -> Condition | None:
+    """Return condition Accepted where it says more than condition Ready: refused, or something is not served."""
+    verdict = accepted(view)
+    return verdict if verdict.status == "False" or view.unserved else None
+
+
+_DECIDED: Final[tuple[Callable[[View], Condition | None], ...]] = (
     ready,
-    conditions.accepted,
+    _refused,
     conditions.backend_available,
     conditions.durability_at_risk,
-    sharding_conditions.shards_settled,
+    sharding_conditions.resharding_complete,
     conditions.guard_available,
     conditions.progressing,
     conditions.degraded,
@@ -122,5 +134,5 @@ _DECIDED: Final[tuple[Callable[[View], Condition], ...]] = (
 
 
 def everything(view: View) -> list[Condition]:
-    """Every condition, in the order people read them; also those that nobody can tell."""
-    return [decide(view) for decide in _DECIDED]
+    """Return every condition that applies, in the order people read them."""
+    return [condition for decide in _DECIDED if (condition := decide(view)) is not None]

@@ -23,107 +23,83 @@ if TYPE_CHECKING:
 def scaling_active(view: View) -> Condition:
     """Whether the number of workers follows the work."""
     if view.scale is None or view.scale.reason == scaling.NOT_DECIDED:
-        return told("ScalingActive", scaling.NOT_DECIDED, "No decision was made yet.")
+        return told("ScalingActive", scaling.NOT_DECIDED, "No scaling decision has been made yet.")
     return told("ScalingActive", view.scale.reason, f"{view.scale.message}.")
 
 
-BINDS: Final[Mapping[str, tuple[str, str]]] = {
-    "MaxReplicas": (
-        "TooManyReplicas",
-        "All workers that spec.autoscaling.maxReplicas allows are at work: raise it.",
-    ),
-    "ScaleUpPolicy": (
-        "ScaleUpLimit",
-        "spec.autoscaling.behavior.scaleUp lets the number of workers rise no faster.",
-    ),
+BINDS: Final[Mapping[str, str]] = {
+    "MaxReplicas": "All workers that spec.autoscaling.maxReplicas allows are at work: raise it.",
+    "ScaleUpPolicy": "spec.autoscaling.behavior.scaleUp lets the number of workers rise no faster.",
 }
-"""What limits a decision → why tasks are late, and what helps."""
+"""What limits a decision, which is the reason that tasks are late → what helps."""
 
-LATE: Final = ("Late", "More workers or concurrency help, or quicker handlers.")
+LATE: Final = ("TasksLate", "More workers or concurrency help, or quicker handlers.")
 
 FULL_SHARE: Final = 0.9
 """Of maxInFlight. Tasks are spread by the hash of their ids: one shard has used up its part before another."""
 
-LIMITED: Final[Mapping[str, tuple[str, str]]] = {
-    "MaxReplicas": (
-        "TooManyReplicas",
-        "The work asks for more workers than spec.autoscaling.maxReplicas allows.",
-    ),
-    "MinReplicas": ("TooFewReplicas", "The work asks for fewer workers than spec.autoscaling.minReplicas."),
-    "ScaleUpPolicy": ("ScaleUpLimit", "spec.autoscaling.behavior.scaleUp lets the number rise no faster."),
-    "MaxInFlight": (
-        "InFlightLimit",
-        "spec.limits.maxInFlight lets no more tasks run: more workers would idle.",
-    ),
-    "RatePerSecond": (
-        "RateLimit",
-        "spec.limits.ratePerSecond lets no more tasks begin: more workers would idle.",
-    ),
-    "ScaleDownPolicy": ("ScaleDownLimit", "spec.autoscaling.behavior.scaleDown lets it fall no faster."),
+LIMITED: Final[Mapping[str, str]] = {
+    "MaxReplicas": "The work needs more workers than spec.autoscaling.maxReplicas allows.",
+    "MinReplicas": "The work needs fewer workers than spec.autoscaling.minReplicas.",
+    "ScaleUpPolicy": "spec.autoscaling.behavior.scaleUp lets the number rise no faster.",
+    "MaxInFlight": "spec.limits.maxInFlight lets no more tasks run: more workers would idle.",
+    "RatePerSecond": "spec.limits.ratePerSecond lets no more tasks begin: more workers would idle.",
+    "ScaleDownPolicy": "spec.autoscaling.behavior.scaleDown lets the number fall no faster.",
 }
-"""What limits a decision → reason and message; what only delays it, such as a cool-down, is no limit."""
+"""What limits a decision, as in status.scaling.limitedBy, → message; what only delays it, such as a cool-down, is no
+limit."""
 
 
 def scaling_limited(view: View) -> Condition:
     """Whether a bound kept the number of workers from what the work asks for."""
     decision = view.scale.decision if view.scale is not None else None
-    limited = LIMITED.get(decision.limited_by) if decision is not None else None
-    if limited is not None:
-        return told("ScalingLimited", *limited)
-    return told("ScalingLimited", "DesiredWithinRange", "No bound keeps the number of workers from demand.")
+    if decision is not None and decision.limited_by in LIMITED:
+        return told("ScalingLimited", decision.limited_by, LIMITED[decision.limited_by])
+    return told("ScalingLimited", "DesiredWithinRange", "No limit keeps the number of workers from demand.")
 
 
-def fallback_active(view: View) -> Condition:
-    """Whether the number of workers is a substitute for one that could not be decided."""
-    kind = "FallbackActive"
+def fallback_active(view: View) -> Condition | None:
+    """Say that the number of workers is a fallback, as the metrics for a decision are missing. None otherwise."""
     decision = view.scale.decision if view.scale is not None else None
     if decision is None or decision.reason != "FallenBack":
-        return told(kind, "NotNeeded", "No fallback is in use.")
-    message = f"Metrics cannot be read: at least {counted(decision.replicas, 'worker')}, by spec.autoscaling.fallback."
-    return told(kind, "MetricsUnavailable", f"{message} {_unread(view)}")
+        return None
+    message = f"Metrics are unavailable: at least {counted(decision.replicas, 'worker')}, by spec.autoscaling.fallback."
+    return told("FallbackActive", "MetricsUnavailable", f"{message} {_unread(view)}")
 
 
 def _unread(view: View) -> str:
-    return f"The last complaint: {view.unread}." if view.unread else "No scanner has told of every shard."
+    return f"Last error: {view.unread}." if view.unread else "No scanner reports every shard."
 
 
-def capacity_shortfall_expected(view: View) -> Condition:
-    """Whether more falls due at once than the most workers allowed can begin in time."""
-    kind = "CapacityShortfallExpected"
-    if view.learnt.rush is not None:
-        rush = view.learnt.rush
-        message = (
-            f"From {clock(rush.at)} on tasks begin up to {seconds(rush.late_seconds)} late, even with maxReplicas:"
-            f" {counted(rush.needed, 'worker')} would be in time."
-        )
-        return told(kind, "TooFewReplicasAllowed", message)
-    if view.scale is None or view.scale.decision is None or view.scale.decision.sample is None:
-        message = "Nobody looks ahead: metrics cannot be read, or spec.autoscaling does not have the operator decide."
-        return told(kind, "NotForecast", message)
-    return told(
-        kind,
-        "CapacitySuffices",
-        "The look ahead shows no rush in the next hour that maxReplicas could not begin in time.",
+def capacity_shortfall_expected(view: View) -> Condition | None:
+    """Say that more tasks fall due at once than the most workers allowed can begin in time. None otherwise."""
+    rush = view.learnt.rush
+    if rush is None:
+        return None
+    message = (
+        f"From {clock(rush.at)} on tasks begin up to {seconds(rush.late_seconds)} late, even with maxReplicas:"
+        f" {counted(rush.needed, 'worker')} would be in time."
     )
+    return told("CapacityShortfallExpected", "MaxReplicas", message)
 
 
-def objective_met(view: View) -> Condition:
+def objective_met(view: View) -> Condition | None:
     """Whether as many tasks as the percentile asks for start in time: those that began of late, and those that wait.
 
-    How late they are is in status.backlog: here it would be another message each time.
+    How late they are is in status.backlog: here it would be another message each time. None while the spec is invalid.
     """
     kind = "ObjectiveMet"
-    if view.backlog is None or not view.backlog.whole or view.queue is None:
-        return told(kind, "NotMeasured", "No scanner tells what is due.")
+    if view.queue is None:
+        return None
+    if view.backlog is None or not view.backlog.whole:
+        return told(kind, "MetricsUnavailable", "No scanner reports the backlog.")
     objective = view.queue.spec.objective
-    allowed, share = objective.lateness_seconds, 100 - objective.percentile
+    allowed, share = objective.lateness_seconds, objective.late_percent
     waiting = view.backlog.waiting_late(allowed)
-    late = (
-        f"{share} % of the tasks of the last {WINDOW_SECONDS / 60:g} min were late by more than {allowed} s"
-    )
-    if not (view.begun + Begun(waiting, waiting)).missed(objective.percentile):
-        return told(kind, "OnTime", f"At most {late}.")
-    reason, cure = _what_binds(view) if waiting else ("Late", "No task waits for that long now.")
+    late = f"{share:g} % of the tasks of the last {WINDOW_SECONDS / 60:g} min were late by more than {allowed:g} s"
+    if not (view.begun + Begun(waiting, waiting)).missed(objective.percent):
+        return told(kind, "WithinObjective", f"At most {late}.")
+    reason, cure = _what_binds(view) if waiting else ("TasksLate", "No task waits for that long now.")
     return told(kind, reason, f"More than {late}, or still are (DUE, LATENESS). {cure}")
 
 
@@ -142,8 +118,10 @@ def _what_binds(view: View) -> tuple[str, str]:
     if paced is not None:
         return paced
     if view.backlog is not None and not view.backlog.in_flight and view.worker.ready:
-        return "NothingClaimed", "Workers are ready and claim nothing: see their /readyz and logs."
-    return BINDS.get("None" if decision is None else decision.limited_by, LATE)
+        return "NoTasksClaimed", "Workers are ready and claim no tasks: see their /readyz and logs."
+    if decision is None or decision.limited_by not in BINDS:
+        return LATE
+    return decision.limited_by, BINDS[decision.limited_by]
 
 
 def _paced(view: View) -> tuple[str, str] | None:
@@ -152,7 +130,10 @@ def _paced(view: View) -> tuple[str, str] | None:
         return None
     limits = view.queue.spec.limits
     if limits.max_in_flight is not None and view.backlog.in_flight >= limits.max_in_flight * FULL_SHARE:
-        return "InFlightLimit", "As many tasks run as spec.limits.maxInFlight allows: raise it."
+        return "MaxInFlight", "As many tasks run as spec.limits.maxInFlight allows: raise it."
     if limits.rate_per_second is not None:
-        return "RateLimit", "spec.limits.ratePerSecond lets no more begin, or workers cannot keep up with it."
+        return (
+            "RatePerSecond",
+            "spec.limits.ratePerSecond lets no more begin, or workers cannot keep up with it.",
+        )
     return None

@@ -16,48 +16,57 @@ from delayq_operator.status.reasons import told
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from delayq_operator.scrape.shards import Down, Layout, Shards
+    from delayq_operator.scrape.shards import Down, ShardMap, Shards
     from delayq_operator.status.reasons import Condition
     from delayq_operator.status.view import View
 
-KIND: Final = "ShardsSettled"
+KIND: Final = "ReshardingComplete"
 MOST_SERVERS: Final = 3  # told of in one message
 
 
-def shards_settled(view: View) -> Condition:
-    """Whether tasks are where spec.shards says. How far they are is in status.resharding."""
+def resharding_complete(view: View) -> Condition | None:
+    """Whether tasks are where spec.shards says; None for a queue of one shard, unless it had more a moment ago."""
+    verdict, asked = _verdict(view), view.queue.spec.shards if view.queue is not None else 1
+    had_more = verdict.status != "True" and "resharding" in view.resource.status
+    return verdict if asked > 1 or verdict.status == "False" or had_more else None
+
+
+def _verdict(view: View) -> Condition:
+    """Say whether tasks are where spec.shards says. How far they are is in status.resharding."""
     seen = view.backlog.shards if view.backlog is not None else None
     if view.scanner.exists and view.scanner.wanted == 0:
-        return told(KIND, "NoScanners", "spec.scanner.replicas is 0: nobody moves tasks to other shards.")
-    if seen is None or seen.layout is None:
-        return told(KIND, "NotMeasured", "No scanner tells in how many shards the tasks are.")
-    layout, wanted = seen.layout, _wanted(view)
-    if not layout.settled:
-        return _under_way(view, seen, layout)
-    where = f"Tasks are in {counted(layout.now, 'shard')}"
-    if wanted in (None, layout.now):
-        return told(KIND, "Settled", f"{where}.")
-    return told(KIND, "Waiting", f"{where}, spec.shards is {wanted}: {_awaited(view, seen)}")
+        return told(
+            KIND, "NoScanners", "spec.scanner.replicas is 0: no scanner migrates tasks to other shards."
+        )
+    if seen is None or seen.shard_map is None:
+        return told(KIND, "MetricsUnavailable", "No scanner reports the shard map.")
+    shard_map, wanted = seen.shard_map, _wanted(view)
+    if not shard_map.settled:
+        return _under_way(view, seen, shard_map)
+    where = f"Tasks are in {counted(shard_map.now, 'shard')}"
+    if wanted in (None, shard_map.now):
+        return told(KIND, "Complete", f"{where}.")
+    return told(KIND, "Pending", f"{where}, spec.shards is {wanted}: {_awaited(view, seen)}")
 
 
-def _under_way(view: View, seen: Shards, layout: Layout) -> Condition:
-    what = _change(layout, _wanted(view))
+def _under_way(view: View, seen: Shards, shard_map: ShardMap) -> Condition:
+    what = _change(shard_map, _wanted(view))
     if obstacle := _obstacle(view, seen):
-        return told(KIND, "ReshardingStalled", f"{what} It cannot go on: {obstacle}.")
-    if layout.now != layout.target:
-        return told(KIND, "Announced", f"{what} Workers and scanners look after the new shards first.")
-    return told(KIND, "Moving", f"{what} Tasks that fall due meanwhile run in time.")
+        return told(KIND, "ReshardingStalled", f"{what} Resharding cannot continue: {obstacle}.")
+    if shard_map.now != shard_map.target:
+        return told(KIND, "Preparing", f"{what} Workers and scanners first open the new shards.")
+    return told(KIND, "Migrating", f"{what} Tasks that fall due in the meantime run on time.")
 
 
 def resharding(view: View) -> dict[str, Any] | None:
-    """Make status.resharding; None while tasks are where they belong, or nobody can tell."""
-    seen, verdict = view.backlog.shards if view.backlog is not None else None, shards_settled(view)
-    if seen is None or seen.layout is None or verdict.status != "False":
+    """Make status.resharding; None while all tasks are at home, or while unknown."""
+    seen, verdict = view.backlog.shards if view.backlog is not None else None, _verdict(view)
+    if seen is None or seen.shard_map is None or verdict.status != "False":
         return None
-    layout, wanted = seen.layout, _wanted(view)
+    shard_map, wanted = seen.shard_map, _wanted(view)
     made: dict[str, Any] = {
-        "fromShards": layout.was,
-        "toShards": wanted if layout.settled and wanted is not None else layout.target,
+        "fromShards": shard_map.was,
+        "toShards": wanted if shard_map.settled and wanted is not None else shard_map.target,
         "checkedTasks": seen.checked,
         "movedTasks": seen.moved,
     }
@@ -65,34 +74,34 @@ def resharding(view: View) -> dict[str, Any] | None:
         made["waitingTasks"] = seen.waiting
     if seen.tasks is not None:
         made["tasks"] = seen.tasks
-    if verdict.reason in ("Waiting", "ReshardingStalled"):
+    if verdict.reason in ("Pending", "ReshardingStalled"):
         made["message"] = verdict.message[:1024]
     return made
 
 
 def unknown(view: View) -> bool:
-    """Whether nobody can tell now."""
-    return view.backlog is None or view.backlog.shards.layout is None
+    """Whether the shard map is unknown."""
+    return view.backlog is None or view.backlog.shards.shard_map is None
 
 
 def _wanted(view: View) -> int | None:
     return view.queue.spec.shards if view.queue is not None else None
 
 
-def _change(layout: Layout, wanted: int | None) -> str:
-    what = f"Tasks move from {counted(layout.was, 'shard')} to {layout.target}"
-    return f"{what}." if wanted in (None, layout.target) else f"{what}, and then to {wanted}."
+def _change(shard_map: ShardMap, wanted: int | None) -> str:
+    what = f"Tasks move from {counted(shard_map.was, 'shard')} to {shard_map.target}"
+    return f"{what}." if wanted in (None, shard_map.target) else f"{what}, and then to {wanted}."
 
 
 def _awaited(view: View, seen: Shards) -> str:
     """Who has to act before it begins: a scanner that has read the new document, and leads shard 0."""
     if view.resource.paused:
-        return "the children are left alone, by the annotation delayq.dev/paused."
+        return "the annotation delayq.dev/paused keeps the operator from changing children."
     if view.scanner.stuck:
         return f"new scanners do not get ready. {view.scanner.stuck}"
     if obstacle := _obstacle(view, seen):
         return f"{obstacle}."
-    return "the first scanner that has read the new document begins."
+    return "the first scanner with the new document starts it."
 
 
 def _obstacle(view: View, seen: Shards) -> str:
@@ -101,7 +110,7 @@ def _obstacle(view: View, seen: Shards) -> str:
         return ""
     if seen.down:
         return f"Redis does not serve {unserved(seen.down)}"
-    what = f"no scanner leads shard {listed([str(shard) for shard in seen.unled])}"
+    what = f"no scanner is the leader of shard {listed([str(shard) for shard in seen.unled])}"
     return f"{what}, or it cannot be read" if seen.unled else ""
 
 

@@ -15,6 +15,7 @@ from delayq_operator.scaling.scaling import NOT_DECIDED
 from delayq_operator.scrape.backlog import EXACT_UP_TO, SAME_SECONDS, bucket
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.status.readiness import everything
+from delayq_operator.status.reasons import REASONS
 from delayq_operator.status.sharding_conditions import resharding, unknown
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ OF_DECISIONS: Final = frozenset(
 )
 """Conditions that rest on a decision on the number of workers."""
 
-DECIDED: Final = frozenset({"FollowsWork", "MetricsUnavailable"})
+DECIDED: Final = frozenset({"ValidMetricsFound", "MetricsUnavailable"})
 """Reasons of ScalingActive once there was a decision."""
 
 PACED: Final = frozenset({"ScalingLimited"})
@@ -41,7 +42,7 @@ PACED_REASONS: Final = frozenset({"ObjectiveMet"})
 """Conditions whose reasons can: why tasks are late is another thing with every claim."""
 
 REMEMBERED: Final = ("lastScaleTime", "leadSeconds", "handlerMilliseconds")
-"""Fields of status.scaling that stay while nobody decides."""
+"""Fields of status.scaling that stay while no decision is made."""
 
 LEARNT_SHARE: Final = 0.2
 MOST_TOLD: Final = 2_000_000_000
@@ -50,7 +51,7 @@ RUNS_SECONDS: Final = 600.0  # the reaper runs every minute: when exactly it las
 
 
 def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
-    """Make the status to apply; `now` in Unix seconds. What nobody knows now stays as it was, if it was ever known."""
+    """Make the status to apply; `now` in Unix seconds. Values that are unknown now keep their last known value."""
     made: Status = {
         "observedGeneration": view.resource.generation,
         "conditions": _conditions(view, previous, now),
@@ -67,9 +68,9 @@ def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
     if reaper:
         made["reaper"] = reaper
     if view.erasing is not None and view.erasing.shards:
-        made["purge"] = {"erasedShards": view.erasing.erased_shards, "shards": view.erasing.shards}
+        made["erase"] = {"erasedShards": view.erasing.erased_shards, "shards": view.erasing.shards}
         if view.erasing.failed:
-            made["purge"]["message"] = view.erasing.message[:1024]
+            made["erase"]["message"] = view.erasing.message[:1024]
     if (moving := resharding(view)) is not None:
         made["resharding"] = moving
     elif "resharding" in previous and unknown(view):
@@ -115,7 +116,7 @@ def _scaling(view: View, previous: Mapping[str, Any]) -> Status | None:
         made["lastScaleTime"] = timestamp(learnt.scaled_at)
     if decision is None:
         return {**previous, **made} if view.scale.reason == NOT_DECIDED else (made or None)
-    made |= {"lastDecision": decision.replicas, "reason": view.scale.message[:1024]}
+    made |= {"lastDecision": decision.replicas, "message": view.scale.message[:1024]}
     if decision.limited_by != "None":
         made["limitedBy"] = decision.limited_by
     if decision.wake_seconds is not None:
@@ -145,13 +146,9 @@ def _failures(number: int) -> int:
 
 def _conditions(view: View, previous: Mapping[str, Any], now: float) -> list[Status]:
     before = {entry["type"]: entry for entry in previous.get("conditions") or ()}
-    kept = _kept(view, before)
-    return [
-        before[condition.type]
-        if condition.type in kept
-        else _entry(condition, before, view.resource.generation, now)
-        for condition in everything(view)
-    ]
+    made = {each.type: _entry(each, before, view.resource.generation, now) for each in everything(view)}
+    made |= {kind: before[kind] for kind in _kept(view, before)}
+    return [made[kind] for kind in REASONS if kind in made]
 
 
 def _kept(view: View, before: Mapping[str, Status]) -> frozenset[str]:
@@ -189,7 +186,8 @@ def _backlog(backlog: Backlog) -> Status:
         "due": backlog.due,
         "scheduled": backlog.scheduled,
         "inFlight": backlog.in_flight,
-        "deadLettered": backlog.dead,
+        "retrying": backlog.retrying,
+        "dead": backlog.dead,
         "observedTime": timestamp(backlog.read_at),
     }
     if backlog.oldest_due_at is not None:

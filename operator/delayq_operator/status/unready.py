@@ -1,4 +1,4 @@
-"""Which DelayQueues are not ready for longer than a start takes, and nobody was told. Pure.
+"""Which DelayQueues are not ready for longer than a start takes, without an event. Pure.
 
 One that stops being ready is told at once, by the change of its condition (report.py). One that never gets there has no
 such change: without this, its events would end with "Created".
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 START_SECONDS: Final = 60.0
 """Pods get ready, and a Redis that is made along with them, mostly within this."""
 
-OUT_OF_ORDER: Final = frozenset({"Unreachable", "PartlyUnreachable", "ScannersNotReady", "WorkersNotReady"})
-"""Reasons of Ready that nobody asked for, and that are no events of their own."""
+OUT_OF_ORDER: Final = frozenset(
+    {"Unreachable", "PartiallyUnreachable", "ScannersNotReady", "WorkersNotReady"}
+)
+"""Unintended reasons of Ready that have no event of their own."""
 
 NOW: Final = 0.0
 
@@ -48,6 +50,6 @@ class Unready:
         self._told.add(key)
 
     def forget(self, key: Key) -> None:
-        """It is ready, or gone, or as somebody wants it."""
+        """It is ready, or gone, or not ready on purpose."""
         self._since.pop(key, None)
         self._told.discard(key)

@@ -65,7 +65,7 @@ class Begun:
 
     def missed(self, percentile: float) -> bool:
         """Whether more of them were late than the objective's percentile allows."""
-        return self.late > self.tasks * (100 - percentile) / 100
+        return self.late > round(self.tasks * (100 - percentile) / 100, 6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,8 @@ class View:
     problems: tuple[Problem, ...] = ()
     forbidden: tuple[Problem, ...] = ()
     """What the operator's policy does not allow, of a spec that is valid."""
+    stranding: str = ""
+    """Why another Redis that spec.redis names is not taken: it would leave tasks behind."""
     missing: tuple[str, ...] = ()
     """What the spec refers to and is not there, such as "Secret shop-db", or a key of it."""
     unserved: tuple[str, ...] = ()

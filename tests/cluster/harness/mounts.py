@@ -27,8 +27,9 @@ class NotYetError(Exception):
 class Mounts:
     """Volumes of one pod as directories, read once: an edit of a ConfigMap does not reach a running pod here."""
 
-    def __init__(self, cluster: Cluster, pod: Object, directory: Path) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, pod: Object, directory: Path, images: Mapping[str, Path]) -> None:
+        """`images`: the builds that some images stand for; all others are the build under test."""
+        self._cluster, self._images = cluster, images
         self._pod = pod
         self._dir = directory
         self._namespace: str = pod["metadata"]["namespace"]
@@ -77,6 +78,8 @@ class Mounts:
             if "valueFrom" in variable:
                 value = self._value(variable["valueFrom"], address)
             found[variable["name"]] = translated(expanded(value, found), paths)
+        if build := self._images.get(container["image"]):
+            found["PYTHONPATH"] = f"{build / 'worker'}:{found.get('PYTHONPATH', '')}"
         return found
 
     def _files(self, volume: Object) -> Iterator[tuple[str, bytes]]:

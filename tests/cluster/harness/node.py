@@ -20,6 +20,7 @@ from tests.cluster.harness.pod import Pod
 from tests.cluster.harness.rest import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -34,13 +35,17 @@ WATCH_SECONDS: Final = 5.0
 class ProcessNode:
     """A Node for the pods of one namespace; a scheduler too, that binds them all to itself."""
 
-    def __init__(self, cluster: Cluster, namespace: str, directory: Path) -> None:
+    def __init__(
+        self, cluster: Cluster, namespace: str, directory: Path, images: Mapping[str, Path] | None = None
+    ) -> None:
+        """`images`: the builds that some images stand for, unpacked; all others are the build under test."""
         self.name = f"node-{namespace}"
         self.pods: dict[str, Pod] = {}
         """By uid."""
         self._cluster = cluster
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         self._dir = directory
+        self._images = images or {}
         self._stopping = threading.Event()
         # A network of its own on the loopback interface, on which all of 127.0.0.0/8 can be listened on.
         self._network = f"127.{random.randint(1, 254)}.{random.randint(0, 255)}"
@@ -151,5 +156,5 @@ class ProcessNode:
         directory = self._dir / f"{pod['metadata']['name']}.{uid[:8]}"
         directory.mkdir(parents=True)
         address = f"{self._network}.{self._last_address}"
-        self.pods[uid] = Pod(self._cluster, pod, directory, address)
+        self.pods[uid] = Pod(self._cluster, pod, directory, address, images=self._images)
         self.pods[uid].start()

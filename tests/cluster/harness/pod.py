@@ -16,7 +16,7 @@ from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.server import LoggedProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from tests.cluster.harness.cluster import Cluster
@@ -33,7 +33,9 @@ class Pod(threading.Thread):
     The processes are started by this thread, so the kernel kills them should it die.
     """
 
-    def __init__(self, cluster: Cluster, seen: Object, directory: Path, address: str) -> None:
+    def __init__(
+        self, cluster: Cluster, seen: Object, directory: Path, address: str, *, images: Mapping[str, Path]
+    ) -> None:
         super().__init__(name=f"pod {seen['metadata']['name']}", daemon=True)
         self.seen = seen
         """As the API server last had it."""
@@ -44,7 +46,7 @@ class Pod(threading.Thread):
         self.containers: list[Container] = []
         self._inits: list[Container] = []
         self._cluster = cluster
-        self._mounts = mounts.Mounts(cluster, seen, directory)
+        self._mounts = mounts.Mounts(cluster, seen, directory, images)
         self._path = f"/api/v1/namespaces/{seen['metadata']['namespace']}/pods/{seen['metadata']['name']}"
         self._started_at = stamp()
         self._waiting = ""

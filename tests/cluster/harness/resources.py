@@ -21,6 +21,12 @@ CRD: Final = "delayqueues.delayq.dev"
 def install_crd(cluster: Cluster, file: Path = CRD_FILE) -> str:
     """Apply the CRD, and return when DelayQueues can be listed and explained."""
     cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={file}")
+    wait_served(cluster)
+    return CRD
+
+
+def wait_served(cluster: Cluster) -> None:
+    """Return when DelayQueues can be listed and explained, once the CRD is applied."""
     # Not `kubectl wait`, which fails on a CRD without any condition yet. And Established is a moment before served.
     for path in ("/apis/delayq.dev/v1alpha1/delayqueues", "/openapi/v3/apis/delayq.dev/v1alpha1"):
         eventually(partial(found, cluster, path), what=f"{path} is served")
@@ -28,7 +34,6 @@ def install_crd(cluster: Cluster, file: Path = CRD_FILE) -> str:
     # cache; api-resources renews that cache.
     listed = ("api-resources", "--categories=delayq", "--output=name")
     eventually(lambda: CRD in cluster.kubectl(*listed, check=False).stdout, what="kubectl knows the category")
-    return CRD
 
 
 def make_namespace(cluster: Cluster, name: str, labels: dict[str, str] | None = None) -> None:

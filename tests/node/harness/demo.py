@@ -32,7 +32,7 @@ def install(node: Node) -> None:
     node.say("installing the chart")
     chart.install(node, SYSTEM, redis)
     node.say(f"applying {DOCUMENT.relative_to(ROOT)}")
-    document = DOCUMENT.read_text().replace("localhost/delayq-hello:0.1.1", images["hello"])
+    document = DOCUMENT.read_text().replace("localhost/delayq-hello:0.2.0", images["hello"])
     node.cluster.kubectl("apply", "--filename=-", input=document)
     ready = ("--for=condition=Ready", f"delayqueue/{QUEUE}", f"--namespace={NAMESPACE}", "--timeout=90s")
     node.cluster.kubectl("wait", *ready)
@@ -59,5 +59,5 @@ until something falls due. The namespace is `{NAMESPACE}`, as this KUBECONFIG sa
   kubectl dq status {QUEUE}               # and why there are as many workers as there are
   kubectl logs -l delayq.dev/queue={QUEUE} --prefix --tail=3
 
-More: docs/cluster.md. When you are done: make cluster-down
+More: docs/tutorials/cluster.md. When you are done: make cluster-down
 """

@@ -9,17 +9,17 @@ from delayq.cli.doctor.causes import hint
 @pytest.mark.parametrize(
     ("said", "field"),
     [
-        ("WRONGPASS invalid username-password pair or user is disabled", "spec.redis.authSecretRef"),
-        ("NOAUTH Authentication required", "spec.redis.authSecretRef"),
+        ("WRONGPASS invalid username-password pair or user is disabled", "spec.redis.auth"),
+        ("NOAUTH Authentication required", "spec.redis.auth"),
         (
             "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate",
-            "caSecretRef",
+            "spec.redis.tls",
         ),
         (
             "certificate verify failed: Hostname mismatch, certificate is not valid for 'redis'",
-            "serverName",
+            "serverName (?ssl_server_name=)",
         ),
-        ("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required", "clientCertSecretRef"),
+        ("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required", "certSecretRef"),
         ("[SSL: WRONG_VERSION_NUMBER] wrong version number", "does not speak TLS"),
         ("connection closed by server", "does it want TLS"),
         ("NOPERM this user has no permissions to run the 'role' command", "delayq acl"),
@@ -37,6 +37,4 @@ def test_a_database_beyond_those_of_the_server_is_told_with_its_number() -> None
 
 
 def test_a_password_of_sentinels_is_another_field() -> None:
-    assert hint("NOAUTH Authentication required", sentinel=True).startswith(
-        "spec.redis.sentinel.authSecretRef"
-    )
+    assert hint("NOAUTH Authentication required", sentinel=True).startswith("spec.redis.sentinel.auth")

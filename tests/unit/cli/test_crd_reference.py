@@ -1,19 +1,18 @@
-"""docs/crd.md is crds/delayqueue.yaml, printed; what it leaves out is in docs/document.md."""
+"""docs/reference/crd.md is crds/delayqueue.yaml, printed; what it leaves out is in docs/reference/document.md."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from delayq.cli.crd_reference import render
-
 from tests.unit.contract.crd import CRD, ROOT, Schema, every_rule
+from tools.reference.crd import render
 
-PAGE = Path(__file__).parents[3] / "docs/crd.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/crd.md"
 
 
 def test_the_page_is_current() -> None:
-    assert PAGE.read_text() == render(), "run: python -m delayq.cli.crd_reference > docs/crd.md"
+    assert PAGE.read_text() == render(), "run: python -m tools.reference.crd > docs/reference/crd.md"
 
 
 def leaves(schema: Schema) -> int:

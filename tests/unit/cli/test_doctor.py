@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.cli.doctor import builds, server, topology
+from delayq.cli.doctor import server, topology
 from delayq.cli.doctor.command import verdict
 from delayq.cli.doctor.findings import Level, failed, ok, unreachable, warning
 from delayq.connection.place import Place
 from delayq.connection.slots import SlotMap
-from delayq.contract import Delivery
+from delayq.contract.durability import DurabilitySpec
 from delayq.contract.metrics import DURABILITY_RISKS
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.keys import SLOTS
-from delayq.scanner.durability import Told
+from delayq.scanner.durability import ServerInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +61,7 @@ def test_redis_5_is_the_oldest_and_6_2_the_oldest_that_is_tested(
 def test_a_build_older_than_the_fix_of_its_lua_is_a_warning_with_how_to_find_out(
     facts: Mapping[str, str], *, warned: bool
 ) -> None:
-    found = list(builds.lua(facts))
+    found = list(server.vulnerable_lua(facts))
     assert [each.level for each in found] == [Level.WARNING] * warned
     for each in found:
         assert "CVE-2025-49844" in each.message
@@ -70,7 +70,7 @@ def test_a_build_older_than_the_fix_of_its_lua_is_a_warning_with_how_to_find_out
 
 def test_a_cluster_that_stopped_may_lack_a_majority_or_one_slot() -> None:
     stopped = SlotMap((Place("a", 6379),) * SLOTS, frozenset({Place("a", 6379)}), healthy=False)
-    found = topology._state(stopped, Broker("orders").shards)
+    found = topology._state(stopped, Commands("orders").shards)
     assert (found.level, found.message.partition(";")[0]) == (Level.FAILED, "cluster_state:fail")
     for said in ("majority of its masters", "redis-cli --cluster check", "cluster-require-full-coverage no"):
         assert said in found.hint
@@ -83,17 +83,21 @@ EVERYSEC = {"appendfsync": "everysec"}
 @pytest.mark.parametrize(
     ("told", "level", "said"),
     [
-        (Told(ON, EVERYSEC), Level.OK, "append-only file on, appendfsync everysec"),
-        (Told(ON), Level.OK, "not known: on the server, redis-cli CONFIG GET appendfsync"),
-        (Told({"aof_enabled": "0"}), Level.WARNING, "append-only file off"),
-        (Told(ON, {"appendfsync": "no"}), Level.WARNING, "appendfsync no"),
-        (Told(ON | {"aof_last_write_status": "err"}, EVERYSEC), Level.FAILED, "could not be written"),
-        (Told(ON | {"rdb_last_bgsave_status": "err"}, EVERYSEC), Level.FAILED, "the last snapshot failed"),
-        (Told(ON | {"aof_last_bgrewrite_status": "err"}, EVERYSEC), Level.WARNING, "it grows"),
-        (Told(ON, EVERYSEC | {"no-appendfsync-on-rewrite": "yes"}), Level.WARNING, "is rewritten"),
+        (ServerInfo(ON, EVERYSEC), Level.OK, "append-only file on, appendfsync everysec"),
+        (ServerInfo(ON), Level.OK, "not known: on the server, redis-cli CONFIG GET appendfsync"),
+        (ServerInfo({"aof_enabled": "0"}), Level.WARNING, "append-only file off"),
+        (ServerInfo(ON, {"appendfsync": "no"}), Level.WARNING, "appendfsync no"),
+        (ServerInfo(ON | {"aof_last_write_status": "err"}, EVERYSEC), Level.FAILED, "could not be written"),
+        (
+            ServerInfo(ON | {"rdb_last_bgsave_status": "err"}, EVERYSEC),
+            Level.FAILED,
+            "the last snapshot failed",
+        ),
+        (ServerInfo(ON | {"aof_last_bgrewrite_status": "err"}, EVERYSEC), Level.WARNING, "it grows"),
+        (ServerInfo(ON, EVERYSEC | {"no-appendfsync-on-rewrite": "yes"}), Level.WARNING, "is rewritten"),
     ],
 )
-def test_what_may_lose_tasks_is_told(told: Told, level: Level, said: str) -> None:
+def test_what_may_lose_tasks_is_told(told: ServerInfo, level: Level, said: str) -> None:
     [found] = server.persistence(told)
     assert (found.level, said in found.message) == (level, True)
 
@@ -104,7 +108,7 @@ def test_every_risk_of_a_file_is_told_and_the_gravest_first() -> None:
         "rdb_last_bgsave_status": "err",
         "aof_last_bgrewrite_status": "err",
     }
-    found = list(server.persistence(Told(ON | bad, {"appendfsync": "no"})))
+    found = list(server.persistence(ServerInfo(ON | bad, {"appendfsync": "no"})))
     assert [each.level for each in found] == [Level.FAILED, Level.FAILED, Level.WARNING, Level.WARNING]
 
 
@@ -122,7 +126,7 @@ def test_every_risk_has_a_check() -> None:
     ],
 )
 def test_a_policy_that_evicts_is_told_by_what_is_lost(policy: str, what: str) -> None:
-    found = server.eviction(Told({"maxmemory_policy": policy}))
+    found = server.eviction(ServerInfo({"maxmemory_policy": policy}))
     assert (found.level, found.message) == (
         Level.WARNING,
         f"maxmemory-policy {policy}: Redis may evict {what}",
@@ -139,27 +143,29 @@ def test_a_policy_that_evicts_is_told_by_what_is_lost(policy: str, what: str) ->
     ],
 )
 def test_a_patience_shorter_than_two_syncs_is_told(appendfsync: str, timeout_ms: int, level: Level) -> None:
-    asked = Delivery(acknowledge="Fsynced", acknowledge_timeout_milliseconds=timeout_ms)
-    told = Told(ON, {"appendfsync": appendfsync}, waitaof=True)
-    assert server.acknowledge(told, asked).level is level
-    plain = Delivery(acknowledge="Replicated", acknowledge_timeout_milliseconds=timeout_ms)
-    replica = Told(ON | {"slave0": "state=online,lag=0"}, {"appendfsync": appendfsync})
-    assert server.acknowledge(replica, plain).level is Level.OK
+    asked = DurabilitySpec(confirm="Fsynced", timeout_milliseconds=timeout_ms)
+    told = ServerInfo(ON, {"appendfsync": appendfsync}, waitaof=True)
+    assert server.confirmed(told, asked).level is level
+    plain = DurabilitySpec(confirm="Replicated", timeout_milliseconds=timeout_ms)
+    replica = ServerInfo(ON | {"slave0": "state=online,lag=0"}, {"appendfsync": appendfsync})
+    assert server.confirmed(replica, plain).level is Level.OK
 
 
 def test_what_cannot_be_confirmed_is_told_where_it_is_asked_for() -> None:
     replica = {"slave0": "state=online,lag=0"}
-    wanted = Delivery(acknowledge="Replicated", acknowledge_replicas=2)
-    assert "1 of 2 replicas" in server.acknowledge(Told(ON | replica), wanted).message
-    assert server.acknowledge(Told(ON | replica), Delivery(acknowledge="Replicated")).level is Level.OK
-    fsynced = Delivery(acknowledge="Fsynced")
-    assert server.acknowledge(Told(ON, EVERYSEC, waitaof=False), fsynced).level is Level.FAILED
-    assert server.acknowledge(Told(ON, {"appendfsync": "always"}, waitaof=True), fsynced).level is Level.OK
+    wanted = DurabilitySpec(confirm="Replicated", replicas=2)
+    assert "1 of 2 replicas" in server.confirmed(ServerInfo(ON | replica), wanted).message
+    assert server.confirmed(ServerInfo(ON | replica), DurabilitySpec(confirm="Replicated")).level is Level.OK
+    fsynced = DurabilitySpec(confirm="Fsynced")
+    assert server.confirmed(ServerInfo(ON, EVERYSEC, waitaof=False), fsynced).level is Level.FAILED
+    assert (
+        server.confirmed(ServerInfo(ON, {"appendfsync": "always"}, waitaof=True), fsynced).level is Level.OK
+    )
 
 
 def test_a_replica_that_lags_is_not_counted_and_told() -> None:
     facts = {"connected_slaves": "2", "slave0": "state=online,lag=0", "slave1": "state=online,lag=60"}
-    assert server.role(Told(facts)).message == "master, 1 replicas, and 1 that do not keep up"
+    assert server.role(ServerInfo(facts)).message == "master, 1 replicas, and 1 that do not keep up"
 
 
 @pytest.mark.parametrize(("used", "level"), [(10, Level.OK), (85, Level.WARNING), (100, Level.FAILED)])

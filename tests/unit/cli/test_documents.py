@@ -115,12 +115,12 @@ def test_explain_describes_a_field_and_what_is_inside_it() -> None:
 
 def test_explain_knows_lists_and_leaves() -> None:
     assert run("explain", "spec.redis.sentinel.nodes").exit_code == 0
-    leaf = json.loads(run("explain", "spec.delivery.leaseSeconds", "-o", "json").stdout)
-    assert (leaf["field"], leaf["default"], leaf["fields"]) == ("leaseSeconds", 30, [])
+    leaf = json.loads(run("explain", "spec.delivery.leaseDurationSeconds", "-o", "json").stdout)
+    assert (leaf["field"], leaf["default"], leaf["fields"]) == ("leaseDurationSeconds", 30, [])
 
 
 @pytest.mark.parametrize(
-    "path", ["spec.nonsense", "spec.delivery.leaseSeconds.x", "spec.delivery.lease_seconds"]
+    "path", ["spec.nonsense", "spec.delivery.leaseDurationSeconds.x", "spec.delivery.lease_duration_seconds"]
 )
 def test_explain_names_what_there_is_instead(path: str) -> None:
     result = run("explain", path)

@@ -6,7 +6,7 @@ import contextlib
 import json
 
 import pytest
-from delayq.cli.lines import new_task
+from delayq.cli.many import new_task
 from delayq.client.encoding import NewTask
 from hypothesis import given
 from hypothesis import strategies as st

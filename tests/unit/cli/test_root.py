@@ -21,9 +21,9 @@ def test_without_a_word_it_says_what_there_is() -> None:
     ("args", "said"),
     [
         (["nonsense"], "error: No such command 'nonsense'.\nhint:  delayq --help\n"),
-        (["counts"], "error: Missing argument 'QUEUE'.\nhint:  delayq counts --help\n"),
-        (["counts", "q", "--nonsense"], "error: No such option"),
-        (["counts", "q", "--interval", "-1s"], "error: '--interval': expected a duration like"),
+        (["status"], "error: Missing argument 'QUEUE'.\nhint:  delayq status --help\n"),
+        (["status", "q", "--nonsense"], "error: No such option"),
+        (["status", "q", "--interval", "-1s"], "error: '--interval': expected a duration like"),
         (["schedule", "q", "1", "--in", "x"], "error: '--in': expected a duration like"),
         (["schedule", "q", "1", "--at", "2026-12-01"], "error: '--at': expected a time with its zone"),
         (["schedule", "q", "1", "--header", "x"], "error: '--header': expected name=value, got \"x\""),
@@ -42,12 +42,11 @@ def test_every_command_has_a_help() -> None:
 
 
 def test_a_missing_extra_is_named_by_the_command_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "delayq.cli.process", raising=False)
-    monkeypatch.delitem(sys.modules, "delayq.processes.runtime", raising=False)
-    monkeypatch.delitem(sys.modules, "delayq.service.shutdown", raising=False)
+    for name in ("cli.worker", "cli.erase", "processes.worker", "processes.eraser", "service.shutdown"):
+        monkeypatch.delitem(sys.modules, f"delayq.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert "install delayq[worker]" in run("worker").stderr
-    result = run("erase", "--config", "queue.yaml", "--patience", "5", "--yes")
+    result = run("erase", "--config", "queue.yaml", "--patience", "5s", "--yes")
     said = "error: delayq erase needs uvloop, which is not installed\nhint:  install delayq[worker]\n"
     assert (result.exit_code, result.stderr) == (1, said)
     assert run("--help").exit_code == 0
@@ -66,4 +65,6 @@ def test_a_command_loads_only_what_it_uses() -> None:
 
 def test_a_process_that_trusts_no_directory_loads_all_at_once() -> None:
     """`delayq run` puts the directory of queue.yaml on the path after that: a queue.py there must not come first."""
-    assert {"delayq.cli.process", "delayq.processes.runtime", "aiohttp", "uvloop"} <= loaded("-P")
+    assert {f"delayq.cli.{name}" for name in ("run", "scanner", "worker", "reaper")} | {"uvloop"} <= loaded(
+        "-P"
+    )

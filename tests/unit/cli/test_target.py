@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from delayq.cli import address
+from delayq.cli import target
 from delayq.cli.exits import Wrong
 from delayq.cli.target import is_path, resolve
 from delayq.errors import InvalidDocument
@@ -79,16 +79,18 @@ def test_a_broken_document_beside_it_stops_only_who_needs_it(here: Path) -> None
 
 
 def test_a_name_alone_is_told_the_ways(here: Path) -> None:  # noqa: ARG001  an empty directory
-    result = run("counts", "orders")
+    result = run("status", "orders")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: queue orders: expected to be told where its Redis is")
+    assert result.stderr.startswith(
+        "error: queue orders: found no document of that queue, so its Redis is unknown"
+    )
     for way in ("$DELAYQ_CONFIG", "./queue.yaml", "--redis URL", "$DELAYQ_REDIS_URL"):
         assert way in result.stderr
 
 
 @pytest.mark.parametrize("queue", ["", "or ders", "Orders", "a{b}", "x" * 99, "\udcff", "*"])
 def test_what_is_no_name_is_refused(queue: str) -> None:
-    result = run("counts", queue, "--redis", URL)
+    result = run("status", queue, "--redis", URL)
     assert result.exit_code == 2
     assert "expected the path of a document, or a name" in result.stderr
 
@@ -96,7 +98,7 @@ def test_what_is_no_name_is_refused(queue: str) -> None:
 @pytest.mark.parametrize("option", [("--shards", "2"), ("--key-prefix", "x")])
 def test_a_document_is_not_contradicted(here: Path, option: tuple[str, str]) -> None:
     (here / "queue.yaml").write_text(RIGHT)
-    assert "the document says both" in run("counts", "queue.yaml", *option).stderr
+    assert "the document says both" in run("status", "queue.yaml", *option).stderr
 
 
 @pytest.mark.parametrize(
@@ -113,13 +115,13 @@ def test_a_document_is_not_contradicted(here: Path, option: tuple[str, str]) -> 
     ],
 )
 def test_no_password_is_ever_shown(url: str) -> None:
-    result = run("counts", "orders", "--redis", url)
+    result = run("status", "orders", "--redis", url)
     assert result.exit_code == 2
     assert not any(part in result.output for part in ("secret", "cret", "'se'"))
 
 
 def test_the_file_of_a_run_is_where_a_run_writes_it() -> None:
-    assert (address.DATA_DIR, address.URL_FILE) == (datadir.NAME, datadir.URL_FILE)
+    assert (target.DATA_DIR, target.URL_FILE) == (datadir.NAME, datadir.URL_FILE)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +136,8 @@ def test_a_file_that_leads_nowhere_is_passed_over(here: Path, text: str) -> None
 
 def test_a_missing_secret_is_named(here: Path) -> None:
     (here / "queue.yaml").write_text(
-        RIGHT.replace("shop.svc}", "shop.svc}, authSecretRef: {name: redis-auth}")
+        RIGHT.replace("shop.svc}", "shop.svc}, auth: {passwordSecretRef: {name: redis-auth}}")
     )
-    result = run("counts", "queue.yaml", DELAYQ_SECRETS_DIR=os.fspath(here))
+    result = run("status", "queue.yaml", DELAYQ_SECRETS_DIR=os.fspath(here))
     assert result.exit_code == 3
     assert "Secret redis-auth: expected its key password as the file" in result.stderr

@@ -1,4 +1,4 @@
-"""Storing while somebody else learns the layout: no task goes to a shard that was only a guess."""
+"""Storing while somebody else learns the shard map: no task goes to a shard that was only a guess."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from delayq.client.operations import Operations
 from delayq.client.routing import Each, Trip
 from delayq.contract import Limits
 from delayq.protocol import envelope
-from delayq.protocol.commands import Broker
-from delayq.protocol.results import Told
-from delayq.protocol.shard_map import Layout
-from delayq.protocol.write_durability import Acknowledge
+from delayq.protocol.commands import Commands
+from delayq.protocol.results import ShardMapState
+from delayq.protocol.shard_map import ShardMap
+from delayq.protocol.write_durability import Durability
 
 Begin: TypeAlias = Callable[[Operations], Generator[Any, Any, Any]]
 
-REAL = Layout(5, 2, 2, 2, 8)
+REAL = ShardMap(5, 2, 2, 2, 8)
 ID = "abcd"  # of eight shards in another than of two
 
 ONE_AND_MANY: tuple[Begin, ...] = (
@@ -29,17 +29,17 @@ ONE_AND_MANY: tuple[Begin, ...] = (
 each_way = pytest.mark.parametrize("begin", ONE_AND_MANY, ids=["one", "many"])
 
 
-def guessing(*, apart: bool, acknowledge: Acknowledge | None = None) -> tuple[Broker, Operations]:
+def guessing(*, apart: bool, durability: Durability | None = None) -> tuple[Commands, Operations]:
     """A client that takes the queue for one of eight shards, and has not asked."""
-    broker = Broker("q", shards=8)
-    assert REAL.home(ID) != broker.shard_of(ID)
-    operations = Operations(broker, Limits(), acknowledge)
+    commands = Commands("q", shards=8)
+    assert REAL.home(ID) != commands.shard_of(ID)
+    operations = Operations(commands, Limits(), durability)
     operations.homes.apart = apart
-    return broker, operations
+    return commands, operations
 
 
 def checked_and_stored(operation: Generator[Any, Any, Any], learn: Callable[[], object]) -> tuple[Any, Any]:
-    """Learn the layout at the first question; return which shards' servers were asked to confirm, and the call."""
+    """Learn the shard map at the first question; return which shards' servers were asked to confirm, and the call."""
     asked, checked = next(operation), []
     learn()
     while not isinstance(asked, Start | Each):
@@ -47,35 +47,35 @@ def checked_and_stored(operation: Generator[Any, Any, Any], learn: Callable[[], 
             checked += [keys.shard for keys in asked.shards]
             asked = operation.send([[1]])
         else:
-            asked = operation.send([Told(REAL, 0, 0, 0)] * len(asked))
+            asked = operation.send([ShardMapState(REAL, 0, 0, 0)] * len(asked))
     [call] = asked.calls
     operation.close()
     return checked, call
 
 
 @each_way
-@pytest.mark.parametrize("acknowledge", [None, Acknowledge("Replicated")])
+@pytest.mark.parametrize("durability", [None, Durability("Replicated")])
 @pytest.mark.parametrize("apart", [False, True])
 def test_what_somebody_learned_meanwhile_counts(
     begin: Begin,
-    acknowledge: Acknowledge | None,
+    durability: Durability | None,
     apart: bool,  # noqa: FBT001
 ) -> None:
-    broker, operations = guessing(apart=apart, acknowledge=acknowledge)
-    checked, call = checked_and_stored(begin(operations), lambda: broker.learn(REAL))
+    commands, operations = guessing(apart=apart, durability=durability)
+    checked, call = checked_and_stored(begin(operations), lambda: commands.learn(REAL))
     assert call.keys.shard == REAL.home(ID)
     assert REAL.known in call.arguments
-    assert checked == ([] if acknowledge is None else [REAL.home(ID) if apart else 0])
+    assert checked == ([] if durability is None else [REAL.home(ID) if apart else 0])
 
 
 @each_way
 def test_what_is_learned_while_a_task_is_read_counts(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     """By another thread."""
-    broker, operations = guessing(apart=False)
+    commands, operations = guessing(apart=False)
     encode = envelope.encode
 
     def learned(*given: Any) -> Any:  # noqa: ANN401
-        broker.learn(REAL)
+        commands.learn(REAL)
         return encode(*given)
 
     monkeypatch.setattr(envelope, "encode", learned)

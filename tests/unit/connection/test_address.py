@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STANDALONE = {"standalone": {"host": "a"}}
-LOGIN = {"authSecretRef": {"name": "shop-redis", "usernameKey": "user"}}
+LOGIN = {
+    "auth": {
+        "usernameSecretRef": {"name": "shop-redis", "key": "user"},
+        "passwordSecretRef": {"name": "shop-redis"},
+    }
+}
+SHOWN = {"certSecretRef": {"name": "cert"}, "keySecretRef": {"name": "cert"}}
 
 
 def test_each_topology_has_its_place(tmp_path: Path) -> None:
@@ -65,7 +72,7 @@ def test_a_password_is_as_the_file_is_now(tmp_path: Path) -> None:
 def test_sentinels_have_a_login_of_their_own(tmp_path: Path) -> None:
     mount(tmp_path, "shop-redis", user=b"shop", password=b"one")
     mount(tmp_path, "watch", password=b"two")
-    sentinel = {"masterName": "m", "nodes": [{"host": "a"}], "authSecretRef": {"name": "watch"}}
+    sentinel = {"masterName": "m", "nodes": [{"host": "a"}], "auth": {"passwordSecretRef": {"name": "watch"}}}
     address = Address.from_spec(spec(sentinel=sentinel, **LOGIN), tmp_path)
     assert address.sentinels[0].login.get_credentials() == ("two",)
     assert address.at(Place("b")).login.get_credentials() == ("shop", "one")
@@ -83,7 +90,7 @@ def test_sentinels_have_a_login_of_their_own(tmp_path: Path) -> None:
             "Secret ca: expected its key ca.crt as the file .*, found none",
         ),
         (
-            {"tls": {"clientCertSecretRef": {"name": "cert"}}},
+            {"tls": SHOWN},
             "Secret cert: expected its key tls.crt as the file .*, found none",
         ),
     ],
@@ -105,8 +112,26 @@ def test_what_is_no_certificate_is_named_and_not_quoted(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidDocument, match=r"key tls\.crt .* a certificate that its key belongs to"
     ) as shown:
-        Address.from_spec(spec(**STANDALONE, tls={"clientCertSecretRef": {"name": "cert"}}), tmp_path)
+        Address.from_spec(
+            spec(**STANDALONE, tls=SHOWN),
+            tmp_path,
+        )
     assert "hunter2" not in f"{authority.value} {shown.value}"
+
+
+def test_the_authority_may_be_in_a_config_map_beside_a_secret_of_the_same_name(tmp_path: Path) -> None:
+    of_secret, of_map = (trustme.CA().cert_pem.bytes() for _ in range(2))
+    (tmp_path / "_configmaps").mkdir()
+    mount(tmp_path, "ca", ca_crt=of_secret)
+    mount(tmp_path / "_configmaps", "ca", ca_crt=of_map)
+    for field, expected in (("caSecretRef", of_secret), ("caConfigMapRef", of_map)):
+        tls = Address.from_spec(spec(**STANDALONE, tls={field: {"name": "ca"}}), tmp_path).tls
+        assert tls is not None
+        assert tls.context().get_ca_certs(binary_form=True) == [ssl.PEM_cert_to_DER_cert(expected.decode())]
+    with pytest.raises(
+        InvalidDocument, match=r"^ConfigMap gone: expected its key x as the file .* found none"
+    ):
+        Address.from_spec(spec(**STANDALONE, tls={"caConfigMapRef": {"name": "gone", "key": "x"}}), tmp_path)
 
 
 def test_a_key_that_does_not_belong_to_the_certificate_is_told(tmp_path: Path) -> None:
@@ -120,7 +145,10 @@ def test_a_key_that_does_not_belong_to_the_certificate_is_told(tmp_path: Path) -
     with pytest.raises(
         InvalidDocument, match="a certificate that its key belongs to, PEM; got KEY_VALUES_MISMATCH"
     ):
-        Address.from_spec(spec(**STANDALONE, tls={"clientCertSecretRef": {"name": "cert"}}), tmp_path)
+        Address.from_spec(
+            spec(**STANDALONE, tls=SHOWN),
+            tmp_path,
+        )
 
 
 @pytest.mark.parametrize("gone", ["password", "user", "ca.crt"])

@@ -12,8 +12,8 @@ from delayq.connection.part import Part
 from delayq.connection.place import Place
 from delayq.connection.single import Single
 from delayq.errors import Unavailable
-from delayq.protocol.commands import Broker
-from delayq.protocol.write_durability import Acknowledge
+from delayq.protocol.commands import Commands
+from delayq.protocol.write_durability import Durability
 from redis.exceptions import NoScriptError, ReadOnlyError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from delayq.connection.round_trip import Command
     from delayq.protocol.write_durability import Behind
 
-BEHIND = Acknowledge("Replicated", 1, 100).behind()
+BEHIND = Durability("Replicated", 1, 100).behind()
 
 
 class Replying:
@@ -30,7 +30,7 @@ class Replying:
 
     def __init__(self, *steps: list[Any]) -> None:
         self._steps = list(steps)
-        self.opener, self.brought = SimpleNamespace(where="here"), set[str]()
+        self.connector, self.brought = SimpleNamespace(where="here"), set[str]()
 
     async def send(self, commands: Sequence[Command], behind: Behind | None, stats: str) -> list[Any]:
         replies = self._steps.pop(0)
@@ -59,7 +59,7 @@ class Left:
 def test_a_second_step_never_goes_to_a_server_that_is_no_master_any_more() -> None:
     """It would connect again by itself, and ask nobody what it leads to."""
     servers: Any = SimpleNamespace(address=Address.from_url("redis://here"), deposed=lambda _: None)
-    calls: list[Any] = [Broker("orders").counts(0), Broker("orders").cancel("a")]
+    calls: list[Any] = [Commands("orders").counts(0), Commands("orders").cancel("a")]
     line: Any = Left(NoScriptError("No matching script"), ReadOnlyError("You can't write"))
     line._replies[1].status_code = "READONLY"
     part = Part(servers, Place("here", 1), calls[0].keys, Deadline(60), calls, (0, 1))
@@ -70,7 +70,7 @@ def test_a_second_step_never_goes_to_a_server_that_is_no_master_any_more() -> No
 
 
 async def confirmations(*steps: list[Any]) -> list[Any]:
-    calls: list[Any] = [Broker("orders").counts(0), Broker("orders").cancel("a")]
+    calls: list[Any] = [Commands("orders").counts(0), Commands("orders").cancel("a")]
     line: Any = Replying(*steps)
     return (await Single(line).driven(calls, BEHIND, ()))[1]
 

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq.connection import Address, AsyncConnection, SyncConnection
-from delayq.connection.blocking_discovery import Finder
-from delayq.connection.discovery import directory_of
+from delayq.connection.blocking_discovery import BlockingDiscovery
+from delayq.connection.discovery import discovery_of
 from delayq.connection.place import Place
 from delayq.connection.redirects import Redirect
 from delayq.errors import Unavailable
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 
 from tests.unit.connection.silent import reply, silent, telling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delayq.connection.discovery import Directory
+    from delayq.connection.discovery import Discovery
 
 OLD, NEW = Place("10.0.0.1", 6379), Place("10.0.0.2", 6379)
-CALL = Broker("orders").counts(0)
+CALL = Commands("orders").counts(0)
 
 
 def said(place: Place, epoch: int) -> bytes:
@@ -59,7 +59,7 @@ def one_is_stale(monkeypatch: pytest.MonkeyPatch) -> Iterator[Address]:
         yield watched_by([stack.enter_context(telling(each)) for each in replies])
 
 
-async def told(directory: Directory) -> Place:
+async def told(directory: Discovery) -> Place:
     await directory.asked()
     return await directory.holder()
 
@@ -67,25 +67,25 @@ async def told(directory: Directory) -> Place:
 async def test_a_sentinel_that_missed_a_fail_over_is_not_believed_while_others_know_better(
     one_is_stale: Address,
 ) -> None:
-    directory = directory_of(one_is_stale)
+    directory = discovery_of(one_is_stale)
     assert [await told(directory) for _ in range(2)] == [NEW, NEW]
     await directory.leave(Told())
 
 
 def test_nor_is_it_by_threads(one_is_stale: Address) -> None:
-    finder = Finder(one_is_stale)
-    finder.ask()
-    assert finder.holder() == NEW
-    finder.ask()
-    assert finder.holder() == NEW
-    finder.close()
+    discovery = BlockingDiscovery(one_is_stale)
+    discovery.ask()
+    assert discovery.holder() == NEW
+    discovery.ask()
+    assert discovery.holder() == NEW
+    discovery.close()
 
 
 async def test_sentinels_that_never_answer_are_not_waited_for_behind_one_that_does() -> None:
     with silent(2) as hung, telling(said(NEW, 1)) as one:
         address = watched_by([*hung, one])
         began = time.monotonic()
-        directory = directory_of(address)
+        directory = discovery_of(address)
         assert await told(directory) == NEW
         assert time.monotonic() - began < 1.5  # each has 2 s to answer
         await directory.leave(Told())
@@ -93,7 +93,7 @@ async def test_sentinels_that_never_answer_are_not_waited_for_behind_one_that_do
 
 async def test_who_waits_for_an_answer_while_nobody_wants_it_any_more_finds_nobody_available() -> None:
     with silent() as hung:
-        directory = directory_of(watched_by(hung))
+        directory = discovery_of(watched_by(hung))
         waiting = asyncio.create_task(directory.holder())
         await asyncio.sleep(0)
         await directory.leave(Told())
@@ -105,7 +105,7 @@ async def test_one_who_fails_when_told_does_not_keep_it_from_others_and_all_are_
     found = list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context["exception"]))
     with telling(said(NEW, 1)) as one:
-        directory, watching = directory_of(watched_by([one])), [Told(fails=True), Told(), Told(fails=True)]
+        directory, watching = discovery_of(watched_by([one])), [Told(fails=True), Told(), Told(fails=True)]
         directory.watchers.update(watching)
         for _ in range(2):
             await directory.asked()
@@ -118,7 +118,7 @@ async def test_one_who_fails_when_told_does_not_keep_it_from_others_and_all_are_
 async def test_a_slot_that_moved_is_news_though_nobody_can_be_asked_about_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
-    directory, watching = directory_of(Address.from_url(f"redis+cluster://127.0.0.1:{port}")), Told()
+    directory, watching = discovery_of(Address.from_url(f"redis+cluster://127.0.0.1:{port}")), Told()
     directory.watchers.add(watching)
     directory.learn(Redirect("MOVED", 5, Place("127.0.0.1", port)))
     await directory.asked()
@@ -130,8 +130,8 @@ async def test_connections_that_share_a_directory_have_their_own_patience() -> N
     with silent() as hung:
         patient = watched_by(hung)
         hasty = replace(patient, timeout_seconds=0.05)
-        directory = directory_of(patient)
-        assert directory_of(hasty) is directory
+        directory = discovery_of(patient)
+        assert discovery_of(hasty) is directory
         holding, began = asyncio.create_task(directory.holder(within=60)), time.monotonic()
         with pytest.raises(Unavailable):
             await directory.holder(within=hasty.timeout_seconds)

@@ -8,9 +8,9 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.connection import Address, Hints
+from delayq.connection import Address, BlockingReads
 from delayq.connection.connectors import One
-from delayq.connection.multiplexer import Line
+from delayq.connection.multiplexer import Multiplexer
 from delayq.errors import Unavailable
 
 from tests.unit.connection.silent import silent
@@ -48,7 +48,7 @@ async def begun(found: Callable[[], asyncio.Timeout | None]) -> asyncio.Timeout:
 
 async def test_a_line_that_is_dropped_as_its_time_out_ends_just_fails() -> None:
     with silent() as [hung]:
-        line = Line(One(Address.from_url(f"redis://{hung}")), 0.05)
+        line = Multiplexer(One(Address.from_url(f"redis://{hung}")), 0.05)
         sending = asyncio.create_task(line.send([("PING",)]))
         await at_its_end(await begun(lambda: line._timeout), line.drop)
         with pytest.raises(Unavailable):
@@ -59,18 +59,18 @@ async def test_a_line_that_is_dropped_as_its_time_out_ends_just_fails() -> None:
 async def test_a_wait_that_is_interrupted_as_it_ends_just_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("delayq.connection.blocking_reads.WATCHDOG_SECONDS", 0.05)
     with silent() as [hung]:
-        hints = Hints(Address.from_url(f"redis://{hung}"))
-        waiting = asyncio.create_task(hints.wait(["a"]))
-        await at_its_end(await begun(lambda: hints._timeout), hints._interrupt)
+        blocking_reads = BlockingReads(Address.from_url(f"redis://{hung}"))
+        waiting = asyncio.create_task(blocking_reads.wait(["a"]))
+        await at_its_end(await begun(lambda: blocking_reads._timeout), blocking_reads._interrupt)
         assert await waiting is None
-        await hints.close()
+        await blocking_reads.close()
 
 
-def line_to(url: str, seconds: float = 0.05) -> Line:
-    return Line(One(Address.from_url(url)), seconds)
+def line_to(url: str, seconds: float = 0.05) -> Multiplexer:
+    return Multiplexer(One(Address.from_url(url)), seconds)
 
 
-async def connected(line: Line) -> Any:  # noqa: ANN401 -- redis-py's
+async def connected(line: Multiplexer) -> Any:  # noqa: ANN401 -- redis-py's
     for _ in range(1000):
         if line._connection is not None and line._connection.is_connected:
             return line._connection

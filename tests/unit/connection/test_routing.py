@@ -9,7 +9,7 @@ from delayq.connection.place import Place
 from delayq.connection.redirects import Redirect
 from delayq.connection.round_trip import round_trip
 from delayq.connection.routing import ASKING, HOPS, Pause, Send, routed
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
 
 if TYPE_CHECKING:
@@ -168,8 +168,8 @@ def test_two_nodes_that_name_each_other_are_not_asked_without_a_pause() -> None:
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_in_a_cluster_each_script_names_a_key_that_is_never_there(*, apart: bool) -> None:
-    broker = Broker("orders")
-    call = broker.cancel("a")
+    commands = Commands("orders")
+    call = commands.cancel("a")
     [command] = next(round_trip([call], "here", apart=apart))
     many, keys = int(call.arguments[0]), call.arguments[1:]
     if not apart:

@@ -10,6 +10,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 from delayq.connection.login import Mounted
 from delayq.connection.tls import Tls
+from delayq.contract.references import CaSecretRef, CertSecretRef, KeySecretRef
 
 from tests.unit.connection.mounted import mount
 
@@ -31,7 +32,7 @@ def test_verification_and_the_name_are_given_up_only_where_told() -> None:
 
 def test_a_context_is_made_anew_only_when_a_file_says_something_else(tmp_path: Path) -> None:
     mount(tmp_path, "ca", ca_crt=trustme.CA().cert_pem.bytes())
-    tls = Tls(Mounted.of(tmp_path, "ca", "ca.crt"))
+    tls = Tls(Mounted.of(tmp_path, CaSecretRef(name="ca")))
     first = tls.context()
     assert tls.context() is first
     mount(tmp_path, "ca", ca_crt=trustme.CA().cert_pem.bytes())
@@ -47,6 +48,9 @@ def test_a_key_with_a_password_is_refused_and_asks_nobody_at_the_terminal(tmp_pa
         serialization.BestAvailableEncryption(b"x"),
     )
     mount(tmp_path, "pair", tls_crt=pair.cert_chain_pems[0].bytes(), tls_key=locked)
-    tls = Tls(None, Mounted.of(tmp_path, "pair", "tls.crt"), Mounted.of(tmp_path, "pair", "tls.key"))
+    tls = Tls(
+        certificate=Mounted.of(tmp_path, CertSecretRef(name="pair")),
+        key=Mounted.of(tmp_path, KeySecretRef(name="pair")),
+    )
     with pytest.raises(ssl.SSLError, match=r"Secret pair: expected its key tls\.crt"):
         tls.context()

@@ -8,7 +8,7 @@ import pytest
 from delayq.connection import Address, sentinels, slots
 from delayq.connection.place import Place
 from delayq.connection.redirects import Redirect, down, redirect, soon, unblocked
-from delayq.connection.topology_state import ClusterBook, SentinelBook
+from delayq.connection.topology_state import ClusterTopology, SentinelTopology
 from delayq.protocol.keys import Keys
 from redis.exceptions import ResponseError
 
@@ -93,8 +93,8 @@ def test_a_key_in_a_slot_is_where_redis_takes_it_to_be() -> None:
     assert slots.slot_of("{}b") != slots.slot_of("b")
 
 
-def cluster() -> ClusterBook:
-    return ClusterBook(Address.from_url("redis+cluster://10.0.0.1:7000,10.0.0.2:7000"))
+def cluster() -> ClusterTopology:
+    return ClusterTopology(Address.from_url("redis+cluster://10.0.0.1:7000,10.0.0.2:7000"))
 
 
 def view(epoch: int, holder: Place, *, state: str = "ok") -> list[Any]:
@@ -103,47 +103,47 @@ def view(epoch: int, holder: Place, *, state: str = "ok") -> list[Any]:
 
 
 def test_a_node_that_is_cut_off_is_not_believed_while_another_knows_better() -> None:
-    book = cluster()
-    assert book.learn(ASKED, view(7, OTHER))
-    book.begin()
-    assert not book.learn(OTHER, view(6, ASKED))
-    assert not book.learn(OTHER, view(7, ASKED, state="fail"))
-    assert book.holder(0) == OTHER
+    topology = cluster()
+    assert topology.learn(ASKED, view(7, OTHER))
+    topology.begin()
+    assert not topology.learn(OTHER, view(6, ASKED))
+    assert not topology.learn(OTHER, view(7, ASKED, state="fail"))
+    assert topology.holder(0) == OTHER
 
 
 def test_where_all_nodes_are_cut_off_the_newest_view_is_believed() -> None:
-    book = cluster()
-    assert book.learn(ASKED, view(7, OTHER))
-    book.begin()
-    assert not book.learn(OTHER, view(5, OTHER, state="fail"))
-    assert not book.learn(ASKED, view(6, ASKED, state="fail"))
-    book.settle()
-    assert book.holder(0) == ASKED
+    topology = cluster()
+    assert topology.learn(ASKED, view(7, OTHER))
+    topology.begin()
+    assert not topology.learn(OTHER, view(5, OTHER, state="fail"))
+    assert not topology.learn(ASKED, view(6, ASKED, state="fail"))
+    topology.settle()
+    assert topology.holder(0) == ASKED
 
 
 def test_a_node_that_is_no_cluster_says_why() -> None:
-    book = cluster()
+    topology = cluster()
     refused = ResponseError("This instance has cluster support disabled")
-    assert not book.learn(ASKED, [refused, refused])
-    assert "10.0.0.1:7000" in book.why
-    assert "cluster support disabled" in book.why
-    assert book.holder(0) is None
+    assert not topology.learn(ASKED, [refused, refused])
+    assert "10.0.0.1:7000" in topology.why
+    assert "cluster support disabled" in topology.why
+    assert topology.holder(0) is None
 
 
 def test_a_slot_that_moved_is_where_its_last_holder_said_and_others_stay() -> None:
-    book = cluster()
-    book.learn(ASKED, view(7, ASKED))
-    book.moved(Redirect("MOVED", 5, OTHER))
-    assert (book.holder(4), book.holder(5), book.holder(6)) == (ASKED, OTHER, ASKED)
-    assert {address.places[0] for address in book.asked()} == {ASKED, OTHER}
+    topology = cluster()
+    topology.learn(ASKED, view(7, ASKED))
+    topology.moved(Redirect("MOVED", 5, OTHER))
+    assert (topology.holder(4), topology.holder(5), topology.holder(6)) == (ASKED, OTHER, ASKED)
+    assert {address.places[0] for address in topology.asked()} == {ASKED, OTHER}
 
 
 SENTINELS = [Place("10.0.1.1", 26379), Place("10.0.1.2", 26379), Place("10.0.1.3", 26379)]
 
 
-def sentinel() -> SentinelBook:
+def sentinel() -> SentinelTopology:
     where = ",".join(map(str, SENTINELS))
-    return SentinelBook(Address.from_url(f"redis+sentinel://{where}/mymaster/0"))
+    return SentinelTopology(Address.from_url(f"redis+sentinel://{where}/mymaster/0"))
 
 
 def named(place: Place, epoch: int) -> list[Any]:
@@ -152,71 +152,71 @@ def named(place: Place, epoch: int) -> list[Any]:
 
 
 def test_every_sentinel_is_asked_and_the_first_that_answers_is_believed_until_another_knows_better() -> None:
-    book = sentinel()
-    assert [address.places[0] for address in book.asked()] == SENTINELS
-    assert book.learn(SENTINELS[0], named(OTHER, 1))
-    assert book.holder(0) == OTHER
-    assert book.learn(SENTINELS[1], named(ASKED, 2))
-    assert book.holder(0) == ASKED
-    book.settle()
-    assert book.holder(0) == ASKED
+    topology = sentinel()
+    assert [address.places[0] for address in topology.asked()] == SENTINELS
+    assert topology.learn(SENTINELS[0], named(OTHER, 1))
+    assert topology.holder(0) == OTHER
+    assert topology.learn(SENTINELS[1], named(ASKED, 2))
+    assert topology.holder(0) == ASKED
+    topology.settle()
+    assert topology.holder(0) == ASKED
 
 
 def test_a_sentinel_that_knows_no_such_master_or_refuses_is_not_the_last_to_be_asked() -> None:
-    book = sentinel()
-    assert not book.learn(SENTINELS[0], [None, ResponseError("No such master with that name")])
-    assert book.why == "Sentinel 10.0.1.1:26379: it has no such master"
+    topology = sentinel()
+    assert not topology.learn(SENTINELS[0], [None, ResponseError("No such master with that name")])
+    assert topology.why == "Sentinel 10.0.1.1:26379: it has no such master"
     refused = ResponseError("NOAUTH Authentication required.")
-    assert not book.learn(SENTINELS[0], [refused, refused])
-    assert "NOAUTH" in book.why
-    assert book.holder(0) is None
+    assert not topology.learn(SENTINELS[0], [refused, refused])
+    assert "NOAUTH" in topology.why
+    assert topology.holder(0) is None
 
 
 def test_a_sentinel_that_missed_a_fail_over_is_not_believed_but_most_of_them_are() -> None:
-    book = sentinel()
-    book.learn(SENTINELS[0], named(OTHER, 5))
-    book.begin()
-    assert not book.learn(SENTINELS[1], named(ASKED, 4))
-    book.settle()
-    assert book.holder(0) == OTHER
-    assert not book.learn(SENTINELS[2], named(ASKED, 0))
-    book.settle()
-    assert book.holder(0) == ASKED
+    topology = sentinel()
+    topology.learn(SENTINELS[0], named(OTHER, 5))
+    topology.begin()
+    assert not topology.learn(SENTINELS[1], named(ASKED, 4))
+    topology.settle()
+    assert topology.holder(0) == OTHER
+    assert not topology.learn(SENTINELS[2], named(ASKED, 0))
+    topology.settle()
+    assert topology.holder(0) == ASKED
 
 
 def test_a_new_view_is_believed_though_most_sentinels_have_an_older_one() -> None:
-    book = sentinel()
-    book.learn(SENTINELS[0], named(OTHER, 5))
-    book.begin()
+    topology = sentinel()
+    topology.learn(SENTINELS[0], named(OTHER, 5))
+    topology.begin()
     for place, said in zip(SENTINELS, [named(ASKED, 4), named(ASKED, 4), named(OTHER, 5)], strict=True):
-        book.learn(place, said)
-    book.settle()
-    assert book.holder(0) == OTHER
+        topology.learn(place, said)
+    topology.settle()
+    assert topology.holder(0) == OTHER
 
 
 def test_of_views_that_are_equally_new_the_one_that_most_share_is_believed() -> None:
     """Whoever tells Sentinels by hand of another master makes no fail-over: the epoch stays."""
-    book = sentinel()
-    book.learn(SENTINELS[0], named(OTHER, 0))
-    book.begin()
+    topology = sentinel()
+    topology.learn(SENTINELS[0], named(OTHER, 0))
+    topology.begin()
     for place, master in zip(SENTINELS, [ASKED, OTHER, ASKED], strict=True):
-        book.learn(place, named(master, 0))
-        assert book.holder(0) == OTHER
-    book.settle()
-    assert book.holder(0) == ASKED
+        topology.learn(place, named(master, 0))
+        assert topology.holder(0) == OTHER
+    topology.settle()
+    assert topology.holder(0) == ASKED
 
 
 def test_a_sentinel_without_the_right_to_tell_more_is_believed_where_no_other_tells() -> None:
     refused = ResponseError("NOPERM …")
-    book = sentinel()
-    book.learn(SENTINELS[0], named(OTHER, 5))
-    book.begin()
-    assert book.learn(SENTINELS[1], [named(ASKED, 0)[0], refused])
-    book.settle()
-    assert book.holder(0) == ASKED
-    book.learn(SENTINELS[2], named(OTHER, 5))
-    book.settle()
-    assert book.holder(0) == OTHER
+    topology = sentinel()
+    topology.learn(SENTINELS[0], named(OTHER, 5))
+    topology.begin()
+    assert topology.learn(SENTINELS[1], [named(ASKED, 0)[0], refused])
+    topology.settle()
+    assert topology.holder(0) == ASKED
+    topology.learn(SENTINELS[2], named(OTHER, 5))
+    topology.settle()
+    assert topology.holder(0) == OTHER
 
 
 def test_a_role_is_a_masters_or_it_is_not() -> None:

@@ -6,7 +6,8 @@ from copy import deepcopy
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from delayq.contract.kinds import Choice, Dictionary, Flag, Freeform, Listing, Text, Whole
+from delayq.contract.kinds import Choice, Dictionary, Flag, Freeform, Listing, Portion, Text, Whole
+from delayq.contract.pod_template import FIELDS, PLAIN, PodTemplate
 from delayq.contract.queue import Spec
 from delayq.contract.record import Section, camel, declared, shape_of
 from hypothesis import strategies as st
@@ -43,11 +44,45 @@ def _text(kind: Text) -> st.SearchStrategy[str]:
     return found.filter(lambda text: kind.min_length <= len(text) <= kind.max_length)
 
 
-def values(kind: Kind) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one for each kind
+ANYTHING = st.dictionaries(st.text(max_size=2), st.none() | st.lists(st.integers(), max_size=2), max_size=2)
+PLAINS: dict[str, st.SearchStrategy[Any]] = {
+    "text": st.text("abc", max_size=3),
+    "int": st.sampled_from((0, -1, 2**63 - 1, -(2**63))),
+    "bool": st.booleans(),
+    "port": st.sampled_from((0, 8080, "http")),
+    "open": ANYTHING,
+    "amount": st.sampled_from((0, 1, 0.5, "100m")),
+}
+
+
+@cache
+def of_template(kind: str) -> st.SearchStrategy[Any]:
+    """Values of a type of pod templates: of a mapping, a few fields."""
+    inner = kind.strip("[]{}")
+    if kind.startswith("["):
+        return st.lists(of_template(inner), max_size=2)
+    if kind.startswith("{"):
+        return st.dictionaries(st.text("abc", max_size=3), st.none() | of_template(inner), max_size=2)
+    if kind in PLAIN:
+        return PLAINS[kind]
+    fields = {field.rstrip("!"): of for field, of in FIELDS[kind].items()}
+    required = [field[:-1] for field in FIELDS[kind] if field.endswith("!")]
+
+    def some(names: list[str]) -> st.SearchStrategy[Document]:
+        optional = {name: st.none() | of_template(fields[name]) for name in names if name not in required}
+        return st.fixed_dictionaries({**optional, **{name: of_template(fields[name]) for name in required}})
+
+    few = st.lists(st.sampled_from(sorted(fields)), max_size=3, unique=True).flatmap(some)
+    return few | few.map(lambda found: found | {"$patch": "delete"})
+
+
+def values(kind: Kind) -> st.SearchStrategy[Any]:  # noqa: C901, PLR0911 - one for each kind
     """Values that a kind accepts."""
     match kind:
         case Whole(low, high):
             return st.sampled_from((low, high)) | st.integers(low, high)
+        case Portion(low, high):
+            return st.integers(low, high) | st.sampled_from(("1%", "99%", "100%"))
         case Text():
             return _text(kind)
         case Choice(options):
@@ -55,9 +90,9 @@ def values(kind: Kind) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one for eac
         case Flag():
             return st.booleans()
         case Freeform():
-            return st.dictionaries(
-                st.text(max_size=2), st.none() | st.lists(st.integers(), max_size=2), max_size=2
-            )
+            return ANYTHING
+        case PodTemplate():
+            return of_template("PodTemplate")
         case Listing(item=item, least=least):
             return st.lists(values(item), min_size=least, max_size=least + 1)
         case Dictionary(name=name, value=value):
@@ -92,10 +127,7 @@ GARBAGE: tuple[Any, ...] = (
 
 def _mappings_in(tree: object) -> list[Document]:
     if isinstance(tree, dict):
-        return [
-            tree,
-            *(found for key, item in tree.items() if key != "template" for found in _mappings_in(item)),
-        ]
+        return [tree, *(found for item in tree.values() for found in _mappings_in(item))]
     if isinstance(tree, list):
         return [found for item in tree for found in _mappings_in(item)]
     return []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from delayq.contract.kinds import Kind
 
-Way = tuple[Any, ...]
+RedisAccess = tuple[Any, ...]
 
 KNOWN_NAMES = [
     "apiVersion",
@@ -98,7 +98,7 @@ def test_a_problem_fits_on_one_line_and_quotes_little(spec: Json) -> None:
 SECRET = "hunter2 hunter2"  # noqa: S105 - nobody's password, but somebody's could stand there
 
 
-def spots(kind: Kind, path: Way = ()) -> Iterator[tuple[Way, Kind]]:
+def spots(kind: Kind, path: RedisAccess = ()) -> Iterator[tuple[RedisAccess, Kind]]:
     """Every field below a kind, as the way to it."""
     if isinstance(kind, Section):
         for field in declared(kind.record):
@@ -108,7 +108,7 @@ def spots(kind: Kind, path: Way = ()) -> Iterator[tuple[Way, Kind]]:
         yield from spots(kind.item, (*path, 0))
 
 
-def put(tree: Json, way: Way, value: object) -> None:
+def put(tree: Json, way: RedisAccess, value: object) -> None:
     for step, following in pairwise(way):
         tree = tree[0] if step == 0 else tree.setdefault(step, [{}] if following == 0 else {})
     tree[way[-1]] = value
@@ -124,7 +124,7 @@ REFERENCES = [
 
 @pytest.mark.parametrize("way", REFERENCES, ids=lambda way: ".".join(map(str, way)))
 @pytest.mark.parametrize("secret", [SECRET, [SECRET], {SECRET: 1}, 424242424242, {"a": 424242424242}])
-def test_a_secret_put_where_a_reference_belongs_is_not_repeated(way: Way, secret: Json) -> None:
+def test_a_secret_put_where_a_reference_belongs_is_not_repeated(way: RedisAccess, secret: Json) -> None:
     whole = document()
     put(whole, way, secret)
     for message in messages(whole):

@@ -20,7 +20,7 @@ def test_redis_and_handler_are_enough_and_the_rest_has_defaults() -> None:
     assert spec.delivery == Delivery()
     assert spec.delivery.backoff == Backoff(delays_seconds=(60, 300, 900))
     assert spec.limits == Limits()
-    assert (spec.worker.concurrency, spec.worker.replicas, spec.shards) == (32, None, 1)
+    assert (spec.worker.concurrency, spec.worker.replicas, spec.shards) == (32, 1, 1)
     assert (spec.autoscaling, spec.guard) == (None, None)
 
 
@@ -40,11 +40,18 @@ def test_a_misspelt_field_is_refused_with_the_nearest_known_name() -> None:
 
 def test_a_field_like_no_other_is_refused_with_all_known_names() -> None:
     assert problems(document(objective={"xyz": 1})) == [
-        "spec.objective.xyz: unknown field, expected latenessSeconds or percentile"
+        "spec.objective.xyz: unknown field, expected latenessMilliseconds or percentile"
     ]
-    assert problems(document(guard={"none": {"xyz": 1}})) == [
-        "spec.guard.none.xyz: unknown field, expected none here"
+    assert problems(document(recovery={"check": {"guard": {"xyz": 1}}})) == [
+        "spec.recovery.check.guard.xyz: unknown field, expected none here"
     ]
+
+
+@pytest.mark.parametrize("percentile", [99.9, 99, "0", "100", "99.9999", "99,9"])
+def test_a_percentile_is_a_decimal_number_as_text(percentile: object) -> None:
+    assert parse(document(objective={"percentile": "99.9"})).spec.objective.percent == 99.9
+    expected = 'spec.objective.percentile: expected a decimal number from "1" to "99.999", got '
+    assert problems(document(objective={"percentile": percentile}))[0].startswith(expected)
 
 
 def test_a_wrong_value_is_refused_with_what_was_expected_and_what_came() -> None:
@@ -95,7 +102,7 @@ def test_what_is_not_a_whole_number_is_shown_briefly_and_safely(value: object, s
 def test_null_is_as_good_as_absent_as_on_kubernetes() -> None:
     assert parse(document(worker=None, delivery={"backoff": None})) == parse(document())
     assert problems(document(redis=None)) == ["spec.redis: required, but missing"]
-    assert problems(document(guard={"none": None, "redlock": None}))[0].endswith("got nothing")
+    assert problems(document(guard={"redisLock": None, "redlock": None}))[0].endswith("got nothing")
 
 
 def test_whatever_kubernetes_adds_is_left_alone() -> None:
@@ -126,12 +133,43 @@ def test_a_list_of_a_million_items_is_refused_unread() -> None:
     ]
 
 
-def test_a_template_may_hold_anything_that_is_json() -> None:
-    template: Json = {"spec": {"containers": [{"name": "worker", "env": [], "x": None, "y": 1.5, "z": True}]}}
+def test_what_a_template_leaves_open_may_hold_anything_that_is_json() -> None:
+    template: Json = {"spec": {"affinity": {"podAffinity": {"x": None, "y": [1.5, True], "z": {}}}}}
     read = parse(document(worker={"template": template})).spec.worker.template
     assert read == template
-    template["spec"]["containers"].clear()
+    template["spec"]["affinity"].clear()
     assert read != template
+
+
+PROBE = ".startupProbe"
+
+
+@pytest.mark.parametrize(
+    ("container", "problem"),
+    [
+        ({"imagePulPolicy": "Always"}, ".imagePulPolicy: unknown field, did you mean imagePullPolicy?"),
+        ({"zzz": 1}, ".zzz: unknown field"),
+        ({"name": None}, ".name: required, but missing"),
+        ({"name": 1}, ".name: expected text, got a number"),
+        ({"tty": "yes"}, ".tty: expected true or false, got text"),
+        ({"args": "a"}, ".args: expected a list, got text"),
+        ({"resources": {"limit": {}}}, ".resources.limit: unknown field, did you mean limits?"),
+        ({"env": [{"name": "A", "value": 1}]}, ".env[0].value: expected text, got a number"),
+        (
+            {"startupProbe": {"httpGet": {"port": 1.5}}},
+            f"{PROBE}.httpGet.port: expected a whole number or text, got a number",
+        ),
+        (
+            {"startupProbe": {"periodSeconds": 2**63}},
+            f"{PROBE}.periodSeconds: expected a whole number, got a number",
+        ),
+    ],
+)
+def test_a_template_is_refused_with_the_path_of_its_mistake(container: Json, problem: str) -> None:
+    template = {"spec": {"initContainers": [{"name": "a", **container}]}}
+    for process in ("scanner", "worker", "reaper"):
+        path = f"spec.{process}.template.spec.initContainers[0]"
+        assert problems(document(**{process: {"template": template}})) == [path + problem]
 
 
 def endless() -> dict[str, object]:
@@ -166,7 +204,7 @@ def test_a_template_that_is_no_finite_json_is_refused(template: object, complain
 
 def test_what_surrounds_the_pods_has_defaults_and_is_checked() -> None:
     spec = parse(document()).spec
-    assert (spec.pod_disruption_budget.enabled, spec.pod_disruption_budget.max_unavailable) == (True, 1)
+    assert (spec.pod_disruption_budget.enabled, spec.pod_disruption_budget.max_unavailable) == (True, None)
     assert (spec.network_policy.enabled, spec.network_policy.metrics_from) == (False, None)
     assert (spec.monitoring.pod_monitor.enabled, spec.monitoring.prometheus_rule.enabled) == (False, False)
     peer = {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
@@ -179,10 +217,13 @@ def test_what_surrounds_the_pods_has_defaults_and_is_checked() -> None:
         document(
             networkPolicy={"metricsFrom": []},
             monitoring={"prometheusRule": {"labels": {"-a": "b", "a": "b c"}}},
-            podDisruptionBudget={"maxUnavailable": "50%"},
+            podDisruptionBudget={"maxUnavailable": "101%"},
         )
     ) == [
-        'spec.podDisruptionBudget.maxUnavailable: expected a whole number from 1 to 10000, got "50%"',
+        (
+            "spec.podDisruptionBudget.maxUnavailable: expected a whole number from 1 to 10000, or a percentage such "
+            'as "50%", got "101%"'
+        ),
         "spec.networkPolicy.metricsFrom: expected a list of 1 to 32 items, got 0",
         (
             "spec.monitoring.prometheusRule.labels: expected names of labels, such as release or example.com/team, "

@@ -1,4 +1,4 @@
-"""docs/document.md is the model, printed."""
+"""The pages of the document are the model, printed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from pathlib import Path
 
 import yaml
 from delayq.contract import parse
-from delayq.contract.reference import render
 
-PAGE = Path(__file__).parents[3] / "docs/document.md"
+from tools.reference.document import pages
+
+FOLDER = Path(__file__).parents[3] / "docs/reference"
 
 
-def test_the_page_is_current() -> None:
-    assert PAGE.read_text() == render(), "run: python -m delayq.contract.reference > docs/document.md"
+def test_the_pages_are_current() -> None:
+    there = {name: (FOLDER / name).read_text() for name in pages()}
+    assert there == pages(), "run: python -m tools.reference.document docs/reference"
 
 
 def test_the_example_on_the_page_is_a_document() -> None:
-    (example,) = re.findall("```yaml\n(.*?)```", render(), re.DOTALL)
+    (example,) = re.findall("```yaml\n(.*?)```", pages()["document.md"], re.DOTALL)
     assert parse(yaml.safe_load(example)).queue == "orders"

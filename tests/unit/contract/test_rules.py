@@ -12,7 +12,8 @@ from tests.unit.contract.documents import document
 HOST = {"host": "redis"}
 PYTHON = {"callable": "shop.orders:cancel"}
 DATABASE = {"databaseSecretRef": {"name": "orders-database"}}
-LEDGER = "spec: reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
+REF = {"name": "redis"}
+LEDGER = "spec: recovery.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
 LEDGER += "the last with select where it has update"
 CHANGE = {"update": "UPDATE orders SET done = true"}
 PARTS = (
@@ -47,26 +48,31 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ),
     ({"autoscaling": {"minReplicas": 11}}, "spec.autoscaling: minReplicas must not exceed maxReplicas"),
     (
-        {"worker": {"replicas": 2}, "autoscaling": {}},
+        {"redis": {"standalone": HOST, "tls": {"caSecretRef": REF, "caConfigMapRef": REF}}},
+        "spec.redis.tls: caSecretRef and caConfigMapRef exclude each other",
+    ),
+    (
+        {"redis": {"standalone": HOST, "tls": {"certSecretRef": REF}}},
+        "spec.redis.tls: certSecretRef and keySecretRef need each other",
+    ),
+    (
+        {"podDisruptionBudget": {"maxUnavailable": "10%", "minAvailable": 1}},
+        "spec.podDisruptionBudget: maxUnavailable and minAvailable exclude each other",
+    ),
+    (
+        {"guard": {"redisLock": {}, "sqlUnique": DATABASE}},
         (
-            "spec: worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External; "
-            "to leave that, set worker.replicas to null in the same patch"
+            "spec.guard: expected exactly one of redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic,"
+            " got redisLock and sqlUnique"
         ),
     ),
     (
-        {"guard": {"none": {}, "redisLock": {}}},
-        (
-            "spec.guard: expected exactly one of none, redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic,"
-            " got none and redisLock"
-        ),
+        {"recovery": {"check": {"python": PYTHON, "guard": {}}}, "guard": {"sqlUnique": DATABASE}},
+        "spec.recovery.check: expected exactly one of python, http, guard, got python and guard",
     ),
-    (
-        {"reaper": {"check": {"python": PYTHON, "guard": {}}}, "guard": {"sqlUnique": DATABASE}},
-        "spec.reaper.check: expected exactly one of python, http, guard, got python and guard",
-    ),
-    ({"reaper": {"check": {"guard": {}}}}, LEDGER),
-    ({"reaper": {"check": {"guard": {}}}, "guard": {"redisLock": {}}}, LEDGER),
-    ({"reaper": {"check": {"guard": {}}}, "guard": {"sqlOptimistic": DATABASE | CHANGE}}, LEDGER),
+    ({"recovery": {"check": {"guard": {}}}}, LEDGER),
+    ({"recovery": {"check": {"guard": {}}}, "guard": {"redisLock": {}}}, LEDGER),
+    ({"recovery": {"check": {"guard": {}}}, "guard": {"sqlOptimistic": DATABASE | CHANGE}}, LEDGER),
     (
         {"guard": {"sqlOptimistic": DATABASE | {"select": "SELECT 1"}}},
         "spec.guard.sqlOptimistic: select needs update",
@@ -95,20 +101,19 @@ def test_a_broken_rule_is_the_only_problem(fields: dict[str, Any], problem: str)
         {"delivery": {"backoff": {"exponential": {"initialSeconds": 60, "maxSeconds": 60}}}},
         {"worker": {"drainTimeoutSeconds": 59}},
         {"autoscaling": {"minReplicas": 10}},
-        {"worker": {"replicas": 2}},
-        {"guard": {"none": {}}},
+        {"worker": {"replicas": 2}, "autoscaling": {}},
         {"guard": {"sqlOptimistic": DATABASE | {"update": "UPDATE orders SET done = true"}}},
-        {"guard": {"sqlPessimistic": DATABASE}, "reaper": {"check": {"guard": {}}}},
-        {"guard": {"sqlOptimistic": DATABASE}, "reaper": {"check": {"guard": {}}}},
+        {"guard": {"sqlPessimistic": DATABASE}, "recovery": {"check": {"guard": {}}}},
+        {"guard": {"sqlOptimistic": DATABASE}, "recovery": {"check": {"guard": {}}}},
         {
             "guard": {"sqlOptimistic": DATABASE | CHANGE | {"select": "SELECT 1"}},
-            "reaper": {"check": {"guard": {}}},
+            "recovery": {"check": {"guard": {}}},
         },
-        {"reaper": {"check": {"python": PYTHON}}},
+        {"recovery": {"check": {"python": PYTHON}}},
         {"shards": 4, "limits": {"maxInFlight": 4, "ratePerSecond": 1, "burst": 4}},
         {"shards": 4, "limits": {"ratePerSecond": 4}},
         {"shards": 64, "limits": {"maxBytes": 1 << 25}},
-        {"delivery": {"acknowledge": "Fsynced", "acknowledgeTimeoutMilliseconds": 60_000}},
+        {"durability": {"confirm": "Fsynced", "timeoutMilliseconds": 60_000}},
     ],
 )
 def test_a_kept_rule_is_silent(fields: dict[str, Any]) -> None:

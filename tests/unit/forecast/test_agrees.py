@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import pytest
 from delayq.forecast import ROUNDS, Expected, Histogram, Now, Supply, outlook
-from delayq.simulation import Arrival, Plant, Tasks
 from hypothesis import given
 from hypothesis import strategies as some
+
+from benchmarks.simulation import Arrival, Plant, Tasks
 
 HOUR, HOUR_MS = 3600.0, 3_600_000
 SPANS = [(hour * HOUR_MS, (hour + 1) * HOUR_MS) for hour in range(3)]

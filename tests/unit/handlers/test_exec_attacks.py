@@ -119,7 +119,7 @@ async def test_a_flood_of_output_is_read_dropped_and_counted(
             await handler.call(a_task())
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    [event] = events("exec_ended")
+    [event] = events("command_exited")
     assert len(event["output"]) == 1000
     assert event["output_dropped_bytes"] == 64 * 1024 * 1024 + len("the end\n") - 1000
     assert peak < 8 * 1024 * 1024

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from delayq.handlers.output import Tail
-from delayq.handlers.pipes import Listen
+from delayq.handlers.child import Listen, Tail
 
 
 async def test_what_a_child_said_last_is_read_before_it_is_settled() -> None:

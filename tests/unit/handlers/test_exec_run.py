@@ -102,7 +102,7 @@ async def test_the_output_is_an_event(events: Callable[[str], list[dict[str, Any
     async with shell("echo out; echo err >&2; exit 1") as handler:
         with pytest.raises(ExecFailed):
             await handler.call(a_task())
-    [event] = events("exec_ended")
+    [event] = events("command_exited")
     assert sorted(str(event.pop("output")).split()) == ["err", "out"]
     assert event == {"task_id": "order-7", "attempt": 2, "exit_code": 1, "output_dropped_bytes": 0}
 

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import pytest
 from delayq.errors import Bury, Retry
-from delayq.handlers.http_request import encode
+from delayq.handlers.http_post import encode
 from delayq.handlers.http_response import Answer, retry_after_ms, settle
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.handlers.base import HandlerSetupError
-from delayq.handlers.secret import SecretFile
+from delayq.handlers.http_post import SecretFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,28 +5,29 @@ from __future__ import annotations
 import pytest
 from delayq.local.panel import Fleet, scanner_line
 from delayq.local.progress import Progress, moving, parse
-from delayq.protocol.shard_map import Layout
-from delayq.service.metrics import render, shard_families
+from delayq.protocol.shard_map import ShardMap
+from delayq.service.exposition import render
+from delayq.service.metrics import shard_families
 
-MOVING = Layout(3, 6, 3, 6, 6)
+MOVING = ShardMap(3, 6, 3, 6, 6)
 FLEET = Fleet(scanners=1, scanners_up=1, shards_led=6, workers=1, workers_up=1)
 
 
 @pytest.mark.parametrize(
-    ("layout", "said"),
+    ("shard_map", "said"),
     [
-        (Layout.first(3), ""),
-        (Layout(2, 3, 3, 6, 6), "about to move 3 → 6"),
+        (ShardMap.first(3), ""),
+        (ShardMap(2, 3, 3, 6, 6), "about to move 3 → 6"),
         (MOVING, "moving 3 → 6: 1,373 of 3,000 looked at"),
     ],
 )
-def test_each_step_has_its_words(layout: Layout, said: str) -> None:
-    assert moving(layout, Progress(1373, 3000)) == said
+def test_each_step_has_its_words(shard_map: ShardMap, said: str) -> None:
+    assert moving(shard_map, Progress(1373, 3000)) == said
 
 
 def test_progress_is_that_of_all_shards_that_a_scanner_moves() -> None:
     exported = shard_families("orders", MOVING, {}, {0: (2000, 1000, 5, 0), 1: (1000, 373, 5, 0)})
-    text = render(lambda: exported).decode()
+    text = render(exported).decode()
     assert parse(text) == Progress(1373, 3000)
     assert parse("").plus(parse(text)) == Progress(1373, 3000)
 

@@ -43,11 +43,12 @@ spec:
     sentinel:
       masterName: mymaster
       nodes: [{host: sentinel-0}, {host: sentinel-1}]
-      authSecretRef: {name: sentinel-auth}
+      auth: {passwordSecretRef: {name: sentinel-auth}}
     tls:
       caSecretRef: {name: redis-tls}
-      clientCertSecretRef: {name: redis-tls}
-    authSecretRef: {name: shop-redis, usernameKey: user}
+      certSecretRef: {name: redis-tls}
+      keySecretRef: {name: redis-tls}
+    auth: {usernameSecretRef: {name: shop-redis, key: user}, passwordSecretRef: {name: shop-redis}}
     connection: {timeoutSeconds: 300}
   handler:
     http:
@@ -102,8 +103,9 @@ spec:
         - {name: tmp, emptyDir: {sizeLimit: 1Gi, medium: Memory}}
         - {name: models, configMap: {name: models}}
   autoscaling: {minReplicas: 1, maxReplicas: 40}
-  reaper: {schedule: "*/5 * * * *", timeZone: Europe/Paris, startingDeadlineSeconds: 60, check: {guard: {}}}
-  objective: {latenessSeconds: 5}
+  reaper: {schedule: "*/5 * * * *", timeZone: Europe/Paris, startingDeadlineSeconds: 60}
+  recovery: {check: {guard: {}}}
+  objective: {latenessMilliseconds: 5000}
   podDisruptionBudget: {maxUnavailable: 2}
   networkPolicy:
     enabled: true
@@ -122,7 +124,9 @@ metadata: {{name: "{"0.9-x." * 10}end", namespace: "{"9" * 63}"}}
 spec:
   redis:
     standalone: {{host: redis}}
-    authSecretRef: {{name: {"s" * 252}1, usernameKey: .hidden, passwordKey: {"k" * 253}}}
+    auth:
+      usernameSecretRef: {{name: {"s" * 252}1, key: .hidden}}
+      passwordSecretRef: {{name: {"s" * 252}1, key: {"k" * 253}}}
     tls: {{caSecretRef: {{name: {"s" * 252}2}}}}
   handler: {{exec: {{command: [sh, -c, "echo '\\u00fc\\n: {{}} # %'"], env: {{A: "no", B: "1e3", C: ""}}}}}}
   stopPolicy: Hold

@@ -14,7 +14,7 @@ import pytest
 from delayq_operator.base import names
 from delayq_operator.cache.resource import Resource
 from delayq_operator.cache.versions import Versions
-from delayq_operator.desired import desired, purge_job, referenced
+from delayq_operator.desired import desired, erase_job, referenced
 from delayq_operator.desired.checksum import changes
 from delayq_operator.reconcile.facts import Referees, missing
 from delayq_operator.reconcile.plan import inputs_of
@@ -33,10 +33,14 @@ if TYPE_CHECKING:
 REDLOCK = {"redlock": {"urlsSecretRef": {"name": "redlock"}}}
 CLUSTER = {
     "cluster": {"nodes": [{"host": "redis"}]},
-    "authSecretRef": {"name": "login"},
-    "tls": {"caSecretRef": {"name": "ca"}, "clientCertSecretRef": {"name": "cert"}},
+    "auth": {"passwordSecretRef": {"name": "login"}},
+    "tls": {
+        "caSecretRef": {"name": "ca"},
+        "certSecretRef": {"name": "cert"},
+        "keySecretRef": {"name": "cert"},
+    },
 }
-QUEUES = [queue(RICH), queue(RICH, guard=REDLOCK, reaper={}), queue(redis=CLUSTER, guard=REDLOCK)]
+QUEUES = [queue(RICH), queue(RICH, guard=REDLOCK, recovery={}), queue(redis=CLUSTER, guard=REDLOCK)]
 
 
 def canary(name: str, key: str) -> str:
@@ -90,7 +94,7 @@ def told(text: str) -> bool:
 
 
 def written(of: DelayQueue, facts: Facts) -> list[dict[str, Any]]:
-    return [*desired(of, SETTING, facts), purge_job(of, SETTING, facts)]
+    return [*desired(of, SETTING, facts), erase_job(of, SETTING, facts)]
 
 
 @pytest.mark.parametrize("of", QUEUES, ids=["sql", "redlock", "cluster"])

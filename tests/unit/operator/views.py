@@ -9,7 +9,7 @@ from delayq_operator.cache.resource import Resource
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling.scaling import Scale, scale
 from delayq_operator.scrape.backlog import Backlog
-from delayq_operator.scrape.shards import Layout, Shards
+from delayq_operator.scrape.shards import ShardMap, Shards
 from delayq_operator.status.view import View
 
 from tests.unit.operator.queues import UID, document, queue
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NOW = 1_800_000_000.0
 RUNNING = Workload(exists=True, wanted=1, pods=1, updated=1, ready=1, current=True, inputs="abc")
-ONE_SHARD = Shards(layout=Layout(1, 1, 1, 1))
+ONE_SHARD = Shards(shard_map=ShardMap(1, 1, 1, 1))
 HEALTHY = Backlog(read_at=NOW, whole=True, redis_up=True, shards=ONE_SHARD)
 
 
@@ -41,7 +41,7 @@ def view(**seen: Any) -> View:  # noqa: ANN401 -- the fields of View
         "queue": queue(),
         "scanner": RUNNING,
         "worker": RUNNING,
-        "scale": Scale(replicas=1, reason="Fixed", message="1 worker: the default"),
+        "scale": Scale(replicas=1, reason="AutoscalingDisabled", message="1 worker: the default"),
         "backlog": HEALTHY,
     }
     return View(**{**healthy, **seen})

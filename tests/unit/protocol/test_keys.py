@@ -22,7 +22,7 @@ NAMES = (
     "leader",
     "stats",
     "scanners",
-    "layout",
+    "shard_map",
     "moving",
     "moving_info",
     "arrived",

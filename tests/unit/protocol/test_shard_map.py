@@ -1,4 +1,4 @@
-"""The layout: what follows what, who may ask for another, and where a task is looked for."""
+"""The shard map: what follows what, who may ask for another, and where a task is looked for."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from itertools import zip_longest
 
 import pytest
 from delayq.protocol.quota import part
-from delayq.protocol.shard_map import Layout
-from delayq.resharding.coordinator import Wish
+from delayq.protocol.shard_map import ShardMap
+from delayq.resharding.coordinator import DesiredShards
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,14 +15,14 @@ COUNTS = st.integers(1, 64)
 
 
 def test_a_change_goes_through_its_steps_and_nothing_else_follows() -> None:
-    settled = Layout.first(4, "u:1")
+    settled = ShardMap.first(4, "u:1")
     announced = settled.towards(8, "u:2")
-    assert announced == Layout(2, 4, 4, 8, 8, "u:2")
+    assert announced == ShardMap(2, 4, 4, 8, 8, "u:2")
     moving = announced.follows()
-    assert moving == Layout(3, 8, 4, 8, 8, "u:2")
+    assert moving == ShardMap(3, 8, 4, 8, 8, "u:2")
     assert moving.towards(2, "u:3") is None, "it is asked for again when tasks have moved"
     done = moving.follows()
-    assert done == Layout(4, 8, 8, 8, 8, "u:2")
+    assert done == ShardMap(4, 8, 8, 8, 8, "u:2")
     assert done.follows() is None
     fewer = done.towards(3, "u:3")
     assert fewer is not None
@@ -30,8 +30,8 @@ def test_a_change_goes_through_its_steps_and_nothing_else_follows() -> None:
 
 
 def test_what_is_announced_may_change_for_nothing_has_moved() -> None:
-    announced = Layout(2, 4, 4, 256, 256)
-    assert announced.towards(5, "u:9") == Layout(3, 4, 4, 5, 256, "u:9")
+    announced = ShardMap(2, 4, 4, 256, 256)
+    assert announced.towards(5, "u:9") == ShardMap(3, 4, 4, 5, 256, "u:9")
     back = announced.towards(4, "u:9")
     assert back is not None
     assert back.settled
@@ -39,26 +39,26 @@ def test_what_is_announced_may_change_for_nothing_has_moved() -> None:
 
 @given(COUNTS, COUNTS, COUNTS, st.text("ab:1-", min_size=1))
 def test_it_is_read_as_it_was_written(shards: int, was: int, target: int, asked: str) -> None:
-    layout = Layout(7, shards, was, target, max(shards, was, target), asked)
-    assert Layout.parse(str(layout)) == layout
+    shard_map = ShardMap(7, shards, was, target, max(shards, was, target), asked)
+    assert ShardMap.parse(str(shard_map)) == shard_map
 
 
 @pytest.mark.parametrize(
     "text", ["", "1", "1 2 3", "0 1 1 1 1 -", "1 0 1 1 1 -", "1 4 4 8 4 -", "x 1 1 1 1 -"]
 )
-def test_what_is_no_layout_is_refused(text: str) -> None:
+def test_what_is_no_shard_map_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  whatever int() says
-        Layout.parse(text)
+        ShardMap.parse(text)
 
 
 @given(COUNTS, COUNTS, st.integers(0, 10_000))
 def test_a_task_is_looked_for_where_it_was_before_where_it_goes(was: int, now: int, nth: int) -> None:
-    layout, task_id = Layout(3, now, was, now, 64), f"order-{nth}"
-    homes = layout.homes(task_id)
-    assert homes[0] == Layout.first(was).home(task_id)
-    assert homes[-1] == layout.home(task_id)
-    assert layout.door(task_id) == (homes[0], homes[0] != homes[-1])
-    assert all(home < layout.covers for home in homes)
+    shard_map, task_id = ShardMap(3, now, was, now, 64), f"order-{nth}"
+    homes = shard_map.homes(task_id)
+    assert homes[0] == ShardMap.first(was).home(task_id)
+    assert homes[-1] == shard_map.home(task_id)
+    assert shard_map.door(task_id) == (homes[0], homes[0] != homes[-1])
+    assert all(home < shard_map.covers for home in homes)
 
 
 @given(COUNTS, COUNTS, st.integers(64, 100_000))
@@ -67,23 +67,23 @@ def test_limits_are_the_documents_before_and_after_a_change_and_less_than_twice_
 ) -> None:
     """And no shard has less than its part where its tasks were, or go: none waits because of the change."""
 
-    def parts(layout: Layout) -> list[int]:
-        return [part(limit, shard, layout.sharing(shard)) for shard in range(layout.covers)]
+    def parts(shard_map: ShardMap) -> list[int]:
+        return [part(limit, shard, shard_map.sharing(shard)) for shard in range(shard_map.covers)]
 
-    old, new = parts(Layout.first(was)), parts(Layout.first(now))
+    old, new = parts(ShardMap.first(was)), parts(ShardMap.first(now))
     assert sum(old) == sum(new) == limit
-    announced = parts(Layout(2, was, was, now, 64))
+    announced = parts(ShardMap(2, was, was, now, 64))
     assert announced[:was] == old, "all tasks are still where they were"
-    moving = parts(Layout(3, now, was, now, 64))
+    moving = parts(ShardMap(3, now, was, now, 64))
     assert moving[:was] == [max(pair) for pair in zip_longest(old, new[:was], fillvalue=0)]
     assert moving[was:] == new[was:]
     assert sum(moving) < 2 * limit
 
 
 def asks(stamp: str, asked: str, *, found: str = "") -> bool:
-    wish = Wish(8, stamp)
+    wish = DesiredShards(8, stamp)
     wish.found = found
-    return wish.next(Layout.first(4, asked)) is not None
+    return wish.next(ShardMap.first(4, asked)) is not None
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_pods_of_a_deleted_delayqueue_do_not_ask_back() -> None:
 
 
 def test_a_document_without_a_stamp_asks_once() -> None:
-    wish = Wish(8, "-")
-    assert wish.next(Layout.first(8)) is None
-    assert wish.next(Layout.first(4)) is None, "somebody else asked since"
+    wish = DesiredShards(8, "-")
+    assert wish.next(ShardMap.first(8)) is None
+    assert wish.next(ShardMap.first(4)) is None, "somebody else asked since"
 
 
 @pytest.mark.parametrize(
@@ -124,15 +124,15 @@ def test_a_document_without_a_stamp_asks_once() -> None:
     ],
 )
 def test_who_may_not_ask_is_told_why(stamp: str, asked: str, found: str, why: str) -> None:
-    wish = Wish(8, stamp)
+    wish = DesiredShards(8, stamp)
     wish.found = found
-    refused = wish.refused(Layout.first(4, asked))
+    refused = wish.refused(ShardMap.first(4, asked))
     assert why in refused
     assert bool(refused) is bool(why)
-    assert wish.refused(Layout.first(8, asked)) == "", "it is as it should be"
+    assert wish.refused(ShardMap.first(8, asked)) == "", "it is as it should be"
 
 
 def test_a_document_without_a_stamp_that_asked_is_told_that_another_asked_since() -> None:
-    wish = Wish(8, "-")
-    wish.next(Layout.first(8))
-    assert "asked later" in wish.refused(Layout.first(4))
+    wish = DesiredShards(8, "-")
+    wish.next(ShardMap.first(8))
+    assert "asked later" in wish.refused(ShardMap.first(4))

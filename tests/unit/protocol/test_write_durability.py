@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq import Acknowledge, Client, DelayQError, NewTask, SyncClient
+from delayq import Client, DelayQError, Durability, NewTask, SyncClient
 from delayq.client.encoding import Chunk
-from delayq.client.enqueue import Finish, Results, Storing
+from delayq.client.enqueue import Finish, Results, TaskWriter
 from delayq.client.operations import Operations
-from delayq.client.routing import Homes, Trip
+from delayq.client.routing import ShardRouter, Trip
 from delayq.contract import Limits
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.replies import Stored
 from delayq.protocol.results import Outcome
-from delayq.protocol.shard_map import Layout
+from delayq.protocol.shard_map import ShardMap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-HASTY = Acknowledge("Fsynced", timeout_ms=100)
+HASTY = Durability("Fsynced", timeout_ms=100)
 YES, NO = [1, 0], [0, 0]
 
 
 def asked_of(pairs: Sequence[tuple[list[int], list[int]]]) -> list[Any]:
     """What a first call waits for until it stores something, where pairs of confirmations end like these."""
     answers = iter([[1, YES], [[b"appendfsync", b"everysec"]], *([1, one, 1, two] for one, two in pairs)])
-    operation = Operations(Broker("orders"), Limits(), HASTY).schedule(NewTask(1, 1), "reject")
+    operation = Operations(Commands("orders"), Limits(), HASTY).schedule(NewTask(1, 1), "reject")
     asked = []
     try:
         trip = next(operation)
@@ -71,10 +71,10 @@ class Unread(dict[int, Any]):
 
 
 def test_a_round_trip_costs_no_more_the_more_is_stored() -> None:
-    broker, results = Broker("orders"), Results()
+    commands, results = Commands("orders"), Results()
     results.stored = Unread({0: None})
-    chunk = Chunk(Layout.guess(1), 0, False, [1, 2], ["a", "+1", b"", "b", "+1", b""])  # noqa: FBT003 -- not passing
-    storing = Storing(broker, Homes(broker), Limits(), HASTY)
+    chunk = Chunk(ShardMap.guess(1), 0, False, [1, 2], ["a", "+1", b"", "b", "+1", b""])  # noqa: FBT003 -- not passing
+    storing = TaskWriter(commands, ShardRouter(commands), Limits(), HASTY)
     collecting = storing._collect(Finish("ticket"), [chunk], "reject", results)
     next(collecting)
     with pytest.raises(StopIteration):
@@ -84,8 +84,8 @@ def test_a_round_trip_costs_no_more_the_more_is_stored() -> None:
 
 @pytest.mark.parametrize("client", [Client, SyncClient])
 def test_a_client_takes_the_word_alone(client: type[Client | SyncClient]) -> None:
-    made = client(queue="orders", acknowledge="Fsynced")
-    assert made._operations.acknowledge == Acknowledge("Fsynced")
+    made = client(queue="orders", durability="Fsynced")
+    assert made._operations.durability == Durability("Fsynced")
 
 
 @pytest.mark.parametrize("client", [Client, SyncClient])
@@ -95,5 +95,5 @@ def test_a_client_takes_the_word_alone(client: type[Client | SyncClient]) -> Non
 def test_anything_else_is_refused_by_what_is_expected(
     client: type[Client | SyncClient], given: object, error: type[Exception], got: str
 ) -> None:
-    with pytest.raises(error, match=f'^acknowledge: expected .*"Replicated".*{got}$'):
-        client(queue="orders", acknowledge=given)  # type: ignore[arg-type]  # which is the point
+    with pytest.raises(error, match=f'^durability: expected .*"Replicated".*{got}$'):
+        client(queue="orders", durability=given)  # type: ignore[arg-type]  # which is the point

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def build(check: Mapping[str, object], secrets_dir: Path, **spec: object) -> Check | None:
-    queue = document({"exec": {"command": ["true"]}}, reaper={"check": dict(check)}, **spec)
+    queue = document({"exec": {"command": ["true"]}}, recovery={"check": dict(check)}, **spec)
     return checks.build(queue, Address.from_url("redis://unused"), secrets_dir=secrets_dir)
 
 
@@ -69,7 +69,7 @@ def test_a_function_that_is_not_there_is_told_with_the_field_that_names_it(
 ) -> None:
     with pytest.raises(InvalidDocument) as told:
         build({"python": {"callable": callable_}}, tmp_path)
-    assert str(told.value).startswith("spec.reaper.check.python.callable: ")
+    assert str(told.value).startswith("spec.recovery.check.python.callable: ")
     assert why in str(told.value)
 
 
@@ -78,11 +78,11 @@ def test_a_function_that_is_not_there_is_told_with_the_field_that_names_it(
     [
         (
             {"headers": {"Delayq-Check": "0"}},
-            'spec.reaper.check.http.headers: "Delayq-Check" is set by delayq',
+            'spec.recovery.check.http.headers: "Delayq-Check" is set by delayq',
         ),
         (
             {"signingSecretRef": {"name": "keys", "key": "key"}},
-            "spec.reaper.check.http.signingSecretRef: cannot read",
+            "spec.recovery.check.http.signingSecretRef: cannot read",
         ),
     ],
 )
@@ -214,13 +214,13 @@ async def test_what_the_guard_has_seen_is_the_verdict(known: bool | None, verdic
 @pytest.mark.parametrize(
     ("begun", "reason"),
     [
-        ("(token 3) began at noon and never said how it ended", "an unfinished run (token 3) began at noon "),
+        ("(token 3) began at noon and never said how it ended", "an incomplete run (token 3) began at noon "),
         ("", "the guard has not seen it take effect"),
     ],
 )
 async def test_a_run_that_never_ended_is_to_run_again_and_said_to_be_one(begun: str, reason: str) -> None:
     class Remembering(Books):
-        async def unfinished(self, _task: Task) -> str:
+        async def incomplete_run(self, _task: Task) -> str:
             return begun
 
     books: Any = Remembering(known=False)

@@ -13,7 +13,7 @@ from tests.unit.scaling.looks import NOW, decided, policy, sample
 
 def test_tasks_of_next_month_ask_for_nobody() -> None:
     decision = decided(sample(next_due_seconds=30 * 86_400.0))
-    assert (decision.replicas, decision.reason, decision.limited_by) == (0, "FollowsWork", "None")
+    assert (decision.replicas, decision.reason, decision.limited_by) == (0, "ValidMetricsFound", "None")
 
 
 def test_a_rush_beyond_the_window_waits_and_one_within_it_does_not() -> None:

@@ -6,10 +6,11 @@ from math import inf
 
 from delayq.contract import Limits
 from delayq.scaling import Policy, Sample, begun, decide, sentence
-from delayq.simulation import Plant
-from delayq.simulation.tasks import Arrival, Tasks
 from hypothesis import given
 from hypothesis import strategies as st
+
+from benchmarks.simulation import Plant
+from benchmarks.simulation.tasks import Arrival, Tasks
 
 RUSH = Sample(overdue=2000, handler_seconds=2.0)
 

@@ -1,4 +1,4 @@
-"""The numbers that docs/scaling.md works out are those that the decision gives."""
+"""The numbers that docs/explanation/scaling.md works out are those that the decision gives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from delayq.scaling import Decision
 
-TEXT = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "explanation" / "scaling.md").read_text()
 ROWS = re.findall(r"^\| (.+) \| .* \| (\d+) \|$", TEXT.split("### In numbers")[1], re.MULTILINE)
 MANY = policy(max_replicas=1000)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.contract import Delivery
+from delayq.contract.durability import DurabilitySpec
 from delayq.scanner import durability
-from delayq.scanner.durability import Told
+from delayq.scanner.durability import ServerInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ UNSAVED = {"rdb_last_bgsave_status": "err"}
 EVERYSEC = {"appendfsync": "everysec"}
 ALWAYS = {"appendfsync": "always"}
 REPLICA = {"slave0": "ip=10.0.0.7,port=6379,state=online,offset=42,lag=0"}
-BARE = Delivery()
+BARE = DurabilitySpec()
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ BARE = Delivery()
 def test_each_way_to_lose_a_task_is_named(
     facts: Mapping[str, str], settings: Mapping[str, str], risks: set[str]
 ) -> None:
-    assert durability.risks(Told(facts, settings), BARE) == risks
+    assert durability.risks(ServerInfo(facts, settings), BARE) == risks
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_each_way_to_lose_a_task_is_named(
     ],
 )
 def test_replicas_count_while_they_keep_up(lines: dict[str, str], replicas: int) -> None:
-    assert Told(SAFE | lines).replicas == replicas
+    assert ServerInfo(SAFE | lines).replicas == replicas
 
 
 @pytest.mark.parametrize(("wanted", "risks"), [(1, set()), (2, {"replicas_missing"})])
 def test_fewer_replicas_than_asked_for_are_a_risk(wanted: int, risks: set[str]) -> None:
-    asked = Delivery(acknowledge="Replicated", acknowledge_replicas=wanted)
-    assert durability.risks(Told(SAFE | REPLICA, EVERYSEC), asked) == risks
-    assert durability.risks(Told(SAFE | REPLICA, EVERYSEC), Delivery(acknowledge_replicas=wanted)) == set()
+    asked = DurabilitySpec(confirm="Replicated", replicas=wanted)
+    assert durability.risks(ServerInfo(SAFE | REPLICA, EVERYSEC), asked) == risks
+    assert durability.risks(ServerInfo(SAFE | REPLICA, EVERYSEC), DurabilitySpec(replicas=wanted)) == set()
 
 
 @pytest.mark.parametrize(
@@ -94,15 +94,15 @@ def test_a_disk_that_confirms_nothing_is_a_risk_where_it_is_asked_to(
     *,
     confirms: bool,
 ) -> None:
-    told = Told(facts, settings, waitaof)
-    found = durability.risks(told, Delivery(acknowledge="Fsynced"))
+    told = ServerInfo(facts, settings, waitaof)
+    found = durability.risks(told, DurabilitySpec(confirm="Fsynced"))
     assert ("fsync_unconfirmed" in found) is not confirms
     assert "fsync_unconfirmed" not in durability.risks(told, BARE)
 
 
 def test_a_refusal_tells_nothing() -> None:
     refused = Exception("NOPERM")
-    assert durability.told([refused] * len(durability.QUESTIONS)) == Told({}, {}, None)
+    assert durability.told([refused] * len(durability.QUESTIONS)) == ServerInfo({}, {}, None)
     assert durability.info(refused) == {}
     assert durability.setting(refused) is durability.setting([]) is None
 

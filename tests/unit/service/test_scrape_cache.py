@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from delayq.service.scrape_cache import Recent
+from delayq.service.scrape_cache import ScrapeCache
 
 
 class Question:
@@ -25,7 +25,7 @@ class Question:
 
 async def test_a_hundred_who_ask_at_once_share_one_answer() -> None:
     question = Question()
-    recent = Recent(question.ask, fresh_seconds=3600)
+    recent = ScrapeCache(question.ask, fresh_seconds=3600)
     waiting = [asyncio.create_task(recent.get()) for _ in range(100)]
     await asyncio.sleep(0)
     question.may.set()
@@ -36,13 +36,13 @@ async def test_a_hundred_who_ask_at_once_share_one_answer() -> None:
 async def test_an_answer_that_is_old_is_asked_for_again() -> None:
     question = Question()
     question.may.set()
-    recent = Recent(question.ask, fresh_seconds=0)
+    recent = ScrapeCache(question.ask, fresh_seconds=0)
     assert [await recent.get(), await recent.get()] == [1, 2]
 
 
 async def test_who_gives_up_takes_the_answer_from_no_other() -> None:
     question = Question()
-    recent = Recent(question.ask, fresh_seconds=3600)
+    recent = ScrapeCache(question.ask, fresh_seconds=3600)
     gives_up, waits = (asyncio.create_task(recent.get()) for _ in range(2))
     await asyncio.sleep(0)
     gives_up.cancel()
@@ -60,7 +60,7 @@ async def test_an_error_is_shared_and_not_kept() -> None:
             raise error
         return "here"
 
-    recent = Recent(ask, fresh_seconds=3600)
+    recent = ScrapeCache(ask, fresh_seconds=3600)
     with pytest.raises(OSError, match="away"):
         await recent.get()
     assert await recent.get() == "here"

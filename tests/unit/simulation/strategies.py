@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from delayq.contract.autoscaling import Behavior, Fallback, ScaleDown, ScaleUp, ScalingPolicy
 from delayq.scaling import Policy, Sample, begun, decide, horizons
-from delayq.simulation import Arrival
 from hypothesis import strategies as st
+
+from benchmarks.simulation import Arrival
 
 if TYPE_CHECKING:
     from delayq.scaling import Memory

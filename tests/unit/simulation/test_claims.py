@@ -10,10 +10,10 @@ from delayq.contract import Limits
 from delayq.scaling import Decision, Policy, Sample, begun, decide, horizons, sentence
 from delayq.scaling.load import load
 from delayq.scaling.sample import OUTLOOK_SECONDS
-from delayq.simulation import Arrival, Plant, Tasks
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.simulation import Arrival, Plant, Tasks
 from tests.unit.simulation.strategies import NOW
 
 UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from delayq.scaling import Policy
-from delayq.simulation import Arrival, Plant, Reactive, Run, Tasks, simulate
+
+from benchmarks.simulation import Arrival, Plant, Reactive, Run, Tasks, simulate
 
 
 def reactive(*arrivals: Arrival, most: int = 100, least: int = 0, lead: float = 10.0) -> Run:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from delayq.scaling import Policy
-from delayq.simulation import Arrival, Known, Plant, Production, Run, Tasks, TooLong, simulate
-from delayq.simulation.chart import HEIGHT, Panel, chart
-from delayq.simulation.report import evenly, percentile, step_seconds, stretches, summary
-from delayq.simulation.run import refuse_too_long
-from delayq.simulation.series import series
+
+from benchmarks.simulation import Arrival, Known, Plant, Production, Run, Tasks, TooLong, simulate
+from benchmarks.simulation.chart import HEIGHT, Panel, chart
+from benchmarks.simulation.report import evenly, percentile, step_seconds, stretches, summary
+from benchmarks.simulation.run import refuse_too_long
+from benchmarks.simulation.series import series
 
 RULES = Policy(slots=10, max_replicas=4, lateness_seconds=1.0, percentile=90.0)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from delayq.simulation import Arrival, Tasks, TooMany
-from delayq.simulation.scenario import scenario
 from hypothesis import given
 from hypothesis import strategies as st
+
+from benchmarks.simulation import Arrival, Tasks, TooMany
+from benchmarks.simulation.scenario import scenario
 
 
 def test_a_spike_falls_due_at_one_instant() -> None:

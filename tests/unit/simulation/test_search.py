@@ -7,10 +7,10 @@ from typing import NamedTuple
 import pytest
 from delayq.scaling import Policy, Sample, begun, decide, horizons
 from delayq.scaling.model import RESERVE
-from delayq.simulation import Arrival, Known, Plant, Production, Tasks, simulate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.simulation import Arrival, Known, Plant, Production, Tasks, simulate
 from tests.unit.simulation.strategies import NOW
 
 MOST = 24

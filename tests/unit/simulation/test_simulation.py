@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq.contract.autoscaling import Behavior, ScaleDown
 from delayq.scaling import Policy, Sample, sentence
-from delayq.simulation import Arrival, Known, Plant, Production, Reactive, Run, Tasks, simulate
-from delayq.simulation.outlook import Outlook
-from delayq.simulation.report import summary
-from delayq.simulation.scenario import scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.simulation import Arrival, Known, Plant, Production, Reactive, Run, Tasks, simulate
+from benchmarks.simulation.outlook import Outlook
+from benchmarks.simulation.report import summary
+from benchmarks.simulation.scenario import scenario
 from tests.unit.simulation.strategies import arrivals
 
 if TYPE_CHECKING:
-    from delayq.simulation import Pilot
+    from benchmarks.simulation import Pilot
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""What docs/scaling.md shows of delayq simulate is what it prints and draws."""
+"""What docs/explanation/simulation.md shows of a simulation is what it prints and draws."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from matplotlib.image import imread
 
-from tests.unit.cli.runner import run
+from benchmarks.simulation.__main__ import simulate
 
 pytestmark = pytest.mark.slow
 
 DOCS = Path(__file__).parents[3] / "docs"
-SECTION = (DOCS / "scaling.md").read_text().partition("\n## Simulation\n")[2].partition("\n## ")[0]
-SHOWN = re.findall(r"^```text\n\$ delayq (simulate .*)\n((?:.*\n)*?)```$", SECTION, re.MULTILINE)
+SECTION = (DOCS / "explanation" / "simulation.md").read_text()
+SHOWN = re.findall(
+    r"^```text\n\$ python -m benchmarks\.simulation (.*)\n((?:.*\n)*?)```$", SECTION, re.MULTILINE
+)
+
+
+def run(*args: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(simulate, args, input=stdin)
 
 
 @pytest.fixture
@@ -41,7 +48,7 @@ def test_a_command_prints_and_draws_what_is_shown(command: str, shown: str, tmp_
     else:
         assert result.stdout == shown
     [name] = re.findall(r"--png (\w+\.png)", command)
-    assert f"(images/simulate-{name})" in SECTION
+    assert f"(../images/simulate-{name})" in SECTION
     assert (DOCS / f"images/simulate-{name}").stat().st_size < 100_000
     drawn, kept = imread(tmp_path / name), imread(DOCS / f"images/simulate-{name}")
     assert drawn.shape == kept.shape
@@ -57,13 +64,13 @@ def test_windows_take_the_pod_hours_that_are_said(document: str, tmp_path: Path)
         (tmp_path / "queue.yaml").write_text(
             document.replace("maxReplicas: 100", f"maxReplicas: 100, {window}")
         )
-        found = run("simulate", "queue.yaml")
+        found = run("queue.yaml")
         assert re.findall(r"^pod-hours +([0-9.]+)$", found.stdout, re.MULTILINE) == [said]
 
 
 def test_the_trace_that_is_shown_can_be_read(document: str) -> None:
     assert document
     [lines] = re.findall(r"^```csv\n((?:.*\n)*?)```$", SECTION, re.MULTILINE)
-    result = run("simulate", "queue.yaml", "--trace", "-", stdin=lines)
+    result = run("queue.yaml", "--trace", "-", stdin=lines)
     assert (result.exit_code, result.stderr) == (0, "")
     assert re.search(r"^tasks +601$", result.stdout, re.MULTILINE)

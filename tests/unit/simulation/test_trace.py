@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from delayq.simulation import Arrival
-from delayq.simulation.trace import WrongLine, read
 from hypothesis import given
 from hypothesis import strategies as st
+
+from benchmarks.simulation import Arrival
+from benchmarks.simulation.trace import WrongLine, read
 
 
 def trace(*lines: str) -> tuple[list[Arrival], float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from delayq.protocol.results import Claimed
-from delayq.worker.claim_backoff import ASIDE_SECONDS, Held
+from delayq.worker.claim_backoff import ASIDE_SECONDS, ClaimBackoff
 
 
 def claimed(tasks: int = 0, *, held: bool = True, room_seconds: float | None = None) -> Claimed:
@@ -14,7 +14,7 @@ def claimed(tasks: int = 0, *, held: bool = True, room_seconds: float | None = N
 
 
 def test_who_began_the_last_tasks_of_a_rate_comes_back_for_the_next() -> None:
-    held = Held()
+    held = ClaimBackoff()
     held.note(3, claimed(2, room_seconds=0.5), 10.0)
     assert (held.due(10.4), held.next_in(10.0)) == ([], 0.5)
     assert (held.due(10.5), held.due(11.0), held.next_in(11.0)) == ([3], [], float("inf"))
@@ -22,26 +22,26 @@ def test_who_began_the_last_tasks_of_a_rate_comes_back_for_the_next() -> None:
 
 def test_who_came_in_vain_leaves_it_to_the_others() -> None:
     """Or a hundred idle workers would all come for each single task."""
-    held = Held()
+    held = ClaimBackoff()
     held.note(3, claimed(0, room_seconds=0.5), 10.0)
     assert held.due(99.0) == []
 
 
 def test_a_claim_that_no_limit_stopped_ends_the_wait() -> None:
-    held = Held()
+    held = ClaimBackoff()
     held.note(3, claimed(2, room_seconds=0.5), 10.0)
     held.note(3, claimed(2, held=False), 10.1)
     assert held.due(99.0) == []
 
 
 def test_where_as_many_are_in_flight_as_may_be_only_the_end_of_one_makes_room() -> None:
-    held = Held()
+    held = ClaimBackoff()
     held.note(3, claimed(1), 10.0)
     assert held.due(99.0) == []
 
 
 def test_a_shard_that_redis_refuses_is_tried_again_after_a_moment() -> None:
-    held = Held()
+    held = ClaimBackoff()
     assert (held.refuse(1, 10.0), held.refuse(1, 20.0), held.refuse(2, 20.0)) == (1, 2, 1)
     assert not held.all_refused([1, 2, 3])
     assert held.all_refused([1, 2])
@@ -52,7 +52,7 @@ def test_a_shard_that_redis_refuses_is_tried_again_after_a_moment() -> None:
 
 def test_a_claim_does_not_end_the_wait_for_what_was_refused_beside_it() -> None:
     """Or a settlement that Redis refused is never sent again, and its lease expires."""
-    held = Held()
+    held = ClaimBackoff()
     held.refuse(1, 10.0)
     held.note(1, claimed(2, room_seconds=0.5), 10.0)
     assert not held.refused, "the shard serves claims"

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from delayq.protocol.results import Ticket
-from delayq.worker.claim_tickets import Claims
+from delayq.worker.claim_tickets import ClaimTickets
 
 HOUR_MS = 3_600_000
 
 
-def known(redis_ms: int = 1_000_000, sent_at: float = 10.0) -> Claims:
-    claims = Claims()
+def known(redis_ms: int = 1_000_000, sent_at: float = 10.0) -> ClaimTickets:
+    claims = ClaimTickets()
     claims.replied(redis_ms, sent_at)
     return claims
 
 
 def test_the_first_claim_only_asks_for_the_time() -> None:
-    claims = Claims()
+    claims = ClaimTickets()
     assert claims.ticket(10.0, 2.5) == Ticket(claims.claimer, 0, 0)
 
 
@@ -51,4 +51,4 @@ def test_a_lost_claim_is_remembered_until_it_was_put_back_and_one_that_only_aske
 
 
 def test_no_two_workers_claim_under_one_name() -> None:
-    assert len({Claims().claimer for _ in range(100)}) == 100
+    assert len({ClaimTickets().claimer for _ in range(100)}) == 100

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import Bury, Retry
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 from delayq.protocol.results import Lease
-from delayq.service.counters import Buckets, WorkerTally
-from delayq.service.shard_groups import Lane
-from delayq.worker.claim_loop import Exchange
-from delayq.worker.executor import Runner
-from delayq.worker.slots import Desk, Running, Slots
+from delayq.service.counters import Buckets, WorkerCounters
+from delayq.service.shard_groups import ShardGroup
+from delayq.worker.claim_loop import ClaimLoop
+from delayq.worker.executor import Executor
+from delayq.worker.slots import GroupState, Running, Slots
 
 from tests.unit.handlers.support import a_task, document
 
@@ -35,13 +35,13 @@ class OneSlot:
     """An exchange without Redis that runs one task."""
 
     def __init__(self, call: HandlerCall, *, failures: int = 0) -> None:
-        tally = WorkerTally("worker", "orders")
-        self.slots = Slots(QUEUE.spec, tally)
-        runner = Runner(call, QUEUE.spec.delivery, tally)
-        broker = Broker("orders")
-        self.desk = Desk(self.slots, Lane(broker))
-        self._exchange = Exchange(
-            self.desk, broker, AsyncConnection(Address.from_url("redis://unused")), runner
+        counters = WorkerCounters("worker", "orders")
+        self.slots = Slots(QUEUE.spec, counters)
+        runner = Executor(call, QUEUE.spec.delivery, counters)
+        commands = Commands("orders")
+        self.group_state = GroupState(self.slots, ShardGroup(commands))
+        self._exchange = ClaimLoop(
+            self.group_state, commands, AsyncConnection(Address.from_url("redis://unused")), runner
         )
         now = time.monotonic()
         self.running = Running(Lease(a_task(), 0, b"order-7:41", failures), now, now + 60)
@@ -56,7 +56,7 @@ class OneSlot:
         await asyncio.wait({handling}, timeout=5)
         await asyncio.sleep(0)
         assert self.slots.free == self.slots.total, "the slot is lost"
-        return self.desk.outbox.waiting
+        return self.group_state.outbox.waiting
 
 
 async def outcome(call: HandlerCall, *, failures: int = 0) -> tuple[str, tuple[object, ...]]:

@@ -32,7 +32,7 @@ VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
 @click.option(
     "--config-get",
     is_flag=True,
-    help="Allow CONFIG GET, which acknowledge: Fsynced takes. It reveals Redis' own passwords.",
+    help="Allow CONFIG GET, which durability.confirm: Fsynced takes. It reveals Redis' own passwords.",
 )
 @click.option("--user", metavar="NAME", help="Name of the user.  [default: delayq, or delayq-QUEUE]")
 def acl(

@@ -1,32 +1,112 @@
-"""delayq dlq: look at dead letters, run them again, keep a copy, forget them."""
+"""delayq dlq: inspect dead letters, run them again, export or purge them."""
 
 from __future__ import annotations
 
+import functools
+import re
 import sys
-from typing import TYPE_CHECKING, TextIO
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from delayq.cli import inputs, views
-from delayq.cli.dead import choice_options, chosen
 from delayq.cli.exits import FAILED, NOT_FOUND, Wrong, complain
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
-from delayq.cli.output import Table, emit, note, one_line, output_option
+from delayq.cli.output import Table, dry_run_option, emit, note, one_line, output_option
 from delayq.cli.task import described, listing, page_options
 from delayq.cli.words import clean, length, seconds, tasks
 from delayq.client.encoding import checked_id
+from delayq.contract.problems import quote
 from delayq.protocol.results import State
 
 if TYPE_CHECKING:
-    from delayq.cli.dead import Choice
+    from collections.abc import Callable
+
     from delayq.cli.output import Output
     from delayq.client.blocking import SyncClient
+
+_NUMBER = re.compile("[1-9][0-9]{0,9}")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was asked for."""
+
+    ids: tuple[str, ...] = ()
+    group: int | None = None
+    every: bool = False
+
+
+def choice_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command ID..., --group and --all; the function gets a Choice."""
+
+    @functools.wraps(command)
+    def choosing(*args: Any, ids: tuple[str, ...], group: str | None, every: bool, **rest: Any) -> None:  # noqa: ANN401 -- click's
+        command(*args, choice=_choice(ids, group, every=every), **rest)
+
+    for option in (
+        click.option("--all", "every", is_flag=True, help="All dead letters."),
+        click.option(
+            "--group",
+            metavar="N",
+            help="Those of the group that delayq dlq groups gives this number, or all.",
+        ),
+        click.argument("ids", metavar="[ID...]", nargs=-1),
+    ):
+        choosing = option(choosing)
+    return choosing
+
+
+def _choice(ids: tuple[str, ...], group: str | None, *, every: bool) -> Choice:
+    if bool(ids) + (group is not None) + every > 1:
+        raise Wrong("expected one of ID..., --group and --all, got more")
+    if group is None or group == "all":
+        return Choice(ids, None, every or group == "all")
+    if not _NUMBER.fullmatch(group):
+        raise Wrong(
+            f"--group: expected a number from 1, or all, got {quote(group)}", "delayq dlq groups lists them"
+        )
+    return Choice(group=int(group))
+
+
+def chosen(client: SyncClient, choice: Choice, *, every: bool = False) -> tuple[dict[str, int], set[str]]:
+    """Return dead letters with their times of death, and which of those asked for are none.
+
+    `every` is what no choice means.
+    """
+    if choice.ids:
+        return _named(client, choice.ids)
+    if choice.group is not None:
+        return _of_group(client, choice.group), set()
+    if not (choice.every or every):
+        raise Wrong("which dead letters? expected ID..., --group N or --all", "delayq dlq groups lists them")
+    return {row.id: row.at_ms for row in client.dlq_list()}, set()
+
+
+def _named(client: SyncClient, ids: tuple[str, ...]) -> tuple[dict[str, int], set[str]]:
+    wanted = [checked_id(task_id) for task_id in dict.fromkeys(ids)]
+    dead = {view.id: view.at_ms for view in client.dlq_get(wanted)}
+    return dead, set(wanted) - dead.keys()
+
+
+def _of_group(client: SyncClient, number: int) -> dict[str, int]:
+    """Say which error it is: the numbers change when tasks die or are redriven."""
+    groups = client.dlq_groups()
+    if number > len(groups):
+        raise Wrong(
+            f"--group: expected a number up to {len(groups)}, got {number}", "delayq dlq groups", NOT_FOUND
+        )
+    group = groups[number - 1]
+    note(f"group {number}: {group.error.partition(chr(10))[0]}")
+    return dict.fromkeys(group.ids, group.last_ms)
+
 
 LETTERS = "dead letter"
 EXPORTED_AT_ONCE = 100
 
 
-@click.group(help=f"Look at dead letters, run them again, keep a copy, forget them.\n\n{QUEUE_HELP}")
+@click.group(help=f"Inspect dead letters, run them again, export or purge them.\n\n{QUEUE_HELP}")
 def dlq() -> None:
     """Hold the commands below."""
 
@@ -37,8 +117,8 @@ def dlq() -> None:
 @output_option
 def list_(client: SyncClient, *, limit: int, offset: int, output: Output) -> None:
     """List dead letters, the oldest first."""
-    rows = client.list(State.DLQ, offset=offset, limit=limit)
-    emit(output, [views.row(each) for each in rows], listing(State.DLQ, rows, client.counts().now_ms))
+    rows = client.list(State.DEAD, offset=offset, limit=limit)
+    emit(output, [views.row(each) for each in rows], listing(State.DEAD, rows, client.counts().now_ms))
 
 
 @dlq.command()
@@ -64,7 +144,7 @@ def groups(client: SyncClient, *, output: Output) -> None:
 @on_queue
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @output_option
-def show(client: SyncClient, *, ids: tuple[str, ...], output: Output) -> None:
+def get(client: SyncClient, *, ids: tuple[str, ...], output: Output) -> None:
     """Show dead letters whole, with payload and last error."""
     wanted = [checked_id(task_id) for task_id in dict.fromkeys(ids)]
     found = client.dlq_get(wanted)
@@ -82,7 +162,7 @@ def show(client: SyncClient, *, ids: tuple[str, ...], output: Output) -> None:
 @on_queue
 @choice_options
 @click.option("--rate", type=inputs.RATE, help="How many fall due in what time, like 50/s, 100/m or 1000/h.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@dry_run_option
 @output_option
 def redrive(client: SyncClient, *, choice: Choice, rate: float | None, dry_run: bool, output: Output) -> None:
     """Run dead letters again, with all attempts before them: those with these IDs, of a group, or all."""
@@ -110,7 +190,7 @@ def redrive(client: SyncClient, *, choice: Choice, rate: float | None, dry_run: 
     help="Where to write.  [default: stdout]",
 )
 def export(client: SyncClient, *, choice: Choice, file: TextIO) -> None:
-    """Write dead letters as JSON, one a line: all, unless told which. schedule --many reads them back."""
+    """Write dead letters as JSON, one a line: by default, all. schedule --many reads them back."""
     letters, missing = chosen(client, choice, every=True)
     ids, count = [*letters], 0
     for at in range(0, len(ids), EXPORTED_AT_ONCE):
@@ -125,21 +205,27 @@ def export(client: SyncClient, *, choice: Choice, file: TextIO) -> None:
 @on_queue
 @choice_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@dry_run_option
 @output_option
-def purge(client: SyncClient, *, choice: Choice, yes: bool, output: Output) -> None:
-    """Forget dead letters for good: those with these IDs, of a group, or all."""
+def purge(client: SyncClient, *, choice: Choice, yes: bool, dry_run: bool, output: Output) -> None:
+    """Delete dead letters: those with these IDs, of a group, or all. They cannot be restored; export copies them."""
     letters, missing = chosen(client, choice)
+    if dry_run:
+        said = f"would purge {tasks(len(letters), LETTERS)}; nothing changed"
+        emit(output, {"count": len(letters), "dry_run": True}, said)
+        _exit_without(missing)
+        return
     if letters and not yes:
-        _ask(f"forget {tasks(len(letters), LETTERS)} of queue {client.queue} for good?")
+        _ask(f"delete {tasks(len(letters), LETTERS)} of queue {client.queue}? They cannot be restored.")
     # One that was redriven since, and died again, is a new dead letter: it died after all that were listed.
     count = client.dlq_purge([*letters], before_ms=max(letters.values(), default=0) + 1)
-    emit(output, {"count": count}, f"purged {tasks(count, LETTERS)}")
+    emit(output, {"count": count, "dry_run": False}, f"purged {tasks(count, LETTERS)}")
     _exit_without(missing)
 
 
 def _ask(question: str) -> None:
     if not sys.stdin.isatty():
-        raise Wrong(f"{question} expected --yes, for nobody can be asked", "dlq export keeps a copy")
+        raise Wrong(f"{question} stdin is not a terminal; pass --yes", "dlq export writes a copy")
     if not click.confirm(clean(question), err=True):
         raise Wrong("nothing changed", code=FAILED)
 

@@ -12,7 +12,7 @@ import click
 from delayq.errors import (
     DelayQError,
     InvalidDocument,
-    NotAcknowledged,
+    NotConfirmed,
     Refused,
     TaskExists,
     TasksRefused,
@@ -21,7 +21,7 @@ from delayq.errors import (
 from delayq.service.terminal import safe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 FAILED = 1  # something unexpected; the message says what
 USAGE = 2  # click's own: unknown option, missing argument
@@ -29,22 +29,9 @@ INVALID = 3  # the document, or something it names, cannot be used
 UNAVAILABLE = 4  # Redis, or a guard's store, cannot be reached or will not serve
 REFUSED = 5  # the queue turned the call down and stored nothing
 NOT_FOUND = 6  # no such task or dead letter
-NOT_ACKNOWLEDGED = 7  # stored, and not confirmed in time by what spec.delivery.acknowledge names
+NOT_CONFIRMED = 7  # stored, and not confirmed in time by what spec.durability names
 INTERRUPTED = 130  # Ctrl-C, as shells count it: 128 + SIGINT
 PIPE_CLOSED = 141  # 128 + SIGPIPE: who read our output had enough
-
-MEANINGS: Final[Mapping[int, str]] = {
-    0: "Done.",
-    FAILED: "Something unexpected, or a check of `doctor` failed; the message says what.",
-    USAGE: "Wrong options or arguments.",
-    INVALID: "The document, or something it names, cannot be used.",
-    UNAVAILABLE: "Redis, or for `guard` and `doctor` the guard's store, cannot be reached or will not serve.",
-    REFUSED: "The queue turned the call down and stored nothing; of `--many`, some tasks.",
-    NOT_FOUND: "No such task or dead letter.",
-    NOT_ACKNOWLEDGED: "Stored, but not confirmed in time by what `delivery.acknowledge` names.",
-    INTERRUPTED: "Interrupted by Ctrl-C.",
-    PIPE_CLOSED: "Whoever read the output closed it.",
-}
 
 DENIED: Final = re.compile(r"NOPERM|can't run this command|no permissions", re.IGNORECASE)
 """What Redis says of a right that the user lacks, of a call or, with each version in its own words, in a script."""
@@ -76,9 +63,9 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
     except TaskExists as error:
         complain(f"task {error.task_id} exists already", "--if-exists keep, or replace")
         sys.exit(REFUSED)
-    except NotAcknowledged as error:
+    except NotConfirmed as error:
         complain(str(error), f"{_REPEAT}; {hint}")
-        sys.exit(NOT_ACKNOWLEDGED)
+        sys.exit(NOT_CONFIRMED)
     except (Refused, TasksRefused) as error:
         complain(str(error))
         sys.exit(REFUSED)

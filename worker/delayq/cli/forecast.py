@@ -13,7 +13,7 @@ import click
 from delayq.cli import forecasted
 from delayq.cli.exits import errors_as_exits
 from delayq.cli.forecasted import Forecast, Terms
-from delayq.cli.inputs import DURATION, SECONDS
+from delayq.cli.inputs import DURATION
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import emit, note, output_option
 from delayq.cli.target import resolve
@@ -45,16 +45,17 @@ LONGEST_MS = 366 * 86_400_000
     help="The most workers.  [default: autoscaling.maxReplicas, else worker.replicas]",
 )
 @click.option(
-    "--handler-ms",
-    type=click.FloatRange(0, 86_400_000, min_open=True),
-    metavar="MS",
-    help=f"How long a handler takes on average.  [default: {HANDLER_SECONDS * 1000:g}, which is a guess]",
+    "--handler-time",
+    "handler_ms",
+    type=DURATION,
+    help=f"How long a handler takes on average.  [default: {HANDLER_SECONDS:g}s, an assumption]",
 )
 @click.option(
     "--lead",
-    type=SECONDS,
+    "lead_ms",
+    type=DURATION,
     help="How long a new worker takes until it claims.  [default: autoscaling.leadTimeSeconds, else "
-    f"{LEAD_SECONDS:g}, which is a guess]",
+    f"{LEAD_SECONDS:g}s, an assumption]",
 )
 @output_option
 def forecast(  # noqa: PLR0913 -- click's options, by name
@@ -65,8 +66,8 @@ def forecast(  # noqa: PLR0913 -- click's options, by name
     key_prefix: str | None,
     within: int,
     most: int | None,
-    handler_ms: float | None,
-    lead: float | None,
+    handler_ms: int | None,
+    lead_ms: int | None,
     output: Output,
 ) -> None:
     """Say what falls due when, how many workers that takes, and how late tasks begin with the most allowed.
@@ -76,9 +77,11 @@ def forecast(  # noqa: PLR0913 -- click's options, by name
     """
     if not 0 < within <= LONGEST_MS:
         raise click.BadParameter("expected a time above 0 and up to 366d", param_hint="'--within'")
+    if handler_ms == 0:
+        raise click.BadParameter("expected a time above 0", param_hint="'--handler-time'")
     with errors_as_exits():
         target = resolve(queue, redis=redis, shards=shards, key_prefix=key_prefix)
-        terms = _terms(target, most, handler_ms, lead)
+        terms = _terms(target, most, handler_ms, None if lead_ms is None else lead_ms / 1000)
     with errors_as_exits(_hint(target)), target.client() as client:
         found = _reckoned(client, within, terms)
     emit(output, forecasted.view(found), forecasted.shown(found))
@@ -94,8 +97,8 @@ def _hint(target: Target) -> str:
     return f"{target.hint}; in a cluster: kubectl dq forecast {target.queue}" if outside else target.hint
 
 
-def _terms(target: Target, most: int | None, handler_ms: float | None, lead: float | None) -> Terms:
-    """Put together what was told and what the document says; what neither says is assumed, and said to be."""
+def _terms(target: Target, most: int | None, handler_ms: int | None, lead: float | None) -> Terms:
+    """Combine options and document; what neither sets is assumed, and the output names it."""
     spec = None if target.document is None else read(target.document).spec
     policy = Policy(slots=Worker().concurrency) if spec is None else Policy.of(spec)
     fixed = most is None and spec is not None and spec.autoscaling is None
@@ -120,7 +123,7 @@ def _terms(target: Target, most: int | None, handler_ms: float | None, lead: flo
 def _workers(spec: Spec | None, policy: Policy) -> int:
     if spec is None or spec.autoscaling is not None:
         return policy.max_replicas
-    return 1 if spec.worker.replicas is None else spec.worker.replicas
+    return spec.worker.replicas
 
 
 def _reckoned(client: SyncClient, within_ms: int, terms: Terms) -> Forecast:
@@ -135,7 +138,7 @@ def _reckoned(client: SyncClient, within_ms: int, terms: Terms) -> Forecast:
         told = client.counts(instants_ms=asked)
         histogram.told(told.due_by)
         found = told if nth == 0 else found
-    now = Now(parts[0][0], found.overdue, found.oldest_overdue_ms, found.processing)
+    now = Now(parts[0][0], found.due, found.late_ms, found.in_flight)
     if now.overdue:
         parts = [(now.at_ms, now.at_ms), *parts]  # told apart from what is still to come
     told_spans = outlook(histogram.bins, parts, now, supply)

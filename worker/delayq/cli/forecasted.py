@@ -23,7 +23,7 @@ EIGHTHS: Final = "▏▎▍▌▋▊▉█"
 GUESSES: Final = {
     "concurrency": "tasks at a time in a worker (a document says)",
     "max_workers": "the most workers (--max)",
-    "handler_ms": "how long a task takes (--handler-ms)",
+    "handler_ms": "how long a task takes (--handler-time)",
     "lead_ms": "how long a worker takes to start (--lead)",
 }
 """Keys of what may be a guess → what people are told."""
@@ -36,7 +36,7 @@ class Terms(NamedTuple):
     fixed: bool
     """Whether the number of workers stays as it is."""
     assumed: tuple[str, ...]
-    """What nobody said: keys of the view."""
+    """Assumed defaults: keys of the view."""
 
 
 class Forecast(NamedTuple):
@@ -75,7 +75,7 @@ class Forecast(NamedTuple):
     def when(self, span: Expected) -> str:
         """Name a span by its beginning; the one that has begun by its end."""
         if span.end_ms == span.start_ms:
-            return "overdue"
+            return "due"
         begun = span.start_ms == self.now.at_ms
         return f"until {self.clock(span.end_ms)}" if begun else self.clock(span.start_ms)
 
@@ -101,8 +101,8 @@ def view(found: Forecast) -> dict[str, Any]:
         **instant("now", found.now.at_ms),
         **instant("until", found.spans[-1].end_ms),
         "tasks": found.tasks,
-        "overdue": found.now.overdue,
-        "processing": found.now.processing,
+        "due": found.now.overdue,
+        "in_flight": found.now.processing,
         "workers": found.peak.workers,
         "max_workers": supply.workers,
         "late_ms": _ms(found.late_seconds),
@@ -200,7 +200,7 @@ def summary(found: Forecast) -> str:
     are = "is" if peak.workers == 1 else "are"
     needed = f"{counted(peak.workers, 'worker')} {are} needed {_needed_at(found, peak)}"
     if isinf(worst.late_seconds):
-        told = "without any, no task begins"
+        told = "without workers, no task begins"
     elif peak.workers > supply.workers:
         told = f"with {have}, tasks {late}"
     elif worst.late_seconds > supply.lateness_seconds:
@@ -224,7 +224,7 @@ def _at(found: Forecast, span: Expected) -> str:
 
 
 def notes(found: Forecast) -> Iterator[str]:
-    """Yield what the forecast rests on, and what of that is a guess."""
+    """Yield the inputs of the forecast, and which of them are assumed."""
     supply = found.terms.supply
     parts = [
         f"{seconds(supply.handler_seconds)} a task",
@@ -234,4 +234,4 @@ def notes(found: Forecast) -> Iterator[str]:
     ]
     yield f"note: counted with {', '.join(parts)}; not with what is scheduled from now on"
     if found.terms.assumed:
-        yield f"note: guessed, as nobody said: {', '.join(GUESSES[key] for key in found.terms.assumed)}"
+        yield f"note: assumed defaults: {', '.join(GUESSES[key] for key in found.terms.assumed)}"

@@ -24,7 +24,7 @@ NAMES = "which names the guard"
 WORDS = {
     True: "has taken effect",
     False: "has not taken effect",
-    None: "may have taken effect, nobody can tell",
+    None: "may have taken effect: its run did not report an outcome",
 }
 
 
@@ -89,16 +89,16 @@ def ddl(queue: str | None, dialect: str | None) -> None:
 )
 @output_option
 def seen(queue: str, task_id: str, *, database: str | None, payload: str, output: Output) -> None:
-    """Say whether the task has taken effect, as the guard knows it.
+    """Show whether the task has taken effect, by the guard's record.
 
-    Of a run that began and never said how it ended, or still goes on, nobody can tell.
+    The effect of a run that began and did not report its end is unknown.
     """
     document, made = _asked(queue, database)
     task = _task(document, task_id, payload)
 
     async def ask() -> tuple[bool | None, str]:
         known = await made.seen(task)
-        begun = await made.unfinished(task) if known is False and isinstance(made, Remembers) else ""
+        begun = await made.incomplete_run(task) if known is False and isinstance(made, Remembers) else ""
         return (None, begun) if begun else (known, "")
 
     known, begun = guarded.ask(made, ask)
@@ -138,8 +138,8 @@ def _task(document: DelayQueue, task_id: str, payload: str) -> Task:
 def forget(queue: str, task_ids: tuple[str, ...], *, database: str | None, force: bool) -> None:
     """Delete what the guard remembers of tasks that began and never said how they ended, so that they may run again.
 
-    With unfinished: Bury, such a task is buried each time that it is redriven; find out what it did, and be sure that
-    it does not run any more.
+    With onIncompleteRun: Bury, such a task is buried each time that it is redriven; find out what it did, and be
+    sure that it does not run any more.
     """
     document, made = _asked(queue, database)
 
@@ -152,7 +152,7 @@ def forget(queue: str, task_ids: tuple[str, ...], *, database: str | None, force
             click.echo(f"forgot {each}, which was {state}")
     if None in states.values():
         absent = ", ".join(each for each, state in states.items() if state is None)
-        raise Wrong(f"the guard knows nothing of {absent}", code=NOT_FOUND)
+        raise Wrong(f"the guard has no record of {absent}", code=NOT_FOUND)
     if "done" in states.values() and not force:
         done = ", ".join(each for each, state in states.items() if state == "done")
         raise Wrong(

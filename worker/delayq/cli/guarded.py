@@ -1,4 +1,4 @@
-"""From what `delayq guard` is told to a guard that can be asked, and the asking. Not here: the commands (guard.py)."""
+"""Open the guard that `delayq guard` names, and query it. The commands are in guard.py."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import click
 
 from delayq.cli.exits import FAILED, INVALID, UNAVAILABLE, Wrong
 from delayq.cli.target import document_of
-from delayq.client.base import secrets_dir
 from delayq.client.document import read
+from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE
 from delayq.errors import Bury, GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.service import extras
@@ -94,7 +94,7 @@ def need_sqlalchemy() -> None:
 
 
 def place(guard: SqlGuard) -> str:
-    """Say where the database is; of a file, the whole path: somebody who started elsewhere would find another one."""
+    """Say where the database is; of a file, the absolute path: a relative one depends on the working directory."""
     kind, slashes, path = guard.where.partition(":///")
     return f"{kind}{slashes}{Path(path).absolute()}" if kind == "sqlite" and path else guard.where
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,15 +36,13 @@ class Read(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4
             self.fail(str(error), param, ctx)
 
 
-def _seconds(text: str) -> float:
-    """Read 60 as well as 60s: fields of the document like leadTimeSeconds have a number of seconds."""
-    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) else duration_ms(text) / 1000
-
-
 DURATION = Read("duration", duration_ms)
-SECONDS = Read("seconds", _seconds)
 INSTANT = Read("time", instant_ms)
 RATE = Read("rate", rate_per_second)
+
+
+PORT = click.IntRange(0, 65535)
+LOG_LEVEL = click.Choice(["debug", "info", "warning", "error"])
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""One look at a queue, for `counts` and `top`: what its shards hold, which are not served, what holds tasks back.
+"""One look at a queue, for `status` and `top`: what its shards hold, which are not served, what holds tasks back.
 
 A client's counts() is strict: all shards or an error. Here a node of a Cluster that is away costs its shards only.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from delayq.client.blocking import SyncClient
     from delayq.contract import Limits
-    from delayq.protocol.commands import Broker
+    from delayq.protocol.commands import Commands
     from delayq.protocol.results import Counts
 
 
@@ -63,18 +63,18 @@ def look(client: SyncClient) -> Look:
         if not client.address.apart:
             raise
         found, away = _by_shard(client)
-    held = _held(client, found, away) if found.overdue else ""
-    return Look(found, client.layout.covers, away, held)
+    held = _held(client, found, away) if found.due else ""
+    return Look(found, client.shard_map.covers, away, held)
 
 
 def _by_shard(client: SyncClient) -> tuple[Counts, dict[int, Unavailable]]:
-    broker = client.broker
+    commands = client.commands
     with closing(SyncConnection(client.address)) as connection:
-        learn(connection, broker)
+        learn(connection, commands)
         answers = connection.answers(
-            [broker.counts(shard, views.HORIZONS_MS) for shard in range(broker.layout.widest)]
+            [commands.counts(shard, views.HORIZONS_MS) for shard in range(commands.shard_map.widest)]
         )
-    covered = range(broker.layout.covers)
+    covered = range(commands.shard_map.covers)
     away = {shard: answers[shard] for shard in covered if isinstance(answers[shard], Unavailable)}
     refused = [
         each for each in answers if isinstance(each, DelayQError) and not isinstance(each, Unavailable)
@@ -85,34 +85,34 @@ def _by_shard(client: SyncClient) -> tuple[Counts, dict[int, Unavailable]]:
     return summed(found), away
 
 
-def learn(connection: SyncConnection, broker: Broker) -> None:
-    """Go by the newest layout that any shard which is served knows."""
-    shards = max(broker.layout.covers, ASKED) if connection.address.apart else 1
-    asked = [broker.tell(shard) for shard in range(shards)]
+def learn(connection: SyncConnection, commands: Commands) -> None:
+    """Use the newest shard map of all shards that are served."""
+    shards = max(commands.shard_map.covers, ASKED) if connection.address.apart else 1
+    asked = [commands.sync_shard_map(shard) for shard in range(shards)]
     for told in connection.answers(asked):
-        if not isinstance(told, DelayQError) and told.layout is not None:
-            broker.learn(told.layout)
+        if not isinstance(told, DelayQError) and told.shard_map is not None:
+            commands.learn(told.shard_map)
 
 
 def _held(client: SyncClient, found: Counts, away: Mapping[int, Unavailable]) -> str:
     with closing(SyncConnection(client.address)) as connection:
-        shards = [shard for shard in range(client.layout.covers) if shard not in away]
-        return held_by(connection, client.broker, limits=client.limits, found=found, shards=shards)
+        shards = [shard for shard in range(client.shard_map.covers) if shard not in away]
+        return held_by(connection, client.commands, limits=client.limits, found=found, shards=shards)
 
 
 def held_by(
-    connection: SyncConnection, broker: Broker, *, limits: Limits, found: Counts, shards: Sequence[int]
+    connection: SyncConnection, commands: Commands, *, limits: Limits, found: Counts, shards: Sequence[int]
 ) -> str:
     """Name the limits that keep due tasks of these shards waiting; empty when none does."""
     if limits.rate_per_second is None and limits.max_in_flight is None:
         return ""
-    waits = connection.answers([broker.wake(shard) for shard in shards])
+    waits = connection.answers([commands.wake(shard) for shard in shards])
     held = [each for each in waits if not isinstance(each, DelayQError) and each.held]
     # A bucket that refills says when there is room again; tasks in flight do not.
     rate = any(each.room_seconds is not None for each in held)
     running = any(each.room_seconds is None for each in held)
     names = (
-        f"maxInFlight = {limits.max_in_flight:,} ({found.processing:,} in flight)" if running else "",
+        f"maxInFlight = {limits.max_in_flight:,} ({found.in_flight:,} in flight)" if running else "",
         f"ratePerSecond = {limits.rate_per_second:,}" if rate else "",
     )
     return " and ".join(filter(None, names))

@@ -1,37 +1,119 @@
-"""Scheduling from a file, batch after batch: it may be larger than memory. What is refused is told by line."""
+"""Scheduling from a file, in batches: it may be larger than memory. Refused tasks are reported by line."""
 
 from __future__ import annotations
 
+import base64
+import difflib
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from delayq.cli.exits import REFUSED, complain
-from delayq.cli.inputs import MAX_BYTES
-from delayq.cli.lines import new_task
+from delayq.cli.inputs import MAX_BYTES, strict_json
 from delayq.cli.output import emit, note
-from delayq.cli.words import tasks
-from delayq.errors import NotAcknowledged, TasksRefused, Unavailable
+from delayq.cli.words import duration_ms, instant_ms, tasks
+from delayq.client.encoding import NewTask
+from delayq.contract.problems import quote, type_name
+from delayq.errors import NotConfirmed, TasksRefused, Unavailable
 from delayq.protocol.results import Outcome, Scheduled
 from delayq.service.terminal import safe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import BinaryIO
 
     from delayq.cli.output import Output
     from delayq.client.blocking import SyncClient
-    from delayq.client.encoding import NewTask
     from delayq.client.enqueue import IfExists
+
+WHEN: Final = ("in", "at", "delay_ms", "due_ms")
+PAYLOADS: Final = ("payload", "payload_base64")
+READ: Final = (*WHEN, *PAYLOADS, "id", "headers", "content_type")
+# What an export tells beside the task itself.
+PASSED_OVER: Final = frozenset(
+    {
+        *(
+            "state",
+            "due",
+            "died",
+            "died_ms",
+            "lease_expires",
+            "lease_expires_ms",
+            "scheduled",
+            "scheduled_ms",
+            "token",
+        ),
+        *("failures", "crashes", "reason", "error"),
+    }
+)
+
+
+def new_task(line: bytes) -> NewTask:
+    """Read a line; ValueError says what is wrong with it."""
+    fields = strict_json(line)
+    if not isinstance(fields, dict):
+        expected = 'a JSON object like {"payload": …, "in": "30m"}'
+        raise ValueError(f"expected {expected}, got {type_name(fields)}")  # noqa: TRY004 -- a file's fault, not a caller's
+    _refuse_unknown(fields)
+    return NewTask(
+        _payload(fields),
+        **_when(fields),
+        task_id=fields.get("id"),
+        headers=fields.get("headers"),
+        content_type=fields.get("content_type"),
+    )
+
+
+def _refuse_unknown(fields: Mapping[str, Any]) -> None:
+    for name in fields:
+        if name not in READ and name not in PASSED_OVER:
+            near = difflib.get_close_matches(name, READ, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"expected {', '.join(READ)}"
+            raise ValueError(f"{quote(name)}: unknown field, {hint}")
+
+
+def _payload(fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 -- any JSON value, or bytes
+    match [name for name in PAYLOADS if name in fields]:
+        case ["payload"]:
+            return fields["payload"]
+        case ["payload_base64"]:
+            return _decoded(fields["payload_base64"])
+    raise ValueError("expected exactly one of payload and payload_base64")
+
+
+def _decoded(text: object) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)  # type: ignore[arg-type] # a TypeError is caught below
+    except (TypeError, ValueError):
+        raise ValueError("payload_base64: expected base64 text") from None
+
+
+def _when(fields: Mapping[str, Any]) -> dict[str, Any]:
+    given = [name for name in WHEN if fields.get(name) is not None]
+    if len(given) > 1:
+        raise ValueError(f"expected one of {', '.join(WHEN)}, got {' and '.join(given)}")
+    if not given:
+        return {"delay_ms": 0}
+    [name] = given
+    value = fields[name]
+    if name in ("delay_ms", "due_ms"):
+        return {name: value}
+    if not isinstance(value, str):
+        raise ValueError(f"{name}: expected text, got {type_name(value)}")  # noqa: TRY004 -- as above
+    try:
+        return {"delay_ms": duration_ms(value)} if name == "in" else {"due_ms": instant_ms(value)}
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
 
 FILE_LINES, FILE_BYTES = 5000, 16 << 20  # of a file, given to schedule_many at a time
 AGAIN = (
     "note: with ids in the file, the same command with --if-exists keep stores what is missing and leaves tasks that "
     "wait or run as they are; a task that was done meanwhile is stored anew and runs again"
 )
-SHOWN = 20  # refused lines told one by one; the rest are counted
+SHOWN = 20  # refused lines that are printed; the rest are counted
 
 
 @dataclass
@@ -64,13 +146,13 @@ def schedule(client: SyncClient, file: BinaryIO, *, if_exists: IfExists, output:
     progress = Progress(getattr(file, "name", "-"))
     for numbers, batch in _batches(file, progress):
         if not progress.reached:
-            client.counts()  # a Redis that cannot be reached is told before anything was sent
+            client.counts()  # an unreachable Redis is reported before anything is sent
             progress.reached = True
         try:
             _store(client, numbers, batch, if_exists=if_exists, progress=progress)
-        except (NotAcknowledged, Unavailable) as error:
+        except (NotConfirmed, Unavailable) as error:
             done = numbers[0] - 1
-            what = "are stored" if isinstance(error, NotAcknowledged) else "may be stored"
+            what = "are stored" if isinstance(error, NotConfirmed) else "may be stored"
             note(f"note: lines up to {done:,} are done; of lines {done + 1:,} to {numbers[-1]:,} some {what}")
             note(AGAIN)
             raise

@@ -25,7 +25,7 @@ def redis_options(command: Callable[..., None]) -> Callable[..., None]:
             "--shards",
             type=click.IntRange(1, MOST_SHARDS),
             metavar="N",
-            help="With a name and a URL: shards of a queue that nobody has used yet.",
+            help="With a name and a URL: shards of a queue that is not in use yet.",
         ),
         click.option("--redis", metavar="URL", envvar=URL_VARIABLE, help="Instead of spec.redis."),
     ):

@@ -28,6 +28,13 @@ def output_option(command: C) -> C:
     )(command)
 
 
+def dry_run_option(command: C) -> C:
+    """Give a command --dry-run."""
+    return click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")(
+        command
+    )
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows under headings, which begin with > where the column is aligned to the right."""

@@ -17,7 +17,6 @@ from typing import Any, TextIO
 
 import click
 
-import delayq as package
 from delayq.cli.exits import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, Wrong, complain
 from delayq.service import extras
 
@@ -26,7 +25,7 @@ COMMANDS = {
     "schedule": "schedule:schedule",
     "task": "task:task",
     "dlq": "dlq:dlq",
-    "counts": "counts:counts",
+    "status": "status:status",
     "top": "top:top",
     "forecast": "forecast:forecast",
     "validate": "validate:validate",
@@ -35,13 +34,13 @@ COMMANDS = {
     "acl": "acl:acl",
     "alerts": "alerts:alerts",
     "guard": "guard:guard",
-    "simulate": "simulate:simulate",
+    "replay": "replay:replay",
     "crd": "validate:crd",
     "completion": "completion:completion",
-    "scanner": "process:scanner",
-    "worker": "process:worker",
-    "reap": "process:reap",
-    "erase": "process:erase",
+    "scanner": "scanner:scanner",
+    "worker": "worker:worker",
+    "reaper": "reaper:reaper",
+    "erase": "erase:erase",
 }
 
 
@@ -89,7 +88,7 @@ class Root(click.Group):
         return code if isinstance(code, int) else 0
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
-        """Run the command; click itself would end with 1 when whoever read our output has gone."""
+        """Run the command; click itself would exit with 1 when the reader of a pipe has gone."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -163,7 +162,7 @@ def _complained(error: click.ClickException) -> int:
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package.__version__, prog_name="delayq")
+@click.version_option(package_name="delayq", prog_name="delayq")
 def delayq() -> None:
     """A delay queue on Redis: tasks run when they fall due, never early, never lost."""
     logging.getLogger("delayq").addHandler(logging.NullHandler())  # commands speak for themselves
@@ -172,5 +171,5 @@ def delayq() -> None:
 if sys.flags.safe_path:
     # Started with -P, a process does not want modules found where it was started; `delayq run` adds that directory to
     # the path once this module is loaded, and a queue.py beside queue.yaml must not become the standard library's.
-    for each in ("run", "scanner"):
+    for each in ("run", "scanner", "worker", "reaper"):
         load(each)

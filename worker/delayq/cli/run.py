@@ -11,6 +11,7 @@ import click
 
 from delayq import local
 from delayq.cli.exits import FAILED, Wrong, complain, errors_as_exits
+from delayq.cli.inputs import DURATION, LOG_LEVEL
 from delayq.cli.target import URL_VARIABLE
 from delayq.client.document import read
 from delayq.service import extras
@@ -38,7 +39,7 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
     "--scanners", type=click.IntRange(0, 100), default=1, show_default=True, help="Scanner processes."
 )
 @click.option(
-    "--workers", type=click.IntRange(0, 100), help="Worker processes.  [default: spec.worker.replicas, or 1]"
+    "--workers", type=click.IntRange(0, 100), help="Worker processes.  [default: spec.worker.replicas]"
 )
 @click.option("--reaper/--no-reaper", default=True, help="Run a reaper.  [default: yes]")
 @click.option(
@@ -48,12 +49,14 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
     help="Port of the first process' metrics and probes; the next process has the next port.  [default: free ports]",
 )
 @click.option(
-    "--status-seconds", type=click.FloatRange(0.1), help="Between looks.  [default: 1 on a terminal, else 5]"
+    "--status-interval",
+    type=DURATION,
+    help="Time between two status reports, 100ms or more.  [default: 1s on a terminal, else 5s]",
 )
 @click.option("--log-format", type=click.Choice(["console", "json"]), default="console", show_default=True)
 @click.option(
     "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
+    type=LOG_LEVEL,
     default="warning",
     show_default=True,
 )
@@ -66,7 +69,7 @@ def run(  # noqa: PLR0913 -- one parameter an option
     workers: int | None,
     reaper: bool,
     metrics_port: int | None,
-    status_seconds: float | None,
+    status_interval: int | None,
     log_format: LogFormat,
     log_level: str,
 ) -> None:
@@ -80,14 +83,12 @@ def run(  # noqa: PLR0913 -- one parameter an option
     scanners, then the reaper. Ctrl-C lets running handlers finish; a second one hands their tasks back.
     """
     told = "" if URL_VARIABLE in os.environ or redis == local.SPEC else " --redis URL"
-    if said := extras.lacking(
-        "aiohttp", "prometheus_client", "uvloop"
-    ):  # of the processes that this one starts
+    if said := extras.lacking("aiohttp", "uvloop"):  # of the processes that this one starts
         raise Wrong(said, code=FAILED)
     with errors_as_exits(f"delayq doctor {document}{told} checks every step of the way"):
         queue = read(document)
         if workers is None:
-            workers = 1 if queue.spec.worker.replicas is None else queue.spec.worker.replicas
+            workers = queue.spec.worker.replicas
         plan = local.Plan(
             document=document,
             queue=queue,
@@ -99,7 +100,7 @@ def run(  # noqa: PLR0913 -- one parameter an option
             metrics_port=metrics_port,
             log_format=log_format,
             log_level=log_level,
-            status_seconds=status_seconds,
+            status_seconds=None if status_interval is None else max(0.1, status_interval / 1000),
         )
         _run(plan)
 

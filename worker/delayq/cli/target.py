@@ -4,38 +4,96 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+import stat
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from delayq.cli import address
 from delayq.cli.exits import INVALID, Wrong
 from delayq.cli.output import note
 from delayq.client.blocking import SyncClient
 from delayq.client.document import read
-from delayq.contract import DelayQueue, Delivery, Limits
+from delayq.connection import Address, SyncConnection
+from delayq.connection.address import secrets_dir
+from delayq.contract import DelayQueue, Limits
+from delayq.contract.durability import DurabilitySpec
 from delayq.contract.problems import quote
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
-from delayq.errors import InvalidDocument
-from delayq.protocol.write_durability import Acknowledge
+from delayq.errors import DelayQError, InvalidDocument
+from delayq.protocol.write_durability import Durability
 
 if TYPE_CHECKING:
-    from delayq.connection import Address
+    from delayq.contract import Redis
     from delayq.contract.kinds import Text
+
+# Where `delayq run` says where its Redis is. The names are those of local/datadir.py, and a test holds them to it:
+# importing them would load half of delayq.
+DATA_DIR: Final = ".delayq"
+URL_FILE: Final = "redis.url"
+LOOPBACK: Final = "127.0.0.1"  # an embedded Redis listens nowhere else
+ANSWER_SECONDS = 1.0
+
+
+def of_url(url: str) -> Address:
+    """Read --redis."""
+    try:
+        return Address.from_url(url)
+    except InvalidDocument as error:
+        what, _, hint = str(error).partition("; ")
+        raise Wrong(what.replace("Redis URL", "--redis"), hint) from None
+
+
+def of_run(document: Path) -> Address | None:
+    """Return the Redis of a `delayq run` of this document, when one is running; say so, for it is not spec.redis."""
+    file = document.parent / DATA_DIR / URL_FILE
+    try:
+        running = Address.from_url(file.read_text().strip())
+    except (OSError, UnicodeDecodeError, InvalidDocument):
+        return None
+    if running.places[0].host != LOOPBACK and not _ours(file):
+        return None
+    if not _answers(running):
+        note(f"note: no Redis answers at the address in {file}, which a delayq run left; using spec.redis")
+        return None
+    note(f"note: using the Redis of the running delayq run ({file})")
+    return running
+
+
+def _ours(file: Path) -> bool:
+    """Whether a run wrote it: with --redis it may name any host. A file that came with a checkout, others can read."""
+    found = file.stat()
+    return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
+
+
+def of_spec(spec: Redis) -> Address:
+    """Read spec.redis and the secrets it names."""
+    return Address.from_spec(spec, secrets_dir())
+
+
+def _answers(address: Address) -> bool:
+    connection = SyncConnection(replace(address, timeout_seconds=ANSWER_SECONDS))
+    try:
+        [reply] = connection.send([("PING",)])
+    except DelayQError:
+        return False
+    finally:
+        connection.close()
+    return bool(reply == b"PONG")
+
 
 CONFIG_VARIABLE, URL_VARIABLE, HERE = "DELAYQ_CONFIG", "DELAYQ_REDIS_URL", Path("queue.yaml")
 Source = Literal["--redis", "delayq run", "spec.redis"]
 
 
 class TargetClient(SyncClient):
-    """A client that knows what the document says of shards, if there is a document: the queue may have others."""
+    """A client with the document's number of shards, if there is a document: the queue may have another."""
 
     documented: int | None = None
 
     def used(self) -> bool:
         """Whether anything was ever stored in this queue, or a scanner has served it."""
         self._do(self._operations.homes.asked())
-        return self.layout.epoch > 0
+        return self.shard_map.epoch > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +105,7 @@ class Target:
     shards: int = 1
     key_prefix: str = "delayq"
     limits: Limits
-    delivery: Delivery = field(default_factory=Delivery)
+    durability: DurabilitySpec = field(default_factory=DurabilitySpec)
     document: Path | None = None
     source: Source = "--redis"
 
@@ -65,7 +123,7 @@ class Target:
             key_prefix=self.key_prefix,
             shards=self.shards,
             limits=self.limits,
-            acknowledge=Acknowledge.of(self.delivery),
+            durability=Durability.of(self.durability),
         )
         client.documented = None if self.document is None else self.shards
         return client
@@ -89,15 +147,13 @@ def resolve(
         return of_document(*found, redis)
     if redis is None:
         raise Wrong(
-            f"queue {queue}: expected to be told where its Redis is, found no document of that queue",
+            f"queue {queue}: found no document of that queue, so its Redis is unknown",
             f"name its document instead of {queue} (or in ${CONFIG_VARIABLE}, or as ./{HERE}), "
             f"or give --redis URL (or ${URL_VARIABLE})",
         )
     prefix = "delayq" if key_prefix is None else key_prefix
     check_text(KEY_PREFIX, "--key-prefix", KEY_PREFIX.expected, prefix)
-    return Target(
-        queue=queue, address=address.of_url(redis), shards=shards or 1, key_prefix=prefix, limits=Limits()
-    )
+    return Target(queue=queue, address=of_url(redis), shards=shards or 1, key_prefix=prefix, limits=Limits())
 
 
 def document_of(queue: str, says: str) -> tuple[Path, DelayQueue]:
@@ -127,16 +183,16 @@ def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
         shards=spec.shards,
         key_prefix=spec.redis.key_prefix,
         limits=spec.limits,
-        delivery=spec.delivery,
+        durability=spec.durability,
         document=path,
     )
 
 
 def _where(path: Path, document: DelayQueue, redis: str | None) -> tuple[Address, Source]:
     if redis:
-        return address.of_url(redis), "--redis"
-    running = address.of_run(path)
-    return (running, "delayq run") if running else (address.of_spec(document.spec.redis), "spec.redis")
+        return of_url(redis), "--redis"
+    running = of_run(path)
+    return (running, "delayq run") if running else (of_spec(document.spec.redis), "spec.redis")
 
 
 def _beside(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | None:

@@ -1,4 +1,4 @@
-"""delayq task: look at single tasks, cancel or move them."""
+"""delayq task: inspect single tasks, cancel or reschedule them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from delayq.cli import inputs, views
 from delayq.cli.exits import NOT_FOUND, REFUSED, Wrong, complain
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
-from delayq.cli.output import Table, emit, facts, one_line, output_option
+from delayq.cli.output import Table, dry_run_option, emit, facts, one_line, output_option
 from delayq.cli.schedule import when_options
 from delayq.cli.words import iso, relative
 from delayq.protocol.results import Cancelled, State
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 STATES = [state.value for state in views.INSTANT]
 HEADINGS = {"due": "DUE", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}
+UNTOUCHED = {State.IN_FLIGHT: Cancelled.IN_FLIGHT, State.DEAD: Cancelled.DEAD}
 WHY_NOT = {
-    "in_flight": "is being handled right now: it will finish",
+    "in_flight": "is in flight: its handler runs, and cannot be cancelled",
     "dead": "is a dead letter: delayq dlq redrive or delayq dlq purge",
     "not_found": "is not in the queue: it has ended, was cancelled or purged, or never existed",
 }
 
 
-@click.group(help=f"Look at tasks, cancel them, move their due times.\n\n{QUEUE_HELP}")
+@click.group(help=f"Inspect tasks, cancel or reschedule them.\n\n{QUEUE_HELP}")
 def task() -> None:
     """Hold the commands below."""
 
@@ -57,7 +58,7 @@ def page_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("task_id", metavar="ID")
 @output_option
 def get(client: SyncClient, *, task_id: str, output: Output) -> None:
-    """Show everything the queue knows of one task."""
+    """Show one task with its payload, headers and failures."""
     found = client.get(task_id)
     if found is None:
         raise Wrong(f"task {task_id} {WHY_NOT['not_found']}", code=NOT_FOUND)
@@ -67,7 +68,11 @@ def get(client: SyncClient, *, task_id: str, output: Output) -> None:
 @task.command("list")
 @on_queue
 @click.option(
-    "--state", type=click.Choice(STATES), default=State.DELAYED.value, show_default=True, help="Which tasks."
+    "--state",
+    type=click.Choice(STATES),
+    default=State.SCHEDULED.value,
+    show_default=True,
+    help="Which tasks.",
 )
 @page_options
 @output_option
@@ -80,15 +85,29 @@ def list_(client: SyncClient, *, state: str, limit: int, offset: int, output: Ou
 @task.command()
 @on_queue
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@dry_run_option
 @output_option
-def cancel(client: SyncClient, *, ids: tuple[str, ...], output: Output) -> None:
-    """Forget tasks that are not running."""
-    outcomes = {task_id: client.cancel(task_id) for task_id in dict.fromkeys(ids)}
+def cancel(client: SyncClient, *, ids: tuple[str, ...], dry_run: bool, output: Output) -> None:
+    """Delete tasks that are not in flight. Dead letters are purged: delayq dlq purge."""
+    how = _would_be if dry_run else type(client).cancel
+    outcomes = {task_id: how(client, task_id) for task_id in dict.fromkeys(ids)}
     done = [task_id for task_id, outcome in outcomes.items() if outcome is Cancelled.CANCELLED]
     value = [{"id": task_id, "outcome": outcome.value} for task_id, outcome in outcomes.items()]
     if done or output != "table":
-        emit(output, value, "\n".join(f"cancelled {task_id}" for task_id in done))
+        emit(
+            output,
+            value,
+            "\n".join(f"{'would cancel' if dry_run else 'cancelled'} {task_id}" for task_id in done),
+        )
     _exit_when_not(outcomes)
+
+
+def _would_be(client: SyncClient, task_id: str) -> Cancelled:
+    """Return the outcome that cancelling a task would have now."""
+    found = client.get(task_id)
+    if found is None:
+        return Cancelled.NOT_FOUND
+    return UNTOUCHED.get(found.state, Cancelled.CANCELLED)
 
 
 @task.command()

@@ -1,26 +1,131 @@
-"""delayq top: queues side by side, again and again. Not here: what is shown (watched.py), keys (keyboard.py)."""
+"""delayq top: queues side by side, repeatedly. Not here: how one queue is looked at (look.py)."""
 
 from __future__ import annotations
 
+import select
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
 
-from delayq.cli.counts import interval_option, pause_seconds
 from delayq.cli.exits import UNAVAILABLE, errors_as_exits
-from delayq.cli.keyboard import keyboard
+from delayq.cli.look import look
 from delayq.cli.on_queue import redis_options
-from delayq.cli.output import emit, one_line, output_option
+from delayq.cli.output import Table, emit, one_line, output_option
+from delayq.cli.status import documented, following, interval_option, oldest, pause_seconds
 from delayq.cli.target import resolve
-from delayq.cli.watched import Watched, table
+from delayq.cli.words import length
+from delayq.contract.metrics import STATES
+from delayq.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from delayq.cli import views
+    from delayq.cli.look import Look
     from delayq.cli.output import Output
+    from delayq.cli.target import TargetClient
+    from delayq.protocol.results import Counts
+
+
+@contextmanager
+def keyboard() -> Iterator[Callable[[float], str]]:
+    """Give a function that waits so many seconds for a key and returns it, or nothing."""
+    if not sys.stdin.isatty():
+        yield _sleep
+        return
+    import termios  # noqa: PLC0415 -- not on every platform
+    import tty  # noqa: PLC0415 -- as above
+
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield _pressed
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _sleep(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""
+
+
+def _pressed(seconds: float) -> str:
+    ready, _, _ = select.select([sys.stdin], [], [], seconds)
+    return sys.stdin.read(1) if ready else ""
+
+
+RATES = ("scheduled", "claimed", "acked", "retried", "buried")
+
+
+@dataclass
+class Watched:
+    """A queue, its last sample, and how fast its counters rise."""
+
+    client: TargetClient
+    seen: Look | None = None
+    trouble: str = ""
+    per_second: Mapping[str, float] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Take a sample. Rates are by Redis' clock, and unknown until there are two samples."""
+        before = self.seen
+        try:
+            self.seen = look(self.client)
+        except Unavailable as error:
+            self.trouble = f"{error}; trying again"
+            self.seen, self.per_second = None, {}
+            return
+        found = self.seen.found
+        self.trouble = "; ".join([*documented(self.client), *self.seen.notes]).replace("note: ", "")
+        comparable = before is not None and before.away.keys() == self.seen.away.keys()
+        self.per_second = rates(before.found, found) if comparable and before is not None else {}
+
+    @property
+    def found(self) -> Counts | None:
+        """The numbers of the last sample; None while Redis does not serve."""
+        return None if self.seen is None else self.seen.found
+
+    def view(self) -> views.View:
+        """Return the sample for programs."""
+        if self.seen is None:
+            return {"queue": self.client.queue, "error": self.trouble}
+        return self.seen.view(self.client.queue) | {"per_second": dict(self.per_second)}
+
+
+def table(watched: Sequence[Watched]) -> Table:
+    """Return a column for each queue, a row for each fact, and below them whatever is wrong."""
+    columns = [_column(each) for each in watched]
+    rows = [[name, *(column.get(name, "") for column in columns)] for name in max(columns, key=len)]
+    troubles = [f"{each.client.queue}: {each.trouble}" for each in watched if each.trouble]
+    return Table(["", *(f">{each.client.queue}" for each in watched)], rows, troubles)
+
+
+def _column(watched: Watched) -> dict[str, str]:
+    found = watched.found
+    if found is None:
+        return {}
+    states = {state.replace("_", " "): f"{getattr(found, state):,}" for state in STATES}
+    due = {f"due in {length(horizon)}": f"{tasks:,}" for horizon, tasks in found.due_within.items()}
+    speeds = {
+        f"{name}/s": f"{watched.per_second[name]:,.1f}" if name in watched.per_second else "-"
+        for name in RATES
+    }
+    weight = {} if watched.client.limits.max_bytes is None else {"bytes": f"{found.bytes:,}"}
+    times = {"oldest due": oldest(found), "next due": following(found)}
+    return {**states, **weight, **times, **due, **speeds}
+
+
+def rates(before: Counts, after: Counts) -> dict[str, float]:
+    """Return how much each counter rose a second; a queue that was emptied meanwhile starts again."""
+    seconds = (after.now_ms - before.now_ms) / 1000
+    if seconds <= 0:
+        return {}
+    rose = {name: after.stats.get(name, 0) - before.stats.get(name, 0) for name in RATES}
+    return {name: round(max(0, count) / seconds, 1) for name, count in rose.items()}
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Results as JSON and YAML have them. What each key means is in result_keys.py.
+"""Results as JSON and YAML have them. What each key means is in tools/reference/result_keys.py.
 
 Instants come twice: `…_ms`, Unix milliseconds by Redis' clock, and the same as ISO 8601.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq.cli.inputs import strict_json
 from delayq.cli.words import iso, length
+from delayq.contract.metrics import STATES
 from delayq.protocol.envelope import JSON_TYPE, encode_json
 from delayq.protocol.results import State
 
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 View = dict[str, Any]
 HORIZONS_MS: Final = (10_000, 60_000, 300_000, 3_600_000)
 INSTANT: Final = {
-    State.DELAYED: "due",
-    State.RETRY: "due",
+    State.SCHEDULED: "due",
+    State.RETRYING: "due",
     State.SUSPECT: "began",
-    State.PROCESSING: "lease_expires",
-    State.DLQ: "died",
+    State.IN_FLIGHT: "lease_expires",
+    State.DEAD: "died",
 }
 
 
@@ -97,10 +98,9 @@ def counts(queue: str, found: Counts) -> View:
     return {
         "queue": queue,
         **instant("now", found.now_ms),
-        **{state: getattr(found, state) for state in ("delayed", "retry", "suspect", "processing", "dlq")},
-        "scheduled": found.scheduled,
-        "overdue": found.overdue,
-        "oldest_overdue_ms": found.oldest_overdue_ms,
+        **{state: getattr(found, state) for state in STATES},
+        "suspect": found.suspect,
+        "late_ms": found.late_ms,
         **instant("next_due", found.next_due_ms),
         "due_within": {length(horizon): tasks for horizon, tasks in found.due_within.items()},
         "bytes": found.bytes,
@@ -109,10 +109,10 @@ def counts(queue: str, found: Counts) -> View:
 
 
 def problem(found: Problem) -> View:
-    """Return one thing to mend in a document."""
+    """Return one problem of a document."""
     return {"path": found.path, "message": found.message}
 
 
 def guarded(task_id: str, *, seen: bool | None) -> View:
-    """Return what a guard knows of a task."""
+    """Return a guard's record of a task."""
     return {"id": task_id, "seen": seen}

@@ -81,7 +81,7 @@ class Client(QueueClient):
         answer: Any = None
         error: BaseException | None = None
         started: set[asyncio.Future[Any]] = set()
-        connection = self._connection  # somebody may close us meanwhile
+        connection = self._connection  # close() may run meanwhile
         try:
             while True:
                 try:
@@ -140,7 +140,7 @@ class Client(QueueClient):
         `payload` is any JSON value, or bytes with a `content_type`. Raises Refused (InvalidTask, TaskExists,
         QueueFull, …), which leaves nothing behind, or Unavailable, after which the task may or may not be stored:
         call again with the same task_id and if_exists="keep", which stores a second task only when the first is done
-        by then. With `acknowledge`, NotAcknowledged says that it is stored, and not confirmed in time; the same holds.
+        by then. With `durability`, NotConfirmed says that it is stored, and not confirmed in time; the same holds.
         """
         task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type)
         return await self._do(self._operations.schedule(task, if_exists))
@@ -150,7 +150,7 @@ class Client(QueueClient):
     ) -> list[Scheduled]:
         """Store any number of tasks, 500 per round trip. Raises TasksRefused when some, and only they, were refused.
 
-        With `acknowledge`, NotAcknowledged tells which of those stored were not confirmed, and which refused.
+        With `durability`, NotConfirmed tells which of those stored were not confirmed, and which refused.
         """
         return all_stored(await self._do(self._operations.schedule_many(tasks, if_exists)))
 
@@ -178,22 +178,22 @@ class Client(QueueClient):
 
     async def dlq_list(self, ids: Sequence[str] | None = None) -> Rows:
         """Return dead letters: all, or those with these ids."""
-        return await self._do(self._letters.rows(ids))
+        return await self._do(self._dead_letters.rows(ids))
 
     async def dlq_groups(self) -> Groups:
         """Return dead letters grouped by error, the largest group first."""
-        return await self._do(self._letters.groups())
+        return await self._do(self._dead_letters.groups())
 
     async def dlq_get(self, ids: Sequence[str]) -> Views:
         """Return dead letters whole, with payload and last error."""
-        return await self._do(self._letters.views(ids))
+        return await self._do(self._dead_letters.views(ids))
 
     async def dlq_redrive(
         self, ids: Sequence[str], *, rate_per_second: float | None = None, dry_run: bool = False
     ) -> Redriven:
         """Run dead letters again, with all attempts before them, spread over time by `rate_per_second`."""
-        return await self._do(self._letters.redrive(ids, rate_per_second, dry_run=dry_run))
+        return await self._do(self._dead_letters.redrive(ids, rate_per_second, dry_run=dry_run))
 
     async def dlq_purge(self, ids: Sequence[str], *, before_ms: int | None = None) -> int:
         """Forget dead letters for good; returns how many. Those that died at `before_ms` or later stay."""
-        return await self._do(self._letters.purge(ids, before_ms))
+        return await self._do(self._dead_letters.purge(ids, before_ms))

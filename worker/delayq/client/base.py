@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from delayq.client.dead_letters import Letters
+from delayq.client.dead_letters import DeadLetters
 from delayq.client.document import read
 from delayq.client.operations import Operations
 from delayq.connection import Address
+from delayq.connection.address import secrets_dir
 from delayq.contract import DelayQueue, Limits
-from delayq.contract.files import SECRETS_DIR
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.errors import TasksRefused
-from delayq.protocol.commands import Broker
-from delayq.protocol.write_durability import Acknowledge, longest_seconds
+from delayq.protocol.commands import Commands
+from delayq.protocol.write_durability import Durability, longest_seconds
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from delayq.client.enqueue import Results
     from delayq.protocol.results import DeadGroup, Scheduled, TaskRow, TaskView
-    from delayq.protocol.shard_map import Layout
+    from delayq.protocol.shard_map import ShardMap
     from delayq.protocol.write_durability import Kind
 
 # Inside the clients, `list` is a method.
 Rows: TypeAlias = "list[TaskRow]"
 Groups: TypeAlias = "list[DeadGroup]"
 Views: TypeAlias = "list[TaskView]"
-
-SECRETS_VARIABLE = "DELAYQ_SECRETS_DIR"
-
-
-def secrets_dir() -> Path:
-    """Return where secrets are mounted: $DELAYQ_SECRETS_DIR, else the directory the operator mounts them in."""
-    return Path(os.environ.get(SECRETS_VARIABLE, SECRETS_DIR))
 
 
 class QueueClient:
@@ -47,26 +40,26 @@ class QueueClient:
         key_prefix: str = "delayq",
         shards: int = 1,
         limits: Limits | None = None,
-        acknowledge: Acknowledge | Kind | None = None,
+        durability: Durability | Kind | None = None,
     ) -> None:
         """Name a queue and its Redis. `key_prefix` has to be that of the queue's document.
 
-        `shards` is how many a queue gets that nobody has used yet; any other tells its clients by itself.
+        `shards` is the number of shards of a queue that is not in use yet; a queue in use tells its clients.
 
-        `acknowledge`: what schedule waits for; "Replicated" means one replica, and either word a second at most.
+        `durability`: what schedule waits for; "Replicated" means one replica, and either word a second at most.
         """
         for name, kind, given in (("queue", OBJECT_NAME, queue), ("key_prefix", KEY_PREFIX, key_prefix)):
             if not kind.fits(given):  # no document could name that queue, so no worker would run its tasks
                 raise ValueError(f"{name}: expected {kind.expected}, got {given!r}")
-        confirmed = Acknowledge.given(acknowledge)
+        confirmed = Durability.given(durability)
         self.address = url if isinstance(url, Address) else Address.from_url(url)
         self.queue = queue
         self.limits = limits or Limits()
-        broker = Broker(queue, prefix=key_prefix, shards=shards, limits=limits)
-        self._operations = Operations(broker, self.limits, confirmed)
+        commands = Commands(queue, prefix=key_prefix, shards=shards, limits=limits)
+        self._operations = Operations(commands, self.limits, confirmed)
         self._operations.homes.apart = self.address.apart
         self._longest_seconds = longest_seconds(confirmed)
-        self._letters = Letters(self._operations)
+        self._dead_letters = DeadLetters(self._operations)
 
     @classmethod
     def from_document(cls, document: DelayQueue | str | Path, *, url: str | None = None) -> Self:
@@ -80,18 +73,18 @@ class QueueClient:
             key_prefix=spec.redis.key_prefix,
             shards=spec.shards,
             limits=spec.limits,
-            acknowledge=Acknowledge.of(spec.delivery),
+            durability=Durability.of(spec.durability),
         )
 
     @property
-    def layout(self) -> Layout:
+    def shard_map(self) -> ShardMap:
         """How many shards there are, as far as this client knows: every call that is not about one task asks."""
-        return self._operations.broker.layout
+        return self._operations.commands.shard_map
 
     @property
-    def broker(self) -> Broker:
+    def commands(self) -> Commands:
         """The scripts, for tools that ask each shard by itself."""
-        return self._operations.broker
+        return self._operations.commands
 
     @property
     def _patient(self) -> Address:
@@ -100,8 +93,8 @@ class QueueClient:
 
 
 def all_stored(results: Results) -> list[Scheduled]:
-    """Return the stored tasks in order, or raise NotAcknowledged or TasksRefused with them."""
-    results.check_acknowledged()
+    """Return the stored tasks in order, or raise NotConfirmed or TasksRefused with them."""
+    results.check_confirmed()
     if results.refused:
         raise TasksRefused(dict(sorted(results.refused.items())), results.scheduled)
     return results.scheduled

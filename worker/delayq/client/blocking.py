@@ -58,7 +58,7 @@ class SyncClient(QueueClient):
         answer: Any = None
         error: BaseException | None = None
         started: set[Ticket] = set()
-        connection = self._connection  # somebody may close us meanwhile
+        connection = self._connection  # close() may run meanwhile
         try:
             while True:
                 try:
@@ -135,22 +135,22 @@ class SyncClient(QueueClient):
 
     def dlq_list(self, ids: Sequence[str] | None = None) -> Rows:
         """See Client.dlq_list."""
-        return self._do(self._letters.rows(ids))
+        return self._do(self._dead_letters.rows(ids))
 
     def dlq_groups(self) -> Groups:
         """See Client.dlq_groups."""
-        return self._do(self._letters.groups())
+        return self._do(self._dead_letters.groups())
 
     def dlq_get(self, ids: Sequence[str]) -> Views:
         """See Client.dlq_get."""
-        return self._do(self._letters.views(ids))
+        return self._do(self._dead_letters.views(ids))
 
     def dlq_redrive(
         self, ids: Sequence[str], *, rate_per_second: float | None = None, dry_run: bool = False
     ) -> Redriven:
         """See Client.dlq_redrive."""
-        return self._do(self._letters.redrive(ids, rate_per_second, dry_run=dry_run))
+        return self._do(self._dead_letters.redrive(ids, rate_per_second, dry_run=dry_run))
 
     def dlq_purge(self, ids: Sequence[str], *, before_ms: int | None = None) -> int:
         """See Client.dlq_purge."""
-        return self._do(self._letters.purge(ids, before_ms))
+        return self._do(self._dead_letters.purge(ids, before_ms))

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from delayq.client.routing import Operation
-    from delayq.protocol.commands import Broker
+    from delayq.protocol.commands import Commands
     from delayq.protocol.keys import Keys
-    from delayq.protocol.write_durability import Acknowledge
+    from delayq.protocol.write_durability import Durability
 
 
-class Confirming:
+class Confirmation:
     """What asks the servers of one queue for confirmations."""
 
-    def __init__(self, broker: Broker, asked: Acknowledge) -> None:
+    def __init__(self, commands: Commands, asked: Durability) -> None:
         """`asked` is what a client, or its document, wants confirmed."""
-        self.asked, self._broker = asked, broker
+        self.asked, self._commands = asked, commands
         self._able: set[int] = set()  # shards whose servers were asked
 
     def behind(self, *, hurry: bool = False) -> Behind:
@@ -37,7 +37,7 @@ class Confirming:
         asked, missing = self.asked, set(shards) - self._able
         if not missing:
             return
-        held = tuple(map(self._broker.keys, sorted(missing)))
+        held = tuple(map(self._commands.keys, sorted(missing)))
         replies = yield from self._told(asked.behind(HURRY_MS), held)  # a write: only a master takes one
         why = str(replies) if isinstance(replies, DelayQError) else ""
         if not why and asked.kind == "Fsynced":
@@ -46,7 +46,7 @@ class Confirming:
             why = next(filter(None, map(unfit, settings)), "")
             why = why or (yield from self._answers_early(settings, held))
         if why:
-            raise DelayQError(f"acknowledge {asked.kind}: {why}; nothing was stored")
+            raise DelayQError(f"durability {asked.kind}: {why}; nothing was stored")
         self._able |= missing
 
     def _answers_early(self, settings: list[Any], held: tuple[Keys, ...]) -> Operation[str]:
@@ -68,7 +68,7 @@ class Confirming:
 
     def again(self, shards: Iterable[int], *, hurry: bool = False) -> Operation[Any]:
         """Ask the servers that hold these shards once more; returns the worst of their replies, or the error."""
-        held = tuple(map(self._broker.keys, sorted(set(shards))))
+        held = tuple(map(self._commands.keys, sorted(set(shards))))
         try:
             found = yield from self._told(self.behind(hurry=hurry), held)
         except Unavailable as error:

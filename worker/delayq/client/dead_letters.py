@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq.client.routing import Operation, persistently
 from delayq.protocol.results import DeadGroup, Searching, State, TaskRow, TaskView
-from delayq.protocol.shard_map import LayoutOutdated, TaskMoves
+from delayq.protocol.shard_map import ShardMapOutdated, TaskMigrating
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.client.operations import Operations
-    from delayq.protocol.commands import Broker, Call
+    from delayq.protocol.commands import Call, Commands
 
 # What differs between two deaths of the same cause: numbers, hex strings, quoted names.
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+|'[^']*'|\"[^\"]*\"")
@@ -29,7 +29,7 @@ class Redriven(NamedTuple):
     seconds: float
 
 
-class Letters:
+class DeadLetters:
     """The dead letters of one queue. Each method is a generator, as in operations.py."""
 
     def __init__(self, operations: Operations) -> None:
@@ -38,7 +38,7 @@ class Letters:
 
     def rows(self, ids: Sequence[str] | None = None) -> Operation[list[TaskRow]]:
         """Return dead letters by time of death: all, or those with these ids."""
-        found = yield from self._operations.page(State.DLQ, offset=0, limit=1 << 53)
+        found = yield from self._operations.page(State.DEAD, offset=0, limit=1 << 53)
         if ids is None:
             return found
         wanted = set(ids)
@@ -60,7 +60,7 @@ class Letters:
     ) -> Operation[Redriven]:
         """Give dead letters a new life, spread in time: the n-th is due n / rate seconds from now.
 
-        The spreading lies in the due times, so it holds though nobody stays to pace it.
+        The due times hold the rate, so no process has to stay to pace it.
         """
         if rate_per_second is not None and not rate_per_second > 0:
             raise ValueError(f"rate_per_second: expected a number above 0, got {rate_per_second!r}")
@@ -70,7 +70,7 @@ class Letters:
             return Redriven(len(ids), seconds)
         delays = {task_id: int(nth * gap_ms) for nth, task_id in enumerate(ids)}
 
-        def call(by: Broker, shard: int, batch: list[str]) -> Call[int]:
+        def call(by: Commands, shard: int, batch: list[str]) -> Call[int]:
             return by.redrive(shard, [item for task_id in batch for item in (task_id, delays[task_id])])
 
         return Redriven((yield from self._operations.homes.everywhere(ids, call)), seconds)
@@ -79,7 +79,7 @@ class Letters:
         """Forget dead letters for good that died before `before_ms`; returns how many there were."""
         fence = "inf" if before_ms is None else before_ms
 
-        def call(by: Broker, shard: int, batch: list[str]) -> Call[int]:
+        def call(by: Commands, shard: int, batch: list[str]) -> Call[int]:
             return by.purge(shard, batch, before_ms=fence)
 
         return (yield from self._operations.homes.everywhere(ids, call))
@@ -89,17 +89,17 @@ class Letters:
         found: list[TaskView | None] = []
         for at in range(0, len(ids), VIEWS):
             found += yield from self._some_views(ids[at : at + VIEWS])
-        return [view for view in found if view is not None and view.state is State.DLQ]
+        return [view for view in found if view is not None and view.state is State.DEAD]
 
     def _some_views(self, ids: Sequence[str]) -> Operation[list[TaskView | None]]:
         """Ask for all at once, unless they may have to be asked for at two places."""
         by = yield from self._operations.homes.known()
-        if not by.layout.moves:
+        if not by.shard_map.moves:
             try:
                 found: list[Any] = yield from persistently([by.get(task_id) for task_id in ids])
-            except LayoutOutdated as error:
-                self._operations.broker.learn(error.layout)
-            except TaskMoves:  # a fail-over forgot that it had left
+            except ShardMapOutdated as error:
+                self._operations.commands.learn(error.shard_map)
+            except TaskMigrating:  # a fail-over forgot that it had left
                 pass
             else:
                 # One that is searched for among the leases is no dead letter.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from delayq.contract import Limits
-    from delayq.protocol.shard_map import Layout
+    from delayq.protocol.shard_map import ShardMap
 
 CHUNK = 500  # tasks per round trip of schedule_many: 2 ms of Redis' time
 CHUNK_BYTES = 1 << 20
@@ -47,7 +47,7 @@ Prepared = tuple[str, str, bytes]  # id, moment, envelope without its due time
 class Chunk(NamedTuple):
     """Tasks for one shard. `passing`: their home is another by now, but they may still be there."""
 
-    layout: Layout  # that says so
+    shard_map: ShardMap  # that says so
     shard: int
     passing: bool
     positions: list[int]
@@ -63,29 +63,30 @@ class Chunk(NamedTuple):
         """Return the same for the shards that are the tasks' homes."""
         found: dict[int, Chunk] = {}
         for nth, position in enumerate(self.positions):
-            home = self.layout.home(self.flat[3 * nth])
+            home = self.shard_map.home(self.flat[3 * nth])
             chunk = found.setdefault(
-                home, Chunk(self.layout, home, passing=False, positions=[], flat=[], doubtful=self.doubtful)
+                home,
+                Chunk(self.shard_map, home, passing=False, positions=[], flat=[], doubtful=self.doubtful),
             )
             chunk.positions.append(position)
             chunk.flat.extend(self.flat[3 * nth : 3 * nth + 3])
         return list(found.values())
 
 
-def regrouped(chunks: Iterable[Chunk], layout: Layout) -> list[Chunk]:
-    """Return the tasks of chunks for where they are to be asked for first in another layout."""
+def regrouped(chunks: Iterable[Chunk], shard_map: ShardMap) -> list[Chunk]:
+    """Return the tasks of chunks for where they are to be asked for first in another shard map."""
     found: dict[tuple[int, bool, bool], Chunk] = {}
     for chunk in chunks:
         for nth, position in enumerate(chunk.positions):
-            door = layout.door(chunk.flat[3 * nth])
+            door = shard_map.door(chunk.flat[3 * nth])
             doubtful = chunk.doubtful
-            new = found.setdefault((*door, doubtful), Chunk(layout, *door, [], [], doubtful))
+            new = found.setdefault((*door, doubtful), Chunk(shard_map, *door, [], [], doubtful))
             new.positions.append(position)
             new.flat.extend(chunk.flat[3 * nth : 3 * nth + 3])
     return list(found.values())
 
 
-class Intake:
+class TaskEncoder:
     """What a queue takes in."""
 
     def __init__(self, limits: Limits) -> None:
@@ -93,13 +94,13 @@ class Intake:
         self._limits = limits
 
     def chunks(
-        self, tasks: Iterable[NewTask], refused: dict[int, Refused], layout: Callable[[], Layout]
+        self, tasks: Iterable[NewTask], refused: dict[int, Refused], shard_map: Callable[[], ShardMap]
     ) -> Iterator[Chunk]:
         """Yield runs of at most CHUNK tasks and about CHUNK_BYTES of one shard; malformed tasks go to `refused`.
 
-        `layout` tells the one that holds now; it may change while this goes on.
+        `shard_map` tells the one that holds now; it may change while this goes on.
         """
-        now, open_chunks = layout(), dict[tuple[int, bool], tuple[list[int], list[Any], list[int]]]()
+        now, open_chunks = shard_map(), dict[tuple[int, bool], tuple[list[int], list[Any], list[int]]]()
         fresh = ids(BULK_IDS)
         for at, task in enumerate(tasks):
             try:
@@ -107,9 +108,9 @@ class Intake:
             except Refused as error:
                 refused[at] = error
                 continue
-            if layout() is not now:
+            if shard_map() is not now:
                 yield from (Chunk(now, *door, *each[:2]) for door, each in open_chunks.items())
-                now, open_chunks = layout(), {}
+                now, open_chunks = shard_map(), {}
             door = now.door(task_id)
             if door not in open_chunks:
                 open_chunks[door] = [], [], [0]
@@ -122,10 +123,10 @@ class Intake:
                 del open_chunks[door]
         yield from (Chunk(now, *door, *each[:2]) for door, each in open_chunks.items())
 
-    def chunk(self, task: NewTask, layout: Layout) -> Chunk:
+    def chunk(self, task: NewTask, shard_map: ShardMap) -> Chunk:
         """Return a chunk of this task alone; Refused when it is malformed or too large."""
         prepared = self.prepare(task, ids(1))
-        return Chunk(layout, *layout.door(prepared[0]), [0], [*prepared])
+        return Chunk(shard_map, *shard_map.door(prepared[0]), [0], [*prepared])
 
     def prepare(self, task: NewTask, fresh: Iterator[str]) -> Prepared:
         """Return a task as schedule.lua takes it, with a `fresh` id if it has none; Refused when it is malformed."""

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from delayq.client.confirmation import Confirming
-from delayq.client.encoding import Chunk, Intake, due_ms_of, regrouped
-from delayq.client.routing import AGAIN_SECONDS, PAUSES_SECONDS, TRIES, Each, Homes, Operation, strayed
+from delayq.client.confirmation import Confirmation
+from delayq.client.encoding import Chunk, TaskEncoder, due_ms_of, regrouped
+from delayq.client.routing import AGAIN_SECONDS, PAUSES_SECONDS, TRIES, Each, Operation, ShardRouter, strayed
 from delayq.errors import (
     DelayQError,
     DelayTooLong,
-    NotAcknowledged,
+    NotConfirmed,
     QueueFull,
     Refused,
     TaskExists,
     Unavailable,
 )
 from delayq.protocol.results import Outcome, Scheduled
-from delayq.protocol.shard_map import LayoutOutdated
+from delayq.protocol.shard_map import ShardMapOutdated
 from delayq.protocol.write_durability import Shortfall
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from delayq.client.encoding import NewTask
     from delayq.contract import Limits
-    from delayq.protocol.commands import Broker, Call
+    from delayq.protocol.commands import Call, Commands
     from delayq.protocol.replies import Stored
-    from delayq.protocol.shard_map import Layout
-    from delayq.protocol.write_durability import Acknowledge, Behind
+    from delayq.protocol.shard_map import ShardMap
+    from delayq.protocol.write_durability import Behind, Durability
 
 REFUSALS = frozenset({Outcome.EXISTS, Outcome.FULL, Outcome.HEAVY, Outcome.TOO_FAR})
 ONWARD = frozenset({Outcome.ELSEWHERE, Outcome.MOVING})
@@ -43,7 +43,7 @@ IfExists = Literal["reject", "keep", "replace"]
 
 log = logging.getLogger(__name__)
 
-HOPS = 3  # of a task from shard to shard, without a pause: the layout may change meanwhile
+HOPS = 3  # of a task from shard to shard, without a pause: the shard map may change meanwhile
 CONFIRMED_CHUNKS = 8  # that share one confirmation, for it may take a second: of appendfsync everysec
 
 
@@ -64,8 +64,8 @@ class Finish(NamedTuple):
 class Left:
     """What of a round trip is to be stored still."""
 
-    lost: list[Chunk] = field(default_factory=list)  # nobody knows whether they are stored
-    stale: list[Chunk] = field(default_factory=list)  # they are not: a shard knows a newer layout
+    lost: list[Chunk] = field(default_factory=list)  # unknown whether they are stored
+    stale: list[Chunk] = field(default_factory=list)  # they are not: a shard knows a newer shard map
     onward: list[Onward] = field(default_factory=list)
     outage: Exception | None = None  # why to wait before it is tried again
 
@@ -91,7 +91,7 @@ class Results:
         """What is stored, in the order given."""
         return [self.stored[at] for at in sorted(self.stored)]
 
-    def confirm(self, asked: Acknowledge, replies: object, new: list[int]) -> None:
+    def confirm(self, asked: Durability, replies: object, new: list[int]) -> None:
         """Note how many confirmed what was stored at these positions, by the replies to what was asked of them."""
         confirmed = asked.confirmed(replies)
         if confirmed >= asked.wanted:
@@ -101,12 +101,12 @@ class Results:
             why = str(replies) if isinstance(replies, DelayQError) else ""
             self.shortfall = Shortfall(asked, confirmed, why)
 
-    def check_acknowledged(self) -> None:
-        """Raise NotAcknowledged when some of what is stored was not confirmed."""
+    def check_confirmed(self) -> None:
+        """Raise NotConfirmed when some of what is stored was not confirmed."""
         if self.shortfall is None or not self.unconfirmed:
             return
         unconfirmed = [self.stored[at] for at in sorted(self.unconfirmed)]
-        raise NotAcknowledged(
+        raise NotConfirmed(
             self.shortfall.message([each.id for each in unconfirmed]),
             scheduled=self.scheduled,
             unconfirmed=unconfirmed,
@@ -116,22 +116,22 @@ class Results:
         )
 
 
-class Storing:
+class TaskWriter:
     """Stores the tasks of one queue, within its limits."""
 
     def __init__(
-        self, broker: Broker, homes: Homes, limits: Limits, acknowledge: Acknowledge | None = None
+        self, commands: Commands, homes: ShardRouter, limits: Limits, durability: Durability | None = None
     ) -> None:
-        """`limits` come from spec.limits, `acknowledge` from spec.delivery."""
-        self._broker, self._homes, self._limits = broker, homes, limits
-        self._confirming = Confirming(broker, acknowledge) if acknowledge else None
-        self._intake = Intake(limits)
+        """`limits` come from spec.limits, `durability` from spec.durability."""
+        self._commands, self._router, self._limits = commands, homes, limits
+        self._confirming = Confirmation(commands, durability) if durability else None
+        self._encoder = TaskEncoder(limits)
 
     def one(self, task: NewTask, if_exists: IfExists) -> Operation[Results]:
         """Store one task, without what it takes many() to have two round trips under way. Raises what is malformed."""
         _check(if_exists)
         results = Results()
-        chunks = yield from self._ready([self._intake.chunk(task, self._broker.layout)])
+        chunks = yield from self._ready([self._encoder.chunk(task, self._commands.shard_map)])
         yield from self._collect(self._each(chunks, if_exists, results), chunks, if_exists, results)
         return results
 
@@ -140,7 +140,7 @@ class Storing:
         _check(if_exists)
         results, under_way = Results(), None
         try:
-            for guessed in self._together(self._intake.chunks(tasks, results.refused, self._layout)):
+            for guessed in self._together(self._encoder.chunks(tasks, results.refused, self._shard_map)):
                 chunks = yield from self._ready(guessed)
                 asked = self._each(chunks, if_exists, results)
                 ticket = yield Start(asked.calls, asked.behind)
@@ -157,27 +157,27 @@ class Storing:
         return results
 
     def _ready(self, guessed: Sequence[Chunk]) -> Operation[Sequence[Chunk]]:
-        """Return chunks for where they belong, once it is known that whoever has to confirm them can."""
-        if self._confirming and not self._homes.apart:
+        """Return chunks by their shards, after checking that the servers can confirm them."""
+        if self._confirming and not self._router.apart:
             yield from self._confirming.check([0])
         chunks = yield from self._placed(guessed)
-        if self._confirming and self._homes.apart:  # a server that is away must not keep us from the others
+        if self._confirming and self._router.apart:  # a server that is away must not keep us from the others
             yield from self._confirming.check(chunk.shard for chunk in chunks)
         return chunks
 
     def _placed(self, chunks: Sequence[Chunk]) -> Operation[Sequence[Chunk]]:
-        """Ask for the layout before something is stored for the first time: until then it is a guess."""
-        if all(chunk.layout.epoch for chunk in chunks):
+        """Ask for the shard map before something is stored for the first time: until then it is a guess."""
+        if all(chunk.shard_map.epoch for chunk in chunks):
             return chunks
-        by = yield from self._homes.known(chunks[0].shard, use=True)
-        return regrouped(chunks, by.layout)
+        by = yield from self._router.known(chunks[0].shard, use=True)
+        return regrouped(chunks, by.shard_map)
 
     def _together(self, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
         while together := tuple(islice(chunks, CONFIRMED_CHUNKS if self._confirming else 1)):
             yield together
 
     def _store(self, chunk: Chunk, if_exists: IfExists) -> Call[Stored]:
-        by, options = self._broker.by(chunk.layout), self._options(chunk.layout, chunk.shard)
+        by, options = self._commands.by(chunk.shard_map), self._options(chunk.shard_map, chunk.shard)
         return by.schedule(
             *(chunk.shard, chunk.flat),
             passing=chunk.passing,
@@ -186,8 +186,8 @@ class Storing:
             **options,
         )
 
-    def _layout(self) -> Layout:
-        return self._broker.layout
+    def _shard_map(self) -> ShardMap:
+        return self._commands.shard_map
 
     def _each(self, chunks: Sequence[Chunk], if_exists: IfExists, results: Results) -> Each:
         return Each([self._store(chunk, if_exists) for chunk in chunks], self._behind(results))
@@ -216,7 +216,7 @@ class Storing:
                 if sent_on > HOPS:
                     yield AGAIN_SECONDS
             brought = yield from self._brought(left.onward)
-            stale = regrouped(left.stale, self._broker.layout)
+            stale = regrouped(left.stale, self._commands.shard_map)
             chunks = yield from self._placed([*left.lost, *stale, *brought])
             asked = self._each(chunks, if_exists, results)
 
@@ -224,10 +224,10 @@ class Storing:
         """Note what is stored, confirmed and refused; returns the rest. Raises what waiting would not change."""
         left, stored, refusal = Left(), list[Chunk](), None
         for chunk, answer in zip(chunks, answers, strict=False):
-            if isinstance(answer, LayoutOutdated):
-                self._broker.learn(answer.layout)
+            if isinstance(answer, ShardMapOutdated):
+                self._commands.learn(answer.shard_map)
                 left.stale.append(chunk)
-                if answer.layout is None or chunk.layout is self._broker.layout:
+                if answer.shard_map is None or chunk.shard_map is self._commands.shard_map:
                     left.outage = answer
             elif isinstance(answer, Unavailable):
                 left.lost.append(chunk._replace(doubtful=True))
@@ -256,12 +256,12 @@ class Storing:
         for each in onward:
             try:
                 for task_id in each.moving:
-                    yield from self._homes.bring(
-                        self._broker.by(each.chunk.layout), each.chunk.shard, task_id
+                    yield from self._router.bring(
+                        self._commands.by(each.chunk.shard_map), each.chunk.shard, task_id
                     )
-            except LayoutOutdated as error:
-                self._broker.learn(error.layout)
-                chunks += regrouped([each.chunk], self._broker.layout)
+            except ShardMapOutdated as error:
+                self._commands.learn(error.shard_map)
+                chunks += regrouped([each.chunk], self._commands.shard_map)
             else:
                 chunks += each.chunk.at_home()
         return chunks
@@ -270,7 +270,7 @@ class Storing:
         """Note what became of each task; yield those that became nothing here, for another shard is their home."""
         if done.clamped:
             log.warning(
-                "due_in_the_past", extra={"fields": {"tasks": done.clamped, "queue": self._broker.queue}}
+                "due_time_clamped", extra={"fields": {"tasks": done.clamped, "queue": self._commands.queue}}
             )
         flat, elsewhere, moving = chunk.flat, [], []
         for nth, at in enumerate(chunk.positions):
@@ -286,9 +286,9 @@ class Storing:
         if elsewhere:
             yield Onward(chunk.some(elsewhere), moving)
 
-    def _options(self, layout: Layout, shard: int) -> dict[str, Any]:
+    def _options(self, shard_map: ShardMap, shard: int) -> dict[str, Any]:
         """What a shard takes, of what the queue does."""
-        parts = layout.sharing(shard)
+        parts = shard_map.sharing(shard)
         return {
             "max_length": -(-self._limits.max_length // parts),
             "max_bytes": -(-(self._limits.max_bytes or 0) // parts),  # 0: no limit
@@ -302,7 +302,7 @@ class Storing:
         return self._confirming.behind(hurry=results.shortfall is not None)
 
     def _refusal(self, task_id: str, outcome: Outcome) -> Refused:
-        shards = self._broker.layout.shards
+        shards = self._commands.shard_map.shards
         match outcome:
             case Outcome.EXISTS:
                 return TaskExists(task_id)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq.client.encoding import checked_id, when
-from delayq.client.enqueue import Storing
-from delayq.client.routing import Homes, Operation, persistently
+from delayq.client.enqueue import TaskWriter
+from delayq.client.routing import Operation, ShardRouter, persistently
 from delayq.errors import DelayTooLong
 from delayq.protocol.commands import BATCH
 from delayq.protocol.results import Cancelled, Counts, Rescheduled, Scheduled, State, TaskRow, TaskView
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from delayq.client.encoding import NewTask
     from delayq.client.enqueue import IfExists, Results
     from delayq.contract import Limits
-    from delayq.protocol.commands import Broker
-    from delayq.protocol.write_durability import Acknowledge
+    from delayq.protocol.commands import Commands
+    from delayq.protocol.write_durability import Durability
 
 
 class Operations:
     """The operations on one queue, within its limits."""
 
-    def __init__(self, broker: Broker, limits: Limits, acknowledge: Acknowledge | None = None) -> None:
-        """`limits` come from spec.limits, `acknowledge` from spec.delivery."""
-        self.broker, self.limits, self.acknowledge = broker, limits, acknowledge
-        self.homes = Homes(broker)
-        self._storing = Storing(broker, self.homes, limits, acknowledge)
+    def __init__(self, commands: Commands, limits: Limits, durability: Durability | None = None) -> None:
+        """`limits` come from spec.limits, `durability` from spec.durability."""
+        self.commands, self.limits, self.durability = commands, limits, durability
+        self.homes = ShardRouter(commands)
+        self._storing = TaskWriter(commands, self.homes, limits, durability)
 
     # schedule
 
@@ -40,7 +40,7 @@ class Operations:
         results = yield from self._storing.one(task, if_exists)
         for error in results.refused.values():
             raise error
-        results.check_acknowledged()
+        results.check_confirmed()
         return results.stored[0]
 
     def schedule_many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:
@@ -86,7 +86,7 @@ class Operations:
     def counts(self, horizons_ms: Sequence[int] = (), instants_ms: Sequence[int] = ()) -> Operation[Counts]:
         """Count all shards together, and those that are no more: their counters are part of the queue's."""
         by = yield from self.homes.asked()
-        shards = range(by.layout.widest)
+        shards = range(by.shard_map.widest)
         found = yield from persistently([by.counts(shard, horizons_ms, instants_ms) for shard in shards])
         return summed(found)
 
@@ -105,7 +105,7 @@ class Operations:
         rows: list[TaskRow] = []
         while len(rows) < wanted:
             at, limit = len(rows), min(BATCH, wanted - len(rows))
-            [page] = yield from persistently([self.broker.list(shard, state, offset=at, limit=limit)])
+            [page] = yield from persistently([self.commands.list(shard, state, offset=at, limit=limit)])
             rows += page
             if len(page) < limit:
                 break
@@ -121,11 +121,11 @@ def summed(found: Sequence[Counts]) -> Counts:
     names = {name for each in found for name in each.stats}
     return Counts(
         now_ms=max(each.now_ms for each in found),
-        delayed=sum(each.delayed for each in found),
-        retry=sum(each.retry for each in found),
-        processing=sum(each.processing for each in found),
-        dlq=sum(each.dlq for each in found),
-        overdue=sum(each.overdue for each in found),
+        scheduled=sum(each.scheduled for each in found),
+        retrying=sum(each.retrying for each in found),
+        due=sum(each.due for each in found),
+        in_flight=sum(each.in_flight for each in found),
+        dead=sum(each.dead for each in found),
         oldest_due_ms=min(oldest, default=None),
         next_due_ms=min(following, default=None),
         due_within={at: sum(each.due_within[at] for each in found) for at in found[0].due_within},

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from delayq.errors import DelayQError, Unavailable
 from delayq.protocol.commands import BATCH
-from delayq.protocol.results import Late, Searching
-from delayq.protocol.shard_map import ASKED, Layout, LayoutOutdated, TaskMoves
+from delayq.protocol.results import BatchOutOfOrder, Searching
+from delayq.protocol.shard_map import ASKED, ShardMap, ShardMapOutdated, TaskMigrating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from delayq.protocol.commands import Broker, Call
+    from delayq.protocol.commands import Call, Commands
     from delayq.protocol.keys import Keys
     from delayq.protocol.write_durability import Behind
 
@@ -48,95 +48,101 @@ class Each(NamedTuple):
     behind: Behind | None = None
 
 
-class Homes:
-    """The shards of one queue, by the newest layout that anybody told us of."""
+class ShardRouter:
+    """The shards of one queue, by the newest shard map that anybody told us of."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, commands: Commands) -> None:
         """Share the queue."""
-        self._broker = broker
+        self._commands = commands
         self.apart = False  # shards may be on several servers: what one of them cannot tell, another may
 
-    def known(self, shard: int = 0, *, use: bool = False) -> Operation[Broker]:
-        """Return the queue by the layout that holds now; of one that nobody has used, by what our caller says.
+    def known(self, shard: int = 0, *, use: bool = False) -> Operation[Commands]:
+        """Return the commands under the current shard map; for an unused queue, under the caller's.
 
-        `use` makes that the layout, for something is about to be stored. `shard` is where that would be: a client that
-        has not asked before asks there, so that a server which is away concerns its own shards only.
+        `use` writes the caller's shard map to Redis, because a task is about to be stored. `shard` is where: a client
+        that has not asked before asks this shard, so that an unreachable server affects its own shards only.
         """
-        first = Layout.first(self._broker.layout.shards) if use else None
-        if not self._broker.layout.epoch:
+        first = ShardMap.first(self._commands.shard_map.shards) if use else None
+        if not self._commands.shard_map.epoch:
             asking = self._anybody(shard if self.apart else 0, first)
             self.follow((yield from patiently(asking)))
-        return self._broker.by(self._broker.layout)
+        return self._commands.by(self._commands.shard_map)
 
-    def _anybody(self, shard: int, first: Layout | None) -> Callable[[], Operation[Layout | None]]:
+    def _anybody(self, shard: int, first: ShardMap | None) -> Callable[[], Operation[ShardMap | None]]:
         """Return what asks a shard, then shard 0, which decides, and while one of them is away all others.
 
-        Each knows the newest layout that it was told of. Should that be an old one, by-id calls are refused.
+        Each knows the newest shard map that it was told of. Should that be an old one, by-id calls are refused.
         """
 
-        def ask() -> Operation[Layout | None]:
+        def ask() -> Operation[ShardMap | None]:
             try:
                 if shard:
-                    [told] = yield [self._broker.tell(shard)]
-                    if told.layout is not None:
-                        return told.layout  # type: ignore[no-any-return] # answers travel untyped
-                [told] = yield [self._broker.tell(0, first, proposed=True)]
+                    [told] = yield [self._commands.sync_shard_map(shard)]
+                    if told.shard_map is not None:
+                        return told.shard_map  # type: ignore[no-any-return] # answers travel untyped
+                [told] = yield [self._commands.sync_shard_map(0, first, proposed=True)]
             except Unavailable:
                 found = yield from self._others(but=shard)
                 if found is None:
                     raise
                 return found
-            return told.layout  # type: ignore[no-any-return] # as above
+            return told.shard_map  # type: ignore[no-any-return] # as above
 
         return ask
 
-    def _others(self, *, but: int) -> Operation[Layout | None]:
+    def _others(self, *, but: int) -> Operation[ShardMap | None]:
         if not self.apart:
             return None
-        shards = [shard for shard in range(max(self._broker.layout.covers, ASKED)) if shard != but]
-        answers = yield Each([self._broker.tell(shard) for shard in shards])
-        layouts = [told.layout for told in answers if not isinstance(told, DelayQError) and told.layout]
-        return max(layouts, key=lambda layout: layout.epoch, default=None)
+        shards = [shard for shard in range(max(self._commands.shard_map.covers, ASKED)) if shard != but]
+        answers = yield Each([self._commands.sync_shard_map(shard) for shard in shards])
+        shard_maps = [
+            told.shard_map for told in answers if not isinstance(told, DelayQError) and told.shard_map
+        ]
+        return max(shard_maps, key=lambda shard_map: shard_map.epoch, default=None)
 
-    def asked(self) -> Operation[Broker]:
-        """Return the queue by the layout that shard 0 knows; for what concerns all shards, and is refused by none."""
-        [told] = yield from persistently([self._broker.tell(0)])
-        self.follow(told.layout)
-        return self._broker.by(self._broker.layout)
+    def asked(self) -> Operation[Commands]:
+        """Return the commands under the shard map of shard 0, for calls that go to all shards."""
+        [told] = yield from persistently([self._commands.sync_shard_map(0)])
+        self.follow(told.shard_map)
+        return self._commands.by(self._commands.shard_map)
 
-    def follow(self, layout: Layout | None) -> None:
-        """Go by the layout that a shard told us, if it knows any."""
-        if layout is not None:
-            self._broker.learn(layout)
+    def follow(self, shard_map: ShardMap | None) -> None:
+        """Go by the shard map that a shard told us, if it knows any."""
+        if shard_map is not None:
+            self._commands.learn(shard_map)
 
     def find(
-        self, task_id: str, call: Callable[[Broker, int], Call[T]], missing: Callable[[T], bool]
+        self, task_id: str, call: Callable[[Commands, int], Call[T]], missing: Callable[[T], bool]
     ) -> Operation[T]:
         """Ask the task's homes, until one of them does not answer that the task is missing."""
         stays: DelayQError | None = None
         for _ in range(TRIES):
-            by = yield from self.known(self._broker.shard_of(task_id))
+            by = yield from self.known(self._commands.shard_of(task_id))
             try:
                 answer = yield from self._find(by, task_id, call, missing)
-            except LayoutOutdated as error:
-                self._broker.learn(error.layout)
-                if error.layout is None:
+            except ShardMapOutdated as error:
+                self._commands.learn(error.shard_map)
+                if error.shard_map is None:
                     yield AGAIN_SECONDS if stays else 0.0
                     stays = error
-            except TaskMoves:
+            except TaskMigrating:
                 yield AGAIN_SECONDS
             else:
                 return answer
         raise stays or strayed(task_id)
 
     def _find(
-        self, by: Broker, task_id: str, call: Callable[[Broker, int], Call[T]], missing: Callable[[T], bool]
+        self,
+        by: Commands,
+        task_id: str,
+        call: Callable[[Commands, int], Call[T]],
+        missing: Callable[[T], bool],
     ) -> Operation[T]:
-        *before, home = by.layout.homes(task_id)
+        *before, home = by.shard_map.homes(task_id)
         for shard in before:
             try:
                 answer = yield from self.whole(call(by, shard))
-            except TaskMoves:
+            except TaskMigrating:
                 yield from self.bring(by, shard, task_id)
             else:
                 if not missing(answer):
@@ -152,50 +158,50 @@ class Homes:
             [answer] = yield from persistently([answer.next])
         return answer
 
-    def bring(self, by: Broker, shard: int, task_id: str) -> Operation[set[str]]:
+    def bring(self, by: Commands, shard: int, task_id: str) -> Operation[set[str]]:
         """See to it that a task that departed from a shard arrives; returns those that came with it."""
         while True:
-            [batch] = yield from persistently([by.departed(shard, task_id=task_id)])
+            [batch] = yield from persistently([by.list_migrating(shard, task_id=task_id)])
             for to, tasks in batch.by_shard().items():
                 ids = {task.arguments[0].decode(errors="replace") for task in tasks}
                 if task_id not in ids:
                     continue
-                [answer] = yield from persistently([by.arrive(to, shard, batch.token, tasks)])
-                if not isinstance(answer, Late):
+                [answer] = yield from persistently([by.migrate_in(to, shard, batch.token, tasks)])
+                if not isinstance(answer, BatchOutOfOrder):
                     return ids
-                yield from persistently([by.renumber(shard, batch.token, to, answer)])
+                yield from persistently([by.migrate_retoken(shard, batch.token, to, answer)])
                 break
             else:
                 return {task_id}  # it has arrived, and left
 
     def everywhere(
-        self, ids: Sequence[str], call: Callable[[Broker, int, list[str]], Call[int]], tries: int = TRIES
+        self, ids: Sequence[str], call: Callable[[Commands, int, list[str]], Call[int]], tries: int = TRIES
     ) -> Operation[int]:
         """Do something to each of these tasks that is there, wherever it is; returns to how many it was done.
 
         Safe to repeat, as what is done to them is: they are not there afterwards.
         """
-        by, count = (yield from self.known(self._broker.shard_of(ids[0]) if ids else 0)), 0
+        by, count = (yield from self.known(self._commands.shard_of(ids[0]) if ids else 0)), 0
         for hop in range(2):
-            for shard, batch in _batches(by.layout, ids, hop):
+            for shard, batch in _batches(by.shard_map, ids, hop):
                 try:
                     count += yield from self._at(by, shard, batch, call)
-                except LayoutOutdated as error:
-                    self._broker.learn(error.layout)
+                except ShardMapOutdated as error:
+                    self._commands.learn(error.shard_map)
                     if not tries:
                         raise
-                    if error.layout is None and tries < TRIES:
+                    if error.shard_map is None and tries < TRIES:
                         yield AGAIN_SECONDS
                     count += yield from self.everywhere(batch, call, tries - 1)
         return count
 
     def _at(
-        self, by: Broker, shard: int, ids: list[str], call: Callable[[Broker, int, list[str]], Call[int]]
+        self, by: Commands, shard: int, ids: list[str], call: Callable[[Commands, int, list[str]], Call[int]]
     ) -> Operation[int]:
         while ids:
             try:
                 [count] = yield from persistently([call(by, shard, ids)])
-            except TaskMoves as error:
+            except TaskMigrating as error:
                 gone = yield from self.bring(by, shard, error.task_id)
                 ids = [task_id for task_id in ids if task_id not in gone]
             else:
@@ -208,11 +214,11 @@ def strayed(task_id: str) -> DelayQError:
     return DelayQError(f"task {task_id} is between two shards, and stays there: no scanner seems to run")
 
 
-def _batches(layout: Layout, ids: Iterable[str], hop: int) -> Iterator[tuple[int, list[str]]]:
+def _batches(shard_map: ShardMap, ids: Iterable[str], hop: int) -> Iterator[tuple[int, list[str]]]:
     """Group ids by the shard to ask first, or second."""
     by_shard: dict[int, list[str]] = {}
     for task_id in ids:
-        for shard in layout.homes(task_id)[hop : hop + 1]:
+        for shard in shard_map.homes(task_id)[hop : hop + 1]:
             by_shard.setdefault(shard, []).append(task_id)
     for shard, members in by_shard.items():
         for at in range(0, len(members), BATCH):

@@ -9,10 +9,25 @@ For threads: sync, over a ticket with a part for each server; servers and pool h
 finder finds the master, deadline bounds the waits, forks begins anew in a child.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from delayq.connection.address import Address
 from delayq.connection.aio import AsyncConnection
-from delayq.connection.blocking_reads import Hints
+from delayq.connection.blocking_reads import BlockingReads
 from delayq.connection.round_trip import reason
-from delayq.connection.sync import SyncConnection
 
-__all__ = ["Address", "AsyncConnection", "Hints", "SyncConnection", "reason"]
+if TYPE_CHECKING:
+    from delayq.connection.sync import SyncConnection
+
+__all__ = ["Address", "AsyncConnection", "BlockingReads", "SyncConnection", "reason"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
+    """Import on first use: the processes of a queue wait on asyncio only."""
+    if name == "SyncConnection":
+        from delayq.connection.sync import SyncConnection  # noqa: PLC0415 -- see above
+
+        return SyncConnection
+    raise AttributeError(f"module 'delayq.connection' has no attribute {name!r}")

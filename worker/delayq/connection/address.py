@@ -6,8 +6,10 @@ One server, a master that Sentinels watch, or a Cluster. An address of the latte
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import redis
@@ -19,13 +21,12 @@ from redis.retry import Retry as BlockingRetry
 
 from delayq.connection import url as urls
 from delayq.connection.abrupt import TcpConnection, UnixConnection
-from delayq.connection.login import NOBODY, Login
+from delayq.connection.login import ANONYMOUS, Login
 from delayq.connection.place import Place
 from delayq.connection.tls import BlockingTlsConnection, Tls, TlsConnection
+from delayq.contract.files import SECRETS_DIR
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from delayq.connection.url import Kind
     from delayq.contract import Redis
 
@@ -44,8 +45,8 @@ class Address:
     kind: Kind = "standalone"
     master_name: str = ""  # by which Sentinels know it
     database: int = 0
-    login: Login = NOBODY
-    sentinel_login: Login = NOBODY
+    login: Login = ANONYMOUS
+    sentinel_login: Login = ANONYMOUS
     tls: Tls | None = None
     timeout_seconds: float = TIMEOUT_SECONDS
     health_check_seconds: float = HEALTH_CHECK_SECONDS
@@ -70,7 +71,7 @@ class Address:
         """Where a document's queue is. A `url` stands for all of it but spec.redis.connection.
 
         The document's password and certificate never go to a server that it does not name, and TLS is the URL's to ask
-        for: nobody has to guess what of two sources counts.
+        for, so that there is one source only.
         """
         address = cls.from_spec(spec, secrets_dir) if url is None else cls.from_url(url)
         return replace(
@@ -91,8 +92,8 @@ class Address:
             kind,
             master_name="" if sentinel is None else sentinel.master_name,
             database=spec.database,
-            login=Login.of(spec.auth_secret_ref, secrets_dir),
-            sentinel_login=Login.of(sentinel.auth_secret_ref if sentinel else None, secrets_dir),
+            login=Login.of(spec.auth, secrets_dir),
+            sentinel_login=Login.of(sentinel.auth if sentinel else None, secrets_dir),
             tls=Tls.of(spec.tls, secrets_dir),
             timeout_seconds=float(connection.timeout_seconds),
             health_check_seconds=float(connection.health_check_seconds),
@@ -118,7 +119,7 @@ class Address:
 
     def at(self, place: Place) -> Address:
         """Return the address of one server of this topology: a master, a replica, a Cluster's node."""
-        return replace(self, places=(place,), kind="standalone", master_name="", sentinel_login=NOBODY)
+        return replace(self, places=(place,), kind="standalone", master_name="", sentinel_login=ANONYMOUS)
 
     @property
     def sentinels(self) -> tuple[Address, ...]:
@@ -175,6 +176,11 @@ class Address:
             "TCP_KEEPCNT": PROBES,
         }
         return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
+
+
+def secrets_dir() -> Path:
+    """Return where secrets are mounted: $DELAYQ_SECRETS_DIR, else the directory the operator mounts them in."""
+    return Path(os.environ.get("DELAYQ_SECRETS_DIR", SECRETS_DIR))
 
 
 def _places(spec: Redis) -> tuple[Kind, tuple[Place, ...]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from delayq.connection.cluster import Spread
+from delayq.connection.cluster import ClusterConnection
 from delayq.connection.connectors import Holder, One
-from delayq.connection.multiplexer import Line
+from delayq.connection.multiplexer import Multiplexer
 from delayq.connection.round_trip import answered, each_answered
 from delayq.connection.single import Single
 
@@ -29,13 +29,13 @@ class AsyncConnection:
     def __init__(self, address: Address) -> None:
         """Connect on first use, and again after any failure or when a server turns out not to be the master."""
         self.address = address
-        self._way: Single | Spread
+        self._way: Single | ClusterConnection
         if address.apart:
-            self._way = Spread(address)
+            self._way = ClusterConnection(address)
         else:
-            opener = One(address) if address.kind == "standalone" else Holder(address)
+            connector = One(address) if address.kind == "standalone" else Holder(address)
             self._way = Single(
-                Line(opener, address.timeout_seconds, idle_seconds=address.health_check_seconds)
+                Multiplexer(connector, address.timeout_seconds, idle_seconds=address.health_check_seconds)
             )
 
     @property
@@ -72,7 +72,7 @@ class AsyncConnection:
         return await self._way.send(commands, keys)
 
     async def servers(self, shards: Sequence[Keys]) -> list[Holding]:
-        """Return the servers that hold these shards now, each with those it holds; Unavailable when nobody knows."""
+        """Return the servers that hold these shards now, each with those it holds; Unavailable if unknown."""
         return await self._way.servers(shards)
 
     async def close(self) -> None:

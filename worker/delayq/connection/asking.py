@@ -24,7 +24,7 @@ class Asker:
     """Asks servers, each on a connection of its own; with `keeps`, one that answered is asked again on it."""
 
     def __init__(self, *, keeps: bool) -> None:
-        """Connect to nobody yet."""
+        """Start without connections."""
         self._keeps = keeps
         self._kept: dict[Address, Connection] = {}
 

@@ -14,9 +14,9 @@ from delayq.connection.topology_state import (
     LOOK_SECONDS,
     NEXT_SECONDS,
     REST_SECONDS,
-    ClusterBook,
-    book_of,
-    nobody,
+    ClusterTopology,
+    no_master,
+    topology_of,
 )
 from delayq.errors import DelayQError, Unavailable
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from delayq.connection.address import Address
     from delayq.connection.place import Place
     from delayq.connection.redirects import Redirect
-    from delayq.connection.topology_state import Book
+    from delayq.connection.topology_state import TopologyState
 
 ANSWER_SECONDS: Final = 1.0  # that each is waited for, one after the other
 LOOK_SHARE: Final = 20  # such looks take a twentieth of the time at most, even where Sentinels do not answer
 
 
-class Finder:
+class BlockingDiscovery:
     """What one SyncConnection knows of its topology, and the finding out."""
 
     def __init__(self, address: Address, news: Callable[[], None] = lambda: None) -> None:
-        """Ask nobody before somebody wants to know; `news` is called when an answer is some."""
+        """Send nothing until the first call; `news` is called when an answer differs."""
         self.address, self._news = address, news
-        self.book = None if address.kind == "standalone" else book_of(address)
-        self._told = self.book and self.book.known()
+        self.topology = None if address.kind == "standalone" else topology_of(address)
+        self._told = self.topology and self.topology.known()
         self._rounds = 0
         self._asked_at = self._look_at = -math.inf  # monotonic seconds
         self._doubted: set[Place] = set()
@@ -48,22 +48,22 @@ class Finder:
         forks.remember(self)
 
     def forked(self) -> None:
-        """Ask on connections of our own, while nobody else does."""
+        """Ask on connections of our own; one caller at a time."""
         self._lock = Lock()
         self._kept: dict[Address, Wire] = {}
 
     def holder(self, slot: int = 0, deadline: Deadline | None = None) -> Place:
-        """Return who is the master, of a slot; Unavailable when nobody knows one."""
-        if self.book is None:
+        """Return the master, of a slot; Unavailable if unknown."""
+        if self.topology is None:
             return self.address.places[0]
-        known = self.book.holder(slot)
+        known = self.topology.holder(slot)
         if known is None or known in self._doubted:
             self.ask(deadline)
         elif not self.address.apart and time.monotonic() > self._look_at:
             self._look(deadline)
-        place = self.book.holder(slot)
+        place = self.topology.holder(slot)
         if place is None:
-            raise nobody(self.address, self.book, self._error)
+            raise no_master(self.address, self.topology, self._error)
         return place
 
     def doubt(self, place: Place) -> None:
@@ -72,15 +72,15 @@ class Finder:
 
     def learn(self, said: Redirect) -> None:
         """Believe a node that has handed over a slot, and find out in time what else it has."""
-        if isinstance(self.book, ClusterBook):
-            before = self.book.holder(said.slot)
-            self.book.moved(said)
+        if isinstance(self.topology, ClusterTopology):
+            before = self.topology.holder(said.slot)
+            self.topology.moved(said)
             if before is not None:
                 self.doubt(before)
 
     def ask(self, deadline: Deadline | None = None) -> None:
         """Ask anew, unless another thread is asking or just has."""
-        if self.book is None:
+        if self.topology is None:
             return
         deadline = deadline or Deadline(self.address.timeout_seconds)
         rounds, lock = self._rounds, self._lock
@@ -89,87 +89,91 @@ class Finder:
         try:
             if self._rounds == rounds:
                 time.sleep(max(0.0, self._asked_at + REST_SECONDS - time.monotonic()))
-                self._ask(self.book, deadline)
+                self._ask(self.topology, deadline)
         finally:
             lock.release()
 
     def _look(self, deadline: Deadline | None) -> None:
-        """Ask, unless somebody does: nothing is known to be wrong, so that others need not wait for it."""
+        """Ask, unless another caller does; no failure is known, so the others need not wait."""
         lock = self._lock
-        if self.book is not None and lock.acquire(blocking=False):
+        if self.topology is not None and lock.acquire(blocking=False):
             try:
-                self._ask(self.book, deadline or Deadline(self.address.timeout_seconds))
+                self._ask(self.topology, deadline or Deadline(self.address.timeout_seconds))
             finally:
                 lock.release()
 
-    def _ask(self, book: Book, deadline: Deadline) -> None:
+    def _ask(self, topology: TopologyState, deadline: Deadline) -> None:
         began = time.monotonic()
         doubted, self._doubted = self._doubted, set()
-        book.begin()
+        topology.begin()
         if self.address.apart:
-            self._some_answers(book, doubted, deadline)
+            self._some_answers(topology, doubted, deadline)
         else:
-            self._most_answer(book, deadline)
-        book.settle()
+            self._most_answer(topology, deadline)
+        topology.settle()
         self._rounds += 1
         self._asked_at = time.monotonic()
         self._look_at = self._asked_at + max(LOOK_SECONDS, LOOK_SHARE * (self._asked_at - began))
-        before, self._told = self._told, book.known()
+        before, self._told = self._told, topology.known()
         if before != self._told:
             self._news()
 
-    def _some_answers(self, book: Book, doubted: set[Place], deadline: Deadline) -> None:
+    def _some_answers(self, topology: TopologyState, doubted: set[Place], deadline: Deadline) -> None:
         """Ask nodes of a Cluster one after the other, until one is sure.
 
         Who did not answer others will hardly answer us; it takes a second to find out.
         """
-        for address in sorted(book.asked(), key=lambda address: address.places[0] in doubted):
+        for address in sorted(topology.asked(), key=lambda address: address.places[0] in doubted):
             if deadline.over:
                 return
             line = Wire(address)
             patience = deadline.within(ANSWER_SECONDS)
-            sure = self._asked(line, book, patience) and self._answers(line, book, patience)
+            sure = self._asked(line, topology, patience) and self._answers(line, topology, patience)
             line.drop()
             if sure:
                 return
 
-    def _most_answer(self, book: Book, deadline: Deadline) -> None:
+    def _most_answer(self, topology: TopologyState, deadline: Deadline) -> None:
         """Ask all Sentinels: those to whom a connection is open at once, then the others.
 
         Once one is sure, each of the others has a moment only.
         """
-        known = {address: line for address in book.asked() if (line := self._kept.pop(address, None))}
-        asked = [line for line in known.values() if self._asked(line, book, deadline.within(NEXT_SECONDS))]
+        known = {address: line for address in topology.asked() if (line := self._kept.pop(address, None))}
+        asked = [
+            line for line in known.values() if self._asked(line, topology, deadline.within(NEXT_SECONDS))
+        ]
         late = [line for line in asked if not line.readable(min(NEXT_SECONDS, deadline.left))]
-        sure = [self._heard(line, book, deadline) for line in asked if line not in late]
-        for line in [Wire(address) for address in book.asked() if address not in known]:
+        sure = [self._heard(line, topology, deadline) for line in asked if line not in late]
+        for line in [Wire(address) for address in topology.asked() if address not in known]:
             patience = deadline.within(NEXT_SECONDS if any(sure) else ANSWER_SECONDS)
             sure.append(
-                not deadline.over and self._asked(line, book, patience) and self._heard(line, book, patience)
+                not deadline.over
+                and self._asked(line, topology, patience)
+                and self._heard(line, topology, patience)
             )
         for line in late:
             patience = deadline.within(NEXT_SECONDS if any(sure) else ANSWER_SECONDS)
-            sure.append(self._heard(line, book, patience))
+            sure.append(self._heard(line, topology, patience))
 
-    def _heard(self, line: Wire, book: Book, deadline: Deadline) -> bool:
+    def _heard(self, line: Wire, topology: TopologyState, deadline: Deadline) -> bool:
         """Keep the connection to a Sentinel that answers: it is asked every other second."""
-        sure = self._answers(line, book, deadline)
+        sure = self._answers(line, topology, deadline)
         if line.connected:
             self._kept[line.address] = line
         return sure
 
-    def _asked(self, line: Wire, book: Book, deadline: Deadline) -> bool:
+    def _asked(self, line: Wire, topology: TopologyState, deadline: Deadline) -> bool:
         try:
             line.ready(deadline)
-            line.write(book.questions, deadline)
+            line.write(topology.questions, deadline)
         except DelayQError as error:
             self._error = error
             return False
         return True
 
-    def _answers(self, line: Wire, book: Book, deadline: Deadline) -> bool:
+    def _answers(self, line: Wire, topology: TopologyState, deadline: Deadline) -> bool:
         try:
-            return book.learn(line.address.places[0], line.read(len(book.questions), deadline))
+            return topology.learn(line.address.places[0], line.read(len(topology.questions), deadline))
         except DelayQError as error:
             self._error = error
         except Exception as error:  # noqa: BLE001 -- what cannot be read is no answer

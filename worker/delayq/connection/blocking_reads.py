@@ -1,4 +1,4 @@
-"""Blocking on hint lists, on a connection of its own. Any hint may be lost: whoever waits has a timer too."""
+"""Blocking on hint lists, on a connection of its own. A wake token may be lost: every reader has a timer too."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ BLOCK_SECONDS = 30  # how long one BLPOP lasts
 WATCHDOG_SECONDS = 40  # a connection silent for longer is dead, whatever TCP thinks
 
 
-class Hints:
+class BlockingReads:
     """BLPOP on lists that hold at most one token each; in a Cluster, on those of one shard at a time."""
 
     def __init__(self, address: Address) -> None:
         """Connect on first use, and again after any failure, or when the master is another server."""
         self.address = address
-        self._opener: One | Holder = self._opener_for(0)
+        self._connector: One | Holder = self._opener_for(0)
         self._slot = 0
         self._connection: Connection | None = None
         self._timeout: asyncio.Timeout | None = None  # of the wait that is under way
@@ -50,7 +50,7 @@ class Hints:
         if self.address.apart and slot_of(keys[0]) != self._slot:
             await self.close()
             self._slot = slot_of(keys[0])
-            self._opener = self._opener_for(self._slot)
+            self._connector = self._opener_for(self._slot)
         try:
             async with asyncio.timeout(WATCHDOG_SECONDS) as self._timeout:
                 reply = await self._popped(("BLPOP", *keys, BLOCK_SECONDS))
@@ -65,16 +65,16 @@ class Hints:
         return reply[0].decode() if reply else None
 
     def _opener_for(self, slot: int) -> One | Holder:
-        opener = One(self.address) if self.address.kind == "standalone" else Holder(self.address, slot)
-        opener.drop = self._interrupt
-        return opener
+        connector = One(self.address) if self.address.kind == "standalone" else Holder(self.address, slot)
+        connector.drop = self._interrupt
+        return connector
 
     async def _popped(self, command: Command) -> Any:  # noqa: ANN401 -- as Redis sent it
-        """Ask whoever holds the lists, and who is named instead; a slot that moves takes its waiters along."""
+        """Ask the server that holds the lists, and follow a redirection; a slot that moves redirects its readers."""
         asked: list[Command] = [command]
         for hop in range(HOPS):
             if self._connection is None or not self._connection.is_connected:
-                self._connection = await self._opener.open()
+                self._connection = await self._connector.open()
             *_, reply = await replies_of(self._connection, asked)
             if not isinstance(reply, ResponseError):
                 return reply
@@ -85,17 +85,17 @@ class Hints:
         return None
 
     def _said(self, reply: ResponseError) -> Redirect | None:
-        place = self._opener.place if isinstance(self._opener, Holder) else None
+        place = self._connector.place if isinstance(self._connector, Holder) else None
         return None if place is None else redirect(reply_text(reply), place)
 
     async def _followed(self, said: Redirect) -> bool:
         """Go where a node sent us; returns whether the lists are there for good."""
         await self._disconnect()
-        if isinstance(self._opener, Holder):
+        if isinstance(self._connector, Holder):
             if said.kind == "MOVED":
-                self._opener.directory.learn(said)
+                self._connector.directory.learn(said)
                 return True
-            self._opener.place = said.place
+            self._connector.place = said.place
         self._connection = await connected(self.address.at(said.place))
         return False
 
@@ -103,12 +103,12 @@ class Hints:
         await self._disconnect()
         if self._interrupted:
             return
-        self._opener.failed()
+        self._connector.failed()
         if isinstance(error, ResponseError) and unblocked(reply_text(error)):
             return
         if isinstance(error, DelayQError):
             raise error
-        raise translated(error, self._opener.where, "BLPOP") from shown(error)
+        raise translated(error, self._connector.where, "BLPOP") from shown(error)
 
     async def interrupt(self) -> None:
         """End a wait that is under way: other lists are to be waited on."""
@@ -122,7 +122,7 @@ class Hints:
     async def close(self) -> None:
         """Disconnect; a token on its way is lost, as hints may be."""
         await self._disconnect()
-        await self._opener.close()
+        await self._connector.close()
 
     async def _disconnect(self) -> None:
         if self._connection is not None:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from delayq.connection.connectors import Node
-from delayq.connection.discovery import directory_of
-from delayq.connection.multiplexer import Line, moved
+from delayq.connection.discovery import discovery_of
+from delayq.connection.multiplexer import Multiplexer, moved
 from delayq.connection.round_trip import confirmation, done, round_trip
 from delayq.connection.routing import Holding, Pause, routed
 from delayq.errors import DelayQError, Unavailable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.connection.address import Address
-    from delayq.connection.discovery import Directory
+    from delayq.connection.discovery import Discovery
     from delayq.connection.place import Place
     from delayq.connection.round_trip import Command
     from delayq.protocol.commands import Call
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from delayq.protocol.write_durability import Behind
 
 
-class Spread:
+class ClusterConnection:
     """Lines to the nodes of a Cluster."""
 
     def __init__(self, address: Address) -> None:
         """Connect on first use."""
         self.address = address
-        self._lines: dict[Place, Line] = {}
+        self._lines: dict[Place, Multiplexer] = {}
         self._connects = 0  # of lines that are closed
         self._closing: set[asyncio.Task[None]] = set()
-        self._directory: Directory | None = None
+        self._directory: Discovery | None = None
         self._over = asyncio.Event()  # closed, and not opened again
 
     @property
@@ -47,12 +47,12 @@ class Spread:
         return self._connects + sum(line.connects for line in self._lines.values())
 
     @property
-    def directory(self) -> Directory:
+    def directory(self) -> Discovery:
         """What the process knows of this Cluster; from now on we are told what is new. Unavailable once closed."""
         if self._over.is_set():
             raise Unavailable(self.address.where, "connection closed")
         if self._directory is None:
-            self._directory = directory_of(self.address)
+            self._directory = discovery_of(self.address)
             self._directory.watchers.add(self)
         return self._directory
 
@@ -60,7 +60,7 @@ class Spread:
         """Close the lines to nodes that are masters of nothing any more."""
         if self._over.is_set():
             return
-        masters = self.directory.book.masters()
+        masters = self.directory.topology.masters()
         for place in [place for place in self._lines if place not in masters]:
             line = self._lines.pop(place)
             self._connects += line.connects
@@ -68,10 +68,10 @@ class Spread:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def _line(self, place: Place) -> Line:
+    def _line(self, place: Place) -> Multiplexer:
         directory = self.directory
         if place not in self._lines:
-            self._lines[place] = Line(
+            self._lines[place] = Multiplexer(
                 Node(directory, self.address, place),
                 self.address.timeout_seconds,
                 idle_seconds=self.address.health_check_seconds,
@@ -138,7 +138,7 @@ class Spread:
     async def _replies(
         self, commands: Sequence[Command], behind: Behind | None, keys: Keys
     ) -> tuple[list[Any], list[list[Any]]]:
-        """Return the replies of whoever holds the shard, also when that changes meanwhile."""
+        """Return the replies of the server that holds the shard, also if it changes meanwhile."""
         until = time.monotonic() + self.address.timeout_seconds
         tail = behind.commands(keys.stats) if behind else ()
         steps = routed(commands, tail, self.directory.learn, lambda: until - time.monotonic())
@@ -182,7 +182,7 @@ class Spread:
         try:
             return str(await self._holder(keys))
         except Unavailable:
-            if self.directory.book.masters():
+            if self.directory.topology.masters():
                 return ""
             raise
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from redis.exceptions import RedisError
 
 from delayq.connection.asking import replies_of
-from delayq.connection.discovery import directory_of
+from delayq.connection.discovery import discovery_of
 from delayq.connection.round_trip import translated
 from delayq.connection.sentinels import ROLE, is_master
 from delayq.errors import Unavailable
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from redis.asyncio import Connection
 
     from delayq.connection.address import Address
-    from delayq.connection.discovery import Directory
+    from delayq.connection.discovery import Discovery
     from delayq.connection.place import Place
 
 PAUSES_SECONDS = (0.1, 0.2, 0.4)  # between tries while a server that Sentinels name says that it is no master
 
 
-class Opener(Protocol):
+class Connector(Protocol):
     """Knows one server, or one way to find it."""
 
     drop: Callable[[], None]
-    """Called when the connection leads to the wrong server; set by whoever has it."""
+    """Called if the connection leads to the wrong server; set by the owner of the connection."""
 
     @property
     def where(self) -> str:
@@ -43,7 +43,7 @@ class Opener(Protocol):
         """Return a connection that has logged in; RedisError, OSError, Unavailable otherwise."""
 
     async def name(self) -> str:
-        """Return the server it is now, host:port; Unavailable when nobody knows."""
+        """Return the current server, host:port; Unavailable if unknown."""
 
     async def look(self, *, idle: bool) -> None:
         """Called before each round trip: from time to time, ask whether this is still the right server.
@@ -62,7 +62,7 @@ class Opener(Protocol):
 
 
 def _nothing() -> None:
-    """Drop nothing: nobody has a connection yet."""
+    """Drop nothing: there is no connection yet."""
 
 
 async def connected(address: Address) -> Connection:
@@ -79,7 +79,7 @@ async def connected(address: Address) -> Connection:
 
 
 class One:
-    """A single server: there is nobody to ask about it."""
+    """A single server, without discovery."""
 
     doubts = False
 
@@ -95,16 +95,16 @@ class One:
         return self.where
 
     async def look(self, *, idle: bool) -> None:
-        """Nobody to ask."""
+        """Do nothing: there is no discovery."""
 
     def doubt(self) -> None:
-        """Nobody to ask."""
+        """Do nothing: there is no discovery."""
 
     def failed(self) -> None:
-        """Nobody to ask."""
+        """Do nothing: there is no discovery."""
 
     async def close(self) -> None:
-        """Nobody was asked."""
+        """Do nothing: nothing was asked."""
 
 
 class Holder:
@@ -117,17 +117,17 @@ class Holder:
         self.address, self._slot = address, slot
         self.place: Place | None = None  # the connection leads to, or is to lead to
         self.drop: Callable[[], None] = _nothing
-        self._directory: Directory | None = None
+        self._directory: Discovery | None = None
 
     @property
     def where(self) -> str:
         return self.address.where if self.place is None else str(self.place)
 
     @property
-    def directory(self) -> Directory:
+    def directory(self) -> Discovery:
         """What the process knows of this topology; from now on we are told what is new."""
         if self._directory is None:
-            self._directory = directory_of(self.address)
+            self._directory = discovery_of(self.address)
             self._directory.watchers.add(self)
         return self._directory
 
@@ -168,7 +168,7 @@ class Holder:
 
     def moved(self) -> None:
         """Drop a connection to what is no longer the right server."""
-        if self.place is not None and self.place != self.directory.book.holder(self._slot):
+        if self.place is not None and self.place != self.directory.topology.holder(self._slot):
             self.drop()
 
     async def look(self, *, idle: bool) -> None:
@@ -195,8 +195,8 @@ class Node:
 
     doubts = True
 
-    def __init__(self, directory: Directory, address: Address, place: Place) -> None:
-        """Whoever has it watches the directory, which knows no time-outs but its own."""
+    def __init__(self, directory: Discovery, address: Address, place: Place) -> None:
+        """The owner of the connection watches the discovery, which has timeouts of its own."""
         self._directory, self._address = directory, address.at(place)
         self.place, self.where = place, str(place)
         self.drop: Callable[[], None] = _nothing
@@ -217,4 +217,4 @@ class Node:
         self._directory.suspect(self.place)
 
     async def close(self) -> None:
-        """Whoever has it watches the directory."""
+        """The owner of the connection watches the discovery."""

@@ -19,7 +19,7 @@ class Deadline:
         self.renew()
 
     def renew(self) -> None:
-        """Begin again: whoever waits did something else meanwhile."""
+        """Begin again, because the caller did something else meanwhile."""
         self._until = time.monotonic() + self.seconds
 
     @property

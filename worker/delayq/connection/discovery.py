@@ -24,10 +24,10 @@ from delayq.connection.topology_state import (
     LOOK_SECONDS,
     NEXT_SECONDS,
     REST_SECONDS,
-    ClusterBook,
-    SentinelBook,
-    book_of,
-    nobody,
+    ClusterTopology,
+    SentinelTopology,
+    no_master,
+    topology_of,
 )
 from delayq.errors import DelayQError, Unavailable
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from delayq.connection.redirects import Redirect
 
 
-_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[Address, Directory]] = (
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[Address, Discovery]] = (
     WeakKeyDictionary()
 )
 
@@ -49,14 +49,14 @@ class Watcher(Protocol):
         """Something is elsewhere now."""
 
 
-class Directory:
+class Discovery:
     """What this process knows of one topology, and the finding out."""
 
-    def __init__(self, address: Address, book: SentinelBook | ClusterBook) -> None:
-        """Know nothing yet, and ask nobody before somebody wants to know."""
-        self.address, self.book = address, book
+    def __init__(self, address: Address, topology: SentinelTopology | ClusterTopology) -> None:
+        """Start without knowledge, and send nothing until the first call."""
+        self.address, self.topology = address, topology
         self.watchers: set[Watcher] = set()
-        self._told = book.known()  # to the watchers
+        self._told = topology.known()  # to the watchers
         self._suspects: set[Place] = set()
         self._asker = Asker(keeps=not address.apart)  # Sentinels are asked again and again, see old()
         self._asking: asyncio.Task[None] | None = None
@@ -65,27 +65,27 @@ class Directory:
         self._error: DelayQError | None = None  # of the last one asked in vain
 
     async def holder(self, slot: int = 0, *, within: float = TIMEOUT_SECONDS) -> Place:
-        """Return who is the master, of a slot; Unavailable when nobody knows one."""
-        place = self.book.holder(slot)
+        """Return the master, of a slot; Unavailable if unknown."""
+        place = self.topology.holder(slot)
         if place is None or place in self._suspects:
             with suppress(TimeoutError):
                 async with asyncio.timeout(within):
                     await self.asked()
-            place = self.book.holder(slot)
+            place = self.topology.holder(slot)
         if place is None:
-            raise nobody(self.address, self.book, self._error)
+            raise no_master(self.address, self.topology, self._error)
         return place
 
     async def anybody(self) -> Place:
-        """Return any master; Unavailable when nobody knows one."""
-        if not self.book.masters():
+        """Return any master; Unavailable if unknown."""
+        if not self.topology.masters():
             await self.asked()
-        for place in self.book.masters():
+        for place in self.topology.masters():
             return place
-        raise nobody(self.address, self.book, self._error)
+        raise no_master(self.address, self.topology, self._error)
 
     def suspect(self, place: Place) -> None:
-        """Note that a server failed: who wants it next waits until somebody was asked whether it still is."""
+        """Note that a server failed: the next caller waits until another server confirms it."""
         self._suspects.add(place)
         self.ask()
 
@@ -103,7 +103,7 @@ class Directory:
             await self.asked()
 
     def ask(self) -> asyncio.Task[None]:
-        """Begin to ask, unless that is under way; whoever watches is told when the answer is news."""
+        """Begin to ask, unless that is under way; watchers are called if the answer differs."""
         if self._asking is None:
             self._asking = asyncio.create_task(self._ask())
         return self._asking
@@ -115,24 +115,24 @@ class Directory:
 
     def learn(self, said: Redirect | None) -> None:
         """Believe a node that has handed over a slot, and find out what else is new; None: its Cluster is down."""
-        if isinstance(self.book, ClusterBook) and said is not None:
-            self.book.moved(said)
+        if isinstance(self.topology, ClusterTopology) and said is not None:
+            self.topology.moved(said)
         self.ask()
 
     async def _ask(self) -> None:
         try:
             await asyncio.sleep(self._asked_at + REST_SECONDS - time.monotonic())
-            self.book.begin()
+            self.topology.begin()
             self._suspects.clear()
             await (self._somebody_answers() if self.address.apart else self._most_answer())
-            self.book.settle()
+            self.topology.settle()
         finally:
             self._asked_at, self._asking = time.monotonic(), None
         self._tell()
 
     def _tell(self) -> None:
         """Tell all who watch, if there is news."""
-        before, self._told = self._told, self.book.known()
+        before, self._told = self._told, self.topology.known()
         if before == self._told:
             return
         for watcher in list(self.watchers):
@@ -145,9 +145,9 @@ class Directory:
     async def _most_answer(self) -> None:
         """Ask all Sentinels at once. Behind one that is sure, the others have a moment, and are heard when they answer.
 
-        One that hangs is waited for by nobody, then; one that is just far away tells what it knows nevertheless.
+        A server that hangs delays no caller then; a slow one still answers.
         """
-        for address in self.book.asked():
+        for address in self.topology.asked():
             if address not in self._answering:
                 task = self._answering[address] = asyncio.create_task(self._answers(address))
                 task.add_done_callback(partial(self._heard, address))
@@ -167,7 +167,7 @@ class Directory:
 
     async def _somebody_answers(self) -> None:
         """Ask nodes of a Cluster one after the other, until one is sure."""
-        waiting, asking = self.book.asked(), set[asyncio.Task[bool]]()
+        waiting, asking = self.topology.asked(), set[asyncio.Task[bool]]()
         try:
             while waiting or asking:
                 if waiting:
@@ -185,8 +185,8 @@ class Directory:
 
     async def _answers(self, address: Address) -> bool:
         try:
-            replies = await self._asker.told(address, self.book.questions)
-            return self.book.learn(address.places[0], replies)
+            replies = await self._asker.told(address, self.topology.questions)
+            return self.topology.learn(address.places[0], replies)
         except (RedisError, OSError) as error:
             self._error = translated(error, address.where, "questions")
         except Exception as error:  # noqa: BLE001 -- what cannot be read is no answer
@@ -205,7 +205,7 @@ class Directory:
         await self._asker.close()
 
 
-def directory_of(address: Address) -> Directory:
+def discovery_of(address: Address) -> Discovery:
     """Return the directory that this event loop's connections to a topology share, whatever time-outs they have."""
     found = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     same = replace(
@@ -214,4 +214,4 @@ def directory_of(address: Address) -> Directory:
         health_check_seconds=HEALTH_CHECK_SECONDS,
         max_connections=1,
     )
-    return found.setdefault(same, Directory(same, book_of(same)))
+    return found.setdefault(same, Discovery(same, topology_of(same)))

@@ -11,7 +11,7 @@ class Forked(Protocol):
     """What a child cannot use as it is."""
 
     def forked(self) -> None:
-        """Begin anew; nobody else runs yet."""
+        """Begin anew; no other thread runs yet."""
 
 
 _those: WeakSet[Forked] = WeakSet()

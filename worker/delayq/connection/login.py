@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from redis.exceptions import AuthenticationError
 
-from delayq.contract.files import secret_path
+from delayq.contract.files import config_map_path, secret_path
+from delayq.contract.references import CaConfigMapRef, SecretRef
 from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from delayq.contract.references import AuthSecretRef
+    from delayq.contract.store import Auth
 
 
 class Unreadable(Exception):
@@ -42,9 +43,13 @@ class Mounted:
     what: str
 
     @classmethod
-    def of(cls, secrets_dir: Path, name: str, key: str) -> Mounted:
-        """Return the file that a key of a Secret is mounted as."""
-        return cls(secret_path(secrets_dir, name, key), f"Secret {name}: expected its key {key} as the file")
+    def of(cls, secrets_dir: Path, ref: SecretRef | CaConfigMapRef | None) -> Mounted | None:
+        """Return the file that a key of a Secret or ConfigMap is mounted as; None for none."""
+        if ref is None:
+            return None
+        kind, path = ("Secret", secret_path) if isinstance(ref, SecretRef) else ("ConfigMap", config_map_path)
+        what = f"{kind} {ref.name}: expected its key {ref.key} as the file"
+        return cls(path(secrets_dir, ref.name, ref.key), what)
 
     def content(self) -> bytes:
         """Return what is in it now; Unreadable otherwise."""
@@ -71,15 +76,12 @@ class Login:
     password: Given | Mounted | None = None
 
     @classmethod
-    def of(cls, secret: AuthSecretRef | None, secrets_dir: Path) -> Login:
-        """Take them from a document's Secret; InvalidDocument when it is not mounted."""
-        if secret is None:
+    def of(cls, auth: Auth | None, secrets_dir: Path) -> Login:
+        """Take them from a document's Secrets; InvalidDocument when it is not mounted."""
+        if auth is None:
             return cls()
-        password = Mounted.of(secrets_dir, secret.name, secret.password_key)
-        user = (
-            None if secret.username_key is None else Mounted.of(secrets_dir, secret.name, secret.username_key)
-        )
-        login = cls(user, password)
+        user = Mounted.of(secrets_dir, auth.username_secret_ref)
+        login = cls(user, Mounted.of(secrets_dir, auth.password_secret_ref))
         try:
             login._words()
         except Unreadable as error:
@@ -113,4 +115,4 @@ class Login:
         return (password,) if self.user is None else (self.user.read(), password)
 
 
-NOBODY: Final = Login()
+ANONYMOUS: Final = Login()

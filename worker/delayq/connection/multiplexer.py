@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Connection
 
-    from delayq.connection.connectors import Opener
+    from delayq.connection.connectors import Connector
     from delayq.connection.round_trip import Command
     from delayq.protocol.write_durability import Behind
 
@@ -33,15 +33,17 @@ BATCH_BYTES = 1 << 20
 Waiting = tuple[bytes, int, "tuple[Behind, str] | None", float, "asyncio.Future[list[Any]]"]
 
 
-class Line:
+class Multiplexer:
     """Natural batching without added latency: no timer, the previous round trip is the only wait."""
 
-    def __init__(self, opener: Opener, timeout_seconds: float, *, idle_seconds: float = math.inf) -> None:
+    def __init__(
+        self, connector: Connector, timeout_seconds: float, *, idle_seconds: float = math.inf
+    ) -> None:
         """Connect on first use, and again after any failure or when the server turns out not to be the master.
 
         A connection that was idle for longer than `idle_seconds` is asked whether it is alive before it is used.
         """
-        self.opener = opener
+        self.connector = connector
         self.connects = 0
         self.brought: set[str] = set()  # scripts whose source waits or is under way
         self._sent: set[str] = set()  # those of them that waited when the last round trip began
@@ -52,15 +54,15 @@ class Line:
         self._timeout: asyncio.Timeout | None = None  # of the round trip that is under way
         self._doubt: asyncio.TimerHandle | None = None
         self._dropped = False  # the connection leads to the wrong server
-        self._over, self._closed = False, Unavailable(opener.where, "connection closed")
-        opener.drop = self.drop
+        self._over, self._closed = False, Unavailable(connector.where, "connection closed")
+        connector.drop = self.drop
 
     async def send(
         self, commands: Sequence[Command], behind: Behind | None = None, stats: str = ""
     ) -> list[Any]:
         """Send raw commands; replies come in order, an error reply as a value, those to what is `behind` at the end.
 
-        Packed here and not in the flusher: what cannot be packed has to fail for its own caller and nobody else.
+        Packed here and not in the flusher: what cannot be packed must fail for its own caller only.
         """
         if self._over:
             raise self._closed.with_traceback(None)
@@ -80,10 +82,10 @@ class Line:
             except asyncio.CancelledError:
                 await self._fail(batch, self._closed)
                 raise
-            except Exception as error:  # noqa: BLE001 -- whatever it is, nobody may be left waiting
+            except Exception as error:  # noqa: BLE001 -- no caller may be left waiting
                 failure = self._failure(error)
                 if not self._dropped:
-                    self.opener.failed()
+                    self.connector.failed()
                 await self._fail([*batch, *self._overdue(error)], failure)
 
     def _overdue(self, error: Exception) -> list[Waiting]:
@@ -96,10 +98,10 @@ class Line:
         return overdue
 
     async def _timed_round_trip(self, batch: list[Waiting]) -> None:
-        await self.opener.look(idle=time.monotonic() - self._used_at > LOOK_SECONDS)
+        await self.connector.look(idle=time.monotonic() - self._used_at > LOOK_SECONDS)
         if self._dropped:
             await self._disconnect()
-        if self.opener.doubts:
+        if self.connector.doubts:
             self._await_doubt()
         try:
             async with asyncio.timeout(self._seconds) as self._timeout:
@@ -113,13 +115,13 @@ class Line:
         self._doubt = asyncio.get_running_loop().call_later(DOUBT_SECONDS, self._doubted)
 
     def _doubted(self) -> None:
-        self.opener.doubt()
+        self.connector.doubt()
         self._await_doubt()
 
     def _failure(self, error: Exception) -> DelayQError:
         if isinstance(error, DelayQError):
             return error
-        where = self.opener.where
+        where = self.connector.where
         if isinstance(error, TimeoutError) and self._dropped:
             return moved(where)
         if isinstance(error, TimeoutError):
@@ -146,7 +148,7 @@ class Line:
     async def _round_trip(self, batch: list[Waiting]) -> None:
         connection = self._connection
         if connection is None or not await self._alive(connection):
-            connection = self._connection = await self.opener.open()
+            connection = self._connection = await self.connector.open()
             self.connects += 1
         shared = _shared(batch)
         everything = b"".join([request for request, *_ in batch])
@@ -165,7 +167,7 @@ class Line:
             if not future.done():
                 future.set_result([*replies, *last[asked]])
         if elsewhere or any(not_master(reply) for replies in last.values() for reply in replies):
-            self.opener.failed()
+            self.connector.failed()
             await connection.disconnect(nowait=True)
         self._used_at = time.monotonic()
 
@@ -189,7 +191,7 @@ class Line:
                 self._timeout.reschedule(asyncio.get_running_loop().time())
 
     async def _fail(self, batch: list[Waiting], error: Exception) -> None:
-        """What was sent may or may not have been done; whoever waits has to know."""
+        """Fail the callers: what was sent may or may not have been executed."""
         try:
             await self._disconnect()
         finally:
@@ -210,7 +212,7 @@ class Line:
             await asyncio.gather(self._flusher, return_exceptions=True)
         await self._fail(self._waiting, self._closed)
         self._waiting = []
-        await self.opener.close()
+        await self.connector.close()
 
 
 def moved(where: str) -> Unavailable:

@@ -1,4 +1,4 @@
-"""Why Redis does not serve, as one of a few words: for a metric's label, so nothing that somebody typed is in it."""
+"""Why Redis does not serve, as one of a few words: for a metric's label, so it contains no user input."""
 
 from __future__ import annotations
 

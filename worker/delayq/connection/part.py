@@ -47,7 +47,7 @@ class Part:
     _commands: list[Command] = field(init=False)
 
     def send(self, line: Wire) -> None:
-        """Send all of it; whoever gave the line takes it back. Unavailable when that fails."""
+        """Send all of it; the caller returns the connection to its pool. Unavailable if that fails."""
         self.line = line
         self._steps = round_trip(self.calls, str(self.place), apart=self.servers.address.apart)
         self._commands = next(self._steps)
@@ -82,7 +82,7 @@ class Part:
             self._write()
 
     def _wait(self) -> None:
-        """While no answer comes, ask whether somebody else is the master now: whatever was sent is lost, then."""
+        """While no answer comes, ask whether another server is the master now; then what was sent is lost."""
         while self.servers.address.kind != "standalone" and not self.deadline.over:
             if self._sent_on.readable(min(DOUBT_SECONDS, self.deadline.left)):
                 return

@@ -1,7 +1,7 @@
 """Blocking connections to one server: at most `max_connections`, and the one used last is used next.
 
 A connection that was idle for longer than healthCheckSeconds is asked whether it is still there before it is used:
-what a firewall has forgotten would swallow a call, and nobody could tell whether it was done.
+a firewall that has dropped the connection would swallow a call, with an unknown result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Wire:
-    """One connection, for whoever holds it. After any failure it is closed: it may hold half a reply."""
+    """One connection, for one holder. After any failure it is closed: it may hold half a reply."""
 
     def __init__(self, address: Address, *, checked: bool = False) -> None:
         """Connect in ready(). `checked`: whether the server has to say of itself that it is a master."""
@@ -72,7 +72,7 @@ class Wire:
 
     def _alive(self, deadline: Deadline) -> bool:
         try:
-            if self._connection.can_read(timeout=0):  # nobody asked for anything: it is closed, or confused
+            if self._connection.can_read(timeout=0):  # unsolicited data: it is closed, or out of step
                 return False
             if time.monotonic() - self._used_at < self.address.health_check_seconds:
                 return True
@@ -83,7 +83,7 @@ class Wire:
             return False
 
     def write(self, commands: Sequence[Command], deadline: Deadline | None = None) -> None:
-        """Send; their replies are to be read by whoever holds this."""
+        """Send; the holder reads the replies."""
         try:
             if deadline is not None:
                 self._connection.update_current_socket_timeout(deadline.left)
@@ -123,7 +123,7 @@ class Wire:
         try:
             return bool(self._connection.can_read(timeout=seconds))
         except (RedisError, OSError):
-            return True  # whoever reads finds out
+            return True  # the next read reports it
 
     def drop(self) -> None:
         """Disconnect; it connects again when it is needed."""
@@ -177,7 +177,7 @@ class Pool:
     def more(self, deadline: Deadline | None = None) -> Wire:
         """Return a connection that is ready at once, one beyond the bound if need be.
 
-        For what is sent on to this server by another: whoever sends it may hold connections, and may not wait.
+        For redirected calls: their caller may hold connections already, and must not wait for another.
         """
         line = self.take(deadline)
         if line is None:

@@ -36,7 +36,7 @@ def redirect(text: str, asked: Place) -> Redirect | None:
 
 
 def soon(text: str) -> bool:
-    """Whether the same question, to whoever holds the slot then, may be answered in a moment."""
+    """Whether a retry at the slot's server may succeed soon."""
     return bool(_SOON.search(text) or _TORN.search(text))
 
 

@@ -1,7 +1,7 @@
 """Getting commands about one shard to the node of a Cluster that holds it, though it moves meanwhile. Does not wait.
 
-A slot under migration answers scripts TRYAGAIN until all of it has moved: they name keys that do not exist, and nobody
-could tell on which side those would be. So that is waited for, as a fail-over is, for as long as a call may take.
+A slot under migration answers scripts TRYAGAIN until all of it has moved: they name keys that do not exist, and it
+is unknown on which side those would be. So the call waits, as in a fail-over, for as long as it may take.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _told(
     """Return what a server says of the commands it has done.
 
     Its mark may have been in another's slot, which is elsewhere: it is asked once more, by our own key. Where that is
-    elsewhere too, nobody can tell any more, and the redirection is the answer.
+    elsewhere too, the result is unknown, and the redirection is the answer.
     """
     if not any(_again(reply, asked) for reply in last):
         return last

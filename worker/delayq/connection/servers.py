@@ -6,7 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from delayq.connection import forks
-from delayq.connection.blocking_discovery import Finder
+from delayq.connection.blocking_discovery import BlockingDiscovery
 from delayq.connection.pool import Pool
 from delayq.errors import DelayQError
 
@@ -22,7 +22,7 @@ class Servers:
 
     def __init__(self, address: Address) -> None:
         """Connect and ask on first use."""
-        self.address, self.finder = address, Finder(address, self._moved)
+        self.address, self.discovery = address, BlockingDiscovery(address, self._moved)
         self._pools: dict[Place, Pool] = {}
         self.forked()
         forks.remember(self)
@@ -48,7 +48,7 @@ class Servers:
 
     def _moved(self) -> None:
         """Close the connections to servers that are masters of nothing any more."""
-        masters = self.finder.book.masters() if self.finder.book is not None else frozenset()
+        masters = self.discovery.topology.masters() if self.discovery.topology is not None else frozenset()
         with self._lock:
             gone = [self._pools.pop(place) for place in set(self._pools) - masters]
         for pool in gone:
@@ -57,15 +57,15 @@ class Servers:
     def deposed(self, place: Place) -> None:
         """Connect anew to what is not, or not yet, a master, and ask who is before the next call."""
         self.pool(place).drop()
-        self.finder.doubt(place)
+        self.discovery.doubt(place)
 
     def successor(self, place: Place, slot: int, deadline: Deadline) -> Place | None:
-        """Ask who is in the place of a server that keeps us waiting; None when it is the same, or nobody knows."""
+        """Return the successor of a server that does not answer; None if there is none, or if unknown."""
         if self.address.kind == "standalone":
             return None
-        self.finder.ask(deadline)
+        self.discovery.ask(deadline)
         try:
-            now = self.finder.holder(slot, deadline)
+            now = self.discovery.holder(slot, deadline)
         except DelayQError:
             return None
         return None if now == place else now
@@ -74,4 +74,4 @@ class Servers:
         """Close every connection."""
         for pool in list(self._pools.values()):
             pool.drop()
-        self.finder.close()
+        self.discovery.close()

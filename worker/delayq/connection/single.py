@@ -10,7 +10,7 @@ from delayq.connection.routing import Holding
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.connection.multiplexer import Line
+    from delayq.connection.multiplexer import Multiplexer
     from delayq.connection.round_trip import Command
     from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Single:
     """One server, or whichever is the master of a few."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Multiplexer) -> None:
         """Send everything on this line."""
         self._line = line
 
@@ -34,7 +34,7 @@ class Single:
     ) -> tuple[list[Any], list[Any]]:
         """Answer calls, errors as values; then what is behind them. Unavailable when the round trip fails."""
         line = self._line
-        where = line.opener.where
+        where = line.connector.where
         stats = calls[0].keys.stats if calls else shards[0].stats if shards else ""
         steps = round_trip(calls, where, line.brought)
         commands, confirmed = next(steps), list[Any]()
@@ -54,7 +54,7 @@ class Single:
 
     async def servers(self, shards: Sequence[Keys]) -> list[Holding]:
         """Return the one."""
-        return [Holding(await self._line.opener.name(), tuple(shards))]
+        return [Holding(await self._line.connector.name(), tuple(shards))]
 
     async def close(self) -> None:
         """Close; calls still waiting fail with Unavailable."""

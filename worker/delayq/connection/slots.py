@@ -28,7 +28,7 @@ class SlotMap:
 
     @property
     def masters(self) -> frozenset[Place]:
-        """Whoever holds slots."""
+        """The servers that hold slots."""
         return frozenset(place for place in self.holders if place is not None)
 
     def moved(self, slot: int, place: Place) -> SlotMap:

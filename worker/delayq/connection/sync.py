@@ -119,13 +119,13 @@ class SyncConnection:
         replies: list[Any] = []
         deadline = Deadline(self.address.timeout_seconds)
         for _ in range(HOPS):
-            place = self._servers.finder.holder(0 if keys is None else keys.slot, deadline)
+            place = self._servers.discovery.holder(0 if keys is None else keys.slot, deadline)
             replies = self._sent(place, commands, deadline)
             found = [redirect(reply_text(each), place) for each in replies if isinstance(each, ResponseError)]
             moved = [said for said in found if said and said.kind == "MOVED"]
             if keys is None or not moved:
                 break
-            self._servers.finder.learn(moved[0])
+            self._servers.discovery.learn(moved[0])
         return replies
 
     def _sent(self, place: Place, commands: Sequence[Command], deadline: Deadline) -> list[Any]:
@@ -141,15 +141,15 @@ class SyncConnection:
             finally:
                 pool.give(line)
         except DelayQError:
-            self._servers.finder.doubt(place)
+            self._servers.discovery.doubt(place)
             raise
         return replies
 
     def servers(self, shards: Iterable[Keys]) -> list[Holding]:
-        """Group shards by the server that holds them now. Unavailable when nobody knows."""
+        """Group shards by the server that holds them now. Unavailable if unknown."""
         found: dict[Place, list[Keys]] = defaultdict(list)
         for keys in shards:
-            found[self._servers.finder.holder(keys.slot)].append(keys)
+            found[self._servers.discovery.holder(keys.slot)].append(keys)
         return [Holding(str(place), tuple(each)) for place, each in found.items()]
 
     def close(self) -> None:

@@ -89,7 +89,7 @@ class Ticket:
         return Part(self._servers, place, keys, self._deadline, behind=self._marked(keys))
 
     def _holder(self, keys: Keys) -> Place:
-        return self._servers.finder.holder(keys.slot, self._deadline)
+        return self._servers.discovery.holder(keys.slot, self._deadline)
 
     def _marked(self, keys: Keys) -> Sequence[Any]:
         return self._behind.commands(keys.stats) if self._behind else ()
@@ -112,7 +112,7 @@ class Ticket:
     def _share(self, left: int) -> Deadline:
         """Return how long to wait for a connection, with so many servers still to come.
 
-        One that lets nobody in may not take the time of the others; yet each has as long as it takes to connect.
+        A server that accepts no connection must not use up the others' time; each has its own time to connect.
         """
         seconds = self._deadline.left
         return self._deadline.within(max(seconds / left, min(seconds / 2, CHECK_SECONDS)))
@@ -132,7 +132,7 @@ class Ticket:
     # reading
 
     def renew(self) -> None:
-        """Have as long as at first, for whoever started this did something else meanwhile."""
+        """Start the deadline again, because the caller did something else meanwhile."""
         self._deadline.renew()
 
     @property
@@ -161,7 +161,7 @@ class Ticket:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close what has answers on the way that nobody will read."""
+        """Close connections whose replies will not be read."""
         for part in self._parts:
             if part.line is not None:
                 try:
@@ -195,7 +195,7 @@ class Ticket:
             self._again.update(part.elsewhere)
             self._confirm(part)
         else:
-            self._servers.finder.doubt(part.place)
+            self._servers.discovery.doubt(part.place)
             self._failed(part.error)
 
     def _failed(self, error: DelayQError) -> None:
@@ -229,7 +229,7 @@ class Ticket:
             pause = PAUSE_SECONDS
             for said in told:
                 if said and said.kind == "MOVED":
-                    self._servers.finder.learn(said)
+                    self._servers.discovery.learn(said)
             shards = [keys for part in lost for keys in self._held[part]]
             for part in [*self._sent_on(again), *self._asked(shards)]:
                 self._at_once(part)

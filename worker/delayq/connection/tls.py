@@ -40,16 +40,12 @@ class Tls:
 
     @classmethod
     def of(cls, spec: TlsSpec | None, secrets_dir: Path) -> Tls | None:
-        """Take it from a document; InvalidDocument when a Secret is not mounted, or holds something else."""
+        """Take it from a document; InvalidDocument when a file is not mounted, or holds something else."""
         if spec is None:
             return None
-        authority = certificate = key = None
-        if spec.ca_secret_ref is not None:
-            authority = Mounted.of(secrets_dir, spec.ca_secret_ref.name, spec.ca_secret_ref.key)
-        if (shown := spec.client_cert_secret_ref) is not None:
-            certificate = Mounted.of(secrets_dir, shown.name, shown.cert_key)
-            key = Mounted.of(secrets_dir, shown.name, shown.key_key)
-        tls = cls(authority, certificate, key, spec.server_name)
+        authority = Mounted.of(secrets_dir, spec.ca_secret_ref or spec.ca_config_map_ref)
+        certificate = Mounted.of(secrets_dir, spec.cert_secret_ref)
+        tls = cls(authority, certificate, Mounted.of(secrets_dir, spec.key_secret_ref), spec.server_name)
         try:
             tls.context()
         except ssl.SSLError as error:

@@ -1,4 +1,4 @@
-"""Who is the master now, as far as this process was told. What to ask, and what to make of the answers; asks nobody.
+"""Cached view of the topology: which server is the master, what to ask, and how to read the answers. No I/O.
 
 Servers and Sentinels on the wrong side of a partition go on telling what was true before. What they say carries an
 epoch, which grows with each fail-over: an older view is believed only when there is no newer one to be had.
@@ -33,7 +33,7 @@ LOOK_SECONDS = 2.0  # between looks while nothing is wrong, where a master may a
 MOST_ASKED = 8  # of the nodes that are known, and of those that were named; another time it is others
 
 
-class Book(Protocol):
+class TopologyState(Protocol):
     """What is known of one topology. Only whole values are replaced: threads may read while one of them writes."""
 
     questions: tuple[Command, ...]
@@ -52,10 +52,10 @@ class Book(Protocol):
         """Take note of an answer; returns whether it is sure, so that others need not be waited for much longer."""
 
     def settle(self) -> None:
-        """Make the best of what was said in this round: nobody else is waited for."""
+        """End the round and use the answers that came."""
 
     def holder(self, slot: int) -> Place | None:
-        """Return who is taken for the master of a slot; None when nobody could tell."""
+        """Return the presumed master of a slot; None if unknown."""
 
     def masters(self) -> frozenset[Place]:
         """Return everybody who is taken for a master."""
@@ -64,7 +64,7 @@ class Book(Protocol):
         """Return all that is known, to be compared."""
 
 
-class SentinelBook:
+class SentinelTopology:
     """A master and its Sentinels. All of them are asked: one that missed a fail-over is as sure as the others."""
 
     def __init__(self, address: Address) -> None:
@@ -82,7 +82,7 @@ class SentinelBook:
         self._said, self.why = {}, ""
 
     def learn(self, place: Place, replies: Sequence[Any]) -> bool:
-        """Believe news at once: nobody knows of a fail-over that did not happen."""
+        """Accept a new master at once: a Sentinel reports only fail-overs that have happened."""
         master = sentinels.read(replies)
         if master is None:
             refused = isinstance(replies[0], Exception)
@@ -119,7 +119,7 @@ class SentinelBook:
         return self._place
 
 
-class ClusterBook:
+class ClusterTopology:
     """A Cluster's slots."""
 
     questions: tuple[Command, ...] = slots.QUESTIONS
@@ -130,7 +130,7 @@ class ClusterBook:
         self._address = address
         self.map: SlotMap = slots.UNKNOWN
         self._unsure: list[SlotMap] = []
-        self._sure = False  # somebody was, in this round
+        self._sure = False  # a server was, in this round
 
     def asked(self) -> list[Address]:
         """Any nodes, others each time; those that were named at first come last."""
@@ -174,17 +174,19 @@ def _some(places: Collection[Place]) -> list[Place]:
     return random.sample(sorted(places), min(MOST_ASKED, len(places)))
 
 
-def book_of(address: Address) -> SentinelBook | ClusterBook:
+def topology_of(address: Address) -> SentinelTopology | ClusterTopology:
     """Return an empty book; not for a single server, of which there is nothing to learn."""
-    return ClusterBook(address) if address.apart else SentinelBook(address)
+    return ClusterTopology(address) if address.apart else SentinelTopology(address)
 
 
-def nobody(address: Address, book: SentinelBook | ClusterBook, error: DelayQError | None) -> DelayQError:
-    """Say why nobody is known; `error` is of the last who was asked in vain."""
+def no_master(
+    address: Address, topology: SentinelTopology | ClusterTopology, error: DelayQError | None
+) -> DelayQError:
+    """Return the error for an unknown master; `error` is of the last server that was asked."""
     where = address.where
-    if isinstance(book, ClusterBook) and book.map is not slots.UNKNOWN:
+    if isinstance(topology, ClusterTopology) and topology.map is not slots.UNKNOWN:
         return Unavailable(where, "CLUSTERDOWN no node serves the slot", answered=True, outage="cluster_down")
-    if not book.why and isinstance(error, Unavailable):
+    if not topology.why and isinstance(error, Unavailable):
         return Unavailable(where, error.why, outage=error.outage)
-    why = book.why or str(error or "nobody knows the master")
-    return Unavailable(where, why, answered=bool(book.why), outage="no_master")
+    why = topology.why or str(error or "no server names a master")
+    return Unavailable(where, why, answered=bool(topology.why), outage="no_master")

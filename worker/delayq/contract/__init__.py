@@ -15,7 +15,7 @@ from delayq.contract.limits import Limits, Objective, Retention
 from delayq.contract.problems import Problem, SpecError
 from delayq.contract.processes import Reaper, Scanner, Worker
 from delayq.contract.queue import DelayQueue, Metadata, Spec
-from delayq.contract.references import AuthSecretRef
+from delayq.contract.references import SecretRef
 from delayq.contract.store import Cluster, Connection, Redis, Sentinel, Standalone, Tls
 from delayq.contract.surroundings import (
     Monitoring,
@@ -26,7 +26,6 @@ from delayq.contract.surroundings import (
 )
 
 __all__ = [
-    "AuthSecretRef",
     "Autoscaling",
     "Backoff",
     "Check",
@@ -53,6 +52,7 @@ __all__ = [
     "Redis",
     "Retention",
     "Scanner",
+    "SecretRef",
     "Sentinel",
     "Spec",
     "SpecError",

@@ -49,7 +49,7 @@ CLUSTER: Final = ("asking", "cluster|info", "cluster|slots")
 """What else a Cluster is asked for."""
 
 YOUNGER: Final = ("waitaof",)
-"""What came with Redis 7.2, for `acknowledge: Fsynced`: older ones refuse a rule with it."""
+"""What came with Redis 7.2, for `durability.confirm: Fsynced`: older ones refuse a rule with it."""
 YOUNGER_SINCE: Final = (7, 2)
 
 CURIOUS: Final = ("command|info",)
@@ -57,7 +57,7 @@ CURIOUS: Final = ("command|info",)
 
 REVEALING: Final = ("config|get",)
 """What tells how often Redis forces its file to the disk, and with it every other setting: also `requirepass` and
-`masterauth`, in clear. Redis cannot allow single settings. Only `acknowledge: Fsynced` takes it."""
+`masterauth`, in clear. Redis cannot allow single settings. Only `durability.confirm: Fsynced` takes it."""
 
 SENTINEL: Final = ("ping", "sentinel|get-master-addr-by-name", "sentinel|master")
 """What Sentinels are asked for, by a user of their own."""

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from delayq.contract.metrics import Metric
     from delayq.contract.queue import DelayQueue
 
-RUNBOOK: Final = "See docs/operations.md, “When something is wrong”."
+RUNBOOKS: Final = "https://github.com/delayq/delayq/blob/main/docs/runbooks"
+"""Where the page of each alert is, `<Alert>.md`."""
+
+DEAD_LETTERS: Final = 10
+"""In an hour, until DelayQueueDeadLetters fires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,10 @@ def rules(queue: DelayQueue, namespace: str | None) -> list[dict[str, Any]]:
             "expr": alert.expr,
             **({"for": f"{alert.seconds}s"} if alert.seconds else {}),
             "labels": {"severity": alert.severity, **place, "delayqueue": name},
-            "annotations": {"summary": f"DelayQueue {shown}: {alert.summary}", "description": RUNBOOK},
+            "annotations": {
+                "summary": f"DelayQueue {shown}: {alert.summary}",
+                "runbook_url": f"{RUNBOOKS}/DelayQueue{alert.name}.md",
+            },
         }
         for alert in _alerts(queue, place)
     ]
@@ -57,30 +64,30 @@ def _alerts(queue: DelayQueue, place: dict[str, str]) -> Iterator[Alert]:
     yield _dead_letters(of(metrics.QUEUE_BURIED))
     yield _redis_down(of(metrics.REDIS_UP))
     yield _at_risk(of(metrics.DURABILITY_RISK, ',risk!="fsync_unknown"'))
-    if queue.spec.guard is not None and queue.spec.guard.none is None:
+    if queue.spec.guard is not None:
         yield _guard_down(of(metrics.WORKER_GUARD_UP))
-    if queue.spec.reaper.check is not None:
+    if queue.spec.recovery.check is not None:
         yield _checks_fail(of(metrics.QUEUE_CHECKS_FAILED))
-        yield _awaits_verdict(of(metrics.LAPSED_TASKS))
+        yield _awaits_verdict(of(metrics.EXPIRED_LEASES))
     if queue.spec.scanner.replicas:
-        yield _leaderless(of(metrics.SHARD_LED), of(metrics.LAYOUT_SHARDS), queue.spec.shards)
-        yield _not_served(of(metrics.SHARD_DOWN), of(metrics.SHARD_LED))
+        yield _leaderless(of(metrics.SHARD_LEADER), of(metrics.SHARD_MAP_SHARDS), queue.spec.shards)
+        yield _not_served(of(metrics.SHARD_DOWN), of(metrics.SHARD_LEADER))
         yield _resharding_stalled(of, queue.spec.shards)
 
 
 def _late(of: Callable[[Metric], str], objective: Objective) -> Alert:
     # As condition ObjectiveMet: tasks that began within the window, and those that wait for longer than allowed. It has
     # to hold for longer than the window: in a queue of few tasks, a late one alone is more than one percent.
-    seconds, share = objective.lateness_seconds, 100 - objective.percentile
+    seconds, share = objective.lateness_seconds, objective.late_percent
     begun, in_time = _begun(of, "+Inf"), _begun_within(of, seconds)
-    overdue, oldest = of(metrics.OVERDUE_TASKS), of(metrics.OLDEST_OVERDUE_SECONDS)
-    waiting = f"(sum({overdue}) * clamp_min(1 - {seconds} / max({oldest}), 0) or vector(0))"
+    overdue, oldest = of(metrics.TASKS)[:-1] + ',state="due"}', of(metrics.OLDEST_DUE_SECONDS)
+    waiting = f"(sum({overdue}) * clamp_min(1 - {seconds:g} / max({oldest}), 0) or vector(0))"
     return Alert(
         name="Late",
         expr=f"({begun} - {in_time} + {waiting}) > {share / 100:g} * ({begun} + {waiting})",
         seconds=360,
         severity="warning",
-        summary=f"more than {share} % of its tasks were late by more than {seconds} s in the last 5 minutes.",
+        summary=f"more than {share:g} % of its tasks were late by more than {seconds:g} s in the last 5 minutes.",
     )
 
 
@@ -105,10 +112,11 @@ def _begun(of: Callable[[Metric], str], le: str) -> str:
 def _dead_letters(buried: str) -> Alert:
     return Alert(
         name="DeadLetters",
-        expr=f"sum(increase({buried}[15m])) > 0",
-        seconds=0,
+        # A single dead letter fires no alert: it waits for a redrive.
+        expr=f"sum(increase({buried}[1h])) > {DEAD_LETTERS}",
+        seconds=300,
         severity="warning",
-        summary="tasks became dead letters within the last 15 minutes.",
+        summary=f"more than {DEAD_LETTERS} tasks became dead letters within the last hour.",
     )
 
 
@@ -149,7 +157,7 @@ def _checks_fail(failed: str) -> Alert:
         expr=f"sum(increase({failed}[5m])) > 0",
         seconds=300,
         severity="warning",
-        summary="the check gives no verdict on tasks whose lease ran out: reaper.check.onFailure decides.",
+        summary="the check gives no verdict on tasks whose lease ran out: recovery.check.onFailure decides.",
     )
 
 
@@ -164,12 +172,12 @@ def _awaits_verdict(lapsed: str) -> Alert:
     )
 
 
-def _leaderless(led: str, layout: str, shards: int) -> Alert:
+def _leaderless(led: str, shard_map: str, shards: int) -> Alert:
     # Leadership runs out within seconds; a rollout of all scanners takes less than a minute. While their number
     # changes, there are as many as the largest that is told; scanners that tell of none are of an older version.
     return Alert(
         name="Leaderless",
-        expr=f"(sum(max by (shard) ({led})) or vector(0)) < (max({layout}) or vector({shards}))",
+        expr=f"(sum(max by (shard) ({led})) or vector(0)) < (max({shard_map}) or vector({shards}))",
         seconds=60,
         severity="critical",
         summary="no scanner leads some shard: tasks start late by up to maxBlockMilliseconds.",
@@ -188,15 +196,15 @@ def _not_served(down: str, led: str) -> Alert:
 
 
 def _resharding_stalled(of: Callable[[Metric], str], shards: int) -> Alert:
-    layout, checked = of(metrics.LAYOUT_SHARDS), of(metrics.RESHARD_CHECKED_TASKS)
+    shard_map, checked = of(metrics.SHARD_MAP_SHARDS), of(metrics.RESHARDING_CHECKED_TASKS)
 
     def told(which: str) -> str:
-        return f'max({layout[:-1]},layout="{which}"}})'
+        return f'max({shard_map[:-1]},version="{which}"}})'
 
     still = f"(sum(changes({checked}[15m])) or vector(0)) == 0"
     return Alert(
         name="ReshardingStalled",
-        expr=f"{told('target')} != {shards} or ({told('was')} != {told('target')} and {still})",
+        expr=f"{told('target')} != {shards} or ({told('previous')} != {told('target')} and {still})",
         seconds=900,
         severity="warning",
         summary=f"tasks do not get on to {shards} shards.",

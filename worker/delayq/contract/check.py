@@ -1,4 +1,4 @@
-"""spec.reaper.check: who says whether a task whose worker went silent still has to run."""
+"""spec.recovery: who says whether a task whose worker went silent still has to run."""
 
 # ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
 from __future__ import annotations
@@ -66,9 +66,20 @@ class Check:
         default="Wait",
         doc="The verdict when the check fails. Wait risks a delay, Requeue a second effect.",
     )
-    wait_seconds: int = whole(
+    retry_after_seconds: int = whole(
         1,
         86_400,
         default=30,
         doc="How long the verdict wait leaves a task alone before it is asked about again.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """How scanners and reapers recover tasks whose lease ran out."""
+
+    check: Check | None = section(
+        Check,
+        default=None,
+        doc="Who says whether a task whose lease ran out still has to run. Absent: it runs again.",
     )

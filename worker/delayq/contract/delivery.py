@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import le
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final
 
-from delayq.contract.fields import choice, listing, section, whole
+from delayq.contract.fields import listing, section, whole
 from delayq.contract.kinds import Whole
 from delayq.contract.record import Rule, Shape
 
 _YEAR: Final = 31_536_000
-
-Acknowledge = Literal["None", "Replicated", "Fsynced"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +59,7 @@ class Backoff:
 class Delivery:
     """How tasks are handed to the handler, and handed to it again."""
 
-    lease_seconds: int = whole(
+    lease_duration_seconds: int = whole(
         1,
         86_400,
         default=30,
@@ -89,21 +87,4 @@ class Delivery:
         Backoff,
         default=Backoff(delays_seconds=(60, 300, 900)),
         doc="Wait between attempts.",
-    )
-    acknowledge: Acknowledge = choice(
-        "None",
-        "Replicated",
-        "Fsynced",
-        default="None",
-        doc="What schedule waits for before it returns: nothing more, replicas that have the task (WAIT), or the "
-        "append-only file being on disk (WAITAOF: Redis 7.2, Valkey).",
-    )
-    acknowledge_replicas: int = whole(
-        1, 16, default=1, doc="How many replicas must have the task, with acknowledge Replicated."
-    )
-    acknowledge_timeout_milliseconds: int = whole(
-        1,
-        60_000,
-        default=1000,
-        doc="Longest wait for that; then schedule fails, though the task is stored.",
     )

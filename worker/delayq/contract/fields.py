@@ -1,4 +1,4 @@
-"""How a dataclass declares its fields: `lease_seconds: int = whole(1, 86_400, default=30, doc="…")`.
+"""How a dataclass declares its fields: `lease_duration_seconds: int = whole(1, 86_400, default=30, doc="…")`.
 
 Without a default the field is required; with the default None it may be absent.
 Each function claims to return the field's value, as dataclasses.field does, so that type checkers follow.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import MISSING, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from delayq.contract.kinds import Choice, Dictionary, Flag, Freeform, Listing, Text, Whole
+from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
+from delayq.contract.pod_template import PodTemplate
 from delayq.contract.record import DECLARATION, Declaration, Section
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ def whole(low: int, high: int, *, doc: str, default: int | None = REQUIRED) -> i
     """Declare a whole number within bounds."""
     number: int = _declare(Whole(low, high), default, doc)
     return number
+
+
+def portion(low: int, high: int, *, doc: str, default: int | str | None = REQUIRED) -> int | str:
+    """Declare a whole number of pods, or a percentage."""
+    some: int | str = _declare(Portion(low, high), default, doc)
+    return some
 
 
 def text(kind: Text, *, doc: str, default: str | None = REQUIRED) -> str:
@@ -91,7 +98,9 @@ def dictionary(*, name: Text, value: Text, most: int, doc: str) -> Mapping[str, 
     return entries
 
 
-def freeform(*, doc: str) -> Mapping[str, object] | None:
-    """Declare an object kept as it is, None when absent."""
-    anything: Mapping[str, object] | None = _declare(Freeform(), None, doc)
-    return anything
+def pod_template() -> Mapping[str, object] | None:
+    """Declare a pod template, None when absent."""
+    template: Mapping[str, object] | None = _declare(
+        PodTemplate(), None, "Pod template, merged over the operator's own."
+    )
+    return template

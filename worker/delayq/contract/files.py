@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from delayq.contract.words import SECRET_KEY, SECRET_NAME
+from delayq.contract.words import CONFIG_MAP_NAME, SECRET_KEY, SECRET_NAME
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,10 +18,18 @@ CONFIG_FILE: Final = "/etc/delayq/queue.yaml"
 SECRETS_DIR: Final = "/etc/delayq/secrets"
 """Each Secret is a directory here, each of its keys a file."""
 
+CONFIG_MAPS: Final = "_configmaps"
+"""Each ConfigMap is a directory in this one, beside the Secrets; no Secret can have this name."""
+
 
 def secret_path(secrets_dir: Path, name: str, key: str) -> Path:
     """Say which file holds a key of a Secret; a name that could lead elsewhere is a ValueError."""
     return secrets_dir / _checked(name, SECRET_NAME) / _checked(key, SECRET_KEY)
+
+
+def config_map_path(secrets_dir: Path, name: str, key: str) -> Path:
+    """Say which file holds a key of a ConfigMap, in the same way."""
+    return secrets_dir / CONFIG_MAPS / _checked(name, CONFIG_MAP_NAME) / _checked(key, SECRET_KEY)
 
 
 def _checked(text: str, kind: Text) -> str:

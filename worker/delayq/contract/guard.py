@@ -11,13 +11,8 @@ from delayq.contract.record import Rule, Shape
 from delayq.contract.references import DatabaseSecretRef, UrlsSecretRef
 from delayq.contract.words import STATEMENT
 
-Unfinished = Literal["Run", "Bury"]
+OnIncompleteRun = Literal["Run", "Bury"]
 RowWait = Literal["Wait", "NoWait", "SkipLocked"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoGuard:
-    """Nothing: the handler is idempotent by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +60,7 @@ class SqlGuard:
 class SqlUnique(SqlGuard):
     """A row per finished task, under a unique index."""
 
-    unfinished: Unfinished = choice(
+    on_incomplete_run: OnIncompleteRun = choice(
         "Run",
         "Bury",
         default="Run",
@@ -89,13 +84,13 @@ class SqlPessimistic(SqlGuard):
         "NoWait",
         "SkipLocked",
         default="Wait",
-        doc="What to do about a row that somebody else has locked: wait for it, or put the task off at once.",
+        doc="What to do about a row that another transaction has locked: wait for it, or put the task off at once.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlOptimistic(SqlGuard):
-    """A row per task, changed only if nobody changed it meanwhile."""
+    """A row per task, changed only if it has not changed meanwhile."""
 
     SHAPE: ClassVar[Shape] = Shape(
         rules=(
@@ -115,8 +110,8 @@ class SqlOptimistic(SqlGuard):
     update: str | None = text(
         STATEMENT,
         default=None,
-        doc="Statement after the handler has run, in the same transaction; no row changed means that somebody "
-        "else did it. Absent: a row of delayq's own table.",
+        doc="Statement after the handler has run, in the same transaction; no row changed means that another "
+        "run did it. Absent: a row of delayq's own table.",
     )
 
 
@@ -125,10 +120,9 @@ class Guard:
     """What keeps a task from taking effect twice: exactly one of its fields."""
 
     SHAPE: ClassVar[Shape] = Shape(
-        one_of=("none", "redis_lock", "redlock", "sql_unique", "sql_pessimistic", "sql_optimistic")
+        one_of=("redis_lock", "redlock", "sql_unique", "sql_pessimistic", "sql_optimistic")
     )
 
-    none: NoGuard | None = section(NoGuard, default=None, doc="Nothing; the handler is idempotent by itself.")
     redis_lock: RedisLock | None = section(
         RedisLock,
         default=None,
@@ -146,7 +140,7 @@ class Guard:
         SqlPessimistic, default=None, doc="A row per task, locked while the handler runs."
     )
     sql_optimistic: SqlOptimistic | None = section(
-        SqlOptimistic, default=None, doc="A row per task, changed only if nobody changed it meanwhile."
+        SqlOptimistic, default=None, doc="A row per task, changed only if it has not changed meanwhile."
     )
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from delayq.contract.freeform import Freeform
 from delayq.contract.problems import INVALID, show, type_name
@@ -16,10 +16,7 @@ from delayq.contract.problems import INVALID, show, type_name
 if TYPE_CHECKING:
     from delayq.contract.problems import Place
 
-__all__ = ["Choice", "Dictionary", "Flag", "Freeform", "Kind", "Listing", "Text", "Whole", "plain"]
-
-ITEMS_READ: Final = 20
-"""Keys of the wrong type reported one by one in a map, before its author is left in peace."""
+__all__ = ["Choice", "Dictionary", "Flag", "Freeform", "Kind", "Listing", "Portion", "Text", "Whole", "plain"]
 
 
 class Kind(Protocol):
@@ -57,6 +54,30 @@ class Whole:
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Some of the pods: a whole number or a percentage, as Kubernetes' IntOrString."""
+
+    low: int
+    high: int
+    pattern: str = "^([1-9][0-9]?|100)%$"
+
+    @property
+    def expected(self) -> str:
+        return f'a whole number from {self.low} to {self.high}, or a percentage such as "50%"'
+
+    def read(self, value: object, place: Place) -> object:
+        """Take an int within bounds, or text such as "50%"."""
+        if isinstance(value, str):
+            fits = re.fullmatch(self.pattern, value) is not None
+        else:
+            fits = isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
+        return value if fits else place.refuse(f"expected {self.expected}, got {show(value)}")
+
+    def write(self, value: object) -> object:
+        return value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
     """Text of a bounded length, of a pattern when one is given.
@@ -77,7 +98,7 @@ class Text:
         return place.refuse(f"expected {self.expected}, got {self._shown(value)}")
 
     def _shown(self, value: object) -> str:
-        # Somebody's "redis://:password@host" may stand where only a host belongs.
+        # A URL with a password may stand where only a host belongs.
         quiet = self.quiet or (isinstance(value, str) and "@" in value)
         return type_name(value) if quiet else show(value)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from delayq.contract.fields import whole
+from delayq.contract.fields import text, whole
 from delayq.contract.record import Rule, Shape
+from delayq.contract.words import PERCENTILE
 
 _TEN_YEARS: Final = 315_360_000
 
@@ -70,7 +71,7 @@ class Limits:
 class Retention:
     """How long dead letters are kept; the oldest go first."""
 
-    dead_letter_seconds: int = whole(
+    dead_letter_retention_seconds: int = whole(
         60, _TEN_YEARS, default=1_209_600, doc="Longest that a dead letter is kept."
     )
     dead_letter_count: int = whole(
@@ -85,7 +86,26 @@ class Retention:
 class Objective:
     """How late tasks may start; what autoscaling aims at, and alerts measure."""
 
-    lateness_seconds: int = whole(1, 86_400, default=1, doc="How late a task may start after it fell due.")
-    percentile: int = whole(
-        1, 99, default=99, doc="Percent of the tasks of the last 5 minutes that must be no later than that."
+    lateness_milliseconds: int = whole(
+        1, 86_400_000, default=1000, doc="How late a task may start after it fell due."
     )
+    percentile: str = text(
+        PERCENTILE,
+        default="99",
+        doc='Percent of the tasks of the last 5 minutes that must be no later than that, as text: "99.9".',
+    )
+
+    @property
+    def lateness_seconds(self) -> float:
+        """The same in seconds."""
+        return self.lateness_milliseconds / 1000
+
+    @property
+    def percent(self) -> float:
+        """The percentile as a number."""
+        return float(self.percentile)
+
+    @property
+    def late_percent(self) -> float:
+        """How many percent of the tasks may be later."""
+        return round(100 - self.percent, 3)

@@ -51,24 +51,24 @@ HANDLER_BUCKETS: Final = (
 )
 """A millisecond to an hour; handlers differ more than lateness does."""
 
-LAYOUTS: Final = ("now", "was", "target")
-"""Values of the label `layout`."""
+SHARD_MAP_VERSIONS: Final = ("current", "previous", "target")
+"""Values of the label `version`."""
 
-STATES: Final = ("delayed", "retry", "suspect", "processing", "dlq")
+STATES: Final = ("scheduled", "due", "in_flight", "retrying", "dead")
 """Values of the label `state`."""
 
 OUTCOMES: Final = ("acked", "retried", "buried", "released", "lease_lost")
 """Values of the label `outcome`."""
 
-GuardOutcome = Literal["finished", "seen", "busy", "lost", "unavailable", "abandoned"]
+GuardOutcome = Literal["finished", "duplicate", "busy", "lost", "unavailable", "abandoned"]
 GUARD_OUTCOMES: Final[tuple[GuardOutcome, ...]] = get_args(GuardOutcome)
-"""Values of the label `outcome` of runs under a guard: the handler returned; the task had taken effect before; somebody
-else holds it; the hold was lost; the guard's store is away; the handler raised."""
+"""Values of the label `outcome` of runs under a guard: the handler returned; the task had taken effect before; another
+run has the guard's lock; that lock was lost; the guard's store is unavailable; the handler raised."""
 
 DURABILITY_RISKS: Final[tuple[DurabilityRisk, ...]] = get_args(DurabilityRisk)
 """Values of the label `risk`, the gravest first: no append-only file; it cannot be written; snapshots fail, where they
 are all there is or Redis takes no writes without them; tasks or locks may be evicted; the file is never forced to the
-disk; the disk, or the replicas that are there, cannot confirm what spec.delivery.acknowledge wants confirmed; the file
+disk; the disk, or the replicas that are there, cannot confirm what spec.durability wants confirmed; the file
 is not forced to the disk while it is rewritten; it cannot be rewritten and grows; how often it is forced to the
 disk is not known, for CONFIG GET is refused; nothing is known, for INFO is refused."""
 
@@ -87,8 +87,8 @@ def horizon_label(seconds: float) -> str:
 
 OUTAGES: Final[tuple[Outage, ...]] = get_args(Outage)
 """Values of the label `cause`: no way to Redis, in six ways, the last two of them a user's password and rights; or it
-answers that it will not serve; or nobody knows a master, of all or of some slots; or slots are on their way to another
-node; or nobody can tell."""
+answers that it will not serve; or no server names a master of some slots; or slots are on their way to another
+node; or unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +100,8 @@ class Metric:
     help: str
     labels: tuple[str, ...]
     buckets: tuple[float, ...] = ()
+    stat: str = ""
+    """Field of the hash of counters in Redis; of counters that are kept there."""
 
 
 def _gauge(name: str, about: str, *labels: str) -> Metric:
@@ -116,125 +118,150 @@ def _seconds(name: str, about: str, buckets: tuple[float, ...]) -> Metric:
     )
 
 
-def _queue_counter(verb: str, about: str) -> Metric:
-    return _counter(
-        f"queue_{verb}", f"{about}, by all processes together, since the queue began.", "queue", "shard"
+def _queue_counter(stat: str, about: str, name: str = "") -> Metric:
+    about = f"{about}, by all processes, since the queue was created."
+    return Metric(
+        name=f"delayq_queue_{name or stat}_total", kind="counter", help=about, labels=_SHARD, stat=stat
     )
 
 
 _SHARD: Final = ("queue", "shard")
 
-TASKS: Final = _gauge("tasks", "Tasks by state.", "queue", "shard", "state")
+TASKS: Final = _gauge(
+    "tasks",
+    "Tasks by state: scheduled, due (not claimed yet), in_flight, retrying (scheduled after a failure), dead.",
+    "queue",
+    "shard",
+    "state",
+)
 TASK_BYTES: Final = _gauge(
     "task_bytes",
-    "What ids and envelopes weigh, dead letters included: spec.limits.maxBytes.",
+    "Bytes of task ids and envelopes, dead letters included; spec.limits.maxBytes limits them.",
     "queue",
     "shard",
 )
-LAPSED_TASKS: Final = _gauge(
-    "lapsed_tasks",
-    "Of those in processing, tasks whose lease ran out and on which nobody has decided yet, as they wait for a check.",
+EXPIRED_LEASES: Final = _gauge(
+    "expired_leases",
+    "Expired leases that wait for a verdict of the check, or for the next recovery.",
     "queue",
     "shard",
 )
-OVERDUE_TASKS: Final = _gauge("overdue_tasks", "Tasks that are due and not claimed.", "queue", "shard")
-OLDEST_OVERDUE_SECONDS: Final = _gauge(
-    "oldest_overdue_seconds", "How long the most overdue task has been due; 0 when none is.", "queue", "shard"
+SUSPECT_TASKS: Final = _gauge(
+    "suspect_tasks", "Of the due tasks, those whose lease expired and that run apart.", "queue", "shard"
+)
+OLDEST_DUE_SECONDS: Final = _gauge(
+    "oldest_due_seconds",
+    "Time since the due time of the oldest due task; 0 when no task is due.",
+    "queue",
+    "shard",
 )
 NEXT_DUE_SECONDS: Final = _gauge(
-    "next_due_seconds", "Time until the next task falls due; NaN when none waits.", "queue", "shard"
+    "next_due_seconds", "Time until the next task is due; NaN when no task is scheduled.", "queue", "shard"
 )
 DUE_WITHIN_TASKS: Final = _gauge(
     "due_within_tasks",
-    "Tasks that fall due within the horizon from now; overdue ones are not among them.",
+    "Scheduled tasks that fall due within the horizon; tasks that are due already are not counted.",
     "queue",
     "shard",
     "horizon_seconds",
 )
-SHARD_LED: Final = _gauge("shard_led", "1 where this scanner leads the shard, else 0.", "queue", "shard")
+SHARD_LEADER: Final = _gauge(
+    "shard_leader", "1 if this scanner is the leader of the shard, else 0.", "queue", "shard"
+)
 SHARD_DOWN: Final = _gauge(
     "shard_down",
-    "1 for a shard that Redis does not serve this scanner with, why, and the server; no value for one it serves.",
+    "1 for each shard that this scanner cannot reach in Redis, by cause and server; no value for the others.",
     "queue",
     "shard",
     "cause",
     "server",
 )
-LAYOUT_EPOCH: Final = _gauge(
-    "layout_epoch",
-    "Counts the steps that the number of shards has taken, as far as this scanner knows.",
+SHARD_MAP_EPOCH: Final = _gauge(
+    "shard_map_epoch",
+    "Version number of the shard map that this scanner uses.",
     "queue",
 )
-LAYOUT_SHARDS: Final = _gauge(
-    "layout_shards",
-    "Shards by layout: now (where tasks are stored), was (where they may still be), target (what was asked for).",
+SHARD_MAP_SHARDS: Final = _gauge(
+    "shard_map_shards",
+    "Shards in the shard map: current (tasks are stored here), previous (tasks may still be here), target (requested).",
     "queue",
-    "layout",
+    "version",
 )
-RESHARD_TASKS: Final = _gauge(
-    "reshard_tasks", "Tasks to look at, to move what has another shard now; no value while settled.", *_SHARD
-)
-RESHARD_CHECKED_TASKS: Final = _gauge(
-    "reshard_checked_tasks", "Of these, tasks that were looked at; no value while settled.", *_SHARD
-)
-RESHARD_MOVED_TASKS: Final = _gauge(
-    "reshard_moved_tasks",
-    "Of these, tasks that were moved to another shard; no value while settled.",
+RESHARDING_TASKS: Final = _gauge(
+    "resharding_tasks",
+    "Tasks to check during resharding; no value while no resharding is in progress.",
     *_SHARD,
 )
-RESHARD_WAITING_TASKS: Final = _gauge(
-    "reshard_waiting_tasks",
-    "Of these, tasks that stay where they are until they have run: due soon, in flight, or locked; no value while "
-    "settled.",
+RESHARDING_CHECKED_TASKS: Final = _gauge(
+    "resharding_checked_tasks",
+    "Tasks checked during resharding; no value while no resharding is in progress.",
     *_SHARD,
 )
-RESHARD: Final = (RESHARD_TASKS, RESHARD_CHECKED_TASKS, RESHARD_MOVED_TASKS, RESHARD_WAITING_TASKS)
+RESHARDING_MIGRATED_TASKS: Final = _gauge(
+    "resharding_migrated_tasks",
+    "Tasks migrated to another shard during resharding; no value while no resharding is in progress.",
+    *_SHARD,
+)
+RESHARDING_WAITING_TASKS: Final = _gauge(
+    "resharding_waiting_tasks",
+    "Tasks that run on their previous shard (due soon, in flight or locked); no value while no resharding is in "
+    "progress.",
+    *_SHARD,
+)
+RESHARDING: Final = (
+    RESHARDING_TASKS,
+    RESHARDING_CHECKED_TASKS,
+    RESHARDING_MIGRATED_TASKS,
+    RESHARDING_WAITING_TASKS,
+)
 """How far a shard is, as the scanner that leads it tells, in the order in which it tells."""
-REDIS_UP: Final = _gauge("redis_up", "1 while Redis serves this scanner, else 0.", "queue")
+REDIS_UP: Final = _gauge("redis_up", "1 while this scanner reaches Redis, else 0.", "queue")
 REDIS_DOWN: Final = _gauge(
     "redis_down",
-    "1 for the cause why Redis does not serve this scanner, else 0; no value while it serves.",
+    "1 for the cause of a Redis outage, else 0; no value while this scanner reaches Redis.",
     "queue",
     "cause",
 )
 DURABILITY_RISK: Final = _gauge(
     "durability_risk",
-    "1 where Redis may lose accepted tasks in this way, else 0; no value while Redis does not serve.",
+    "1 if Redis may lose accepted tasks for this reason, else 0; no value while Redis is down.",
     "queue",
     "risk",
 )
 REDIS_REPLICAS: Final = _gauge(
-    "redis_replicas", "Replicas of Redis that keep up; no value while Redis does not serve or tell.", "queue"
+    "redis_replicas", "Redis replicas in sync; no value while Redis is down or hides them.", "queue"
 )
 REDIS_CLOCK_OFFSET_SECONDS: Final = _gauge(
     "redis_clock_offset_seconds",
-    "Redis' clock minus this scanner's, to half a round trip; no value while Redis does not serve.",
+    "Redis clock minus this scanner's clock, to half a round trip; no value while Redis is down.",
     "queue",
 )
 
 QUEUE_SCHEDULED: Final = _queue_counter("scheduled", "Tasks scheduled")
 QUEUE_CLAIMED: Final = _queue_counter("claimed", "Tasks claimed")
-QUEUE_ACKED: Final = _queue_counter("acked", "Tasks done")
-QUEUE_RETRIED: Final = _queue_counter("retried", "Attempts failed and put off")
+QUEUE_ACKED: Final = _queue_counter("acked", "Tasks completed by a handler")
+QUEUE_RETRIED: Final = _queue_counter("retried", "Failed attempts scheduled for a retry")
 QUEUE_BURIED: Final = _queue_counter("buried", "Tasks buried as dead letters")
-QUEUE_RELEASED: Final = _queue_counter("released", "Tasks handed back without an attempt charged")
+QUEUE_RELEASED: Final = _queue_counter("released", "Tasks released without charging an attempt")
 QUEUE_RECLAIMED: Final = _queue_counter("reclaimed", "Expired leases reclaimed")
-QUEUE_COMPLETED: Final = _queue_counter("completed", "Expired leases whose task a check declared to be done")
-QUEUE_WAITED: Final = _queue_counter("waited", "Expired leases left alone for longer by a check")
+QUEUE_COMPLETED: Final = _queue_counter("completed", "Expired leases whose task the check reported as done")
+QUEUE_RECOVERY_DEFERRED: Final = _queue_counter(
+    "waited", "Expired leases whose recovery the check deferred", "recovery_deferred"
+)
 QUEUE_CHECKS_FAILED: Final = _queue_counter(
-    "checks_failed", "Expired leases about which a check gave no verdict"
+    "checks_failed", "Checks of expired leases that returned no verdict"
 )
 QUEUE_CANCELLED: Final = _queue_counter("cancelled", "Tasks cancelled")
-QUEUE_RESCHEDULED: Final = _queue_counter("rescheduled", "Tasks given another due time")
+QUEUE_RESCHEDULED: Final = _queue_counter("rescheduled", "Tasks rescheduled")
 QUEUE_REDRIVEN: Final = _queue_counter("redriven", "Dead letters scheduled again")
 QUEUE_PURGED: Final = _queue_counter("purged", "Dead letters deleted")
-QUEUE_CLAMPED: Final = _queue_counter("clamped", "Due times in the past moved to now")
-QUEUE_ADOPTED: Final = _queue_counter("adopted", "Tasks found in no index and put back into one")
-QUEUE_DEDUPLICATED: Final = _queue_counter("deduplicated", "Tasks found in two indexes and taken out of one")
-QUEUE_MOVED: Final = _queue_counter("moved", "Tasks moved to another shard")
+QUEUE_CLAMPED: Final = _queue_counter("clamped", "Due times in the past, set to the current time")
+QUEUE_RESTORED: Final = _queue_counter("adopted", "Orphaned tasks restored to an index", "restored")
+QUEUE_DEDUPLICATED: Final = _queue_counter("deduplicated", "Tasks found in two indexes and removed from one")
+QUEUE_MIGRATED: Final = _queue_counter("moved", "Tasks migrated to another shard", "migrated")
 QUEUE_PRUNED: Final = _queue_counter("pruned", "Index entries without a task, removed by the reaper")
 QUEUE_ORPHANS: Final = _queue_counter(
-    "orphans", "Index entries without a task, dropped when claimed or reclaimed"
+    "orphans", "Index entries without a task, removed by a claim or a reclaim"
 )
 
 QUEUE_COUNTERS: Final = (
@@ -246,74 +273,77 @@ QUEUE_COUNTERS: Final = (
     QUEUE_RELEASED,
     QUEUE_RECLAIMED,
     QUEUE_COMPLETED,
-    QUEUE_WAITED,
+    QUEUE_RECOVERY_DEFERRED,
     QUEUE_CHECKS_FAILED,
     QUEUE_CANCELLED,
     QUEUE_RESCHEDULED,
     QUEUE_REDRIVEN,
     QUEUE_PURGED,
     QUEUE_CLAMPED,
-    QUEUE_ADOPTED,
+    QUEUE_RESTORED,
     QUEUE_DEDUPLICATED,
-    QUEUE_MOVED,
+    QUEUE_MIGRATED,
     QUEUE_PRUNED,
     QUEUE_ORPHANS,
 )
 """Counters kept in Redis and read by the scanner that leads the shard."""
 
-WORKER_SLOTS: Final = _gauge("worker_slots", "Tasks this worker may run at a time.", "queue")
-WORKER_BUSY_SLOTS: Final = _gauge("worker_busy_slots", "Tasks this worker is running.", "queue")
+WORKER_SLOTS: Final = _gauge("worker_slots", "Tasks that this worker can run at a time.", "queue")
+WORKER_BUSY_SLOTS: Final = _gauge("worker_busy_slots", "Tasks that this worker runs now.", "queue")
 WORKER_FIRST_CLAIM: Final = _gauge(
     "worker_first_claim_timestamp_seconds",
-    "Unix time at which Redis answered this worker's first claim, with tasks or without; no value before.",
+    "Unix time of the first answered claim of this worker; no value before.",
     "queue",
 )
-WORKER_CLAIMED: Final = _counter("worker_claimed", "Tasks this worker claimed.", "queue")
+WORKER_CLAIMED: Final = _counter("worker_claimed", "Tasks claimed by this worker.", "queue")
 WORKER_SETTLED: Final = _counter(
-    "worker_settled", "Tasks this worker was done with, by outcome.", "queue", "outcome"
+    "worker_settled", "Tasks settled by this worker, by outcome.", "queue", "outcome"
 )
-WORKER_EXTENDED: Final = _counter("worker_extended", "Leases this worker extended.", "queue")
+WORKER_EXTENDED: Final = _counter("worker_extended", "Leases extended by this worker.", "queue")
 WORKER_LEASES_LOST: Final = _counter(
-    "worker_leases_lost", "Leases this worker lost while its handler ran.", "queue"
+    "worker_leases_lost", "Leases that expired while the handler still ran.", "queue"
 )
 WORKER_HANDLER_TIMEOUTS: Final = _counter(
-    "worker_handler_timeouts", "Handlers cancelled because they ran too long.", "queue"
+    "worker_handler_timeouts", "Handlers cancelled at their timeout.", "queue"
 )
 WORKER_GUARD_UP: Final = _gauge(
-    "worker_guard_up", "1 while the guard can serve this worker, else 0; no value without a guard.", "queue"
+    "worker_guard_up", "1 while this worker can use the guard, else 0; no value without a guard.", "queue"
 )
-WORKER_GUARDED: Final = _counter(
-    "worker_guarded", "Runs under the guard, by how they ended; no value without one.", "queue", "outcome"
+WORKER_GUARD_RUNS: Final = _counter(
+    "worker_guard_runs",
+    "Handler runs under the guard, by outcome; no value without a guard.",
+    "queue",
+    "outcome",
 )
-WORKER_DUE_TO_CLAIMED: Final = _seconds("due_to_claimed", "From due to claimed.", LATENESS_BUCKETS)
+WORKER_DUE_TO_CLAIMED: Final = _seconds("due_to_claimed", "Time from due to claimed.", LATENESS_BUCKETS)
 WORKER_CLAIMED_TO_STARTED: Final = _seconds(
-    "claimed_to_started", "From claimed to the start of the handler.", LATENESS_BUCKETS
+    "claimed_to_started", "Time from claimed to the start of the handler.", LATENESS_BUCKETS
 )
-WORKER_HANDLER: Final = _seconds("handler", "How long handlers ran.", HANDLER_BUCKETS)
+WORKER_HANDLER: Final = _seconds("handler", "Run time of handlers.", HANDLER_BUCKETS)
 
-ERASED_SHARDS: Final = _gauge("erased_shards", "Shards that `delayq erase` has emptied.", "queue")
+ERASED_SHARDS: Final = _gauge("erased_shards", "Shards emptied by `delayq erase`.", "queue")
 
-REDIS_ERRORS: Final = _counter("redis_errors", "Calls to Redis that failed.", "queue", "process")
+REDIS_ERRORS: Final = _counter("redis_errors", "Failed calls to Redis.", "queue", "process")
 LOOP_ERRORS: Final = _counter(
-    "loop_errors", "Steps of a loop that failed and will be tried again.", "queue", "loop"
+    "loop_errors", "Failed steps of a loop; the loop retries them.", "queue", "loop"
 )
 
 METRICS: Final = (
     TASKS,
     TASK_BYTES,
-    LAPSED_TASKS,
-    OVERDUE_TASKS,
-    OLDEST_OVERDUE_SECONDS,
+    EXPIRED_LEASES,
+    SUSPECT_TASKS,
+    OLDEST_DUE_SECONDS,
     NEXT_DUE_SECONDS,
     DUE_WITHIN_TASKS,
-    SHARD_LED,
+    SHARD_LEADER,
     SHARD_DOWN,
-    LAYOUT_EPOCH,
-    LAYOUT_SHARDS,
-    RESHARD_TASKS,
-    RESHARD_CHECKED_TASKS,
-    RESHARD_MOVED_TASKS,
-    RESHARD_WAITING_TASKS,
+    SHARD_MAP_EPOCH,
+    SHARD_MAP_SHARDS,
+    RESHARDING_TASKS,
+    RESHARDING_CHECKED_TASKS,
+    RESHARDING_MIGRATED_TASKS,
+    RESHARDING_WAITING_TASKS,
     REDIS_UP,
     REDIS_DOWN,
     DURABILITY_RISK,
@@ -329,7 +359,7 @@ METRICS: Final = (
     WORKER_LEASES_LOST,
     WORKER_HANDLER_TIMEOUTS,
     WORKER_GUARD_UP,
-    WORKER_GUARDED,
+    WORKER_GUARD_RUNS,
     WORKER_DUE_TO_CLAIMED,
     WORKER_CLAIMED_TO_STARTED,
     WORKER_HANDLER,

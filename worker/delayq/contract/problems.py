@@ -1,4 +1,4 @@
-"""What is wrong with a document, said so that its author can mend it.
+"""What is wrong with a document, said so that its author can correct it.
 
 No secret is ever quoted: where a value could be one, only its type is named.
 """
@@ -41,7 +41,7 @@ INVALID: Final[Literal[Invalid.INVALID]] = Invalid.INVALID
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend: where it is, and what was expected there."""
+    """One thing to correct: where it is, and what was expected there."""
 
     path: str
     message: str

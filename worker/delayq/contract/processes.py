@@ -1,19 +1,25 @@
 """spec.scanner, spec.worker and spec.reaper: the processes that serve a queue."""
 
-# ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
 from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import gt
 from typing import TYPE_CHECKING, ClassVar
 
-from delayq.contract.check import Check
-from delayq.contract.fields import flag, freeform, section, text, whole
+from delayq.contract.fields import flag, pod_template, text, whole
 from delayq.contract.record import Rule, Shape
 from delayq.contract.words import IMAGE, SCHEDULE, TIME_ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+EVERY_FIVE_MINUTES = "*/5 * * * *"
+"""Default of spec.reaper.schedule."""
+
+REVISIONS = (
+    "Replaced ReplicaSets to keep for comparison. To roll back, apply the earlier DelayQueue. Absent: 2."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +33,8 @@ class Scanner:
         doc="Scanner pods, which share the shards evenly; one leads each, and another when that goes. "
         "0: workers look by themselves.",
     )
-    template: Mapping[str, object] | None = freeform(doc="Pod template, merged over the operator's own.")
+    revision_history_limit: int | None = whole(0, 100, default=None, doc=REVISIONS)
+    template: Mapping[str, object] | None = pod_template()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +57,11 @@ class Worker:
         doc="Container image with the handler's code. Absent: the operator's own worker image.",
     )
     concurrency: int = whole(1, 10_000, default=32, doc="Tasks one worker runs at a time.")
-    replicas: int | None = whole(
-        0, 10_000, default=None, doc="Worker pods. Absent: 1, or what autoscaling decides."
+    replicas: int = whole(
+        0,
+        10_000,
+        default=1,
+        doc="Worker pods. Ignored with autoscaling of mode Internal; an HPA writes here in mode External.",
     )
     termination_grace_period_seconds: int = whole(
         2, 604_800, default=60, doc="How long Kubernetes waits for a worker to stop before it kills it."
@@ -62,14 +72,19 @@ class Worker:
         default=45,
         doc="How long running handlers may finish when a worker stops; then their tasks are handed back.",
     )
-    template: Mapping[str, object] | None = freeform(doc="Pod template, merged over the operator's own.")
+    revision_history_limit: int | None = whole(0, 100, default=None, doc=REVISIONS)
+    template: Mapping[str, object] | None = pod_template()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaper:
     """The reaper recovers tasks of crashed workers and repairs the indexes; a CronJob."""
 
-    schedule: str = text(SCHEDULE, default="* * * * *", doc="When a run starts, as a cron schedule.")
+    schedule: str = text(
+        SCHEDULE,
+        default=EVERY_FIVE_MINUTES,
+        doc="When a run starts, as a cron schedule. While scanner.replicas is 0, the default means every minute.",
+    )
     time_zone: str | None = text(
         TIME_ZONE, default=None, doc="Time zone of the schedule. Absent: that of the cluster's controller."
     )
@@ -77,10 +92,5 @@ class Reaper:
     starting_deadline_seconds: int = whole(10, 86_400, default=30, doc="How late a run may still start.")
     successful_jobs_history_limit: int = whole(0, 100, default=1, doc="Finished runs to keep for reading.")
     failed_jobs_history_limit: int = whole(0, 100, default=3, doc="Failed runs to keep for reading.")
-    sweep_seconds: int = whole(1, 60, default=5, doc="Time between two sweeps within a run.")
-    check: Check | None = section(
-        Check,
-        default=None,
-        doc="Who says whether a task whose lease ran out still has to run. Absent: it runs again.",
-    )
-    template: Mapping[str, object] | None = freeform(doc="Pod template, merged over the operator's own.")
+    sweep_period_seconds: int = whole(1, 60, default=5, doc="Time between two sweeps within a run.")
+    template: Mapping[str, object] | None = pod_template()

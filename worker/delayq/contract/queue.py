@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 from delayq.contract.autoscaling import Autoscaling
+from delayq.contract.check import Recovery
 from delayq.contract.delivery import Delivery
+from delayq.contract.durability import DurabilitySpec
 from delayq.contract.fields import choice, constant, section, text, whole
 from delayq.contract.guard import Guard
 from delayq.contract.handler import Handler
@@ -28,14 +30,9 @@ StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 DeletionPolicy = Literal["Retain", "Delete"]
 
 
-def _one_writer_of_replicas(worker: Worker, autoscaling: Autoscaling | None) -> bool:
-    # In mode External an HPA writes worker.replicas itself, through the scale subresource.
-    return worker.replicas is None or autoscaling is None or autoscaling.mode == "External"
-
-
-def _ledger_to_ask(reaper: Reaper, guard: Guard | None) -> bool:
-    # A row that only an UPDATE would find shows nobody whether it was found.
-    asked = reaper.check is not None and reaper.check.guard is not None
+def _ledger_to_ask(recovery: Recovery, guard: Guard | None) -> bool:
+    # Without a SELECT, a check cannot tell whether the UPDATE would find a row.
+    asked = recovery.check is not None and recovery.check.guard is not None
     if not asked or guard is None or guard.sql is None:
         return not asked
     optimistic = guard.sql_optimistic
@@ -62,15 +59,9 @@ class Spec:
     SHAPE: ClassVar[Shape] = Shape(
         rules=(
             Rule(
-                "worker.replicas and autoscaling exclude each other, unless autoscaling.mode is External; "
-                "to leave that, set worker.replicas to null in the same patch",
-                ("worker", "autoscaling"),
-                _one_writer_of_replicas,
-            ),
-            Rule(
-                "reaper.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
+                "recovery.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
                 "the last with select where it has update",
-                ("reaper", "guard"),
+                ("recovery", "guard"),
                 _ledger_to_ask,
             ),
             Rule(
@@ -118,6 +109,9 @@ class Spec:
     delivery: Delivery = section(
         Delivery, default=Delivery(), doc="Leases, attempts, time limits and backoff."
     )
+    durability: DurabilitySpec = section(
+        DurabilitySpec, default=DurabilitySpec(), doc="What schedule waits for before it returns."
+    )
     handler: Handler = section(
         Handler, doc="What is called with a due task: exactly one of python, http, exec."
     )
@@ -131,10 +125,14 @@ class Spec:
         doc="How the number of workers follows the work. Absent: it stays as it is set.",
     )
     reaper: Reaper = section(Reaper, default=Reaper(), doc="The job that recovers tasks and repairs indexes.")
+    recovery: Recovery = section(
+        Recovery, default=Recovery(), doc="How tasks are recovered whose lease ran out."
+    )
     guard: Guard | None = section(
         Guard,
         default=None,
-        doc="What keeps a task from taking effect twice: exactly one of its fields. Absent: none.",
+        doc="What keeps a task from taking effect twice: exactly one of its fields. "
+        "Absent: nothing; the handler is idempotent by itself.",
     )
     limits: Limits = section(Limits, default=Limits(), doc="What the queue takes.")
     objective: Objective = section(Objective, default=Objective(), doc="How late tasks may start.")

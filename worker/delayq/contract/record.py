@@ -23,7 +23,7 @@ DECLARATION: Final = "delayq"
 """Key of the declaration in a dataclass field's metadata."""
 
 UNKNOWN_SHOWN: Final = 20
-"""Unknown fields reported one by one in a mapping; the rest are counted."""
+"""Unknown fields reported one by one in a mapping; the rest are counted. Known ones are listed if they are no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Section:
 
 
 def camel(attribute: str) -> str:
-    """Turn a Python name into the document's: lease_seconds -> leaseSeconds."""
+    """Turn a Python name into the document's: lease_duration_seconds -> leaseDurationSeconds."""
     first, *rest = attribute.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
@@ -137,7 +137,7 @@ def read_record(record: type[DataclassInstance], value: Mapping[object, object],
 
 def _read_field(field: Declared, value: Mapping[object, object], place: Place) -> object:
     here = place.field(field.name)
-    # The API server takes null for absent, and so does whoever left the lines below `worker:` empty.
+    # The API server takes null for absent, and so does YAML with nothing below `worker:`.
     given = value.get(field.name)
     if given is not None:
         return field.kind.read(given, here)
@@ -159,7 +159,12 @@ def _check_rule(rule: Rule, found: Mapping[str, object], place: Place) -> None:
 def _refuse_unknown(record: type[DataclassInstance], value: Mapping[object, object], place: Place) -> None:
     shape = shape_of(record)
     known = [field.name for field in declared(record)]
-    unknown = [] if shape.open else [key for key in value if key not in known and key not in shape.ignored]
+    if not shape.open:
+        refuse_unknown([key for key in value if key not in known and key not in shape.ignored], known, place)
+
+
+def refuse_unknown(unknown: list[object], known: list[str], place: Place) -> None:
+    """Note each unknown field with the nearest known one; only count them where they are many."""
     for key in unknown[:UNKNOWN_SHOWN]:
         _refuse_field(key, known, place)
     if len(unknown) > UNKNOWN_SHOWN:
@@ -171,9 +176,9 @@ def _refuse_field(key: object, known: list[str], place: Place) -> None:
         place.refuse(f"expected field names to be text, got {show(key)}")
         return
     near = _nearest(key, known)
-    hint = f"did you mean {near}?" if near else f"expected {' or '.join(known) or 'none here'}"
+    few = f", expected {' or '.join(known) or 'none here'}" if len(known) <= UNKNOWN_SHOWN else ""
     name = key if key.isidentifier() and quote(key) == f'"{key}"' else quote(key)
-    place.field(name).refuse(f"unknown field, {hint}")
+    place.field(name).refuse(f"unknown field, did you mean {near}?" if near else f"unknown field{few}")
 
 
 def _nearest(key: str, known: list[str]) -> str | None:

@@ -8,8 +8,25 @@ from typing import ClassVar
 
 from delayq.contract.fields import section, sections, text, whole
 from delayq.contract.record import Rule, Shape
-from delayq.contract.references import AuthSecretRef, CaSecretRef, ClientCertSecretRef
+from delayq.contract.references import (
+    CaConfigMapRef,
+    CaSecretRef,
+    CertSecretRef,
+    KeySecretRef,
+    PasswordSecretRef,
+    UsernameSecretRef,
+)
 from delayq.contract.words import HOST, KEY_PREFIX, MASTER_NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auth:
+    """The user to log in as."""
+
+    username_secret_ref: UsernameSecretRef | None = section(
+        UsernameSecretRef, default=None, doc="Name of the ACL user. Absent: Redis' default user."
+    )
+    password_secret_ref: PasswordSecretRef = section(PasswordSecretRef, doc="Password of the user.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +53,8 @@ class Sentinel:
     nodes: tuple[SentinelNode, ...] = sections(
         SentinelNode, least=1, most=16, doc="The Sentinels; any one that answers is enough to start."
     )
-    auth_secret_ref: AuthSecretRef | None = section(
-        AuthSecretRef, default=None, doc="Credentials for the Sentinels themselves. Absent: none."
+    auth: Auth | None = section(
+        Auth, default=None, doc="Credentials for the Sentinels themselves. Absent: none."
     )
 
 
@@ -62,11 +79,32 @@ class Cluster:
 class Tls:
     """TLS towards Redis; an empty mapping turns it on with the system's certificate authorities."""
 
+    SHAPE: ClassVar[Shape] = Shape(
+        rules=(
+            Rule(
+                "caSecretRef and caConfigMapRef exclude each other",
+                ("ca_secret_ref", "ca_config_map_ref"),
+                lambda secret, config_map: secret is None or config_map is None,
+            ),
+            Rule(
+                "certSecretRef and keySecretRef need each other",
+                ("cert_secret_ref", "key_secret_ref"),
+                lambda cert, key: (cert is None) == (key is None),
+            ),
+        )
+    )
+
     ca_secret_ref: CaSecretRef | None = section(
         CaSecretRef, default=None, doc="Certificate authority to trust. Absent: the system's own."
     )
-    client_cert_secret_ref: ClientCertSecretRef | None = section(
-        ClientCertSecretRef, default=None, doc="Certificate to show to Redis. Absent: none."
+    ca_config_map_ref: CaConfigMapRef | None = section(
+        CaConfigMapRef, default=None, doc="The same, from a ConfigMap."
+    )
+    cert_secret_ref: CertSecretRef | None = section(
+        CertSecretRef, default=None, doc="Certificate to show to Redis. Absent: none."
+    )
+    key_secret_ref: KeySecretRef | None = section(
+        KeySecretRef, default=None, doc="Private key of the certificate to show."
     )
     server_name: str | None = text(
         HOST, default=None, doc="Name expected in the server's certificate. Absent: the host connected to."
@@ -116,9 +154,7 @@ class Redis:
     tls: Tls | None = section(
         Tls, default=None, doc="TLS settings; an empty mapping is enough to turn it on. Absent: no TLS."
     )
-    auth_secret_ref: AuthSecretRef | None = section(
-        AuthSecretRef, default=None, doc="Credentials for Redis. Absent: none."
-    )
+    auth: Auth | None = section(Auth, default=None, doc="Credentials for Redis. Absent: none.")
     key_prefix: str = text(
         KEY_PREFIX,
         default="delayq",

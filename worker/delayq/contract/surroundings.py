@@ -7,10 +7,11 @@ They mean something on Kubernetes only; `delayq run` reads them and leaves them 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from delayq.contract.fields import dictionary, flag, listing, section, whole
+from delayq.contract.fields import dictionary, flag, listing, portion, section, whole
 from delayq.contract.kinds import Freeform
+from delayq.contract.record import Rule, Shape
 from delayq.contract.words import LABEL_NAME, LABEL_VALUE
 
 if TYPE_CHECKING:
@@ -22,13 +23,29 @@ _MOST_LABELS = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDisruptionBudget:
-    """How many pods a node drain may take at once. Never a minimum, so no drain waits for ever for a lone pod."""
+    """How many pods a node drain may take at once."""
+
+    SHAPE: ClassVar[Shape] = Shape(
+        rules=(
+            Rule(
+                "maxUnavailable and minAvailable exclude each other",
+                ("max_unavailable", "min_available"),
+                lambda most, least: most is None or least is None,
+            ),
+        )
+    )
 
     enabled: bool = flag(
         default=True, doc="Have a PodDisruptionBudget for the scanners and one for the workers."
     )
-    max_unavailable: int = whole(
-        1, 10_000, default=1, doc="Pods of each that may be away at once by somebody's choice."
+    max_unavailable: int | str | None = portion(
+        1, 10_000, default=None, doc="Pods of each that may be evicted at a time. Absent: 1, or minAvailable."
+    )
+    min_available: int | str | None = portion(
+        1,
+        10_000,
+        default=None,
+        doc="Pods of each that must stay. With as few pods as that, a node drain waits for ever.",
     )
 
 

@@ -38,8 +38,20 @@ MASTER_NAME: Final = Text(
 SECRET_NAME: Final = Text(
     expected="the name of a Secret", max_length=253, pattern=rf"^{_LABEL}(\.{_LABEL})*$", quiet=True
 )
+CONFIG_MAP_NAME: Final = Text(
+    expected="the name of a ConfigMap", max_length=253, pattern=rf"^{_LABEL}(\.{_LABEL})*$", quiet=True
+)
 SECRET_KEY: Final = Text(
     expected="a key of the Secret", max_length=253, pattern=r"^\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$", quiet=True
+)
+CONFIG_MAP_KEY: Final = Text(
+    expected="a key of the ConfigMap",
+    max_length=253,
+    pattern=r"^\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$",
+    quiet=True,
+)
+PERCENTILE: Final = Text(
+    expected='a decimal number from "1" to "99.999"', max_length=6, pattern=r"^[1-9][0-9]?(\.[0-9]{1,3})?$"
 )
 CALLABLE: Final = Text(
     expected='a callable such as "shop.orders:cancel"',

@@ -1,6 +1,6 @@
 """What falls due when, how many workers that takes, and how late tasks begin with fewer. Pure.
 
-Tasks are counted in Redis by whoever asks (cli/forecast.py), the model is that of scaling.
+The caller counts tasks in Redis (cli/forecast.py); the model is that of scaling.
 """
 
 from delayq.forecast.calendar import label, offset, spans

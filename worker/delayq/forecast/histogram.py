@@ -1,4 +1,4 @@
-"""How many tasks fall due when, as finely as it matters, with few questions. Pure: somebody else asks them.
+"""How many tasks fall due when, as finely as it matters, with few questions. Pure: the caller asks them.
 
 Spans are cut where most tasks fall due, again and again, until a stretch is so short that its tasks come at once, or
 holds so few that it does not matter when. So a rush at 02:00 is told from the same number spread over the hour, and
@@ -35,7 +35,7 @@ class Bin(NamedTuple):
 
     @property
     def roundest_ms(self) -> int:
-        """The instant in it that somebody would have chosen: a full hour, minute or second."""
+        """The roundest instant in it: a full hour, minute or second."""
         rounded = (-(-self.start_ms // step) * step for step in (3_600_000, 60_000, 1000))
         return next((at for at in rounded if at < self.end_ms), self.start_ms)
 
@@ -64,7 +64,7 @@ class Histogram:
         self._cut = {each: self._edges(each, PARTS) for each in most}
 
     def _edges(self, stretch: Bin, parts: int) -> list[int]:
-        """Cut evenly, and the very beginning off: whoever plans by the clock plans for the full hour."""
+        """Cut evenly, and the very beginning off: tasks are often due on the full hour."""
         parts = min(parts, -(-stretch.width_ms // self._short_ms))
         even = {stretch.start_ms + stretch.width_ms * number // parts for number in range(parts + 1)}
         return sorted(even | {min(stretch.start_ms + self._short_ms, stretch.end_ms)})

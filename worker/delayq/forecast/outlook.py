@@ -68,7 +68,7 @@ def outlook(
     bins: Sequence[Bin], spans: Iterable[tuple[int, int]], now: Now, supply: Supply
 ) -> list[Expected]:
     """Follow both courses through all spans, the first of which begins now; each bin lies within one span."""
-    ready = min(supply.workers, ceil(now.processing / supply.slots))  # whoever holds leases is there
+    ready = min(supply.workers, ceil(now.processing / supply.slots))  # a worker that holds leases is there
     allowed = Fleet(slots=supply.slots, ready=ready, lead_seconds=supply.lead_seconds).ramp(supply.workers)
     present = float(now.overdue + now.processing)
     needed, given = _Course(present, held=now.processing), _Course(present)

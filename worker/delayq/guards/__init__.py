@@ -1,4 +1,4 @@
-"""Guards: what keeps a task from taking effect twice. One per file; docs/guards.md helps to choose.
+"""Guards: what keeps a task from taking effect twice. One per file; docs/how-to/guards.md helps to choose.
 
 Each kind is imported only when it is asked for: a worker without a database needs no SQLAlchemy.
 """

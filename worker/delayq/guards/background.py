@@ -1,4 +1,4 @@
-"""What nobody waits for to the end: releases and answers of slow servers. None is dropped, and none outlives its guard.
+"""Work in the background: releases and answers of slow servers. None is dropped, and none outlives its guard.
 
 Whatever runs here has a time limit of its own, for all of it are calls on a connection.
 """
@@ -22,7 +22,7 @@ class Background:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run `work`, which must not raise; whoever waits for it may be cancelled without harm to it."""
+        """Run `work`, which must not raise. Cancelling the caller does not cancel it."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -29,12 +29,12 @@ class Hold:
     running: asyncio.Task[Any] | None = field(default=None, init=False)
     """What to cancel when the hold is lost; None in a thread."""
     interrupted: bool = field(default=False, init=False)
-    """Whether it was not the handler that ended the run: nobody knows how far it came."""
+    """Whether the run ended without the handler's end, so its progress is unknown."""
     lost: str = field(default="", init=False)
     """Why the hold was lost; empty while it is not."""
 
     def lose(self, why: str) -> None:
-        """Tell whoever runs that somebody else may run now, too."""
+        """Report that another worker may run the task now, too."""
         if not self.lost:
             self.lost = why
             if self.running is not None:
@@ -45,7 +45,7 @@ H = TypeVar("H", bound=Hold)
 
 
 class Guard(Protocol[H]):
-    """Keeps a task from taking effect twice, as far as it can; docs/guarantees.md says how far."""
+    """Keeps a task from taking effect twice, as far as it can; docs/explanation/guarantees.md says how far."""
 
     name: str
     """As metrics and logs say it: redis-lock."""
@@ -60,7 +60,7 @@ class Guard(Protocol[H]):
         """Forget that it began, for it failed; what cannot be undone now, a time limit undoes. Raises nothing."""
 
     async def seen(self, task: Task) -> bool | None:
-        """Tell whether the task has taken effect; None when nobody can. Raises GuardUnavailable."""
+        """Return whether the task has taken effect; None if unknown. Raises GuardUnavailable."""
 
     async def check(self) -> None:
         """Return when the guard can serve; GuardUnavailable says why it cannot."""
@@ -104,7 +104,7 @@ class Guarded(Generic[H]):
             await _to_its_end(self._guard.finish(hold))
             return
         await self._guard.abandon(hold)
-        # Our own cancellation is taken back, as asyncio.timeout does; somebody else's stands.
+        # Our own cancellation is taken back, as asyncio.timeout does; a cancellation by others stays.
         if hold.lost and (running is None or running.uncancel() <= self._cancelling):
             raise GuardLost(hold.lost) from error
         if kind is None:  # the block swallowed its cancellation, and may not have done what it was to do
@@ -115,7 +115,7 @@ _finishing: set[asyncio.Task[None]] = set()
 
 
 async def _to_its_end(finish: Coroutine[Any, Any, None]) -> None:
-    """Finish even when whoever waits for it is interrupted: the handler has ended well, and that is to be known."""
+    """Finish even if the caller is cancelled: the handler has succeeded, and the guard must store that."""
     finishing = asyncio.create_task(finish)
     _finishing.add(finishing)  # the event loop itself holds tasks weakly
     finishing.add_done_callback(_finished)
@@ -125,4 +125,4 @@ async def _to_its_end(finish: Coroutine[Any, Any, None]) -> None:
 def _finished(finishing: asyncio.Task[None]) -> None:
     _finishing.discard(finishing)
     if not finishing.cancelled():
-        finishing.exception()  # whoever waited has it; if nobody did, the next run finds what came of it
+        finishing.exception()  # the caller has it; without a caller, the next run reads the guard

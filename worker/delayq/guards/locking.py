@@ -34,7 +34,7 @@ MIN_BUSY_MS, MAX_BUSY_MS = 100, 5000  # the holder may need much less than its l
 
 
 def busy_ms(others_ms: int, rand: float) -> int:
-    """Return when to ask again for what somebody else holds for at most `others_ms`; `rand` is in [0, 1).
+    """Return when to ask again for a lock that another holds for at most `others_ms`; `rand` is in [0, 1).
 
     25,000 → 4,000 to 5,000; 800 → 640 to 800; 3 → 100 to 120: spread, so that many do not ask at once.
     """
@@ -64,11 +64,11 @@ class LockGuard(Guard[LockHold]):
 
     @abstractmethod
     async def _renew(self, hold: LockHold) -> bool | None:
-        """Say whether the lock was ours still, and so lasts for as long again; None when nobody knows."""
+        """Return whether the lock was still ours, and is prolonged; None if unknown."""
 
     @abstractmethod
     async def _release(self, task: Task, owner: str) -> bool | None:
-        """Give the lock back. Says whether it was ours still, None when nobody knows; raises nothing."""
+        """Release the lock. Return whether it was still ours; None if unknown. Raises nothing."""
 
     async def begin(self, task: Task) -> LockHold:
         """Take the task's lock and keep it. Raises GuardBusy, GuardUnavailable."""
@@ -89,7 +89,7 @@ class LockGuard(Guard[LockHold]):
         return LockHold(task, owner=owner, until=until)
 
     async def finish(self, hold: LockHold) -> None:
-        """Give the lock back. One that is gone is logged only: the handler has ended, and another run helps nobody."""
+        """Give the lock back. A lost lock is only logged: the handler has ended, and another run would not help."""
         await asyncio.wait({self._give_up(hold)}, timeout=RELEASE_SECONDS)
 
     async def abandon(self, hold: LockHold) -> None:

@@ -20,7 +20,7 @@ from delayq.connection import Address, AsyncConnection
 from delayq.errors import DelayQError, GuardBusy, Unavailable
 from delayq.guards.locking import LockGuard, busy_ms, unavailable
 from delayq.guards.renewal import RENEWALS
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ class RedisLock(LockGuard):
         # An answer that is waited for longer leaves no time to ask again.
         seconds = min(address.timeout_seconds, ttl_seconds / RENEWALS)
         self._connection = AsyncConnection(replace(address, timeout_seconds=seconds))
-        self._broker = Broker(queue, prefix=prefix, shards=shards)
+        self._commands = Commands(queue, prefix=prefix, shards=shards)
 
     @classmethod
     def of(cls, queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool) -> RedisLock:
@@ -82,13 +82,13 @@ class RedisLock(LockGuard):
     async def check(self) -> None:
         """Take and give back the lock of no task: a replica would answer a PING.
 
-        In a Cluster one server that serves is enough: another that is away holds up the tasks of its shards only, which
-        nobody can claim there.
+        In a Cluster one server that serves is enough: another that is unavailable delays only the tasks of its shards,
+        which no worker can claim there.
         """
         owner = f"check:{secrets.token_hex(8)}"
-        shards = range(len(self._broker.shards) if self._apart else 1)
-        locks = [self._broker.lock("", owner, self._ttl_ms, shard=shard) for shard in shards]
-        unlocks = [self._broker.unlock("", owner, shard=shard) for shard in shards]
+        shards = range(len(self._commands.shards) if self._apart else 1)
+        locks = [self._commands.lock("", owner, self._ttl_ms, shard=shard) for shard in shards]
+        unlocks = [self._commands.unlock("", owner, shard=shard) for shard in shards]
         try:
             answers = (await self._connection.answers([*locks, *unlocks]))[: len(shards)]
         except DelayQError as error:
@@ -101,7 +101,7 @@ class RedisLock(LockGuard):
         return self._connection.address.apart
 
     async def _acquire(self, task: Task, owner: str) -> None:
-        lock = self._broker.lock(task.id, owner, self._ttl_ms, shard=task.shard)
+        lock = self._commands.lock(task.id, owner, self._ttl_ms, shard=task.shard)
         try:
             others_ms = await self._connection.one(lock)
         except Unavailable as error:
@@ -116,10 +116,10 @@ class RedisLock(LockGuard):
 
     async def _renew(self, hold: LockHold) -> bool | None:
         task = hold.task
-        return await self._told(self._broker.renew(task.id, hold.owner, self._ttl_ms, shard=task.shard))
+        return await self._told(self._commands.renew(task.id, hold.owner, self._ttl_ms, shard=task.shard))
 
     async def _release(self, task: Task, owner: str) -> bool | None:
-        return await self._told(self._broker.unlock(task.id, owner, shard=task.shard))
+        return await self._told(self._commands.unlock(task.id, owner, shard=task.shard))
 
     async def _told(self, call: Call[bool]) -> bool | None:
         try:

@@ -5,7 +5,7 @@ the same value on all servers at once; it is held if a majority has set it and s
 the end, it is deleted everywhere. Renewed at a third of its life, by a majority again. The keys are those of redis-lock
 on shard 0, whichever shard the task is on, so one of the queue's own Redis servers may be among the servers.
 
-A minority of the servers may be down, slow, or restarted empty: nobody notices, and a server that lost a lock gets it
+A minority of the servers may be down, slow, or restarted empty without effect, and a server that lost a lock gets it
 back when the majority has confirmed the next renewal. With a majority away the guard is unavailable, and holds are lost
 when their time has run out.
 
@@ -28,7 +28,7 @@ from delayq.contract.files import secret_path
 from delayq.errors import DelayQError, GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.guards.locking import LockGuard
 from delayq.guards.quorum import Servers, majority
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ class Redlock(LockGuard):
         seconds = server_seconds(ttl_seconds)
         timed = [replace(each, timeout_seconds=min(each.timeout_seconds, seconds)) for each in servers]
         self._servers = Servers(timed, self._background)
-        self._broker = Broker(queue, prefix=prefix)
+        self._commands = Commands(queue, prefix=prefix)
         self.away: list[str] = []  # host:port of those that did not serve at the last look
 
     @classmethod
@@ -102,19 +102,21 @@ class Redlock(LockGuard):
     async def check(self) -> None:
         """Take and give back the lock of no task, on each server; logs which of them are away when that changes."""
         owner = f"check:{secrets.token_hex(8)}"
-        poll = await self._servers.ask(self._broker.lock("", owner, self._ttl_ms)).whole()
-        self._servers.ask(self._broker.unlock("", owner))
+        poll = await self._servers.ask(self._commands.lock("", owner, self._ttl_ms)).whole()
+        self._servers.ask(self._commands.unlock("", owner))
         answers = zip(self._servers.addresses, poll.answers, strict=True)
         away = [address.where for address, answer in answers if isinstance(answer, DelayQError)]
         if away != self.away:
             level = logging.WARNING if away else logging.INFO
-            log.log(level, "redlock_servers_away", extra={"fields": {"away": away, "of": len(poll.tasks)}})
+            log.log(
+                level, "redlock_servers_unavailable", extra={"fields": {"away": away, "of": len(poll.tasks)}}
+            )
             self.away = away
         if poll.failed:
             raise self._unavailable(poll)
 
     async def _acquire(self, task: Task, owner: str) -> None:
-        poll = await self._servers.ask(self._broker.lock(task.id, owner, self._ttl_ms), _free).decided()
+        poll = await self._servers.ask(self._commands.lock(task.id, owner, self._ttl_ms), _free).decided()
         if poll.granted:
             return
         if poll.failed and not poll.denied:
@@ -123,7 +125,7 @@ class Redlock(LockGuard):
         raise GuardBusy(f"another run of task {task.id} holds its lock", delay_ms=delay_ms)
 
     async def _renew(self, hold: LockHold) -> bool | None:
-        poll = await self._servers.ask(self._broker.renew(hold.task.id, hold.owner, self._ttl_ms)).decided()
+        poll = await self._servers.ask(self._commands.renew(hold.task.id, hold.owner, self._ttl_ms)).decided()
         if poll.granted:
             self._background.start(self._heal(poll, hold))
         return poll.verdict
@@ -137,10 +139,10 @@ class Redlock(LockGuard):
         votes = (await poll.whole()).votes
         for at, vote in enumerate(votes):
             if vote is False and not (hold.over or hold.lost):
-                self._servers.tell(at, self._broker.lock(hold.task.id, hold.owner, self._ttl_ms))
+                self._servers.tell(at, self._commands.lock(hold.task.id, hold.owner, self._ttl_ms))
 
     async def _release(self, task: Task, owner: str) -> bool | None:
-        return (await self._servers.ask(self._broker.unlock(task.id, owner)).decided()).verdict
+        return (await self._servers.ask(self._commands.unlock(task.id, owner)).decided()).verdict
 
     def _unavailable(self, poll: Poll[int] | Poll[bool]) -> GuardUnavailable:
         count = len(poll.tasks)

@@ -1,8 +1,8 @@
 """How a lock with a time limit is kept while a task runs, and how its loss is noticed. Not here: any lock.
 
 Only the monotonic clock counts: a machine's clock that steps neither shortens nor prolongs a hold. A hold is lost when
-a renewal finds the lock gone, or when its time has run out and no renewal was confirmed: whoever counts from the moment
-of asking never counts longer than the server does.
+a renewal finds the lock gone, or when its time has run out and no renewal was confirmed: the worker counts from the
+moment of the request, so never longer than the server.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Renewal:
     def __init__(
         self, hold: LockHold, ttl_seconds: float, renew: Callable[[], Awaitable[bool | None]]
     ) -> None:
-        """`renew` says whether the lock was ours still, None when nobody knows."""
+        """`renew` returns whether the lock was still ours; None if unknown."""
         self._hold, self._ttl_seconds, self._renew = hold, ttl_seconds, renew
         self._task = asyncio.create_task(self._run())
 
@@ -65,7 +65,7 @@ class Renewal:
                 await asyncio.sleep(max(0.0, min(pause, hold.until - time.monotonic())))
                 confirmed = await self._try()
                 pause = self._ttl_seconds / (RENEWALS if confirmed else TRIES)
-        except Exception as error:  # noqa: BLE001 -- a hold that nobody renews is lost, whatever the reason
+        except Exception as error:  # noqa: BLE001 -- a hold without renewal is lost, whatever the reason
             hold.lose(f"the task's lock cannot be renewed: {type(error).__name__}")
 
     async def _try(self) -> bool:

@@ -1,4 +1,4 @@
-"""sql-optimistic: a row per task, changed only if nobody changed it meanwhile. Nobody waits while a handler runs.
+"""sql-optimistic: a row per task, changed only if it has not changed meanwhile. No lock is held while a handler runs.
 
 Several runs may go on at once; the first to commit has done it, and what the others did is rolled back. The row is one
 that the user's statements read and change, by a version or a status; or one of the ledger.
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from delayq.contract import guard as contract
 from delayq.errors import InvalidDocument, Seen
-from delayq.guards.sql import ledger, setting
+from delayq.guards.sql import ledger, settings
+from delayq.guards.sql.errors import away
 from delayq.guards.sql.guard import SqlGuard
-from delayq.guards.sql.later import away
-from delayq.guards.sql.limits import Limits
+from delayq.guards.sql.settings import Limits
 from delayq.guards.sql.statements import READS, WRITES, Statement
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from delayq.connection import Address
     from delayq.contract import DelayQueue
-    from delayq.guards.sql.hold import SqlHold
+    from delayq.guards.sql.engines import SqlHold
     from delayq.guards.sql.pools import Database
     from delayq.protocol.envelope import Task
 
@@ -72,13 +72,9 @@ class SqlOptimistic(SqlGuard):
         url: str | None = None,
     ) -> Self:
         """Make the guard that a document describes; InvalidDocument when it cannot be. `url` overrides the Secret."""
-        spec, database, limits = setting.read(queue, contract.SqlOptimistic, secrets_dir, url)
+        spec, database, limits = settings.read(queue, contract.SqlOptimistic, secrets_dir, url)
         statements = {"select": spec.select, "update": spec.update}
         return cls(database, queue=queue.queue, **statements, apart=apart, limits=limits)
-
-    def prepare(self, connection: Connection, task: Task) -> None:
-        """Add the ledger's row, for there is nothing to compare otherwise."""
-        ledger.ensure(connection, task)
 
     def enter(self, connection: Connection, task: Task) -> Any:  # noqa: ANN401 -- a version, or a row's columns
         """Read what is to be the same afterwards."""
@@ -101,7 +97,7 @@ class SqlOptimistic(SqlGuard):
         return dict(found)
 
     def leave(self, connection: Connection, hold: SqlHold) -> None:
-        """Change it; whoever finds it changed already rolls back."""
+        """Change it; roll back if another run has changed it."""
         if self._update is None:
             changed = ledger.complete(connection, hold.task, version=hold.facts)
         else:
@@ -112,16 +108,16 @@ class SqlOptimistic(SqlGuard):
             raise Seen("another run of the task has taken effect meanwhile")
 
     def _own_doing(self, connection: Connection, hold: SqlHold, update: Statement) -> None:
-        """Tell whether it was the handler, and nobody else: without its writes, the statement finds its row.
+        """Return whether only the handler changed it: without its writes, the statement finds its row.
 
-        Its work is rolled back in either case; taken for somebody else's doing, it would never be done.
+        Its work is rolled back in either case; if it were taken for another run's work, it would never be done.
         """
         connection.exec_driver_sql(f"ROLLBACK TO SAVEPOINT {_BEFORE}")
         if update.run(connection, hold.task, hold.facts).rowcount != 0:
             raise RuntimeError(OWN_DOING)
 
     def has(self, connection: Connection, task: Task) -> bool | None:
-        """Ask; nobody can tell where there is nothing to ask."""
+        """Ask; None without a query to ask."""
         if self._update is None:
             return super().has(connection, task)
         if self._select is None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Self
 
 from delayq.contract import guard as contract
 from delayq.errors import GuardLost, InvalidDocument, Seen
-from delayq.guards.sql import ledger, setting
+from delayq.guards.sql import ledger, settings
+from delayq.guards.sql.errors import busy
 from delayq.guards.sql.guard import SqlGuard
-from delayq.guards.sql.later import busy
-from delayq.guards.sql.limits import Limits
+from delayq.guards.sql.settings import Limits
 from delayq.guards.sql.statements import READS, Statement
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delayq.connection import Address
     from delayq.contract import DelayQueue
     from delayq.contract.guard import RowWait
-    from delayq.guards.sql.hold import SqlHold
+    from delayq.guards.sql.engines import SqlHold
     from delayq.guards.sql.pools import Database
     from delayq.protocol.envelope import Task
 
@@ -73,12 +73,8 @@ class SqlPessimistic(SqlGuard):
     ) -> Self:
         """Make the guard that a document describes; InvalidDocument when it cannot be. `url` overrides the Secret."""
         del apart  # the lock is held in either case
-        spec, database, limits = setting.read(queue, contract.SqlPessimistic, secrets_dir, url)
+        spec, database, limits = settings.read(queue, contract.SqlPessimistic, secrets_dir, url)
         return cls(database, queue=queue.queue, select=spec.select, wait=spec.wait, limits=limits)
-
-    def prepare(self, connection: Connection, task: Task) -> None:
-        """Add the ledger's row, for there is nothing to lock otherwise."""
-        ledger.ensure(connection, task)
 
     def enter(self, connection: Connection, task: Task) -> int | None:
         """Lock; returns the version of the ledger's row."""
@@ -86,7 +82,7 @@ class SqlPessimistic(SqlGuard):
             return self._enter_ledger(connection, task)
         if not self._found(connection, self._select, task, _LOCKS[self._wait]):
             if self._wait == "SkipLocked" and self._found(connection, self._select, task, ""):
-                raise busy("somebody else has locked the task's row")
+                raise busy("another transaction has locked the task's row")
             raise Seen
         return None
 
@@ -94,7 +90,7 @@ class SqlPessimistic(SqlGuard):
         nowait, skip = self._wait == "NoWait", self._wait == "SkipLocked"
         row = ledger.look(connection, task, lock=True, nowait=nowait, skip_locked=skip)
         if row is None:
-            raise busy("somebody else has locked the task's row")
+            raise busy("another transaction has locked the task's row")
         if row.done:
             raise Seen
         return row.version

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Self
 
 from delayq.contract import guard as contract
 from delayq.errors import Bury, Seen
-from delayq.guards.sql import ledger, setting
+from delayq.guards.sql import ledger, settings
+from delayq.guards.sql.errors import busy
 from delayq.guards.sql.guard import SqlGuard
-from delayq.guards.sql.later import busy
-from delayq.guards.sql.limits import Limits
+from delayq.guards.sql.settings import Limits
 from delayq.guards.sql.table import DONE, RUNNING
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from delayq.connection import Address
     from delayq.contract import DelayQueue
-    from delayq.contract.guard import Unfinished
-    from delayq.guards.sql.hold import SqlHold
+    from delayq.contract.guard import OnIncompleteRun
+    from delayq.guards.sql.engines import SqlHold
     from delayq.guards.sql.pools import Database
     from delayq.protocol.envelope import Task
 
@@ -43,14 +43,17 @@ class SqlUnique(SqlGuard):
         database: Database,
         *,
         queue: str | None = None,
-        unfinished: Unfinished = "Run",
+        on_incomplete_run: OnIncompleteRun = "Run",
         apart: bool = False,
         limits: Limits | None = None,
     ) -> None:
-        """`database` is a URL or an engine. `queue` bounds what prune() deletes; `unfinished` matters with `apart`."""
+        """`database` is a URL or an engine. `queue` bounds what prune() deletes.
+
+        `on_incomplete_run` matters with `apart`.
+        """
         super().__init__(database, queue=queue, apart=apart, limits=limits or Limits())
-        self.holding, self.undoes, self._unfinished = not apart, apart, unfinished
-        self.doubts = unfinished == "Bury"
+        self.holding, self.undoes, self._on_incomplete_run = not apart, apart, on_incomplete_run
+        self.doubts = on_incomplete_run == "Bury"
 
     @classmethod
     def of(
@@ -63,10 +66,12 @@ class SqlUnique(SqlGuard):
         url: str | None = None,
     ) -> Self:
         """Make the guard that a document describes; InvalidDocument when it cannot be. `url` overrides the Secret."""
-        spec, database, limits = setting.read(queue, contract.SqlUnique, secrets_dir, url)
-        return cls(database, queue=queue.queue, unfinished=spec.unfinished, apart=apart, limits=limits)
+        spec, database, limits = settings.read(queue, contract.SqlUnique, secrets_dir, url)
+        return cls(
+            database, queue=queue.queue, on_incomplete_run=spec.on_incomplete_run, apart=apart, limits=limits
+        )
 
-    async def unfinished(self, task: Task) -> str:
+    async def incomplete_run(self, task: Task) -> str:
         """Say which run of a task began and never said how it ended: it may have taken effect. Empty for none.
 
         `(token 3) began at 2026-11-20T09:00:00Z and never said how it ended`, which may be one that still goes on.
@@ -83,17 +88,17 @@ class SqlUnique(SqlGuard):
             raise busy("the task's row has just been deleted")
         if row.done:
             raise Seen
-        self._enter_unfinished(connection, task, row)
+        self._enter_incomplete(connection, task, row)
 
-    def _enter_unfinished(self, connection: Connection, task: Task, row: ledger.Row) -> None:
+    def _enter_incomplete(self, connection: Connection, task: Task, row: ledger.Row) -> None:
         """An earlier run began and never said how it ended: it may have had its effect, and may even go on."""
         if row.token > task.token:
             raise busy("a later run of the task has begun")
         if row.token == task.token:
             return
-        if self._unfinished == "Bury":
+        if self._on_incomplete_run == "Bury":
             raise Bury(
-                f"an earlier run {_told(row)}; it may have taken effect (spec.guard.sqlUnique.unfinished: Bury); "
+                f"an earlier run {_told(row)}; it may have taken effect (spec.guard.sqlUnique.onIncompleteRun: Bury); "
                 "once you know, leave it dead, or `delayq guard forget` it and redrive it"
             )
         if not ledger.take_over(connection, task, row.token):
@@ -104,7 +109,7 @@ class SqlUnique(SqlGuard):
         if not self.apart or ledger.complete(connection, hold.task):
             return
         row = ledger.look(connection, hold.task)
-        if row is None:  # somebody forgot it meanwhile; the effect is there all the same
+        if row is None:  # it was pruned meanwhile; the effect is there all the same
             ledger.add(connection, hold.task, DONE)
         if row is None or row.token != hold.task.token:  # ours: an earlier COMMIT was not answered
             why = "its row was deleted" if row is None else "a later run has taken over"

@@ -2,6 +2,8 @@
 
 `subprocess` and a waiting thread rather than asyncio's subprocesses: the process id is known before anything can
 be cancelled, and the leader stays a zombie, its number taken, until its whole group has been killed by that number.
+Its streams are bare descriptors rather than transports: they work at once and the same on every event loop, nothing can
+be cancelled halfway into setting them up, and at the end what is left in a pipe can be read without waiting.
 Not here: what an exit code means (`exec.py`), and what happens when the worker is killed (`warden.py`).
 """
 
@@ -15,11 +17,96 @@ import subprocess
 import threading
 from typing import IO, TYPE_CHECKING, cast
 
-from delayq.handlers.output import Tail
-from delayq.handlers.pipes import Feed, Listen
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+CHUNK_BYTES = 64 * 1024
+DRAIN_CHUNKS = 64  # more than a pipe holds: an escaped descendant still writes, and we stop reading
+
+
+class Tail:
+    """The last `limit` bytes of a stream; everything is read, so that the writer never blocks."""
+
+    __slots__ = ("_limit", "data", "dropped")
+
+    def __init__(self, limit: int) -> None:
+        """Hold nothing yet."""
+        self._limit = limit
+        self.data = bytearray()
+        self.dropped = 0  # bytes written before the ones kept
+
+    def add(self, chunk: bytes) -> None:
+        """Append, and let go of the oldest bytes beyond the limit."""
+        self.data += chunk
+        excess = len(self.data) - self._limit
+        if excess > 0:
+            del self.data[:excess]
+            self.dropped += excess
+
+
+class Feed:
+    """Writes the payload as fast as the child reads it, then ends the stream."""
+
+    def __init__(self, stream: IO[bytes], body: bytes) -> None:
+        """Wait for room in the pipe."""
+        self._stream, self._left = stream, memoryview(body)
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(stream.fileno(), False)
+        self._loop.add_writer(stream.fileno(), self._write)
+
+    def close(self) -> None:
+        """End the stream, whether or not all of it was read."""
+        if not self._stream.closed:
+            self._loop.remove_writer(self._stream.fileno())
+            self._stream.close()
+
+    def _write(self) -> None:
+        try:
+            written = os.write(self._stream.fileno(), self._left[:CHUNK_BYTES])
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # a child need not read its payload
+            written = len(self._left)
+        self._left = self._left[written:]
+        if not self._left:
+            self.close()
+
+
+class Listen:
+    """Reads all that the child writes; the tails decide what is kept."""
+
+    def __init__(self, stream: IO[bytes], tails: Sequence[Tail]) -> None:
+        """Wait for output."""
+        self._stream, self._tails = stream, tails
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(stream.fileno(), False)
+        self._loop.add_reader(stream.fileno(), self._read)
+
+    def drain(self) -> None:
+        """Read what is left in the pipe of a child that has ended, and close it."""
+        for _ in range(DRAIN_CHUNKS):
+            if not self._read():
+                break
+        self._close()
+
+    def _read(self) -> bool:
+        if self._stream.closed:
+            return False
+        try:
+            chunk = os.read(self._stream.fileno(), CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        for tail in self._tails:
+            tail.add(chunk)
+        if not chunk:
+            self._close()
+        return bool(chunk)
+
+    def _close(self) -> None:
+        if not self._stream.closed:
+            self._loop.remove_reader(self._stream.fileno())
+            self._stream.close()
+
 
 STDERR_BYTES = 8 * 1024
 KILL_SECONDS = 5.0  # only a process stuck inside the kernel outlives SIGKILL for longer

@@ -105,7 +105,7 @@ class ExecHandler:
     def _reap(self) -> None:
         """Let go of groups of which nothing is left.
 
-        Killed grandchildren become children of process 1; if that is us, in a container, nobody else collects
+        Killed grandchildren become children of process 1; if that is us, in a container, no other process collects
         them. One that is not quite dead yet is asked about again after the next task.
         """
         for child in tuple(self._ended):
@@ -162,4 +162,4 @@ def _log(task: Task, child: Child, code: int) -> None:
             "output": printable(bytes(child.output.data)),
             "output_dropped_bytes": child.output.dropped,
         }
-        log.log(level, "exec_ended", extra={"fields": fields})
+        log.log(level, "command_exited", extra={"fields": fields})

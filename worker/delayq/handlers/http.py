@@ -1,6 +1,6 @@
 """Handlers that are HTTP services: one POST per run of a task.
 
-Not here: sending it (`http_post.py`), the headers (`http_request.py`), what an answer means (`http_response.py`).
+Not here: sending it and its headers (`http_post.py`), what an answer means (`http_response.py`).
 """
 
 from __future__ import annotations

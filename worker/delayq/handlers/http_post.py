@@ -1,34 +1,134 @@
 """Sending a task to an HTTP service: one POST, its headers, its signature, and the beginning of the answer.
 
-Handlers and checks both do this. Not here: what an answer means.
+Handlers and checks both do this. Nothing a producer writes can add or end a header: a value that is not plain visible
+ASCII travels as RFC 8187 text (`UTF-8''caf%C3%A9`), a name that is not letters, digits, hyphens or underscores is
+percent-encoded. Not here: what an answer means.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
 
 from delayq.contract.files import secret_path
-from delayq.handlers import http_request, signature
+from delayq.errors import Bury
+from delayq.handlers import signature
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.http_response import Answer
-from delayq.handlers.secret import SecretFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from os import stat_result
     from pathlib import Path
 
     from delayq.contract import HttpHandler
     from delayq.contract.check import HttpCheck
     from delayq.protocol.envelope import Task
 
+OWN_PREFIX = "delayq-"
+OWN_NAMES = frozenset({"content-length", "content-type", "idempotency-key", "transfer-encoding"})
+EXTENDED = "UTF-8''"
+
+_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")  # no space at either end: receivers strip it
+
+
+def task_headers(task: Task) -> dict[str, str]:
+    """Return every header that comes from the task."""
+    task_id = encode(task.id)
+    return {
+        "Content-Type": _content_type(task),
+        "Idempotency-Key": f"{encode(task.queue)}/{task_id}",
+        "Delayq-Queue": encode(task.queue),
+        signature.TASK_ID: task_id,
+        signature.ATTEMPT: str(task.attempt),
+        "Delayq-Token": str(task.token),
+        "Delayq-Due-Ms": str(task.due_ms),
+        "Delayq-Scheduled-Ms": str(task.scheduled_ms),
+    } | {
+        f"Delayq-Header-{quote(name, safe='', errors='surrogatepass')}": encode(value)
+        for name, value in task.headers.items()
+    }
+
+
+def encode(value: str) -> str:
+    """Return what a header can carry; a value that looks encoded is encoded too, so decoding is certain."""
+    if _PLAIN.fullmatch(value) and not value.startswith(EXTENDED):
+        return value
+    return EXTENDED + quote(value, safe="", errors="surrogatepass") if value else ""
+
+
+def reserved(name: str) -> bool:
+    """Tell whether delayq sets this header itself."""
+    return name.lower().startswith(OWN_PREFIX) or name.lower() in OWN_NAMES
+
+
+def _content_type(task: Task) -> str:
+    if not _PLAIN.fullmatch(task.content_type):
+        raise Bury(f"content type {task.content_type!a} cannot be sent as an HTTP header")
+    return task.content_type
+
+
 log = logging.getLogger(__name__)
+
+
+class SecretFile:
+    """The bytes of a file, read again when the file has changed.
+
+    Kubernetes rotates a mounted secret by swapping a symlink, so a stat per use is enough to notice. A file
+    that is gone or empty in the middle of that keeps the last good value: deliveries go on, and the log says
+    so.
+    """
+
+    def __init__(self, path: Path, *, field: str) -> None:
+        """`field` is the path in the document that errors name."""
+        self._path = path
+        self._field = field
+        self._value = b""
+        self._seen: tuple[int, int, int] | None = None
+
+    def open(self) -> None:
+        """Read it for the first time; without a value there is nothing to sign with."""
+        try:
+            self._load(_version(self._path.stat()))
+        except OSError as error:
+            raise HandlerSetupError(self._field, f"cannot read {self._path}: {error.strerror}") from error
+        if not self._value:
+            raise HandlerSetupError(self._field, f"{self._path} is empty")
+
+    def read(self) -> bytes:
+        """Return the current value."""
+        try:
+            version = _version(self._path.stat())
+            if version != self._seen:
+                self._load(version)
+        except OSError as error:
+            self._warn(error.strerror or str(error))
+        return self._value
+
+    def _load(self, version: tuple[int, int, int]) -> None:
+        value = signature.trim(self._path.read_bytes())
+        self._seen = version
+        if value:
+            self._value = value
+        elif self._value:
+            self._warn("empty")
+
+    def _warn(self, problem: str) -> None:
+        fields = {"field": self._field, "path": str(self._path), "problem": problem}
+        log.warning("secret_unreadable", extra={"fields": fields})
+
+
+def _version(stat: stat_result) -> tuple[int, int, int]:
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size
+
 
 CONNECT_SECONDS = 10  # a black hole must not hold a slot for the whole of a long time limit
 KEEPALIVE_SECONDS = 4  # below the 5 s after which many servers hang up: a POST on a dying connection fails
@@ -77,7 +177,7 @@ class Post:
 
     async def send(self, task: Task, extra: Mapping[str, str] | None = None) -> Answer:
         """POST the task. Raises TimeoutError, aiohttp.ClientError, OSError, or Bury for what no header can carry."""
-        headers = self._static | http_request.headers(task) | dict(extra or {})
+        headers = self._static | task_headers(task) | dict(extra or {})
         if self._secret:
             headers[signature.HEADER] = signature.sign(
                 self._secret.read(),
@@ -107,7 +207,7 @@ async def _beginning(response: aiohttp.ClientResponse, seconds: float) -> bytes:
             while len(body) < BODY_BYTES and (chunk := await response.content.read(BODY_BYTES - len(body))):
                 body += chunk
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        log.debug("http_body_cut", extra={"fields": {"status": response.status, "error": repr(error)}})
+        log.debug("http_body_truncated", extra={"fields": {"status": response.status, "error": repr(error)}})
     if not response.content.at_eof():
         response.close()
     return bytes(body)
@@ -122,7 +222,7 @@ def _url(text: str, field: str) -> URL:
 
 def _static(headers: Mapping[str, str], field: str) -> dict[str, str]:
     for name in headers:
-        if http_request.reserved(name):
+        if reserved(name):
             raise HandlerSetupError(f"{field}.headers", f'"{name}" is set by delayq itself')
     return dict(headers)
 

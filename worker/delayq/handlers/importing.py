@@ -41,7 +41,7 @@ def load(path: str, field: str, *, takes: str = TASK) -> Callable[..., object]:
 
 
 def takes_connection(target: Callable[..., object]) -> bool:
-    """Tell whether a callable has a parameter named `connection`, which nobody has given it already."""
+    """Tell whether a callable has a parameter named `connection`, that is not bound already."""
     return _connection(target) is not None and not (
         isinstance(target, functools.partial) and CONNECTION in target.keywords
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def collect(known: Collection[int]) -> None:
-    """Let go of children that have ended, but for those that somebody waits for."""
+    """Collect ended children, except those that a caller waits for."""
     if os.getpid() == 1 and _any_ended():
         for pid in _ended_children():
             if pid not in known:

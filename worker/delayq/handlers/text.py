@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def printable(data: bytes) -> str:
-    """Decode for people, without control characters: no error page may drive the terminal of `dlq show`."""
+    """Decode for people, without control characters: no error page may drive the terminal of `dlq get`."""
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     return "".join(char if char.isprintable() or char in "\n\t" else "�" for char in text)
 

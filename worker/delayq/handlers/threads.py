@@ -118,7 +118,7 @@ class _Job:
         self._tell(outcome)
 
     def abandon(self, on_late_end: Callable[[], None]) -> None:
-        """Remember that nobody waits any more."""
+        """Note that the caller is gone."""
         self.cancelled = True
         if self._on_late_end is None:
             self._on_late_end = on_late_end
@@ -126,7 +126,7 @@ class _Job:
     def _tell(self, outcome: tuple[object, BaseException | None]) -> None:
         try:
             self._loop.call_soon_threadsafe(self._deliver, outcome)
-        except RuntimeError:  # the loop has ended before its thread did: nobody is left to tell
+        except RuntimeError:  # the loop has ended before its thread did
             log.debug("handler_thread_outlived_loop", extra={"fields": {"task_id": self.task.id}})
 
     def _deliver(self, outcome: tuple[object, BaseException | None]) -> None:

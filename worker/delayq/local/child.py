@@ -23,7 +23,7 @@ def main() -> None:
     parent, beside, *arguments = sys.argv[1:]
     tie(int(parent), signal.SIGKILL)
     # By name: this is how a process starts, not a use of the layer above. The first loads what the second loads late.
-    import_module("delayq.cli.process")
+    import_module(f"delayq.cli.{arguments[0]}")
     command = import_module("delayq.cli.root").delayq
     sys.path[:0] = dict.fromkeys((str(Path.cwd()), beside))
     if isinstance(sys.stdout, io.TextIOWrapper):

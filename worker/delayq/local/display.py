@@ -1,6 +1,6 @@
 """How a run shows itself: the panel on stdout, logs on stderr. On a terminal the panel stays put below the rest.
 
-Nobody may be there to read any more, because the terminal was closed or `| head` has seen enough: no reason to fail.
+The reader may be gone, because the terminal was closed or `| head` has ended: no reason to fail.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class RedisEar:
 
     def hear(self, _stream: int, line: str) -> bool:
         """True once Redis has loaded its data and serves."""
-        log.debug("redis", extra={"fields": {"said": line}})
+        log.debug("redis_output", extra={"fields": {"said": line}})
         self._last.append(line)
         if "Ready to accept connections" in line:
             self._ready = True
@@ -90,7 +90,7 @@ class Embedded:
         self._ear = RedisEar(self.server, directory)
         self._password = secrets.token_hex(16)
         self._port, self._known = 0, False
-        self.keeper = Keeper(self._command, "redis", self._ear)
+        self.keeper = Keeper(self._command, "redis_output", self._ear)
 
     @property
     def url(self) -> str:
@@ -132,7 +132,7 @@ class Embedded:
 
 
 def _free_port() -> int:
-    """Return a port that nobody listens on now; should somebody come first, Redis says so and we choose again."""
+    """Return a free port; if another process takes it first, Redis reports it and we choose again."""
     for port in random.sample(PORTS, 100):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))

@@ -19,7 +19,7 @@ HURRY_SECONDS = 18.0
 
 
 async def end(keepers: Sequence[Keeper], seconds: float, urgency: Urgency) -> bool:
-    """End these processes, within `seconds` if nobody hurries; False when some had to be killed."""
+    """End these processes, within `seconds` unless hurried; False if some had to be killed."""
     tasks = {keeper.task for keeper in keepers if keeper.task is not None}
     for task in tasks:
         task.add_done_callback(_heard)
@@ -32,7 +32,7 @@ async def end(keepers: Sequence[Keeper], seconds: float, urgency: Urgency) -> bo
             return True
     for keeper in keepers:
         if keeper.task is not None and not keeper.task.done():
-            log.warning("killed", extra={"fields": {"process": keeper.name}})
+            log.warning("process_killed", extra={"fields": {"process": keeper.name}})
             keeper.kill()
     await asyncio.wait(tasks)
     return False

@@ -76,7 +76,7 @@ class Keeper:
         try:
             child = await Child.start(self._command(), self._hear)
         except OSError as error:  # no memory or no process to spare, just now
-            log.error("not_started", extra={"fields": {"process": self.name, "error": str(error)}})  # noqa: TRY400 -- says it all
+            log.error("process_not_started", extra={"fields": {"process": self.name, "error": str(error)}})  # noqa: TRY400 -- says it all
             return 127
         self._child = child
         if self._stopping.is_set():
@@ -97,7 +97,7 @@ class Keeper:
 
     async def _pause(self, code: int, seconds: float) -> None:
         fields = {"process": self.name, "by": ended_by(code), "restart_in_seconds": seconds}
-        log.warning("process_ended", extra={"fields": fields})
+        log.warning("process_exited", extra={"fields": fields})
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

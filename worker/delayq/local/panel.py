@@ -56,7 +56,7 @@ def worker_line(fleet: Fleet, queue: DelayQueue) -> str:
 def guard_line(states: Sequence[str | None], repeated: int) -> str:
     """`serves · 1 seen, and not run again`, or `away: connection refused (postgresql://db/shop)`.
 
-    `states` are those of the workers' guards: why it is away, empty while it serves, None when nobody has looked yet.
+    `states` are those of the workers' guards: why it is away, empty while it serves, None before the first check.
     """
     away = [state for state in states if state]
     seen = f" · {repeated:,} seen, and not run again" if repeated else ""
@@ -74,10 +74,10 @@ def handler(queue: DelayQueue) -> str:
 
 
 def status_line(counts: Counts, lateness: Lateness | None) -> str:
-    """`due 0 · scheduled 1,000 · in flight 3 · retry 12 · dead 1 · late p50 0.8 ms p99 3.1 ms`."""
+    """`due 0 · scheduled 1,000 · in flight 3 · retrying 12 · dead 1 · late p50 0.8 ms p99 3.1 ms`."""
     line = (
-        f"due {counts.overdue:,} · scheduled {counts.scheduled:,} · in flight {counts.processing:,}"
-        f" · retry {counts.retry + counts.suspect:,} · dead {counts.dlq:,}"
+        f"due {counts.due:,} · scheduled {counts.scheduled:,} · in flight {counts.in_flight:,}"
+        f" · retrying {counts.retrying:,} · dead {counts.dead:,}"
     )
     if lateness is None:
         return line

@@ -58,7 +58,7 @@ class Plan:
         verbs: list[tuple[str, tuple[str, ...]]] = [(name, ("worker",)) for name in self.worker_names]
         verbs += [(name, ("scanner",)) for name in self.scanner_names]
         if self.reaper:
-            verbs.append(("reaper", ("reap", "--seconds", "0")))
+            verbs.append(("reaper", ("reaper", "--for", "0s")))
         for number, (name, verb) in enumerate(verbs):
             port = 0 if self.metrics_port is None else self.metrics_port + number
             yield name, self._command(url, port, *verb)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from delayq.contract.metrics import RESHARD_CHECKED_TASKS, RESHARD_TASKS
+from delayq.contract.metrics import RESHARDING_CHECKED_TASKS, RESHARDING_TASKS
 
 if TYPE_CHECKING:
-    from delayq.protocol.shard_map import Layout
+    from delayq.protocol.shard_map import ShardMap
 
 
 class Progress(NamedTuple):
@@ -24,18 +24,18 @@ class Progress(NamedTuple):
 
 def parse(text: str) -> Progress:
     """Read it from a scanner's metrics; nothing while it moves nothing."""
-    return Progress(_total(text, RESHARD_CHECKED_TASKS.name), _total(text, RESHARD_TASKS.name))
+    return Progress(_total(text, RESHARDING_CHECKED_TASKS.name), _total(text, RESHARDING_TASKS.name))
 
 
 def _total(text: str, name: str) -> int:
     return round(sum(map(float, re.findall(rf"^{name}{{[^}}]*}} (\S+)$", text, re.MULTILINE))))
 
 
-def moving(layout: Layout, progress: Progress) -> str:
+def moving(shard_map: ShardMap, progress: Progress) -> str:
     """`moving 3 → 6: 1,373 of 3,000 looked at`; empty while nothing changes."""
-    if layout.settled:
+    if shard_map.settled:
         return ""
-    if not layout.moves:
-        return f"about to move {layout.shards} → {layout.target}"
-    said = f"moving {layout.was} → {layout.target}"
+    if not shard_map.moves:
+        return f"about to move {shard_map.shards} → {shard_map.target}"
+    said = f"moving {shard_map.was} → {shard_map.target}"
     return f"{said}: {progress.checked:,} of {progress.tasks:,} looked at" if progress.tasks else said

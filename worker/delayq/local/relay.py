@@ -68,13 +68,13 @@ class Relay:
             case {"event": "started", "port": int(port)}:
                 self.port = port
                 self._release()
-            case {"event": "guard_unavailable", "where": str(where), "error": str(why)}:
+            case {"event": "guard_breaker_opened", "where": str(where), "error": str(why)}:
                 self.guard = f"{why} ({where})"
-            case {"event": "guard_serves"}:
+            case {"event": "guard_breaker_closed"}:
                 self.guard = ""
-            case {"event": "seen", "logger": "delayq.worker.executor"}:
+            case {"event": "duplicate_skipped", "logger": "delayq.worker.executor"}:
                 self.repeated += 1
-            case {"event": "leading", "shard": int(shard)}:
+            case {"event": "leadership_acquired", "shard": int(shard)}:
                 self.led.add(shard)
                 self._changed()
             case {"event": "leadership_lost", "shard": int(shard)}:

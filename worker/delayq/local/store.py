@@ -1,4 +1,4 @@
-"""The Redis of a run: embedded, or somebody else's at a URL."""
+"""The Redis of a run: embedded, or an external one at a URL."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from delayq.client.base import secrets_dir
 from delayq.connection import Address, AsyncConnection
+from delayq.connection.address import secrets_dir
 from delayq.errors import DelayQError
 from delayq.local.embedded import Embedded
 from delayq.local.ending import end
 from delayq.local.panel import embedded_line
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,30 +28,18 @@ SPEC = "spec"  # in place of a URL
 STOP_SECONDS = 30.0  # for Redis to write what it has not yet written
 
 
-class Store(Protocol):
-    """Where the tasks are."""
-
-    url: str | None  # None: where spec.redis says
-
-    async def open(self) -> str:
-        """Return the panel's line about it, once it serves."""
-
-    async def close(self, urgency: Urgency) -> bool:
-        """Let go of it; False when it had to be killed."""
-
-
 class External:
     """A Redis that runs anyway."""
 
     def __init__(self, url: str, queue: DelayQueue) -> None:
         """Connect in open(). SPEC stands for the document's own."""
         spec = queue.spec
-        self.url = None if url == SPEC else url
+        self.url = None if url == SPEC else url  # None: where spec.redis says
         self._address = Address.of(spec.redis, secrets_dir(), url=self.url)
-        self._shards = Broker(queue.queue, prefix=spec.redis.key_prefix, shards=spec.shards).shards
+        self._shards = Commands(queue.queue, prefix=spec.redis.key_prefix, shards=spec.shards).shards
 
     async def open(self) -> str:
-        """Unavailable at once when nobody can be reached: a wrong URL must not look like a queue that runs.
+        """Unavailable at once if no server can be reached: a wrong URL must not look like a queue that runs.
 
         A node of a Cluster that is away keeps only its shards waiting.
         """
@@ -95,7 +83,7 @@ class Own:
         return embedded_line(self._embedded.server, shown(self._directory.path))
 
     async def close(self, urgency: Urgency) -> bool:
-        """Stop it: whoever hurries loses nothing by it, for its last act is to write its file."""
+        """Stop it. Its last act is to write its file, so hurrying loses nothing."""
         return await end([self.keeper], STOP_SECONDS, urgency)
 
 

@@ -17,7 +17,7 @@ from delayq.local.store import External, Own
 from delayq.local.urgency import signals
 from delayq.local.watch import Watch
 from delayq.protocol.alarm import Alarm
-from delayq.service.counters import ProcessTally
+from delayq.service.counters import ProcessCounters
 from delayq.service.loop import Loop
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Run:
     async def _show(self, watch: Watch) -> None:
         ready = asyncio.create_task(self._ready())
         await asyncio.wait({ready}, timeout=0 if self._shown.live else PLAIN_SECONDS)
-        await Loop(watch, ProcessTally("run", self._plan.queue.queue)).run()
+        await Loop(watch, ProcessCounters("run", self._plan.queue.queue)).run()
 
     async def _ready(self) -> None:
         """Say so when every process works."""

@@ -66,20 +66,19 @@ class Watch:
         return ""
 
     async def _lines(self) -> list[str]:
-        status, layout = await self._status(), self._client.layout  # asked just now
+        status, shard_map = await self._status(), self._client.shard_map  # asked just now
         # The document may say another number: that is asked for by scanners, and not there at once.
-        shards = layout.covers if layout.epoch else self._plan.queue.spec.shards
+        shards = shard_map.covers if shard_map.epoch else self._plan.queue.spec.shards
         fleet, progress = self._fleet(shards), Progress()
-        if layout.moves:
+        if shard_map.moves:
             for name in self._plan.scanner_names:
                 progress = progress.plus(parse_progress(await self._metrics(self._relays[name])))
-        scanner = panel.scanner_line(fleet, shards, moving(layout, progress))
+        scanner = panel.scanner_line(fleet, shards, moving(shard_map, progress))
         worker = panel.worker_line(fleet, self._plan.queue)
         return panel.block(self._redis, scanner, worker, status, guard=self._guard())
 
     def _guard(self) -> str | None:
-        spec = self._plan.queue.spec.guard
-        if spec is None or spec.none is not None:
+        if self._plan.queue.spec.guard is None:
             return None
         workers = [self._relays[name] for name in self._plan.worker_names]
         return panel.guard_line([each.guard for each in workers], sum(each.repeated for each in workers))

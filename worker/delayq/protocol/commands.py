@@ -11,37 +11,36 @@ from delayq.protocol import replies, scripts
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.keys import Keys
 from delayq.protocol.quota import share
-from delayq.protocol.results import UNRECORDED
-from delayq.protocol.shard_map import Layout
+from delayq.protocol.results import INDEXES, UNRECORDED, State
+from delayq.protocol.shard_map import ShardMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from delayq.contract import Limits
     from delayq.protocol.results import (
-        Adopted,
+        BatchOutOfOrder,
         Cancelled,
         Claimed,
+        ClampedLeases,
         Counts,
-        Departed,
         Examined,
         Expired,
-        Late,
         Leadership,
-        Lost,
-        Moving,
+        LostTask,
+        MigratingTask,
+        MigrationBatch,
         Recovered,
         Rescheduled,
-        Rewound,
+        RestoredOrphans,
+        ScanPage,
         Settled,
-        State,
+        ShardMapState,
         TaskRow,
         TaskView,
         Ticket,
-        Told,
         Verdict,
         Wait,
-        Walked,
     )
     from delayq.protocol.scripts import Argument, Script
 
@@ -49,7 +48,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# Inside Broker, `list` is a verb.
+# Inside Commands, `list` is a verb.
 Settlements: TypeAlias = "list[Settled]"
 Rows: TypeAlias = "list[TaskRow]"
 Pairs: TypeAlias = "list[tuple[str, str]]"
@@ -58,7 +57,7 @@ Lock: TypeAlias = Literal["lock", "recovery_lock", "isolation"]  # the last of a
 CLAIM_LIMIT = 250  # tasks a claim may lease: about a millisecond of Redis' time
 BATCH = 250  # tasks any other call may carry
 LEASES = 500  # leases that a call may look at: about a millisecond of Redis' time
-# For a week after a queue was erased, clients that had used it are told so, and do not go by its layout any more.
+# For a week after a queue was erased, clients that had used it are told so, and do not go by its shard map any more.
 GONE_MS = 7 * 24 * 3600 * 1000
 
 
@@ -72,7 +71,7 @@ class Call(Generic[T]):
     keys: Keys  # of the shard it is about: in a Cluster, all of them are on one server
 
 
-class Broker:
+class Commands:
     """The verbs of one queue."""
 
     def __init__(
@@ -83,39 +82,42 @@ class Broker:
         `limits` are those on what may begin; who never claims needs none.
         """
         self.queue, self._prefix, self._limits = queue, prefix, limits
-        self._pinned: Broker | None = None  # see by()
-        self.changed = Alarm()  # rung by follow(); a process' Roster sleeps on it
-        self._guess = Layout.guess(shards)
+        self._pinned: Commands | None = None  # see by()
+        self.changed = Alarm()  # rung by follow(); a process' ServiceManager sleeps on it
+        self._guess = ShardMap.guess(shards)
         self.follow(self._guess)
 
-    def learn(self, layout: Layout | None) -> bool:
-        """Go by a layout if it is news; None says that the queue we knew was erased. Returns whether it was."""
-        if layout is None:
-            layout = self._guess
-            news = self.layout.epoch > 0
+    def learn(self, shard_map: ShardMap | None) -> bool:
+        """Go by a shard map if it is news; None says that the queue we knew was erased. Returns whether it was."""
+        if shard_map is None:
+            shard_map = self._guess
+            news = self.shard_map.epoch > 0
         else:
-            news = layout.newer(self.layout)
+            news = shard_map.newer(self.shard_map)
         if news:
-            steps = {"now": layout.shards, "was": layout.was, "target": layout.target}
-            log.info("layout", extra={"fields": {"queue": self.queue, "epoch": layout.epoch, **steps}})
-            self.follow(layout)
+            steps = {"now": shard_map.shards, "was": shard_map.was, "target": shard_map.target}
+            log.info(
+                "shard_map_changed",
+                extra={"fields": {"queue": self.queue, "epoch": shard_map.epoch, **steps}},
+            )
+            self.follow(shard_map)
         return news
 
-    def follow(self, layout: Layout) -> None:
-        """Go by this layout from now on. `shards` are all that it covers."""
-        self.layout, self._pinned = layout, None
-        self.shards = tuple(Keys(self._prefix, self.queue, shard) for shard in range(layout.covers))
+    def follow(self, shard_map: ShardMap) -> None:
+        """Go by this shard map from now on. `shards` are all that it covers."""
+        self.shard_map, self._pinned = shard_map, None
+        self.shards = tuple(Keys(self._prefix, self.queue, shard) for shard in range(shard_map.covers))
         self.changed.ring()
 
-    def by(self, layout: Layout) -> Broker:
-        """Return the same queue by this layout, whatever is followed meanwhile: for calls that belong together."""
-        if layout is self.layout and self._pinned is not None:
+    def by(self, shard_map: ShardMap) -> Commands:
+        """Return the same queue by this shard map, whatever is followed meanwhile: for calls that belong together."""
+        if shard_map is self.shard_map and self._pinned is not None:
             return self._pinned
         pinned = copy(self)
-        pinned.layout = layout
-        if layout.covers != len(self.shards):
-            pinned.shards = tuple(map(self.keys, range(layout.covers)))
-        if layout is self.layout:
+        pinned.shard_map = shard_map
+        if shard_map.covers != len(self.shards):
+            pinned.shards = tuple(map(self.keys, range(shard_map.covers)))
+        if shard_map is self.shard_map:
             self._pinned = pinned
         return pinned
 
@@ -125,7 +127,7 @@ class Broker:
 
     def shard_of(self, task_id: str) -> int:
         """Return the shard a task is stored in from now on."""
-        return self.layout.home(task_id)
+        return self.shard_map.home(task_id)
 
     def _call(
         self,
@@ -168,11 +170,11 @@ class Broker:
         /,
         **named: Argument,
     ) -> Call[T]:
-        """Say by which layout we go. The answer may be LayoutOutdated or TaskMoves."""
-        return self._call(verb, shard, replies.at_home(decode), rest, by=self.layout.known, **named)
+        """Say by which shard map we go. The answer may be ShardMapOutdated or TaskMigrating."""
+        return self._call(verb, shard, replies.at_home(decode), rest, by=self.shard_map.known, **named)
 
     def _share(self, shard: int) -> dict[str, Argument]:
-        return share(self._limits, shard, self.layout.sharing(shard))._asdict()
+        return share(self._limits, shard, self.shard_map.sharing(shard))._asdict()
 
     # from outside
 
@@ -220,9 +222,15 @@ class Broker:
 
     def list(self, shard: int, state: State, *, offset: int, limit: int) -> Call[Rows]:
         """Return one page of the tasks in a state, by score."""
-        leased = int(state == "processing")
+        leased = int(state is State.IN_FLIGHT)
         return self._call(
-            "list", shard, replies.rows(state), index=state.value, offset=offset, limit=limit, leased=leased
+            "list",
+            shard,
+            replies.rows(state),
+            index=INDEXES[state],
+            offset=offset,
+            limit=limit,
+            leased=leased,
         )
 
     def counts(
@@ -285,9 +293,9 @@ class Broker:
         """Hint a worker when something is due; tells how long a scanner may sleep."""
         return self._call("wake", shard, replies.wait, (), **self._share(shard))
 
-    def lead(self, shard: int, owner: str, lease_ms: int) -> Call[Leadership]:
-        """Be a scanner of a shard and, if it is our turn or nobody leads, the leading one; 0 ms gives up both."""
-        return self._call("lead", shard, replies.leadership, owner=owner, shard=shard, lease_ms=lease_ms)
+    def elect(self, shard: int, owner: str, lease_ms: int) -> Call[Leadership]:
+        """Register as a scanner of a shard; lead it if it is our turn or it has no leader. 0 ms gives up both."""
+        return self._call("elect", shard, replies.leadership, owner=owner, shard=shard, lease_ms=lease_ms)
 
     def reclaim(
         self, shard: int, *, max_crashes: int, limit: int = 100, before_ms: int | None = None
@@ -319,93 +327,115 @@ class Broker:
         keys = self.keys(shard).of(task_id)
         return Call(script, script.bind(keys, **named), replies.recovered, keys)
 
-    def rewind(self, shard: int, lease_ms: int, *, limit: int = BATCH) -> Call[Rewound]:
+    def clamp_leases(self, shard: int, lease_ms: int, *, limit: int = BATCH) -> Call[ClampedLeases]:
         """Shorten leases that outlive their length, if Redis' clock stepped back; repeat until none is shortened."""
-        return self._call("rewind", shard, replies.rewound, (), lease_ms=lease_ms, limit=limit)
+        return self._call("clamp_leases", shard, replies.clamped_leases, (), lease_ms=lease_ms, limit=limit)
 
-    def reconcile(self, shard: int, index: str, cursor: int = -1, *, count: int = 50) -> Call[replies.Mended]:
+    def reconcile(
+        self, shard: int, index: str, cursor: int = -1, *, count: int = 50
+    ) -> Call[replies.ReconciledPage]:
         """Hold a page of one index (a key's name) against the others; -1 goes on where anybody's last page ended."""
         scan = "HSCAN" if index in {"tasks", "attempts", "dlq_info", "followups"} else "ZSCAN"
         return self._call(
-            "reconcile", shard, replies.mended, index=index, name=index, scan=scan, cursor=cursor, count=count
+            "reconcile",
+            shard,
+            replies.reconciled_page,
+            index=index,
+            name=index,
+            scan=scan,
+            cursor=cursor,
+            count=count,
         )
 
-    def weigh(self, shard: int, *, count: int = 300) -> Call[replies.Weighed]:
+    def audit_size(self, shard: int, *, count: int = 300) -> Call[replies.SizeAuditPage]:
         """Add up what a page of tasks weighs, and put the counter of bytes right after the last one."""
-        return self._call("weigh", shard, replies.weighed, count=count)
+        return self._call("audit_size", shard, replies.size_audit_page, count=count)
 
-    def adopt(self, shard: int, lost: Sequence[Lost], cursor: str = "0") -> Call[Adopted]:
+    def restore_orphans(
+        self, shard: int, lost: Sequence[LostTask], cursor: str = "0"
+    ) -> Call[RestoredOrphans]:
         """Give tasks that are in no index, and not leased, a home again; to be repeated as its answer says."""
         flat = [item for task in lost for item in task]
-        return self._call("adopt", shard, replies.adopted, flat, cursor=cursor, count=LEASES)
+        return self._call(
+            "restore_orphans", shard, replies.restored_orphans, flat, cursor=cursor, count=LEASES
+        )
 
     def erase(self, shard: int) -> Call[tuple[int, int]]:
         """Forget everything a shard holds; answers with how many keys and tasks that was."""
         return self._call("erase", shard, replies.erased, (), gone_ms=GONE_MS)
 
-    # the layout, and tasks that move
+    # the shard map, and tasks that move
 
-    def tell(self, shard: int, layout: Layout | None = None, *, proposed: bool = False) -> Call[Told]:
-        """Tell a shard of a layout, unless it knows a newer one; None only asks.
+    def sync_shard_map(
+        self, shard: int, shard_map: ShardMap | None = None, *, proposed: bool = False
+    ) -> Call[ShardMapState]:
+        """Tell a shard of a shard map, unless it knows a newer one; None only asks.
 
         `proposed`: it is what would follow the one that we know; shard 0 decides, and gives it its epoch.
         """
-        by = layout.known if layout else ""
+        by = shard_map.known if shard_map else ""
         return self._call(
-            "tell", shard, replies.told, (), by=by, proposed=int(proposed and layout is not None)
+            "sync_shard_map",
+            shard,
+            replies.shard_map_state,
+            (),
+            by=by,
+            proposed=int(proposed and shard_map is not None),
         )
 
-    def drop(self, shard: int) -> Call[Told]:
-        """Tell a shard of a layout in which it is no more; if it is empty, all but that and its counters goes."""
-        return self._call("drop", shard, replies.told, (), by=self.layout.known)
+    def retire_shard(self, shard: int) -> Call[ShardMapState]:
+        """Tell a shard of a shard map in which it is no more; if it is empty, all but that and its counters goes."""
+        return self._call("retire_shard", shard, replies.shard_map_state, (), by=self.shard_map.known)
 
-    def walk(self, shard: int, cursor: str, *, count: int = BATCH) -> Call[Walked]:
+    def scan(self, shard: int, cursor: str, *, count: int = BATCH) -> Call[ScanPage]:
         """Return a page of a shard's tasks, in whatever state."""
-        return self._known("walk", shard, replies.walked, (), cursor=cursor, count=count)
+        return self._known("scan", shard, replies.scan_page, (), cursor=cursor, count=count)
 
-    def walked(self, shard: int) -> Call[bool]:
+    def migrate_done(self, shard: int) -> Call[bool]:
         """Note that every task of a shard is at home; answers False while some are on their way."""
-        return self._known("walked", shard, bool, (), epoch=self.layout.epoch)
+        return self._known("migrate_done", shard, bool, (), epoch=self.shard_map.epoch)
 
-    def depart(self, shard: int, ids: Sequence[bytes], *, near_ms: int) -> Call[Departed]:
+    def migrate_out(self, shard: int, ids: Sequence[bytes], *, near_ms: int) -> Call[MigrationBatch]:
         """Take tasks of another shard out of their index, unless they have to stay: for `near_ms`, or in flight."""
-        script, keys = scripts.load("depart"), self.keys(shard)
+        script, keys = scripts.load("migrate_out"), self.keys(shard)
         names = [raw.decode(errors="replace") for raw in ids]
         flat = [item for raw, name in zip(ids, names, strict=True) for item in (raw, self.shard_of(name))]
-        named: dict[str, Argument] = {"by": self.layout.known, "near_ms": near_ms}
+        named: dict[str, Argument] = {"by": self.shard_map.known, "near_ms": near_ms}
         arguments = script.bind(keys, flat, map(keys.of, names), **named)
-        return Call(script, arguments, replies.at_home(replies.departed), keys)
+        return Call(script, arguments, replies.at_home(replies.migration_batch), keys)
 
-    def departed(
+    def list_migrating(
         self, shard: int, *, task_id: str = "", after: int = 0, whole: bool = True
-    ) -> Call[Departed]:
+    ) -> Call[MigrationBatch]:
         """Return the batch on its way of which a task is part, or the oldest after a token; or only where it goes."""
-        decode = replies.departed
-        return self._call("departed", shard, decode, (), id=task_id, after=after, whole=int(whole))
+        decode = replies.migration_batch
+        return self._call("list_migrating", shard, decode, (), id=task_id, after=after, whole=int(whole))
 
-    def arrive(self, shard: int, came_from: int, token: int, tasks: Sequence[Moving]) -> Call[int | Late]:
-        """Store a batch that departed, unless it has arrived before; answers with how many are new here, or Late."""
+    def migrate_in(
+        self, shard: int, came_from: int, token: int, tasks: Sequence[MigratingTask]
+    ) -> Call[int | BatchOutOfOrder]:
+        """Store a migrated batch unless it is stored already; answers with how many are new, or BatchOutOfOrder."""
         flat = [argument for task in tasks for argument in task.arguments]
-        return self._known("arrive", shard, replies.arrived, flat, shard=came_from, token=token)
+        return self._known("migrate_in", shard, replies.migrated_in, flat, shard=came_from, token=token)
 
-    def renumber(self, shard: int, token: int, to: int, late: Late) -> Call[int]:
+    def migrate_retoken(self, shard: int, token: int, to: int, late: BatchOutOfOrder) -> Call[int]:
         """Give what of a batch is on its way to a shard where it came too late a later token, if it is still here."""
-        return self._call("renumber", shard, int, (), token=token, to=to, above=late.last)
+        return self._call("migrate_retoken", shard, int, (), token=token, to=to, above=late.last)
 
-    def landed(self, shard: int, came_from: int, token: int) -> Call[bool]:
+    def migrate_verify(self, shard: int, came_from: int, token: int) -> Call[bool]:
         """Tell whether the oldest batch on its way from a shard has arrived, and let none before it arrive any more."""
-        return self._call("landed", shard, bool, (), shard=came_from, token=token)
+        return self._call("migrate_verify", shard, bool, (), shard=came_from, token=token)
 
-    def leave(self, shard: int, token: int) -> Call[int]:
+    def migrate_commit(self, shard: int, token: int) -> Call[int]:
         """Forget a batch that has landed everywhere; answers with how many tasks it was."""
-        return self._call("leave", shard, int, (), token=token)
+        return self._call("migrate_commit", shard, int, (), token=token)
 
     # one task, held alone; every lock expires
 
     def lock(
         self, task_id: str, owner: str, ttl_ms: int, *, lock: Lock = "lock", shard: int | None = None
     ) -> Call[int]:
-        """Hold a task alone, or still; answers with 0, or for how many ms somebody else's lock may yet last.
+        """Lock a task, or confirm our lock; answers with 0, or how many ms another's lock may last.
 
         `shard` is where the task was found; without it, where its id says it is.
         """

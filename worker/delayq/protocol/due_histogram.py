@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
 @dataclass(frozen=True)
-class Horizons:
+class DueHistogram:
     """Labels with their milliseconds, rising."""
 
     ms: Mapping[str, int]
@@ -31,7 +31,7 @@ class Horizons:
             before = due_within[ms]
 
 
-def asked(words: Sequence[str]) -> Horizons:
+def asked(words: Sequence[str]) -> DueHistogram:
     """Read what a query says, in any order; ValueError says what is wrong with it.
 
     A horizon is what its label says, which has six digits: 1234567 counts what falls due within 1.23457e+06 s.
@@ -50,9 +50,9 @@ def _seconds(word: str) -> float:
     return seconds
 
 
-def _of(labels: Iterable[str], *, asked: bool) -> Horizons:
+def _of(labels: Iterable[str], *, asked: bool) -> DueHistogram:
     rising = sorted(labels, key=float)
-    return Horizons({label: max(1, round(float(label) * 1000)) for label in rising}, asked)
+    return DueHistogram({label: max(1, round(float(label) * 1000)) for label in rising}, asked)
 
 
 ALWAYS: Final = _of(map(horizon_label, (10, 30, 60, 300, 900, 3600)), asked=False)

@@ -42,7 +42,7 @@ class Task:
     body: bytes
     content_type: str
     headers: Mapping[str, str]
-    shard: int = 0  # that it was claimed from; it moves only while nobody runs it
+    shard: int = 0  # that it was claimed from; a task migrates only while it is not running
 
     @cached_property
     def payload(self) -> Any:  # noqa: ANN401 -- any JSON value

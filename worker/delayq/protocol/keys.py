@@ -138,8 +138,8 @@ class Keys:
     def cursors(self) -> str:
         """Hash: index name to where its reconciliation goes on, so that reapers that live a minute get to the end.
 
-        And `home` to the epoch of the layout in which every task of the shard was found to belong here, and `clock` to
-        the time, ms, at the last look for a step back of Redis' clock.
+        `home` holds the epoch of the shard map under which a full scan found every task at home. `clock` holds the
+        time, ms, of the last check for a step back of Redis' clock.
         """
         return self._key("cursors")
 
@@ -154,9 +154,9 @@ class Keys:
         return self._key("scanners")
 
     @cached_property
-    def layout(self) -> str:
-        """String: the newest Layout this shard was told of."""
-        return self._key("layout")
+    def shard_map(self) -> str:
+        """String: the newest Shard map this shard was told of."""
+        return self._key("shard_map")
 
     @cached_property
     def moving(self) -> str:
@@ -198,7 +198,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class TaskKeys(Keys):
-    """The keys of a shard and of one task in it; the task's own are there while somebody holds it, and expire."""
+    """The keys of a shard and of one task in it; the task's own keys exist while it is locked, and expire."""
 
     task_id: str
 

@@ -9,34 +9,35 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from delayq.errors import EnvelopeError
 from delayq.protocol.envelope import BYTES_TYPE, Envelope, Task, decode
 from delayq.protocol.results import (
-    Adopted,
+    STATE_OF,
+    BatchOutOfOrder,
     Cancelled,
     Claimed,
+    ClampedLeases,
     Counts,
-    Departed,
     Examined,
     Expired,
     Failures,
-    Late,
     Leadership,
     Lease,
-    Lost,
-    Moving,
+    LostTask,
+    MigratingTask,
+    MigrationBatch,
     Outcome,
     Recovered,
     Rescheduled,
-    Rewound,
+    RestoredOrphans,
+    ScanPage,
     Searching,
     Settled,
+    ShardMapState,
     State,
     TaskRow,
     TaskView,
-    Told,
     Unreadable,
     Wait,
-    Walked,
 )
-from delayq.protocol.shard_map import Layout, LayoutOutdated, TaskMoves
+from delayq.protocol.shard_map import ShardMap, ShardMapOutdated, TaskMigrating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,8 +58,8 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
-    """A page of reconciliation: where to go on (0 when done), each mended task with what was done, and suspects."""
+class ReconciledPage:
+    """A page of reconciliation: the next cursor (0 when done), each repaired task with its outcome, and suspects."""
 
     cursor: int
     tasks: list[tuple[str, str]]
@@ -66,7 +67,7 @@ class Mended:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class SizeAuditPage:
     """A page of what tasks weigh: where to go on (0 when done), and what the counter of bytes was wrong by."""
 
     cursor: int
@@ -86,32 +87,34 @@ def erased(reply: list[int]) -> tuple[int, int]:
     return keys, tasks
 
 
-def told(reply: list[Any]) -> Told:
-    """Read tell.lua's answer."""
+def shard_map_state(reply: list[Any]) -> ShardMapState:
+    """Read sync_shard_map.lua's answer."""
     known, home_epoch, tasks = reply
-    return Told(_layout(known), home_epoch, tasks, int(known) if known.isdigit() else 0)
+    return ShardMapState(_shard_map(known), home_epoch, tasks, int(known) if known.isdigit() else 0)
 
 
-def _layout(known: bytes) -> Layout | None:
+def _shard_map(known: bytes) -> ShardMap | None:
     """Read what a shard knows: nothing, or only since when no queue is there."""
-    return Layout.parse(known.decode()) if b" " in known else None
+    return ShardMap.parse(known.decode()) if b" " in known else None
 
 
-def arrived(reply: int | bytes) -> int | Late:
-    """Read arrive.lua's answer."""
-    return Late(int(reply.split()[1])) if isinstance(reply, bytes) else reply
+def migrated_in(reply: int | bytes) -> int | BatchOutOfOrder:
+    """Read migrate_in.lua's answer."""
+    return BatchOutOfOrder(int(reply.split()[1])) if isinstance(reply, bytes) else reply
 
 
-def walked(reply: list[Any]) -> Walked:
-    """Read walk.lua's answer."""
+def scan_page(reply: list[Any]) -> ScanPage:
+    """Read scan.lua's answer."""
     cursor, run, tasks, found = reply
-    return Walked(cursor.decode(), run.decode(), tasks, found)
+    return ScanPage(cursor.decode(), run.decode(), tasks, found)
 
 
-def departed(reply: list[Any]) -> Departed:
-    """Read depart.lua's answer, or departed.lua's."""
+def migration_batch(reply: list[Any]) -> MigrationBatch:
+    """Read migrate_out.lua's answer, or list_migrating.lua's."""
     token, tasks, *left = reply
-    return Departed(int(token), [Moving(int(to), (name, *rest)) for name, to, *rest in tasks], *left)
+    return MigrationBatch(
+        int(token), [MigratingTask(int(to), (name, *rest)) for name, to, *rest in tasks], *left
+    )
 
 
 def at_home(decode: Callable[[Any], T]) -> Callable[[Any], T]:
@@ -120,9 +123,9 @@ def at_home(decode: Callable[[Any], T]) -> Callable[[Any], T]:
     def read(reply: Any) -> T:  # noqa: ANN401 -- whatever the script answers
         word, _, rest = reply.partition(b" ") if isinstance(reply, bytes) else (b"", b"", b"")
         if word == b"STALELAYOUT":
-            raise LayoutOutdated(_layout(rest))
+            raise ShardMapOutdated(_shard_map(rest))
         if word == b"MOVING":
-            raise TaskMoves(rest.decode(errors="replace"))
+            raise TaskMigrating(rest.decode(errors="replace"))
         return decode(reply)
 
     return read
@@ -195,14 +198,14 @@ def wait(reply: list[int]) -> Wait:
 
 
 def leadership(reply: list[int]) -> Leadership:
-    """Read lead.lua's answer."""
+    """Read elect.lua's answer."""
     leads, others_ms, stepped_back_ms, again_ms = reply
     return Leadership(bool(leads), others_ms, stepped_back_ms, again_ms)
 
 
-def rewound(reply: list[int]) -> Rewound:
-    """Read rewind.lua's answer."""
-    return Rewound(*reply)
+def clamped_leases(reply: list[int]) -> ClampedLeases:
+    """Read clamp_leases.lua's answer."""
+    return ClampedLeases(*reply)
 
 
 def pairs(reply: list[bytes]) -> list[tuple[str, str]]:
@@ -248,41 +251,40 @@ def recovered(reply: bytes) -> Recovered:
     return Recovered(reply.decode())
 
 
-def mended(reply: list[Any]) -> Mended:
+def reconciled_page(reply: list[Any]) -> ReconciledPage:
     """Read reconcile.lua's answer."""
-    return Mended(int(reply[0]), pairs(reply[1]), reply[2])
+    return ReconciledPage(int(reply[0]), pairs(reply[1]), reply[2])
 
 
-def weighed(reply: list[Any]) -> Weighed:
-    """Read weigh.lua's answer."""
-    return Weighed(int(reply[0]), reply[1])
+def size_audit_page(reply: list[Any]) -> SizeAuditPage:
+    """Read audit_size.lua's answer."""
+    return SizeAuditPage(int(reply[0]), reply[1])
 
 
-def adopted(reply: list[Any]) -> Adopted:
-    """Read adopt.lua's answer."""
+def restored_orphans(reply: list[Any]) -> RestoredOrphans:
+    """Read restore_orphans.lua's answer."""
     cursor, left, ids = reply
-    return Adopted(cursor.decode(), list(map(Lost, left[::2], left[1::2])), ids)
+    return RestoredOrphans(cursor.decode(), list(map(LostTask, left[::2], left[1::2])), ids)
 
 
 def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[list[Any]], Counts]:
     """Return the reader of counts.lua's answer for these horizons and instants."""
 
     def read(reply: list[Any]) -> Counts:
-        now_ms, delayed, retry, suspect, processing, lapsed, dlq, overdue, oldest, following, within, flat = (
-            reply
-        )
+        now_ms, delayed, retry, suspect, *others = reply
+        in_flight, lapsed, dead, due, due_retries, oldest, following, within, flat = others
         stats = _whole_numbers(flat)
         held_bytes, found_format = max(0, stats.get("bytes", 0)), stats.get("format", 1)
         for word in ("token", "largest", "bytes", "bytes_in", "format"):  # no counters of tasks
             stats.pop(word, None)
         return Counts(
             now_ms=now_ms,
-            delayed=delayed,
-            retry=retry,
+            scheduled=delayed - (due - suspect - due_retries),
+            retrying=retry - due_retries,
+            due=due,
+            in_flight=in_flight,
+            dead=dead,
             suspect=suspect,
-            processing=processing,
-            dlq=dlq,
-            overdue=overdue,
             oldest_due_ms=oldest if oldest >= 0 else None,
             next_due_ms=following if following >= 0 else None,
             due_within=dict(zip(horizons_ms, within[: len(horizons_ms)], strict=True)),
@@ -331,8 +333,8 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
         content = _readable(envelope)
         return TaskView(
             id=task_id,
-            state=State(state.decode()),
-            at_ms=_at_ms(State(state.decode()), at_ms),
+            state=STATE_OF[state.decode()],
+            at_ms=_at_ms(STATE_OF[state.decode()], at_ms),
             scheduled_ms=content.due_ms,
             body=content.body,
             content_type=content.content_type,
@@ -356,7 +358,7 @@ def _readable(envelope: bytes) -> Envelope:
 def _row(state: State, *entry: Any) -> TaskRow:  # noqa: ANN401 -- one entry of Redis' answer, as it came
     member, at_ms, size, counted, info = entry
     name = member.decode(errors="replace")
-    task_id = name.rpartition(":")[0] or name if state is State.PROCESSING else name
+    task_id = name.rpartition(":")[0] or name if state is State.IN_FLIGHT else name
     return TaskRow(task_id, state, _at_ms(state, at_ms), size, _failures(counted, info))
 
 
@@ -375,7 +377,7 @@ def _failures(counted: bytes, info: bytes) -> Failures:
 
 
 def _counted(entry: bytes) -> tuple[int, int]:
-    """Failures and crashes; none where somebody else wrote something else, as attempts_of() in the prelude has it."""
+    """Failures and crashes; none if the entry is unreadable, as attempts_of() in the prelude does."""
     found = _COUNTED.match(entry)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 

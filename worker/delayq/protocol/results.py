@@ -4,24 +4,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delayq.protocol.envelope import Task
-    from delayq.protocol.shard_map import Layout
+    from delayq.protocol.shard_map import ShardMap
 
 
 class State(StrEnum):
     """Where a task is; every accepted task is in exactly one of these, or done."""
 
-    DELAYED = "delayed"
-    RETRY = "retry"
+    SCHEDULED = "scheduled"  # or due, and not claimed yet
+    RETRYING = "retrying"  # an attempt failed: it runs again
     SUSPECT = "suspect"  # its lease expired: it runs again apart from healthy tasks
-    PROCESSING = "processing"
-    DLQ = "dlq"
-    ORPHAN = "orphan"  # in no index: only a crash of Redis itself can leave this; the reaper mends it
+    IN_FLIGHT = "in_flight"
+    DEAD = "dead"
+    ORPHAN = "orphan"  # in no index: only a crash of Redis can leave this; the reaper repairs it
+
+
+INDEXES: Final[Mapping[State, str]] = {
+    State.SCHEDULED: "delayed",
+    State.RETRYING: "retry",
+    State.SUSPECT: "suspect",
+    State.IN_FLIGHT: "processing",
+    State.DEAD: "dlq",
+}
+"""State → the index in Redis that holds its tasks."""
+
+STATE_OF: Final[Mapping[str, State]] = {
+    **{index: state for state, index in INDEXES.items()},
+    "orphan": State.ORPHAN,
+}
+"""What get.lua says → the state."""
 
 
 class Outcome(StrEnum):
@@ -41,7 +57,7 @@ class Outcome(StrEnum):
 
 
 class Settled(StrEnum):
-    """What became of one lease. LEASE_LOST: somebody else had taken the task over, nothing was changed."""
+    """What became of one lease. LEASE_LOST: the task has another lease or none; nothing was changed."""
 
     ACKED = "acked"
     RETRIED = "retried"
@@ -56,8 +72,8 @@ class Verdict(StrEnum):
 
     REQUEUE = "requeue"  # it still has to run
     COMPLETE = "complete"  # it has taken effect, or need not any more
-    BURY = "bury"  # somebody has to look at it
-    WAIT = "wait"  # nobody can tell yet: ask again later
+    BURY = "bury"  # it needs manual work
+    WAIT = "wait"  # not known yet: ask again later
 
 
 class Recovered(StrEnum):
@@ -69,9 +85,9 @@ class Recovered(StrEnum):
     SUPERSEDED = "superseded"  # it would have been buried, but its follow-up took its place
     WAITED = "waited"
     ORPHANS = "orphans"  # no such task: the lease was dropped
-    GONE = "gone"  # settled meanwhile, or recovered by somebody else
+    GONE = "gone"  # settled meanwhile, or recovered by another process
     ALIVE = "alive"  # its worker woke up and extended the lease since it was examined
-    LOCK_LOST = "lock_lost"  # asking took too long: somebody else may ask
+    LOCK_LOST = "lock_lost"  # asking took too long: another process may ask
 
 
 class Cancelled(StrEnum):
@@ -92,17 +108,17 @@ class Scheduled(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a shard knows of the layout, and whether it is done with it."""
+class ShardMapState:
+    """What a shard knows of the shard map, and whether it is done with it."""
 
-    layout: Layout | None  # None: it was never told of one
-    home_epoch: int  # of the layout in which all its tasks were found to belong here
+    shard_map: ShardMap | None  # None: it was never told of one
+    home_epoch: int  # of the shard map in which all its tasks were found to belong here
     tasks: int
-    erased: int = 0  # it was, and refuses layouts of this epoch and before
+    erased: int = 0  # it was, and refuses shard maps of this epoch and before
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class ScanPage:
     """A page of a shard's tasks. `cursor` is where to go on, "0" when there is no more."""
 
     cursor: str
@@ -112,31 +128,31 @@ class Walked:
 
 
 @dataclass(frozen=True, slots=True)
-class Moving:
-    """One task on its way, as it is stored: all that arrive.lua has to know of it."""
+class MigratingTask:
+    """One task on its way, as it is stored: all that migrate_in.lua has to know of it."""
 
     to: int
     arguments: tuple[bytes, ...]  # id, index, score, envelope, attempts or empty, dlq info or empty
 
 
-class Late(NamedTuple):
+class BatchOutOfOrder(NamedTuple):
     """A batch came to a shard where a later one has landed."""
 
     last: int  # token that landed there
 
 
 @dataclass(frozen=True, slots=True)
-class Departed:
+class MigrationBatch:
     """A batch of tasks that is on its way. Without tasks there was none."""
 
     token: int
-    tasks: list[Moving]
+    tasks: list[MigratingTask]
     stay: list[bytes] = field(default_factory=list)  # in flight, locked or due soon
     later: list[bytes] = field(default_factory=list)  # too much for one batch
 
-    def by_shard(self) -> dict[int, list[Moving]]:
+    def by_shard(self) -> dict[int, list[MigratingTask]]:
         """Return what goes to each shard."""
-        found: dict[int, list[Moving]] = {}
+        found: dict[int, list[MigratingTask]] = {}
         for task in self.tasks:
             found.setdefault(task.to, []).append(task)
         return found
@@ -180,7 +196,7 @@ class TaskView:
 class Searching:
     """An answer that is not known yet: the shard has more leases than a call may look at."""
 
-    next: Any  # the broker's Call that looks at the next page
+    next: Any  # the Call that looks at the next page
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +210,7 @@ class TaskRow:
     failed: Failures
 
 
-class Lost(NamedTuple):
+class LostTask(NamedTuple):
     """A task that was in no index, and what the last page of leases said of it."""
 
     id: bytes
@@ -202,47 +218,45 @@ class Lost(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class RestoredOrphans:
     """After one page of leases: which tasks may still be lost, and which were, and have an index again."""
 
     cursor: str  # "0": this was the last page
-    left: list[Lost]
+    left: list[LostTask]
     ids: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many tasks are in each state. `scheduled` and `overdue` together are delayed, retry and suspect."""
+    """How many tasks are in each state: a task is scheduled, retrying, due, in flight or dead."""
 
     now_ms: int
-    delayed: int
-    retry: int
-    processing: int
-    dlq: int
-    overdue: int
-    oldest_due_ms: int | None  # the earliest due time, overdue or not
+    scheduled: int  # for later, never tried
+    retrying: int  # for later, after an attempt that failed
+    due: int  # and not claimed
+    in_flight: int
+    dead: int
+    oldest_due_ms: int | None  # the earliest due time, in the past or not
     next_due_ms: int | None  # the first due time after now
     due_within: Mapping[int, int] = field(default_factory=dict)  # horizon ms to tasks
     due_by: Mapping[int, int] = field(
         default_factory=dict
     )  # instant, Unix ms, to tasks that fall due until then
     stats: Mapping[str, int] = field(default_factory=dict)
-    lapsed: int = 0  # of processing: no worker extends their leases, and nobody has decided on them yet
+    lapsed: int = 0  # of those in flight: the lease expired, and recovery has not decided yet
     bytes: int = 0  # ids and envelopes of all tasks, dead letters included
     format: int = 1  # of the keys, see keys.FORMAT; the newest of several shards
-    suspect: int = 0  # tasks whose lease expired, which run again apart from healthy ones; overdue
+    suspect: int = 0  # of those due: the lease expired, and they run again apart from healthy ones
 
     @property
-    def scheduled(self) -> int:
-        """Tasks whose time has not come."""
-        return self.delayed + self.retry + self.suspect - self.overdue
+    def waiting(self) -> int:
+        """Tasks that are neither in flight nor dead."""
+        return self.scheduled + self.retrying + self.due
 
     @property
-    def oldest_overdue_ms(self) -> int:
-        """How late the most overdue task is; 0 when none is."""
-        return (
-            max(0, self.now_ms - self.oldest_due_ms) if self.overdue and self.oldest_due_ms is not None else 0
-        )
+    def late_ms(self) -> int:
+        """For how long the oldest due task has been due; 0 when none is."""
+        return max(0, self.now_ms - self.oldest_due_ms) if self.due and self.oldest_due_ms is not None else 0
 
 
 @dataclass(slots=True, eq=False)
@@ -286,7 +300,7 @@ UNRECORDED = Ticket("", 0, "inf")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A task that nobody can be asked about, though its lease ran out."""
+    """A task with an expired lease that cannot be passed to a check."""
 
     why: str
 
@@ -322,7 +336,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Whether this scanner leads a shard, else for how long somebody else does."""
+    """Whether this scanner leads a shard, or how long another one does."""
 
     leads: bool
     others_ms: int
@@ -332,7 +346,7 @@ class Leadership:
     )
 
 
-class Rewound(NamedTuple):
+class ClampedLeases(NamedTuple):
     """By how much Redis' clock stepped back, if it did, and how many leases one call shortened for that."""
 
     stepped_back_ms: int

@@ -1,9 +1,9 @@
 """Where a queue's tasks are kept while its number of shards changes. Pure.
 
-Shard 0 decides which layout follows its own; every other shard knows the newest it was told of. Who comes to a shard
-with an older one is refused and told the newer; so nobody places a task where nobody would look for it.
+Shard 0 decides which shard map follows its own; every other shard knows the newest it was told of. Who comes to a shard
+with an older one is refused and told the newer; so every task is stored where the others look for it.
 
-A change goes from N to M shards in three steps, each a layout of its own:
+A change goes from N to M shards in three steps, each a shard map of its own:
 
     settled    shards N, was N, target N
     announced  shards N, was N, target M   scanners and workers look after the new shards already
@@ -24,18 +24,18 @@ from delayq.errors import DelayQError
 from delayq.protocol.keys import shard_of
 
 UNSTAMPED = "-"
-ASKED = 16  # shards, at least, that are asked for the layout while one of them cannot tell: they are on every node
+ASKED = 16  # shards, at least, that are asked for the shard map while one of them cannot tell: they are on every node
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ShardMap:
     """How many shards there are, were and will be."""
 
     epoch: int  # when shard 0 decided, ms, or one more than the last; 0 is a guess that no shard was told of
     shards: int
     was: int
     target: int
-    # As many as there ever were: each of them knows a layout, and none has to be looked for beyond.
+    # As many as there ever were: each of them knows a shard map, and none has to be looked for beyond.
     widest: int
     asked: str = UNSTAMPED  # the document that wanted the target, uid:generation; without spaces
 
@@ -46,7 +46,7 @@ class Layout:
 
     @classmethod
     def first(cls, shards: int, asked: str = UNSTAMPED) -> Self:
-        """Return the layout of a queue that nobody has used yet, to be decided by shard 0."""
+        """Return the shard map of an unused queue, for shard 0 to decide on."""
         return cls(1, shards, shards, shards, shards, asked)
 
     @classmethod
@@ -55,14 +55,14 @@ class Layout:
         *numbers, asked = text.split(" ")
         epoch, shards, was, target, widest = map(int, numbers)
         if min(epoch, shards, was, target) < 1 or not max(shards, was, target) <= widest <= MOST_SHARDS:
-            raise ValueError(f"no layout: {text!r:.80}")
+            raise ValueError(f"no shard map: {text!r:.80}")
         return cls(epoch, shards, was, target, widest, asked)
 
     def __str__(self) -> str:
         """As it is kept in Redis."""
         return f"{self.epoch} {self.shards} {self.was} {self.target} {self.widest} {self.asked}"
 
-    def newer(self, other: Layout) -> bool:
+    def newer(self, other: ShardMap) -> bool:
         """Whether it takes the place of another; of two of one epoch the scripts take the same one."""
         return (self.epoch, str(self)) > (other.epoch, str(other))
 
@@ -111,35 +111,35 @@ class Layout:
         before = shard_of(task_id, self.was) if self.moves else now
         return before, before != now
 
-    def follows(self) -> Layout | None:
-        """Return the layout of the next step towards the target; None when it is settled. Nobody can choose another."""
+    def follows(self) -> ShardMap | None:
+        """Return the shard map of the next step towards the target; None when this one is settled."""
         if self.settled:
             return None
         was = self.target if self.moves else self.shards
-        return Layout(self.epoch + 1, self.target, was, self.target, self.widest, self.asked)
+        return ShardMap(self.epoch + 1, self.target, was, self.target, self.widest, self.asked)
 
-    def towards(self, wanted: int, asked: str) -> Layout | None:
-        """Return the layout in which `wanted` shards are announced; None while tasks move, or when they are already."""
+    def towards(self, wanted: int, asked: str) -> ShardMap | None:
+        """Return the shard map that announces `wanted` shards; None while tasks migrate, or if it is announced."""
         if self.moves or wanted == self.target:
             return None
         widest = max(self.widest, wanted)
-        return Layout(self.epoch + 1, self.shards, self.shards, wanted, widest, asked)
+        return ShardMap(self.epoch + 1, self.shards, self.shards, wanted, widest, asked)
 
 
-class LayoutOutdated(DelayQError):
-    """The caller went by a layout that is older than what the shard knows; nothing was done."""
+class ShardMapOutdated(DelayQError):
+    """The caller went by a shard map that is older than what the shard knows; nothing was done."""
 
-    def __init__(self, layout: Layout | None) -> None:
-        """`layout` is the newer one; None when the shard was erased since."""
+    def __init__(self, shard_map: ShardMap | None) -> None:
+        """`shard_map` is the newer one; None when the shard was erased since."""
         super().__init__(
-            f"the queue has {layout.target} shards by now"
-            if layout
-            else "a shard of the queue was erased, and others were not: a scanner mends that, or erase them all"
+            f"the queue has {shard_map.target} shards by now"
+            if shard_map
+            else "a shard of the queue was erased, and others were not: a scanner repairs that, or erase them all"
         )
-        self.layout = layout
+        self.shard_map = shard_map
 
 
-class TaskMoves(DelayQError):
+class TaskMigrating(DelayQError):
     """The task is on its way to another shard; nothing was done."""
 
     def __init__(self, task_id: str) -> None:

@@ -1,8 +1,8 @@
 """What `schedule` waits for beyond Redis' own answer: replicas that have the task, or the disk. Nothing here waits.
 
 WAIT and WAITAOF speak of what their own connection wrote last, and newer servers count a connection that wrote nothing
-as confirmed at once: a task found again after a lost reply would be "confirmed" by nobody. So a small write of our own
-goes in front of each, and is younger than whatever it is to confirm.
+as confirmed at once: a task found again after a lost reply would be "confirmed" without a replica. So a small
+write of our own goes before each, and is younger than the writes to confirm.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.contract.delivery import Delivery
+    from delayq.contract.durability import DurabilitySpec
 
 Kind = Literal["Replicated", "Fsynced"]
 Commands = tuple[tuple[str | int, ...], ...]
@@ -48,7 +48,7 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Durability:
     """Replicated: `replicas` of them have the task. Fsynced: the append-only file with it is on Redis' own disk."""
 
     kind: Kind
@@ -58,28 +58,27 @@ class Acknowledge:
     def __post_init__(self) -> None:
         """ValueError for what no Redis could do."""
         if self.kind not in ("Replicated", "Fsynced"):
-            raise ValueError(f'acknowledge: expected "Replicated" or "Fsynced", got {self.kind!r:.60}')
+            raise ValueError(f'durability: expected "Replicated" or "Fsynced", got {self.kind!r:.60}')
         for name, value in (("replicas", self.replicas), ("timeout_ms", self.timeout_ms)):
             if type(value) is not int or value < 1:
-                raise ValueError(f"acknowledge: {name}: expected a whole number from 1, got {value!r:.60}")
+                raise ValueError(f"durability: {name}: expected a whole number from 1, got {value!r:.60}")
 
     @classmethod
-    def given(cls, said: object) -> Acknowledge | None:
+    def given(cls, said: object) -> Durability | None:
         """Return what a client is told: one of these, its kind alone, or None; TypeError for anything else."""
         if said is None or isinstance(said, cls):
             return said
         if isinstance(said, str):
             return cls(said)  # type: ignore[arg-type]  # __post_init__ looks
-        expected = 'expected an Acknowledge, "Replicated", "Fsynced" or None'
-        raise TypeError(f"acknowledge: {expected}, got {type(said).__name__}")
+        expected = 'expected a Durability, "Replicated", "Fsynced" or None'
+        raise TypeError(f"durability: {expected}, got {type(said).__name__}")
 
     @classmethod
-    def of(cls, delivery: Delivery) -> Acknowledge | None:
+    def of(cls, section: DurabilitySpec) -> Durability | None:
         """Return what a document asks for."""
-        if delivery.acknowledge == "None":
+        if section.confirm == "None":
             return None
-        replicas, timeout_ms = delivery.acknowledge_replicas, delivery.acknowledge_timeout_milliseconds
-        return cls(delivery.acknowledge, replicas, timeout_ms)
+        return cls(section.confirm, section.replicas, section.timeout_milliseconds)
 
     @property
     def wanted(self) -> int:
@@ -113,7 +112,7 @@ class Acknowledge:
         return isinstance(replies, list) and all(map(_count, replies[1::2]))
 
 
-def longest_seconds(asked: Acknowledge | None) -> float:
+def longest_seconds(asked: Durability | None) -> float:
     """Return how long a round trip may wait for what is to confirm it: that is no sign of a Redis that hangs."""
     return asked.longest_ms / 1000 if asked else 0.0
 
@@ -135,14 +134,14 @@ def unfit(appendfsync: object) -> str:
     if not setting:
         return (
             "delayq cannot check whether Redis forces its file to the disk, for this user may not use CONFIG GET; "
-            "allow it with the rule that `delayq acl --config-get` prints, or use acknowledge Replicated"
+            "allow it with the rule that `delayq acl --config-get` prints, or use durability Replicated"
         )
     return ""
 
 
 EARLY: Final = (
     "this Redis answers WAITAOF before its file is on the disk, as Valkey 9.1 does with appendfsync everysec; "
-    "set appendfsync always, or acknowledge Replicated"
+    "set appendfsync always, or durability Replicated"
 )
 """Of a server that confirms twice within a millisecond, though it syncs its file once a second."""
 
@@ -151,7 +150,7 @@ EARLY: Final = (
 class Shortfall:
     """What was confirmed of what was to be."""
 
-    asked: Acknowledge
+    asked: Durability
     confirmed: int
     why: str = ""
 

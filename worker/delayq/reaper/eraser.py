@@ -1,6 +1,6 @@
 """The eraser: forgets all of a queue whose DelayQueue was deleted with deletionPolicy Delete, and ends.
 
-A shard goes in one atomic script, so nobody ever sees half of one. Shards that were dropped know a layout still, and
+One atomic script erases a shard, so no caller sees half of one. Shards that were dropped know a shard map still, and
 go, too; shard 0 goes last, for it tells how many there are. What clients schedule meanwhile is seen by the next pass;
 what they schedule after the last one stays, and is theirs.
 """
@@ -16,12 +16,12 @@ from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError, FormatTooNew, Unavailable
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.keys import FORMAT
-from delayq.service.counters import ProcessTally
+from delayq.service.counters import ProcessCounters
 from delayq.service.loop import Loop
 
 if TYPE_CHECKING:
     from delayq.connection import Address
-    from delayq.protocol.commands import Broker
+    from delayq.protocol.commands import Commands
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Erase:
 
     name, blocks = "erase", False
 
-    def __init__(self, broker: Broker, connection: AsyncConnection, *, patience_seconds: float) -> None:
+    def __init__(self, commands: Commands, connection: AsyncConnection, *, patience_seconds: float) -> None:
         """Give up when for `patience_seconds` Redis cannot be reached, or keys are born as fast as they are erased."""
         self.alarm, self.ended = Alarm(), asyncio.Event()
         self.error: DelayQError | None = None
@@ -42,7 +42,7 @@ class Erase:
         self.shards = 0  # that were erased at least once
         self._there = 0  # shards that may hold something; not known yet
         self.tasks = 0
-        self._broker, self._connection, self._patience = broker, connection, patience_seconds
+        self._commands, self._connection, self._patience = commands, connection, patience_seconds
         self._next = self._keys = self._passes = 0  # shard to erase, keys this pass found, passes that ended
         self._answered_at = self._began_at = time.monotonic()
 
@@ -52,7 +52,7 @@ class Erase:
             if not self._there:
                 self._there = await self._count()
                 self._next = self._there - 1
-            keys, tasks = await self._connection.one(self._broker.erase(self._next))
+            keys, tasks = await self._connection.one(self._commands.erase(self._next))
         except DelayQError as error:
             waited = time.monotonic() - self._answered_at
             if not isinstance(error, Unavailable) or waited >= self._patience:
@@ -68,20 +68,20 @@ class Erase:
 
     async def _count(self) -> int:
         """Return how many shards there ever were, as any of those that we know of tells."""
-        known, asked = len(self._broker.shards), 0
+        known, asked = len(self._commands.shards), 0
         while asked < known:
-            calls = [self._broker.tell(shard) for shard in range(asked, known)]
+            calls = [self._commands.sync_shard_map(shard) for shard in range(asked, known)]
             asked, found = known, await self._connection.run(calls)
-            known = max([known, *(told.layout.widest for told in found if told.layout is not None)])
+            known = max([known, *(told.shard_map.widest for told in found if told.shard_map is not None)])
         await self._check_format(known)
         return known
 
     async def _check_format(self, shards: int) -> None:
         """Erase nothing of a queue of which one shard would be refused."""
-        found = await self._connection.run([self._broker.counts(shard) for shard in range(shards)])
+        found = await self._connection.run([self._commands.counts(shard) for shard in range(shards)])
         newest = max(each.format for each in found)
         if newest > FORMAT:
-            raise FormatTooNew(f"queue {self._broker.queue} is not erased", found=newest, known=FORMAT)
+            raise FormatTooNew(f"queue {self._commands.queue} is not erased", found=newest, known=FORMAT)
 
     def _note(self, keys: int, tasks: int) -> None:
         self._keys += keys
@@ -89,18 +89,18 @@ class Erase:
         self.shards = max(self.shards, self._there - self._next)
         if keys or not self._passes:
             fields = {"shard": self._next, "shards": self._there, "tasks": tasks}
-            log.info("erase_progress", extra={"fields": fields})
+            log.info("shard_erased", extra={"fields": fields})
 
     def _pass_ended(self) -> float:
         found, self._keys = self._keys, 0
         self._passes += 1
         if not found:
             self.done = True
-            log.info("erased", extra={"fields": {"queue": self._broker.queue, "tasks": self.tasks}})
+            log.info("erased", extra={"fields": {"queue": self._commands.queue, "tasks": self.tasks}})
             self._end(None)
         elif time.monotonic() - self._began_at >= self._patience and self._passes > 1:
             self._end(
-                DelayQError(f"queue {self._broker.queue} is in use: what is erased is there again at once")
+                DelayQError(f"queue {self._commands.queue} is in use: what is erased is there again at once")
             )
         return min(AGAIN_SECONDS * float(2 ** min(self._passes, 10)), LONGEST_SECONDS)
 
@@ -112,16 +112,16 @@ class Erase:
 class Eraser:
     """The one service of an eraser process."""
 
-    def __init__(self, broker: Broker, address: Address, *, patience_seconds: float) -> None:
+    def __init__(self, commands: Commands, address: Address, *, patience_seconds: float) -> None:
         """Nothing is connected before run()."""
-        self.tally = ProcessTally("eraser", broker.queue)
+        self.counters = ProcessCounters("eraser", commands.queue)
         self._connection = AsyncConnection(address)
-        self.erase = Erase(broker, self._connection, patience_seconds=patience_seconds)
-        self.loops = (Loop(self.erase, self.tally),)
+        self.erase = Erase(commands, self._connection, patience_seconds=patience_seconds)
+        self.loops = (Loop(self.erase, self.counters),)
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
         """Return when nothing is left; raise what kept us from it."""
-        self.erase.ended = stop  # whoever asks us to stop, and our own end, end the same wait
+        self.erase.ended = stop  # a signal and our own end set the same event
         [loop] = self.loops
         task = asyncio.create_task(loop.run())
         try:

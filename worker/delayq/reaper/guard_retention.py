@@ -11,7 +11,7 @@ from delayq.protocol.alarm import Alarm
 
 if TYPE_CHECKING:
     from delayq.contract import Spec
-    from delayq.service.counters import ProcessTally
+    from delayq.service.counters import ProcessCounters
 
 log = logging.getLogger(__name__)
 
@@ -29,33 +29,41 @@ class Ledger(Protocol):
         """Let go of connections."""
 
 
-class Prune:
+class GuardRetention:
     """Has the guard forget what it has kept for long enough."""
 
-    name, blocks = "prune", False
+    name, blocks = "guard_retention", False
 
-    def __init__(self, ledger: Ledger, spec: Spec, tally: ProcessTally) -> None:
-        """Prune every spec.reaper.sweepSeconds."""
-        self._ledger, self._pause, self._tally = ledger, float(spec.reaper.sweep_seconds), tally
+    def __init__(self, ledger: Ledger, spec: Spec, counters: ProcessCounters) -> None:
+        """Prune every spec.reaper.sweepPeriodSeconds."""
+        self._ledger, self._pause, self._counters = ledger, float(spec.reaper.sweep_period_seconds), counters
         self._away = False
+        self.passes = 0
         self.done: Counter[str] = Counter()
         self.alarm = Alarm()
 
     async def step(self) -> float:
         """Forget a batch, the next one soon. A database that is down is no reason to restart a reaper."""
+        forgotten = await self._prune()
+        if forgotten:
+            return PRUNE_PAUSE_SECONDS
+        self.passes += 1  # also without the database: a later pass may have it again
+        return self._pause
+
+    async def _prune(self) -> int:
         try:
             forgotten = await self._ledger.prune()
         except GuardBusy:  # workers need its connections more
-            return self._pause
+            return 0
         except GuardUnavailable as error:
-            self._tally.loop_errors[self.name] += 1
+            self._counters.loop_errors[self.name] += 1
             if not self._away:
                 fields = {"loop": self.name, "where": error.where, "error": error.why}
-                log.warning("guard_unavailable", extra={"fields": fields})
+                log.warning("guard_prune_failed", extra={"fields": fields})
             self._away = True
-            return self._pause
+            return 0
         self._away = False
         self.done["forgotten"] += forgotten
         if forgotten:
-            log.info("pruned", extra={"fields": {"rows": forgotten}})
-        return PRUNE_PAUSE_SECONDS if forgotten else self._pause
+            log.info("guard_pruned", extra={"fields": {"rows": forgotten}})
+        return forgotten

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from delayq.connection import AsyncConnection
     from delayq.contract import Spec
-    from delayq.protocol.commands import Broker, Call
+    from delayq.protocol.commands import Call, Commands
     from delayq.protocol.results import Examined
     from delayq.recovery.checks import Check
 
@@ -30,7 +30,7 @@ MARGIN_SECONDS = 5.0  # by which the lock outlives the question and Redis' slowe
 UNDONE = frozenset({Recovered.GONE, Recovered.ALIVE, Recovered.LOCK_LOST})
 
 
-class Lapsed(NamedTuple):
+class ExpiredLease(NamedTuple):
     """One lease that ran out."""
 
     shard: int
@@ -51,25 +51,28 @@ class Lapsed(NamedTuple):
 class Recoverer:
     """What it takes to recover any of them."""
 
-    def __init__(self, broker: Broker, connection: AsyncConnection, spec: Spec, check: Check) -> None:
+    def __init__(self, commands: Commands, connection: AsyncConnection, spec: Spec, check: Check) -> None:
         """ValueError when the spec names no check."""
-        if spec.reaper.check is None:
-            raise ValueError("spec.reaper.check: expected a check, got none")
-        self._broker, self._connection = broker, connection
-        self.asking = Asking(check, spec.reaper.check)
+        if spec.recovery.check is None:
+            raise ValueError("spec.recovery.check: expected a check, got none")
+        self._commands, self._connection = commands, connection
+        self.asking = Asking(check, spec.recovery.check)
         # From the answer that gave us the lock to the one that tells Redis the verdict.
-        seconds = spec.reaper.check.timeout_seconds + connection.address.timeout_seconds + MARGIN_SECONDS
+        seconds = spec.recovery.check.timeout_seconds + connection.address.timeout_seconds + MARGIN_SECONDS
         self._lock_ms = int(seconds * 1000)
-        self._wait_ms, self._max_crashes = spec.reaper.check.wait_seconds * 1000, spec.delivery.max_crashes
+        self._wait_ms, self._max_crashes = (
+            spec.recovery.check.retry_after_seconds * 1000,
+            spec.delivery.max_crashes,
+        )
         self._owner = secrets.token_hex(8)
         self.done: Counter[str] = Counter()
 
-    async def recover(self, lapsed: Lapsed) -> bool:
+    async def recover(self, lapsed: ExpiredLease) -> bool:
         """Lock, ask, act; False when it has to be looked at again in a moment. Raises what Redis does."""
-        lock = self._broker.lock(
+        lock = self._commands.lock(
             lapsed.task_id, self._owner, self._lock_ms, lock="recovery_lock", shard=lapsed.shard
         )
-        examine = self._broker.examine(lapsed.shard, lapsed.member)
+        examine = self._commands.examine(lapsed.shard, lapsed.member)
         others_ms, examined = await self._connection.run([lock, examine])
         if others_ms:
             return False
@@ -84,7 +87,7 @@ class Recoverer:
         self._note(lapsed, judgement, outcome)
         return True
 
-    async def unlock(self, those: Iterable[Lapsed]) -> None:
+    async def unlock(self, those: Iterable[ExpiredLease]) -> None:
         """Let others ask at once."""
         await self._connection.run([self._unlock(lapsed) for lapsed in those])
 
@@ -93,8 +96,8 @@ class Recoverer:
             return Judgement(Verdict.REQUEUE, examined.task.why, "unreadable")
         return await self.asking.judge(examined.task)
 
-    def _act(self, lapsed: Lapsed, examined: Examined, judgement: Judgement) -> Call[Recovered]:
-        return self._broker.recover(
+    def _act(self, lapsed: ExpiredLease, examined: Examined, judgement: Judgement) -> Call[Recovered]:
+        return self._commands.recover(
             *lapsed,
             self._owner,
             judgement.verdict,
@@ -105,10 +108,10 @@ class Recoverer:
             max_crashes=self._max_crashes,
         )
 
-    def _unlock(self, lapsed: Lapsed) -> Call[bool]:
-        return self._broker.unlock(lapsed.task_id, self._owner, lock="recovery_lock", shard=lapsed.shard)
+    def _unlock(self, lapsed: ExpiredLease) -> Call[bool]:
+        return self._commands.unlock(lapsed.task_id, self._owner, lock="recovery_lock", shard=lapsed.shard)
 
-    def _note(self, lapsed: Lapsed, judgement: Judgement, outcome: Recovered) -> None:
+    def _note(self, lapsed: ExpiredLease, judgement: Judgement, outcome: Recovered) -> None:
         self.done[outcome] += 1
         fields = {
             "task_id": lapsed.task_id,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
-    from delayq.protocol.commands import Broker
+    from delayq.protocol.commands import Commands
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ SLOW_SECONDS: Final = 1.0  # an answer that takes longer was held up, and other 
 class Grace:
     """Leaves workers time to settle, after an outage of Redis, what they have finished meanwhile.
 
-    Leases went on running out. Whoever gets through first decides otherwise, and tasks that are done run again.
+    Leases expired meanwhile. Reclaiming them before their workers can settle would run finished tasks again.
     """
 
     def __init__(self) -> None:
@@ -39,10 +39,10 @@ class Grace:
         return max(0.0, self._until - now)
 
 
-async def rewind(broker: Broker, connection: AsyncConnection, shard: int, *, lease_ms: int) -> None:
+async def rewind(commands: Commands, connection: AsyncConnection, shard: int, *, lease_ms: int) -> None:
     """Look whether Redis' clock stepped back; if it did, shorten the leases that would last too long by now."""
     shortened = 0
-    while (found := await connection.one(broker.rewind(shard, lease_ms))).shortened:
+    while (found := await connection.one(commands.clamp_leases(shard, lease_ms))).shortened:
         shortened += found.shortened
     if found.stepped_back_ms:
         fields = {"shard": shard, "ms": found.stepped_back_ms, "leases": shortened}
@@ -50,14 +50,19 @@ async def rewind(broker: Broker, connection: AsyncConnection, shard: int, *, lea
 
 
 async def reclaim(
-    broker: Broker, connection: AsyncConnection, shard: int, *, max_crashes: int, before_ms: int | None = None
+    commands: Commands,
+    connection: AsyncConnection,
+    shard: int,
+    *,
+    max_crashes: int,
+    before_ms: int | None = None,
 ) -> list[tuple[str, str]]:
     """Take back up to LIMIT leases that ran out, and log each; returns them with their outcomes.
 
     `before_ms` is when Redis said that they had: a server that hangs may execute this much later, when leases have run
     out that workers could not extend.
     """
-    call = broker.reclaim(shard, max_crashes=max_crashes, limit=LIMIT, before_ms=before_ms)
+    call = commands.reclaim(shard, max_crashes=max_crashes, limit=LIMIT, before_ms=before_ms)
     taken = await connection.one(call)
     for member, outcome in taken:
         log.warning("reclaimed", extra={"fields": {"lease": member, "outcome": outcome}})

@@ -17,7 +17,7 @@ from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError
 from delayq.protocol.alarm import Alarm
 from delayq.recovery.checks import CONCURRENCY
-from delayq.recovery.lease_recovery import Lapsed, Recoverer
+from delayq.recovery.lease_recovery import ExpiredLease, Recoverer
 from delayq.recovery.reclaim import Grace
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
     from delayq.connection import Address
     from delayq.contract import Spec
-    from delayq.protocol.commands import Broker
+    from delayq.protocol.commands import Commands
     from delayq.recovery.checks import Check
-    from delayq.service.shard_groups import Lane
+    from delayq.service.shard_groups import ShardGroup
 
 log = logging.getLogger(__name__)
 
 PAGE = 100  # leases a look reads at a time
 LOOK_SECONDS = 5.0  # the longest pause between two looks
-BUSY_SECONDS = 1.0  # before another look at a lease that somebody else recovers, or that could not be
+BUSY_SECONDS = 1.0  # before another look at a lease that another process recovers, or that could not be
 
 
-class NobodyToAskError(DelayQError):
+class NoCheckError(DelayQError):
     """As many questions as may be asked at a time were given up, and still run: no lease is taken until one ends."""
 
 
@@ -47,28 +47,29 @@ class Recovery:
     name, blocks = "recovery", False
 
     def __init__(
-        self, broker: Broker, address: Address, spec: Spec, check: Check, *, shards: Iterable[int] = ()
+        self, commands: Commands, address: Address, spec: Spec, check: Check, *, shards: Iterable[int] = ()
     ) -> None:
         """Nothing is connected before the first step. `shards` is where to look at first, see watch()."""
-        self._broker, self._connection = broker, AsyncConnection(address)
-        self._recoverer = Recoverer(broker, self._connection, spec, check)
+        self._commands, self._connection = commands, AsyncConnection(address)
+        self._recoverer = Recoverer(commands, self._connection, spec, check)
         self._asking = self._recoverer.asking
         # A lease that comes after a look cannot run out sooner than this.
-        self._longest = min(LOOK_SECONDS, float(spec.delivery.lease_seconds))
-        self._running: dict[Lapsed, asyncio.Task[None]] = {}
-        self._busy: dict[Lapsed, float] = {}  # monotonic seconds until which a lease is left alone
+        self._longest = min(LOOK_SECONDS, float(spec.delivery.lease_duration_seconds))
+        self._running: dict[ExpiredLease, asyncio.Task[None]] = {}
+        self._busy: dict[ExpiredLease, float] = {}  # monotonic seconds until which a lease is left alone
         self._last = -1  # the last shard that was looked at
         self._stuck = False
         self._grace = Grace()
         self.shards = set(shards)
+        self.passes = 0
         self.alarm = Alarm()
         self._alarms = [self.alarm]
 
-    def of(self, lane: Lane) -> Recovery | LaneRecovery:
-        """Return what looks after the shards of one lane, so that no other lane's server can hold it up."""
-        if lane.only is None:
+    def of(self, group: ShardGroup) -> Recovery | GroupRecovery:
+        """Return the recovery of one shard group; the server of another group cannot delay it."""
+        if group.only is None:
             return self
-        found = LaneRecovery(self, lane)
+        found = GroupRecovery(self, group)
         self._alarms.append(found.alarm)
         return found
 
@@ -93,12 +94,19 @@ class Recovery:
 
     @property
     def busy(self) -> int:
-        """How many leases are left alone for now, because somebody else recovers them."""
+        """How many leases are left alone for now, because another process recovers them."""
         return len(self._busy)
 
     async def step(self) -> float:
         """Begin to recover what there is, as far as there is room; the end of each rings the alarm."""
-        return await self.look(self.shards, self.alarm)
+        pause = await self.look(self.shards, self.alarm)
+        self.passes += self.settled(self.shards)
+        return pause
+
+    def settled(self, shards: Collection[int]) -> bool:
+        """Whether the last look left nothing to recover in these shards."""
+        left = any(lapsed.shard in shards for lapsed in (*self._running, *self._busy))
+        return not left and not self._grace.left(self._connection.connects, time.monotonic())
 
     async def look(self, shards: Collection[int], alarm: Alarm) -> float:
         """Do so for some of the shards."""
@@ -117,13 +125,13 @@ class Recovery:
     async def _somebody_to_ask(self, alarm: Alarm) -> None:
         """Fail once, to be counted and told, then wait: a step that does not end has the probes ask for a restart.
 
-        Nobody else can end what runs in a thread, and a lease is not to be judged by a check that cannot be asked.
+        Only a restart ends a thread, and a lease must not be decided without its check.
         """
         while (given_up := self._asking.given_up) >= CONCURRENCY:
             if not self._stuck:
                 self._stuck = True
-                raise NobodyToAskError(
-                    f"{given_up} questions to the check were given up and still run: nobody can be asked until one ends"
+                raise NoCheckError(
+                    f"{given_up} checks still run after their timeout: no other task is checked until one ends"
                 )
             await alarm.wait(BUSY_SECONDS)
         self._stuck = False
@@ -137,10 +145,10 @@ class Recovery:
         offset = 0
         while self._room:
             asked_at = time.monotonic()
-            page = await self._connection.one(self._broker.expired(shard, offset=offset, limit=PAGE))
+            page = await self._connection.one(self._commands.expired(shard, offset=offset, limit=PAGE))
             if grace := self._grace.left(self._connection.connects, asked_at):
                 return grace
-            for lapsed in (Lapsed(shard, member) for member in page.members):
+            for lapsed in (ExpiredLease(shard, member) for member in page.members):
                 if self._room and lapsed not in self._running and lapsed not in self._busy:
                     self._begin(lapsed)
             if len(page.members) < PAGE:
@@ -148,15 +156,15 @@ class Recovery:
             offset += PAGE
         return self._longest
 
-    def _begin(self, lapsed: Lapsed) -> None:
+    def _begin(self, lapsed: ExpiredLease) -> None:
         self._running[lapsed] = task = asyncio.create_task(self._recover(lapsed))
         task.add_done_callback(partial(self._ended, lapsed))
 
-    def _ended(self, lapsed: Lapsed, _task: asyncio.Task[None]) -> None:
+    def _ended(self, lapsed: ExpiredLease, _task: asyncio.Task[None]) -> None:
         del self._running[lapsed]
         self._ring()
 
-    async def _recover(self, lapsed: Lapsed) -> None:
+    async def _recover(self, lapsed: ExpiredLease) -> None:
         """Recover one task; whatever goes wrong, it is looked at again."""
         try:
             if not await self._recoverer.recover(lapsed):
@@ -169,7 +177,7 @@ class Recovery:
             self._leave(lapsed)
             log.exception("recovery_failed", extra={"fields": {"task_id": lapsed.task_id}})
 
-    def _leave(self, lapsed: Lapsed) -> None:
+    def _leave(self, lapsed: ExpiredLease) -> None:
         self._busy[lapsed] = time.monotonic() + BUSY_SECONDS
 
     async def close(self) -> None:
@@ -183,17 +191,20 @@ class Recovery:
         await self._connection.close()
 
 
-class LaneRecovery:
-    """The part of a recovery that looks after one lane; room and questions are shared by all."""
+class GroupRecovery:
+    """The part of a recovery that looks after one shard group; room and questions are shared by all."""
 
     blocks = False
 
-    def __init__(self, recovery: Recovery, lane: Lane) -> None:
+    def __init__(self, recovery: Recovery, group: ShardGroup) -> None:
         """See Recovery.of()."""
-        self.name, self._recovery, self._lane = lane.named("recovery"), recovery, lane
+        self.name, self._recovery, self._group = group.named("recovery"), recovery, group
+        self.passes = 0
         self.alarm = Alarm()
 
     async def step(self) -> float:
         """Begin to recover what there is."""
-        shards = self._recovery.shards.intersection(self._lane.swept)
-        return await self._recovery.look(shards, self.alarm)
+        shards = self._recovery.shards.intersection(self._group.swept)
+        pause = await self._recovery.look(shards, self.alarm)
+        self.passes += self._recovery.settled(shards)
+        return pause

@@ -1,6 +1,6 @@
-"""How many workers a queue needs: one pure decision, and what it is made from. docs/scaling.md has the formulas.
+"""How many workers a queue needs: one pure decision and its input. docs/explanation/scaling.md has the formulas.
 
-Standard library only, no I/O, no clock: the operator calls it every other second, `delayq simulate` in virtual time.
+Standard library only, no I/O, no clock: the operator calls it every other second, a simulation in virtual time.
 """
 
 from delayq.scaling.decide import decide

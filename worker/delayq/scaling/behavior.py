@@ -34,12 +34,12 @@ def _recent(at: float, seconds: float, now: float) -> bool:
 
 
 def most(memory: Memory, rules: ScaleUp, now: float) -> float:
-    """Return the largest number that the policies allow; never fewer than there are, whoever added them."""
+    """Return the largest number that the policies allow; never fewer than there are."""
     return max(memory.replicas, _limit(memory, rules, now, 1))
 
 
 def fewest(memory: Memory, rules: ScaleDown, now: float) -> float:
-    """Return the smallest number that the policies allow; never more than there are, whoever removed them."""
+    """Return the smallest number that the policies allow; never more than there are."""
     return min(memory.replicas, _limit(memory, rules, now, -1))
 
 

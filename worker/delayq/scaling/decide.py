@@ -1,4 +1,4 @@
-"""How many workers there should be. Pure: the operator, `delayq simulate` and `delayq forecast` call the same function.
+"""How many workers there should be. Pure: the operator and `delayq replay` call the same function.
 
 Demand is what is there (overdue, in flight), what falls due before a worker asked for a period later could claim, and
 what the last lead time says will come unforeseen. model.py finds the fewest workers that begin all of it in time;
@@ -68,7 +68,7 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
     )
     return Decision(
         replicas=replicas,
-        reason="FollowsWork" if sample.whole else _blindness(policy, failures),
+        reason="ValidMetricsFound" if sample.whole else _blindness(policy, failures),
         limited_by=next((each for each in (limit, kept_by, held_by) if each != "None"), "None"),
         wanted=asked.replicas,
         unforeseen_rate=demand.rate,

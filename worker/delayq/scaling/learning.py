@@ -1,6 +1,6 @@
 """What is learnt from workers: how long handlers take, and how long a worker takes until it claims.
 
-Both are remembered by whoever writes them down (the operator, in status) and taken up again with `since`.
+The caller stores both (the operator, in status) and passes them back with `since`.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ ROUNDING: Final = 1.01
 def load(sample: Sample, rate: float, until_seconds: float) -> Load:
     """Return everything up to a time from now: what is there, foreseen, and expected at `rate` tasks per second.
 
-    All tasks of a short stretch fall due at its end, as a rush would. Those of a longer one come evenly: only somebody
-    who looks far ahead meets them, and a rush among them is told as one when it comes nearer. Of a stretch that ends
-    later, a rush is all there, at the end of the time, and of an even flow its part.
+    All tasks of a short stretch fall due at its end, as a rush would. Those of a longer one come evenly: they are
+    far ahead, and a rush among them is seen as one when it comes nearer. Of a stretch that ends later, a rush counts
+    as a whole, at the end of the time, and an even flow in proportion.
     """
     finest = sample.due_within[0][0] if sample.due_within else 0.0
     short = max(NEAR_STEP_SECONDS, finest) * ROUNDING

@@ -50,7 +50,7 @@ class Memory:
 
 
 def begun(replicas: int, now: float) -> Memory:
-    """Return the memory of somebody who knows nothing but how many workers there are: nothing is removed in haste."""
+    """Return the memory of a new operator, which knows only the number of workers: it removes none in haste."""
     return Memory(
         replicas=replicas,
         active_at=now,

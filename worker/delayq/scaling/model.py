@@ -1,4 +1,4 @@
-"""How a queue would fare with so many workers: a deterministic fluid model. Pure; docs/scaling.md derives it.
+"""How a queue fares with so many workers: a deterministic fluid model. Pure; docs/explanation/scaling.md derives it.
 
 Tasks come in clumps or as a steady flow, and leave at the rate that busy slots allow. A task waits no longer than the
 objective allows if all tasks in the system, waiting or running, fit into the slots times the rounds of handlers that
@@ -29,7 +29,7 @@ LATE_SHARE: Final = 0.25
 for 2 s; after 10 s, workers for the last tenth would be idle a moment later."""
 
 REST: Final = 0.01
-"""A hundredth of a task is what fading leaves over, and asks for nobody."""
+"""A remainder of a hundredth of a task requires no worker."""
 
 
 class Inflow(NamedTuple):

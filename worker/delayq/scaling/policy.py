@@ -45,7 +45,7 @@ class Policy:
     slots: int
     """Tasks that one worker runs at a time: spec.worker.concurrency."""
     lateness_seconds: float = 1.0
-    """The latest that a task should start after it fell due: spec.objective.latenessSeconds."""
+    """The latest that a task should start after it fell due: spec.objective.latenessMilliseconds."""
     percentile: float = 99.0
     """For how many of a hundred tasks that should hold."""
     min_replicas: int = 0
@@ -66,7 +66,7 @@ class Policy:
         return cls(
             slots=spec.worker.concurrency,
             lateness_seconds=spec.objective.lateness_seconds,
-            percentile=spec.objective.percentile,
+            percentile=spec.objective.percent,
             min_replicas=scaling.min_replicas,
             max_replicas=scaling.max_replicas,
             lead_seconds=scaling.lead_time_seconds,

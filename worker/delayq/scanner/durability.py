@@ -1,4 +1,4 @@
-"""Whether Redis keeps what it is given: from what INFO and CONFIG answer to the risks there are. Asks nobody itself."""
+"""Whether Redis keeps what it is given: from the answers of INFO and CONFIG to the risks. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from delayq.contract import Delivery
+    from delayq.contract.durability import DurabilitySpec
     from delayq.contract.metrics import DurabilityRisk
 
 SETTINGS: Final = ("appendfsync", "no-appendfsync-on-rewrite", "save", "stop-writes-on-bgsave-error")
@@ -25,7 +25,7 @@ LAGGING_SECONDS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ServerInfo:
     """What Redis told of itself. `waitaof`: whether it knows that command; None when it would not say."""
 
     facts: Mapping[str, str]
@@ -49,12 +49,14 @@ def _keeps_up(replica: Mapping[str, str]) -> bool:
     return replica.get("state") == "online" and lag.isdigit() and int(lag) <= LAGGING_SECONDS
 
 
-def told(replies: Sequence[object]) -> Told:
+def told(replies: Sequence[object]) -> ServerInfo:
     """Read the replies to QUESTIONS; what was refused is not there."""
     about, command, *settings = replies
     values = {name: setting(reply) for name, reply in zip(SETTINGS, settings, strict=True)}
     waitaof = command[:1] != [None] and command != [] if isinstance(command, list) else None
-    return Told(info(about), {name: value for name, value in values.items() if value is not None}, waitaof)
+    return ServerInfo(
+        info(about), {name: value for name, value in values.items() if value is not None}, waitaof
+    )
 
 
 def info(reply: object) -> dict[str, str]:
@@ -80,20 +82,20 @@ def clock_offset_seconds(reply: object, before: float, after: float) -> float | 
     return seconds + micros / 1e6 - (before + after) / 2
 
 
-def risks(told: Told, delivery: Delivery) -> frozenset[DurabilityRisk]:
+def risks(told: ServerInfo, asked: DurabilitySpec) -> frozenset[DurabilityRisk]:
     """Return every way in which an accepted task may be lost; `unknown`, `fsync_unknown` where Redis does not tell."""
     if not told.facts:
         return frozenset({"unknown"})
-    return frozenset((*_memory(told), *_files(told), *_acknowledge(told, delivery)))
+    return frozenset((*_memory(told), *_files(told), *_durability(told, asked)))
 
 
-def _memory(told: Told) -> Iterator[DurabilityRisk]:
+def _memory(told: ServerInfo) -> Iterator[DurabilityRisk]:
     # allkeys-… may take tasks; volatile-… what expires, of ours locks and `leader`: then there are two holders.
     if told.facts.get("maxmemory_policy", "noeviction") != "noeviction":
         yield "evicts"
 
 
-def _files(told: Told) -> Iterator[DurabilityRisk]:
+def _files(told: ServerInfo) -> Iterator[DurabilityRisk]:
     logs = told.facts.get("aof_enabled") == "1"
     # With a log, a snapshot that fails loses nothing by itself; but Redis takes no writes then, unless told otherwise.
     refuses = told.saves and told.settings.get("stop-writes-on-bgsave-error", "yes") == "yes"
@@ -115,15 +117,15 @@ def _files(told: Told) -> Iterator[DurabilityRisk]:
         yield "fsync_unknown"
 
 
-def _acknowledge(told: Told, delivery: Delivery) -> Iterator[DurabilityRisk]:
+def _durability(told: ServerInfo, asked: DurabilitySpec) -> Iterator[DurabilityRisk]:
     """Name what makes every `schedule` fail, or what it waits for worthless."""
-    if delivery.acknowledge == "Replicated" and told.replicas < delivery.acknowledge_replicas:
+    if asked.confirm == "Replicated" and told.replicas < asked.replicas:
         yield "replicas_missing"
-    if delivery.acknowledge == "Fsynced" and not _confirms_fsync(told):
+    if asked.confirm == "Fsynced" and not _confirms_fsync(told):
         yield "fsync_unconfirmed"
 
 
-def _confirms_fsync(told: Told) -> bool:
+def _confirms_fsync(told: ServerInfo) -> bool:
     """Whether WAITAOF can be believed. Valkey's answers early between two syncs a second apart (9.1 does)."""
     appendfsync = told.settings.get("appendfsync", "everysec")
     early = appendfsync == "everysec" and "valkey_version" in told.facts

@@ -16,24 +16,26 @@ from typing import TYPE_CHECKING, Any
 from delayq.errors import DelayQError, Unavailable
 from delayq.scanner import durability
 from delayq.service import metrics
-from delayq.service.shard_groups import lanes
+from delayq.service.shard_groups import groups
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Iterable
 
     from delayq.connection import AsyncConnection
-    from delayq.contract import Delivery
+    from delayq.contract import Spec
+    from delayq.contract.durability import DurabilitySpec
     from delayq.contract.metrics import DurabilityRisk, Outage
-    from delayq.protocol.commands import Broker
-    from delayq.protocol.due_histogram import Horizons
+    from delayq.protocol.commands import Commands
+    from delayq.protocol.due_histogram import DueHistogram
     from delayq.protocol.keys import Keys
     from delayq.protocol.results import Counts
-    from delayq.scanner.durability import Told
+    from delayq.scanner.durability import ServerInfo
     from delayq.scanner.scanner import Scanner
+    from delayq.service.exposition import Family
 
 log = logging.getLogger(__name__)
 
-MOST_SECONDS = 2.0  # a scrape ends even while Redis hangs: a missing answer would tell nobody why
+MOST_SECONDS = 2.0  # a scrape ends even while Redis hangs: without an answer, the reason would be unknown
 RISKS_SECONDS = 60.0  # how long risks are believed: settings change by hand
 
 
@@ -43,14 +45,12 @@ class Found:
 
     down: dict[int, Outage]  # shards that Redis does not serve us with
     counts: dict[int, Counts] = field(default_factory=dict)
-    told: list[Told] = field(default_factory=list)  # by each server
+    told: list[ServerInfo] = field(default_factory=list)  # by each server
     offsets: list[float] = field(default_factory=list)  # of each server's clock, seconds
 
-    def risks(self, delivery: Delivery) -> set[DurabilityRisk] | None:
+    def risks(self, asked: DurabilitySpec) -> set[DurabilityRisk] | None:
         """Return those of any server: each holds tasks that may be lost; None when no server was heard."""
-        return (
-            {risk for told in self.told for risk in durability.risks(told, delivery)} if self.told else None
-        )
+        return {risk for told in self.told for risk in durability.risks(told, asked)} if self.told else None
 
     @property
     def replicas(self) -> int | None:
@@ -63,59 +63,57 @@ class Found:
         return max(self.offsets, key=abs, default=None)
 
 
-class Scrape:
+class Exporter:
     """Answers scrapes of one scanner, on a connection of its own: a long answer must not make a wake late."""
 
-    def __init__(
-        self, scanner: Scanner, broker: Broker, connection: AsyncConnection, delivery: Delivery
-    ) -> None:
-        """Ask nothing before the first scrape. `delivery` is spec.delivery."""
-        self._scanner, self._broker, self._connection = scanner, broker, connection
-        self._delivery = delivery
-        self._told: dict[str, Told] = {}  # by server
+    def __init__(self, scanner: Scanner, commands: Commands, connection: AsyncConnection, spec: Spec) -> None:
+        """Ask nothing before the first scrape."""
+        self._scanner, self._commands, self._connection = scanner, commands, connection
+        self._asked = spec.durability
+        self._told: dict[str, ServerInfo] = {}  # by server
         self._where: dict[int, str] = {}  # the server that holds a shard, as far as was heard
         self._read_at, self._connects = 0.0, 0  # monotonic seconds, and the scanner's connections then
 
-    async def families(self, horizons: Horizons) -> Iterable[metrics.Family]:
+    async def families(self, horizons: DueHistogram) -> Iterable[Family]:
         """Return everything a scanner exports."""
         led = {each.shard: each.leads for each in self._scanner.shards}
         found = await self._found({shard for shard, leads in led.items() if leads}, horizons)
-        queue, serves = self._broker.queue, len(found.down) < len(self._broker.shards)
+        queue, serves = self._commands.queue, len(found.down) < len(self._commands.shards)
         down = {shard: (why, self._where.get(shard, "")) for shard, why in found.down.items()}
         return [
             *metrics.queue_families(queue, led, found.counts, horizons),
-            *metrics.shard_families(queue, self._broker.layout, down, self._progress()),
+            *metrics.shard_families(queue, self._commands.shard_map, down, self._progress()),
             *metrics.backend_families(
                 queue,
-                found.risks(self._delivery) if serves else None,
+                found.risks(self._asked) if serves else None,
                 next(iter(found.down.values()), "other"),
                 replicas=found.replicas if serves else None,
                 clock_offset_seconds=found.clock_offset_seconds if serves else None,
             ),
-            *metrics.process_families(self._scanner.tally),
+            *metrics.process_families(self._scanner.counters),
         ]
 
     def _progress(self) -> dict[int, tuple[int, int, int, int]]:
         return {
-            shard: (walk.tasks, walk.checked, walk.moved, len(walk.waiting) + len(walk.look_at))
-            for shard, walk in self._scanner.walks.items()
+            shard: (scan.tasks, scan.checked, scan.moved, len(scan.waiting) + len(scan.look_at))
+            for shard, scan in self._scanner.scans.items()
         }
 
-    async def _found(self, led: Collection[int], horizons: Horizons) -> Found:
-        """Ask about all shards that are served as far as the scanner knows, all lanes at once."""
+    async def _found(self, led: Collection[int], horizons: DueHistogram) -> Found:
+        """Ask about all shards that are served as far as the scanner knows, all shard groups at once."""
         found = Found(dict(self._scanner.down))
-        there = [keys for keys in self._broker.shards if keys.shard not in found.down]
+        there = [keys for keys in self._commands.shards if keys.shard not in found.down]
         if there:
             deadline = asyncio.get_running_loop().time() + MOST_SECONDS
-            groups = (
-                [shard for shard in lane.shards if shard in led and shard not in found.down]
-                for lane in lanes(self._broker, apart=self._connection.address.apart)
+            served = (
+                [shard for shard in group.shards if shard in led and shard not in found.down]
+                for group in groups(self._commands, apart=self._connection.address.apart)
             )
             await asyncio.gather(
                 self._servers(there, deadline, found),
                 *(
                     self._tried(shards, deadline, found, self._counts(shards, horizons, found))
-                    for shards in groups
+                    for shards in served
                     if shards
                 ),
             )
@@ -135,13 +133,13 @@ class Scrape:
             why = str(error) or f"no answer within {MOST_SECONDS:g} s"
             log.warning("counts_unavailable", extra={"fields": {"error": why}})
 
-    async def _counts(self, shards: Collection[int], horizons: Horizons, found: Found) -> None:
+    async def _counts(self, shards: Collection[int], horizons: DueHistogram, found: Found) -> None:
         asked = list(horizons.ms.values())
-        calls = [self._broker.counts(shard, asked) for shard in shards]
+        calls = [self._commands.counts(shard, asked) for shard in shards]
         found.counts |= zip(shards, await self._connection.run(calls), strict=True)
 
     async def _servers(self, there: Collection[Keys], deadline: float, found: Found) -> None:
-        """Ask every server about itself: whoever holds a shard of the queue may lose tasks of it."""
+        """Ask every server that holds a shard of the queue about its durability."""
         connects = self._scanner.connects
         if time.monotonic() - self._read_at > RISKS_SECONDS or connects != self._connects:
             self._told.clear()
@@ -158,7 +156,7 @@ class Scrape:
         )
 
     async def _holders(self, there: Collection[Keys], held: dict[str, list[Keys]]) -> None:
-        for where, shards in await self._connection.servers(self._broker.shards):
+        for where, shards in await self._connection.servers(self._commands.shards):
             self._where |= {keys.shard: where for keys in shards}
             if served := [keys for keys in shards if keys in there]:
                 held[where] = served

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from delayq.errors import DelayQError, Unavailable
 from delayq.protocol.alarm import Alarm
 from delayq.recovery.reclaim import rewind
-from delayq.service.per_shard import Apart
+from delayq.service.per_shard import PerShard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delayq.contract import Spec
     from delayq.protocol.results import Leadership
     from delayq.recovery.recovery import Recovery
-    from delayq.service.shard_groups import Lane
+    from delayq.service.shard_groups import ShardGroup
     from delayq.worker.wake_listener import AlarmListener
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ RENEW_SECONDS = 2.0  # the longest between two looks; Redis may hang for as long
 FOLLOW_SECONDS = (
     1.0  # the same while this scanner leads nothing: it is who takes over at once when another resigns
 )
-LAPSED_SECONDS = 0.05  # after somebody's leadership ran out, or he counts as gone, so that it surely is so
+LAPSED_SECONDS = 0.05  # after a leadership expires, or a scanner counts as gone, to be certain
 
 
 class Watch(Protocol):
@@ -44,14 +44,14 @@ class Watch(Protocol):
     alarm: Alarm
 
 
-class Leading:
-    """Leads the shards of one lane, if nobody else has to."""
+class LeaderElection:
+    """Takes part in the leader election of the shards of one shard group."""
 
     blocks = False
 
     def __init__(
         self,
-        lane: Lane,
+        group: ShardGroup,
         connection: AsyncConnection,
         *,
         owner: str,
@@ -63,13 +63,13 @@ class Leading:
     ) -> None:
         """`owner` names this process among all scanners, without spaces.
 
-        `led` are the shards that we lead, of whatever lane; `changed` rings when these are others.
+        `led` are the shards that we lead, of whatever shard group; `changed` rings when these are others.
         """
-        self.name, self.watches = lane.named("lead"), dict[int, Watch]()  # by shard
-        self._broker, self._connection, self._owner = lane.broker, connection, owner
+        self.name, self.watches = group.named("leader_election"), dict[int, Watch]()  # by shard
+        self._commands, self._connection, self._owner = group.commands, connection, owner
         self._listener, self._led, self._recovery, self._rings = listener, led, recovery, changed
-        self._lease_ms = spec.delivery.lease_seconds * 1000
-        self._apart = Apart(self.name)
+        self._lease_ms = spec.delivery.lease_duration_seconds * 1000
+        self._apart = PerShard(self.name)
         self._rewinds = set[int]()  # shards whose clock stepped back, and whose leases may be too long still
         self.alarm = Alarm()
 
@@ -105,7 +105,7 @@ class Leading:
 
     async def _asked(self, lease_ms: int) -> dict[int, Leadership | DelayQError]:
         shards = list(self.watches)
-        calls = [self._broker.lead(shard, self._owner, lease_ms) for shard in shards]
+        calls = [self._commands.elect(shard, self._owner, lease_ms) for shard in shards]
         return dict(zip(shards, await self._connection.answers(calls) if calls else [], strict=True))
 
     async def _changed(self, leads: Mapping[int, bool]) -> None:
@@ -114,7 +114,7 @@ class Leading:
             watch = self.watches.get(shard)
             if watch is None or watch.leads == ours:
                 continue
-            event = "leading" if ours else "leadership_lost"
+            event = "leadership_acquired" if ours else "leadership_lost"
             log.info(event, extra={"fields": {"shard": shard, "owner": self._owner}})
             watch.leads, alarms[shard] = ours, watch.alarm if ours else None
             watch.alarm.ring()
@@ -130,7 +130,7 @@ class Leading:
         refused = dict[int, DelayQError]()
         for shard in list(self._rewinds):
             try:
-                await rewind(self._broker, self._connection, shard, lease_ms=self._lease_ms)
+                await rewind(self._commands, self._connection, shard, lease_ms=self._lease_ms)
             except DelayQError as error:
                 refused[shard] = error
             else:
@@ -157,4 +157,4 @@ class Leading:
                     raise error
         except DelayQError as error:
             fields = {"error": str(error), "seconds": LEAD_SECONDS}
-            log.warning("not_resigned", extra={"fields": fields})
+            log.warning("leadership_not_released", extra={"fields": fields})

@@ -9,17 +9,17 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from delayq.connection import AsyncConnection, Hints
+from delayq.connection import AsyncConnection, BlockingReads
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.shard_map import UNSTAMPED
-from delayq.protocol.write_durability import Acknowledge, longest_seconds
+from delayq.protocol.write_durability import Durability, longest_seconds
 from delayq.recovery.reclaim import Grace, reclaim
-from delayq.resharding.coordinator import ANNOUNCE_SECONDS, Reshard, Wish
-from delayq.resharding.migrator import Mover
-from delayq.resharding.shard_map_sync import Follow
-from delayq.scanner.leader_election import Leading
-from delayq.service.counters import ProcessTally
-from delayq.service.service_manager import Roster
+from delayq.resharding.coordinator import ANNOUNCE_SECONDS, DesiredShards, ReshardingCoordinator
+from delayq.resharding.migrator import Migrator
+from delayq.resharding.shard_map_sync import ShardMapSync
+from delayq.scanner.leader_election import LeaderElection
+from delayq.service.counters import ProcessCounters
+from delayq.service.service_manager import ServiceManager
 from delayq.worker.wake_listener import AlarmListener
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from delayq.connection import Address
     from delayq.contract import Spec
     from delayq.contract.metrics import Outage
-    from delayq.protocol.commands import Broker
+    from delayq.protocol.commands import Commands
     from delayq.protocol.results import Wait
     from delayq.recovery.recovery import Recovery
-    from delayq.resharding.migration import Walk
+    from delayq.resharding.migration import ScanProgress
     from delayq.service.loop import Loop, Service
-    from delayq.service.shard_groups import Lane
+    from delayq.service.shard_groups import ShardGroup
 
 REST_SECONDS = 60.0  # between looks at a shard that we do not lead; leadership rings
 TICK_SECONDS = 5.0  # the longest sleep of a leader: by then it looks though nothing asked for it
@@ -51,14 +51,20 @@ class ShardScanner:
     blocks = False
 
     def __init__(
-        self, shard: int, broker: Broker, connection: AsyncConnection, *, spec: Spec, reclaims: bool = True
+        self,
+        shard: int,
+        commands: Commands,
+        connection: AsyncConnection,
+        *,
+        spec: Spec,
+        reclaims: bool = True,
     ) -> None:
-        """Unless it `reclaims`, leases that ran out are somebody else's business."""
+        """Unless it `reclaims`, it ignores expired leases."""
         self.name, self.shard, self.leads = f"scan-{shard}", shard, False
-        self._broker, self._connection, self._reclaims = broker, connection, reclaims
+        self._commands, self._connection, self._reclaims = commands, connection, reclaims
         self._max_crashes = spec.delivery.max_crashes
         self._due_at = 0.0  # monotonic seconds
-        self._untaken = 0  # looks in a row at a hint that nobody took
+        self._untaken = 0  # consecutive looks at a stale wake token
         self._grace = Grace()
         self.alarm = Alarm()
 
@@ -68,11 +74,11 @@ class ShardScanner:
             return REST_SECONDS
         self._sleep_exactly()
         asked_at = time.monotonic()
-        wait = await self._connection.one(self._broker.wake(self.shard))
+        wait = await self._connection.one(self._commands.wake(self.shard))
         lapses_in = self._lapses_in(wait, asked_at)
         if lapses_in is not None and lapses_in <= 0:
             await reclaim(
-                *(self._broker, self._connection, self.shard),
+                *(self._commands, self._connection, self.shard),
                 max_crashes=self._max_crashes,
                 before_ms=wait.now_ms,
             )
@@ -102,7 +108,7 @@ class ShardScanner:
         if wait.next_due_seconds is None:
             return pause
         if wait.held or self._untaken:
-            # It could be told to nobody now, and a moment later that may have changed: not for each of a thousand.
+            # No worker could act on it now; do not look again for each of a thousand due times.
             pause = min(pause, max(OVERDUE_SECONDS, wait.next_due_seconds))
         else:
             # Counted from the question, for the next one takes as long to get to Redis: from the answer on, every
@@ -114,9 +120,9 @@ class ShardScanner:
     def _looks_in(self, wait: Wait) -> float:
         """Seconds until what is due already is worth another look.
 
-        A hint that nobody took lies there for the first who can, who rings our alarm when he leaves nothing due. Where
-        maxInFlight keeps tasks back, whoever ends one claims, or wakes somebody. So nobody waits for us: look ever more
-        rarely.
+        A stale wake token stays for the first free worker, which rings our alarm when it leaves nothing due. With tasks
+        held back by maxInFlight, the worker that ends one claims again or wakes another. So no worker waits for us:
+        look less and less often.
         """
         self._untaken = self._untaken + 1 if wait.due and wait.untaken else 0
         if wait.held:
@@ -126,11 +132,11 @@ class ShardScanner:
         return OVERDUE_SECONDS if wait.due else TICK_SECONDS
 
 
-class Post(NamedTuple):
-    """What a scanner has for one lane."""
+class GroupParts(NamedTuple):
+    """What a scanner has for one shard group."""
 
-    leading: Leading
-    hints: Hints
+    leading: LeaderElection
+    blocking_reads: BlockingReads
 
 
 class Scanner:
@@ -139,56 +145,56 @@ class Scanner:
     def __init__(
         self,
         spec: Spec,
-        broker: Broker,
+        commands: Commands,
         address: Address,
         *,
         owner: str,
         recovery: Recovery | None = None,
-        wish: Wish | None = None,
+        wish: DesiredShards | None = None,
     ) -> None:
         """Nothing is connected before run(). `owner` names this process; `recovery` is ours to run and to close.
 
-        `wish` is what the document asks for; without it, what spec says, of a document that nobody stamped.
+        `wish` is what the document asks for; without it, what spec says, of a document without a stamp.
         """
-        self.tally, self._recovery = ProcessTally("scanner", broker.queue), recovery
-        self._spec, self._broker, self._address, self._owner = spec, broker, address, owner
-        self._acknowledge = Acknowledge.of(spec.delivery)
+        self.counters, self._recovery = ProcessCounters("scanner", commands.queue), recovery
+        self._spec, self._commands, self._address, self._owner = spec, commands, address, owner
+        self._durability = Durability.of(spec.durability)
         # Tasks that move have a connection of their own: a megabyte of them, or the wait for what has to confirm them,
         # must not make a wake late.
         self._connection = AsyncConnection(address)
-        self._moving = AsyncConnection(address.patient(longest_seconds(self._acknowledge)))
-        self._posts: dict[Lane, Post] = {}
+        self._moving = AsyncConnection(address.patient(longest_seconds(self._durability)))
+        self._posts: dict[ShardGroup, GroupParts] = {}
         self._watches: dict[ShardScanner, Loop] = {}
-        self.roster = Roster(self, broker, self.tally, apart=address.apart)
-        self._movers: dict[Lane, Mover] = {}
+        self.services = ServiceManager(self, commands, self.counters, apart=address.apart)
+        self._movers: dict[ShardGroup, Migrator] = {}
         blocks_seconds = spec.delivery.max_block_milliseconds / 1000
-        self._reshard = Reshard(
-            *(broker, self._moving),
-            wish=wish or Wish(spec.shards, UNSTAMPED),
-            acknowledge=self._acknowledge,
+        self._reshard = ReshardingCoordinator(
+            *(commands, self._moving),
+            wish=wish or DesiredShards(spec.shards, UNSTAMPED),
+            durability=self._durability,
             led=self._led,
             announce_seconds=max(ANNOUNCE_SECONDS, 2 * blocks_seconds + 1),
         )
-        self.roster.add(self._reshard)
-        self.roster.add(Follow(broker, self._moving, once=True))
-        self.roster.open()
+        self.services.add(self._reshard)
+        self.services.add(ShardMapSync(commands, self._moving, once=True))
+        self.services.open()
 
     @property
     def loops(self) -> Sequence[Loop]:
         """What the probes look at."""
-        return self.roster.loops
+        return self.services.loops
 
     @property
     def shards(self) -> Sequence[ShardScanner]:
         """Those there are now."""
         return tuple(self._watches)
 
-    def opened(self, lane: Lane) -> Iterable[Service]:
-        """Have the shards of a lane watched."""
-        hints = Hints(self._address)
-        listener = AlarmListener(lane, self._broker, hints)
-        leading = Leading(
-            lane,
+    def opened(self, group: ShardGroup) -> Iterable[Service]:
+        """Have the shards of a shard group watched."""
+        blocking_reads = BlockingReads(self._address)
+        listener = AlarmListener(group, self._commands, blocking_reads)
+        leading = LeaderElection(
+            group,
             self._connection,
             owner=self._owner,
             spec=self._spec,
@@ -197,44 +203,44 @@ class Scanner:
             recovery=self._recovery,
             changed=self._reshard.alarm,
         )
-        self._posts[lane] = Post(leading, hints)
-        for shard in lane.shards:
-            self._watch(lane, shard)
-        self._movers[lane] = Mover(lane, self._moving, led=self._led, acknowledge=self._acknowledge)
-        yield from (leading, listener, self._movers[lane])
+        self._posts[group] = GroupParts(leading, blocking_reads)
+        for shard in group.shards:
+            self._watch(group, shard)
+        self._movers[group] = Migrator(group, self._moving, led=self._led, durability=self._durability)
+        yield from (leading, listener, self._movers[group])
         if self._recovery is not None:
-            yield self._recovery.of(lane)
+            yield self._recovery.of(group)
 
     def _led(self) -> set[int]:
         return {watch.shard for watch in self._watches if watch.leads}
 
     @property
-    def walks(self) -> Mapping[int, Walk]:
+    def scans(self) -> Mapping[int, ScanProgress]:
         """How far each shard that we lead is with a change of shards; nothing while there is none."""
-        return {shard: walk for mover in self._movers.values() for shard, walk in mover.walks.items()}
+        return {shard: scan for migrator in self._movers.values() for shard, scan in migrator.scans.items()}
 
-    def _watch(self, lane: Lane, shard: int) -> None:
+    def _watch(self, group: ShardGroup, shard: int) -> None:
         watch = ShardScanner(
-            *(shard, self._broker, self._connection), spec=self._spec, reclaims=self._recovery is None
+            *(shard, self._commands, self._connection), spec=self._spec, reclaims=self._recovery is None
         )
-        self._posts[lane].leading.watch(shard, watch)
-        self._watches[watch] = self.roster.add(watch, lane, part=True)
+        self._posts[group].leading.watch(shard, watch)
+        self._watches[watch] = self.services.add(watch, group, part=True)
 
     async def changed(self) -> None:
         """Watch the shards that are new, and no more those that are gone."""
-        for lane, post in self._posts.items():
-            for shard in set(lane.shards) - post.leading.watches.keys():
-                self._watch(lane, shard)
-            for shard in post.leading.watches.keys() - set(lane.shards):
+        for group, post in self._posts.items():
+            for shard in set(group.shards) - post.leading.watches.keys():
+                self._watch(group, shard)
+            for shard in post.leading.watches.keys() - set(group.shards):
                 await post.leading.forget(shard)
         there = {watch for post in self._posts.values() for watch in post.leading.watches.values()}
         for watch in [watch for watch in self._watches if watch not in there]:
-            await self.roster.drop(self._watches.pop(watch))
+            await self.services.drop(self._watches.pop(watch))
 
-    async def closed(self, lane: Lane) -> bool:
-        """Leave a lane that has no shards any more."""
-        del self._movers[lane]
-        await self._posts.pop(lane).hints.close()
+    async def closed(self, group: ShardGroup) -> bool:
+        """Leave a shard group that has no shards any more."""
+        del self._movers[group]
+        await self._posts.pop(group).blocking_reads.close()
         return True
 
     @property
@@ -243,7 +249,7 @@ class Scanner:
         found: dict[int, Outage] = {}
         for loop in self.loops:
             service, why = loop.service, _outage(loop)
-            if isinstance(service, Leading):
+            if isinstance(service, LeaderElection):
                 down = service.refused if why is None else service.watches
                 found |= dict.fromkeys(down, why or "denied")
             elif why is None:
@@ -259,16 +265,16 @@ class Scanner:
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
         """Scan until `stop`, then hand leadership over."""
-        self.roster.start()
+        self.services.start()
         try:
             await stop.wait()
         finally:
-            await self.roster.end()
+            await self.services.end()
             await asyncio.gather(*(post.leading.resign() for post in self._posts.values()))
             if self._recovery is not None:
                 await self._recovery.close()
-            hints = (post.hints.close() for post in self._posts.values())
-            await asyncio.gather(self._connection.close(), self._moving.close(), *hints)
+            blocking_reads = (post.blocking_reads.close() for post in self._posts.values())
+            await asyncio.gather(self._connection.close(), self._moving.close(), *blocking_reads)
 
 
 def _outage(loop: Loop) -> Outage | None:

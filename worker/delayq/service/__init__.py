@@ -1,1 +1,1 @@
-"""Parts that all processes share: loops, lanes of shards, signals, probes, metrics, logs."""
+"""Parts that all processes share: loops, shard groups of shards, signals, probes, metrics, logs."""

@@ -34,7 +34,7 @@ class Buckets:
 
 
 @dataclass
-class ProcessTally:
+class ProcessCounters:
     """What every process counts."""
 
     process: str  # scanner, worker, reaper or eraser
@@ -44,7 +44,7 @@ class ProcessTally:
 
 
 @dataclass
-class WorkerTally(ProcessTally):
+class WorkerCounters(ProcessCounters):
     """What a worker counts."""
 
     slots: int = 0

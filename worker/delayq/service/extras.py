@@ -12,15 +12,14 @@ SQL: Final = (
 )  # SQLAlchemy's asynchronous half cannot even be imported without the latter
 BROUGHT_BY: Final = {
     **dict.fromkeys(("click", "rich"), "delayq[cli]"),
-    **dict.fromkeys(("aiohttp", "prometheus_client", "uvloop"), "delayq[worker]"),
+    **dict.fromkeys(("aiohttp", "uvloop"), "delayq[worker]"),
     **dict.fromkeys(SQL, DATABASE),
-    "matplotlib": "delayq[chart]",
 }
 """Package, by the name it is imported as, and what to install. Drivers of databases: guards/sql/urls.py."""
 
 
 def sentence(package: str | None) -> str:
-    """Say what to install; empty for a package that no extra brings: it is missing in somebody's own code."""
+    """Say what to install; empty for a package that no extra brings: it is missing in the user's code."""
     name = (package or "").partition(".")[0]
     return f"{name} is not installed: install {BROUGHT_BY[name]}" if name in BROUGHT_BY else ""
 

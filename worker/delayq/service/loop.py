@@ -6,15 +6,15 @@ import asyncio
 import logging
 import random
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
     from delayq.contract.metrics import Outage
     from delayq.protocol.alarm import Alarm
-    from delayq.service.counters import ProcessTally
-    from delayq.service.shard_groups import Lane
+    from delayq.service.counters import ProcessCounters
+    from delayq.service.shard_groups import ShardGroup
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +33,27 @@ class Service(Protocol):
         """Do what is to be done now; return for how many seconds nothing more will be (0: go on at once)."""
 
 
+@runtime_checkable
+class Sweeping(Service, Protocol):
+    """A service that goes over everything there is, again and again."""
+
+    passes: int  # completed so far: all that there was to do has been done
+
+
 class Loop:
     """Runs a service until stopped. Failures are logged, counted and tried again, ever more slowly."""
 
     def __init__(
-        self, service: Service, tally: ProcessTally, lane: Lane | None = None, *, part: bool = False
+        self,
+        service: Service,
+        counters: ProcessCounters,
+        group: ShardGroup | None = None,
+        *,
+        part: bool = False,
     ) -> None:
-        """Count errors in `tally`. `lane` is what the service looks after, if not after all, or a `part` of that."""
+        """Count errors in `counters`. `group` is the shard group served, None: all; `part`: only a part of it."""
         self.part = part
-        self.service, self._tally, self.lane = service, tally, lane
+        self.service, self._counters, self.group = service, counters, group
         self.last_success: float | None = None  # monotonic seconds
         self.served = False  # the last step that failed or succeeded because of Redis did succeed
         self.outage: Outage = "other"  # why not
@@ -85,7 +97,7 @@ class Loop:
         try:
             pause = await self.service.step()
         except Unavailable as error:
-            self._tally.redis_errors += 1
+            self._counters.redis_errors += 1
             self.served, self.outage = False, error.outage
             return self._failed("redis_unavailable", error, trace=False)
         except Exception as error:  # noqa: BLE001 -- a loop outlives whatever one step runs into
@@ -94,13 +106,14 @@ class Loop:
             return self._failed("step_failed", error, trace=True)
         if self._failures:
             log.info(
-                "works_again", extra={"fields": {"loop": self.service.name, "after_failures": self._failures}}
+                "loop_recovered",
+                extra={"fields": {"loop": self.service.name, "after_failures": self._failures}},
             )
         self._failures, self.last_success, self.served = 0, time.monotonic(), True
         return pause
 
     def _failed(self, event: str, error: Exception, *, trace: bool) -> float:
-        self._tally.loop_errors[self.service.name] += 1
+        self._counters.loop_errors[self.service.name] += 1
         fields = {"loop": self.service.name, "error": str(error), "failures": self._failures + 1}
         # The 1st, 2nd, 4th, 8th, … of a row of failures: an outage is told, not repeated every other second.
         if self._failures & (self._failures + 1) == 0:

@@ -1,87 +1,68 @@
-"""What the processes export: from tallies and counts to Prometheus text. Names and help are contract/metrics.py."""
+"""What the processes export: from counters to families of samples. Names and help are contract/metrics.py."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest, metrics_core
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector
-
 from delayq.contract import metrics as m
+from delayq.service.exposition import Family, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from delayq.contract.metrics import DurabilityRisk, Metric, Outage
-    from delayq.protocol.due_histogram import Horizons
+    from delayq.protocol.due_histogram import DueHistogram
     from delayq.protocol.results import Counts
-    from delayq.protocol.shard_map import Layout
-    from delayq.service.counters import Buckets, ProcessTally, WorkerTally
+    from delayq.protocol.shard_map import ShardMap
+    from delayq.service.counters import Buckets, ProcessCounters, WorkerCounters
 
-Family = metrics_core.Metric
 Labels = tuple[str, ...]
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def render(families: Callable[[], Iterable[Family]]) -> bytes:
-    """Return the exposition of these families and of the process itself (CPU, memory, open files)."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(families))
-    ProcessCollector(registry=registry)
-    return generate_latest(registry)
-
-
-class _Collector(Collector):
-    def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Family]:
-        return self._families()
-
-
-def process_families(tally: ProcessTally) -> Iterable[Family]:
+def process_families(counters: ProcessCounters) -> Iterable[Family]:
     """Return what every process exports."""
-    yield _family(m.REDIS_ERRORS, {(tally.queue, tally.process): tally.redis_errors})
-    yield _family(m.LOOP_ERRORS, {(tally.queue, loop): count for loop, count in tally.loop_errors.items()})
+    yield _family(m.REDIS_ERRORS, {(counters.queue, counters.process): counters.redis_errors})
+    yield _family(
+        m.LOOP_ERRORS, {(counters.queue, loop): count for loop, count in counters.loop_errors.items()}
+    )
 
 
-def eraser_families(tally: ProcessTally, shards: int) -> Iterable[Family]:
+def eraser_families(counters: ProcessCounters, shards: int) -> Iterable[Family]:
     """Return what an eraser exports."""
-    yield _family(m.ERASED_SHARDS, {(tally.queue,): shards})
-    yield from process_families(tally)
+    yield _family(m.ERASED_SHARDS, {(counters.queue,): shards})
+    yield from process_families(counters)
 
 
-def worker_families(tally: WorkerTally) -> Iterable[Family]:
+def worker_families(counters: WorkerCounters) -> Iterable[Family]:
     """Return what a worker exports."""
-    queue = tally.queue
+    queue = counters.queue
     plain = {
-        m.WORKER_SLOTS: tally.slots,
-        m.WORKER_BUSY_SLOTS: tally.busy,
-        m.WORKER_CLAIMED: tally.claimed,
-        m.WORKER_EXTENDED: tally.extended,
-        m.WORKER_LEASES_LOST: tally.leases_lost,
-        m.WORKER_HANDLER_TIMEOUTS: tally.handler_timeouts,
+        m.WORKER_SLOTS: counters.slots,
+        m.WORKER_BUSY_SLOTS: counters.busy,
+        m.WORKER_CLAIMED: counters.claimed,
+        m.WORKER_EXTENDED: counters.extended,
+        m.WORKER_LEASES_LOST: counters.leases_lost,
+        m.WORKER_HANDLER_TIMEOUTS: counters.handler_timeouts,
     }
     for metric, value in plain.items():
         yield _family(metric, {(queue,): value})
-    first: dict[Labels, float] = {} if tally.first_claim is None else {(queue,): tally.first_claim}
+    first: dict[Labels, float] = {} if counters.first_claim is None else {(queue,): counters.first_claim}
     yield _family(m.WORKER_FIRST_CLAIM, first)
-    yield _family(m.WORKER_SETTLED, {(queue, outcome): tally.settled[outcome] for outcome in m.OUTCOMES})
-    yield _family(m.WORKER_GUARD_UP, {} if tally.guard_up is None else {(queue,): tally.guard_up})
-    ends = () if tally.guard_up is None else m.GUARD_OUTCOMES
-    yield _family(m.WORKER_GUARDED, {(queue, outcome): tally.guarded[outcome] for outcome in ends})
-    yield _histogram(m.WORKER_DUE_TO_CLAIMED, queue, tally.due_to_claimed)
-    yield _histogram(m.WORKER_CLAIMED_TO_STARTED, queue, tally.claimed_to_started)
-    yield _histogram(m.WORKER_HANDLER, queue, tally.handler)
-    yield from process_families(tally)
+    yield _family(m.WORKER_SETTLED, {(queue, outcome): counters.settled[outcome] for outcome in m.OUTCOMES})
+    yield _family(m.WORKER_GUARD_UP, {} if counters.guard_up is None else {(queue,): counters.guard_up})
+    ends = () if counters.guard_up is None else m.GUARD_OUTCOMES
+    yield _family(m.WORKER_GUARD_RUNS, {(queue, outcome): counters.guarded[outcome] for outcome in ends})
+    yield _histogram(m.WORKER_DUE_TO_CLAIMED, queue, counters.due_to_claimed)
+    yield _histogram(m.WORKER_CLAIMED_TO_STARTED, queue, counters.claimed_to_started)
+    yield _histogram(m.WORKER_HANDLER, queue, counters.handler)
+    yield from process_families(counters)
 
 
 def queue_families(
-    queue: str, led: Mapping[int, bool], counts: Mapping[int, Counts], horizons: Horizons
+    queue: str, led: Mapping[int, bool], counts: Mapping[int, Counts], horizons: DueHistogram
 ) -> Iterable[Family]:
     """Return what a scanner exports: whether it leads each shard, and of those it leads, the counts."""
-    yield _family(m.SHARD_LED, {(queue, str(shard)): leads for shard, leads in led.items()})
+    yield _family(m.SHARD_LEADER, {(queue, str(shard)): leads for shard, leads in led.items()})
     by_state: dict[Labels, float] = {
         (queue, str(shard), state): getattr(each, state)
         for shard, each in counts.items()
@@ -89,10 +70,10 @@ def queue_families(
     }
     yield _family(m.TASKS, by_state)
     yield _per_shard(m.TASK_BYTES, queue, {shard: each.bytes for shard, each in counts.items()})
-    yield _per_shard(m.LAPSED_TASKS, queue, {shard: each.lapsed for shard, each in counts.items()})
-    yield _per_shard(m.OVERDUE_TASKS, queue, {shard: each.overdue for shard, each in counts.items()})
-    lateness = {shard: each.oldest_overdue_ms / 1000 for shard, each in counts.items()}
-    yield _per_shard(m.OLDEST_OVERDUE_SECONDS, queue, lateness)
+    yield _per_shard(m.EXPIRED_LEASES, queue, {shard: each.lapsed for shard, each in counts.items()})
+    yield _per_shard(m.SUSPECT_TASKS, queue, {shard: each.suspect for shard, each in counts.items()})
+    lateness = {shard: each.late_ms / 1000 for shard, each in counts.items()}
+    yield _per_shard(m.OLDEST_DUE_SECONDS, queue, lateness)
     yield _per_shard(m.NEXT_DUE_SECONDS, queue, {shard: _next_due(each) for shard, each in counts.items()})
     within: dict[Labels, float] = {
         (queue, str(shard), label): tasks
@@ -101,13 +82,13 @@ def queue_families(
     }
     yield _family(m.DUE_WITHIN_TASKS, within)
     for metric in m.QUEUE_COUNTERS:
-        verb = metric.name.removeprefix("delayq_queue_").removesuffix("_total")
-        yield _per_shard(metric, queue, {shard: each.stats.get(verb, 0) for shard, each in counts.items()})
+        numbers = {shard: each.stats.get(metric.stat, 0) for shard, each in counts.items()}
+        yield _per_shard(metric, queue, numbers)
 
 
 def shard_families(
     queue: str,
-    layout: Layout,
+    shard_map: ShardMap,
     down: Mapping[int, tuple[Outage, str]],
     progress: Mapping[int, Sequence[int]] | None = None,
 ) -> Iterable[Family]:
@@ -116,11 +97,11 @@ def shard_families(
     How many there are; which of them Redis does not serve us with, why, and whose server it is; of those that we lead,
     tasks to look at, looked at, moved, and those that stay until they have run, while tasks move.
     """
-    yield _family(m.LAYOUT_EPOCH, {(queue,): layout.epoch})
-    shards = {"now": layout.shards, "was": layout.was, "target": layout.target}
-    yield _family(m.LAYOUT_SHARDS, {(queue, which): shards[which] for which in m.LAYOUTS})
+    yield _family(m.SHARD_MAP_EPOCH, {(queue,): shard_map.epoch})
+    shards = {"current": shard_map.shards, "previous": shard_map.was, "target": shard_map.target}
+    yield _family(m.SHARD_MAP_SHARDS, {(queue, which): shards[which] for which in m.SHARD_MAP_VERSIONS})
     yield _family(m.SHARD_DOWN, {(queue, str(shard), *why): 1 for shard, why in down.items()})
-    for at, metric in enumerate(m.RESHARD):
+    for at, metric in enumerate(m.RESHARDING):
         yield _per_shard(metric, queue, {shard: each[at] for shard, each in (progress or {}).items()})
 
 
@@ -143,7 +124,7 @@ def backend_families(
 
 
 def _known(metric: Metric, queue: str, value: float | None) -> Family:
-    """Return a gauge that has a value only where somebody knows it."""
+    """Return a gauge that has a value only if it is known."""
     return _family(metric, {} if value is None else {(queue,): value})
 
 
@@ -156,18 +137,18 @@ def _per_shard(metric: Metric, queue: str, values: Mapping[int, float]) -> Famil
 
 
 def _family(metric: Metric, values: Mapping[Labels, float]) -> Family:
-    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    family = kind(metric.name, metric.help, labels=metric.labels)
-    for labels, value in values.items():
-        family.add_metric(labels, value)
-    return family
+    samples = [
+        Sample(metric.name, dict(zip(metric.labels, labels, strict=True)), value)
+        for labels, value in values.items()
+    ]
+    return Family(metric.name, metric.help, metric.kind, samples)
 
 
 def _histogram(metric: Metric, queue: str, buckets: Buckets) -> Family:
-    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
-    seen, cumulative = 0, []
+    labels, seen, samples = {"queue": queue}, 0, []
     for bound, count in zip((*buckets.bounds, float("inf")), buckets.counts, strict=True):
         seen += count
-        cumulative.append(("+Inf" if bound == float("inf") else str(bound), seen))
-    family.add_metric((queue,), cumulative, sum_value=buckets.total)
-    return family
+        le = "+Inf" if bound == float("inf") else str(bound)
+        samples.append(Sample(f"{metric.name}_bucket", {"le": le, **labels}, seen))
+    sums = Sample(f"{metric.name}_count", labels, seen), Sample(f"{metric.name}_sum", labels, buckets.total)
+    return Family(metric.name, metric.help, metric.kind, [*samples, *sums])

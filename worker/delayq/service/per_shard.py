@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Apart:
+class PerShard:
     """What one loop does for each of its shards."""
 
     def __init__(self, loop: str) -> None:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 FRESH_SECONDS = 1.0
 
 
-class Recent(Generic[T]):
+class ScrapeCache(Generic[T]):
     """The answer to a costly question: kept for a second, and asked for once at a time, however many wait for it."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The loops of a process: some run for good, others for as long as there is the lane that they look after.
+"""The loops of a process: some run for good, others for as long as there is the shard group that they look after.
 
 A queue may gain and lose shards while its processes run, and nothing of that asks for a restart.
 """
@@ -9,44 +9,46 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from delayq.service.loop import Loop, Service
-from delayq.service.shard_groups import lanes
+from delayq.service.shard_groups import groups
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from delayq.protocol.commands import Broker
-    from delayq.service.counters import ProcessTally
-    from delayq.service.shard_groups import Lane
+    from delayq.protocol.commands import Commands
+    from delayq.service.counters import ProcessCounters
+    from delayq.service.shard_groups import ShardGroup
 
-LINGER_SECONDS = 1.0  # between looks whether a lane that is no more has done what it still had to
+LINGER_SECONDS = 1.0  # between looks whether a shard group that is no more has done what it still had to
 REST_SECONDS = 3600.0  # whatever changes rings
 
 
-class Crew(Protocol):
-    """A process, as its Roster knows it."""
+class Services(Protocol):
+    """A process, as its ServiceManager knows it."""
 
-    def opened(self, lane: Lane) -> Iterable[Service]:
-        """Return what looks after a lane that is new."""
+    def opened(self, group: ShardGroup) -> Iterable[Service]:
+        """Return what looks after a shard group that is new."""
 
-    async def closed(self, lane: Lane) -> bool:
-        """Put away what belonged to a lane that is no more; False while there is something left to do for it."""
+    async def closed(self, group: ShardGroup) -> bool:
+        """Put away what belonged to a shard group that is no more; False while there is something left to do for it."""
 
     async def changed(self) -> None:
-        """Look at the shards again; lanes that are new have been opened."""
+        """Look at the shards again; shard groups that are new have been opened."""
 
 
-class Roster:
+class ServiceManager:
     """Runs the loops of one process."""
 
-    name, blocks = "roster", False
+    name, blocks = "service_manager", False
 
-    def __init__(self, crew: Crew, broker: Broker, tally: ProcessTally, *, apart: bool) -> None:
+    def __init__(
+        self, owner: Services, commands: Commands, counters: ProcessCounters, *, apart: bool
+    ) -> None:
         """Nothing is open before open(), and nothing runs before start(). `apart` is Address.apart."""
-        self._crew, self._broker, self._tally, self._apart = crew, broker, tally, apart
+        self._owner, self._commands, self._counters, self._apart = owner, commands, counters, apart
         self._tasks: dict[Loop, asyncio.Task[None] | None] = {}
-        self._lanes: list[Lane] = []
+        self._groups: list[ShardGroup] = []
         self._started = False
-        self.alarm = broker.changed
+        self.alarm = commands.changed
         self.add(self)
 
     @property
@@ -54,9 +56,9 @@ class Roster:
         """Those there are now."""
         return tuple(self._tasks)
 
-    def add(self, service: Service, lane: Lane | None = None, *, part: bool = False) -> Loop:
-        """Run a service from start() on, for a lane, for a part of it, or for good."""
-        loop = Loop(service, self._tally, lane, part=part)
+    def add(self, service: Service, group: ShardGroup | None = None, *, part: bool = False) -> Loop:
+        """Run a service from start() on, for a shard group, for a part of it, or for good."""
+        loop = Loop(service, self._counters, group, part=part)
         self._tasks[loop] = asyncio.create_task(loop.run()) if self._started else None
         return loop
 
@@ -70,12 +72,12 @@ class Roster:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def open(self) -> None:
-        """Open the lanes that are new."""
-        for lane in lanes(self._broker, apart=self._apart):
-            if lane not in self._lanes:
-                self._lanes.append(lane)
-                for service in self._crew.opened(lane):
-                    self.add(service, lane)
+        """Open the shard groups that are new."""
+        for group in groups(self._commands, apart=self._apart):
+            if group not in self._groups:
+                self._groups.append(group)
+                for service in self._owner.opened(group):
+                    self.add(service, group)
 
     def start(self) -> None:
         """Run them all."""
@@ -84,15 +86,15 @@ class Roster:
             self._tasks[loop] = asyncio.create_task(loop.run())
 
     async def step(self) -> float:
-        """Open and close lanes, as the layout has them now."""
+        """Open and close shard groups, as the shard map has them now."""
         self.open()
-        await self._crew.changed()
-        there = lanes(self._broker, apart=self._apart)
-        for lane in [lane for lane in self._lanes if lane not in there]:
-            if await self._crew.closed(lane):
-                self._lanes.remove(lane)
-                await self.drop(*(loop for loop in self.loops if loop.lane == lane))
-        return REST_SECONDS if len(self._lanes) == len(there) else LINGER_SECONDS
+        await self._owner.changed()
+        there = groups(self._commands, apart=self._apart)
+        for group in [group for group in self._groups if group not in there]:
+            if await self._owner.closed(group):
+                self._groups.remove(group)
+                await self.drop(*(loop for loop in self.loops if loop.group == group))
+        return REST_SECONDS if len(self._groups) == len(there) else LINGER_SECONDS
 
     async def end(self, *, finish: Collection[Loop] = (), seconds: float = 0.0) -> None:
         """End all loops: those to `finish` may do so within some seconds, the others must at once."""

@@ -1,7 +1,7 @@
-"""Lanes: shards that one server is sure to hold together, so that no other server can hold them up.
+"""Shard groups: shards that are certain to share one server, so that no other server can delay them.
 
-One standalone Redis, or one behind Sentinels, has all shards: they are one lane. In a Cluster each shard is a lane of
-its own, for its slot may move to another server at any time. Nothing here waits.
+A standalone Redis, or one behind Sentinels, holds all shards: they form one group. In a Cluster each shard is a group
+of its own, because its slot can move to another server at any time. No I/O.
 """
 
 from __future__ import annotations
@@ -12,33 +12,37 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.protocol.commands import Broker
+    from delayq.protocol.commands import Commands
 
 
 @dataclass(frozen=True)
-class Lane:
+class ShardGroup:
     """All shards, or only one of them."""
 
-    broker: Broker
+    commands: Commands
     only: int | None = None
 
     @property
     def shards(self) -> Sequence[int]:
-        """Those there are now: the layout may gain some and lose some at any time."""
-        there = range(len(self.broker.shards))
+        """Those there are now: the shard map may gain some and lose some at any time."""
+        there = range(len(self.commands.shards))
         return there if self.only is None else there[self.only : self.only + 1]
 
     @property
     def swept(self) -> Sequence[int]:
         """The same and, with shard 0, those that were dropped: a fail-over may have left leases there."""
-        dropped = range(len(self.broker.shards), self.broker.layout.widest) if 0 in self.shards else ()
+        dropped = range(len(self.commands.shards), self.commands.shard_map.widest) if 0 in self.shards else ()
         return [*self.shards, *dropped]
 
     def named(self, service: str) -> str:
-        """Return the name of a service that does its work for this lane."""
+        """Return the name of a service that does its work for this shard group."""
         return service if self.only is None else f"{service}-{self.only}"
 
 
-def lanes(broker: Broker, *, apart: bool) -> list[Lane]:
-    """Return all lanes there are now; `apart` is Address.apart."""
-    return [Lane(broker, shard) for shard in range(len(broker.shards))] if apart else [Lane(broker)]
+def groups(commands: Commands, *, apart: bool) -> list[ShardGroup]:
+    """Return all shard groups there are now; `apart` is Address.apart."""
+    return (
+        [ShardGroup(commands, shard) for shard in range(len(commands.shards))]
+        if apart
+        else [ShardGroup(commands)]
+    )

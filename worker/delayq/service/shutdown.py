@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXIT_SECONDS = 5.0  # for the event loop, its threads and the interpreter to end once all is done
-SAY_SECONDS = 1.0  # for the log to take the last line: whoever holds its lock may be what hangs
+SAY_SECONDS = 1.0  # for the last log line: the thread that hangs may hold the log's lock
 
 
 class _Deadline:
@@ -97,5 +97,7 @@ def flush() -> None:
     """Write out what streams hold."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # closed, or nobody reads it: what a handler printed is lost then
+        with suppress(
+            OSError, ValueError
+        ):  # closed, or without a reader: what a handler printed is lost then
             stream.flush()

@@ -1,7 +1,7 @@
 """Which shards a worker is not to claim from for now, and when to look at them again. Pure.
 
-Limits of the queue keep due tasks back, and Redis says until when. A shard may also be broken by itself: a key of
-somebody else's under one of its names, say. Neither may cost the other shards anything.
+Limits of the queue keep due tasks back, and Redis says until when. One shard may also be broken: for example, by a
+foreign key under one of its names. Neither may cost the other shards anything.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 ASIDE_SECONDS = 1.0  # before a shard that Redis refused is tried again
 
 
-class Held:
-    """The shards of one lane. Times are monotonic seconds."""
+class ClaimBackoff:
+    """The shards of one shard group. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         """Nothing is held."""
@@ -28,9 +28,9 @@ class Held:
     def note(self, shard: int, claimed: Claimed, now: float) -> None:
         """Take note of what a claim brought.
 
-        Who began the last tasks of a rate looks again when there is room for more. Others need not, whom nobody needs
-        as long as that one has free slots: the scanner hints at them otherwise, and their own look comes in time. Where
-        as many are in flight as may be, there is nothing to note: whoever ends one looks, or has others look.
+        The worker that claimed the last tasks of a rate claims again when the rate allows more. The others need not,
+        while that one has free slots: otherwise the scanner wakes them, and their own polling is soon enough. At
+        maxInFlight there is nothing to note: the worker that ends a task claims again, or wakes another.
 
         The shard serves claims again. A settlement that it refused is still to be tried again, at its own time.
         """

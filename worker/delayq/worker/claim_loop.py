@@ -16,7 +16,7 @@ from delayq.errors import EnvelopeTooNew, Unavailable
 from delayq.protocol.commands import BATCH
 from delayq.protocol.envelope import DUE_BYTES
 from delayq.protocol.results import Settled
-from delayq.worker.claim_backoff import Held
+from delayq.worker.claim_backoff import ClaimBackoff
 from delayq.worker.slots import Running, Settlement
 from delayq.worker.suspects import PATIENCE_SECONDS, RENEW_SECONDS, RESERVED_MS
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from delayq.connection import AsyncConnection
-    from delayq.protocol.commands import Broker, Call
+    from delayq.protocol.commands import Call, Commands
     from delayq.protocol.results import Claimed, Ticket
-    from delayq.worker.executor import Runner
-    from delayq.worker.slots import Desk, Verb
+    from delayq.worker.executor import Executor
+    from delayq.worker.slots import GroupState, Verb
 
 log = logging.getLogger(__name__)
 
@@ -45,35 +45,37 @@ class Claim(NamedTuple):
     apart: bool = False  # it is for suspects
 
 
-class Exchange:
-    """One round trip after the other, over one lane."""
+class ClaimLoop:
+    """One round trip after the other, over one shard group."""
 
     blocks = False
 
-    def __init__(self, desk: Desk, broker: Broker, connection: AsyncConnection, runner: Runner) -> None:
+    def __init__(
+        self, group_state: GroupState, commands: Commands, connection: AsyncConnection, runner: Executor
+    ) -> None:
         """Settle and claim over `connection`."""
-        self.name = desk.lane.named("exchange")
-        self._desk, self._slots = desk, desk.slots
-        self._broker, self._connection, self._runner = broker, connection, runner
-        self._delivery, self._tally = self._slots.delivery, self._slots.tally
-        self._lease_ms, self._claims = self._delivery.lease_seconds * 1000, desk.claims
+        self.name = group_state.group.named("claim_loop")
+        self._group_state, self._slots = group_state, group_state.slots
+        self._commands, self._connection, self._runner = commands, connection, runner
+        self._delivery, self._counters = self._slots.delivery, self._slots.counters
+        self._lease_ms, self._claims = self._delivery.lease_duration_seconds * 1000, group_state.claims
         self._block_seconds = self._delivery.max_block_milliseconds / 1000
         self._poll_at = 0.0  # monotonic seconds of the next look of one's own
-        self._held = Held()
+        self._held = ClaimBackoff()
         self._loop = asyncio.get_running_loop()
-        self.alarm = desk.exchange_alarm
+        self.alarm = group_state.exchange_alarm
 
     async def step(self) -> float:
         """Settle what ended and claim into what is free; returns the seconds until the next unasked look."""
-        now, desk = time.monotonic(), self._desk
+        now, group_state = time.monotonic(), self._group_state
         if now >= self._poll_at:
             # Hints may be lost; a look of one's own at most this late is what the queue promises.
-            desk.look()
+            group_state.look()
             self._poll_at = now + self._block_seconds * random.uniform(0.75, 1.0)  # noqa: S311 -- spreads load
         for shard in self._held.due(now):
-            desk.try_again(shard)
+            group_state.try_again(shard)
         refused = self._held.refused
-        if refused and not self._held.all_refused(desk.lane.shards):
+        if refused and not self._held.all_refused(group_state.group.shards):
             for shard in refused:
                 # A claim that is refused half-way may leave a hint: following it would be a busy loop.
                 self._slots.hinted.pop(shard, None)
@@ -83,31 +85,31 @@ class Exchange:
         settling, claiming = list(self._settlements()), list(self._claimed_from())
         if settling or claiming or self._claims.lost:
             await self._round_trip(settling, claiming)
-        elif desk.doubtful and desk.hinted:
+        elif group_state.doubtful and group_state.hinted:
             await self._try()
-        if desk.has_work:
+        if group_state.has_work:
             return 0.0
         self._listen()
         now = time.monotonic()
         pause = min(self._poll_at - now, self._held.next_in(now))
         if suspects.waiting and self._slots.open:
-            pause = min(pause, suspects.next_in(desk.lane.shards, now))
+            pause = min(pause, suspects.next_in(group_state.group.shards, now))
         return max(0.001, pause)
 
     def _listen(self) -> None:
-        """Have our listener listen, and those of other lanes that had no room."""
-        self._desk.listener_alarm.ring()
+        """Have our listener listen, and those of other shard groups that had no room."""
+        self._group_state.listener_alarm.ring()
         self._slots.listen()
 
     async def _make_room(self, now: float) -> None:
         """Stop claiming for suspects that waited too long for a worker with nothing to do, or go on doing so."""
         suspects = self._slots.suspects
-        shard = suspects.room_for(self._desk.lane.shards, now) if self._slots.open else None
+        shard = suspects.room_for(self._group_state.group.shards, now) if self._slots.open else None
         if shard is None:
             return
-        reserve = self._broker.lock("", suspects.owner, RESERVED_MS, lock="isolation", shard=shard)
+        reserve = self._commands.lock("", suspects.owner, RESERVED_MS, lock="isolation", shard=shard)
         try:
-            others_ms, counts = await self._connection.run([reserve, self._broker.counts(shard)])
+            others_ms, counts = await self._connection.run([reserve, self._commands.counts(shard)])
         except BaseException:
             suspects.give_up(shard, now, PATIENCE_SECONDS)
             raise
@@ -118,29 +120,31 @@ class Exchange:
 
     async def _try(self) -> None:
         """Ask a server that we have doubts about something harmless: without a free slot nothing else would."""
-        self._desk.asks(0)
-        [answer] = await self._answers([self._broker.wake(shard) for shard in self._desk.lane.shards[:1]])
-        self._desk.answered(well=not isinstance(answer, Exception))
+        self._group_state.asks(0)
+        [answer] = await self._answers(
+            [self._commands.wake(shard) for shard in self._group_state.group.shards[:1]]
+        )
+        self._group_state.answered(well=not isinstance(answer, Exception))
         if isinstance(answer, Exception):
             raise answer
 
     def _settlements(self) -> Iterable[tuple[Call[Any], list[Settlement]]]:
-        for shard, verb, settlements in self._desk.outbox.take():
+        for shard, verb, settlements in self._group_state.outbox.take():
             if self._slots.limited:
-                self._slots.hinted.setdefault(shard, self._desk)
+                self._slots.hinted.setdefault(shard, self._group_state)
             for at in range(0, len(settlements), BATCH):
                 batch = settlements[at : at + BATCH]
                 yield self._settle_call(shard, verb, batch), batch
 
     def _settle_call(self, shard: int, verb: Verb, batch: list[Settlement]) -> Call[list[Settled]]:
         if verb == "ack":
-            return self._broker.ack(shard, [each.lease.member for each in batch])
+            return self._commands.ack(shard, [each.lease.member for each in batch])
         flat = [argument for each in batch for argument in (each.lease.member, *each.arguments)]
         if verb == "retry":
-            return self._broker.retry(shard, flat, max_attempts=self._delivery.max_attempts)
+            return self._commands.retry(shard, flat, max_attempts=self._delivery.max_attempts)
         if verb == "bury":
-            return self._broker.bury(shard, flat)
-        return self._broker.release(shard, flat)
+            return self._commands.bury(shard, flat)
+        return self._commands.release(shard, flat)
 
     def _claimed_from(self) -> Iterable[Claim]:
         """Claim our share of the free slots from the shards that may hold due tasks.
@@ -148,14 +152,14 @@ class Exchange:
         A hint is used up here, before the claim: one that comes while the claim is under way may tell of a task that
         the claim did not see, and has to stay. Suspects are claimed alone.
         """
-        if (suspected := self._slots.isolates(self._desk)) is not None:
+        if (suspected := self._slots.isolates(self._group_state)) is not None:
             yield self._group(suspected)
             return
-        for shard, limit in self._slots.shares(self._desk):
+        for shard, limit in self._slots.shares(self._group_state):
             del self._slots.hinted[shard]
             seconds = self._connection.address.timeout_seconds / 2  # less than we wait for the reply
             ticket = self._claims.ticket(time.monotonic(), seconds)
-            call = self._broker.claim(shard, limit, self._lease_ms, ticket=ticket)
+            call = self._commands.claim(shard, limit, self._lease_ms, ticket=ticket)
             yield Claim(call, shard, limit, ticket)
 
     def _group(self, shard: int) -> Claim:
@@ -163,15 +167,15 @@ class Exchange:
         self._slots.suspects.begin()
         ticket = self._claims.ticket(time.monotonic(), self._connection.address.timeout_seconds / 2)
         limit = self._slots.free
-        call = self._broker.isolate(shard, limit, self._lease_ms, ticket=ticket)
+        call = self._commands.isolate(shard, limit, self._lease_ms, ticket=ticket)
         return Claim(call, shard, limit, ticket, apart=True)
 
     async def _round_trip(
         self, settling: list[tuple[Call[Any], list[Settlement]]], claiming: list[Claim]
     ) -> None:
-        sent_at, desk, lost = time.monotonic(), self._desk, dict(self._claims.lost)
-        desk.outbox.sent = sum(len(batch) for _, batch in settling)
-        desk.asks(sum(claim.limit for claim in claiming))
+        sent_at, group_state, lost = time.monotonic(), self._group_state, dict(self._claims.lost)
+        group_state.outbox.sent = sum(len(batch) for _, batch in settling)
+        group_state.asks(sum(claim.limit for claim in claiming))
         calls = [
             *(call for call, _ in settling),
             *self._lost_claims(lost),
@@ -180,8 +184,8 @@ class Exchange:
         answers = await self._answers([*calls, *self._passed_on(settling, claiming)])
         errors = [answer for answer in answers if isinstance(answer, Exception)]
         outages = [error for error in errors if isinstance(error, Unavailable)]
-        desk.answered(well=not outages)
-        desk.outbox.sent = 0
+        group_state.answered(well=not outages)
+        group_state.outbox.sent = 0
         for (_, batch), answer in zip(settling, answers, strict=False):
             self._settled(batch, answer)
         for shard, answer in zip(lost, answers[len(settling) :], strict=False):
@@ -192,13 +196,13 @@ class Exchange:
                 self._slots.suspects.give_up(claim.shard, time.monotonic(), RENEW_SECONDS)
         self._slots.offer()  # what was reserved and not used
         self._slots.check_empty()  # whatever came of it, no claim is under way now
-        if outages or (errors and self._held.all_refused(desk.lane.shards)):
+        if outages or (errors and self._held.all_refused(group_state.group.shards)):
             raise (outages or errors)[0]
 
     def _lost_claims(self, lost: dict[int, int]) -> Iterable[Call[int]]:
         """Have Redis put back what they took. Ahead of new claims: those may take the same tasks then."""
         for shard, number in lost.items():
-            yield self._broker.unclaim(shard, self._claims.claimer, number, self._lease_ms)
+            yield self._commands.unclaim(shard, self._claims.claimer, number, self._lease_ms)
 
     def _returned(self, shard: int, answer: int | Exception) -> None:
         if isinstance(answer, Unavailable):
@@ -215,27 +219,27 @@ class Exchange:
         """Have others look where we make room under maxInFlight and cannot use it: we drain, or our slots are taken."""
         if self._slots.limited:
             settled = {batch[0].lease.shard for _, batch in settling}
-            yield from map(self._broker.wake, settled - {claim.shard for claim in claiming})
+            yield from map(self._commands.wake, settled - {claim.shard for claim in claiming})
 
     async def _answers(self, calls: list[Call[Any]]) -> list[Any]:
         """Each call's answer or error. When the round trip itself fails, that is the answer to every call."""
         try:
             return await self._connection.answers(calls)
         except asyncio.CancelledError:
-            self._desk.answered(well=False)
+            self._group_state.answered(well=False)
             raise
         except Exception as error:  # noqa: BLE001 -- raised again once everything is back in its place
             return [error] * len(calls)
 
     def _settled(self, batch: list[Settlement], answer: list[Settled] | Exception) -> None:
         if isinstance(answer, Unavailable):
-            self._desk.outbox.waiting[:0] = batch
+            self._group_state.outbox.waiting[:0] = batch
             return
         if isinstance(answer, Exception):
-            self._desk.outbox.refused += batch
+            self._group_state.outbox.refused += batch
             self._refused(batch[0].lease.shard, answer)
             return
-        settled = self._tally.settled
+        settled = self._counters.settled
         for settlement, outcome in zip(batch, answer, strict=True):
             settled[outcome] += 1
             if outcome is not Settled.ACKED:
@@ -249,7 +253,7 @@ class Exchange:
         elif outcome is Settled.BURIED:
             log.warning("buried", extra={"fields": _death(settlement)})
         elif outcome is Settled.SUPERSEDED:
-            self._tally.settled[Settled.BURIED] += 1  # as far as metrics go
+            self._counters.settled[Settled.BURIED] += 1  # as far as metrics go
             log.warning("dead_letter_replaced", extra={"fields": _death(settlement)})
 
     def _answered(self, claim: Claim, answer: Claimed | Exception, sent_at: float) -> None:
@@ -265,32 +269,32 @@ class Exchange:
                 return
             if claim.ticket.number:
                 log.info("claim_abandoned", extra={"fields": {"shard": claim.shard}})
-        self._slots.hinted.setdefault(claim.shard, self._desk)
+        self._slots.hinted.setdefault(claim.shard, self._group_state)
 
     def _claimed(self, claim: Claim, answer: Claimed, sent_at: float) -> None:
         shard = claim.shard
         if answer.more:
-            self._slots.hinted.setdefault(shard, self._desk)
+            self._slots.hinted.setdefault(shard, self._group_state)
         self._held.note(shard, answer, time.monotonic())
         if answer.suspects or self._slots.suspects.waiting:
             self._note_suspects(shard, answer)
-        if self._tally.first_claim is None:
-            self._tally.first_claim = (
+        if self._counters.first_claim is None:
+            self._counters.first_claim = (
                 time.time()
             )  # of this clock, and not of Redis': held against the pod's creation
-        self._tally.claimed += len(answer.leases)
+        self._counters.claimed += len(answer.leases)
         deadline = time.monotonic() + self._delivery.handler_timeout_seconds
-        # Told to stop while the claim was under way, or so late that other lanes have the slots: others can begin.
+        # Release what cannot run: the worker drains, or other shard groups took the slots meanwhile.
         late = self._slots.draining or claim.apart != self._slots.suspects.running
         room = 0 if late else max(0, self._slots.free)
         for lease in answer.leases:
-            self._tally.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
+            self._counters.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
         for lease in answer.leases[:room]:
             self._start(Running(lease, sent_at, deadline))
         for lease in answer.leases[room:]:
-            self._desk.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
+            self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
         if answer.unreadable:
-            self._desk.outbox.waiting += _unreadable(answer)
+            self._group_state.outbox.waiting += _unreadable(answer)
 
     def _note_suspects(self, shard: int, answer: Claimed) -> None:
         self._slots.suspects.note(shard, answer.suspects, time.monotonic())
@@ -306,12 +310,12 @@ class Exchange:
             log.warning("shard_refused", extra={"fields": fields})
 
     def _start(self, running: Running) -> None:
-        self._desk.begin(running)
+        self._group_state.begin(running)
         running.handling = self._loop.create_task(self._run(running))
         running.handling.add_done_callback(partial(self._ended, running))
 
     async def _run(self, running: Running) -> None:
-        self._desk.ended(running, await self._runner.run(running))
+        self._group_state.ended(running, await self._runner.run(running))
 
     def _ended(self, running: Running, handling: asyncio.Task[None]) -> None:
         """End what `_run` did not: a task cancelled before its first step never enters it."""
@@ -322,7 +326,7 @@ class Exchange:
             error = asyncio.CancelledError() if handling.cancelled() else handling.exception()
             settlement = self._runner.settlement(running, error)
         finally:
-            self._desk.ended(running, settlement)
+            self._group_state.ended(running, settlement)
 
 
 def _death(settlement: Settlement) -> dict[str, object]:

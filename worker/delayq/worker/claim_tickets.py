@@ -1,4 +1,4 @@
-"""The claims of one lane that are on their way: until when Redis may execute each, and which replies were lost. Pure.
+"""A shard group's claims in progress: until when Redis may execute each, and which replies were lost. Pure.
 
 A worker that waits no longer for a reply cannot withdraw its request: a server that hung executes it when it goes on.
 So each claim says until when it may be executed, by Redis' clock, which each reply tells. A worker that does not know
@@ -12,7 +12,7 @@ import secrets
 from delayq.protocol.results import Ticket
 
 
-class Claims:
+class ClaimTickets:
     """At most one claim of each shard is on its way. `now` is in monotonic seconds."""
 
     def __init__(self) -> None:

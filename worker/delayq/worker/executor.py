@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from delayq.contract import Delivery
     from delayq.protocol.envelope import Task
-    from delayq.service.counters import WorkerTally
+    from delayq.service.counters import WorkerCounters
 
     HandlerCall = Callable[[Task], Awaitable[object]]
 
@@ -36,20 +36,20 @@ _EVENTS: dict[type[Retry], str] = {
 UNREADABLE = "the handler raised an exception that cannot be read (a Retry without super().__init__()?)"
 
 
-class Runner:
+class Executor:
     """Calls the handler and counts what happens."""
 
-    def __init__(self, call: HandlerCall, delivery: Delivery, tally: WorkerTally) -> None:
+    def __init__(self, call: HandlerCall, delivery: Delivery, counters: WorkerCounters) -> None:
         """`call` is the handler's."""
-        self._call, self._delivery, self._tally = call, delivery, tally
-        self._lease_seconds = delivery.lease_seconds
+        self._call, self._delivery, self._counters = call, delivery, counters
+        self._lease_seconds = delivery.lease_duration_seconds
 
     async def run(self, running: Running) -> Settlement | None:
         """Run one task to its end. None when there is nothing to settle, because the lease is lost."""
         started = time.monotonic()
         if started - running.extended_at > self._lease_seconds:
-            return None  # this process was stopped between claiming and now; the task is somebody else's
-        self._tally.claimed_to_started.observe(started - running.extended_at)
+            return None  # this process was stopped since the claim; the task has another lease
+        self._counters.claimed_to_started.observe(started - running.extended_at)
         try:
             await self._call(running.lease.task)
             end_if_forked()
@@ -60,7 +60,7 @@ class Runner:
                 return settlement
         else:
             settlement = self.settlement(running, None)
-        self._tally.handler.observe(time.monotonic() - started)
+        self._counters.handler.observe(time.monotonic() - started)
         return settlement
 
     def settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
@@ -93,7 +93,7 @@ class Runner:
 
     def _seen(self, running: Running, error: Seen) -> Settlement:
         fields = {"task_id": running.lease.task.id, "why": bounded(message_of(error))}
-        log.info("seen", extra={"fields": fields})
+        log.info("duplicate_skipped", extra={"fields": fields})
         return Settlement("ack", running.lease)
 
     def _failed(self, running: Running, error: BaseException) -> Settlement:

@@ -27,25 +27,25 @@ LOOK_SECONDS = 10.0  # between looks at a guard that serves: an idle worker has 
 AWAY_SECONDS = (0.5, 5.0)  # the first pause between looks at one that does not, and the longest
 
 _OUTCOMES: dict[type[BaseException], GuardOutcome] = {
-    Seen: "seen",
+    Seen: "duplicate",
     GuardBusy: "busy",
     GuardLost: "lost",
     GuardUnavailable: "unavailable",
 }
 
 
-class Guarding:
+class GuardBreaker:
     """Watches the guard of one worker."""
 
-    name, blocks = "guard", False
+    name, blocks = "guard_breaker", False
 
     def __init__(self, guard: Guard[Any], slots: Slots) -> None:
         """Nothing is claimed before the guard was seen to serve."""
-        self._guard, self._slots, self._tally = guard, slots, slots.tally
+        self._guard, self._slots, self._counters = guard, slots, slots.counters
         self._pause = AWAY_SECONDS[0]
         self._opened_at = self._shut_until = 0.0  # monotonic seconds
         self.alarm = Alarm()
-        slots.blocked, slots.tally.guard_up = True, False
+        slots.blocked, slots.counters.guard_up = True, False
 
     def around(self, call: HandlerCall) -> HandlerCall:
         """Return `call`, a handler's under the guard, with its ends counted."""
@@ -56,13 +56,13 @@ class Guarding:
             except BaseException as error:
                 self._count(error)
                 raise
-            self._tally.guarded["finished"] += 1
+            self._counters.guarded["finished"] += 1
             return result
 
         return counted
 
     def _count(self, error: BaseException) -> None:
-        self._tally.guarded[_OUTCOMES.get(type(error), "abandoned")] += 1
+        self._counters.guarded[_OUTCOMES.get(type(error), "abandoned")] += 1
         if isinstance(error, GuardUnavailable) and not self._slots.blocked:
             self._away(error)
             now = time.monotonic()
@@ -87,8 +87,8 @@ class Guarding:
                 self._away(error)
             return self._longer_pause()
         if self._slots.blocked:
-            log.info("guard_serves", extra={"fields": {"guard": self._guard.name}})
-            self._slots.blocked, self._tally.guard_up = False, True
+            log.info("guard_breaker_closed", extra={"fields": {"guard": self._guard.name}})
+            self._slots.blocked, self._counters.guard_up = False, True
             self._opened_at = time.monotonic()
             self._slots.ring()
         else:
@@ -105,6 +105,6 @@ class Guarding:
             raise GuardUnavailable(self._guard.name, f"{type(error).__name__}: {error}") from error
 
     def _away(self, error: GuardUnavailable) -> None:
-        self._slots.blocked, self._tally.guard_up = True, False
+        self._slots.blocked, self._counters.guard_up = True, False
         fields = {"guard": self._guard.name, "where": error.where, "error": error.why}
-        log.error("guard_unavailable", extra={"fields": fields})
+        log.error("guard_breaker_opened", extra={"fields": fields})

@@ -1,4 +1,4 @@
-"""The watchdog: extends the leases of running tasks at a third of their length, and ends handlers that run too long."""
+"""Extends the leases of running tasks at a third of their duration, and cancels handlers that exceed their timeout."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from delayq.protocol.commands import BATCH
 
 if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
-    from delayq.protocol.commands import Broker
-    from delayq.worker.executor import Runner
-    from delayq.worker.slots import Desk, Running
+    from delayq.protocol.commands import Commands
+    from delayq.worker.executor import Executor
+    from delayq.worker.slots import GroupState, Running
 
 log = logging.getLogger(__name__)
 
@@ -22,16 +22,26 @@ CLEANUP_SECONDS = 6.0
 SIGTERM and SIGKILL of an exec handler."""
 
 
-class Watchdog:
-    """Looks at every running task of one lane at least once a second."""
+class LeaseRenewal:
+    """Looks at every running task of one shard group at least once a second."""
 
     blocks = False
 
-    def __init__(self, desk: Desk, broker: Broker, connection: AsyncConnection, runner: Runner) -> None:
-        """Watch the running tasks of `desk`; `runner` says what becomes of one whose handler is given up."""
-        self.name = desk.lane.named("watchdog")
-        self._desk, self._broker, self._connection, self._runner = desk, broker, connection, runner
-        self._lease_seconds, self._tally = desk.slots.delivery.lease_seconds, desk.slots.tally
+    def __init__(
+        self, group_state: GroupState, commands: Commands, connection: AsyncConnection, runner: Executor
+    ) -> None:
+        """Watch the running tasks of `group_state`; `runner` says what becomes of one whose handler is given up."""
+        self.name = group_state.group.named("lease_renewal")
+        self._group_state, self._commands, self._connection, self._runner = (
+            group_state,
+            commands,
+            connection,
+            runner,
+        )
+        self._lease_seconds, self._counters = (
+            group_state.slots.delivery.lease_duration_seconds,
+            group_state.slots.counters,
+        )
         self.alarm = Alarm()
 
     async def step(self) -> float:
@@ -47,11 +57,11 @@ class Watchdog:
     def _enforce_timeouts(self, now: float) -> None:
         for (
             running
-        ) in self._desk.running.values():  # in the order they began, which is that of their deadlines
+        ) in self._group_state.running.values():  # in the order they began, which is that of their deadlines
             if running.deadline > now:
                 break
             if running.cancelled_for is None:
-                self._tally.handler_timeouts += 1
+                self._counters.handler_timeouts += 1
                 running.cancel("timeout")
 
     def _give_up(self, now: float) -> None:
@@ -60,9 +70,9 @@ class Watchdog:
         Nothing waits for such a handler but its slot: else its task would seem to have crashed this worker, and no task
         that did could run here, for those run where nothing else does.
         """
-        for running in [each for each in self._desk.running.values() if self._is_over(each, now)]:
-            log.error("handler_ignores_cancellation", extra={"fields": {"task_id": running.lease.task.id}})
-            self._desk.give_up(running, self._runner.settlement(running, None))
+        for running in [each for each in self._group_state.running.values() if self._is_over(each, now)]:
+            log.error("cancellation_ignored", extra={"fields": {"task_id": running.lease.task.id}})
+            self._group_state.give_up(running, self._runner.settlement(running, None))
 
     def _is_over(self, running: Running, now: float) -> bool:
         """Whether a handler was cancelled so long ago that it should have ended."""
@@ -74,7 +84,7 @@ class Watchdog:
 
     async def _extend_leases(self, now: float) -> list[set[int] | Exception]:
         due: dict[int, list[Running]] = {}
-        for running in self._desk.running.values():
+        for running in self._group_state.running.values():
             if now - running.extended_at >= self._lease_seconds / 3 and running.cancelled_for != "lease_lost":
                 due.setdefault(running.lease.shard, []).append(running)
         batches = [
@@ -83,7 +93,7 @@ class Watchdog:
         if not batches:
             return []
         calls = [
-            self._broker.extend(shard, [each.lease.member for each in held], self._lease_seconds * 1000)
+            self._commands.extend(shard, [each.lease.member for each in held], self._lease_seconds * 1000)
             for shard, held in batches
         ]
         # One shard that fails must not hide which leases of the other shards are lost.
@@ -94,12 +104,12 @@ class Watchdog:
         return answers
 
     def _extended(self, held: list[Running], lost: set[int], now: float) -> None:
-        self._tally.extended += len(held) - len(lost)
+        self._counters.extended += len(held) - len(lost)
         for at, running in enumerate(held):
             if at not in lost:
                 running.extended_at = now
-            elif running.lease.member in self._desk.running:
-                self._tally.leases_lost += 1
+            elif running.lease.member in self._group_state.running:
+                self._counters.leases_lost += 1
                 log.warning(
                     "lease_lost", extra={"fields": {"task_id": running.lease.task.id, "verb": "extend"}}
                 )

@@ -1,7 +1,7 @@
 """The slots of a worker: the tasks it is running, and what it still has to tell Redis about those it has run.
 
-All lanes share the slots. What one of them is about to claim is reserved, but only for a moment: a server that does not
-answer keeps the slots from no other.
+All shard groups share the slots. A group reserves slots for a claim only briefly, so that a server that does not
+answer cannot keep slots from the other groups.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from delayq.protocol.alarm import Alarm
-from delayq.worker.claim_tickets import Claims
+from delayq.worker.claim_tickets import ClaimTickets
 from delayq.worker.suspects import Suspects
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from delayq.contract import Spec
     from delayq.protocol.results import Lease
     from delayq.protocol.scripts import Argument
-    from delayq.service.counters import WorkerTally
-    from delayq.service.shard_groups import Lane
+    from delayq.service.counters import WorkerCounters
+    from delayq.service.shard_groups import ShardGroup
 
 Verb = Literal["ack", "retry", "bury", "release"]
-PATIENCE_SECONDS = 0.5  # for which a claim that is not answered keeps slots from other lanes
+PATIENCE_SECONDS = 0.5  # for which a claim that is not answered keeps slots from other shard groups
 CancelReason = Literal["timeout", "lease_lost", "drain", "given_up"]
 
 
@@ -61,7 +61,7 @@ class Settlement:
 class Outbox:
     """Settlements that Redis has not confirmed.
 
-    At most one per slot of a lane: it claims for a slot only after its settlement left. Others may claim sooner.
+    At most one per slot of a shard group: it claims for a slot only after its settlement left. Others may claim sooner.
     """
 
     waiting: list[Settlement] = field(default_factory=list)
@@ -91,16 +91,16 @@ class Outbox:
 class Slots:
     """What the services of a worker share: who is running, and where due tasks may be."""
 
-    def __init__(self, spec: Spec, tally: WorkerTally) -> None:
+    def __init__(self, spec: Spec, counters: WorkerCounters) -> None:
         """All slots are free."""
-        self.delivery, self.tally = spec.delivery, tally
-        self.total = tally.slots = spec.worker.concurrency  # less those that are stuck
+        self.delivery, self.counters = spec.delivery, counters
+        self.total = counters.slots = spec.worker.concurrency  # less those that are stuck
         self.running: dict[bytes, Running] = {}  # by lease member, in the order they began
         self.stuck = 0  # of handlers that were given up and go on
         self.reserved = 0  # for claims under way
-        self.desks: list[Desk] = []
+        self.group_states: list[GroupState] = []
         # Shards that may hold due tasks, in the order in which it is their turn to be claimed from.
-        self.hinted: dict[int, Desk] = {}
+        self.hinted: dict[int, GroupState] = {}
         self.limited = spec.limits.max_in_flight is not None  # the end of a task lets another begin, anywhere
         self.held = spec.stop_policy != "None"  # the document says to claim nothing
         self.draining = False
@@ -136,19 +136,22 @@ class Slots:
     @property
     def exchanging(self) -> bool:
         """Whether a claim may be under way."""
-        return any(desk.exchanging for desk in self.desks)
+        return any(group_state.exchanging for group_state in self.group_states)
 
     @property
     def unconfirmed(self) -> int:
         """How many settlements Redis may not know of."""
-        return sum(desk.outbox.unconfirmed for desk in self.desks)
+        return sum(group_state.outbox.unconfirmed for group_state in self.group_states)
 
     @property
     def settling(self) -> bool:
         """Whether Redis may hold leases for us that it will have to be asked about, or does not know what became of."""
-        return any(desk.exchanging or desk.outbox.unconfirmed or desk.claims.lost for desk in self.desks)
+        return any(
+            group_state.exchanging or group_state.outbox.unconfirmed or group_state.claims.lost
+            for group_state in self.group_states
+        )
 
-    def shares(self, desk: Desk) -> list[tuple[int, int]]:
+    def shares(self, group_state: GroupState) -> list[tuple[int, int]]:
         """Return how many tasks this desk is to claim from which shards, for all that may have some to get a share.
 
         With fewer slots than shards, those go first whose turn has not come for longest. Desks that cannot claim now
@@ -157,44 +160,44 @@ class Slots:
         free, found = self.free, list[tuple[int, int]]()
         if not self.may_claim:
             return found
-        waiting = [shard for shard, other in self.hinted.items() if other is desk or other.ready]
+        waiting = [shard for shard, other in self.hinted.items() if other is group_state or other.ready]
         share = -(-free // max(1, len(waiting)))
         for shard in waiting[: -(-free // share)]:
-            if self.hinted[shard] is desk:
+            if self.hinted[shard] is group_state:
                 found.append((shard, min(share, free)))
             free -= share
         return found
 
-    def isolates(self, desk: Desk) -> int | None:
+    def isolates(self, group_state: GroupState) -> int | None:
         """Return the shard of this desk whose suspects the worker takes now: nothing runs, and nothing can come.
 
         A server that hangs keeps no suspects of others waiting; what its claim brings too late is handed back.
         """
-        if not self.suspects.waiting or desk.doubtful or self.running or not self.open:
+        if not self.suspects.waiting or group_state.doubtful or self.running or not self.open:
             return None
-        if any(each.exchanging and not each.doubtful for each in self.desks):
+        if any(each.exchanging and not each.doubtful for each in self.group_states):
             return None
         hinted = any(not each.doubtful for each in self.hinted.values())
-        return self.suspects.group_of(desk.lane.shards, time.monotonic(), hinted=hinted)
+        return self.suspects.group_of(group_state.group.shards, time.monotonic(), hinted=hinted)
 
     def offer(self) -> None:
         """Wake the desks whose turn it is for slots that became free."""
-        if len(self.desks) > 1 and self.may_claim:
-            waiting = (desk for desk in self.hinted.values() if desk.ready)
-            for desk in islice(waiting, self.free):
-                desk.exchange_alarm.ring()
+        if len(self.group_states) > 1 and self.may_claim:
+            waiting = (group_state for group_state in self.hinted.values() if group_state.ready)
+            for group_state in islice(waiting, self.free):
+                group_state.exchange_alarm.ring()
 
     def listen(self) -> None:
         """Let those listen again that stopped because there was no room."""
         if self.may_listen:
-            for desk in self.desks:
-                if desk.deaf:
-                    desk.listener_alarm.ring()
+            for group_state in self.group_states:
+                if group_state.deaf:
+                    group_state.listener_alarm.ring()
 
     def ring(self) -> None:
         """Have every desk look what there is to do."""
-        for desk in self.desks:
-            desk.exchange_alarm.ring()
+        for group_state in self.group_states:
+            group_state.exchange_alarm.ring()
 
     def ended(self, running: Running) -> None:
         """Free a slot."""
@@ -212,8 +215,8 @@ class Slots:
     def claim_again(self) -> None:
         """Look for healthy tasks once a group of suspects has ended."""
         self.suspects.end(time.monotonic())
-        for desk in self.desks:
-            desk.look()
+        for group_state in self.group_states:
+            group_state.look()
         self.ring()
 
     def check_empty(self) -> None:
@@ -222,21 +225,21 @@ class Slots:
             self.empty.set()
 
 
-class Desk:
-    """What the services of one lane share: its settlements, its claim under way, its part of the hints."""
+class GroupState:
+    """What the services of one shard group share: its settlements, its claim under way, its part of the hints."""
 
-    def __init__(self, slots: Slots, lane: Lane) -> None:
-        """Every shard of the lane is worth a look."""
-        self.slots, self.lane = slots, lane
-        self.running: dict[bytes, Running] = {}  # those of slots.running that are the lane's
-        self.outbox, self.claims = Outbox(), Claims()
+    def __init__(self, slots: Slots, group: ShardGroup) -> None:
+        """Every shard of the shard group is worth a look."""
+        self.slots, self.group = slots, group
+        self.running: dict[bytes, Running] = {}  # those of slots.running that are the shard group's
+        self.outbox, self.claims = Outbox(), ClaimTickets()
         self.exchanging = False  # a claim may be under way
         self.doubtful = False  # its server failed or kept us waiting last time: it gets no slot reserved
         self.deaf = False  # the listener waits for room
         self.exchange_alarm, self.listener_alarm = Alarm(), Alarm()
         self._reserved, self._asked_at = 0, 0.0
         self._patience: asyncio.TimerHandle | None = None
-        slots.desks.append(self)
+        slots.group_states.append(self)
         self.look()
 
     @property
@@ -256,13 +259,13 @@ class Desk:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody would miss it: its shards are gone, and all they had to be told is."""
+        """Whether it can go: its shards are gone, and everything is settled."""
         lost = self.claims.lost
-        return not (self.lane.shards or self.running or self.exchanging or self.outbox.unconfirmed or lost)
+        return not (self.group.shards or self.running or self.exchanging or self.outbox.unconfirmed or lost)
 
     def look(self) -> None:
-        """Let the next exchange claim from any shard of the lane, in any order."""
-        shards = self.lane.shards
+        """Let the next exchange claim from any shard of the shard group, in any order."""
+        shards = self.group.shards
         for shard in random.sample(shards, len(shards)):
             self.slots.hinted.setdefault(shard, self)
 
@@ -274,7 +277,7 @@ class Desk:
     def try_again(self, shard: int) -> None:
         """Claim from a shard that was held, and settle what it refused."""
         self.outbox.try_again(shard)
-        if shard in self.lane.shards:
+        if shard in self.group.shards:
             self.slots.hinted.setdefault(shard, self)
 
     def begin(self, running: Running) -> None:
@@ -305,7 +308,7 @@ class Desk:
         if not self.doubtful:
             self._reserved = wanted
             self.slots.reserved += wanted
-        if len(self.slots.desks) > 1:
+        if len(self.slots.group_states) > 1:
             self._patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._doubt)
 
     def _doubt(self) -> None:
@@ -327,6 +330,6 @@ class Desk:
 
     def close(self) -> None:
         """Be no desk any more."""
-        self.slots.desks.remove(self)
-        for shard in [shard for shard, desk in self.slots.hinted.items() if desk is self]:
+        self.slots.group_states.remove(self)
+        for shard in [shard for shard, group_state in self.slots.hinted.items() if group_state is self]:
             del self.slots.hinted[shard]

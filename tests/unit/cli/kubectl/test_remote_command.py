@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from delayq.cli.kubectl import passed
 from delayq.cli.kubectl.passed import RAW, Passed
-from delayq.cli.kubectl.remote_command import Errand, errand
+from delayq.cli.kubectl.remote_command import RemoteCommand, remote_command
 from delayq.cli.kubectl.root import PASSED, kubectl_dq
 from delayq.cli.root import COMMANDS
 
@@ -29,10 +29,10 @@ def leaf(*path: str) -> Passed:
     return command
 
 
-def taken(*words: str, path: tuple[str, ...]) -> Errand:
+def taken(*words: str, path: tuple[str, ...]) -> RemoteCommand:
     command = leaf(*path)
     ctx = command.make_context("x", list(words))  # not closed: its files are read by the test
-    return errand(command, ctx.meta[RAW], ctx.params)
+    return remote_command(command, ctx.meta[RAW], ctx.params)
 
 
 def leaves() -> Iterator[tuple[str, ...]]:
@@ -51,11 +51,11 @@ def leaves() -> Iterator[tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("path", "words", "sent"),
     [
-        (("counts",), ["orders"], []),
+        (("forecast",), ["orders"], []),
         (
-            ("counts",),
-            ["--watch", "--interval", "5s", "orders", "-o", "json"],
-            ["--watch", "--interval=5s", "--output=json"],
+            ("top",),
+            ["--once", "--interval", "5s", "orders", "-o", "json"],
+            ["--once", "--interval=5s", "--output=json"],
         ),
         (("task", "get"), ["orders", "order-7"], ["order-7"]),
         (("schedule",), ["orders", "--in=1h30m", '{"a": 1}'], ["--in=1h30m", '{"a": 1}']),
@@ -85,7 +85,7 @@ def test_what_was_typed_is_sent(path: tuple[str, ...], words: list[str], sent: l
 
 
 def test_arguments_keep_their_order() -> None:
-    assert taken("orders", "b", "a", "c", path=("dlq", "show")).argv(DOCUMENT)[-3:] == ["b", "a", "c"]
+    assert taken("orders", "b", "a", "c", path=("dlq", "get")).argv(DOCUMENT)[-3:] == ["b", "a", "c"]
 
 
 def test_a_file_that_is_read_goes_along_on_stdin(tmp_path: Path) -> None:

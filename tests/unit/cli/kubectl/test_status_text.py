@@ -16,7 +16,7 @@ from delayq.cli.output import Table
         ("Ready", "False", "!"),
         ("Ready", "Unknown", "?"),
         ("Paused", "False", "✓"),
-        ("ShardsSettled", "False", "!"),
+        ("ReshardingComplete", "False", "!"),
         ("ScalingActive", "True", "✓"),
         ("ScalingActive", "False", "✓"),
         ("ScalingActive", "Unknown", "?"),
@@ -34,7 +34,7 @@ def test_a_condition_is_marked_by_whether_all_is_well(type_: str, status: str, m
 
 
 def test_a_degraded_queue_says_so_in_the_headline_and_in_the_overview() -> None:
-    degraded = {"type": "Degraded", "status": "True", "reason": "QueueShared", "message": "Two share one."}
+    degraded = {"type": "Degraded", "status": "True", "reason": "QueueConflict", "message": "Two share one."}
     ready = {"type": "Ready", "status": "True", "reason": "AsExpected"}
     queue = {
         "metadata": {"namespace": "shop", "name": "orders"},
@@ -44,7 +44,7 @@ def test_a_degraded_queue_says_so_in_the_headline_and_in_the_overview() -> None:
     assert headline.endswith(", but degraded: Two share one.")
     table = overview([queue], 0.0, everywhere=False)
     assert isinstance(table, Table)
-    assert table.rows[0][-1] == "QueueShared"
+    assert table.rows[0][-1] == "QueueConflict"
 
 
 def line(name: str, *, spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None) -> str:

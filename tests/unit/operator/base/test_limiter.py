@@ -6,14 +6,14 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
-from delayq_operator.base.limiter import Places
+from delayq_operator.base.limiter import Limiter
 
 
 class Line:
     """Those who want places, and the order in which they got them."""
 
     def __init__(self, number: int, each: int) -> None:
-        self.places, self.got = Places(number, each), list[str]()
+        self.places, self.got = Limiter(number, each), list[str]()
         self.tasks: list[asyncio.Task[None]] = []
         self.leave: dict[str, asyncio.Event] = {}
 
@@ -56,7 +56,7 @@ async def test_the_next_place_goes_to_whoever_has_the_fewest() -> None:
 
 
 async def test_who_waits_for_too_long_gets_none_and_is_in_nobodys_way() -> None:
-    places = Places(1, each=1)
+    places = Limiter(1, each=1)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(places.place("shop", 1))
         for owner in ("shop", "mail"):

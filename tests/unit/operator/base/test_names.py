@@ -22,7 +22,7 @@ SUBDOMAIN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
 CHILDREN: dict[Callable[[str], str], int] = {
     names.scanner: 63,
     names.worker: 63,
-    names.purge: 63,
+    names.erase: 63,
     names.metrics_service: 63,
     names.reaper: 52,  # a Job adds eleven characters
     names.config: 253,
@@ -68,7 +68,7 @@ def test_short_names_are_kept_as_they_are() -> None:
     assert [child("orders") for child in CHILDREN] == [
         "orders-scanner",
         "orders-worker",
-        "orders-purge",
+        "orders-erase",
         "orders-metrics",
         "orders-reaper",
         "orders-config",

@@ -16,7 +16,7 @@ from delayq_operator.cache.pods import Pods
 from delayq_operator.cache.queues import Queues
 from delayq_operator.cache.versions import Versions
 from delayq_operator.cache.workload import workload
-from delayq_operator.desired import desired, purge_job
+from delayq_operator.desired import desired, erase_job
 from delayq_operator.reconcile.drift import differs
 from hypothesis import given
 from hypothesis import strategies as st
@@ -358,7 +358,7 @@ def test_a_kind_of_the_same_name_is_no_owner(children: Children) -> None:
 def test_every_child_that_is_made_has_a_name_that_is_known() -> None:
     for of in (parsed(), parsed(RICH), parsed(HOSTILE)):
         found = facts(of)
-        made = [*desired(of, SETTING, found), purge_job(of, SETTING, found)]
+        made = [*desired(of, SETTING, found), erase_job(of, SETTING, found)]
         assert {(each["kind"], each["metadata"]["name"]) for each in made} <= names.children(of.metadata.name)
 
 

@@ -30,9 +30,9 @@ def test_only_the_word_true_pauses() -> None:
 
 
 def test_a_deleted_one_waits_for_its_finalizers() -> None:
-    found = resource(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["delayq.dev/purge", "other/one"])
+    found = resource(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["delayq.dev/erase", "other/one"])
     assert found.deleting
-    assert found.finalizers == ["delayq.dev/purge", "other/one"]
+    assert found.finalizers == ["delayq.dev/erase", "other/one"]
 
 
 def test_the_list_of_finalizers_is_a_copy() -> None:

@@ -29,7 +29,7 @@ SAME = {
     "upper case": (standalone(), standalone("Redis.Data.svc")),
     "the full name of a Service": (standalone(), standalone("redis.data.svc.cluster.local")),
     "a Service of the namespace": (standalone("redis"), standalone("redis.shop.svc")),
-    "other credentials": (standalone(), standalone(authSecretRef={"name": "other"})),
+    "other credentials": (standalone(), standalone(auth={"passwordSecretRef": {"name": "other"}})),
     "another node of the Cluster first": (cluster("a.x", "b.x"), cluster("b.x", "c.x")),
     "one node of the Cluster": (cluster("a.x", "b.x"), standalone("b.x")),
     "another Sentinel first": (sentinel("s-0.x", "s-1.x"), sentinel("s-1.x", "s-2.x")),

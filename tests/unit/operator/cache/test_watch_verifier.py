@@ -9,7 +9,7 @@ from delayq_operator.base import names
 from delayq_operator.base.errors import NotFound, OperatorError, Unavailable
 from delayq_operator.base.names import Key
 from delayq_operator.cache.queues import Queues
-from delayq_operator.cache.watch_verifier import PATIENCE, PERIOD_SECONDS, Witness
+from delayq_operator.cache.watch_verifier import PATIENCE, PERIOD_SECONDS, WatchVerifier
 
 from tests.unit.operator.views import body
 
@@ -40,7 +40,7 @@ class World:
     def __init__(self) -> None:
         self.api, self.marked = Api(), set[Key]()
         self.queues = Queues(self.marked.add)
-        self.witness = Witness(self.api, self.queues)  # type: ignore[arg-type]
+        self.watch_verifier = WatchVerifier(self.api, self.queues)  # type: ignore[arg-type]
 
     def change(self, version: int, name: str = "orders", uid: str = "u") -> dict[str, Any]:
         self.api.bodies[name] = body(name=name, resourceVersion=str(version), uid=uid)
@@ -49,14 +49,14 @@ class World:
     def kopf(self, seen: dict[str, Any]) -> None:
         self.queues.seen(seen)
         metadata = seen["metadata"]
-        self.witness.brought(Key("shop", metadata["name"]), int(metadata["resourceVersion"]))
+        self.watch_verifier.brought(Key("shop", metadata["name"]), int(metadata["resourceVersion"]))
 
     def watch(self, seen: dict[str, Any]) -> None:
-        self.witness.seen(names.DELAY_QUEUE, seen)
+        self.watch_verifier.seen(names.DELAY_QUEUE, seen)
 
     async def steps(self, number: int = STORY) -> None:
         for _ in range(number):
-            await self.witness.step()
+            await self.watch_verifier.step()
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ async def test_what_kopf_brings_after_us_is_not_fetched(world: World) -> None:
     world.watch(one)
     world.kopf(one)
     await world.steps()
-    assert (world.api.asked, world.witness.behind_seconds) == (0, 0)
-    assert world.witness.listed.is_set()
+    assert (world.api.asked, world.watch_verifier.behind_seconds) == (0, 0)
+    assert world.watch_verifier.listed.is_set()
 
 
 async def test_what_kopf_brought_before_us_is_not_owed(world: World) -> None:
@@ -79,7 +79,7 @@ async def test_what_kopf_brought_before_us_is_not_owed(world: World) -> None:
     world.kopf(one)
     world.watch(one)
     await world.steps()
-    assert (world.api.asked, world.witness.behind_seconds) == (0, 0)
+    assert (world.api.asked, world.watch_verifier.behind_seconds) == (0, 0)
 
 
 async def test_what_kopf_does_not_bring_is_fetched(world: World) -> None:
@@ -92,10 +92,10 @@ async def test_what_kopf_does_not_bring_is_fetched(world: World) -> None:
 async def test_a_kopf_that_brings_nothing_is_behind_for_as_long_as_that_lasts(world: World) -> None:
     world.watch(world.change(5))
     await world.steps()
-    assert world.witness.behind_seconds == (STORY - PATIENCE) * PERIOD_SECONDS
+    assert world.watch_verifier.behind_seconds == (STORY - PATIENCE) * PERIOD_SECONDS
     world.kopf(world.change(6))
     await world.steps(1)
-    assert world.witness.behind_seconds == 0
+    assert world.watch_verifier.behind_seconds == 0
 
 
 async def test_of_what_we_have_already_only_one_is_asked_for_as_a_sign_of_life(world: World) -> None:
@@ -112,7 +112,7 @@ async def test_an_outage_is_not_kopfs_fault(world: World) -> None:
     world.watch(world.change(5))
     world.api.error = Unavailable("connection refused")
     await world.steps(100)
-    assert world.witness.behind_seconds == 0
+    assert world.watch_verifier.behind_seconds == 0
 
 
 async def test_what_we_wrote_ourselves_is_still_owed_by_kopf(world: World) -> None:
@@ -123,7 +123,7 @@ async def test_what_we_wrote_ourselves_is_still_owed_by_kopf(world: World) -> No
     world.queues.seen(two, ours=True)
     world.watch(two)
     await world.steps()
-    assert world.witness.behind_seconds > 0
+    assert world.watch_verifier.behind_seconds > 0
 
 
 async def test_a_delayqueue_that_kopf_did_not_see_go_is_forgotten(world: World) -> None:
@@ -131,7 +131,7 @@ async def test_a_delayqueue_that_kopf_did_not_see_go_is_forgotten(world: World) 
     world.kopf(one)
     world.watch(one)
     world.marked.clear()
-    world.witness.gone(names.DELAY_QUEUE, ("shop", "orders"))
+    world.watch_verifier.gone(names.DELAY_QUEUE, ("shop", "orders"))
     assert world.queues.keys() == []
     assert world.marked == {ORDERS}
 
@@ -148,15 +148,15 @@ async def test_everything_is_listed_once_each_was_brought_or_fetched(world: Worl
     world.watch(world.change(2, "bills"))
     world.kopf(world.api.bodies["orders"])
     await world.steps(1)
-    assert not world.witness.listed.is_set()
+    assert not world.watch_verifier.listed.is_set()
     await world.steps(PATIENCE + 1)
-    assert world.witness.listed.is_set()
+    assert world.watch_verifier.listed.is_set()
     assert world.queues.version(BILLS) == 2
 
 
 async def test_without_any_delayqueue_everything_is_listed_at_once(world: World) -> None:
     await world.steps(1)
-    assert world.witness.listed.is_set()
+    assert world.watch_verifier.listed.is_set()
 
 
 async def test_a_delayqueue_that_is_gone_leaves_nothing_behind(world: World) -> None:
@@ -166,9 +166,9 @@ async def test_a_delayqueue_that_is_gone_leaves_nothing_behind(world: World) -> 
         world.kopf(one)
         world.watch(one)
         if order == "kopf first":
-            world.witness.brought(ORDERS, 9, last=True)
-        world.witness.gone(names.DELAY_QUEUE, ("shop", "orders"))
+            world.watch_verifier.brought(ORDERS, 9, last=True)
+        world.watch_verifier.gone(names.DELAY_QUEUE, ("shop", "orders"))
         if order == "we first":
-            world.witness.brought(ORDERS, 9, last=True)
-        found = world.witness
+            world.watch_verifier.brought(ORDERS, 9, last=True)
+        found = world.watch_verifier
         assert (found._versions, found._uids, found._owed, found._brought) == ({}, {}, {}, {})

@@ -17,10 +17,11 @@ from delayq.client.document import parse_text
 from delayq.contract import SpecError, parse
 from delayq_operator.base import names
 from delayq_operator.base.names import selector
-from delayq_operator.desired import desired, purge_job, referenced
+from delayq_operator.desired import desired, erase_job, referenced
 from delayq_operator.desired.config import for_pods, stamped
-from delayq_operator.desired.facts import Setting
+from delayq_operator.desired.facts import References, Setting
 from delayq_operator.desired.pod import LISTEN
+from delayq_operator.desired.reaper import cron_job
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ class _Plain(yaml.SafeDumper):
 
 def everything(of: DelayQueue, **more: object) -> list[Object]:
     known = facts(of, **more)
-    return [*desired(of, SETTING, known), purge_job(of, SETTING, known)]
+    return [*desired(of, SETTING, known), erase_job(of, SETTING, known)]
 
 
 def child(kind: str, suffix: str, of: DelayQueue, **more: object) -> Object:
@@ -105,10 +106,10 @@ def test_every_child_goes_with_its_delayqueue_and_carries_our_labels(name: str) 
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_purge_job_needs_nothing_that_goes_with_the_delayqueue(name: str) -> None:
+def test_the_erase_job_needs_nothing_that_goes_with_the_delayqueue(name: str) -> None:
     """Deleted in the foreground, a DelayQueue goes after its children: the Job is none, and carries the document."""
     of = queue(DOCUMENTS[name])
-    job = purge_job(of, SETTING, facts(of))
+    job = erase_job(of, SETTING, facts(of))
     assert "ownerReferences" not in job["metadata"]
     assert job["metadata"]["annotations"][names.OWNER_UID] == UID
     template = job["spec"]["template"]
@@ -139,11 +140,11 @@ def test_the_document_in_the_configmap_lacks_what_only_the_operator_reads() -> N
     """Then a scale change writes one object, and a pod template cannot make the ConfigMap too large."""
     of = queue(RICH, autoscaling=None, worker={"replicas": 3, "template": {"spec": {"priority": 1}}})
     found = for_pods(of).spec
-    assert (found.worker.replicas, found.worker.template, found.scanner.template) == (None, None, None)
-    assert replace(of.spec.worker, template=None, replicas=None) == found.worker
+    assert (found.worker.replicas, found.worker.template, found.scanner.template) == (1, None, None)
+    assert replace(of.spec.worker, template=None, replicas=1) == found.worker
 
 
-@pytest.mark.parametrize("component", ["scanner", "worker", "reaper", "purge"])
+@pytest.mark.parametrize("component", ["scanner", "worker", "reaper", "erase"])
 def test_pods_are_restricted(component: str) -> None:
     template = pods(queue())[component]
     assert template["spec"]["automountServiceAccountToken"] is False
@@ -162,6 +163,20 @@ def _mounted(template: Object) -> set[str]:
     return {f"{secret['name']}/{item['key']}" for secret in secrets for item in secret["items"]}
 
 
+@pytest.mark.parametrize(
+    ("budget", "bound"),
+    [
+        ({}, {"maxUnavailable": 1}),
+        ({"maxUnavailable": "25%"}, {"maxUnavailable": "25%"}),
+        ({"minAvailable": 2}, {"minAvailable": 2}),
+    ],
+)
+def test_a_disruption_budget_is_as_the_document_says(budget: Object, bound: Object) -> None:
+    for name in ("-scanner", "-worker"):
+        spec = child("PodDisruptionBudget", name, queue(podDisruptionBudget=budget))["spec"]
+        assert {field: spec[field] for field in spec if field.endswith("vailable")} == bound
+
+
 def test_each_role_gets_the_keys_it_reads_and_no_other() -> None:
     redis = {
         *("shop-redis/user", "shop-redis/password", "sentinel-auth/password"),
@@ -169,13 +184,23 @@ def test_each_role_gets_the_keys_it_reads_and_no_other() -> None:
     }
     made = pods(queue(RICH))
     assert _mounted(made["scanner"]) == _mounted(made["reaper"]) == redis | {"shop-db/url"}
-    assert _mounted(made["purge"]) == redis
+    assert _mounted(made["erase"]) == redis
     assert _mounted(made["worker"]) == redis | {"signing/key", "shop-db/url"}
+
+
+def test_an_authority_in_a_config_map_is_mounted_where_processes_read_it() -> None:
+    redis = {"standalone": {"host": "redis"}, "tls": {"caConfigMapRef": {"name": "redis"}}}
+    of = queue(redis=redis)
+    for pod in pods(of).values():
+        _, source = pod["spec"]["volumes"][0]["projected"]["sources"]
+        item = {"key": "ca.crt", "path": "secrets/_configmaps/redis/ca.crt"}
+        assert source == {"configMap": {"name": "redis", "items": [item]}}
+    assert referenced(of) == References(config_maps=frozenset({"redis"}))
 
 
 DATABASE: Object = {"databaseSecretRef": {"name": "shop-db"}}
 SIGNED: Object = {"http": {"url": "https://shop.example/state", "signingSecretRef": {"name": "signing"}}}
-WHO_READS: list[tuple[Object, Object | None, dict[str, set[str]]]] = [
+WHO_READS: list[tuple[Object | None, Object | None, dict[str, set[str]]]] = [
     ({"redisLock": {}}, None, {}),
     ({"redlock": {"urlsSecretRef": {"name": "locks"}}}, None, {"worker": {"locks/urls"}}),
     ({"sqlUnique": DATABASE}, None, {"worker": {"shop-db/url"}, "reaper": {"shop-db/url"}}),
@@ -185,7 +210,7 @@ WHO_READS: list[tuple[Object, Object | None, dict[str, set[str]]]] = [
         {"guard": {}},
         {"worker": {"shop-db/url"}, "reaper": {"shop-db/url"}, "scanner": {"shop-db/url"}},
     ),
-    ({"none": {}}, SIGNED, {"reaper": {"signing/key"}, "scanner": {"signing/key"}}),
+    (None, SIGNED, {"reaper": {"signing/key"}, "scanner": {"signing/key"}}),
     ({"redlock": {"urlsSecretRef": {"name": "locks"}}}, SIGNED, {
         "worker": {"locks/urls"}, "reaper": {"signing/key"}, "scanner": {"signing/key"},
     }),
@@ -199,9 +224,9 @@ WHO_READS: list[tuple[Object, Object | None, dict[str, set[str]]]] = [
 
 @pytest.mark.parametrize(("guard", "check", "readers"), WHO_READS)
 def test_secrets_of_guards_and_checks_go_to_those_who_use_them(
-    guard: Object, check: Object | None, readers: dict[str, set[str]]
+    guard: Object | None, check: Object | None, readers: dict[str, set[str]]
 ) -> None:
-    made = pods(queue(guard=guard, reaper={"check": check} if check else {}))
+    made = pods(queue(guard=guard, recovery={"check": check} if check else {}))
     assert {component: found for component, each in made.items() if (found := _mounted(each))} == readers
 
 
@@ -216,7 +241,7 @@ STATE: Object = {"check": {"python": {"callable": "shop.orders:state"}}}
 
 
 def test_who_asks_the_users_code_runs_the_users_image_and_pulls_it_as_workers_do() -> None:
-    made = pods(queue(worker={"image": "shop:7", "template": PULLED}, reaper=STATE))
+    made = pods(queue(worker={"image": "shop:7", "template": PULLED}, recovery=STATE))
     horizons = [{"name": names.HORIZONS_VARIABLE, "value": str(names.HORIZONS_PORT)}]
     for component, env in (("scanner", horizons), ("reaper", None)):
         spec, of = made[component]["spec"], container(made[component])
@@ -224,8 +249,8 @@ def test_who_asks_the_users_code_runs_the_users_image_and_pulls_it_as_workers_do
         assert spec["imagePullSecrets"] == [{"name": "registry"}]
         assert of["resources"]["limits"] == {"memory": "1Gi"}  # the user's code takes more than ours
         assert (of.get("env"), spec.get("nodeSelector")) == (env, None)
-    assert container(made["purge"])["image"] == SETTING.worker_image
-    assert "imagePullSecrets" not in made["purge"]["spec"]
+    assert container(made["erase"])["image"] == SETTING.worker_image
+    assert "imagePullSecrets" not in made["erase"]["spec"]
 
 
 def test_the_template_of_a_scanner_goes_before_what_it_takes_from_that_of_workers() -> None:
@@ -234,7 +259,7 @@ def test_the_template_of_a_scanner_goes_before_what_it_takes_from_that_of_worker
         queue(
             worker={"image": "shop:7", "template": PULLED},
             scanner={"template": {"spec": own}},
-            reaper=STATE,
+            recovery=STATE,
         )
     )
     assert made["scanner"]["spec"]["imagePullSecrets"] == [{"name": "mirror"}]
@@ -244,7 +269,7 @@ def test_the_template_of_a_scanner_goes_before_what_it_takes_from_that_of_worker
 @pytest.mark.parametrize("check", [SIGNED, None])
 def test_who_asks_somebody_else_runs_our_image(check: Object | None) -> None:
     made = pods(
-        queue(worker={"image": "shop:7", "template": PULLED}, reaper={"check": check} if check else {})
+        queue(worker={"image": "shop:7", "template": PULLED}, recovery={"check": check} if check else {})
     )
     for component in ("scanner", "reaper"):
         assert container(made[component])["image"] == SETTING.worker_image
@@ -253,14 +278,16 @@ def test_who_asks_somebody_else_runs_our_image(check: Object | None) -> None:
 
 
 def test_without_an_image_of_the_users_the_code_is_looked_for_in_ours() -> None:
-    made = pods(queue(worker={"template": PULLED}, reaper=STATE))
+    made = pods(queue(worker={"template": PULLED}, recovery=STATE))
     assert {container(made[each])["image"] for each in made} == {SETTING.worker_image}
     assert "imagePullSecrets" not in made["scanner"]["spec"]
 
 
-@pytest.mark.parametrize("spec", [{"imagePullSecrets": [{}]}, {"containers": 5}, {"containers": [5]}, 5])
-def test_what_is_wrong_with_the_template_of_workers_is_told_once(spec: object) -> None:
-    of = queue(worker={"image": "shop:7", "template": {"spec": spec}}, reaper=STATE)
+@pytest.mark.parametrize(
+    "spec", [{field: [{"name": "a"}] * 2} for field in ("imagePullSecrets", "containers", "volumes")]
+)
+def test_what_is_wrong_with_the_template_of_workers_is_told_once(spec: Object) -> None:
+    of = queue(worker={"image": "shop:7", "template": {"spec": spec}}, recovery=STATE)
     with pytest.raises(SpecError) as told:
         desired(of, SETTING, facts(of))
     assert all(problem.path.startswith("spec.worker.template") for problem in told.value.problems)
@@ -269,8 +296,8 @@ def test_what_is_wrong_with_the_template_of_workers_is_told_once(spec: object) -
 
 def test_a_reapers_run_lasts_no_longer_for_a_check_that_takes_long() -> None:
     """It gives up what it asks when its time is over."""
-    for reaper in ({"check": {**SIGNED, "timeoutSeconds": 200}}, {}):
-        spec = child("CronJob", "-reaper", queue(reaper=reaper))["spec"]
+    for recovery in ({"check": {**SIGNED, "timeoutSeconds": 200}}, {}):
+        spec = child("CronJob", "-reaper", queue(recovery=recovery))["spec"]
         assert spec["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 300
 
 
@@ -281,7 +308,9 @@ def test_referenced_is_what_the_document_and_the_templates_name() -> None:
 
 
 def test_referenced_bears_with_any_template() -> None:
-    broken = {"spec": {"containers": [5, {"env": {"a": 1}, "envFrom": [None]}], "volumes": "x"}}
+    sources = (5, [5, {"secret": []}, {"configMap": None}])
+    volumes = [{"name": f"v{at}", "projected": {"sources": each}} for at, each in enumerate(sources)]
+    broken = {"spec": {"containers": None, "volumes": volumes}}
     assert referenced(queue(worker={"template": broken})).secrets == frozenset()
 
 
@@ -292,7 +321,7 @@ def test_too_many_references_are_refused() -> None:
 
 
 def test_problems_of_all_templates_are_told_at_once() -> None:
-    broken = {"template": {"nonsense": 1}}
+    broken = {"template": {"spec": {"restartPolicy": "Never"}}}
     of = queue(scanner=broken, worker=broken, reaper=broken)
     with pytest.raises(SpecError) as told:
         desired(of, SETTING, facts(of))
@@ -304,10 +333,19 @@ def test_the_number_of_workers_is_not_said() -> None:
     assert child("Deployment", "-scanner", queue(scanner={"replicas": 7}))["spec"]["replicas"] == 7
 
 
+def test_old_replica_sets_are_kept_as_the_document_says() -> None:
+    of = queue(scanner={"revisionHistoryLimit": 0}, worker={"revisionHistoryLimit": 7})
+    assert child("Deployment", "-scanner", of)["spec"]["revisionHistoryLimit"] == 0
+    assert child("Deployment", "-worker", of)["spec"]["revisionHistoryLimit"] == 7
+    assert "revisionHistoryLimit" not in str(
+        child("ConfigMap", "-config", of)
+    )  # pods of older images read it
+
+
 def test_workers_run_the_users_image_and_everybody_else_the_operators() -> None:
     made = pods(queue(RICH))
     assert container(made["worker"])["image"] == "registry.example/shop:7"
-    assert {container(made[each])["image"] for each in ("scanner", "reaper", "purge")} == {
+    assert {container(made[each])["image"] for each in ("scanner", "reaper", "erase")} == {
         SETTING.worker_image
     }
 
@@ -438,7 +476,7 @@ def test_the_job_that_erases_is_not_probed() -> None:
     """Not even if the reaper's template says something of probes: a large shard may take its time."""
     probes = {"livenessProbe": {"periodSeconds": 7}}
     template = {"spec": {"containers": [{"name": "reaper", **probes, "env": [{"name": "A", "value": "b"}]}]}}
-    found = container(pods(queue(reaper={"template": template}))["purge"])
+    found = container(pods(queue(reaper={"template": template}))["erase"])
     assert found["command"] == ["delayq", "erase", *LISTEN]
     assert found["env"] == [{"name": "A", "value": "b"}]
     assert found.keys().isdisjoint({"livenessProbe", "startupProbe", "readinessProbe"})
@@ -458,3 +496,14 @@ def test_nothing_is_shared_between_two_calls(component: str) -> None:
     first = container(pods(queue())[component])
     first["resources"]["requests"]["cpu"] = "9"
     assert container(pods(queue())[component])["resources"]["requests"]["cpu"] != "9"
+
+
+def test_without_scanners_the_reaper_runs_every_minute_unless_told_otherwise() -> None:
+    def schedule(**spec: Any) -> str:  # noqa: ANN401 -- the spec
+        of = queue(**spec)
+        made = cron_job(of, SETTING, facts(of))
+        return str(made["spec"]["schedule"])
+
+    assert schedule() == "*/5 * * * *"
+    assert schedule(scanner={"replicas": 0}) == "* * * * *"
+    assert schedule(scanner={"replicas": 0}, reaper={"schedule": "7 * * * *"}) == "7 * * * *"

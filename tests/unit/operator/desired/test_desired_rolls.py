@@ -25,7 +25,7 @@ HTTP = {"url": "https://x", "signingSecretRef": {"name": "signing"}}
 CHECK = {"http": {"url": "https://x"}}
 ENV = [{"configMapRef": {"name": "app"}}, {"secretRef": {"name": "app-keys"}}]
 SPEC: Spec = {
-    "redis": {"standalone": {"host": "redis"}, "authSecretRef": {"name": "shop-redis"}},
+    "redis": {"standalone": {"host": "redis"}, "auth": {"passwordSecretRef": {"name": "shop-redis"}}},
     "handler": {"http": HTTP},
     "autoscaling": {"maxReplicas": 5},
     "worker": {"template": {"spec": {"containers": [{"name": "worker", "envFrom": ENV}]}}},
@@ -71,7 +71,7 @@ CHANGES: dict[str, tuple[Spec, set[str], list[str]]] = {
     "shards": ({"shards": 2}, {"scanner"}, ["spec.shards changed"]),
     "rate": ({"limits": {"ratePerSecond": 9}}, BOTH, ["spec.limits added"]),
     "in flight": ({"limits": {"maxInFlight": 9}}, BOTH, ["spec.limits added"]),
-    "delivery": ({"delivery": {"leaseSeconds": 7}}, BOTH, ["spec.delivery changed"]),
+    "delivery": ({"delivery": {"leaseDurationSeconds": 7}}, BOTH, ["spec.delivery changed"]),
     "handler": ({"handler": {"http": {**HTTP, "url": "https://y"}}}, {"worker"}, ["spec.handler changed"]),
     "guard": ({"guard": {"redisLock": {}}}, {"worker"}, ["spec.guard changed"]),
     "concurrency": ({"worker": worker(concurrency=5)}, {"worker"}, ["spec.worker changed"]),
@@ -103,15 +103,20 @@ CHANGES: dict[str, tuple[Spec, set[str], list[str]]] = {
     "autoscaling": ({"autoscaling": {"maxReplicas": 50}}, set(), []),
     "drained": ({"stopPolicy": "HoldAndDrain"}, set(), []),
     "deletion": ({"deletionPolicy": "Delete"}, set(), []),
-    "objective": ({"objective": {"latenessSeconds": 9}}, set(), []),
+    "objective": ({"objective": {"latenessMilliseconds": 9000}}, set(), []),
     "limits": ({"limits": {"maxLength": 9, "maxBytes": 1 << 20}}, set(), []),
     "retention": ({"retention": {"deadLetterCount": 9}}, set(), []),
-    "reaper": ({"reaper": {"sweepSeconds": 9}}, set(), []),
-    "check": ({"reaper": {"check": CHECK}}, {"scanner"}, ["spec.reaper.check added"]),
-    "checking code": (
-        {"reaper": {"check": {"python": {"callable": "shop:state"}}}},
+    "reaper": ({"reaper": {"sweepPeriodSeconds": 9}}, set(), []),
+    "durability": (
+        {"durability": {"confirm": "Replicated"}},
         {"scanner"},
-        ["spec.reaper.check added", "pod template changed"],
+        ["spec.durability changed"],
+    ),
+    "check": ({"recovery": {"check": CHECK}}, {"scanner"}, ["spec.recovery.check added"]),
+    "checking code": (
+        {"recovery": {"check": {"python": {"callable": "shop:state"}}}},
+        {"scanner"},
+        ["spec.recovery.check added", "pod template changed"],
     ),
     "budget": ({"podDisruptionBudget": {"enabled": False}}, set(), []),
     "network": ({"networkPolicy": {"enabled": True}}, set(), []),
@@ -145,7 +150,7 @@ def secrets(**contents: str) -> Object:
 
 LEDGER: Spec = {
     "guard": {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}},
-    "reaper": {"check": {"guard": {}}},
+    "recovery": {"check": {"guard": {}}},
 }
 
 
@@ -154,7 +159,7 @@ def test_a_scanner_that_asks_the_guard_reads_the_guard() -> None:
     for component in BOTH:
         before, after = inputs(component, **LEDGER), inputs(component, **{**LEDGER, "guard": other})
         assert changes(before, after) == ["spec.guard changed"]
-    asking = {"reaper": {"check": {"http": {"url": "https://x"}}}}
+    asking = {"recovery": {"check": {"http": {"url": "https://x"}}}}
     before, after = (inputs("scanner", **{**asking, "guard": each}) for each in (LEDGER["guard"], other))
     assert changes(before, after) == []
 
@@ -166,7 +171,11 @@ READ_AGAIN: dict[str, tuple[str, Any]] = {
         {
             "redis": {
                 "standalone": {"host": "redis"},
-                "tls": {"caSecretRef": {"name": "redis-tls"}, "clientCertSecretRef": {"name": "redis-tls"}},
+                "tls": {
+                    "caSecretRef": {"name": "redis-tls"},
+                    "certSecretRef": {"name": "redis-tls"},
+                    "keySecretRef": {"name": "redis-tls"},
+                },
             }
         },
     ),
@@ -177,7 +186,7 @@ READ_AGAIN: dict[str, tuple[str, Any]] = {
                 "sentinel": {
                     "masterName": "m",
                     "nodes": [{"host": "s"}],
-                    "authSecretRef": {"name": "sentinels"},
+                    "auth": {"passwordSecretRef": {"name": "sentinels"}},
                 }
             }
         },

@@ -11,7 +11,7 @@ import pytest
 from delayq_operator.base.names import Key
 from delayq_operator.cache.queues import Queues
 from delayq_operator.polling import poller
-from delayq_operator.polling.poller import Rounds
+from delayq_operator.polling.poller import Poller
 
 from tests.unit.operator.views import body
 
@@ -34,7 +34,7 @@ class Visits:
         self.of, self.queues = Counter[Key](), Queues(lambda _: None)
         for key in (ORDERS, MAILS):
             self.queues.seen(body(name=key.name, uid=key.name))
-        self.rounds = Rounds(self.queues, self.visit)
+        self.rounds = Poller(self.queues, self.visit)
 
     async def visit(self, key: Key) -> float:
         self.of[key] += 1
@@ -79,7 +79,7 @@ async def test_a_visit_that_breaks_ends_nothing(caplog: pytest.LogCaptureFixture
     visits = Breaks()
     async with visits.running():
         await visits.until(lambda: min(visits.of[ORDERS], visits.of[MAILS]) >= 5)
-    assert caplog.messages == ["scrape_broke"] * 6
+    assert caplog.messages == ["scrape_crashed"] * 6
 
 
 async def test_a_queue_that_comes_is_visited_and_one_that_goes_is_not() -> None:

@@ -14,11 +14,11 @@ from delayq.contract.queue import MOST_SHARDS
 from delayq_operator.base.names import Key
 from delayq_operator.cache.queues import Queues
 from delayq_operator.polling import poller, scanner_poller
-from delayq_operator.polling.scanner_poller import Scraper
-from delayq_operator.scaling.scaling_config import Aims
-from delayq_operator.scrape.backlog_cache import FRESH_SECONDS, News
+from delayq_operator.polling.scanner_poller import ScannerPoller
+from delayq_operator.scaling.scaling_config import ScalingConfigs
+from delayq_operator.scrape.backlog_cache import FRESH_SECONDS, BacklogCache
 from delayq_operator.scrape.exposition import Client, Question
-from delayq_operator.scrape.worker_stats import Crew
+from delayq_operator.scrape.worker_stats import WorkerStats
 from delayq_operator.status import guards
 from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import Latenesses
@@ -26,7 +26,7 @@ from delayq_operator.status.lateness import Latenesses
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.scrape.test_backlog import BUSY, scanner, scanner_text
 from tests.unit.operator.scrape.test_scrape_exposition import POD, body, listening
-from tests.unit.operator.scrape.test_shards import layout, leads
+from tests.unit.operator.scrape.test_shards import leads, shard_map
 from tests.unit.operator.views import body as queue_body
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from delayq_operator.scrape.backlog import Reading
 
 ORDERS, MAILS = Key("shop", "orders"), Key("shop", "mails")
-LEADS, STANDS_BY = scanner({0: True, 1: True}, delayed=3), scanner({0: False, 1: False})
-HALF, OTHER_HALF = scanner({0: True, 1: False}, delayed=3), scanner({0: False, 1: True}, delayed=3)
+LEADS, STANDS_BY = scanner({0: True, 1: True}, scheduled=3), scanner({0: False, 1: False})
+HALF, OTHER_HALF = scanner({0: True, 1: False}, scheduled=3), scanner({0: False, 1: True}, scheduled=3)
 NO_REDIS = scanner({0: True, 1: True}, None)
 ERASED: list[Sample] = [("delayq_erased_shards", {"queue": "orders"}, 2.0)]
 
@@ -76,12 +76,12 @@ class Looks:
 
     def __init__(self, pods: Pods) -> None:
         self.pods, self.of, self.rested = pods, list[tuple[Key, bool, float]](), Counter[Key]()
-        self.known = Crew({})
+        self.known = WorkerStats({})
 
     def workers(self, key: Key) -> list[Pod]:
         return [pod for pod in self.pods.of(key) if pod.component == "worker"]
 
-    def crew(self, _key: Key) -> Crew:
+    def crew(self, _key: Key) -> WorkerStats:
         return self.known
 
     def look(self, key: Key, reading: Reading | None, asked: tuple[float, ...], now: float) -> None:
@@ -124,29 +124,33 @@ def pods() -> Pods:
 
 def known(key: Key, lateness_seconds: int, version: int = 100, **spec: Any) -> dict[str, Any]:  # noqa: ANN401
     made = queue_body(name=key.name, namespace=key.namespace, uid=key.name, resourceVersion=str(version))
-    made["spec"] |= {"objective": {"latenessSeconds": lateness_seconds}} | spec
+    made["spec"] |= {"objective": {"latenessMilliseconds": lateness_seconds * 1000}} | spec
     return made
 
 
 @pytest.fixture
-def scraper(clock: Clock, marks: Marks, pods: Pods) -> Scraper:  # noqa: ARG001 -- the clock first
+def scraper(clock: Clock, marks: Marks, pods: Pods) -> ScannerPoller:  # noqa: ARG001 -- the clock first
     queues = Queues(lambda _: None)
     for key in (ORDERS, MAILS):
         queues.seen(known(key, 10))
     inventory = SimpleNamespace(queues=queues, pods=pods)
-    looks, aims, work = cast("Autoscaler", Looks(pods)), Aims(queues), cast("Work", marks)
+    looks, aims, work = cast("Autoscaler", Looks(pods)), ScalingConfigs(queues), cast("Work", marks)
     guards, lateness = Guards(aims, work), Latenesses(aims, work)
-    return Scraper(cast("Inventory", inventory), aims, looks, guards=guards, lateness=lateness, work=work)
+    return ScannerPoller(
+        cast("Inventory", inventory), aims, looks, guards=guards, lateness=lateness, work=work
+    )
 
 
-async def read(scraper: Scraper, answers: Answers) -> list[str]:
+async def read(scraper: ScannerPoller, answers: Answers) -> list[str]:
     """Read ORDERS once; who was asked, one after the other."""
     answers.asked.clear()
     await scraper._read(cast("Client", answers), ORDERS)
     return answers.asked
 
 
-async def test_one_that_leads_every_shard_is_enough_and_is_asked_first_from_then_on(scraper: Scraper) -> None:
+async def test_one_that_leads_every_shard_is_enough_and_is_asked_first_from_then_on(
+    scraper: ScannerPoller,
+) -> None:
     answers = Answers(a=STANDS_BY, b=LEADS, c=STANDS_BY)
     assert await read(scraper, answers) == ["a", "b"]
     assert await read(scraper, answers) == ["b"]
@@ -155,7 +159,7 @@ async def test_one_that_leads_every_shard_is_enough_and_is_asked_first_from_then
     assert (found.scheduled, found.whole) == (6, True)
 
 
-async def test_others_are_asked_until_every_shard_was_told_of(scraper: Scraper) -> None:
+async def test_others_are_asked_until_every_shard_was_told_of(scraper: ScannerPoller) -> None:
     answers = Answers(a=HALF, b=STANDS_BY, c=OTHER_HALF)
     assert await read(scraper, answers) == ["a", "b", "c"]
     found = scraper.backlog(ORDERS)
@@ -163,22 +167,24 @@ async def test_others_are_asked_until_every_shard_was_told_of(scraper: Scraper) 
     assert (found.scheduled, found.whole) == (6, True)
 
 
-async def test_while_shards_become_fewer_as_many_are_expected_as_there_were(scraper: Scraper) -> None:
+async def test_while_shards_become_fewer_as_many_are_expected_as_there_were(scraper: ScannerPoller) -> None:
     """The spec says 1 already; a queue of 16 shards has more to say than that allows."""
-    eight = leads(*range(8), of=8, told=layout(3, 1, 8, 1))
+    eight = leads(*range(8), of=8, told=shard_map(3, 1, 8, 1))
     answers = Answers(a=eight, b="b refused", c="c refused")
     for expected in (1, 8):
         await read(scraper, answers)
         assert answers.questions["a"].shards == expected
     answers.said["a"] = "a refused"
     await read(scraper, answers)
-    answers.said["a"] = leads(0, of=1, told=layout(4, 1, 1, 1))
+    answers.said["a"] = leads(0, of=1, told=shard_map(4, 1, 1, 1))
     for expected in (8, 1):
         await read(scraper, answers)
         assert answers.questions["a"].shards == expected
 
 
-async def test_who_has_more_to_say_than_the_spec_allows_is_heard_the_next_time(scraper: Scraper) -> None:
+async def test_who_has_more_to_say_than_the_spec_allows_is_heard_the_next_time(
+    scraper: ScannerPoller,
+) -> None:
     """As after a restart of the operator in the middle of a change."""
     answers = Answers(**dict.fromkeys("abc", "a answers more than it can have to say"))
     for expected in (1, MOST_SHARDS, MOST_SHARDS):
@@ -189,32 +195,34 @@ async def test_who_has_more_to_say_than_the_spec_allows_is_heard_the_next_time(s
     assert answers.questions["a"].shards == 1
 
 
-async def test_when_the_leader_is_gone_the_next_one_is_found(scraper: Scraper) -> None:
+async def test_when_the_leader_is_gone_the_next_one_is_found(scraper: ScannerPoller) -> None:
     await read(scraper, Answers(a=STANDS_BY, b=LEADS, c=STANDS_BY))
     assert await read(scraper, Answers(a=STANDS_BY, b="b refused", c=LEADS)) == ["b", "a", "c"]
     assert await read(scraper, Answers(a=STANDS_BY, b="b refused", c=LEADS)) == ["c"]
 
 
-async def test_a_leader_without_redis_is_not_the_last_word(scraper: Scraper) -> None:
+async def test_a_leader_without_redis_is_not_the_last_word(scraper: ScannerPoller) -> None:
     await read(scraper, Answers(a=NO_REDIS, b=STANDS_BY, c=NO_REDIS))
     found = scraper.backlog(ORDERS)
     assert found is not None
     assert (found.redis_up, found.whole) == (True, False)
 
 
-async def test_the_purge_job_is_asked_though_a_scanner_tells_everything(scraper: Scraper, pods: Pods) -> None:
-    pods.there[ORDERS].append(replace(POD, name="purge", component="purge"))
-    assert await read(scraper, Answers(a=LEADS, purge=ERASED)) == ["purge", "a"]
+async def test_the_erase_job_is_asked_though_a_scanner_tells_everything(
+    scraper: ScannerPoller, pods: Pods
+) -> None:
+    pods.there[ORDERS].append(replace(POD, name="erase", component="erase"))
+    assert await read(scraper, Answers(a=LEADS, erase=ERASED)) == ["erase", "a"]
     assert scraper.erased_shards(ORDERS) == 2
 
 
-async def test_who_is_ready_is_asked_before_who_is_not(scraper: Scraper, pods: Pods) -> None:
+async def test_who_is_ready_is_asked_before_who_is_not(scraper: ScannerPoller, pods: Pods) -> None:
     pods.there[ORDERS][1] = replace(POD, name="b", ready=True)
     assert await read(scraper, Answers(b=LEADS)) == ["b"]
 
 
 async def test_many_pods_that_do_not_answer_take_a_bounded_time(
-    scraper: Scraper, pods: Pods, clock: Clock
+    scraper: ScannerPoller, pods: Pods, clock: Clock
 ) -> None:
     """Whoever may create pods may give them our labels."""
     pods.there[ORDERS] = [replace(POD, name=f"p{n:03}") for n in range(500)]
@@ -229,7 +237,7 @@ async def test_many_pods_that_do_not_answer_take_a_bounded_time(
     assert scraper.complaint(ORDERS) == "p000 does not answer"
 
 
-async def test_a_reading_counts_while_it_is_fresh(scraper: Scraper, clock: Clock, marks: Marks) -> None:
+async def test_a_reading_counts_while_it_is_fresh(scraper: ScannerPoller, clock: Clock, marks: Marks) -> None:
     assert scraper.backlog(ORDERS) is None
     await read(scraper, Answers(a=LEADS))
     assert scraper.backlog(ORDERS) is not None
@@ -239,7 +247,7 @@ async def test_a_reading_counts_while_it_is_fresh(scraper: Scraper, clock: Clock
     assert marks.of == {ORDERS: 2}
 
 
-async def test_the_same_again_wakes_nobody(scraper: Scraper, clock: Clock, marks: Marks) -> None:
+async def test_the_same_again_wakes_nobody(scraper: ScannerPoller, clock: Clock, marks: Marks) -> None:
     for _ in range(4):
         await read(scraper, Answers(a=LEADS))
         clock.now += 5
@@ -247,7 +255,7 @@ async def test_the_same_again_wakes_nobody(scraper: Scraper, clock: Clock, marks
 
 
 async def test_lateness_beyond_the_objective_wakes_at_once(
-    scraper: Scraper, clock: Clock, marks: Marks
+    scraper: ScannerPoller, clock: Clock, marks: Marks
 ) -> None:
     """BUSY has been due for 9 seconds; 10 are allowed."""
     await read(scraper, Answers(a=scanner({0: True}, **BUSY)))
@@ -258,7 +266,7 @@ async def test_lateness_beyond_the_objective_wakes_at_once(
     assert marks.of == {ORDERS: 2}
 
 
-async def test_a_spec_that_nobody_can_read_allows_any_lateness(scraper: Scraper) -> None:
+async def test_a_spec_that_nobody_can_read_allows_any_lateness(scraper: ScannerPoller) -> None:
     broken = known(ORDERS, 10)
     broken["metadata"]["resourceVersion"] = "101"
     scraper._queues.seen({**broken, "spec": 7})
@@ -267,7 +275,7 @@ async def test_a_spec_that_nobody_can_read_allows_any_lateness(scraper: Scraper)
 
 
 async def test_complaints_are_told_when_the_last_reading_is_too_old(
-    scraper: Scraper, clock: Clock, marks: Marks
+    scraper: ScannerPoller, clock: Clock, marks: Marks
 ) -> None:
     refused = Answers(a="a refused", b="b refused", c="c refused")
     await read(scraper, Answers(a=LEADS))
@@ -281,7 +289,7 @@ async def test_complaints_are_told_when_the_last_reading_is_too_old(
 
 
 async def test_scanners_that_are_gone_are_told_of_when_their_last_reading_is_too_old(
-    scraper: Scraper, clock: Clock, marks: Marks, pods: Pods
+    scraper: ScannerPoller, clock: Clock, marks: Marks, pods: Pods
 ) -> None:
     """Nobody else would say: what was Connected would stay so until the next look that nothing asked for."""
     await read(scraper, Answers(a=LEADS))
@@ -294,7 +302,7 @@ async def test_scanners_that_are_gone_are_told_of_when_their_last_reading_is_too
     assert marks.of == {ORDERS: 2}
 
 
-async def test_a_forgotten_queue_leaves_nothing_behind(scraper: Scraper) -> None:
+async def test_a_forgotten_queue_leaves_nothing_behind(scraper: ScannerPoller) -> None:
     """Not even by a reading that was under way."""
     await read(scraper, Answers(a=LEADS))
     scraper._queues.gone(ORDERS, ORDERS.name)
@@ -306,15 +314,15 @@ async def test_a_forgotten_queue_leaves_nothing_behind(scraper: Scraper) -> None
 # --- Queues that are scaled by their work.
 
 
-def looks(scraper: Scraper) -> Looks:
+def looks(scraper: ScannerPoller) -> Looks:
     return cast("Looks", scraper.autoscaler)
 
 
-def scale(scraper: Scraper, **autoscaling: object) -> None:
+def scale(scraper: ScannerPoller, **autoscaling: object) -> None:
     scraper._queues.seen(known(ORDERS, 10, version=101, autoscaling=autoscaling, shards=2))
 
 
-async def test_a_queue_that_is_scaled_is_asked_for_what_a_decision_needs(scraper: Scraper) -> None:
+async def test_a_queue_that_is_scaled_is_asked_for_what_a_decision_needs(scraper: ScannerPoller) -> None:
     answers = Answers(a=LEADS)
     await read(scraper, answers)
     assert (answers.questions["a"].horizons, looks(scraper).of, looks(scraper).rested) == (
@@ -331,7 +339,7 @@ async def test_a_queue_that_is_scaled_is_asked_for_what_a_decision_needs(scraper
 
 
 async def test_there_is_a_look_also_when_nothing_could_be_read(
-    scraper: Scraper, pods: Pods, clock: Clock
+    scraper: ScannerPoller, pods: Pods, clock: Clock
 ) -> None:
     """Who sees nothing has to know: a decision holds, and then falls back."""
     scale(scraper)
@@ -342,7 +350,9 @@ async def test_there_is_a_look_also_when_nothing_could_be_read(
     assert [told for _, told, _ in looks(scraper).of] == [False, False]
 
 
-async def test_while_no_worker_can_use_its_guard_nothing_is_decided(scraper: Scraper, clock: Clock) -> None:
+async def test_while_no_worker_can_use_its_guard_nothing_is_decided(
+    scraper: ScannerPoller, clock: Clock
+) -> None:
     """More workers would not run anything either; when the guard is back, the next look decides."""
     guard = {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}}
     spec: dict[str, Any] = {"autoscaling": {}, "guard": guard}
@@ -358,7 +368,7 @@ async def test_while_no_worker_can_use_its_guard_nothing_is_decided(scraper: Scr
     assert [told for _, told, _ in looks(scraper).of] == [True]
 
 
-async def test_no_more_is_decided_than_the_spec_says(scraper: Scraper, clock: Clock) -> None:
+async def test_no_more_is_decided_than_the_spec_says(scraper: ScannerPoller, clock: Clock) -> None:
     scale(scraper, periodSeconds=10)
     for _ in range(5):
         await read(scraper, Answers(a=LEADS))
@@ -370,7 +380,7 @@ async def test_no_more_is_decided_than_the_spec_says(scraper: Scraper, clock: Cl
     assert scraper._pace(MAILS) == 1
 
 
-async def test_workers_are_none_of_its_business(scraper: Scraper, pods: Pods) -> None:
+async def test_workers_are_none_of_its_business(scraper: ScannerPoller, pods: Pods) -> None:
     """A decision waits for nobody's workers."""
     scale(scraper)
     pods.there[ORDERS].append(replace(POD, name="w", component="worker"))
@@ -379,7 +389,7 @@ async def test_workers_are_none_of_its_business(scraper: Scraper, pods: Pods) ->
 
 
 async def test_who_finds_no_place_in_time_looks_all_the_same(
-    scraper: Scraper, monkeypatch: pytest.MonkeyPatch
+    scraper: ScannerPoller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scanners of others that hang, with as many shards: a decision has to know that nothing is known."""
     monkeypatch.setattr(scanner_poller, "PLACE_SECONDS", 0.05)
@@ -397,12 +407,12 @@ async def test_who_finds_no_place_in_time_looks_all_the_same(
 
 
 async def test_no_answer_and_no_bug_ends_the_readings_of_others(
-    scraper: Scraper, pods: Pods, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    scraper: ScannerPoller, pods: Pods, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A tenant's pod answers anything; here even the code that keeps it breaks."""
-    answers = [b'delayq_shard_led{x="1"} 1\n', b'delayq_tasks{shard="0"} 1e999\n', b"\xff\n", b""]
-    good, turn = scanner_text({0: True}, (), delayed=3), iter(range(10**9))
-    scraper._news[ORDERS] = cast("News", SimpleNamespace(leader=""))  # has no take()
+    answers = [b'delayq_shard_leader{x="1"} 1\n', b'delayq_tasks{shard="0"} 1e999\n', b"\xff\n", b""]
+    good, turn = scanner_text({0: True}, (), scheduled=3), iter(range(10**9))
+    scraper._news[ORDERS] = cast("BacklogCache", SimpleNamespace(leader=""))  # has no take()
     monkeypatch.setattr(scanner_poller, "PERIOD_SECONDS", 0.02)
     monkeypatch.setattr(poller, "BROKEN_SECONDS", 0.02)
     monkeypatch.setattr(poller, "SPREAD_SECONDS", 0.02)
@@ -421,4 +431,4 @@ async def test_no_answer_and_no_bug_ends_the_readings_of_others(
                 await asyncio.sleep(0.02)
         assert not running.done()
         running.cancel()
-    assert "scrape_broke" in caplog.messages
+    assert "scrape_crashed" in caplog.messages

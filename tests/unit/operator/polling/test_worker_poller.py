@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from delayq_operator.cache.queues import Queues
 from delayq_operator.polling import worker_poller
-from delayq_operator.polling.worker_poller import Survey
-from delayq_operator.scaling.scaling_config import Aims
+from delayq_operator.polling.worker_poller import WorkerPoller
+from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scrape import worker_stats
-from delayq_operator.scrape.worker_stats import Crew
+from delayq_operator.scrape.worker_stats import WorkerStats
 from delayq_operator.status import guards, lateness
 from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import AGAIN_SECONDS, Lateness, Latenesses, counted
@@ -59,10 +59,10 @@ class World:
         looks = Looks(self.pods)
         self.crew, self.queues, self.answers = looks.known, queues, Answers(**said)
         inventory = SimpleNamespace(queues=queues, pods=self.pods)
-        aims, self.marks = Aims(queues), Marks()
+        aims, self.marks = ScalingConfigs(queues), Marks()
         self.guards = Guards(aims, cast("Work", self.marks))
         self.lateness = Latenesses(aims, cast("Work", self.marks))
-        self.survey = Survey(
+        self.survey = WorkerPoller(
             cast("Inventory", inventory),
             aims,
             cast("Autoscaler", looks),
@@ -93,18 +93,18 @@ async def test_workers_teach_and_one_that_does_not_answer_spoils_nothing() -> No
 async def test_one_whose_answer_breaks_what_takes_it_spoils_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    take = Crew.take
+    take = WorkerStats.take
 
-    def broken(self: Crew, pod: Pod, said: list[Sample], now: float) -> None:
+    def broken(self: WorkerStats, pod: Pod, said: list[Sample], now: float) -> None:
         if pod.name == "odd":
             raise OverflowError
         take(self, pod, said, now)
 
-    monkeypatch.setattr(Crew, "take", broken)
+    monkeypatch.setattr(WorkerStats, "take", broken)
     world = World(replace(W, name="odd"), W, w=WORKER, odd=WORKER)
     await world.visit()
     assert world.crew.lead.seconds == 30
-    assert caplog.messages == ["scrape_broke"]
+    assert caplog.messages == ["scrape_crashed"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ async def test_a_queue_that_somebody_else_scales_is_asked_for_its_lateness_alone
 
 async def test_who_misses_the_objective_is_marked_when_it_does_and_when_that_is_over(clock: Clock) -> None:
     world = World(replace(W, created_at=clock.now + 1), w=began(98, late=1))
-    world.queues.seen(known(ORDERS, 10, version=101, objective={"latenessSeconds": 1}))
+    world.queues.seen(known(ORDERS, 10, version=101, objective={"latenessMilliseconds": 1000}))
     await world.visit()
     assert world.lateness.seen(ORDERS) == Begun(99, 1)
     assert world.marks.of[ORDERS] == 1

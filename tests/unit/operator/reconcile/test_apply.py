@@ -20,7 +20,7 @@ from tests.unit.operator.queues import UID
 from tests.unit.operator.views import decided, resource
 
 ORDERS = resource()
-TWO = Scale(replicas=2, reason="Fixed", message="2 workers: spec.worker.replicas")
+TWO = Scale(replicas=2, reason="AutoscalingDisabled", message="2 workers: spec.worker.replicas")
 OWNER = [
     {"apiVersion": names.API_VERSION, "kind": "DelayQueue", "name": "orders", "uid": UID, "controller": True}
 ]
@@ -255,7 +255,10 @@ async def test_another_number_is_written_by_the_scaler_alone_and_told(world: Wor
     await world.make(worker(image="1"))
     child = world.child("Deployment", "orders-worker")
     await world.applier.scale(ORDERS, child, TWO, Outcome())
-    outcome, five = Outcome(), Scale(replicas=5, reason="Fixed", message="5 workers: spec.worker.replicas")
+    outcome, five = (
+        Outcome(),
+        Scale(replicas=5, reason="AutoscalingDisabled", message="5 workers: spec.worker.replicas"),
+    )
     await world.applier.scale(ORDERS, world.child("Deployment", "orders-worker"), five, outcome)
     assert outcome.scaled == Scaled(reason="ScaledUp", message="2 → 5 workers: spec.worker.replicas")
     _, _, body = world.api.applied[-1]
@@ -268,7 +271,7 @@ async def test_a_decision_is_told_with_what_it_was_made_from(world: World) -> No
     await world.make(worker(image="1"))
     await world.applier.scale(ORDERS, world.child("Deployment", "orders-worker"), TWO, Outcome())
     decision = decided(Sample(ready=2), replicas=2, behavior={"scaleDown": {"stabilizationWindowSeconds": 0}})
-    none = Scale(replicas=0, reason="FollowsWork", message=sentence(decision), decision=decision)
+    none = Scale(replicas=0, reason="ValidMetricsFound", message=sentence(decision), decision=decision)
     outcome = Outcome()
     await world.applier.scale(ORDERS, world.child("Deployment", "orders-worker"), none, outcome)
     assert outcome.scaled is not None

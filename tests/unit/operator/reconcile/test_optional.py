@@ -198,7 +198,7 @@ async def test_what_is_denied_is_not_wanted_complained_about_once_and_tried_agai
     cluster.api.lists = DENIED
     assert await cluster.look() == set()
     assert await cluster.look() == set()
-    assert [record.message for record in caplog.records] == ["kind_denied"] * 2  # one for each kind
+    assert [record.message for record in caplog.records] == ["kind_forbidden"] * 2  # one for each kind
     assert cluster.watches.reflectors == []
     cluster.api.lists = None
     assert await cluster.look() == BOTH
@@ -220,7 +220,7 @@ async def test_rights_that_are_withdrawn_drop_the_kind_and_end_nothing_else(
     clock.now += DENIED_SECONDS + 1
     await asyncio.sleep(0.05)
     assert (cluster.referees.kinds, cluster.watches.reflectors) == (frozenset(), [])
-    assert [record.message for record in caplog.records if record.message == "kind_denied"] == [
-        "kind_denied"
+    assert [record.message for record in caplog.records if record.message == "kind_forbidden"] == [
+        "kind_forbidden"
     ] * 2
     assert not cluster.parts._over.done()

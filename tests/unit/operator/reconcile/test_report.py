@@ -18,7 +18,7 @@ from delayq_operator.reconcile.report import Reporter, turned
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Learnt
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
-from delayq_operator.scrape.shards import Down, Layout, Shards
+from delayq_operator.scrape.shards import Down, ShardMap, Shards
 from delayq_operator.status.status import status
 from delayq_operator.status.view import Guarding
 
@@ -54,7 +54,7 @@ def test_a_queue_that_starts_is_ready_once() -> None:
 def test_redis_goes_and_comes_back() -> None:
     assert events(view(), view(backlog=DOWN), view(backlog=DOWN), view()) == [
         ["Ready"],
-        ["NotReady", "Unreachable"],
+        ["NotReady", "BackendUnavailable"],
         [],
         ["Ready"],
     ]
@@ -66,29 +66,43 @@ def test_a_redis_that_was_never_reached_is_not_news_of_a_change() -> None:
 
 
 def test_one_server_of_several_goes_and_comes_back() -> None:
-    shards = Shards(layout=Layout(1, 2, 2, 2), down=(Down(1, "timeout", "redis-1:6379"),))
+    shards = Shards(shard_map=ShardMap(1, 2, 2, 2), down=(Down(1, "timeout", "redis-1:6379"),))
     partly = view(queue=queue(shards=2), backlog=replace(HEALTHY, whole=False, shards=shards))
-    whole = replace(partly, backlog=replace(HEALTHY, shards=Shards(layout=Layout(1, 2, 2, 2))))
-    assert events(whole, partly, partly, whole) == [["Ready"], ["NotReady", "Unreachable"], [], ["Ready"]]
+    whole = replace(partly, backlog=replace(HEALTHY, shards=Shards(shard_map=ShardMap(1, 2, 2, 2))))
+    assert events(whole, partly, partly, whole) == [
+        ["Ready"],
+        ["NotReady", "BackendUnavailable"],
+        [],
+        ["Ready"],
+    ]
 
 
 def test_a_change_of_shards_begins_halts_and_ends() -> None:
-    def seen(layout: Layout, **missing: Any) -> View:  # noqa: ANN401 -- the fields of Shards
-        shards = Shards(layout=layout, **missing)
+    def seen(shard_map: ShardMap, **missing: Any) -> View:  # noqa: ANN401 -- the fields of Shards
+        shards = Shards(shard_map=shard_map, **missing)
         reading = replace(HEALTHY, whole=not missing, whole_at=NOW - 60, shards=shards)
         return view(queue=queue(shards=4), backlog=reading)
 
-    moving, settled = Layout(3, 4, 1, 4), seen(Layout(4, 4, 4, 4))
+    moving, settled = ShardMap(3, 4, 1, 4), seen(ShardMap(4, 4, 4, 4))
     assert events(
         view(),
         view(queue=queue(shards=4)),
-        seen(Layout(2, 1, 1, 4)),
+        seen(ShardMap(2, 1, 1, 4)),
         seen(moving),
         seen(moving, unled=(2,)),
         seen(moving),
         settled,
         settled,
-    ) == [["Ready"], ["Resharding"], [], [], ["ReshardingStalled"], [], ["Resharded"], []]
+    ) == [["Ready"], ["ReshardingStarted"], [], [], ["ReshardingStalled"], [], ["ReshardingComplete"], []]
+
+
+def test_the_way_back_to_one_shard_ends_with_an_event_though_the_condition_goes() -> None:
+    def seen(shard_map: ShardMap) -> View:
+        return view(backlog=replace(HEALTHY, shards=Shards(shard_map=shard_map)))
+
+    four = view(queue=queue(shards=4), backlog=seen(ShardMap(4, 4, 4, 4)).backlog)
+    begun, ended = seen(ShardMap(5, 1, 4, 1)), seen(ShardMap(6, 1, 1, 1))
+    assert events(four, begun, ended) == [["Ready"], ["ReshardingStarted"], ["ReshardingComplete"]]
 
 
 def test_a_new_queue_is_not_told_to_have_changed_its_shards() -> None:
@@ -149,7 +163,7 @@ def test_one_reason_after_another_is_told_each_time() -> None:
         view(failures=("CronJob orders-reaper: no.",)),
         view(foreign=("container proxy",)),
         view(),
-    ) == [["Ready", "NameTaken"], ["ApplyFailed"], ["ForeignFields"], []]
+    ) == [["Ready", "NameConflict"], ["ApplyFailed"], ["UnmanagedFields"], []]
 
 
 def test_risks_and_rollouts_that_hang() -> None:
@@ -164,7 +178,7 @@ def test_risks_and_rollouts_that_hang() -> None:
 def test_a_message_says_why() -> None:
     previous = status(view(), {}, NOW)
     told = dict(turned(previous, status(view(backlog=DOWN), previous, NOW)))
-    assert told["NotReady"].startswith("Unreachable: Scanners run and Redis does not serve them")
+    assert told["NotReady"].startswith("Unreachable: Scanners cannot reach Redis")
 
 
 def test_a_shortfall_is_told_when_it_comes_into_sight() -> None:
@@ -275,9 +289,9 @@ async def test_what_was_decided_and_learnt_is_exported() -> None:
     learnt = Learnt(lead_seconds=7.2, handler_seconds=0.4)
     await world.report(view(**scaled(DEMANDING), learnt=learnt))
     assert exported("WORKER_REPLICAS") == {
-        "shop/orders/actual": 1,
+        "shop/orders/current": 1,
         "shop/orders/desired": 10,
-        "shop/orders/wanted": DEMANDING.wanted,
+        "shop/orders/demand": DEMANDING.wanted,
     }
     assert (exported("WORKER_LEAD"), exported("WORKER_HANDLER")) == (
         {"shop/orders": 7.2},
@@ -291,7 +305,7 @@ async def test_what_was_decided_and_learnt_is_exported() -> None:
 async def test_gauges_follow_and_forget() -> None:
     world = World()
     await world.report(view())
-    assert exported("WORKER_REPLICAS") == {"shop/orders/actual": 1, "shop/orders/desired": 1}
+    assert exported("WORKER_REPLICAS") == {"shop/orders/current": 1, "shop/orders/desired": 1}
     assert exported("QUEUES") == {"True": 1, "False": 0, "Unknown": 0}
     await world.report(view(missing=("Secret shop-db",)))
     assert exported("QUEUES") == {"True": 0, "False": 1, "Unknown": 0}

@@ -46,9 +46,7 @@ class World:
         )
         victims = SimpleNamespace(named=self.named, forget=lambda _key: None)
         applier = cast("Any", SimpleNamespace(scale=self.apply))
-        scaler = Scaler(
-            applier, cast("Any", autoscaler), victims=cast("Any", victims), handover=cast("Any", None)
-        )
+        scaler = Scaler(applier, cast("Any", autoscaler), victims=cast("Any", victims))
         worker = cast("Child", SimpleNamespace(body={"spec": {"replicas": before}}))
         wanted = scale(queue(autoscaling=BOUNDS), before, decision)
         await scaler.scale(resource(), worker, wanted, Outcome())

@@ -20,11 +20,11 @@ def probe(**seen: Any) -> Health:  # noqa: ANN401 -- any attribute
     """A healthy leader, but for what is given."""
     leadership = Part(unanswered_seconds=seen.get("unanswered_seconds", 0.0), leads=seen.get("leads", True))
     reflector = Part(kind=names.SECRET, idle_seconds=seen.get("idle_seconds", 0.0))
-    witness = Part(behind_seconds=seen.get("behind_seconds", 0.0))
+    watch_verifier = Part(behind_seconds=seen.get("behind_seconds", 0.0))
     work = Part(longest_seconds=seen.get("longest_seconds", 0.0))
     return Health(
         leadership,  # type: ignore[arg-type]
-        witness,  # type: ignore[arg-type]
+        watch_verifier,  # type: ignore[arg-type]
         work,  # type: ignore[arg-type]
         reflectors=[reflector],  # type: ignore[list-item]
         synced=seen.get("synced", True),

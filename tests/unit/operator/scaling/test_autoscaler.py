@@ -13,7 +13,7 @@ from delayq_operator.base import names
 from delayq_operator.cache.children import Children
 from delayq_operator.cache.queues import Queues
 from delayq_operator.scaling.autoscaler import RESTART_SECONDS, STALE_SECONDS, Autoscaler
-from delayq_operator.scaling.scaling_config import Aims
+from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scrape.backlog import Reading
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 
@@ -53,7 +53,9 @@ class World:
         inventory = SimpleNamespace(
             queues=self.queues, children=self.children, pods=SimpleNamespace(of=lambda _: self.pods)
         )
-        self.scaler = Autoscaler(cast("Inventory", inventory), Aims(self.queues), cast("Work", self))
+        self.scaler = Autoscaler(
+            cast("Inventory", inventory), ScalingConfigs(self.queues), cast("Work", self)
+        )
 
     def mark(self, _key: object) -> None:
         self.marks += 1
@@ -99,24 +101,24 @@ class World:
 
 def test_another_number_is_asked_for_at_once_and_the_same_one_is_not() -> None:
     world = World(replicas=2)
-    found = world.look(overdue=5_000, delayed=5_000)
+    found = world.look(due=5_000)
     assert (found.before, found.replicas, world.marks) == (2, 10, 1)
     world.carry_out(found)
-    world.look(NOW + 2, overdue=5_000, delayed=5_000)
+    world.look(NOW + 2, due=5_000)
     assert world.marks == 1
 
 
 def test_a_decision_that_was_carried_out_is_not_made_again() -> None:
     world = World(replicas=2)
-    found = world.look(overdue=5_000, delayed=5_000)
+    found = world.look(due=5_000)
     world.carry_out(found)
     assert world.scaler.decision(KEY, NOW + 1) is found
 
 
 def test_who_changes_the_number_is_put_right_with_a_decision_on_that_number() -> None:
     world = World(replicas=2)
-    world.carry_out(world.look(overdue=5_000, delayed=5_000))
-    world.look(NOW + 2, overdue=5_000, delayed=5_000)
+    world.carry_out(world.look(due=5_000))
+    world.look(NOW + 2, due=5_000)
     world.asks_for(3)
     found = world.scaler.decision(KEY, NOW + 3)
     assert found is not None
@@ -126,7 +128,7 @@ def test_who_changes_the_number_is_put_right_with_a_decision_on_that_number() ->
 
 def test_a_spec_that_was_edited_counts_before_the_next_look() -> None:
     world = World(replicas=2)
-    world.carry_out(world.look(overdue=5_000, delayed=5_000))
+    world.carry_out(world.look(due=5_000))
     world.edit(autoscaling={"maxReplicas": 4, "behavior": AT_ONCE})
     found = world.scaler.decision(KEY, NOW + 1)
     assert found is not None
@@ -152,7 +154,7 @@ def test_a_new_queue_is_not_decided_on_while_its_scanners_start() -> None:
     for n in range(30):
         world.scaler.look(KEY, None, ASKED, NOW + 2 * n)
         assert world.scaler.decision(KEY, NOW + 2 * n) is None
-    assert world.look(NOW + 60).reason == "FollowsWork"
+    assert world.look(NOW + 60).reason == "ValidMetricsFound"
 
 
 def test_scanners_of_a_new_queue_that_never_come_are_a_failure_in_the_end() -> None:
@@ -174,7 +176,7 @@ def test_a_scanner_that_starts_anew_is_no_failure(reading: Reading | None) -> No
         assert found is not None
         assert (found.reason, found.memory.failures) == ("MetricsUnavailable", 0)
         assert "times in a row" not in sentence(found)
-    assert world.look(NOW + 10).reason == "FollowsWork"
+    assert world.look(NOW + 10).reason == "ValidMetricsFound"
 
 
 @pytest.mark.parametrize("reading", [None, HALF], ids=["none", "half"])
@@ -193,26 +195,26 @@ def test_scanners_that_stay_away_are_a_failure(reading: Reading | None) -> None:
 def test_a_number_that_was_refused_is_not_asked_for_with_every_look() -> None:
     """The queue is in the line for what is refused, with longer and longer pauses."""
     world = World(replicas=2)
-    found = world.look(overdue=5_000, delayed=5_000)
+    found = world.look(due=5_000)
     world.scaler.refused(KEY, found.replicas)
     for n in range(1, 5):
-        world.look(NOW + 2 * n, overdue=5_000, delayed=5_000)
+        world.look(NOW + 2 * n, due=5_000)
     assert world.marks == 1
     world.look(NOW + 12)
     assert world.marks == 2, "another number may be taken"
     world.asks_for(0)
     world.look(NOW + 14)
     world.asks_for(2)
-    world.look(NOW + 16, overdue=5_000, delayed=5_000)
+    world.look(NOW + 16, due=5_000)
     assert world.marks == 3, "so may the same one when it was not needed meanwhile"
 
 
 def test_a_stale_decision_is_none() -> None:
     world = World(replicas=2)
-    world.look(overdue=5_000, delayed=5_000)
+    world.look(due=5_000)
     assert world.scaler.decision(KEY, NOW + STALE_SECONDS + 1) is None
     slow = World(replicas=2, periodSeconds=30)
-    slow.look(overdue=5_000, delayed=5_000)
+    slow.look(due=5_000)
     assert slow.scaler.decision(KEY, NOW + 80) is not None
 
 
@@ -222,18 +224,18 @@ POLICY = {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}]}
 def test_what_was_not_written_uses_up_nothing_of_what_a_policy_allows() -> None:
     """The write may take its time, or be refused: until then the number may still become the same."""
     world = World(replicas=1, behavior={**AT_ONCE, "scaleUp": POLICY})
-    numbers = [world.look(NOW + 2 * n, overdue=5_000, delayed=5_000).replicas for n in range(5)]
+    numbers = [world.look(NOW + 2 * n, due=5_000).replicas for n in range(5)]
     assert numbers == [3] * 5
 
 
 def test_what_was_written_does_though_there_was_another_look_meanwhile() -> None:
     world = World(replicas=1, behavior={**AT_ONCE, "scaleUp": POLICY})
-    first = world.look(overdue=5_000, delayed=5_000)
-    world.look(NOW + 2, overdue=5_000, delayed=5_000)
+    first = world.look(due=5_000)
+    world.look(NOW + 2, due=5_000)
     world.carry_out(first, NOW + 2)
-    assert world.look(NOW + 4, overdue=5_000, delayed=5_000).replicas == 3
-    assert world.look(NOW + 59, overdue=5_000, delayed=5_000).replicas == 3
-    assert world.look(NOW + 61, overdue=5_000, delayed=5_000).replicas == 5
+    assert world.look(NOW + 4, due=5_000).replicas == 3
+    assert world.look(NOW + 59, due=5_000).replicas == 3
+    assert world.look(NOW + 61, due=5_000).replicas == 5
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_what_was_written_does_though_there_was_another_look_meanwhile() -> None
 )
 def test_nothing_is_decided_for_others_nor_while_held(edit: dict[str, Any]) -> None:
     world = World(replicas=2)
-    world.look(overdue=5_000, delayed=5_000)
+    world.look(due=5_000)
     world.edit(**edit)
     assert world.scaler.decision(KEY, NOW) is None
     world.scaler.rest(KEY, NOW + 2)
@@ -278,7 +280,7 @@ def test_what_is_known_of_workers_is_kept_for_as_long_as_the_operator_will_scale
 def test_one_without_a_deployment_is_waited_for() -> None:
     world = World(replicas=2)
     world.children.gone(names.DEPLOYMENT, ("shop", names.worker("orders")))
-    world.scaler.look(KEY, Reading([scanner({0: True}, overdue=9)]), ASKED, NOW)
+    world.scaler.look(KEY, Reading([scanner({0: True}, due=9)]), ASKED, NOW)
     assert world.scaler.decision(KEY, NOW) is None
 
 
@@ -299,7 +301,7 @@ def test_a_new_operator_goes_on_with_what_was_learnt_and_removes_nothing_in_hast
 def test_workers_on_their_way_from_none_are_waited_for_as_long_as_they_usually_take() -> None:
     world = World(replicas=0)
     assert not world.scaler.learnt(KEY, NOW).waking
-    world.carry_out(world.look(overdue=1, delayed=1))
+    world.carry_out(world.look(due=1))
     assert world.scaler.learnt(KEY, NOW + 30).waking
     assert not world.scaler.learnt(KEY, NOW + 61).waking
     assert world.later[60.0] == 1, "then somebody has to look"
@@ -309,7 +311,7 @@ def test_what_is_only_told_is_told_now_and_then() -> None:
     """Limited or not with every look: no more than a number that moves."""
     world = World(replicas=10)
     for n in range(20):
-        world.look(NOW + 2 * n, overdue=5_000 * (n % 2), delayed=5_000 * (n % 2))
+        world.look(NOW + 2 * n, due=5_000 * (n % 2))
     assert world.later[0.0] == 4, "at once, and then every 12 seconds of the 38"
     assert max(world.later) <= NUMBERS_SECONDS
 
@@ -322,7 +324,7 @@ def test_what_moves_by_itself_wakes_nobody() -> None:
         world.scaler.crew(KEY).take(world.pods[0], says(NOW - 2, total=100 + n * 1.01, count=100 + n), NOW)
         now = NOW + 2 * n
         next_due_ms = 1_700_000_000_000 + int((4000 - 2 * n) * 1000) + (n % 3) * 400
-        world.look(now, delayed=1, next_due_ms=next_due_ms)
+        world.look(now, scheduled=1, next_due_ms=next_due_ms)
     assert sum(world.later.values()) == 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delayq.scaling import Shortfall
-from delayq_operator.scaling.capacity_forecast import OVER_SECONDS, SURE_SECONDS, Outlook, Rush
+from delayq_operator.scaling.capacity_forecast import OVER_SECONDS, SURE_SECONDS, CapacityForecast, Rush
 
 NOW = 1_000_000.0
 
@@ -12,28 +12,28 @@ def forecast(at: float, now: float, needed: int = 63, late: float = 100.0) -> Sh
     return Shortfall(in_seconds=at - now, needed=needed, late_seconds=late)
 
 
-def told(outlook: Outlook, at: float = NOW + 600) -> Outlook:
+def told(outlook: CapacityForecast, at: float = NOW + 600) -> CapacityForecast:
     for now in (NOW, NOW + SURE_SECONDS):
         outlook.look(forecast(at, now), now)
     return outlook
 
 
 def test_a_rush_is_told_when_it_is_sure() -> None:
-    outlook = Outlook()
+    outlook = CapacityForecast()
     outlook.look(forecast(NOW + 600, NOW), NOW)
     assert outlook.rush is None
     assert told(outlook).rush == Rush(at=NOW + 600, needed=63, late_seconds=100)
 
 
 def test_one_that_was_forecast_once_is_not_told() -> None:
-    outlook = Outlook()
+    outlook = CapacityForecast()
     for now in (NOW, NOW + 2, NOW + 4, NOW + 6, NOW + 8):
         outlook.look(forecast(NOW + 600, now) if now in (NOW, NOW + 8) else None, now)
     assert outlook.rush is None
 
 
 def test_one_that_lands_a_little_elsewhere_is_the_same() -> None:
-    outlook = told(Outlook())
+    outlook = told(CapacityForecast())
     before = outlook.rush
     for step in range(1, 20):
         now = NOW + 10 + 2 * step
@@ -45,7 +45,7 @@ def test_one_that_lands_a_little_elsewhere_is_the_same() -> None:
 
 
 def test_one_that_is_absent_for_a_look_is_not_over() -> None:
-    outlook = told(Outlook())
+    outlook = told(CapacityForecast())
     outlook.look(None, NOW + 10)
     assert outlook.rush is not None
     outlook.look(None, NOW + SURE_SECONDS + OVER_SECONDS + 1)
@@ -54,6 +54,6 @@ def test_one_that_is_absent_for_a_look_is_not_over() -> None:
 
 def test_one_that_an_earlier_operator_told_of_is_there_with_the_first_look() -> None:
     """Otherwise each restart would take the warning back, and give it again."""
-    outlook = Outlook(told=True)
+    outlook = CapacityForecast(told=True)
     outlook.look(forecast(NOW + 600, NOW), NOW)
     assert outlook.rush is not None

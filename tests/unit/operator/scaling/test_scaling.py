@@ -15,21 +15,21 @@ BOUNDS = {"minReplicas": 2, "maxReplicas": 5}
 EXTERNAL = {"mode": "External", **BOUNDS}
 
 CASES: list[tuple[dict[str, Any], int | None, int, str]] = [
-    ({}, None, 1, "Fixed"),
-    ({}, 7, 1, "Fixed"),
-    ({"worker": {"replicas": 3}}, 7, 3, "Fixed"),
-    ({"worker": {"replicas": 0}}, 7, 0, "Fixed"),
-    ({"autoscaling": EXTERNAL, "worker": {"replicas": 4}}, 9, 4, "External"),
-    ({"autoscaling": EXTERNAL}, 3, 3, "External"),
-    ({"autoscaling": EXTERNAL}, None, 2, "External"),
-    ({"autoscaling": BOUNDS}, None, 2, "NotDecided"),
-    ({"autoscaling": {"minReplicas": 0, "maxReplicas": 5}}, None, 1, "NotDecided"),
-    ({"autoscaling": BOUNDS}, 4, 4, "NotDecided"),  # the first look decides
-    ({"autoscaling": BOUNDS}, 9, 5, "NotDecided"),  # whatever it says, it will not be more
-    ({"autoscaling": BOUNDS}, 0, 2, "NotDecided"),
-    ({"autoscaling": BOUNDS, "stopPolicy": "Hold"}, 3, 3, "Held"),
-    ({"autoscaling": BOUNDS, "stopPolicy": "HoldAndDrain"}, 3, 0, "Held"),
-    ({"worker": {"replicas": 3}, "stopPolicy": "HoldAndDrain"}, 3, 0, "Held"),
+    ({}, None, 1, "AutoscalingDisabled"),
+    ({}, 7, 1, "AutoscalingDisabled"),
+    ({"worker": {"replicas": 3}}, 7, 3, "AutoscalingDisabled"),
+    ({"worker": {"replicas": 0}}, 7, 0, "AutoscalingDisabled"),
+    ({"autoscaling": EXTERNAL, "worker": {"replicas": 4}}, 9, 4, "ExternalAutoscaler"),
+    ({"autoscaling": EXTERNAL}, 3, 1, "ExternalAutoscaler"),
+    ({"autoscaling": BOUNDS, "worker": {"replicas": 3}}, 4, 4, "NotEvaluated"),
+    ({"autoscaling": BOUNDS}, None, 2, "NotEvaluated"),
+    ({"autoscaling": {"minReplicas": 0, "maxReplicas": 5}}, None, 1, "NotEvaluated"),
+    ({"autoscaling": BOUNDS}, 4, 4, "NotEvaluated"),  # the first look decides
+    ({"autoscaling": BOUNDS}, 9, 5, "NotEvaluated"),  # whatever it says, it will not be more
+    ({"autoscaling": BOUNDS}, 0, 2, "NotEvaluated"),
+    ({"autoscaling": BOUNDS, "stopPolicy": "Hold"}, 3, 3, "ClaimsSuspended"),
+    ({"autoscaling": BOUNDS, "stopPolicy": "HoldAndDrain"}, 3, 0, "ClaimsSuspended"),
+    ({"worker": {"replicas": 3}, "stopPolicy": "HoldAndDrain"}, 3, 0, "ClaimsSuspended"),
 ]
 
 
@@ -51,7 +51,7 @@ def test_what_nobody_has_read_keeps_the_number_within_its_bounds_and_says_so() -
 def test_what_was_decided_counts_with_its_sentence() -> None:
     decision = decided(Sample(overdue=5_000, ready=1))
     found = scale(queue(autoscaling=BOUNDS), 1, decision)
-    assert (found.replicas, found.reason, found.decision) == (10, "FollowsWork", decision)
+    assert (found.replicas, found.reason, found.decision) == (10, "ValidMetricsFound", decision)
     assert found.message == sentence(decision)
 
 
@@ -67,7 +67,7 @@ def test_a_decision_is_not_carried_out_while_held_or_paused() -> None:
     assert scale(queue(autoscaling=BOUNDS), 3, decision, paused=True).reason == "Paused"
     for policy in ("Hold", "HoldAndDrain"):
         found = scale(queue(autoscaling=BOUNDS, stopPolicy=policy), 3, decision)
-        assert (found.reason, found.decision) == ("Held", None)
+        assert (found.reason, found.decision) == ("ClaimsSuspended", None)
         assert found.replicas <= 3
 
 
@@ -79,13 +79,15 @@ def test_while_no_worker_can_use_the_guard_the_number_stays_and_the_reason_is_to
         found.message
         == "3 workers, kept: no worker can use the guard, of two or more; further ones could not either"
     )
-    assert scale(queue(), 3, guard_down=True).reason == "Fixed"
-    assert scale(queue(autoscaling=EXTERNAL), 3, guard_down=True).reason == "External"
+    assert scale(queue(), 3, guard_down=True).reason == "AutoscalingDisabled"
+    assert scale(queue(autoscaling=EXTERNAL), 3, guard_down=True).reason == "ExternalAutoscaler"
     held = scale(queue(autoscaling=BOUNDS, stopPolicy="Hold"), 3, guard_down=True)
-    assert held.reason == "Held"
+    assert held.reason == "ClaimsSuspended"
 
 
 def test_one_worker_is_not_called_workers() -> None:
     assert scale(queue(), None) == Scale(
-        replicas=1, reason="Fixed", message="1 worker: the default, without spec.autoscaling"
+        replicas=1,
+        reason="AutoscalingDisabled",
+        message="1 worker: spec.worker.replicas, without spec.autoscaling",
     )

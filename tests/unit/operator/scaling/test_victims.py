@@ -162,7 +162,7 @@ async def test_a_bug_keeps_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
     world = World(a=3, b=1)
     world.said = {}
     await world.named(1)
-    assert "costs_broke" in caplog.messages
+    assert "deletion_costs_crashed" in caplog.messages
 
 
 async def test_it_is_seen_to_once_at_a_time() -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.contract.metrics import horizon_label
-from delayq.protocol.due_histogram import Horizons
+from delayq.protocol.due_histogram import DueHistogram
 from delayq.protocol.results import Counts
 from delayq.service import metrics as scanner_metrics
+from delayq.service.exposition import render
 from delayq_operator.base.metrics import samples
 from delayq_operator.scrape.backlog import NEEDED, Backlog, Reading, backlog
 from delayq_operator.scrape.shards import Shards
@@ -29,7 +30,7 @@ NOW_MS = 1_700_000_000_000  # Redis' clock, which is another
 
 
 def counts(**tasks: Any) -> Counts:  # noqa: ANN401 -- the fields of Counts
-    none: dict[str, Any] = dict.fromkeys(("delayed", "retry", "processing", "dlq", "overdue"), 0)
+    none: dict[str, Any] = dict.fromkeys(("scheduled", "retrying", "due", "in_flight", "dead"), 0)
     return Counts(**{**none, "now_ms": NOW_MS, "oldest_due_ms": None, "next_due_ms": None, **tasks})
 
 
@@ -41,9 +42,9 @@ def scanner_text(
 ) -> bytes:
     """What a scanner exports; the same counts for each shard it leads."""
     known = {shard: counts(**tasks) for shard, leads in led.items() if leads and risks is not None}
-    horizons = Horizons({horizon_label(ms / 1000): ms for ms in tasks.get("due_within", ())}, asked=True)
-    return scanner_metrics.render(
-        lambda: [
+    horizons = DueHistogram({horizon_label(ms / 1000): ms for ms in tasks.get("due_within", ())}, asked=True)
+    return render(
+        [
             *scanner_metrics.queue_families("orders", led, known, horizons),
             *scanner_metrics.backend_families("orders", risks, outage),
         ]
@@ -64,11 +65,11 @@ def read(*scanners: list[Sample]) -> Backlog:
 
 
 BUSY: dict[str, Any] = {
-    "delayed": 10,
-    "retry": 4,
-    "processing": 3,
-    "dlq": 2,
-    "overdue": 5,
+    "scheduled": 6,
+    "retrying": 3,
+    "in_flight": 3,
+    "dead": 2,
+    "due": 5,
     "oldest_due_ms": NOW_MS - 9_000,
     "next_due_ms": NOW_MS + 60_000,
 }
@@ -78,8 +79,9 @@ def test_one_leader_tells_everything() -> None:
     assert read(scanner({0: True}, **BUSY)) == Backlog(
         read_at=NOW,
         due=5,
-        scheduled=9,
+        scheduled=6,
         in_flight=3,
+        retrying=3,
         dead=2,
         oldest_due_at=NOW - 9,
         next_due_at=NOW + 60,
@@ -91,7 +93,7 @@ def test_one_leader_tells_everything() -> None:
 def test_shards_add_up_and_the_extremes_are_those_of_all() -> None:
     late = {**BUSY, "oldest_due_ms": NOW_MS - 30_000, "next_due_ms": NOW_MS + 5_000}
     found = read(scanner({0: True, 1: False}, **BUSY), scanner({0: False, 1: True}, **late))
-    assert (found.due, found.scheduled, found.in_flight, found.dead) == (10, 18, 6, 4)
+    assert (found.due, found.scheduled, found.in_flight, found.dead) == (10, 12, 6, 4)
     assert (found.oldest_due_at, found.next_due_at, found.whole) == (NOW - 30, NOW + 5, True)
 
 
@@ -180,11 +182,11 @@ def test_whatever_a_scanner_says_status_can_be_written(value: float) -> None:
     """Its numbers are int64, its times have four digits for the year."""
     many = dict.fromkeys(range(3), True)
     huge = [
-        (name, labels, 1.0 if "led" in name or "up" in name else value)
+        (name, labels, 1.0 if "leader" in name or "up" in name else value)
         for name, labels, _ in scanner(many, ["evicts"], **BUSY)
     ]
     made = status(view(backlog=read(huge)), {}, NOW)["backlog"]
-    assert all(made[field] < 2**63 for field in ("due", "scheduled", "inFlight", "deadLettered"))
+    assert all(made[field] < 2**63 for field in ("due", "scheduled", "inFlight", "dead"))
     assert made["oldestDueTime"] == "1970-01-01T00:00:00Z"
     assert made["nextDueTime"].startswith("21")
     json.dumps(made, allow_nan=False)
@@ -204,13 +206,13 @@ def test_what_is_needed_is_everything_that_is_looked_at() -> None:
 # --- What became another.
 
 ALLOWED = 10.0
-QUIET = read(scanner({0: True}, delayed=3, next_due_ms=NOW_MS + 60_000))
-LOADED = read(scanner({0: True}, **{**BUSY, "delayed": 5_000, "overdue": 2_000}))
+QUIET = read(scanner({0: True}, scheduled=3, next_due_ms=NOW_MS + 60_000))
+LOADED = read(scanner({0: True}, **{**BUSY, "scheduled": 3_000, "due": 2_000}))
 
 
 @pytest.mark.parametrize("off", [-2.0, 0.0, 2.0])
 def test_the_same_again_is_the_same(off: float) -> None:
-    later = backlog(Reading([scanner({0: True}, delayed=3, next_due_ms=NOW_MS + 60_000)]), NOW + off)
+    later = backlog(Reading([scanner({0: True}, scheduled=3, next_due_ms=NOW_MS + 60_000)]), NOW + off)
     assert not later.moved(QUIET)
     assert not later.turned(QUIET, ALLOWED)
 
@@ -218,10 +220,10 @@ def test_the_same_again_is_the_same(off: float) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        scanner({0: True}, ["evicts"], delayed=3, next_due_ms=NOW_MS + 60_000),
+        scanner({0: True}, ["evicts"], scheduled=3, next_due_ms=NOW_MS + 60_000),
         scanner({0: True}, None),
         scanner({0: False}),
-        scanner({0: True}, delayed=3, overdue=1, next_due_ms=NOW_MS + 60_000),
+        scanner({0: True}, scheduled=2, due=1, next_due_ms=NOW_MS + 60_000),
     ],
 )
 def test_redis_risks_leaders_and_the_first_or_last_due_task_turn_it(other: list[Sample]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from delayq.scaling import Policy, Sample, begun, decide, sentence
 from delayq_operator.scrape.backlog import Reading
 from delayq_operator.scrape.sampling import sample
-from delayq_operator.scrape.worker_stats import Crew, Fleet
+from delayq_operator.scrape.worker_stats import Fleet, WorkerStats
 
 from tests.unit.operator.scrape.test_backlog import BUSY, scanner
 
@@ -22,7 +22,10 @@ ASKED = (0.5, 1.0, 1.5, 10.0, 60.0)
 
 def look(*scanners: list[Line]) -> Sample | None:
     return sample(
-        Reading(scanners), ASKED, Crew({"leadSeconds": 8}), Fleet(ready=2, starting=1, starting_seconds=3)
+        Reading(scanners),
+        ASKED,
+        WorkerStats({"leadSeconds": 8}),
+        Fleet(ready=2, starting=1, starting_seconds=3),
     )
 
 
@@ -86,20 +89,20 @@ def test_a_shard_that_nobody_leads_makes_a_look_partial_and_hides_what_ever_fell
     assert (found.whole, found.fallen_due, found.overdue) == (False, None, 5)
 
 
-@pytest.mark.parametrize("missing", ["delayq_overdue_tasks", "delayq_tasks"])
+@pytest.mark.parametrize("missing", ["due", "in_flight"])
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
 def test_a_missing_number_is_not_zero(missing: str, value: float | None) -> None:
-    lines = [line for line in scanner({0: True}, **busy()) if line[0] != missing]
+    lines = [line for line in scanner({0: True}, **busy()) if line[1].get("state") != missing]
     if value is not None:
-        lines += [(missing, {"queue": "orders", "shard": "0", "state": "processing"}, value)]
+        lines += [("delayq_tasks", {"queue": "orders", "shard": "0", "state": missing}, value)]
     assert look(lines) is None
 
 
 def test_tasks_that_wait_for_a_verdict_need_no_worker() -> None:
-    found = look(scanner({0: True}, **busy(processing=7, lapsed=7)))
+    found = look(scanner({0: True}, **busy(in_flight=7, lapsed=7)))
     assert found is not None
     assert found.in_flight == 0
-    found = look(scanner({0: True, 1: True}, **busy(processing=7, lapsed=6)))
+    found = look(scanner({0: True, 1: True}, **busy(in_flight=7, lapsed=6)))
     assert found is not None
     assert found.in_flight == 2, "what a worker holds counts still"
 
@@ -107,8 +110,8 @@ def test_tasks_that_wait_for_a_verdict_need_no_worker() -> None:
 def test_a_scanner_that_does_not_tell_of_leases_that_ran_out_has_all_of_them_counted() -> None:
     lines = [
         line
-        for line in scanner({0: True}, **busy(processing=7, lapsed=7))
-        if line[0] != "delayq_lapsed_tasks"
+        for line in scanner({0: True}, **busy(in_flight=7, lapsed=7))
+        if line[0] != "delayq_expired_leases"
     ]
     found = look(lines)
     assert found is not None

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq.contract.metrics import (
     DURABILITY_RISKS,
-    LAYOUT_EPOCH,
-    LAYOUT_SHARDS,
-    RESHARD_CHECKED_TASKS,
-    RESHARD_MOVED_TASKS,
-    RESHARD_TASKS,
-    RESHARD_WAITING_TASKS,
+    RESHARDING_CHECKED_TASKS,
+    RESHARDING_MIGRATED_TASKS,
+    RESHARDING_TASKS,
+    RESHARDING_WAITING_TASKS,
+    SHARD_MAP_EPOCH,
+    SHARD_MAP_SHARDS,
 )
 from delayq_operator.base import metrics
 from delayq_operator.cache.pod import read
@@ -44,10 +44,10 @@ POD = read(
         "status": {"podIP": "127.0.0.1"},
     }
 )
-RESHARD = (RESHARD_TASKS, RESHARD_CHECKED_TASKS, RESHARD_MOVED_TASKS, RESHARD_WAITING_TASKS)
+RESHARD = (RESHARDING_TASKS, RESHARDING_CHECKED_TASKS, RESHARDING_MIGRATED_TASKS, RESHARDING_WAITING_TASKS)
 WORDS = "root:hunter2"
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
-LINE = b'delayq_tasks{queue="orders",shard="0",state="delayed"} 3\n'
+LINE = b'delayq_tasks{queue="orders",shard="0",state="scheduled"} 3\n'
 NO_METRICS = "orders-scanner-1 answers something that is no metrics exposition"
 TOO_MUCH = "orders-scanner-1 answers more than it can have to say"
 
@@ -98,7 +98,7 @@ async def test_only_the_lines_that_count_are_read() -> None:
         "delayq_redis_down",
         "delayq_due_within_tasks",
         "delayq_shard_down",
-        *(metric.name for metric in (LAYOUT_EPOCH, LAYOUT_SHARDS)),
+        *(metric.name for metric in (SHARD_MAP_EPOCH, SHARD_MAP_SHARDS)),
         *(metric.name for metric in RESHARD),
     }
 
@@ -114,13 +114,13 @@ async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
             await asyncio.sleep(0.005)
 
     found = await asked(slowly)
-    assert found == [("delayq_tasks", {"queue": "orders", "shard": "0", "state": "delayed"}, 3)] * 3
+    assert found == [("delayq_tasks", {"queue": "orders", "shard": "0", "state": "scheduled"}, 3)] * 3
 
 
 async def test_a_queue_of_all_shards_fits() -> None:
     found = await asked(body(scanner_text(dict.fromkeys(range(256), True), (), **BUSY)))
     assert isinstance(found, list)
-    assert len(found) == 256 * 13 + 1 + len(DURABILITY_RISKS)
+    assert len(found) == 256 * 12 + 1 + len(DURABILITY_RISKS)
 
 
 async def test_a_scanner_is_asked_for_horizons_and_a_worker_for_other_metrics() -> None:
@@ -181,7 +181,7 @@ async def test_a_queue_of_one_shard_may_say_less_than_one_of_many() -> None:
         b"",
         WORDS.encode(),
         b"<html>" + WORDS.encode(),
-        b"delayq_shard_led 1\n",
+        b"delayq_shard_leader 1\n",
         b'delayq_tasks{shard="' + WORDS.encode() + b"} 1\n",
         b'delayq_tasks{shard="0"} ' + WORDS.encode() + b"\n",
         b'delayq_tasks{shard="\xff\xfe"} 1\n',
@@ -291,7 +291,7 @@ async def test_an_answer_without_end_is_given_up_and_not_kept(piece: bytes) -> N
 async def test_100_000_shards_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
     monkeypatch.setattr(metrics, "samples", parsed.append)
-    many = b"".join(b'delayq_shard_led{queue="q",shard="%d"} 1\n' % shard for shard in range(100_000))
+    many = b"".join(b'delayq_shard_leader{queue="q",shard="%d"} 1\n' % shard for shard in range(100_000))
     assert await asked(body(many)) == TOO_MUCH
     assert not parsed
 
@@ -310,7 +310,7 @@ async def test_a_bomb_is_not_unpacked(coding: bytes) -> None:
 
 
 async def test_others_get_their_turn_while_the_worst_answer_that_is_allowed_is_parsed() -> None:
-    worst = b"".join(b'delayq_shard_led{shard="%d",x="%s"} 1\n' % (n, b"\\" * 200) for n in range(3_000))
+    worst = b"".join(b'delayq_shard_leader{shard="%d",x="%s"} 1\n' % (n, b"\\" * 200) for n in range(3_000))
     gaps: list[float] = []
 
     async def tick() -> None:

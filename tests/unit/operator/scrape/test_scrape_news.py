@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from delayq_operator.scrape.backlog import Backlog
-from delayq_operator.scrape.backlog_cache import FRESH_SECONDS, NUMBERS_SECONDS, News
-from delayq_operator.scrape.shards import Down, Layout, Shards
+from delayq_operator.scrape.backlog_cache import FRESH_SECONDS, NUMBERS_SECONDS, BacklogCache
+from delayq_operator.scrape.shards import Down, ShardMap, Shards
 
 NOW = 1_800_000_000.0
 ALLOWED = 60.0
@@ -17,23 +17,23 @@ BUSY = Backlog(
 )
 
 
-def heard(news: News, at: float, erased: int = 0, **change: Any) -> float | None:  # noqa: ANN401 -- fields of Backlog
+def heard(news: BacklogCache, at: float, erased: int = 0, **change: Any) -> float | None:  # noqa: ANN401 -- fields of Backlog
     return news.take(replace(BUSY, read_at=NOW + at, **change), erased, ALLOWED)
 
 
 @pytest.fixture
-def news() -> News:
+def news() -> BacklogCache:
     """Of a queue that was heard of for the first time."""
-    news = News()
+    news = BacklogCache()
     assert heard(news, 0) == 0
     return news
 
 
-def test_a_busy_queue_whose_numbers_hardly_move_wakes_nobody(news: News) -> None:
+def test_a_busy_queue_whose_numbers_hardly_move_wakes_nobody(news: BacklogCache) -> None:
     assert [heard(news, 5.0 * n, due=500 + n % 3) for n in range(1, 4)] == [None] * 3
 
 
-def test_numbers_alone_wake_once_in_a_while(news: News) -> None:
+def test_numbers_alone_wake_once_in_a_while(news: BacklogCache) -> None:
     waits = [heard(news, at, due=500 + 100 * int(at)) for at in (5, 10, 15, 20)]
     assert waits == [
         NUMBERS_SECONDS - 5,
@@ -43,17 +43,17 @@ def test_numbers_alone_wake_once_in_a_while(news: News) -> None:
     ]
 
 
-def test_numbers_that_move_after_a_quiet_time_wake_at_once(news: News) -> None:
+def test_numbers_that_move_after_a_quiet_time_wake_at_once(news: BacklogCache) -> None:
     assert heard(news, 60, due=900) == 0
 
 
-def test_a_number_that_moved_and_came_back_is_told_too(news: News) -> None:
+def test_a_number_that_moved_and_came_back_is_told_too(news: BacklogCache) -> None:
     """Somebody else's reconciliation may have written it meanwhile."""
     assert heard(news, 5, due=900) == NUMBERS_SECONDS - 5
     assert heard(news, 10) == NUMBERS_SECONDS - 10
 
 
-def test_a_slow_drift_is_told_in_the_end(news: News) -> None:
+def test_a_slow_drift_is_told_in_the_end(news: BacklogCache) -> None:
     waits = [heard(news, 5.0 * n, oldest_due_at=NOW - 1 + 2 * n) for n in range(1, 5)]
     assert waits == [None, None, 0.0, None]
 
@@ -65,21 +65,23 @@ def test_a_slow_drift_is_told_in_the_end(news: News) -> None:
         {"risks": ("evicts",)},
         {"whole": False},
         {"due": 0, "oldest_due_at": None},
-        {"shards": Shards(layout=Layout(2, 1, 1, 4))},
+        {"shards": Shards(shard_map=ShardMap(2, 1, 1, 4))},
         {"shards": Shards(down=(Down(1, "timeout", ""),))},
     ],
 )
-def test_what_people_are_told_in_words_wakes_at_once_and_once(news: News, change: dict[str, Any]) -> None:
+def test_what_people_are_told_in_words_wakes_at_once_and_once(
+    news: BacklogCache, change: dict[str, Any]
+) -> None:
     assert heard(news, 2, **change) == 0
     assert heard(news, 4, **change) is None
     assert heard(news, 6) == 0
 
 
-def test_how_far_tasks_have_moved_is_a_number(news: News) -> None:
+def test_how_far_tasks_have_moved_is_a_number(news: BacklogCache) -> None:
     assert heard(news, 5, shards=Shards(checked=1000)) == NUMBERS_SECONDS - 5
 
 
-def test_a_shard_that_stays_away_wakes_once_more_when_it_is_no_fail_over_any_more(news: News) -> None:
+def test_a_shard_that_stays_away_wakes_once_more_when_it_is_no_fail_over_any_more(news: BacklogCache) -> None:
     found = [
         (heard(news, at, whole=False), news.last is not None and news.last.blind) for at in range(5, 40, 5)
     ]
@@ -91,7 +93,7 @@ def test_a_shard_that_stays_away_wakes_once_more_when_it_is_no_fail_over_any_mor
 
 
 def test_what_was_never_whole_counts_from_the_first_look_on() -> None:
-    news = News()
+    news = BacklogCache()
     for at in (0, 10, 19):
         heard(news, at, whole=False)
         assert news.last is not None
@@ -101,7 +103,7 @@ def test_what_was_never_whole_counts_from_the_first_look_on() -> None:
     assert news.last.blind
 
 
-def test_a_queue_near_its_objective_does_not_turn_with_every_reading(news: News) -> None:
+def test_a_queue_near_its_objective_does_not_turn_with_every_reading(news: BacklogCache) -> None:
     """It is late at once, and on time again when nothing was late for a while."""
     late, on_time = {"oldest_due_at": NOW - 90}, {"due": 0, "oldest_due_at": None}
     found = []
@@ -113,12 +115,12 @@ def test_a_queue_near_its_objective_does_not_turn_with_every_reading(news: News)
     assert found == [True] * 14 + [False] * 5, "the last late one was at 18 s"
 
 
-def test_each_shard_that_was_erased_wakes_at_once_and_none_is_lost(news: News) -> None:
+def test_each_shard_that_was_erased_wakes_at_once_and_none_is_lost(news: BacklogCache) -> None:
     assert (heard(news, 1, 3), heard(news, 2, 3), heard(news, 3, 0)) == (0, None, None)
     assert news.erased == 3
 
 
-def test_a_failure_wakes_nobody_before_the_last_reading_is_too_old(news: News) -> None:
+def test_a_failure_wakes_nobody_before_the_last_reading_is_too_old(news: BacklogCache) -> None:
     assert news.complain("refused", NOW + 5) is None
     assert news.fresh(NOW + 5) is not None
     assert news.complain("refused", NOW + FRESH_SECONDS + 1) == 0
@@ -130,10 +132,10 @@ def test_a_failure_wakes_nobody_before_the_last_reading_is_too_old(news: News) -
 
 def test_failures_that_take_turns_wake_as_seldom_as_numbers() -> None:
     """Whoever chose the image chooses what to answer."""
-    news = News()
+    news = BacklogCache()
     waits = [news.complain(f"HTTP {302 + n % 2}", NOW + 5 * n) for n in range(4)]
     assert waits == [0, NUMBERS_SECONDS - 5, NUMBERS_SECONDS - 10, 2 * NUMBERS_SECONDS - 15]
 
 
-def test_a_clock_that_is_put_back_makes_no_long_wait(news: News) -> None:
+def test_a_clock_that_is_put_back_makes_no_long_wait(news: BacklogCache) -> None:
     assert heard(news, -3600, due=900) == NUMBERS_SECONDS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq.contract import metrics as table
 from delayq_operator.scrape.backlog import Reading, backlog
-from delayq_operator.scrape.shards import Down, Layout
+from delayq_operator.scrape.shards import Down, ShardMap
 
 from tests.unit.operator.scrape.test_backlog import scanner
 
@@ -18,11 +18,11 @@ NOW = 1_800_000_000.0
 QUEUE = {"queue": "orders"}
 
 
-def layout(epoch: float, now: float, was: float, target: float) -> list[Sample]:
-    shards = zip(table.LAYOUTS, (now, was, target), strict=True)
+def shard_map(epoch: float, now: float, was: float, target: float) -> list[Sample]:
+    shards = zip(table.SHARD_MAP_VERSIONS, (now, was, target), strict=True)
     return [
-        (table.LAYOUT_EPOCH.name, QUEUE, epoch),
-        *((table.LAYOUT_SHARDS.name, {**QUEUE, "layout": which}, number) for which, number in shards),
+        (table.SHARD_MAP_EPOCH.name, QUEUE, epoch),
+        *((table.SHARD_MAP_SHARDS.name, {**QUEUE, "version": which}, number) for which, number in shards),
     ]
 
 
@@ -37,8 +37,8 @@ def down(shard: object, cause: str = "timeout", server: str = "10.0.0.7:6379") -
 
 def progress(shard: int, tasks: int, checked: int, moved: int, *, waiting: int = 0) -> list[Sample]:
     metrics = (
-        *(table.RESHARD_TASKS, table.RESHARD_CHECKED_TASKS),
-        *(table.RESHARD_MOVED_TASKS, table.RESHARD_WAITING_TASKS),
+        *(table.RESHARDING_TASKS, table.RESHARDING_CHECKED_TASKS),
+        *(table.RESHARDING_MIGRATED_TASKS, table.RESHARDING_WAITING_TASKS),
     )
     labels = {**QUEUE, "shard": str(shard)}
     return [
@@ -48,38 +48,38 @@ def progress(shard: int, tasks: int, checked: int, moved: int, *, waiting: int =
 
 
 def test_a_queue_whose_tasks_are_in_place_is_settled() -> None:
-    found = backlog(Reading([leads(0, 1, of=2, told=layout(4, 2, 2, 2))]), NOW)
-    assert found.shards.layout == Layout(4, 2, 2, 2)
-    assert found.shards.layout.settled
+    found = backlog(Reading([leads(0, 1, of=2, told=shard_map(4, 2, 2, 2))]), NOW)
+    assert found.shards.shard_map == ShardMap(4, 2, 2, 2)
+    assert found.shards.shard_map.settled
     assert (found.whole, found.shards.down, found.shards.unled) == (True, (), ())
 
 
 @pytest.mark.parametrize("told", [(3, 4, 1, 4), (2, 1, 1, 4), (5, 1, 4, 1)])
 def test_all_shards_are_looked_after_until_the_change_is_over(told: tuple[int, int, int, int]) -> None:
-    reading = Reading([leads(0, of=1, told=layout(*told))])
+    reading = Reading([leads(0, of=1, told=shard_map(*told))])
     assert (reading.whole, reading.sharding().unled) == (False, (1, 2, 3))
-    reading.take(leads(1, 2, 3, of=4, told=layout(*told)))
+    reading.take(leads(1, 2, 3, of=4, told=shard_map(*told)))
     assert reading.whole
 
 
-def test_the_newest_layout_counts_whoever_is_asked_first() -> None:
+def test_the_newest_shard_map_counts_whoever_is_asked_first() -> None:
     """Scanners learn within a second; a shard that was dropped meanwhile is nobody's, and missed by nobody."""
-    old, new = leads(0, of=4, told=layout(3, 1, 4, 1)), leads(of=1, told=layout(4, 1, 1, 1))
+    old, new = leads(0, of=4, told=shard_map(3, 1, 4, 1)), leads(of=1, told=shard_map(4, 1, 1, 1))
     for scanners in ((old, new), (new, old)):
         reading = Reading(scanners)
-        assert reading.layout == Layout(4, 1, 1, 1)
+        assert reading.shard_map == ShardMap(4, 1, 1, 1)
         assert reading.whole
 
 
 def test_scanners_of_an_older_version_are_whole_when_each_shard_they_name_is_led() -> None:
     reading = Reading([scanner({0: True, 1: True})])
-    assert (reading.layout, reading.whole) == (None, True)
+    assert (reading.shard_map, reading.whole) == (None, True)
 
 
 def test_a_shard_that_is_down_is_named_unless_somebody_leads_it() -> None:
     """One scanner may be cut off from a server that serves the others."""
-    cut_off = leads(0, of=3, told=[*layout(1, 3, 3, 3), down(1), down(2)])
-    other = leads(1, of=3, told=[*layout(1, 3, 3, 3), down(2)])
+    cut_off = leads(0, of=3, told=[*shard_map(1, 3, 3, 3), down(1), down(2)])
+    other = leads(1, of=3, told=[*shard_map(1, 3, 3, 3), down(2)])
     found = backlog(Reading([cut_off, other]), NOW)
     assert found.shards.down == (Down(2, "timeout", "10.0.0.7:6379"),)
     assert (found.whole, found.redis_up, found.shards.unled) == (False, True, ())
@@ -88,8 +88,8 @@ def test_a_shard_that_is_down_is_named_unless_somebody_leads_it() -> None:
 def test_a_shard_that_serves_a_scanner_that_does_not_lead_it_is_not_down() -> None:
     """A scanner that has just started is not served yet; for a moment, nobody leads what the last one led."""
     new, standby = (
-        leads(of=2, told=[*layout(1, 2, 2, 2), down(0), down(1)]),
-        leads(0, of=2, told=layout(1, 2, 2, 2)),
+        leads(of=2, told=[*shard_map(1, 2, 2, 2), down(0), down(1)]),
+        leads(0, of=2, told=shard_map(1, 2, 2, 2)),
     )
     for scanners in ((new, standby), (standby, new)):
         found = Reading(scanners).sharding()
@@ -100,7 +100,7 @@ def test_a_shard_that_serves_a_scanner_that_does_not_lead_it_is_not_down() -> No
 def test_redis_is_up_when_it_serves_some_shard_whatever_a_scanner_says_of_itself() -> None:
     partly = [
         (name, labels, 0.0 if name == table.REDIS_UP.name else value)
-        for name, labels, value in leads(0, of=2, told=[*layout(1, 2, 2, 2), down(1)])
+        for name, labels, value in leads(0, of=2, told=[*shard_map(1, 2, 2, 2), down(1)])
     ]
     assert backlog(Reading([partly]), NOW).redis_up
 
@@ -111,44 +111,44 @@ def test_redis_is_up_when_it_serves_some_shard_whatever_a_scanner_says_of_itself
     ids=["word", "negative", "beyond", "long", "no decimal", "cause"],
 )
 def test_what_no_scanner_of_ours_would_say_of_a_shard_is_not_repeated(nonsense: Sample) -> None:
-    told = layout(1, 2, 2, 2)
+    told = shard_map(1, 2, 2, 2)
     assert Reading([leads(0, of=2, told=[*told, nonsense])]).sharding().down == ()
 
 
 @pytest.mark.parametrize("server", ["-", "", "a b:1", "x" * 300, 'evil"}\n', "<script>"])
 def test_a_server_whose_name_is_none_is_not_repeated(server: str) -> None:
-    assert Reading([leads(0, of=2, told=[*layout(1, 2, 2, 2), down(1, server=server)])]).sharding().down == (
-        Down(1, "timeout", ""),
-    )
+    assert Reading(
+        [leads(0, of=2, told=[*shard_map(1, 2, 2, 2), down(1, server=server)])]
+    ).sharding().down == (Down(1, "timeout", ""),)
 
 
 @pytest.mark.parametrize("server", ["10.0.0.7:6379", "[fd00::1]:6379", "redis-0.redis.shop.svc:7000"])
 def test_a_server_is_named_as_scanners_do(server: str) -> None:
-    [found] = Reading([leads(0, of=2, told=[*layout(1, 2, 2, 2), down(1, server=server)])]).sharding().down
+    [found] = Reading([leads(0, of=2, told=[*shard_map(1, 2, 2, 2), down(1, server=server)])]).sharding().down
     assert found.server == server
 
 
 @pytest.mark.parametrize(
     "told",
     [
-        layout(1, 2, 2, 2)[1:],
-        layout(1, 2, 2, 2)[:-1],
-        layout(1, 0, 2, 2),
-        layout(1, float("nan"), 2, 2),
-        layout(-1, 2, 2, 2)[1:],
+        shard_map(1, 2, 2, 2)[1:],
+        shard_map(1, 2, 2, 2)[:-1],
+        shard_map(1, 0, 2, 2),
+        shard_map(1, float("nan"), 2, 2),
+        shard_map(-1, 2, 2, 2)[1:],
     ],
 )
-def test_half_a_layout_is_none(told: list[Sample]) -> None:
-    assert Reading([leads(0, of=2, told=told)]).layout is None
+def test_half_a_shard_map_is_none(told: list[Sample]) -> None:
+    assert Reading([leads(0, of=2, told=told)]).shard_map is None
 
 
-def test_no_layout_has_more_shards_than_a_queue_can() -> None:
-    found = Reading([leads(0, of=1, told=layout(1, 1e300, 1, 1))]).layout
-    assert found == Layout(1, 256, 1, 1)
+def test_no_shard_map_has_more_shards_than_a_queue_can() -> None:
+    found = Reading([leads(0, of=1, told=shard_map(1, 1e300, 1, 1))]).shard_map
+    assert found == ShardMap(1, 256, 1, 1)
 
 
 def test_progress_adds_up_over_shards_and_its_end_is_unknown_until_each_has_told() -> None:
-    told = layout(3, 2, 1, 2)
+    told = shard_map(3, 2, 1, 2)
     first = leads(0, of=2, told=[*told, *progress(0, 300, 120, 60)])
     found = Reading([first]).sharding()
     assert (found.tasks, found.checked, found.moved) == (None, 120, 60)
@@ -158,5 +158,5 @@ def test_progress_adds_up_over_shards_and_its_end_is_unknown_until_each_has_told
 
 
 def test_a_standby_adds_nothing_to_the_progress() -> None:
-    told = [*layout(3, 2, 1, 2), *progress(0, 300, 120, 60)]
+    told = [*shard_map(3, 2, 1, 2), *progress(0, 300, 120, 60)]
     assert Reading([leads(0, of=2, told=told), leads(of=2, told=told)]).sharding().checked == 120

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq_operator.scrape.worker_stats import AGAIN_SECONDS, MOST_AT_ONCE, Crew, Fleet, busy
+from delayq_operator.scrape.worker_stats import AGAIN_SECONDS, MOST_AT_ONCE, Fleet, WorkerStats, busy
 
 from tests.unit.operator.scrape.test_scrape_exposition import POD
 
@@ -36,7 +36,7 @@ def says(first_claim: float | None = None, total: float = 0, count: float = 0) -
 def test_ready_workers_and_those_that_have_claimed_count() -> None:
     """The first claim comes before Kubernetes calls a pod ready."""
     crew, pods = (
-        Crew({}),
+        WorkerStats({}),
         [worker("ready", ready=True), worker("claims", 5), worker("starts", 5), worker("young", 2)],
     )
     crew.take(pods[1], says(NOW - 1), NOW)
@@ -45,7 +45,7 @@ def test_ready_workers_and_those_that_have_claimed_count() -> None:
 
 def test_one_that_is_not_ready_any_more_claims_nothing_and_is_not_on_the_way() -> None:
     """Its node may be gone: it must not count as capacity, nor as capacity to come."""
-    crew = Crew({})
+    crew = WorkerStats({})
     crew.take(worker("w"), says(NOW - 90), NOW)
     assert crew.fleet([worker("w", ready=True)], NOW) == Fleet(ready=1)
     assert crew.fleet([worker("w")], NOW) == Fleet()
@@ -57,21 +57,21 @@ def test_one_that_is_not_ready_any_more_claims_nothing_and_is_not_on_the_way() -
 def test_one_that_leaves_or_will_not_come_does_not_count(fields: dict[str, object]) -> None:
     age = fields.pop("age", 5.0)
     assert isinstance(age, float)
-    assert Crew({}).fleet([worker("w", age, **fields)], NOW) == Fleet()
+    assert WorkerStats({}).fleet([worker("w", age, **fields)], NOW) == Fleet()
 
 
 def test_one_that_usually_takes_long_is_waited_for() -> None:
-    assert Crew({"leadSeconds": 60}).fleet([worker("w", 170)], NOW).starting == 1
-    assert Crew({"leadSeconds": 60}).fleet([worker("w", 190)], NOW).starting == 0
+    assert WorkerStats({"leadSeconds": 60}).fleet([worker("w", 170)], NOW).starting == 1
+    assert WorkerStats({"leadSeconds": 60}).fleet([worker("w", 190)], NOW).starting == 0
 
 
 def test_a_start_teaches_once_and_an_operator_takes_up_what_an_earlier_one_learnt() -> None:
-    crew = Crew({})
+    crew = WorkerStats({})
     assert (crew.lead.seconds, crew.handler.seconds) == (None, None)
     for _ in range(3):
         crew.take(worker("w", 20), says(NOW - 2, total=4, count=8), NOW)
     assert (crew.lead.seconds, crew.handler.seconds) == (27, 0.5)
-    again = Crew({"leadSeconds": 8, "handlerMilliseconds": 500})
+    again = WorkerStats({"leadSeconds": 8, "handlerMilliseconds": 500})
     assert (again.lead.seconds, again.handler.seconds) == (8, 0.5)
 
 
@@ -85,18 +85,18 @@ def test_a_start_teaches_once_and_an_operator_takes_up_what_an_earlier_one_learn
     ],
 )
 def test_a_status_that_somebody_has_edited_is_not_believed(status: dict[str, object]) -> None:
-    assert (Crew(status).lead.seconds, Crew(status).handler.seconds) == (None, None)
+    assert (WorkerStats(status).lead.seconds, WorkerStats(status).handler.seconds) == (None, None)
 
 
 def test_a_container_that_started_anew_does_not_teach_how_long_a_pod_takes() -> None:
-    crew = Crew({})
+    crew = WorkerStats({})
     crew.take(worker("w", 1000, restarts=1), says(NOW), NOW)
     assert crew.lead.seconds is None
 
 
 def test_workers_that_start_together_teach_of_as_many() -> None:
     """A seventh was created a while before, and tells of a start of its own."""
-    crew = Crew({})
+    crew = WorkerStats({})
     pods = [worker(f"w{number}", 20 + number / 10) for number in range(6)]
     before = worker("before", 60)
     crew.to_ask([*pods, before], NOW)
@@ -110,7 +110,7 @@ def test_workers_that_start_together_teach_of_as_many() -> None:
 
 def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
     """An outage of 20 minutes would have every later rush begun 20 minutes early."""
-    crew, waits, young = Crew({}), worker("waits", 1000), worker("young", 5)
+    crew, waits, young = WorkerStats({}), worker("waits", 1000), worker("young", 5)
     crew.hold_up([waits, young], NOW)
     crew.take(waits, says(NOW), NOW)
     assert crew.lead.seconds is None
@@ -124,7 +124,7 @@ def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
     ids=lambda value: f"{value}"[:8],
 )
 def test_nonsense_teaches_nothing(value: float) -> None:
-    crew = Crew({})
+    crew = WorkerStats({})
     crew.take(worker("w"), says(value, total=value, count=value), NOW)
     crew.take(worker("w"), says(None, total=value, count=3), NOW)
     crew.take(worker("w"), says(None, total=3, count=value), NOW)
@@ -134,7 +134,7 @@ def test_nonsense_teaches_nothing(value: float) -> None:
 
 def test_no_handler_takes_longer_than_a_week() -> None:
     """Time without handlers, or centuries of it, would be the mean of all workers for the next 500 tasks."""
-    crew = Crew({})
+    crew = WorkerStats({})
     crew.take(worker("none"), says(total=5, count=0), NOW)
     crew.take(worker("long"), says(total=15 * 86_400, count=2), NOW)
     assert crew.handler.seconds is None
@@ -143,7 +143,7 @@ def test_no_handler_takes_longer_than_a_week() -> None:
 
 
 def test_who_is_on_its_way_is_asked_soon_again_and_others_in_turn() -> None:
-    crew, pods = Crew({}), [worker("old", ready=True), worker("new", 3)]
+    crew, pods = WorkerStats({}), [worker("old", ready=True), worker("new", 3)]
     assert [pod.name for pod in crew.to_ask(pods, NOW)] == ["old", "new"]
     crew.take(pods[0], says(NOW - 50), NOW)
     assert crew.to_ask(pods, NOW + 0.5) == []
@@ -156,13 +156,13 @@ def test_who_is_on_its_way_is_asked_soon_again_and_others_in_turn() -> None:
 )
 def test_one_that_stays_silent_is_asked_no_more_often_than_one_that_speaks(silent: Pod) -> None:
     """Whoever hangs costs a second each time."""
-    crew = Crew({})
+    crew = WorkerStats({})
     asked = [bool(crew.to_ask([silent], NOW + at)) for at in (0, 2, 4, AGAIN_SECONDS, AGAIN_SECONDS + 2)]
     assert asked == [True, False, False, True, False]
 
 
 def test_of_many_workers_each_gets_its_turn_though_all_others_hang() -> None:
-    crew, pods = Crew({}), [worker(f"w{n:03}", ready=True) for n in range(100)]
+    crew, pods = WorkerStats({}), [worker(f"w{n:03}", ready=True) for n in range(100)]
     asked = [pod.name for n in range(4) for pod in crew.to_ask(pods, NOW + 2 * n)]
     assert set(asked) == {pod.name for pod in pods}
     assert len(asked) == 4 * MOST_AT_ONCE
@@ -170,7 +170,7 @@ def test_of_many_workers_each_gets_its_turn_though_all_others_hang() -> None:
 
 def test_new_ones_that_hang_do_not_take_the_turns_of_those_that_claim() -> None:
     hangs = [worker(f"h{n:03}", 3) for n in range(3 * MOST_AT_ONCE)]
-    crew, speaks = Crew({}), worker("speaks", ready=True)
+    crew, speaks = WorkerStats({}), worker("speaks", ready=True)
     asked = [pod.name for n in range(8) for pod in crew.to_ask([*hangs, speaks], NOW + 2 * n)]
     assert asked.count("speaks") == 2
 
@@ -179,21 +179,21 @@ def test_new_ones_that_hang_do_not_take_the_turns_of_those_that_claim() -> None:
 def test_one_that_has_ended_is_not_asked(fields: dict[str, bool]) -> None:
     """They can be many, and what answers at their addresses may be others by now."""
     ended = [worker(f"e{n:03}", 3, **fields) for n in range(MOST_AT_ONCE)]
-    assert [pod.name for pod in Crew({}).to_ask([*ended, worker("w", ready=True)], NOW)] == ["w"]
+    assert [pod.name for pod in WorkerStats({}).to_ask([*ended, worker("w", ready=True)], NOW)] == ["w"]
 
 
 def test_a_clock_that_is_put_back_leaves_nobody_out() -> None:
-    crew = Crew({})
+    crew = WorkerStats({})
     assert crew.to_ask([worker("w", ready=True)], NOW)
     assert crew.to_ask([worker("w", ready=True)], NOW - 3600)
 
 
 def test_one_without_an_address_cannot_be_asked() -> None:
-    assert Crew({}).to_ask([worker("w", address="")], NOW) == []
+    assert WorkerStats({}).to_ask([worker("w", address="")], NOW) == []
 
 
 def test_nothing_stays_of_workers_that_are_gone() -> None:
-    crew, pods = Crew({}), [worker("w", ready=True)]
+    crew, pods = WorkerStats({}), [worker("w", ready=True)]
     crew.to_ask(pods, NOW)
     crew.take(pods[0], says(NOW - 90, 1, 1), NOW)
     crew.hold_up([worker("v")], NOW)
@@ -206,7 +206,7 @@ def test_nothing_stays_of_workers_that_are_gone() -> None:
 
 def test_a_queue_that_is_held_for_months_remembers_those_that_are_there() -> None:
     """Nobody counts its workers meanwhile, so nobody else forgets those that went."""
-    crew = Crew({})
+    crew = WorkerStats({})
     for n in range(5):
         crew.hold_up([worker(f"w{n}")], NOW)
     assert crew._held_up == {"w4"}
@@ -223,7 +223,7 @@ def test_how_busy_a_worker_says_it_is() -> None:
 
 def test_workers_that_were_there_before_teach_only_what_happens_from_now_on() -> None:
     """What was remembered is younger than their lifetime's mean."""
-    crew = Crew({"handlerMilliseconds": 5000}, since=NOW - 50)
+    crew = WorkerStats({"handlerMilliseconds": 5000}, since=NOW - 50)
     crew.take(worker("old", 1000), says(total=100_000, count=1_000_000), NOW)
     assert crew.handler.seconds == 5.0
     crew.take(worker("new", 10), says(total=10, count=10), NOW)
@@ -231,7 +231,7 @@ def test_workers_that_were_there_before_teach_only_what_happens_from_now_on() ->
 
 
 def test_handlers_that_do_not_end_are_noticed_while_they_run() -> None:
-    crew = Crew({})
+    crew = WorkerStats({})
     busy: Sample = ("delayq_worker_busy_slots", {}, 32)
     crew.take(worker("w"), [*says(), busy], NOW)
     crew.take(worker("w"), [*says(), busy], NOW + 40)

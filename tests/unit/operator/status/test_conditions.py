@@ -15,7 +15,7 @@ from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling import scaling
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Learnt, Scale
-from delayq_operator.scrape.shards import Down, Layout, Shards
+from delayq_operator.scrape.shards import Down, ShardMap, Shards
 from delayq_operator.status import readiness
 from delayq_operator.status.reasons import REASONS
 from delayq_operator.status.view import Begun, Erasing, Guarding
@@ -39,10 +39,10 @@ UNREACHED = replace(HEALTHY, redis_up=False, whole=False)
 HALF = replace(HEALTHY, whole=False)
 LATE = replace(HEALTHY, due=2_000, oldest_due_at=NOW - 9)
 EXTERNAL = queue(autoscaling={"mode": "External"}, worker={"replicas": 0})
-BY_OTHERS = Scale(replicas=0, reason="External", message="0 workers")
+BY_OTHERS = Scale(replicas=0, reason="ExternalAutoscaler", message="0 workers")
 GUARDED = queue(guard={"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}})
 GUARD_DOWN = Guarding(unable=3)
-ERASING = Erasing(message="Job orders-purge erases the tasks.")
+ERASING = Erasing(message="Job orders-erase erases the tasks.")
 LATE_AT_WORK = replace(LATE, in_flight=8)
 IDLE = Sample(ready=1)
 RUSH = Sample(overdue=5_000, ready=1)
@@ -57,7 +57,10 @@ SLOW_DOWN = decided(
 FOUR = queue(shards=4)
 DOWN = (Down(1, "timeout", "10.0.0.7:6379"), Down(3, "cluster_down", ""))
 PARTLY = replace(
-    HEALTHY, whole=False, whole_at=NOW - 5, shards=Shards(layout=Layout(1, 4, 4, 4), down=DOWN, unled=(2,))
+    HEALTHY,
+    whole=False,
+    whole_at=NOW - 5,
+    shards=Shards(shard_map=ShardMap(1, 4, 4, 4), down=DOWN, unled=(2,)),
 )
 COMING = Rush(at=NOW + 600, needed=63, late_seconds=660)
 
@@ -69,9 +72,9 @@ def limited(by: Any) -> dict[str, Any]:  # noqa: ANN401 -- decision.Limit
     return made | {"scale": replace(made["scale"], decision=decision)}
 
 
-def moving(layout: Layout, whole_at: float = NOW, **seen: Any) -> Backlog:  # noqa: ANN401 -- fields of Shards
+def moving(shard_map: ShardMap, whole_at: float = NOW, **seen: Any) -> Backlog:  # noqa: ANN401 -- fields of Shards
     """What scanners say while tasks change shards; some are missing since `whole_at`."""
-    shards = Shards(layout=layout, **seen)
+    shards = Shards(shard_map=shard_map, **seen)
     return replace(HEALTHY, whole=not seen, whole_at=whole_at, shards=shards)
 
 
@@ -88,28 +91,30 @@ CASES: list[tuple[str, str, View]] = [
     ("Ready", "Deleting", view(erasing=ERASING)),
     ("Ready", "InvalidSpec", view(problems=PROBLEM)),
     ("Ready", "PolicyViolation", view(forbidden=PROBLEM)),
+    ("Ready", "RedisNotEmpty", view(stranding="the old one holds tasks")),
     ("Ready", "ReferenceNotFound", view(missing=("Secret shop-db",))),
     ("Ready", "Unreachable", view(backlog=UNREACHED)),
-    ("Ready", "PartlyUnreachable", view(backlog=PARTLY, queue=FOUR)),
+    ("Ready", "PartiallyUnreachable", view(backlog=PARTLY, queue=FOUR)),
     ("Ready", "AsExpected", view(queue=FOUR)),  # tasks run, wherever they are
     ("Ready", "ScannersNotReady", view(scanner=STARTING)),
     ("Ready", "ScannersNotReady", view(scanner=NOTHING)),
-    ("Ready", "Held", view(queue=queue(stopPolicy="Hold"))),
-    ("Ready", "Held", view(queue=queue(stopPolicy="HoldAndDrain"), worker=ASLEEP)),
+    ("Ready", "ClaimsSuspended", view(queue=queue(stopPolicy="Hold"))),
+    ("Ready", "ClaimsSuspended", view(queue=queue(stopPolicy="HoldAndDrain"), worker=ASLEEP)),
     ("Ready", "WorkersNotReady", view(worker=STARTING)),
     ("Ready", "WorkersNotReady", view(worker=NOTHING)),
-    ("Accepted", "Valid", view()),
     ("Accepted", "InvalidSpec", view(problems=PROBLEM, missing=("Secret shop-db",))),
+    ("Accepted", "RedisNotEmpty", view(stranding="the old one holds tasks")),
     ("Accepted", "PolicyViolation", view(forbidden=PROBLEM, missing=("Secret shop-db",))),
     ("Accepted", "ReferenceNotFound", view(missing=("Secret shop-db",))),
+    ("Accepted", "Valid", view(unserved=("PodMonitor",))),
     ("BackendAvailable", "Connected", view()),
     ("BackendAvailable", "Connected", view(backlog=HALF)),  # a shard without a leader is not Redis' fault
-    ("BackendAvailable", "PartlyUnreachable", view(backlog=PARTLY, queue=FOUR)),
+    ("BackendAvailable", "PartiallyUnreachable", view(backlog=PARTLY, queue=FOUR)),
     ("BackendAvailable", "Unreachable", view(backlog=UNREACHED)),
     ("BackendAvailable", "ScannersReady", view(backlog=None, unread="no route")),
     ("BackendAvailable", "NoScanners", view(backlog=None, scanner=ASLEEP)),
-    ("BackendAvailable", "NotMeasured", view(backlog=None, scanner=STARTING)),
-    ("BackendAvailable", "NotMeasured", view(backlog=None, scanner=NOTHING)),
+    ("BackendAvailable", "MetricsUnavailable", view(backlog=None, scanner=STARTING)),
+    ("BackendAvailable", "MetricsUnavailable", view(backlog=None, scanner=NOTHING)),
     *[
         ("DurabilityAtRisk", reason, view(backlog=replace(HEALTHY, risks=(risk,))))
         for risk, (reason, _) in RISKS.items()
@@ -121,31 +126,51 @@ CASES: list[tuple[str, str, View]] = [
     ),
     ("DurabilityAtRisk", "Evicts", view(backlog=replace(HEALTHY, risks=("evicts", "unknown")))),
     ("DurabilityAtRisk", "Durable", view()),
-    ("DurabilityAtRisk", "NotTold", view(backlog=replace(HEALTHY, risks=("unknown",)))),
+    ("DurabilityAtRisk", "DurabilityUnknown", view(backlog=replace(HEALTHY, risks=("unknown",)))),
     ("DurabilityAtRisk", "FsyncUnknown", view(backlog=replace(HEALTHY, risks=("fsync_unknown",)))),
     ("DurabilityAtRisk", "Evicts", view(backlog=replace(HEALTHY, risks=("evicts", "fsync_unknown")))),
-    ("DurabilityAtRisk", "NotMeasured", view(backlog=None)),
-    ("DurabilityAtRisk", "NotMeasured", view(backlog=UNREACHED)),  # no sample is not the same as no risk
-    ("ShardsSettled", "Settled", view()),
-    ("ShardsSettled", "Settled", view(queue=None, problems=PROBLEM)),
-    ("ShardsSettled", "Settled", view(queue=FOUR, backlog=PARTLY)),  # where they are is known all the same
-    ("ShardsSettled", "Waiting", view(queue=FOUR)),
-    ("ShardsSettled", "Announced", view(queue=FOUR, backlog=moving(Layout(2, 1, 1, 4)))),
-    ("ShardsSettled", "Moving", view(queue=FOUR, backlog=moving(Layout(3, 4, 1, 4)))),
-    ("ShardsSettled", "Moving", view(queue=FOUR, backlog=moving(Layout(3, 4, 1, 4), NOW - 19, unled=(1,)))),
-    ("ShardsSettled", "ReshardingStalled", view(backlog=moving(Layout(3, 4, 1, 4), NOW - 20, unled=(1,)))),
-    ("ShardsSettled", "ReshardingStalled", view(backlog=moving(Layout(2, 1, 1, 4), NOW - 20, down=DOWN))),
-    ("ShardsSettled", "NoScanners", view(backlog=None, scanner=ASLEEP)),
-    ("ShardsSettled", "NotMeasured", view(backlog=None)),
-    ("ShardsSettled", "NotMeasured", view(backlog=replace(HEALTHY, shards=Shards()))),  # an older scanner
-    ("GuardAvailable", "NotGuarded", view()),
-    ("GuardAvailable", "NotGuarded", view(queue=queue(guard={"none": {}}))),
+    ("DurabilityAtRisk", "MetricsUnavailable", view(backlog=None)),
+    (
+        "DurabilityAtRisk",
+        "MetricsUnavailable",
+        view(backlog=UNREACHED),
+    ),  # no sample is not the same as no risk
+    ("ReshardingComplete", "Complete", view(queue=FOUR, backlog=moving(ShardMap(1, 4, 4, 4)))),
+    (
+        "ReshardingComplete",
+        "Complete",
+        view(queue=FOUR, backlog=PARTLY),
+    ),  # where they are is known all the same
+    ("ReshardingComplete", "Pending", view(queue=FOUR)),
+    ("ReshardingComplete", "Preparing", view(queue=FOUR, backlog=moving(ShardMap(2, 1, 1, 4)))),
+    ("ReshardingComplete", "Migrating", view(queue=FOUR, backlog=moving(ShardMap(3, 4, 1, 4)))),
+    (
+        "ReshardingComplete",
+        "Migrating",
+        view(queue=FOUR, backlog=moving(ShardMap(3, 4, 1, 4), NOW - 19, unled=(1,))),
+    ),
+    (
+        "ReshardingComplete",
+        "ReshardingStalled",
+        view(backlog=moving(ShardMap(3, 4, 1, 4), NOW - 20, unled=(1,))),
+    ),
+    (
+        "ReshardingComplete",
+        "ReshardingStalled",
+        view(backlog=moving(ShardMap(2, 1, 1, 4), NOW - 20, down=DOWN)),
+    ),
+    ("ReshardingComplete", "NoScanners", view(queue=FOUR, backlog=None, scanner=ASLEEP)),
+    ("ReshardingComplete", "MetricsUnavailable", view(queue=FOUR, backlog=None)),
+    (
+        "ReshardingComplete",
+        "MetricsUnavailable",
+        view(queue=FOUR, backlog=replace(HEALTHY, shards=Shards())),
+    ),  # an older scanner
     ("GuardAvailable", "Connected", view(queue=GUARDED, guarding=Guarding(able=2))),
-    ("GuardAvailable", "PartlyUnreachable", view(queue=GUARDED, guarding=Guarding(able=2, unable=1))),
+    ("GuardAvailable", "PartiallyUnreachable", view(queue=GUARDED, guarding=Guarding(able=2, unable=1))),
     ("GuardAvailable", "Unreachable", view(queue=GUARDED, guarding=GUARD_DOWN)),
     ("GuardAvailable", "NoWorkers", view(queue=GUARDED, worker=ASLEEP)),
-    ("GuardAvailable", "NotMeasured", view(queue=GUARDED)),
-    ("GuardAvailable", "NotMeasured", view(queue=None, problems=PROBLEM)),
+    ("GuardAvailable", "MetricsUnavailable", view(queue=GUARDED)),
     ("Ready", "GuardUnreachable", view(queue=GUARDED, guarding=GUARD_DOWN)),
     ("Ready", "AsExpected", view(queue=GUARDED, guarding=Guarding(able=2, unable=1))),
     ("Ready", "AsExpected", view(queue=GUARDED)),
@@ -158,10 +183,10 @@ CASES: list[tuple[str, str, View]] = [
     ("Progressing", "Erasing", view(erasing=ERASING)),
     ("Progressing", "DeploymentPaused", view(worker=replace(RUNNING, paused=True))),
     ("Progressing", "ProgressDeadlineExceeded", view(scanner=ROLLING, worker=STUCK)),
-    ("Progressing", "NotStarted", view(scanner=NOTHING, worker=NOTHING, problems=PROBLEM)),
+    ("Progressing", "DeploymentNotFound", view(scanner=NOTHING, worker=NOTHING, problems=PROBLEM)),
     ("Degraded", "AsExpected", view()),
-    ("Degraded", "QueueShared", view(sharing=("shop/orders2",))),
-    ("Degraded", "ServedTwice", view(rival="tools/delayq-operator")),
+    ("Degraded", "QueueConflict", view(sharing=("shop/orders2",))),
+    ("Degraded", "OperatorConflict", view(rival="tools/delayq-operator")),
     ("Degraded", "PodsRejected", view(worker=replace(RUNNING, refused="exceeded quota: pods"))),
     ("Degraded", "PodsRejected", view(runless=True)),
     ("Degraded", "RolloutPaused", view(worker=replace(RUNNING, paused=True))),
@@ -169,56 +194,69 @@ CASES: list[tuple[str, str, View]] = [
     ("Progressing", "ReplicaSetUpdated", view(worker=STARTING)),
     ("Degraded", "AsExpected", view(erasing=ERASING)),
     ("Degraded", "EraseFailed", view(erasing=replace(ERASING, failed=True))),
-    ("Degraded", "NameTaken", view(taken=("Deployment orders-worker",), foreign=("container a",))),
+    ("Degraded", "NameConflict", view(taken=("Deployment orders-worker",), foreign=("container a",))),
     ("Degraded", "ApplyFailed", view(failures=("CronJob orders-reaper: no.",), foreign=("container a",))),
-    ("Degraded", "ForeignFields", view(foreign=("container proxy of Deployment orders-worker",))),
+    ("Degraded", "UnmanagedFields", view(foreign=("container proxy of Deployment orders-worker",))),
     *[
         ("ScalingActive", reason, view(scale=Scale(replicas=1, reason=reason, message="why")))
         for reason in scaling.REASONS
     ],
-    ("ScalingActive", "NotDecided", view(scale=None, problems=PROBLEM)),
-    ("ScalingActive", "FollowsWork", view(**scaled(decided(IDLE)))),
+    ("ScalingActive", "NotEvaluated", view(scale=None, problems=PROBLEM)),
+    ("ScalingActive", "ValidMetricsFound", view(**scaled(decided(IDLE)))),
     ("ScalingActive", "MetricsUnavailable", view(**scaled(decided(None)))),
-    ("ScalingActive", "NotDecided", view(scale=Scale(replicas=1, reason="NotDecided", message="why"))),
+    ("ScalingActive", "NotEvaluated", view(scale=Scale(replicas=1, reason="NotEvaluated", message="why"))),
     ("ScalingLimited", "DesiredWithinRange", view()),
     ("ScalingLimited", "DesiredWithinRange", view(**scaled(decided(RUSH, maxReplicas=1000)))),
-    ("ScalingLimited", "TooManyReplicas", view(**scaled(decided(RUSH)))),
-    ("ScalingLimited", "TooFewReplicas", view(**scaled(decided(IDLE, minReplicas=1)))),
-    ("ScalingLimited", "ScaleUpLimit", view(**scaled(decided(RUSH, behavior={"scaleUp": SLOWLY})))),
-    ("ScalingLimited", "ScaleDownLimit", view(**scaled(SLOW_DOWN))),
-    ("ScalingLimited", "InFlightLimit", view(**limited("MaxInFlight"))),
-    ("ScalingLimited", "RateLimit", view(**limited("RatePerSecond"))),
-    ("FallbackActive", "NotNeeded", view()),
-    ("FallbackActive", "NotNeeded", view(**scaled(decided(None)))),
+    ("ScalingLimited", "MaxReplicas", view(**scaled(decided(RUSH)))),
+    ("ScalingLimited", "MinReplicas", view(**scaled(decided(IDLE, minReplicas=1)))),
+    ("ScalingLimited", "ScaleUpPolicy", view(**scaled(decided(RUSH, behavior={"scaleUp": SLOWLY})))),
+    ("ScalingLimited", "ScaleDownPolicy", view(**scaled(SLOW_DOWN))),
+    ("ScalingLimited", "MaxInFlight", view(**limited("MaxInFlight"))),
+    ("ScalingLimited", "RatePerSecond", view(**limited("RatePerSecond"))),
     ("FallbackActive", "MetricsUnavailable", view(**scaled(decided(None, fallback=FALLBACK)))),
-    ("CapacityShortfallExpected", "NotForecast", view()),
-    ("CapacityShortfallExpected", "NotForecast", view(**scaled(decided(None)))),
-    ("CapacityShortfallExpected", "CapacitySuffices", view(**scaled(decided(IDLE)))),
-    ("CapacityShortfallExpected", "TooFewReplicasAllowed", view(learnt=Learnt(rush=COMING))),
-    ("ObjectiveMet", "OnTime", view()),
-    ("ObjectiveMet", "OnTime", view(backlog=LATE, queue=queue(objective={"latenessSeconds": 10}))),
-    ("ObjectiveMet", "Late", view(backlog=LATE_AT_WORK)),
-    ("ObjectiveMet", "Late", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 11))),
-    ("ObjectiveMet", "OnTime", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 12))),
-    ("ObjectiveMet", "OnTime", view(begun=Begun(200, 2))),
-    ("ObjectiveMet", "Late", view(begun=Begun(200, 2.5))),
-    ("ObjectiveMet", "OnTime", view(begun=Begun(200, 20), queue=queue(objective={"percentile": 90}))),
-    ("ObjectiveMet", "Late", view(begun=Begun(200, 20), queue=queue(objective={"percentile": 91}))),
-    ("ObjectiveMet", "OnTime", view(begun=Begun(10_000_000), backlog=LATE_AT_WORK)),
+    ("CapacityShortfallExpected", "MaxReplicas", view(learnt=Learnt(rush=COMING))),
+    ("ObjectiveMet", "WithinObjective", view()),
+    (
+        "ObjectiveMet",
+        "WithinObjective",
+        view(backlog=LATE, queue=queue(objective={"latenessMilliseconds": 10000})),
+    ),
+    ("ObjectiveMet", "TasksLate", view(backlog=LATE_AT_WORK)),
+    ("ObjectiveMet", "TasksLate", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 11))),
+    (
+        "ObjectiveMet",
+        "WithinObjective",
+        view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 12)),
+    ),
+    ("ObjectiveMet", "WithinObjective", view(begun=Begun(200, 2))),
+    ("ObjectiveMet", "TasksLate", view(begun=Begun(200, 2.5))),
+    (
+        "ObjectiveMet",
+        "WithinObjective",
+        view(begun=Begun(200, 20), queue=queue(objective={"percentile": "90"})),
+    ),
+    ("ObjectiveMet", "TasksLate", view(begun=Begun(200, 20), queue=queue(objective={"percentile": "91"}))),
+    (
+        "ObjectiveMet",
+        "WithinObjective",
+        view(begun=Begun(1000, 1), queue=queue(objective={"percentile": "99.9"})),
+    ),
+    ("ObjectiveMet", "TasksLate", view(begun=Begun(1000, 2), queue=queue(objective={"percentile": "99.9"}))),
+    ("ObjectiveMet", "WithinObjective", view(begun=Begun(10_000_000), backlog=LATE_AT_WORK)),
     ("ObjectiveMet", "WorkersNotReady", view(backlog=LATE_AT_WORK, worker=STARTING)),
-    ("ObjectiveMet", "NothingClaimed", view(backlog=LATE)),
-    ("ObjectiveMet", "InFlightLimit", view(backlog=LATE_AT_WORK, queue=queue(limits={"maxInFlight": 8}))),
-    ("ObjectiveMet", "Late", view(backlog=LATE_AT_WORK, queue=queue(limits={"maxInFlight": 9}))),
-    ("ObjectiveMet", "RateLimit", view(backlog=LATE, queue=queue(limits={"ratePerSecond": 5}))),
+    ("ObjectiveMet", "NoTasksClaimed", view(backlog=LATE)),
+    ("ObjectiveMet", "MaxInFlight", view(backlog=LATE_AT_WORK, queue=queue(limits={"maxInFlight": 8}))),
+    ("ObjectiveMet", "TasksLate", view(backlog=LATE_AT_WORK, queue=queue(limits={"maxInFlight": 9}))),
+    ("ObjectiveMet", "RatePerSecond", view(backlog=LATE, queue=queue(limits={"ratePerSecond": 5}))),
     (
         "ObjectiveMet",
         "WorkersNotReady",
         view(backlog=LATE, worker=STARTING, queue=queue(limits={"ratePerSecond": 5})),
     ),
-    ("ObjectiveMet", "TooManyReplicas", view(backlog=LATE_AT_WORK, **scaled(decided(RUSH)))),
+    ("ObjectiveMet", "MaxReplicas", view(backlog=LATE_AT_WORK, **scaled(decided(RUSH)))),
     (
         "ObjectiveMet",
-        "ScaleUpLimit",
+        "ScaleUpPolicy",
         view(backlog=LATE_AT_WORK, **scaled(decided(RUSH, behavior={"scaleUp": SLOWLY}))),
     ),
     ("Ready", "AsExpected", view(worker=ASLEEP, **scaled(decided(IDLE, replicas=0)))),
@@ -228,14 +266,28 @@ CASES: list[tuple[str, str, View]] = [
         "WorkersNotReady",
         view(worker=STARTING, learnt=Learnt(waking=True), troubles={"worker": "w-1: no such image"}),
     ),
-    ("ObjectiveMet", "NotMeasured", view(backlog=None)),
-    ("ObjectiveMet", "NotMeasured", view(backlog=replace(LATE, whole=False))),
-    ("ObjectiveMet", "NotMeasured", view(queue=None, problems=PROBLEM)),
+    ("ObjectiveMet", "MetricsUnavailable", view(backlog=None)),
+    ("ObjectiveMet", "MetricsUnavailable", view(backlog=replace(LATE, whole=False))),
     ("Paused", "PausedByAnnotation", view(resource=PAUSED)),
     ("Paused", "InvalidAnnotation", view(resource=resource(annotations={"delayq.dev/paused": "yes"}))),
     ("Paused", "InvalidAnnotation", view(resource=resource(annotations={"delayq.dev/paused": ""}))),
-    ("Paused", "Reconciling", view(resource=resource(annotations={"delayq.dev/paused": "false"}))),
-    ("Paused", "Reconciling", view()),
+]
+
+
+ABSENT = [
+    ("Accepted", view()),
+    ("ReshardingComplete", view()),
+    ("ReshardingComplete", view(queue=None, problems=PROBLEM)),
+    ("ReshardingComplete", view(backlog=None)),
+    ("GuardAvailable", view()),
+    ("GuardAvailable", view(queue=None, problems=PROBLEM)),
+    ("FallbackActive", view()),
+    ("FallbackActive", view(**scaled(decided(None)))),
+    ("CapacityShortfallExpected", view()),
+    ("CapacityShortfallExpected", view(**scaled(decided(IDLE)))),
+    ("ObjectiveMet", view(queue=None, problems=PROBLEM)),
+    ("Paused", view()),
+    ("Paused", view(resource=resource(annotations={"delayq.dev/paused": "false"}))),
 ]
 
 
@@ -257,9 +309,22 @@ def test_every_reason_can_be_reached() -> None:
     assert {(kind, reason) for kind, reason, _ in CASES} == every
 
 
-def test_every_condition_is_there_on_every_visit_in_the_same_order() -> None:
+@pytest.mark.parametrize(("kind", "seen"), ABSENT)
+def test_a_condition_that_does_not_apply_is_absent(kind: str, seen: View) -> None:
+    assert kind not in {each.type for each in readiness.everything(seen)}
+
+
+def test_shards_that_moved_a_moment_ago_are_not_forgotten_while_no_scanner_answers() -> None:
+    seen = view(backlog=None, resource=resource(status={"resharding": {"fromShards": 4, "toShards": 1}}))
+    assert told(seen, "ReshardingComplete").status == "Unknown"
+
+
+def test_some_conditions_are_there_on_every_visit_and_all_in_the_same_order() -> None:
+    always = ["Ready", "BackendAvailable", "DurabilityAtRisk", "Progressing", "Degraded", "ScalingActive"]
     for seen in (view(), view(problems=PROBLEM, scale=None, backlog=None), view(erasing=ERASING, scale=None)):
-        assert [each.type for each in readiness.everything(seen)] == list(REASONS)
+        there = [each.type for each in readiness.everything(seen)]
+        assert there == [kind for kind in REASONS if kind in there]
+        assert {*always, "ScalingLimited"} <= set(there)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +340,7 @@ def test_a_message_is_a_sentence(kind: str, reason: str, seen: View) -> None:
 def test_what_is_unknown_now_may_have_been_known_before() -> None:
     """Redis, scanners or workers that were there and are away; pods that run on after a Secret was deleted."""
     for kind, reason, seen in CASES:
-        if reason in {"NotMeasured", "ReferenceNotFound"}:
+        if reason in {"MetricsUnavailable", "ReferenceNotFound"}:
             message = told(seen, kind).message
             assert "yet" not in message, kind
             assert "Pods start" not in message, kind
@@ -290,9 +355,9 @@ READY_ASKS_IN_THIS_ORDER = (
     ("InvalidSpec", {"problems": PROBLEM}),
     ("ReferenceNotFound", {"missing": ("Secret shop-db",)}),
     ("Unreachable", {"backlog": UNREACHED}),
-    ("PartlyUnreachable", {"backlog": PARTLY}),
+    ("PartiallyUnreachable", {"backlog": PARTLY}),
     ("ScannersNotReady", {"scanner": STARTING}),
-    ("Held", {"queue": replace(GUARDED, spec=replace(GUARDED.spec, stop_policy="Hold"))}),
+    ("ClaimsSuspended", {"queue": replace(GUARDED, spec=replace(GUARDED.spec, stop_policy="Hold"))}),
     ("GuardUnreachable", {"guarding": GUARD_DOWN, "queue": GUARDED}),
     ("WorkersNotReady", {"worker": STARTING}),
 )
@@ -337,8 +402,8 @@ def test_ready_says_why_there_is_no_ready_worker() -> None:
 
 def test_why_scanners_could_not_be_read_is_in_the_message() -> None:
     unread = view(backlog=None, unread="orders-scanner-1: no route")
-    assert "could not be read: orders-scanner-1: no route." in told(unread, "BackendAvailable").message
-    assert "could not be read: not yet." in told(view(backlog=None), "BackendAvailable").message
+    assert "cannot be read: orders-scanner-1: no route." in told(unread, "BackendAvailable").message
+    assert "cannot be read: not yet." in told(view(backlog=None), "BackendAvailable").message
 
 
 def test_shards_that_redis_does_not_serve_are_counted_and_named_with_their_server_and_what_to_look_at() -> (
@@ -353,7 +418,7 @@ def test_shards_that_redis_does_not_serve_are_counted_and_named_with_their_serve
 
 def test_of_many_servers_that_are_down_a_few_are_named() -> None:
     down = tuple(Down(shard, "refused", f"redis-{shard % 5}:6379") for shard in range(20))
-    seen = replace(PARTLY, shards=Shards(layout=Layout(1, 32, 32, 32), down=down))
+    seen = replace(PARTLY, shards=Shards(shard_map=ShardMap(1, 32, 32, 32), down=down))
     message = told(view(backlog=seen), "BackendAvailable").message
     assert "20 of 32 shards" in message
     assert "shard 0, 5, 10, 15 at redis-0:6379" in message
@@ -362,22 +427,22 @@ def test_of_many_servers_that_are_down_a_few_are_named() -> None:
 
 def test_what_a_change_of_shards_waits_for_is_told() -> None:
     def awaited(**seen: Any) -> str:  # noqa: ANN401 -- the fields of View
-        return told(view(queue=FOUR, **seen), "ShardsSettled").message
+        return told(view(queue=FOUR, **seen), "ReshardingComplete").message
 
     assert awaited().startswith("Tasks are in 1 shard, spec.shards is 4: the first scanner")
-    assert "by the annotation delayq.dev/paused" in awaited(resource=PAUSED)
+    assert "the annotation delayq.dev/paused" in awaited(resource=PAUSED)
     assert "timed out progressing" in awaited(scanner=STUCK)
     down = (Down(0, "refused", "redis-0:6379"),)
-    assert "shard 0 at redis-0:6379" in awaited(backlog=moving(Layout(1, 1, 1, 1), NOW - 60, down=down))
+    assert "shard 0 at redis-0:6379" in awaited(backlog=moving(ShardMap(1, 1, 1, 1), NOW - 60, down=down))
 
 
 def test_what_keeps_tasks_from_moving_on_is_told() -> None:
     def stalled(**missing: Any) -> str:  # noqa: ANN401 -- the fields of Shards
-        seen = moving(Layout(3, 4, 1, 4), NOW - 60, **missing)
-        return told(view(queue=queue(shards=8), backlog=seen), "ShardsSettled").message
+        seen = moving(ShardMap(3, 4, 1, 4), NOW - 60, **missing)
+        return told(view(queue=queue(shards=8), backlog=seen), "ReshardingComplete").message
 
-    begin = "Tasks move from 1 shard to 4, and then to 8. It cannot go on: "
-    assert stalled(unled=(2,)) == f"{begin}no scanner leads shard 2, or it cannot be read."
+    begin = "Tasks move from 1 shard to 4, and then to 8. Resharding cannot continue: "
+    assert stalled(unled=(2,)) == f"{begin}no scanner is the leader of shard 2, or it cannot be read."
     assert stalled(down=DOWN[:1], unled=(2,)) == (
         f"{begin}Redis does not serve shard 1 at 10.0.0.7:6379 ({OUTAGES['timeout']})."
     )
@@ -410,7 +475,7 @@ def test_how_many_cannot_use_the_guard_is_told_and_where_to_look(
     assert some.startswith("1 of 3 workers cannot use the guard")
     for message in (all_of_them, some):
         assert where in message
-        assert "guard_unavailable" in message
+        assert "guard_breaker_opened" in message
 
 
 def test_what_pauses_is_quoted_when_it_does_not_pause() -> None:

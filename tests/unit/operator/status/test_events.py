@@ -98,7 +98,7 @@ def test_a_reason_is_one_word_in_camel_case_and_explained(reason: str) -> None:
 def test_the_same_again_counts_up_the_first_every_half_minute(clock: Clock) -> None:
     one = recorder()
     for _ in range(100):
-        one.post(ORDERS, "Unreachable", "no route")
+        one.post(ORDERS, "BackendUnavailable", "no route")
         clock.now += 1
     posted = waiting(one)
     assert [event["count"] for event in posted] == [1, 31, 61, 91]
@@ -108,9 +108,9 @@ def test_the_same_again_counts_up_the_first_every_half_minute(clock: Clock) -> N
 def test_after_an_hour_it_is_another_event(clock: Clock) -> None:
     """The API server forgets events after an hour, too."""
     one = recorder()
-    one.post(ORDERS, "Unreachable", "no route")
+    one.post(ORDERS, "BackendUnavailable", "no route")
     clock.now += EXPIRY_SECONDS + 1
-    one.post(ORDERS, "Unreachable", "no route")
+    one.post(ORDERS, "BackendUnavailable", "no route")
     first, second = waiting(one)
     assert first["metadata"]["name"] != second["metadata"]["name"]
     assert second["count"] == 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from delayq_operator.cache.queues import Queues
-from delayq_operator.scaling.scaling_config import Aims
+from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scrape import worker_stats
 from delayq_operator.scrape.backlog_cache import FRESH_SECONDS
 from delayq_operator.status import guards
@@ -117,7 +117,7 @@ def told(*steps: float, clock: Clock) -> list[int]:
     """How often a reconciliation was asked for after each thing that a worker said."""
     queues, marks = Queues(lambda _: None), Marks()
     queues.seen(known(ORDERS, 10, guard=GUARD))
-    made = Guards(Aims(queues), cast("Work", marks))
+    made = Guards(ScalingConfigs(queues), cast("Work", marks))
     found = []
     for value in steps:
         watch = made.watch(ORDERS)
@@ -138,7 +138,7 @@ def test_a_reconciliation_is_asked_for_when_there_is_something_to_tell(clock: Cl
 def test_one_worker_that_cannot_use_the_guard_does_not_speak_for_those_that_could(clock: Clock) -> None:
     """It may be on a node that resolves no names: were the number held then, nobody else would ever start."""
     queues, marks = Queues(lambda _: None), Marks()
-    made = Guards(Aims(queues), cast("Work", marks))
+    made = Guards(ScalingConfigs(queues), cast("Work", marks))
     queues.seen(known(ORDERS, 10, guard=GUARD))
     watch = made.watch(ORDERS)
     assert watch is not None
@@ -155,7 +155,7 @@ def test_one_worker_that_cannot_use_the_guard_does_not_speak_for_those_that_coul
 
 def test_a_queue_without_a_guard_is_nobodys_business(clock: Clock) -> None:
     queues, marks = Queues(lambda _: None), Marks()
-    made = Guards(Aims(queues), cast("Work", marks))
+    made = Guards(ScalingConfigs(queues), cast("Work", marks))
     queues.seen(known(ORDERS, 10, guard=GUARD))
     watch = made.watch(ORDERS)
     assert watch is not None
@@ -163,6 +163,6 @@ def test_a_queue_without_a_guard_is_nobodys_business(clock: Clock) -> None:
         for value in (0, 0):
             watch.take(pod, up(value), clock.now)
     assert made.down(ORDERS)
-    queues.seen(known(ORDERS, 10, version=101, guard={"none": {}}))
+    queues.seen(known(ORDERS, 10, version=101, guard=None))
     assert made.watch(ORDERS) is None
     assert not made.down(ORDERS)

@@ -14,7 +14,7 @@ from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Learnt, scale
 from delayq_operator.scrape.backlog import SAME_SECONDS, bucket
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
-from delayq_operator.scrape.shards import Layout, Shards
+from delayq_operator.scrape.shards import ShardMap, Shards
 from delayq_operator.status.status import MOST_TOLD, status, timestamp, wait_seconds
 from delayq_operator.status.view import Erasing
 from hypothesis import given
@@ -35,7 +35,7 @@ BUSY = replace(
 MOVING = replace(
     HEALTHY,
     whole_at=NOW,
-    shards=Shards(layout=Layout(3, 4, 1, 4), tasks=300, checked=120, moved=90, waiting=5),
+    shards=Shards(shard_map=ShardMap(3, 4, 1, 4), tasks=300, checked=120, moved=90, waiting=5),
 )
 
 
@@ -62,7 +62,8 @@ def test_a_status_says_all_there_is_to_say() -> None:
             "due": 12,
             "scheduled": 48_210,
             "inFlight": 31,
-            "deadLettered": 2,
+            "retrying": 0,
+            "dead": 2,
             "oldestDueTime": timestamp(NOW - 3),
             "nextDueTime": timestamp(NOW + 60),
             "observedTime": timestamp(NOW),
@@ -86,7 +87,7 @@ def test_the_time_of_a_condition_is_that_of_its_last_turn() -> None:
     assert entry(same, "Progressing")["lastTransitionTime"] == timestamp(NOW)
     turned = status(view(worker=replace(ROLLING, ready=0)), same, NOW + 120)
     assert entry(turned, "Ready")["lastTransitionTime"] == timestamp(NOW + 120)
-    assert entry(turned, "Accepted")["lastTransitionTime"] == timestamp(NOW)
+    assert entry(turned, "Degraded")["lastTransitionTime"] == timestamp(NOW)
 
 
 def test_scanners_that_there_are_is_not_what_is_wanted() -> None:
@@ -111,9 +112,9 @@ def test_a_backlog_that_nobody_knows_now_stays_with_the_time_it_was_measured(unk
 
 
 def test_the_erasing_tells_how_far_it_is() -> None:
-    erasing = Erasing(message="Job orders-purge failed.", failed=True, erased_shards=3, shards=8)
+    erasing = Erasing(message="Job orders-erase failed.", failed=True, erased_shards=3, shards=8)
     made = status(view(erasing=erasing), {}, NOW)
-    assert made["purge"] == {"erasedShards": 3, "shards": 8, "message": "Job orders-purge failed."}
+    assert made["erase"] == {"erasedShards": 3, "shards": 8, "message": "Job orders-erase failed."}
 
 
 def test_a_change_of_shards_tells_how_far_it_is_until_it_is_over() -> None:
@@ -137,7 +138,7 @@ def test_a_change_of_shards_tells_how_far_it_is_until_it_is_over() -> None:
         "tasks": 300,
     }
     assert status(view(queue=four, backlog=None), under_way, NOW)["resharding"] == under_way["resharding"]
-    done = replace(HEALTHY, shards=Shards(layout=Layout(4, 4, 4, 4)))
+    done = replace(HEALTHY, shards=Shards(shard_map=ShardMap(4, 4, 4, 4)))
     assert "resharding" not in status(view(queue=four, backlog=done), under_way, NOW)
 
 
@@ -155,7 +156,7 @@ def test_how_far_a_change_of_shards_is_waits_like_a_number() -> None:
 def test_another_number_of_shards_and_what_keeps_them_is_written_at_once() -> None:
     made = status(view(queue=queue(shards=4), backlog=MOVING), {}, NOW)
     stuck = replace(MOVING, whole=False, whole_at=NOW - 60, shards=replace(MOVING.shards, unled=(1,)))
-    for seen in (stuck, replace(MOVING, shards=Shards(layout=Layout(5, 4, 4, 8)))):
+    for seen in (stuck, replace(MOVING, shards=Shards(shard_map=ShardMap(5, 4, 4, 8)))):
         later = status(view(queue=queue(shards=4), backlog=seen), made, NOW + 1)
         assert wait_seconds(later, made, since_write=1) == 0
 
@@ -229,7 +230,7 @@ def test_a_message_with_a_number_in_it_waits_like_a_number() -> None:
 def test_lateness_that_only_grows_is_not_written() -> None:
     """Where nobody claims, the oldest task gets later for ever: the column LATENESS shows it without a write."""
     made = status(view(backlog=BUSY), {}, NOW)
-    assert entry(made, "ObjectiveMet")["reason"] == "Late"
+    assert entry(made, "ObjectiveMet")["reason"] == "TasksLate"
     hours_later = status(view(backlog=replace(BUSY, read_at=NOW + 7200)), made, NOW + 7200)
     assert wait_seconds(hours_later, made, since_write=7200) is None
 
@@ -274,7 +275,7 @@ def test_a_decision_is_told_with_its_sentence_and_what_was_learnt() -> None:
         "handlerMilliseconds": 440,
         "lastScaleTime": timestamp(NOW - 60),
         "lastDecision": 0,
-        "reason": sentence(WAKES),
+        "message": sentence(WAKES),
         "wakeTime": timestamp(NOW + 7219 - 11.2),
     }
 
@@ -358,7 +359,7 @@ def test_a_restart_is_no_news() -> None:
     assert entry(edited, "ScalingActive")["observedGeneration"] == 3, "it was not evaluated for this one"
     assert entry(edited, "Ready")["observedGeneration"] == 4
     looked = status(view(queue=made, scale=scale(made, 0), learnt=Learnt(looked=True)), before, NOW + 60)
-    assert entry(looked, "ScalingActive")["reason"] == "NotDecided"
+    assert entry(looked, "ScalingActive")["reason"] == "NotEvaluated"
 
 
 @pytest.mark.parametrize(

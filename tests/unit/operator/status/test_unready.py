@@ -9,7 +9,7 @@ KEY = Key("shop", "orders")
 STARTING = {"reason": "WorkersNotReady"}
 LOST = {"reason": "Unreachable"}
 READY = {"reason": "AsExpected"}
-HELD = {"reason": "Held"}
+HELD = {"reason": "ClaimsSuspended"}
 
 
 def test_it_is_told_once_when_the_time_is_over_whatever_the_cause_is_by_then() -> None:

@@ -1,4 +1,4 @@
-"""From what a server, OpenSSL or the network says to what is likely wrong, and which field mends it."""
+"""From what a server, OpenSSL or the network says to what is likely wrong, and which field corrects it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _CAUSES: Final = (
     (("noperm", "no permissions", "can't run this"), RIGHTS),
     (
         ("hostname mismatch", "ip address mismatch", "certificate is not valid for"),
-        "the certificate names another host: spec.redis.tls.serverName (?server_name=) says which to expect",
+        "the certificate names another host: spec.redis.tls.serverName (?ssl_server_name=) says which to expect",
     ),
     (
         ("certificate required", "certificate_required", "handshake failure", "handshake_failure"),
-        "the server wants a client certificate: spec.redis.tls.clientCertSecretRef",
+        "the server wants a client certificate: spec.redis.tls.certSecretRef",
     ),
     (
         ("certificate verify failed", "certificate_verify_failed", "self-signed", "self signed"),
-        "its certificate is signed by somebody else: spec.redis.tls.caSecretRef, is it the right CA, and current?",
+        "its certificate is signed by another CA: is that of spec.redis.tls the right one, and current?",
     ),
     (
         ("wrong version number", "wrong_version_number", "record layer failure", "record_layer_failure"),
@@ -46,7 +46,7 @@ def hint(why: str, *, sentinel: bool = False, database: int = 0) -> str:
     if "db index is out of range" in lower:
         return f"spec.redis.database is {database}, and the server's setting `databases` allows fewer"
     if any(word in lower for word in ("noauth", "wrongpass", "password", "authentication", "auth ")):
-        field = "spec.redis.sentinel.authSecretRef" if sentinel else "spec.redis.authSecretRef"
+        field = "spec.redis.sentinel.auth" if sentinel else "spec.redis.auth"
         return f"{field}: is the Secret the right one, and current?"
     found = (said for words, said in _CAUSES if any(word in lower for word in words))
     return next(found, "does Redis speak TLS there, or something else listen? spec.redis.tls")

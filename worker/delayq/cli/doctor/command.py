@@ -28,12 +28,12 @@ from delayq.cli.words import clean
 from delayq.client.document import read
 from delayq.connection import Address, SyncConnection
 from delayq.errors import DelayQError, InvalidDocument, Unavailable
-from delayq.protocol.commands import Broker
+from delayq.protocol.commands import Commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delayq.contract import Delivery
+    from delayq.contract.durability import DurabilitySpec
 
 KUBECTL = "kubectl dq"
 
@@ -79,7 +79,7 @@ def examine(
         if is_path(queue):
             yield ok("document", f"{queue} is a valid DelayQueue: {read(queue).queue}")
     except InvalidDocument as error:
-        yield failed("document", str(error), "mend it; delayq explain describes every field")
+        yield failed("document", str(error), "correct it; delayq explain describes every field")
         return
     try:
         target = resolve(queue, redis=redis, shards=shards, key_prefix=key_prefix)
@@ -102,32 +102,32 @@ def _said_by(target: Target) -> str:
 
 def _redis(target: Target) -> Iterator[Finding]:
     servers = list[Address]()
-    shards = _broker(target).shards if target.address.apart else ()
+    shards = _commands(target).shards if target.address.apart else ()
     for found in find(target.address, shards):
         if isinstance(found, list):
             servers = found
         else:
             yield found
     findings = merged(
-        {each.where: list(_server(each, target.delivery, apart=target.address.apart)) for each in servers}
+        {each.where: list(_server(each, target.durability, apart=target.address.apart)) for each in servers}
     )
     yield from findings
     reached = any(each.check == "login" and not each.unreachable for each in findings)
     other = any(each.check == "mode" for each in findings)
     if servers and not other and (reached or not any(each.unreachable for each in findings)):
-        yield from _together(target, _broker(target))
+        yield from _together(target, _commands(target))
 
 
-def _broker(target: Target) -> Broker:
+def _commands(target: Target) -> Commands:
     """Return the verbs of the queue, with as many shards as Redis says that it has."""
     limits = target.limits
-    broker = Broker(target.queue, prefix=target.key_prefix, shards=target.shards, limits=limits)
+    commands = Commands(target.queue, prefix=target.key_prefix, shards=target.shards, limits=limits)
     with closing(SyncConnection(target.address)) as connection, suppress(DelayQError, ValueError):
-        learn(connection, broker)
-    return broker
+        learn(connection, commands)
+    return commands
 
 
-def _server(address: Address, delivery: Delivery, *, apart: bool) -> Iterator[Finding]:
+def _server(address: Address, asked: DurabilitySpec, *, apart: bool) -> Iterator[Finding]:
     """Check one server of those that hold the queue."""
     found = connect(address)
     yield found
@@ -143,33 +143,33 @@ def _server(address: Address, delivery: Delivery, *, apart: bool) -> Iterator[Fi
             if other is not None:
                 yield other
                 return
-            yield from server(connection, delivery)
+            yield from server(connection, asked)
             yield latency(connection)
             yield clock(connection)
         except DelayQError as error:
             yield _gone(error)
 
 
-def _together(target: Target, broker: Broker) -> Iterator[Finding]:
+def _together(target: Target, commands: Commands) -> Iterator[Finding]:
     """Check what all servers together do for the queue."""
     with closing(SyncConnection(target.address)) as connection:
         try:
             served = list[int]()
-            for found in serving(connection, broker):
+            for found in serving(connection, commands):
                 if isinstance(found, Finding):
                     yield found
                 else:
                     served = found
-            spoilt = list(poison(connection, broker, served))
+            spoilt = list(poison(connection, commands, served))
             yield from spoilt
             if any(each.level is Level.FAILED for each in spoilt):
                 return
-            scripts = run_scripts(connection, broker, target.delivery, served)
+            scripts = run_scripts(connection, commands, target.durability, served)
             yield scripts
             if scripts.level is not Level.FAILED:
                 documented = None if target.document is None else target.shards
                 yield from check_queue(
-                    connection, broker, documented=documented, served=served, limits=target.limits
+                    connection, commands, documented=documented, served=served, limits=target.limits
                 )
         except DelayQError as error:
             yield _gone(error)

@@ -11,8 +11,8 @@ from delayq import guards
 from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
 from delayq.cli.exits import Wrong
 from delayq.cli.guarded import VARIABLE, need_sqlalchemy, place
-from delayq.client.base import secrets_dir
 from delayq.client.document import read
+from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE, secret_path
 from delayq.errors import DelayQError, GuardUnavailable, InvalidDocument, Retry
 
@@ -40,7 +40,7 @@ def guard(target: Target, *, reached: bool) -> Iterator[Finding]:
     """Check the guard that the document names. `reached`: whether the queue's own Redis was."""
     document = None if target.document is None else read(target.document)
     spec = None if document is None else document.spec.guard
-    if document is None or spec is None or spec.none is not None or (spec.redis_lock and not reached):
+    if document is None or spec is None or (spec.redis_lock and not reached):
         return
     absent = _elsewhere(target, spec)
     if absent is not None:
@@ -131,7 +131,7 @@ async def _away(made: Any, error: GuardUnavailable, init: str) -> Finding:  # no
         return unreachable(NAME, said, SECRET if login else REACH)
     if "delayq guard init" in error.why:
         return failed(NAME, said, init)
-    return failed(NAME, said, "mend the statements of spec.guard, or the user's rights")
+    return failed(NAME, said, "correct the statements of spec.guard, or the user's privileges")
 
 
 async def _reached(made: Tabled) -> bool:

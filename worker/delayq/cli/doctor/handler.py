@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from delayq import handlers
 from delayq.cli.doctor.findings import Finding, failed, ok
-from delayq.client.base import secrets_dir
 from delayq.client.document import read
+from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE
 from delayq.errors import InvalidDocument
 

@@ -1,4 +1,4 @@
-"""Whether somebody else wrote into the queue's keys: another type than ours, or a counter that holds no number.
+"""Whether another program wrote into the queue's keys: another type than ours, or a counter that holds no number.
 
 Not here: tasks that cannot be read. Workers make dead letters of them, with their bytes kept.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from delayq.connection import SyncConnection
-    from delayq.protocol.commands import Broker
+    from delayq.protocol.commands import Commands
 
 KINDS: Final = {
     "sorted set": ("ZCARD", ("delayed", "retry", "suspect", "processing", "dlq", "scanners", "moving")),
@@ -25,7 +25,7 @@ KINDS: Final = {
         ("tasks", "attempts", "dlq_info", "followups", "cursors", "stats", "moving_info", "arrived"),
     ),
     "list": ("LLEN", ("wake", "alarm")),
-    "string": ("GET", ("leader", "rate", "layout", "isolation")),
+    "string": ("GET", ("leader", "rate", "shard_map", "isolation")),
 }
 """What each key is, and a command that Redis refuses for any other type. TYPE would take one right more."""
 
@@ -43,13 +43,13 @@ return { wrong, unread }
 """
 
 
-def poison(connection: SyncConnection, broker: Broker, shards: Sequence[int]) -> Iterator[Finding]:
+def poison(connection: SyncConnection, commands: Commands, shards: Sequence[int]) -> Iterator[Finding]:
     """Yield what is wrong with the keys of any of these shards; nothing when all are as they should be."""
-    for keys in map(broker.keys, shards):
+    for keys in map(commands.keys, shards):
         asked = [(kind, command, name) for kind, (command, names) in KINDS.items() for name in names]
         named = [str(getattr(keys, name)) for _, _, name in asked]
-        commands = [command for _, command, _ in asked]
-        look = ("EVAL", _LOOK, str(len(named) + 1), *named, keys.stats, *commands)
+        reads = [command for _, command, _ in asked]
+        look = ("EVAL", _LOOK, str(len(named) + 1), *named, keys.stats, *reads)
         reply = None
         with suppress(DelayQError):  # not served, or without the right to run scripts: the next check tells
             [reply] = connection.send([look], keys)
@@ -61,7 +61,7 @@ def poison(connection: SyncConnection, broker: Broker, shards: Sequence[int]) ->
 
 
 def _wrong(key: str, kind: str, _: str, name: str) -> Finding:
-    said = f"{key} is no {kind}: somebody else wrote there, and its shard is stuck"
+    said = f"{key} is no {kind}: another program wrote there, and its shard cannot continue"
     if name == "tasks":
         return failed(
             "keys", said, "its payloads are overwritten: restore a backup, or DEL it and schedule again"
@@ -77,5 +77,5 @@ _OTHERS: Final = "no task was kept there"
 
 
 def _unread(key: str, fields: list[str]) -> Finding:
-    said = f"{key} holds no number in {', '.join(fields)}: somebody else wrote there"
+    said = f"{key} holds no number in {', '.join(fields)}: another program wrote there"
     return warning("keys", said, f"HDEL {key} {' '.join(fields)}; what is counted there begins anew")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from delayq.connection import SyncConnection
     from delayq.contract import Limits
-    from delayq.protocol.commands import Broker
+    from delayq.protocol.commands import Commands
     from delayq.protocol.results import Counts
 
 PATIENCE_SECONDS = 1.0  # between two looks at what is claimed
@@ -25,7 +25,7 @@ LATE_MS = 5000  # two and a half of the waits that idle workers make at most
 
 def queue(
     connection: SyncConnection,
-    broker: Broker,
+    commands: Commands,
     *,
     documented: int | None,
     served: Sequence[int],
@@ -35,40 +35,44 @@ def queue(
 
     `documented` are the shards of its document, if there is one.
     """
-    yield from shards(broker, documented)
-    yield from formats(connection, broker, served)
-    yield leaders(connection, broker, served)
-    yield overdue(connection, broker, served, limits)
+    yield from shards(commands, documented)
+    yield from formats(connection, commands, served)
+    yield leaders(connection, commands, served)
+    yield overdue(connection, commands, served, limits)
 
 
-def shards(broker: Broker, documented: int | None) -> Iterator[Finding]:
-    """Tell when the queue's layout is not what the document says, or not yet."""
-    layout = broker.layout
-    if not layout.epoch:
+def shards(commands: Commands, documented: int | None) -> Iterator[Finding]:
+    """Tell when the queue's shard map is not what the document says, or not yet."""
+    shard_map = commands.shard_map
+    if not shard_map.epoch:
         return
-    if not layout.settled:
-        phase = f"tasks move from {layout.was} to" if layout.moves else f"{layout.shards}, about to become"
-        yield ok("shards", f"{phase} {layout.target} shards; nothing waits for it")
-    elif documented not in (None, layout.shards):
-        said = f"the document says {documented}, the queue has {layout.shards}"
+    if not shard_map.settled:
+        phase = (
+            f"tasks move from {shard_map.was} to"
+            if shard_map.moves
+            else f"{shard_map.shards}, about to become"
+        )
+        yield ok("shards", f"{phase} {shard_map.target} shards; nothing waits for it")
+    elif documented not in (None, shard_map.shards):
+        said = f"the document says {documented}, the queue has {shard_map.shards}"
         yield warning(
             "shards", said, "a scanner that starts with the document changes that, and nothing else does"
         )
 
 
-def formats(connection: SyncConnection, broker: Broker, served: Sequence[int]) -> Iterator[Finding]:
+def formats(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> Iterator[Finding]:
     """Tell when a newer delayq wrote keys that this one does not know."""
-    found = _counts(connection, broker, served).format
+    found = _counts(connection, commands, served).format
     if found > FORMAT:
-        said = f"a newer delayq wrote this queue, in format {found}; this one knows formats up to {FORMAT}"
+        said = f"a newer delayq wrote this queue, in format {found}; this delayq reads formats up to {FORMAT}"
         hint = "reapers and scanners of this version do not repair, move or erase it: run the newer version"
         yield warning("format", said, hint)
 
 
-def leaders(connection: SyncConnection, broker: Broker, served: Sequence[int]) -> Finding:
+def leaders(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> Finding:
     """Each shard wants a scanner that leads it."""
     alive = dict.fromkeys(served, "")
-    for _, held in connection.servers([broker.keys(shard) for shard in served]):
+    for _, held in connection.servers([commands.keys(shard) for shard in served]):
         asked = [("TIME",), *(("GET", keys.leader) for keys in held)]
         [(seconds, micros), *replies] = connection.send(asked, held[0])
         now_ms = int(seconds) * 1000 + int(micros) // 1000
@@ -76,43 +80,43 @@ def leaders(connection: SyncConnection, broker: Broker, served: Sequence[int]) -
             alive[keys.shard] = _holder(reply, now_ms)
     without = [str(shard) for shard, holder in alive.items() if not holder]
     if without:
-        said = f"no scanner leads shard {', '.join(without)} of {len(broker.shards)}"
+        said = f"no scanner leads shard {', '.join(without)} of {len(commands.shards)}"
         return warning("scanner", said, "tasks may start 2 s late: start delayq run, or delayq scanner")
     return ok(
         "scanner",
-        f"{len(alive)} of {len(broker.shards)} shards led, by {clean(', '.join(sorted(set(alive.values()))))}",
+        f"{len(alive)} of {len(commands.shards)} shards led, by {clean(', '.join(sorted(set(alive.values()))))}",
     )
 
 
 def _holder(reply: object, now_ms: int) -> str:
-    """Return who leads a shard; nobody when the lease has run out."""
+    """Return the leader of a shard; empty when its lease has expired."""
     owner, _, expiry = (
         reply.decode(errors="replace").rpartition(" ") if isinstance(reply, bytes) else ("", "", "")
     )
     return owner if expiry.isdigit() and int(expiry) > now_ms else ""
 
 
-def overdue(connection: SyncConnection, broker: Broker, served: Sequence[int], limits: Limits) -> Finding:
-    """Overdue tasks are no trouble while somebody claims them, or a limit holds them back."""
-    before = _counts(connection, broker, served)
-    if before.oldest_overdue_ms < LATE_MS:
-        waiting = f"{tasks(before.scheduled)} waiting, {before.processing:,} in flight, {before.dlq:,} dead"
-        return ok("tasks", f"{waiting}, {before.overdue:,} overdue")
+def overdue(connection: SyncConnection, commands: Commands, served: Sequence[int], limits: Limits) -> Finding:
+    """Overdue tasks are expected while workers claim them, or a limit delays them."""
+    before = _counts(connection, commands, served)
+    if before.late_ms < LATE_MS:
+        later = f"{tasks(before.scheduled)} scheduled, {before.due:,} due, {before.in_flight:,} in flight"
+        return ok("tasks", f"{later}, {before.retrying:,} retrying, {before.dead:,} dead")
     time.sleep(PATIENCE_SECONDS)
-    held = held_by(connection, broker, limits=limits, found=before, shards=served)
-    after = _counts(connection, broker, served)
+    held = held_by(connection, commands, limits=limits, found=before, shards=served)
+    after = _counts(connection, commands, served)
     claimed = after.stats.get("claimed", 0) - before.stats.get("claimed", 0)
-    said = f"{tasks(after.overdue)} overdue, the oldest for {length(after.oldest_overdue_ms)}"
+    said = f"{tasks(after.due)} due, the oldest for {length(after.late_ms)}"
     if held:
         return ok("tasks", f"{said}, held back by spec.limits.{held}; {claimed:,} claimed within a second")
     if claimed:
         return warning(
             "tasks", f"{said}, {claimed:,} claimed within a second", "more workers, or more concurrency"
         )
-    if _leased(connection, broker, served):
+    if _leased(connection, commands, served):
         return warning(
             "tasks",
-            f"{said}, {after.processing:,} in flight, none claimed",
+            f"{said}, {after.in_flight:,} in flight, none claimed",
             "every slot is busy: more workers",
         )
     return failed(
@@ -122,10 +126,10 @@ def overdue(connection: SyncConnection, broker: Broker, served: Sequence[int], l
     )
 
 
-def _leased(connection: SyncConnection, broker: Broker, served: Sequence[int]) -> int:
+def _leased(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> int:
     """Count the tasks in flight whose lease a worker keeps up: those of a dead one stay in flight for a while."""
     found = 0
-    for _, held in connection.servers([broker.keys(shard) for shard in served]):
+    for _, held in connection.servers([commands.keys(shard) for shard in served]):
         [(seconds, micros)] = connection.send([("TIME",)], held[0])
         now_ms = int(seconds) * 1000 + int(micros) // 1000
         found += sum(
@@ -137,5 +141,5 @@ def _leased(connection: SyncConnection, broker: Broker, served: Sequence[int]) -
     return found
 
 
-def _counts(connection: SyncConnection, broker: Broker, served: Sequence[int]) -> Counts:
-    return summed(connection.run([broker.counts(shard) for shard in served]))
+def _counts(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> Counts:
+    return summed(connection.run([commands.counts(shard) for shard in served]))

@@ -88,7 +88,7 @@ def _answers_without_tls(address: Address) -> bool:
 
 
 def mode(connection: SyncConnection, *, apart: bool) -> Finding | None:
-    """Tell what is no single Redis: a node of a Cluster knows some shards only, a Sentinel keeps no tasks."""
+    """Report what is not a single Redis: a Cluster node has some shards only, a Sentinel stores no tasks."""
     [reply] = connection.send([("INFO", "server")])
     said = reply.decode(errors="replace") if isinstance(reply, bytes) else ""
     if "redis_mode:sentinel" in said:

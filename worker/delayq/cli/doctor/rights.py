@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.connection import SyncConnection
-    from delayq.contract import Delivery
-    from delayq.protocol.commands import Broker
+    from delayq.contract.durability import DurabilitySpec
+    from delayq.protocol.commands import Commands
     from delayq.protocol.keys import Keys
 
 OUTSIDE = ("blpop", "eval", "evalsha", "get", "ping", "time")  # what processes send
@@ -24,29 +24,31 @@ CONFIRMING = {"None": (), "Replicated": ("wait",), "Fsynced": ("waitaof", "confi
 _NAMED = re.compile(r"'([\w|]+)' command")  # of an error reply
 LUA = "is that a Redis with Lua?"
 BUSY = "another client's script runs: wait, or end it with SCRIPT KILL"
-SAYS = "mend what it says: docs/operations.md, What Redis answers instead of serving"
+SAYS = "correct what it names: docs/reference/redis-errors.md"
 UNASKED = "single rights were not checked: they can be asked from Redis 7.0 on"
 
 
 def run_scripts(
-    connection: SyncConnection, broker: Broker, delivery: Delivery, served: Sequence[int] | None = None
+    connection: SyncConnection, commands: Commands, asked: DurabilitySpec, served: Sequence[int] | None = None
 ) -> Finding:
     """Run `wake` and `counts` on every shard that is served, which change nothing but a hint, and forget nothing.
 
     Raises Unavailable when Redis does not answer.
     """
-    shards = range(len(broker.shards)) if served is None else served
-    held = [broker.keys(shard) for shard in shards]
-    calls: list[Any] = [broker.wake(shard) for shard in shards] + [broker.counts(shard) for shard in shards]
+    shards = range(len(commands.shards)) if served is None else served
+    held = [commands.keys(shard) for shard in shards]
+    calls: list[Any] = [commands.wake(shard) for shard in shards] + [
+        commands.counts(shard) for shard in shards
+    ]
     try:
         connection.run(calls)
     except DelayQError as error:
         return _refused(connection, held, error)
-    lacking = denied(connection, held, CONFIRMING[delivery.acknowledge])
+    lacking = denied(connection, held, CONFIRMING[asked.confirm])
     if lacking:
         return failed("scripts", f"the user may not use {', '.join(lacking)}", _allow(lacking))
     unasked = f"; {UNASKED}" if lacking is None else ""
-    return ok("scripts", f"load and run on {len(held)} of {len(broker.shards)} shards{unasked}")
+    return ok("scripts", f"load and run on {len(held)} of {len(commands.shards)} shards{unasked}")
 
 
 def _refused(connection: SyncConnection, held: Sequence[Keys], error: DelayQError) -> Finding:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from delayq.cli.doctor import builds
 from delayq.cli.doctor.findings import Finding, failed, ok, warning
-from delayq.contract import Delivery
+from delayq.contract.durability import DurabilitySpec
 from delayq.scanner import durability
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from delayq.connection import SyncConnection
     from delayq.contract.metrics import DurabilityRisk
-    from delayq.scanner.durability import Told
+    from delayq.scanner.durability import ServerInfo
 
 OLDEST = (5, 0)
 TESTED = (6, 2)
@@ -25,18 +24,18 @@ UNTOLD = "not known: on the server, redis-cli CONFIG GET appendfsync should say 
 NEVER_LOST = "tasks can be lost when Redis restarts"
 
 
-def server(connection: SyncConnection, delivery: Delivery) -> Iterator[Finding]:
-    """Check everything that INFO tells, and a few settings; `delivery` says what is to be confirmed."""
+def server(connection: SyncConnection, asked: DurabilitySpec) -> Iterator[Finding]:
+    """Check everything that INFO tells, and a few settings; `asked` says what is to be confirmed."""
     told = durability.told(connection.send(durability.QUESTIONS))
     if not told.facts:
         yield warning("version", "Redis does not tell (INFO is refused)", "allow the user INFO")
         return
     yield version(told.facts)
-    yield from builds.lua(told.facts)
+    yield from vulnerable_lua(told.facts)
     yield role(told)
     yield from persistence(told)
-    if delivery.acknowledge != "None":
-        yield acknowledge(told, delivery)
+    if asked.confirm != "None":
+        yield confirmed(told, asked)
     yield eviction(told)
     yield memory(told.facts)
 
@@ -59,7 +58,7 @@ def version(facts: Mapping[str, str]) -> Finding:
     return ok("version", name) if numbers >= TESTED else warning("version", name, wanted)
 
 
-def role(told: Told) -> Finding:
+def role(told: ServerInfo) -> Finding:
     """A replica takes no writes."""
     if told.facts.get("role") in ("slave", "replica"):
         master = f"{told.facts.get('master_host', '?')}:{told.facts.get('master_port', '?')}"
@@ -69,9 +68,9 @@ def role(told: Told) -> Finding:
     return ok("role", f"master, {told.replicas} replicas{behind}")
 
 
-def persistence(told: Told) -> Iterator[Finding]:
+def persistence(told: ServerInfo) -> Iterator[Finding]:
     """Never lost takes an append-only file that reaches the disk: each way it may not, the gravest first."""
-    found = durability.risks(told, Delivery())
+    found = durability.risks(told, DurabilitySpec())
     wrong = [finding for risk, finding in _PERSISTENCE.items() if risk in found]
     fsync = told.settings.get("appendfsync")
     said = f"append-only file on, appendfsync {fsync or UNTOLD}"
@@ -106,40 +105,36 @@ _PERSISTENCE: Final[Mapping[DurabilityRisk, Finding]] = {
 }
 
 
-def acknowledge(told: Told, delivery: Delivery) -> Finding:
+def confirmed(told: ServerInfo, asked: DurabilitySpec) -> Finding:
     """What the document wants confirmed has to be possible, or every schedule fails."""
-    found = durability.risks(told, delivery)
+    found = durability.risks(told, asked)
     if "replicas_missing" in found:
         return failed(
-            "acknowledge",
-            f"Replicated: {told.replicas} of {delivery.acknowledge_replicas} replicas keep up, so every schedule fails",
-            "mend the replicas, or lower delivery.acknowledgeReplicas",
+            "durability",
+            f"Replicated: {told.replicas} of {asked.replicas} replicas keep up, so every schedule fails",
+            "repair the replicas, or lower durability.replicas",
         )
     if "fsync_unconfirmed" in found:
         return failed(
-            "acknowledge",
+            "durability",
             "Fsynced: this Redis cannot confirm it, or confirms too early, so every schedule fails",
             "appendonly yes, appendfsync always, and a Redis with WAITAOF (7.2, Valkey); or Replicated",
         )
-    said = f"{delivery.acknowledge}, within {delivery.acknowledge_timeout_milliseconds:,} ms"
+    said = f"{asked.confirm}, within {asked.timeout_milliseconds:,} ms"
     everysec = told.settings.get("appendfsync") == "everysec"
-    if (
-        delivery.acknowledge == "Fsynced"
-        and everysec
-        and delivery.acknowledge_timeout_milliseconds < PATIENT_MS
-    ):
+    if asked.confirm == "Fsynced" and everysec and asked.timeout_milliseconds < PATIENT_MS:
         return warning(
-            "acknowledge",
+            "durability",
             f"{said}: with appendfsync everysec the disk often takes longer, and schedule fails",
-            f"delivery.acknowledgeTimeoutMilliseconds {PATIENT_MS} or more, or appendfsync always",
+            f"durability.timeoutMilliseconds {PATIENT_MS} or more, or appendfsync always",
         )
-    return ok("acknowledge", said)
+    return ok("durability", said)
 
 
-def eviction(told: Told) -> Finding:
+def eviction(told: ServerInfo) -> Finding:
     """Eviction forgets tasks, or who holds one, without a word."""
     policy = told.facts.get("maxmemory_policy", "")
-    if "evicts" in durability.risks(told, Delivery()):
+    if "evicts" in durability.risks(told, DurabilitySpec()):
         volatile = policy.startswith("volatile")
         what = "locks, so that two hold one" if volatile else "waiting tasks"
         return warning("eviction", f"maxmemory-policy {policy}: Redis may evict {what}", "set noeviction")
@@ -162,3 +157,32 @@ def memory(facts: Mapping[str, str]) -> Finding:
 def mebibytes(count: int) -> str:
     """Say how many bytes."""
     return f"{count / (1 << 20):,.1f} MiB"
+
+
+CVE: Final = "CVE-2025-49844"
+FIXED: Final[Mapping[str, Mapping[tuple[int, int], int]]] = {
+    "Redis": {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2},
+    "Valkey": {(7, 2): 11, (8, 0): 6, (8, 1): 4, (9, 0): 0},
+}
+"""Release line → the first patch release with the fix. Older lines in between have none, newer lines always had it."""
+
+
+def vulnerable_lua(facts: Mapping[str, str]) -> Iterator[Finding]:
+    """Warn of a build that may let a user who runs scripts take over the server. Every delayq process runs scripts."""
+    name = "Valkey" if "valkey_version" in facts else "Redis"
+    found = facts.get("valkey_version", facts.get("redis_version", ""))
+    number = re.match(r"(\d+)\.(\d+)\.(\d+)", found)
+    if number is None or not _before_fix(name, *map(int, number.groups())):
+        return
+    first = ", ".join(f"{major}.{minor}.{patch}" for (major, minor), patch in FIXED[name].items())
+    yield warning(
+        "lua",
+        f"{name} {found} may have {CVE}: a user who may run scripts can run code on the server; fixed in {first}",
+        "upgrade; distributions fix it without a new version number: look for it in the package's changelog "
+        "(apt changelog redis-server, rpm -q --changelog redis), or ask the provider",
+    )
+
+
+def _before_fix(name: str, major: int, minor: int, patch: int) -> bool:
+    lines = FIXED[name]
+    return (major, minor) <= max(lines) and patch < lines.get((major, minor), patch + 1)

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from delayq.connection import SyncConnection
-    from delayq.protocol.commands import Broker
+    from delayq.protocol.commands import Commands
 
 
-def serving(connection: SyncConnection, broker: Broker) -> Iterator[Finding | list[int]]:
+def serving(connection: SyncConnection, commands: Commands) -> Iterator[Finding | list[int]]:
     """Yield what is wrong, and last the shards that are served; all of them where none is, for the rest to say why."""
-    every = range(broker.layout.covers)
-    answers = connection.answers([broker.counts(shard) for shard in every])
+    every = range(commands.shard_map.covers)
+    answers = connection.answers([commands.counts(shard) for shard in every])
     away = {shard: answers[shard] for shard in every if isinstance(answers[shard], Unavailable)}
     if len(away) < len(every):
         for said in not_served(away, len(every)):

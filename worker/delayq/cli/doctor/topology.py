@@ -112,7 +112,7 @@ def _by_slots(address: Address, shards: Sequence[Keys]) -> Iterator[Finding | li
         return
     if silent:
         named = f"{len(maps)} of {len(address.places)} named nodes answer; {'; '.join(silent)}"
-        yield warning("cluster", named, "name others in spec.redis.cluster.nodes too, or mend these")
+        yield warning("cluster", named, "name others in spec.redis.cluster.nodes too, or repair these")
     best = max(maps.values(), key=lambda each: (each.healthy, each.epoch))
     yield _state(best, shards)
     yield [address.at(place) for place in sorted(_holders(best, shards))]

@@ -1,6 +1,6 @@
 """kubectl dq: the delayq command for queues in a cluster. It finds the queue and the way there; the CLI does the rest.
 
-It speaks to the cluster through kubectl alone, which knows how to log in, and holds no rights of its own.
+It calls kubectl for everything, with the user's login and rights.
 """
 
 from __future__ import annotations

@@ -27,16 +27,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from delayq.cli.kubectl.kubectl import Kubectl
-    from delayq.cli.kubectl.redis_access import Service, Way
-    from delayq.cli.kubectl.remote_command import Errand
+    from delayq.cli.kubectl.redis_access import RedisAccess, Service
+    from delayq.cli.kubectl.remote_command import RemoteCommand
     from delayq.contract import DelayQueue, Redis
+    from delayq.contract.references import SecretRef
 
 LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 30.0
 _FORWARDING: Final = re.compile(rf"Forwarding from {LOOPBACK}:(\d+) ")
 
 
-def run(kubectl: Kubectl, found: Way, errand: Errand) -> int:
+def run(kubectl: Kubectl, found: RedisAccess, remote_command: RemoteCommand) -> int:
     """Run the errand here, at the other end of a forwarded port."""
     assert found.service is not None  # noqa: S101 -- way() says so
     document = _document(found)
@@ -48,8 +49,8 @@ def run(kubectl: Kubectl, found: Way, errand: Errand) -> int:
         path = Path(directory, "queue.yaml")
         path.write_text(text(document))
         url = f"redis://{userinfo}{LOOPBACK}:{local}/{document.spec.redis.database}"
-        words = errand.here(str(path))
-        words.insert(len(errand.path), f"--redis={url}")  # never leaves this process
+        words = remote_command.here(str(path))
+        words.insert(len(remote_command.path), f"--redis={url}")  # never leaves this process
         return in_this_process(words)
 
 
@@ -64,7 +65,7 @@ def in_this_process(words: list[str]) -> int:
     return 0
 
 
-def _document(found: Way) -> DelayQueue:
+def _document(found: RedisAccess) -> DelayQueue:
     body = found.queue
     namespace, name = queues.place(body)
     document = parse(
@@ -82,18 +83,18 @@ def _document(found: Way) -> DelayQueue:
 
 def _userinfo(kubectl: Kubectl, redis: Redis, namespace: str) -> str:
     """Return user and password as a URL has them; nothing when Redis wants none."""
-    reference = redis.auth_secret_ref
-    if reference is None:
+    if redis.auth is None:
         return ""
-    data = kubectl.json("get", "secret", reference.name, namespace=namespace).get("data") or {}
 
-    def value(key: str) -> str:
-        if key not in data:
-            raise Wrong(f"Secret {reference.name}: expected a key {key}, found none", "", INVALID)
-        return quote(base64.b64decode(data[key]).decode().strip(), safe="")
+    def value(ref: SecretRef | None) -> str:
+        if ref is None:
+            return ""
+        data = kubectl.json("get", "secret", ref.name, namespace=namespace).get("data") or {}
+        if ref.key not in data:
+            raise Wrong(f"Secret {ref.name}: expected a key {ref.key}, found none", "", INVALID)
+        return quote(base64.b64decode(data[ref.key]).decode().strip(), safe="")
 
-    user = value(reference.username_key) if reference.username_key is not None else ""
-    return f"{user}:{value(reference.password_key)}@"
+    return f"{value(redis.auth.username_secret_ref)}:{value(redis.auth.password_secret_ref)}@"
 
 
 @contextmanager

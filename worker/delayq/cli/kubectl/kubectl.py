@@ -1,4 +1,4 @@
-"""kubectl as a child process: it logs in, it knows the cluster, it is who the user is. What it refuses: refusals.py."""
+"""kubectl as a child process, with the user's kubeconfig and login. Its refusals are in refusals.py."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ STREAMS: Final = ("exec", "logs")
 """What may go on for longer than a request."""
 
 PATIENCE_SECONDS: Final = 120.0
-"""A login plugin may open a browser; beyond this, nobody is there."""
+"""A login plugin may open a browser and wait for the user."""
 
 Object: TypeAlias = dict[str, Any]
 
 
 @dataclass(kw_only=True)
 class Where:
-    """What kubectl is told; absent is for kubectl to decide."""
+    """Options of kubectl; None leaves the choice to kubectl."""
 
     namespace: str | None = None
     context: str | None = None
@@ -96,7 +96,7 @@ class Kubectl:
         return list(self.json(*args, namespace=namespace).get("items") or ())
 
     def start(self, argv: Sequence[str], **streams: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 -- Popen's own
-        """Start it and return at once; for what goes on for as long as somebody looks."""
+        """Start it and return at once: for streams."""
         try:
             return subprocess.Popen(argv, **streams)  # noqa: S603 -- the user's own kubectl
         except OSError as error:

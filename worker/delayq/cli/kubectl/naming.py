@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def names_there(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a DelayQueue; a shell that cannot be told is told nothing."""
+    """Complete the name of a DelayQueue; without a cluster, there are no candidates."""
     try:
         answer = Kubectl(where_of(ctx)).ask("get", KIND, "--output=name")
     except click.ClickException:

@@ -14,21 +14,21 @@ import click
 
 from delayq.cli.kubectl.forward import run
 from delayq.cli.kubectl.kubectl import Kubectl
-from delayq.cli.kubectl.learnt import LEARNT
 from delayq.cli.kubectl.naming import name_param
 from delayq.cli.kubectl.options import where_of, where_params
 from delayq.cli.kubectl.redis_access import by_exec, way
-from delayq.cli.kubectl.remote_command import errand
+from delayq.cli.kubectl.remote_command import remote_command
 from delayq.cli.root import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from delayq.cli.kubectl.redis_access import Way
+    from delayq.cli.kubectl.kubectl import Object
+    from delayq.cli.kubectl.redis_access import RedisAccess
 
 QUEUE: Final = ("queue", "queues")
 LEFT_OUT: Final = ("redis", "shards", "key_prefix")
-"""Options that say where a queue is: the cluster knows."""
+"""Options that say where a queue is: the DelayQueue says it here."""
 
 RAW: Final = "delayq.cli.kubectl.raw"
 
@@ -84,12 +84,12 @@ class Passed(click.Command):
         """Find the way to Redis, and run the command there."""
         name = str(next(params[each] for each in QUEUE if each in params))
         found = self.way(kubectl, name, params, hopeless=self.path == ("doctor",))
-        known = LEARNT[self.path[0]](found.queue, raw) if self.path[0] in LEARNT else {}
-        job = errand(self, {**known, **raw}, params)
+        known = of_forecast(found.queue) if self.path[0] == "forecast" else {}
+        job = remote_command(self, {**known, **raw}, params)
         return by_exec(kubectl, found, job) if found.pod else run(kubectl, found, job)
 
     @staticmethod
-    def way(kubectl: Kubectl, name: str, params: Mapping[str, Any], *, hopeless: bool = False) -> Way:
+    def way(kubectl: Kubectl, name: str, params: Mapping[str, Any], *, hopeless: bool = False) -> RedisAccess:
         """Find the way to Redis by the options that say which to take."""
         forward, namespace = params["forwarded"], params["redis_namespace"]
         return way(kubectl, name, forward=forward, namespace=namespace, hopeless=hopeless)
@@ -101,3 +101,26 @@ def _param(original: click.Parameter) -> click.Parameter:
             str(original.name), required=original.required, metavar="NAME" if original.required else "[NAME]"
         )
     return copy.copy(original)
+
+
+def of_forecast(queue: Object) -> dict[str, str]:
+    """Return what the operator has learnt, as options of the CLI; options that the user types override it.
+
+    The number of workers is among them: the document in the pods leaves it out.
+    """
+    spec = queue["spec"]
+    replicas = spec.get("worker", {}).get("replicas")
+    fixed = {"most": str(replicas)} if replicas is not None and spec.get("autoscaling") is None else {}
+    return {**_times(queue), **fixed}
+
+
+def _times(queue: Object) -> dict[str, str]:
+    """Return lead and handler time; a leadTimeSeconds of the document is in force, and not what was learnt."""
+    scaling = queue.get("status", {}).get("scaling") or {}
+    told = (queue["spec"].get("autoscaling") or {}).get("leadTimeSeconds")
+    found = {}
+    if scaling.get("handlerMilliseconds"):
+        found["handler_ms"] = f"{scaling['handlerMilliseconds']}ms"
+    if scaling.get("leadSeconds") and told in (None, "auto"):
+        found["lead_ms"] = f"{scaling['leadSeconds']}s"
+    return found

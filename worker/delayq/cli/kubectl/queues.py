@@ -1,4 +1,4 @@
-"""DelayQueues as the cluster has them, and what belongs to each. Not here: what is said of them."""
+"""DelayQueues in the cluster, and what belongs to each. How they are shown is in status_text.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from delayq.cli.kubectl.kubectl import Kubectl, Object
 
 KIND: Final = f"{names.PLURAL}.{names.DELAY_QUEUE.group}"
-"""Written out: `dq` may be somebody else's short name, too."""
+"""In full: the short name `dq` may be ambiguous."""
 
 
 MOST_NAMED: Final = 8
@@ -35,7 +35,7 @@ def one(kubectl: Kubectl, name: str) -> Object:
 
 
 def _unknown(kubectl: Kubectl, name: str) -> Wrong:
-    there = [each["metadata"]["name"] for each in every(kubectl)]
+    there = [each["metadata"]["name"] for each in kubectl.items("get", KIND)]
     close = difflib.get_close_matches(name, there, n=1)
     namespace = kubectl.where.namespace or _own_namespace(kubectl)
     hint = f"did you mean {close[0]}?" if close else f"there {_listed(there, namespace)}"
@@ -43,7 +43,7 @@ def _unknown(kubectl: Kubectl, name: str) -> Wrong:
 
 
 def _own_namespace(kubectl: Kubectl) -> str:
-    """Return the context's namespace, which kubectl takes when it is told none."""
+    """Return the context's namespace, kubectl's default."""
     said = kubectl.text("config", "view", "--minify", "--output=jsonpath={.contexts[0].context.namespace}")
     return said.strip() or "default"
 
@@ -52,11 +52,6 @@ def _listed(there: list[str], namespace: str) -> str:
     more = ", …" if len(there) > MOST_NAMED else ""
     names_of_them = ", ".join(sorted(there)[:MOST_NAMED]) if there else f"none in {namespace}"
     return f"{'are' if len(there) > 1 else 'is'} {names_of_them}{more}; -n tells another namespace"
-
-
-def every(kubectl: Kubectl, *, everywhere: bool = False) -> list[Object]:
-    """Return all DelayQueues of the namespace, or of all namespaces."""
-    return kubectl.items("get", KIND, *(["--all-namespaces"] if everywhere else []))
 
 
 def place(queue: Object) -> tuple[str, str]:
@@ -68,6 +63,11 @@ def selector(name: str, component: str | None = None) -> str:
     """Select what belongs to a queue."""
     mine = f"--selector={names.QUEUE_LABEL}={names.label_value(name)}"
     return f"{mine},{names.COMPONENT_LABEL}={component}" if component else mine
+
+
+def component(pod: Object) -> str:
+    """Return the component that a pod belongs to."""
+    return str((pod["metadata"].get("labels") or {}).get(names.COMPONENT_LABEL, ""))
 
 
 def pods(kubectl: Kubectl, queue: Object, component: str | None = None) -> list[Object]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.cli.kubectl.kubectl import Kubectl, Object
-    from delayq.cli.kubectl.remote_command import Errand
+    from delayq.cli.kubectl.remote_command import RemoteCommand
 
 SCANNER: Final = "scanner"
 LEASH: Final = ("python3", "-m", "delayq.cli.kubectl.stdin_watchdog")
@@ -44,7 +44,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class RedisAccess:
     """How to reach the Redis of a queue."""
 
     queue: Object
@@ -60,7 +60,7 @@ class Way:
 
 def way(
     kubectl: Kubectl, name: str, *, forward: bool, namespace: str | None = None, hopeless: bool = False
-) -> Way:
+) -> RedisAccess:
     """Find it. `hopeless` takes a pod that is not ready, too: to look into why.
 
     Who may edit a DelayQueue chooses the host, and a port is forwarded with the rights of the user who runs this: so
@@ -69,11 +69,11 @@ def way(
     queue = queues.one(kubectl, name)
     scanners = queues.pods(kubectl, queue, SCANNER)
     if not forward and (pod := _first(scanners, ready=True) or (_first(scanners) if hopeless else None)):
-        return Way(queue=queue, pod=pod)
+        return RedisAccess(queue=queue, pod=pod)
     service = _service(kubectl, queue)
     if service is not None and service.namespace in (queues.place(queue)[0], namespace):
         if _has_pod(kubectl, service):
-            return Way(queue=queue, service=service)
+            return RedisAccess(queue=queue, service=service)
         if forward or not _first(scanners):
             raise _down(name, service)
     elif service is not None and (forward or not _first(scanners)):
@@ -88,7 +88,7 @@ def way(
             "leave it out: the scanner pods reach it",
         )
     if pod := _first(scanners):
-        return Way(queue=queue, pod=pod)  # the command itself says best what keeps it from Redis
+        return RedisAccess(queue=queue, pod=pod)  # the command itself says best what keeps it from Redis
     raise _no_way(name, scanners)
 
 
@@ -151,25 +151,30 @@ def service_of(host: str, namespace: str, port: int) -> Service | None:
     return Service(namespace=rest[0] if rest else namespace, name=name, port=port)
 
 
-def by_exec(kubectl: Kubectl, found: Way, errand: Errand) -> int:
+def by_exec(kubectl: Kubectl, found: RedisAccess, remote_command: RemoteCommand) -> int:
     """Run the errand in the pod; the exit code is the command's own."""
-    terminal = sys.stdin.isatty() and sys.stdout.isatty() and errand.target is None and errand.source is None
-    leashed = errand.goes_on and not terminal
-    how = ["-it"] if terminal else ["-i"] if errand.reads_stdin or leashed else []
-    words = [*(LEASH if leashed else ["delayq"]), *errand.argv(CONFIG_FILE)]
+    terminal = (
+        sys.stdin.isatty()
+        and sys.stdout.isatty()
+        and remote_command.target is None
+        and remote_command.source is None
+    )
+    leashed = remote_command.goes_on and not terminal
+    how = ["-it"] if terminal else ["-i"] if remote_command.reads_stdin or leashed else []
+    words = [*(LEASH if leashed else ["delayq"]), *remote_command.argv(CONFIG_FILE)]
     argv = kubectl.argv(
         *("exec", str(found.pod), f"--container={SCANNER}", *how, "--", *words), namespace=found.namespace
     )
     streams: dict[str, Any] = {"stderr": subprocess.PIPE}
-    if errand.source is not None:
-        streams["stdin"] = errand.source
-    elif not terminal and not errand.reads_stdin:
+    if remote_command.source is not None:
+        streams["stdin"] = remote_command.source
+    elif not terminal and not remote_command.reads_stdin:
         # `while read … do kubectl dq …` keeps its lines. Of a pipe, our end is closed when we end.
         streams["stdin"] = subprocess.PIPE if leashed else subprocess.DEVNULL
-    if errand.target is not None:
+    if remote_command.target is not None:
         streams["stdout"] = subprocess.PIPE
     child = kubectl.start(argv, **streams)
-    return _ended(child, queues.place(found.queue)[1], errand.target)
+    return _ended(child, queues.place(found.queue)[1], remote_command.target)
 
 
 def _ended(child: subprocess.Popen[bytes], name: str, target: Any) -> int:  # noqa: ANN401 -- a file of click's

@@ -1,4 +1,4 @@
-"""What kubectl complains of, told apart by what to do about it. Pure."""
+"""kubectl's errors, by what to do about them. Pure."""
 
 from __future__ import annotations
 

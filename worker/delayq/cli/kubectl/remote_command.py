@@ -1,4 +1,4 @@
-"""A command of the CLI on its way to a pod: its words as typed, and which file of this machine goes along. Pure."""
+"""A command of the CLI to run in a pod: its arguments as typed, and the local file to send. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAYLOAD: Final = "payload"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Errand:
+class RemoteCommand:
     """What to do, wherever Redis can be reached."""
 
     path: tuple[str, ...]
@@ -28,9 +28,9 @@ class Errand:
     target: Any = None
     """A file to write stdout to."""
     reads_stdin: bool = False
-    """Whether stdin is part of what is to be done."""
+    """Whether the command reads stdin."""
     goes_on: bool = False
-    """Whether it ends only when somebody has seen enough."""
+    """Whether it runs until it is interrupted."""
 
     def argv(self, document: str) -> list[str]:
         """Return the words for a pod, behind `delayq`."""
@@ -40,10 +40,6 @@ class Errand:
         """Return the words for this machine."""
         return [*self.path, *_with(document, self.typed)]
 
-    def without_document(self) -> list[str]:
-        """Return the words for this machine, of a command that is about no queue."""
-        return [*self.path, *self.typed]
-
 
 def _with(document: str, words: tuple[str, ...]) -> list[str]:
     """Put the queue in front of the other arguments."""
@@ -51,7 +47,9 @@ def _with(document: str, words: tuple[str, ...]) -> list[str]:
     return [*words[: at + 1], document, *words[at + 1 :]]
 
 
-def errand(command: click.Command, raw: Mapping[str, Any], values: Mapping[str, Any]) -> Errand:
+def remote_command(
+    command: click.Command, raw: Mapping[str, Any], values: Mapping[str, Any]
+) -> RemoteCommand:
     """Put together what was taken apart: `raw` as typed, `values` as understood, with its files open."""
     files = {
         each.name: each for each in command.params if isinstance(each.type, click.File) and _given(raw, each)
@@ -61,7 +59,7 @@ def errand(command: click.Command, raw: Mapping[str, Any], values: Mapping[str, 
     payload = raw.get(PAYLOAD)
     if isinstance(payload, str) and payload.startswith("@"):
         source = click.open_file(payload[1:], "rb")
-    return Errand(
+    return RemoteCommand(
         path=getattr(command, "path", (str(command.name),)),
         typed=tuple(_words(command, raw)),
         sent=tuple(_words(command, _sent(raw, files))),

@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 
 OWN: Final = {
     "status": "status",
-    "diff": "diff",
-    "simulate": "simulate",
-    "pause": "pausing",
-    "resume": "pausing",
+    "hold": "holding",
+    "unhold": "holding",
+    "reconcile": "holding",
     "report": "report",
 }
 """Command → module."""
 
-PASSED: Final = ("top", "counts", "forecast", "schedule", "task", "dlq", "doctor")
+PASSED: Final = ("top", "forecast", "schedule", "task", "dlq", "doctor")
 """Commands of the CLI that are carried out where Redis can be reached."""
 
 

@@ -23,7 +23,7 @@ EXPECTED: Final[Mapping[str, str]] = {
     "Accepted": "True",
     "BackendAvailable": "True",
     "DurabilityAtRisk": "False",
-    "ShardsSettled": "True",
+    "ReshardingComplete": "True",
     "GuardAvailable": "True",
     "Progressing": "True",
     "Degraded": "False",
@@ -40,7 +40,7 @@ UNKNOWN: Final = "not known yet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is told about."""
+    """The objects to show."""
 
     queue: Object
     pods: Sequence[Object]
@@ -122,9 +122,9 @@ def _facts(queue: Object, now: float) -> Iterator[tuple[str, str]]:
     if moving := status.get("resharding"):
         yield "shards", _shards(moving)
     if queue["metadata"].get("annotations", {}).get(names.PAUSED) == "true":
-        yield "paused", "the operator leaves the children alone; kubectl dq resume ends that"
+        yield "paused", "the operator changes no children; kubectl dq reconcile resume ends that"
     if (held := spec.get("stopPolicy", "None")) != "None":
-        yield "held", f"spec.stopPolicy is {held}: no task is started; kubectl dq resume --hold ends that"
+        yield "held", f"spec.stopPolicy is {held}: no task is started; kubectl dq unhold ends that"
     if "deletionTimestamp" in queue["metadata"]:
         yield "deleted", f"{ago(queue['metadata']['deletionTimestamp'], now)}, not gone yet"
 
@@ -136,14 +136,14 @@ def _backlog(backlog: Mapping[str, Any] | None, now: float) -> str:
     following = f", the next {until(backlog['nextDueTime'], now)}" if "nextDueTime" in backlog else ""
     return (
         f"{backlog.get('due', 0):,} due{oldest}; {backlog.get('scheduled', 0):,} scheduled{following}; "
-        f"{backlog.get('inFlight', 0):,} in flight; {tasks(backlog.get('deadLettered', 0), 'dead letter')} "
-        f"({ago(backlog.get('observedTime'), now)})"
+        f"{backlog.get('inFlight', 0):,} in flight; {backlog.get('retrying', 0):,} retrying; "
+        f"{tasks(backlog.get('dead', 0), 'dead letter')} ({ago(backlog.get('observedTime'), now)})"
     )
 
 
 def _workers(status: Mapping[str, Any]) -> str:
     said = f"{status.get('readyReplicas', 0)} of {status.get('replicas', 0)} ready"
-    return f"{said}, {status['desiredReplicas']} wanted" if "desiredReplicas" in status else said
+    return f"{said}, {status['desiredReplicas']} desired" if "desiredReplicas" in status else said
 
 
 def _scaling(queue: Object, now: float) -> str:
@@ -151,7 +151,7 @@ def _scaling(queue: Object, now: float) -> str:
     status = queue.get("status", {})
     scaling = status.get("scaling") or {}
     active = conditions(queue).get("ScalingActive") or {}
-    said = clean(scaling.get("reason") or active.get("message") or UNKNOWN)
+    said = clean(scaling.get("message") or active.get("message") or UNKNOWN)
     limited = f"; limited by {clean(scaling['limitedBy'])}" if scaling.get("limitedBy") else ""
     last = f" (last changed {ago(scaling['lastScaleTime'], now)})" if "lastScaleTime" in scaling else ""
     return f"{said}{limited}{last}"
@@ -234,20 +234,30 @@ OVERVIEW: Final = (
     ">DUE",
     ">SCHEDULED",
     ">IN-FLIGHT",
+    ">RETRYING",
     ">DEAD",
     ">WORKERS",
-    ">WANTED",
+    ">DESIRED",
     "NEXT-DUE",
     "WHY",
 )
 
 
-def overview(found: Sequence[Object], now: float, *, everywhere: bool) -> Table | str:
+WIDE: Final = (">SCANNERS", "REDIS", "AGE")
+
+
+def overview(found: Sequence[Object], now: float, *, everywhere: bool, wide: bool = False) -> Table | str:
     """Put queues side by side."""
     if not found:
         return "no DelayQueues here" if not everywhere else "no DelayQueues"
-    rows = [_row(queue, now, everywhere=everywhere) for queue in found]
-    return Table([*(["NAMESPACE"] if everywhere else []), "NAME", *OVERVIEW], rows)
+    rows = [_row(queue, now, everywhere=everywhere) + (_wide(queue, now) if wide else []) for queue in found]
+    return Table([*(["NAMESPACE"] if everywhere else []), "NAME", *OVERVIEW, *(WIDE if wide else ())], rows)
+
+
+def _wide(queue: Object, now: float) -> list[str]:
+    scanner = queue.get("status", {}).get("scanner") or {}
+    age = since(queue["metadata"].get("creationTimestamp"), now)
+    return [f"{scanner.get('readyReplicas', 0):,}", _redis(queue["spec"].get("redis") or {}), age]
 
 
 def _row(queue: Object, now: float, *, everywhere: bool) -> list[str]:
@@ -257,7 +267,7 @@ def _row(queue: Object, now: float, *, everywhere: bool) -> list[str]:
     ready = conditions(queue).get("Ready") or {"status": "Unknown", "reason": "NoOperator"}
     numbers = [
         f"{backlog[field]:,}" if field in backlog else "-"
-        for field in ("due", "scheduled", "inFlight", "deadLettered")
+        for field in ("due", "scheduled", "inFlight", "retrying", "dead")
     ]
     workers = [f"{status.get('readyReplicas', 0):,}", f"{status.get('desiredReplicas', '-')}"]
     following = until(backlog["nextDueTime"], now) if "nextDueTime" in backlog else "-"

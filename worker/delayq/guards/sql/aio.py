@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.guards.sql import urls
-from delayq.guards.sql.keeper import Keeper
-from delayq.guards.sql.later import away
+from delayq.guards.sql.errors import away, translated
 from delayq.guards.sql.plain import PAUSE_SECONDS, PERSIST_SECONDS
-from delayq.guards.sql.threads import in_thread
+from delayq.guards.sql.threads import Keeper, in_thread
 from delayq.guards.sql.transaction import NOT_WHOLE
-from delayq.guards.sql.translation import translated
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from sqlalchemy import Connection
 
-    from delayq.guards.sql.hold import SqlHold
+    from delayq.guards.sql.engines import SqlHold
     from delayq.guards.sql.plain import Plain
     from delayq.guards.sql.pools import Pools
 
@@ -30,7 +28,7 @@ CLOSE_SECONDS = 5.0
 ABANDON_SECONDS = 2.0
 """A worker that leaves gives its handlers 10 s for all of their ends; what takes longer ends in the background."""
 CHECK_SECONDS = 5.0
-"""The kubelet and whoever reads the condition want to know soon, however long tasks may wait."""
+"""Probes and conditions need the answer soon, however long tasks may wait."""
 
 
 class Aio:
@@ -48,7 +46,7 @@ class Aio:
         unwanted: Callable[[SqlHold], Awaitable[None]],
         unwanted_plain: Callable[[SqlHold], None],
     ) -> SqlHold:
-        """Take a connection; the hold keeps it while its transaction is open. Nobody waits any more: undo it."""
+        """Take a connection; the hold keeps it while its transaction is open. If the caller is gone, roll back."""
         if self._pools.threaded:
             return await self._bounded(in_thread(partial(self._begin_threaded, step), unwanted_plain))
         return await self._bounded(self._begin(step), unwanted)
@@ -102,7 +100,7 @@ class Aio:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def close(self) -> None:
-        """Close the connections that nobody holds."""
+        """Close the connections that are not in use."""
         await self._keeper.close(CLOSE_SECONDS)
         await self._pools.end_aio()
 

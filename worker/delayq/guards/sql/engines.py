@@ -1,4 +1,4 @@
-"""Engines with bounded pools, and who still uses them: a new URL makes a new engine, the old one goes when unused."""
+"""One engine for each database and process, and the task that runs on one of its connections."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from uuid import uuid4
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from delayq.guards.base import Hold
 from delayq.guards.sql import urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy import URL
+    from sqlalchemy import URL, RootTransaction
 
-    from delayq.guards.sql.limits import Limits
+    from delayq.guards.sql.settings import Limits
 
 E = TypeVar("E", Engine, AsyncEngine)
 CONNECT_SECONDS: Final = 5
@@ -79,7 +80,7 @@ class Engines(Generic[E]):
             return [pool.engine for pool in ended]
 
     def retire(self) -> None:
-        """Use the current engine no more; whoever comes next gets a new one."""
+        """Retire the current engine; the next caller gets a new one."""
         with self._lock:
             self._retire()
 
@@ -133,3 +134,16 @@ def _arguments(url: URL, limits: Limits) -> dict[str, Any]:
             return {"connect_timeout": CONNECT_SECONDS}
         case _:
             return {"timeout": limits.lock_seconds}
+
+
+@dataclass(eq=False)
+class SqlHold(Hold):
+    """`connection` is None when no transaction stays open while the handler runs."""
+
+    pool: Pool[Any] | None = None
+    """Where the connection came from."""
+    transaction: RootTransaction | None = None
+    facts: Any = None
+    """What the guard read when it began."""
+    threaded: bool = False
+    """Whether the connection belongs to a driver without asyncio."""

@@ -1,16 +1,23 @@
-"""What a database's or driver's error means for a task: later, never mind who, or not here. Errors hold no secrets."""
+"""What a failed step of a SQL guard means, and what the worker is told: an error, and when to try again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+import random
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Literal
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument
+from delayq.guards.sql.table import NAME
+from delayq.guards.sql.urls import where
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import URL
+
 
 Meaning = Literal["busy", "unavailable", "unusable"]
 MAX_TEXT = 200
@@ -139,3 +146,59 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
             return
         yield error
         error = error.__cause__ or error.__context__
+
+
+BUSY_MS: Final = 1000
+AWAY_MS: Final = 2000
+
+
+def spread_ms(delay_ms: int, rand: float) -> int:
+    """Return the delay, up to a fifth more or less; `rand` is in [0, 1). 1000, 0.75 → 1100."""
+    return round(delay_ms * (0.8 + 0.4 * rand))
+
+
+def busy(reason: str) -> GuardBusy:
+    """Report that another transaction has what the task needs."""
+    return GuardBusy(reason, delay_ms=spread_ms(BUSY_MS, random.random()))  # noqa: S311 -- spreads, guards nothing
+
+
+def away(where: str, why: str) -> GuardUnavailable:
+    """Say that the database is not there for us."""
+    return GuardUnavailable(where, why, delay_ms=spread_ms(AWAY_MS, random.random()))  # noqa: S311 -- as above
+
+
+@contextmanager
+def translated(url: Callable[[], URL]) -> Iterator[None]:
+    """Turn drivers' errors into GuardBusy and GuardUnavailable; what is neither stays what it is.
+
+    Only an unavailable store is not charged. An error of the user's statement is a failed attempt: uncharged, it would
+    repeat without end.
+    """
+    try:
+        yield
+    except InvalidDocument as error:
+        raise away(where(url()), str(error)) from None
+    except PoolTimeout:
+        raise busy(
+            f"every connection to {where(url())} is in use; raise maxConnections or lower worker.concurrency"
+        ) from None
+    except Exception as error:
+        found = of(error, url())
+        if found is None:
+            raise
+        raise found from error
+
+
+def of(error: BaseException, url: URL) -> GuardBusy | GuardUnavailable | None:
+    """Say what a driver's error means, None when it means nothing to a guard."""
+    words = told(error, url)
+    match meaning(error):
+        case "busy":
+            return busy(f"guard at {where(url)} is busy: {words}")
+        case "unusable" if NAME in words:
+            hint = "delayq guard init makes the table, and workers need to read and write it"
+            return away(where(url), f"{words}: {hint}")
+        case "unavailable":
+            return away(where(url), words)
+        case _:
+            return None

@@ -10,19 +10,18 @@ from delayq.errors import Bury, GuardBusy, GuardLost, GuardUnavailable, InvalidD
 from delayq.guards.base import Guard, Guarded
 from delayq.guards.sql import urls
 from delayq.guards.sql.aio import Aio
-from delayq.guards.sql.errors import lost_under, told, undone_under, untyped
-from delayq.guards.sql.hold import SqlHold
-from delayq.guards.sql.install import install, problems
-from delayq.guards.sql.later import away, busy
+from delayq.guards.sql.engines import SqlHold
+from delayq.guards.sql.errors import away, busy, lost_under, told, undone_under, untyped
 from delayq.guards.sql.plain import Plain
 from delayq.guards.sql.pools import Pools
 from delayq.guards.sql.steps import Steps
+from delayq.guards.sql.table import install, problems
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from delayq.guards.sql.limits import Limits
     from delayq.guards.sql.pools import Database
+    from delayq.guards.sql.settings import Limits
     from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
@@ -61,9 +60,9 @@ class SqlGuard(Steps, Guard[SqlHold]):
     async def begin(self, task: Task) -> SqlHold:
         """Let the task run.
 
-        Raises Seen when it has taken effect, GuardBusy while somebody else has it or no connection is free,
+        Raises Seen if it has taken effect, GuardBusy while another run holds it or no connection is free,
         GuardUnavailable when the database is away, and Bury when it must not run: its payload lacks a parameter of a
-        statement or has one of a wrong type, or `unfinished` says so. What else a user's statement raises comes
+        statement or has one of a wrong type, or `on_incomplete_run` says so. What else a user's statement raises comes
         through, and is a failed attempt.
         """
         return await self._aio.begin(
@@ -71,7 +70,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
         )
 
     async def finish(self, hold: SqlHold) -> None:
-        """Commit. Raises when nothing has taken effect, or, at the very end, when nobody knows.
+        """Commit. Raises if nothing has taken effect, or if the result of the commit is unknown.
 
         Seen: another run has done it meanwhile. GuardBusy, GuardUnavailable: as in begin, after 15 s of trying when the
         handler was apart. GuardLost: the locked row is gone. RuntimeError: the handler ended the transaction itself.
@@ -137,7 +136,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
         return await self._aio.once(problems)
 
     async def close(self) -> None:
-        """Close the connections that nobody holds, the others when their holds end."""
+        """Close the idle connections, the others when their holds end."""
         await self._aio.close()
 
     def begin_sync(self, task: Task) -> SqlHold:
@@ -167,7 +166,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
         return self._plain.once(install)
 
     def close_sync(self) -> None:
-        """Close the connections of plain code that nobody holds."""
+        """Close the idle connections of plain code."""
         self._pools.end()
 
     async def undone(self, hold: SqlHold) -> bool:
@@ -186,7 +185,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
 
     def _not_abandoned(self, hold: SqlHold, error: Exception) -> None:
         fields = {"task_id": hold.task.id, "guard": self.name, "error": f"{type(error).__name__}: {error}"}
-        log.warning("guard_not_abandoned", extra={"fields": fields})
+        log.warning("guard_abandon_failed", extra={"fields": fields})
 
 
 class SqlGuarded(Guarded[SqlHold]):

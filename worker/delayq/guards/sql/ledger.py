@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import and_, bindparam, delete, false, insert, literal_column, or_, select, tuple_, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from delayq.guards.sql.clock import NOW, Ago
-from delayq.guards.sql.table import DONE, MAX_ID_BYTES, MAX_QUEUE_BYTES, RUNNING, TABLE
+from delayq.guards.sql.table import DONE, MAX_ID_BYTES, MAX_QUEUE_BYTES, NOW, RUNNING, TABLE, Ago
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -93,7 +92,7 @@ def complete(connection: Connection, task: Task, *, version: int | None = None) 
 
 
 def take_over(connection: Connection, task: Task, token: int) -> bool:
-    """Make an earlier run's row ours; False when somebody was faster."""
+    """Take over an earlier run's row; False if another run was faster."""
     values = {"token": task.token, "began_at": NOW}
     changed = update(TABLE).where(_own(task), _ROW.state == RUNNING, _ROW.token == token).values(values)
     return connection.execute(changed).rowcount == 1
@@ -138,12 +137,12 @@ def prune(connection: Connection, queue: str | None, *, kept: int, run: int, bat
 
 def probe(connection: Connection) -> None:
     """Write nothing, in every way that is needed: a table that is missing, another's or read-only is an error now."""
-    nobody = and_(_ROW.queue == "", _ROW.task_id == "")
+    no_row = and_(_ROW.queue == "", _ROW.task_id == "")
     nothing = select(TABLE).where(false())
     connection.execute(nothing)
     connection.execute(insert(TABLE).from_select(list(_ROW.keys()), nothing))
-    connection.execute(update(TABLE).where(nobody).values(version=0))
-    connection.execute(delete(TABLE).where(nobody))
+    connection.execute(update(TABLE).where(no_row).values(version=0))
+    connection.execute(delete(TABLE).where(no_row))
 
 
 def _own(task: Task) -> ColumnElement[bool]:

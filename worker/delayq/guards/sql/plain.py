@@ -1,4 +1,4 @@
-"""Connections for one step or for a whole hold, in the thread of whoever calls."""
+"""Connections for one step or for a whole hold, in the caller's thread."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from delayq.errors import GuardBusy, GuardUnavailable
+from delayq.guards.sql.errors import translated
 from delayq.guards.sql.transaction import NOT_WHOLE
-from delayq.guards.sql.translation import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection
 
-    from delayq.guards.sql.hold import SqlHold
+    from delayq.guards.sql.engines import SqlHold
     from delayq.guards.sql.pools import Pools
 
 T = TypeVar("T")

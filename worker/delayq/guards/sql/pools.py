@@ -13,14 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from delayq.guards.sql import urls
 from delayq.guards.sql.engines import CONNECT_SECONDS, Engines, Pool, aio_engine, plain_engine
-from delayq.guards.sql.source import Fixed
+from delayq.guards.sql.settings import Fixed
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-    from delayq.guards.sql.limits import Limits
-    from delayq.guards.sql.source import Source
+    from delayq.guards.sql.settings import Limits, Source
 
 Database: TypeAlias = "str | Source | Engine | AsyncEngine"
 _AUTOCOMMIT = "expected an engine with transactions, got one with isolation_level AUTOCOMMIT"

@@ -1,4 +1,4 @@
-"""Users' statements: what they may be, and their parameters from a task. Values are bound, never written into SQL."""
+"""The user's SQL statements of a guard: which parts are code, and how they are run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,50 @@ from sqlalchemy import text
 from delayq.contract.problems import quote, type_name
 from delayq.errors import Bury, InvalidDocument
 from delayq.guards.sql.errors import told, unfit
-from delayq.guards.sql.tokens import code, pieces, unfinished
 from delayq.protocol.envelope import JSON_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sqlalchemy import Connection, CursorResult, TextClause
 
     from delayq.protocol.envelope import Task
+
+# In this order: whatever begins first ends where its own rule says. A backslash only escapes where it is MySQL's or
+# PostgreSQL's E'…', so texts with a quote behind a backslash are refused as unfinished rather than read wrongly.
+_QUOTED: Final = re.compile(
+    r"""
+    '(?:[^']|'')*'                 # text
+  | "(?:[^"]|"")*"                 # a name; MySQL: text
+  | `(?:[^`]|``)*`                 # MySQL's name
+  | (?P<tag>\$(?:[A-Za-z_]\w*)?\$).*?(?P=tag)   # PostgreSQL's text in dollars
+  | --[^\n]*                       # comments
+  | /\*.*?\*/
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_OPEN: Final = re.compile(r"""['"`]|/\*|\$(?:[A-Za-z_]\w*)?\$""")
+
+
+def pieces(statement: str) -> Iterator[tuple[str, bool]]:
+    """Cut a statement into (text, is it code)."""
+    at = 0
+    for quoted in _QUOTED.finditer(statement):
+        yield statement[at : quoted.start()], True
+        yield quoted[0], False
+        at = quoted.end()
+    yield statement[at:], True
+
+
+def code(statement: str) -> str:
+    """Return the statement with a space for each text, name in quotes and comment."""
+    return "".join(text if is_code else " " for text, is_code in pieces(statement))
+
+
+def unfinished(code_only: str) -> bool:
+    """Tell whether a quote or comment begins and does not end."""
+    return _OPEN.search(code_only) is not None
+
 
 PAYLOAD: Final = "payload_"
 OWN: Final = ("task_id", "queue", "token", "attempt", "due_ms")
@@ -77,7 +112,7 @@ class Statement:
             raise
 
     def try_out(self, connection: Connection, *, end: str = "") -> CursorResult[Any]:
-        """Execute a query for nobody: all of its parameters are NULL."""
+        """Execute a query with all parameters NULL."""
         return connection.execute(self.followed_by(end), dict.fromkeys(self.names))
 
     def explain(self, connection: Connection) -> None:

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.guards.sql import ledger
 from delayq.guards.sql import transaction as transactions
-from delayq.guards.sql.hold import SqlHold
+from delayq.guards.sql.engines import SqlHold
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from delayq.guards.sql.limits import Limits
+    from delayq.guards.sql.settings import Limits
     from delayq.protocol.envelope import Task
 
-CHECK_LOCK_MS = 2000  # a check waits for nobody's transaction for long: whoever has one is served
+CHECK_LOCK_MS = (
+    2000  # a check does not wait long for another transaction: an open one proves that the database serves
+)
 
 
 class Steps:
@@ -27,16 +29,13 @@ class Steps:
     limits: Limits
     queue: str | None
     prepares = False
-    """Whether there is something to commit before the transaction begins."""
+    """Whether the ledger's row is committed before the transaction begins, to be locked or compared in it."""
     undoes = False
     """Whether a run that failed has left something to forget, where no transaction has stayed open."""
     doubts = False
     """Whether that is kept of a run that was interrupted: it may have taken effect, and a thread of it may go on."""
     holding = True
     """Whether the transaction stays open while the handler runs."""
-
-    def prepare(self, connection: Connection, task: Task) -> None:
-        """Do what has to be committed before the transaction begins."""
 
     def enter(self, connection: Connection, task: Task) -> Any:  # noqa: ANN401 -- each guard's own
         """Let the task run, or raise Seen, GuardBusy, Bury; what it returns is the hold's facts."""
@@ -60,7 +59,7 @@ class Steps:
     def _begin(self, connection: Connection, task: Task) -> SqlHold:
         if self.prepares:
             with transactions.begin(connection, self.limits):
-                self.prepare(connection, task)
+                ledger.ensure(connection, task)
         transaction = transactions.begin(connection, self.limits)
         facts = self.enter(connection, task)
         if self.holding:

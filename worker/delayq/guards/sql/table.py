@@ -1,14 +1,56 @@
-"""The ledger: the table `delayq_processed`, one row per task that began or is done. Not here: who writes it."""
+"""The ledger's table: its columns, the database's clock in SQL, how it is made, and how it is checked."""
 
 from __future__ import annotations
 
-from typing import Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, String, Table
+from sqlalchemy import BigInteger, Column, DateTime, Index, Integer, MetaData, String, Table, inspect, literal
 from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.sql.functions import FunctionElement
 
-from delayq.guards.sql.clock import INSTANT
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.sql.compiler import SQLCompiler
+
+INSTANT = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=3), "mysql", "mariadb")
+"""UTC everywhere: PostgreSQL keeps the zone, the others keep none."""
+
+
+class Ago(FunctionElement[datetime]):
+    """So many seconds before now; 0 is now."""
+
+    type = INSTANT
+    inherit_cache = True
+    name = "ago"
+
+    def __init__(self, seconds: int) -> None:
+        """Keep the number as a parameter, so that the statement stays the same."""
+        super().__init__(literal(seconds, Integer))
+
+
+@compiles(Ago)
+def _postgresql(element: Ago, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 -- SQLAlchemy's
+    seconds = compiler.process(element.clauses, **options)
+    return f"(clock_timestamp() - make_interval(secs => CAST({seconds} AS double precision)))"
+
+
+@compiles(Ago, "mysql", "mariadb")
+def _mysql(element: Ago, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 -- as above
+    return f"(UTC_TIMESTAMP(3) - INTERVAL {compiler.process(element.clauses, **options)} SECOND)"
+
+
+@compiles(Ago, "sqlite")
+def _sqlite(element: Ago, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 -- as above
+    seconds = compiler.process(element.clauses, **options)
+    return f"strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || {seconds} || ' seconds')"
+
+
+NOW = Ago(0)
+
 
 NAME: Final = "delayq_processed"
 RUNNING, DONE = "running", "done"
@@ -56,3 +98,33 @@ def ddl(dialect: str) -> list[str]:
 def _tidied(text: str) -> str:
     lines = text.strip().expandtabs(2).replace(")ENGINE", ") ENGINE").splitlines()
     return "\n".join(line.rstrip() for line in lines)
+
+
+def install(connection: Connection) -> bool:
+    """Make the table unless it is there; True when that was needed. Called by several at once, one of them makes it."""
+    if inspect(connection).has_table(NAME):
+        return False
+    connection.rollback()
+    try:
+        with connection.begin():
+            TABLE.create(connection)
+    except DBAPIError:
+        if not inspect(connection).has_table(NAME):
+            raise
+        return False
+    return True
+
+
+def problems(connection: Connection) -> list[str]:
+    """Say what of the table is not as it should be."""
+    seen = inspect(connection)
+    columns = {column["name"] for column in seen.get_columns(NAME)}
+    found = [f"column {column.name} is missing" for column in TABLE.columns if column.name not in columns]
+    key = seen.get_pk_constraint(NAME)["constrained_columns"]
+    if key != ["queue", "task_id"]:
+        found.append(f"the primary key is ({', '.join(key)}), expected (queue, task_id)")
+    options = {name.lower(): str(value) for name, value in seen.get_table_options(NAME).items()}
+    engine = options.get("mysql_engine") or options.get("mariadb_engine")
+    if engine is not None and engine.lower() != "innodb":
+        found.append(f"its engine is {engine}, expected InnoDB, which has transactions")
+    return found

@@ -1,16 +1,13 @@
-"""Steps of a driver without asyncio, for code on the event loop: each in a thread, which nothing can cancel.
-
-Daemon threads: one that hangs in a driver must not keep the process from ending. The pool bounds what they do.
-"""
+"""Bounded steps: on the event loop, and of a driver without asyncio in threads, which nothing can cancel."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
 T = TypeVar("T")
 
@@ -46,7 +43,7 @@ class _Job(Generic[T]):
                 self._unwanted(value)
 
     def leave(self) -> None:
-        """Say that nobody waits any more: the step may have ended in this very moment."""
+        """Report that the caller is gone: the step may have ended at this moment."""
         if self.done.done() and not self.done.cancelled() and self.done.exception() is None:
             self._drop(self.done.result())
 
@@ -73,3 +70,62 @@ class _Job(Generic[T]):
 
 def _start(run: Callable[[], object]) -> None:
     threading.Thread(target=run, name="delayq-guard", daemon=True).start()
+
+
+CANCELLATIONS, APART_SECONDS = 3, 5.0
+
+
+class Keeper:
+    """Runs steps, and keeps those that were given up until they have ended."""
+
+    def __init__(self) -> None:
+        """Nothing runs yet."""
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def within(
+        self,
+        seconds: float,
+        step: Coroutine[Any, Any, T],
+        unwanted: Callable[[T], Awaitable[None]] | None = None,
+        *,
+        more: float = 0,
+    ) -> T:
+        """Return what the step returns; TimeoutError when that takes too long. `unwanted` undoes a late success.
+
+        The step itself may go on for `more` seconds after its caller is gone; then it is cancelled.
+        """
+        running = asyncio.ensure_future(step)
+        try:
+            await asyncio.wait({running}, timeout=seconds)
+        except asyncio.CancelledError:
+            self._leave(running, unwanted, more)
+            raise
+        if running.done():
+            return running.result()
+        self._leave(running, unwanted, more)
+        raise TimeoutError(f"no answer within {seconds:g} s")
+
+    def _leave(
+        self, running: asyncio.Task[T], unwanted: Callable[[T], Awaitable[None]] | None, more: float
+    ) -> None:
+        late = asyncio.ensure_future(_end(running, unwanted, more))
+        self._late.add(late)
+        late.add_done_callback(self._late.discard)
+
+    async def close(self, seconds: float) -> None:
+        """Give the late ones a moment to end."""
+        if self._late:
+            await asyncio.wait(set(self._late), timeout=seconds)
+
+
+async def _end(
+    running: asyncio.Task[T], unwanted: Callable[[T], Awaitable[None]] | None, more: float
+) -> None:
+    if more:
+        await asyncio.wait({running}, timeout=more)
+    for _ in range(CANCELLATIONS):
+        if not running.done():
+            running.cancel()
+            await asyncio.wait({running}, timeout=APART_SECONDS)
+    if running.done() and not running.cancelled() and running.exception() is None and unwanted is not None:
+        await unwanted(running.result())

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 if TYPE_CHECKING:
     from sqlalchemy import Connection, RootTransaction
 
-    from delayq.guards.sql.limits import Limits
+    from delayq.guards.sql.settings import Limits
 
 # One round trip; true: until the end of the transaction.
 _POSTGRESQL = text(
@@ -65,7 +65,7 @@ def whole(connection: Connection, transaction: RootTransaction) -> bool:
     PostgreSQL answers the COMMIT of a transaction in which a statement failed by rolling back, and drivers take that
     for a success. After a ROLLBACK or COMMIT in the handler's own words, of which SQLAlchemy has not heard, they begin
     another transaction with the next statement: only a setting that ended with ours tells the two apart. psycopg knows
-    without asking when there is none, or a statement of somebody's is still under way.
+    without asking when there is none, or another statement is still running.
     """
     if not transaction.is_active:
         return False

@@ -8,13 +8,13 @@
 -- KEYS stats     hash  monotonic counters
 -- KEYS moving    zset  id -> token of those on their way to another shard
 -- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
--- KEYS layout    string  the newest layout this shard was told of
+-- KEYS shard_map string  the newest shard map this shard was told of
 -- ARGV id      the task
--- ARGV by      the layout that the caller goes by, or ''
+-- ARGV by      the shard map that the caller goes by, or ''
 -- RETURNS cancelled, in_flight, dead or not_found
-local delayed, retry, suspect, tasks, attempts, dlq, stats, moving, followups, layout = unpack(KEYS)
+local delayed, retry, suspect, tasks, attempts, dlq, stats, moving, followups, shard_map = unpack(KEYS)
 local id = ARGV[1]
-local away = outdated(layout, ARGV[2]) or moving_on(moving, id)
+local away = outdated(shard_map, ARGV[2]) or moving_on(moving, id)
 if away then return away end
 redis.call('HDEL', followups, id) -- of a task in flight, too: it finishes, and nothing follows
 if taken_out(id, delayed, retry, suspect) > 0 then

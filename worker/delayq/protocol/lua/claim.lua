@@ -53,7 +53,7 @@ local more = found > #ids and not held
 if more then
   hint(wake)
 elseif redis.call('DEL', wake) == 1 then
-  hint(alarm) -- a hint that nobody took: the scanner looks rarely while it lies, and nobody could do what it says
+  hint(alarm) -- stale wake token: drop it and re-arm the scanner
 end
 if #ids == 0 then return {at, 0, 0, begin(0, held), {}, {}, {}, {}, suspects} end
 

@@ -1,4 +1,4 @@
--- counts: how many tasks are in each state, what is overdue, what falls due after now and by certain times
+-- counts: how many tasks are in each state, what is due, what falls due after now and by certain times
 -- KEYS delayed     zset  id -> due ms
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS suspect     zset  id -> token of the run whose group it belongs to
@@ -6,7 +6,7 @@
 -- KEYS dlq         zset  id -> time of death
 -- KEYS stats       hash  monotonic counters
 -- ARGV when ...     "+delay" or an instant, in ms
--- RETURNS now ms, delayed, retry, suspect, processing, lapsed, dlq, overdue, earliest due ms (-1: none), next due ms after now (-1: none), due by each time, stats
+-- RETURNS now ms, delayed, retry, suspect, processing, lapsed, dlq, due, of these retries, earliest due ms (-1: none), next due ms after now (-1: none), due by each time, stats
 local delayed, retry, suspect, processing, dlq, stats = unpack(KEYS)
 local at = now()
 local after_now = '(' .. at
@@ -41,6 +41,7 @@ for i, when in ipairs(ARGV) do within[i] = both(after_now, due_at(when, at)) end
 return {
   at, redis.call('ZCARD', delayed), redis.call('ZCARD', retry), suspects,
   redis.call('ZCARD', processing), redis.call('ZCOUNT', processing, '-inf', at), redis.call('ZCARD', dlq),
-  both('-inf', at) + suspects, earliest('-inf', suspected_ms), earliest(after_now, math.huge), within,
+  both('-inf', at) + suspects, redis.call('ZCOUNT', retry, '-inf', at),
+  earliest('-inf', suspected_ms), earliest(after_now, math.huge), within,
   redis.call('HGETALL', stats),
 }

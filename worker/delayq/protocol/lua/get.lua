@@ -9,16 +9,16 @@
 -- KEYS dlq_info    hash  id -> reason and last error
 -- KEYS moving      zset  id -> token of those on their way to another shard
 -- KEYS followups   hash  id -> envelope that takes the place of a task once it has ended
--- KEYS layout      string  the newest layout this shard was told of
+-- KEYS shard_map   string  the newest shard map this shard was told of
 -- ARGV id       the task
 -- ARGV pattern  the same id as a glob that matches its lease members
--- ARGV by       the layout that the caller goes by, or ''
+-- ARGV by       the shard map that the caller goes by, or ''
 -- ARGV cursor   where to go on among the leases; 0 starts
 -- ARGV count    about how many leases to look at
 -- RETURNS nothing when unknown, the next cursor when no lease of this page is its, else state, score ms, lease member or '', envelope, attempts or '', dlq info or '', due ms of its follow-up (0: none)
-local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, followups, layout = unpack(KEYS)
+local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, followups, shard_map = unpack(KEYS)
 local id = ARGV[1]
-local away = outdated(layout, ARGV[3]) or moving_on(moving, id)
+local away = outdated(shard_map, ARGV[3]) or moving_on(moving, id)
 if away then return away end
 local envelope = redis.call('HGET', tasks, id)
 if not envelope then return false end

@@ -2,8 +2,8 @@
 -- KEYS lock  string  owner
 -- ARGV owner   who asks; no two runs of a task have the same
 -- ARGV ttl_ms  how long from now, unless renewed
--- ARGV equal   1 when nobody asks for longer than that: a lock that lasts longer is older than a clock that stepped back
--- RETURNS 0 when the caller holds it, else for how many ms somebody else may still
+-- ARGV equal   1 if no caller asks for longer than that: a lock that lasts longer is older than a clock that stepped back
+-- RETURNS 0 when the caller holds it, else for how many ms another holder may still
 local lock = KEYS[1]
 local holder = redis.call('GET', lock)
 local left = redis.call('PTTL', lock)

@@ -47,7 +47,7 @@ local function due_at(when, at)
 end
 
 -- Redis' clock stepped back when it is behind the time of the last look, of whatever process. Others are told until
--- rewind.lua has nothing left to shorten, and notes the new time.
+-- clamp_leases.lua has nothing left to shorten, and notes the new time.
 local function stepped_back(cursors, at)
   return math.max(0, (tonumber(redis.call('HGET', cursors, 'clock')) or 0) - at)
 end
@@ -70,7 +70,7 @@ local function weight(tasks, id)
   return size > 0 and size + #id or 0
 end
 
--- What somebody else wrote into a counter and is no number counts as nothing, and stops nobody.
+-- A counter that is not a number counts as 0, and stops no script.
 local function tally(stats, field, more)
   local reply = redis.pcall('HINCRBY', stats, field, more)
   if type(reply) == 'number' then return end
@@ -79,13 +79,13 @@ local function tally(stats, field, more)
   redis.call('HINCRBY', stats, field, more)
 end
 
--- What tally() makes of a counter that was read already, for a script that writes it together with other fields.
+-- What counters() makes of a counter that was read already, for a script that writes it together with other fields.
 local function raised(value, more)
   local count = value and string.find(value, '^-?%d+$') and tonumber(value) or 0
   return (math.abs(count) < 2 ^ 53 and count or 0) + more
 end
 
--- Whoever stores or forgets a task says so here. `bytes` is what all of them weigh, `bytes_in` what ever came.
+-- Every script that stores or deletes a task calls this. `bytes` is what all of them weigh, `bytes_in` what ever came.
 local function weigh(stats, added, removed)
   if added > 0 then tally(stats, 'bytes_in', added) end
   if added ~= removed then tally(stats, 'bytes', added - removed) end
@@ -135,16 +135,16 @@ local function is_same(stored, body, due)
   return apart >= 0 and apart <= 60000
 end
 
--- Whoever names a task by its id says which layout he goes by; '' says nothing, and is never wrong. A shard that knows
+-- Calls by id carry the caller's shard map; '' is no claim, and never outdated. A shard that knows
 -- a newer one has this to answer and nothing else to do; one that knows an older one learns. Of two of one epoch, which
 -- only fail-overs leave, one and the same is the newer everywhere. `stores`: nothing is to be, where memory is full.
-local function outdated(layout, mine, stores)
-  local known = mine ~= '' and redis.call('GET', layout)
+local function outdated(shard_map, mine, stores)
+  local known = mine ~= '' and redis.call('GET', shard_map)
   if mine == '' or known == mine then return false end
   local old, new = tonumber(string.match(known or '', '^%d+')) or 0, tonumber(string.match(mine, '^%d+'))
   if old > new or old == new and known > mine then return 'STALELAYOUT ' .. known end
-  if not stores then redis.call('DEL', layout) end -- first, as in hint(): memory may be full
-  redis.call('SET', layout, mine)
+  if not stores then redis.call('DEL', shard_map) end -- first, as in hint(): memory may be full
+  redis.call('SET', shard_map, mine)
   return false
 end
 
@@ -153,7 +153,7 @@ local function moving_on(moving, id)
   return redis.call('ZSCORE', moving, id) and 'MOVING ' .. id
 end
 
--- Where a task that is on its way belongs; nothing where somebody else wrote what cannot be read.
+-- Where a task that is on its way belongs; nothing if the entry is unreadable.
 local function destination(moving_info, id)
   local to, index, score = string.match(redis.call('HGET', moving_info, id) or '', '^(%d+) (%w+) (%S+)$')
   local at = tonumber(score)
@@ -161,7 +161,7 @@ local function destination(moving_info, id)
   if known and at and at == at then return to, index, score end
 end
 
--- Lists of hints hold one token at most: a second one could tell nobody anything new. Redis lets a script pass
+-- Lists of hints hold one token at most: a second one would carry no news. Redis lets a script pass
 -- maxmemory once it has written, and removing takes no memory: so DEL what is not there, and full queues drain on.
 local function hint(list)
   if redis.call('LLEN', list) > 0 then return end
@@ -334,7 +334,7 @@ end
 -- when it will have run dry. Farther off than a full one takes was written before the clock stepped back, or by another
 -- rate: nothing is known then, which is worth one burst. Milliseconds are whole, as everywhere: a clock that wavers
 -- within one takes no task from anybody.
--- `kept` of them are for somebody else; a rate without burst keeps none, or nothing else would begin.
+-- `kept` of them are for other claims; a rate without burst keeps none, or nothing else would begin.
 local function allowance(rate, processing, us, interval_us, burst, most, kept)
   us = us - us % 1000
   local interval, dry, spare = tonumber(interval_us), us, tonumber(burst) > 1 and kept or 0

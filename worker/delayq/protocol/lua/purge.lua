@@ -4,13 +4,13 @@
 -- KEYS tasks     hash  id -> envelope
 -- KEYS stats     hash  monotonic counters
 -- KEYS moving    zset  id -> token of those on their way to another shard
--- KEYS layout    string  the newest layout this shard was told of
+-- KEYS shard_map string  the newest shard map this shard was told of
 -- ARGV before_ms  leave those alone that died at or after this time
--- ARGV by         the layout that the caller goes by, or '', which also passes over those on their way
+-- ARGV by         the shard map that the caller goes by, or '', which also passes over those on their way
 -- ARGV id ...     the dead letters
 -- RETURNS how many were purged
-local dlq, dlq_info, tasks, stats, moving, layout = unpack(KEYS)
-local away = outdated(layout, ARGV[2])
+local dlq, dlq_info, tasks, stats, moving, shard_map = unpack(KEYS)
+local away = outdated(shard_map, ARGV[2])
 if away then return away end
 for i = 3, #ARGV do
   away = ARGV[2] ~= '' and moving_on(moving, ARGV[i])

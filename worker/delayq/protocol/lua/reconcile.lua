@@ -1,4 +1,4 @@
--- reconcile: hold one page of an index against the others, and mend what no transition could have left
+-- reconcile: hold one page of an index against the others, and repair what no transition could have left
 -- KEYS index       hash or zset  the one to walk: any of those below but cursors
 -- KEYS delayed     zset  id -> due ms
 -- KEYS retry       zset  id -> due ms of the next attempt
@@ -17,19 +17,19 @@
 -- KEYS alarm       list  hint for a sleeping scanner
 -- ARGV name    of the index
 -- ARGV scan    HSCAN or ZSCAN, as the index needs
--- ARGV cursor  where to go on; 0 starts, -1 goes on where the last page ended, whoever asked for it
+-- ARGV cursor  where to go on; 0 starts, -1 goes on where the last page ended, of any caller
 -- ARGV count   about how many entries; fewer where they are large
--- RETURNS next cursor (0: done), id and mend (pruned or deduplicated) of each task that needed one, ids that are leased or in no index at all
+-- RETURNS next cursor (0: done), id and outcome (pruned or deduplicated) of each task that needed one, ids that are leased or in no index at all
 local index, delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving = unpack(KEYS)
 local moving_info, followups, cursors, stats, wake, alarm = unpack(KEYS, 11)
 local newer = newer_format(stats)
 if newer then return newer end
-local mended, homeless, running, at = {}, {}, index == processing, now()
+local repaired, homeless, running, at = {}, {}, index == processing, now()
 local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
 
 -- A task has one home. A lease wins over any other, else the first of delayed, retry, dlq, moving; of delayed and retry, the
 -- one where it is due later. Before what is due comes suspect, which has no due time.
-local function mend(id)
+local function repair(id)
   local homes, dues = {}, {}
   for _, zset in ipairs({ delayed, retry, dlq, moving }) do
     local due = tonumber(redis.call('ZSCORE', zset, id))
@@ -70,11 +70,11 @@ local page = redis.call(ARGV[2], index, cursor, 'COUNT', count)
 redis.call('HSET', cursors, ARGV[1], page[1])
 for i = 1, #page[2], 2 do
   local id = running and id_of(page[2][i]) or page[2][i]
-  local nobody = running and id == page[2][i] -- no lease has such a name: nobody would ever settle it
-  local outcome = nobody and redis.call('ZREM', index, id) == 1 and 'pruned' or mend(id)
+  local no_lease = running and id == page[2][i] -- not the name of a lease: no worker can settle it
+  local outcome = no_lease and redis.call('ZREM', index, id) == 1 and 'pruned' or repair(id)
   if outcome then
-    mended[#mended + 1], mended[#mended + 2] = id, outcome
+    repaired[#repaired + 1], repaired[#repaired + 2] = id, outcome
     tally(stats, outcome, 1)
   end
 end
-return { page[1], mended, homeless }
+return { page[1], repaired, homeless }

@@ -7,12 +7,12 @@
 -- KEYS alarm     list  hint for a sleeping scanner
 -- KEYS stats     hash  monotonic counters
 -- KEYS moving    zset  id -> token of those on their way to another shard
--- KEYS layout    string  the newest layout this shard was told of
--- ARGV by               the layout that the caller goes by, or '', which also passes over those on their way
+-- KEYS shard_map string  the newest shard map this shard was told of
+-- ARGV by               the shard map that the caller goes by, or '', which also passes over those on their way
 -- ARGV id delay_ms ...  the dead letter, and when to run it
 -- RETURNS how many were redriven
-local dlq, dlq_info, delayed, attempts, wake, alarm, stats, moving, layout = unpack(KEYS)
-local away = outdated(layout, ARGV[1])
+local dlq, dlq_info, delayed, attempts, wake, alarm, stats, moving, shard_map = unpack(KEYS)
+local away = outdated(shard_map, ARGV[1])
 if away then return away end
 for i = 2, #ARGV, 2 do
   away = ARGV[1] ~= '' and moving_on(moving, ARGV[i])

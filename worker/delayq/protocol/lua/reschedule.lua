@@ -10,15 +10,15 @@
 -- KEYS stats     hash    monotonic counters
 -- KEYS moving    zset    id -> token of those on their way to another shard
 -- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
--- KEYS layout    string  the newest layout this shard was told of
+-- KEYS shard_map string  the newest shard map this shard was told of
 -- ARGV id            the task
 -- ARGV when          as in due_at()
 -- ARGV max_delay_ms  the farthest due time, from now
--- ARGV by            the layout that the caller goes by, or ''
+-- ARGV by            the shard map that the caller goes by, or ''
 -- RETURNS rescheduled, too_far, in_flight, dead or not_found; then the due ms; then 1 when that lay in the past
-local delayed, retry, suspect, tasks, attempts, dlq, wake, alarm, stats, moving, followups, layout = unpack(KEYS)
+local delayed, retry, suspect, tasks, attempts, dlq, wake, alarm, stats, moving, followups, shard_map = unpack(KEYS)
 local id, at = ARGV[1], now()
-local away = outdated(layout, ARGV[4]) or moving_on(moving, id)
+local away = outdated(shard_map, ARGV[4]) or moving_on(moving, id)
 if away then return away end
 local asked = due_at(ARGV[2], at)
 local due = math.max(asked, at)
@@ -41,7 +41,7 @@ else
   note(due)
   announce()
 end
--- What has to survive the loss of the index, too. Only of an envelope that it can read: what somebody else wrote stays as it is.
+-- What has to survive the loss of the index, too. Only of an envelope that it can read: an unreadable one stays as it is.
 if home == delayed and #envelope > 6 and math.floor(string.byte(envelope) / 8) == 2 then
   redis.call('HSET', tasks, id, string.sub(envelope, 1, -7) .. struct.pack('>I6', due))
 end

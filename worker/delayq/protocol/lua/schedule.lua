@@ -11,19 +11,19 @@
 -- KEYS stats     hash  monotonic counters
 -- KEYS moving    zset  id -> token of those on their way to another shard
 -- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
--- KEYS layout    string  the newest layout this shard was told of
+-- KEYS shard_map string  the newest shard map this shard was told of
 -- ARGV if_exists     reject, keep or replace
 -- ARGV repeated      1 when the reply to the same call may have been lost
 -- ARGV max_length    live tasks this shard may hold; those that move count where they go
 -- ARGV max_bytes      what the tasks of this shard may weigh together; 0: anything
 -- ARGV max_delay_ms  the farthest due time, from now
--- ARGV by            the layout that the caller goes by, or ''
+-- ARGV by            the shard map that the caller goes by, or ''
 -- ARGV passing       1 when these tasks belong to another shard by now: only what is here already is stored here
 -- ARGV id when body ...  `when` as in due_at(); body is the envelope without its due time
 -- RETURNS now ms, how many due times lay in the past, then position and outcome of each task not simply created
 local delayed, retry, suspect, tasks, attempts, dlq, dlq_info, wake, alarm, stats, moving, followups = unpack(KEYS)
-local layout = unpack(KEYS, 13)
-local stale = outdated(layout, ARGV[6], true)
+local shard_map = unpack(KEYS, 13)
+local stale = outdated(shard_map, ARGV[6], true)
 if stale then return stale end
 local if_exists, repeated = ARGV[1], ARGV[2] == '1'
 local at, clamped, largest, added, removed = now(), 0, 0, 0, 0

@@ -1,4 +1,4 @@
-"""Checks: who says whether a task whose worker went silent still has to run. One kind per file, see docs/recovery.md.
+"""Checks: whether a task whose worker went silent still has to run. One kind per file, see docs/how-to/recovery.md.
 
 Each kind is imported only when a document asks for it.
 """
@@ -24,7 +24,7 @@ CONCURRENCY: Final = 8
 
 def build(queue: DelayQueue, address: Address, *, secrets_dir: Path) -> Check | None:
     """Return the check that the document names, None for none; InvalidDocument when there is no such thing here."""
-    spec = queue.spec.reaper.check
+    spec = queue.spec.recovery.check
     if spec is None:
         return None
     if spec.python:
@@ -34,7 +34,7 @@ def build(queue: DelayQueue, address: Address, *, secrets_dir: Path) -> Check | 
     if spec.http:
         from delayq.recovery.checks.http import HttpCheck  # noqa: PLC0415 -- see above
 
-        # Whoever asks keeps the time limit itself: this one only ends what nobody waits for any more.
+        # The caller has the timeout: this one only ends calls without a caller.
         seconds = 2 * spec.timeout_seconds
         return HttpCheck(spec.http, connections=CONCURRENCY, timeout_seconds=seconds, secrets_dir=secrets_dir)
     from delayq import guards  # noqa: PLC0415 -- see above
@@ -42,5 +42,5 @@ def build(queue: DelayQueue, address: Address, *, secrets_dir: Path) -> Check | 
 
     guard = guards.build(queue, address, secrets_dir=secrets_dir, apart=True)
     if guard is None:
-        raise InvalidDocument("spec.reaper.check.guard: expected a spec.guard that keeps rows, got none")
+        raise InvalidDocument("spec.recovery.check.guard: expected a spec.guard that keeps rows, got none")
     return LedgerCheck(guard)

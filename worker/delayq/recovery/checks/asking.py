@@ -44,7 +44,7 @@ class Asking:
 
     @property
     def given_up(self) -> int:
-        """How many questions still run though nobody waits for them, on the event loop or in threads."""
+        """How many checks still run after their timeout, on the event loop or in threads."""
         return len(self._given_up) + self._check.stuck
 
     @property
@@ -77,7 +77,7 @@ class Asking:
         """Let nothing out: what leaves an asyncio task as SystemExit would end the process."""
         try:
             return await self._check.ask(task)
-        except BaseException as error:  # noqa: BLE001 -- a value for whoever waits, never swallowed
+        except BaseException as error:  # noqa: BLE001 -- a value for the caller, never swallowed
             return error
 
     def _failure(self, cause: Cause, why: str) -> Judgement:

@@ -23,7 +23,7 @@ class CheckFailed(DelayQError):
 
 
 class Check(Protocol):
-    """Somebody who can be asked about a task whose lease ran out."""
+    """Decides what becomes of a task whose lease expired."""
 
     @property
     def stuck(self) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from delayq.handlers.http_response import Answer as Response
     from delayq.protocol.envelope import Task
 
-FIELD = "spec.reaper.check.http"
+FIELD = "spec.recovery.check.http"
 HEADERS: Final = {"Delayq-Check": "1"}
 EXCERPT_CHARS = 200
 

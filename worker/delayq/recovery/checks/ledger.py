@@ -22,7 +22,7 @@ ANSWERS: Final = {
 class Remembers(Protocol):
     """A guard that knows of runs that never ended; sql-unique does."""
 
-    async def unfinished(self, task: Task) -> str:
+    async def incomplete_run(self, task: Task) -> str:
         """Say which, empty for none."""
 
 
@@ -42,9 +42,9 @@ class LedgerCheck:
         """Ask the guard; GuardUnavailable is no verdict, GuardBusy is one later."""
         seen = await self._guard.seen(task)
         if seen is False and isinstance(self._guard, Remembers):
-            begun = await self._guard.unfinished(task)
+            begun = await self._guard.incomplete_run(task)
             if begun:  # the guard itself decides, when the task runs again
-                return Answer(Verdict.REQUEUE, f"an unfinished run {begun}")
+                return Answer(Verdict.REQUEUE, f"an incomplete run {begun}")
         return ANSWERS[seen]
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from delayq.handlers.base import HandlerCall
     from delayq.protocol.envelope import Task
 
-FIELD = "spec.reaper.check.python.callable"
+FIELD = "spec.recovery.check.python.callable"
 PAIR = 2
 
 

@@ -1,0 +1,1 @@
+"""What idle processes have in memory, beside those of another commit."""

@@ -1,0 +1,117 @@
+"""Whoever sets the number of workers in a simulation, and delayq's own way: production's decide(). Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from delayq.scaling import HandlerTime, LeadTime, Sample, begun, decide, horizons
+from delayq.scaling.learning import SIZES
+
+if TYPE_CHECKING:
+    from delayq.scaling import Decision, Policy
+
+    from benchmarks.simulation.outlook import Outlook
+    from benchmarks.simulation.plant import Plant
+
+
+class Known(NamedTuple):
+    """What a queue has taught before the simulation begins; None: nothing yet."""
+
+    handler_seconds: float | None = None
+    lead_seconds: float | None = None
+    """For any number of starts at once."""
+
+
+class Step(NamedTuple):
+    """How many workers to have, and the decision if there was one."""
+
+    replicas: int
+    decision: Decision | None = None
+
+
+class Pilot(Protocol):
+    """Looks again and again, and says how many workers there should be."""
+
+    @property
+    def name(self) -> str:
+        """What people are told."""
+
+    @property
+    def period_seconds(self) -> float:
+        """Time between two looks."""
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long after the last task the last worker may still stay."""
+
+    def look(self, plant: Plant, outlook: Outlook) -> Step:
+        """Look now."""
+
+
+class Production:
+    """The operator: samples as it would scrape them, learns what it would learn, decides as it does."""
+
+    name = "delayq"
+
+    def __init__(self, policy: Policy, *, replicas: int, start: float, known: Known = Known()) -> None:  # noqa: B008 -- immutable
+        """`start` in Unix seconds: decisions and their sentences speak of real time."""
+        self.policy, self._start = policy, start
+        self._memory = begun(replicas, start)
+        self._handler = HandlerTime(known.handler_seconds)
+        self._lead = LeadTime(known.lead_seconds, sizes=SIZES)
+
+    @property
+    def period_seconds(self) -> float:
+        """Return spec.autoscaling.periodSeconds."""
+        return self.policy.period_seconds
+
+    @property
+    def patience_seconds(self) -> float:
+        """Return the cool-down, what behavior adds to it, and for how long unforeseen tasks are expected again."""
+        down = self.policy.behavior.scale_down
+        pace = max((each.period_seconds for each in down.policies), default=0)
+        slow = down.stabilization_window_seconds + 10 * pace
+        return self.policy.cooldown_seconds + slow + 2 * self._window
+
+    @property
+    def _window(self) -> float:
+        """Return how far ahead to ask: as many workers as are allowed may have to start together."""
+        return self.policy.window(self._lead.of(self.policy.max_replicas))
+
+    def look(self, plant: Plant, outlook: Outlook) -> Step:
+        """Take a sample, decide."""
+        decision = decide(self.sample(plant, outlook), self.policy, self._memory, self._start + plant.now)
+        self._memory = decision.memory
+        return Step(decision.replicas, decision)
+
+    def sample(self, plant: Plant, outlook: Outlook) -> Sample:
+        """Return what the operator would see."""
+        self._learn(plant)
+        now, starting = plant.now, plant.starting
+        overdue = outlook.fallen_due(now) - plant.claimed
+        return Sample(
+            overdue=overdue,
+            overdue_seconds=now - plant.tasks.due[plant.claimed] if overdue else 0.0,
+            in_flight=plant.in_flight,
+            due_within=outlook.within(now, horizons(self._window)),
+            next_due_seconds=outlook.next_due_seconds(now),
+            fallen_due=outlook.fallen_due(now),
+            ready=len(plant.staff) - len(starting),
+            starting=len(starting),
+            starting_seconds=now - starting[-1].created if starting else 0.0,
+            handler_seconds=self._handler.seconds,
+            lead_seconds=self._lead.seconds,
+            leads=self._lead.by_starts,
+            soonest_seconds=self._lead.soonest_seconds,
+        )
+
+    def _learn(self, plant: Plant) -> None:
+        """Read the counters of the workers that claim; one that is gone cannot be asked any more."""
+        self._handler.forget({worker.name for worker in plant.staff})
+        together = Counter(worker.created for worker in plant.staff)
+        for worker in plant.staff:
+            self._handler.take(worker.name, worker.seconds, worker.tasks)
+            self._handler.watch(worker.name, busy=worker.busy, now=plant.now)
+            if worker.claims_at <= plant.now and worker.claims_at > worker.created:
+                self._lead.take(worker.name, worker.claims_at - worker.created, together[worker.created])

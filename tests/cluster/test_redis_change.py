@@ -1,0 +1,98 @@
+"""A spec.redis that names another Redis is refused while the old one holds tasks; processes go on with the old one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from delayq import SyncClient
+
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.world import World
+from tests.servers import PREFERRED, RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.operator import Operator
+
+pytestmark = pytest.mark.xdist_group("scale")
+
+
+def served(world: World) -> int:
+    """Port of the Redis in the document that the processes read."""
+    text = world.get("configmaps", "orders-config")["data"]["queue.yaml"]
+    return int(yaml.safe_load(text)["spec"]["redis"]["standalone"]["port"])
+
+
+@pytest.fixture
+def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
+    return World(cluster, operator, namespace)
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
+    """The old one and the new one."""
+    old, new = (RedisServer.start(PREFERRED, dir=tmp_path / each) for each in ("old", "new"))
+    yield old, new
+    old.stop()
+    new.stop()
+
+
+def refused(world: World, client: SyncClient, servers: tuple[RedisServer, RedisServer], policy: str) -> str:
+    """Have a DelayQueue on the old Redis with one task, and an edit to the new one that is refused; the task."""
+    old, new = servers
+    world.create(
+        redis={"standalone": {"host": "127.0.0.1", "port": old.port}},
+        handler={"python": {"callable": "json:dumps"}},
+        scanner={"replicas": 1},
+        worker={"replicas": 0},
+        deletionPolicy=policy,
+    )
+    world.until("BackendAvailable", "True", timeout_s=60)
+    task = client.schedule({}, delay_ms=3_600_000)
+    eventually(
+        lambda: world.queue()["status"].get("backlog", {}).get("scheduled") == 1,
+        timeout_s=60,
+        what="measured",
+    )
+    world.edit(redis={"standalone": {"port": new.port}})
+    world.until("Accepted", "False", "RedisNotEmpty")
+    world.event("RedisNotEmpty", "spec.redis names another Redis")
+    assert served(world) == old.port
+    return task.id
+
+
+@pytest.mark.usefixtures("process_node")
+@pytest.mark.parametrize("way", ["empty", "annotation"])
+def test_another_redis_is_taken_when_the_old_one_is_empty_or_its_tasks_may_be_abandoned(
+    world: World, servers: tuple[RedisServer, RedisServer], way: str
+) -> None:
+    old, new = servers
+    with SyncClient(old.url, queue="orders") as client:
+        task = refused(world, client, servers, "Retain")
+        if way == "empty":
+            client.cancel(task)
+        else:
+            world.annotate(abandon_tasks="true")
+    eventually(lambda: served(world) == new.port, timeout_s=60, what="the new Redis is taken")
+
+
+@pytest.mark.usefixtures("process_node")
+def test_a_deletion_erases_nothing_in_a_redis_that_was_refused(
+    world: World, servers: tuple[RedisServer, RedisServer]
+) -> None:
+    """Another system may have a queue of this name there, and the tasks to erase are not there."""
+    old, new = servers
+    with SyncClient(old.url, queue="orders") as client, SyncClient(new.url, queue="orders") as others:
+        others.schedule({}, delay_ms=3_600_000)
+        refused(world, client, servers, "Delete")
+        world.delete("delayqueues", "orders")
+        told = world.until("Degraded", "True", "EraseFailed")["message"]
+        assert "spec.redis named before" in told
+        world.edit(redis={"standalone": {"port": old.port}})
+        eventually(lambda: not world.there("delayqueues", "orders"), timeout_s=60, what="it is gone")
+        assert (client.counts().scheduled, others.counts().scheduled) == (0, 1)

@@ -1,0 +1,55 @@
+"""What is exported is what Prometheus' own library reads."""
+
+from __future__ import annotations
+
+import math
+import os
+
+from delayq.contract import metrics as m
+from delayq.service.counters import WorkerCounters
+from delayq.service.exposition import Family, Sample, render
+from delayq.service.metrics import worker_families
+from prometheus_client.parser import text_string_to_metric_families
+
+
+def test_labels_help_and_numbers_survive_their_way_through_the_text() -> None:
+    odd = 'a "b" \\ c\nd,e={}'
+    values = (0, 1.5, 1e20, float("inf"), float("-inf"), float("nan"))
+    samples = [Sample("odd_things", {"at": str(at), "name": odd}, value) for at, value in enumerate(values)]
+    [family] = [
+        each
+        for each in text_string_to_metric_families(
+            render([Family("odd_things", "First \\ line\nand second.", "gauge", samples)]).decode()
+        )
+        if each.name == "odd_things"
+    ]
+    assert (family.documentation, family.type) == ("First \\ line\nand second.", "gauge")
+    assert {each.labels["name"] for each in family.samples} == {odd}
+    for read, value in zip(family.samples, values, strict=True):
+        assert read.value == value or (math.isnan(read.value) and math.isnan(value))
+
+
+def test_a_histogram_is_cumulative_and_has_sum_and_count() -> None:
+    counters = WorkerCounters(process="worker", queue="orders")
+    for seconds in (0.0004, 0.3, 9999):
+        counters.handler.observe(seconds)
+    text = render(worker_families(counters)).decode()
+    name = m.WORKER_HANDLER.name
+    [family] = [each for each in text_string_to_metric_families(text) if each.name == name]
+    read = {(each.name.removeprefix(name), each.labels.get("le")): each.value for each in family.samples}
+    assert read["_bucket", "0.001"] == 1
+    assert read["_bucket", "0.5"] == 2
+    assert read["_bucket", "+Inf"] == read["_count", None] == 3
+    assert read["_sum", None] == 9999.3004
+
+
+def test_a_process_exports_its_own_resources() -> None:
+    families = {each.name: each for each in text_string_to_metric_families(render([]).decode())}
+    read = {name: family.samples[0].value for name, family in families.items()}
+    assert read.keys() == {
+        *("process_virtual_memory_bytes", "process_resident_memory_bytes", "process_start_time_seconds"),
+        *("process_cpu_seconds", "process_open_fds", "process_max_fds"),
+    }
+    assert read["process_virtual_memory_bytes"] > read["process_resident_memory_bytes"] > 2**20
+    assert read["process_cpu_seconds"] <= sum(os.times()[:2]) + 0.1
+    assert 3 <= read["process_open_fds"] < read["process_max_fds"]

@@ -1,0 +1,148 @@
+"""Where processes listen, and what they answer to requests that are not those of a kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+from delayq.service.http_server import MAX_HEAD_BYTES, HttpServer, Response
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from delayq.service.http_server import Query
+
+HELLO = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+async def hello(query: Query) -> Response:
+    return Response("hello" + "".join(query.get("name", [])))
+
+
+async def fail(_query: Query) -> Response:
+    raise ValueError("broken")
+
+
+@asynccontextmanager
+async def listening(host: str = "127.0.0.1") -> AsyncIterator[int]:
+    server = HttpServer({"/": hello, "/fail": fail})
+    try:
+        yield await server.start(host, 0)
+    finally:
+        await server.close()
+
+
+async def answers(address: str, port: int) -> bool:
+    async with aiohttp.ClientSession() as session:
+        try:
+            async with session.get(f"http://{address}:{port}/") as response:
+                return await response.text() == "hello"
+        except aiohttp.ClientConnectorError:
+            return False
+
+
+async def exchange(port: int, sent: bytes) -> bytes:
+    """Send bytes and return everything up to the end of the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    writer.write_eof()
+    received = await reader.read()
+    writer.close()
+    return received
+
+
+def status(received: bytes) -> int:
+    return int(received.split()[1])
+
+
+@pytest.mark.parametrize(
+    ("host", "by_ipv4", "by_ipv6"), [("*", True, True), ("127.0.0.1", True, False), ("::1", False, True)]
+)
+async def test_a_star_is_every_address_of_both_kinds_on_one_port(
+    host: str,
+    by_ipv4: bool,  # noqa: FBT001 -- parametrized
+    by_ipv6: bool,  # noqa: FBT001 -- parametrized
+) -> None:
+    async with listening(host) as port:
+        assert (await answers("127.0.0.1", port), await answers("[::1]", port)) == (by_ipv4, by_ipv6)
+
+
+async def test_a_kernel_without_ipv6_gets_every_address_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    async with listening("*") as port:
+        assert (await answers("127.0.0.1", port), await answers("[::1]", port)) == (True, False)
+
+
+async def test_a_port_that_is_taken_is_refused() -> None:
+    async with listening("*") as port:
+        with pytest.raises(OSError, match="in use"):
+            await HttpServer({}).start("*", port)
+
+
+async def test_one_connection_serves_many_requests() -> None:
+    async with listening() as port:
+        received = await exchange(port, HELLO + HELLO.replace(b"/", b"/?name=+there%21", 1))
+    assert received.count(b"HTTP/1.1 200 OK") == 2
+    assert received.endswith(b"hello there!")
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        (b"GET /?name=x HTTP/1.0\r\n\r\n", 200),
+        (b"GET /?name=%ff%00 HTTP/1.1\r\nConnection: close\r\n\r\n", 200),
+        (b"GET http://here/ HTTP/1.1\r\nConnection: close\r\n\r\n", 200),
+        (b"GET /none HTTP/1.0\r\n\r\n", 404),
+        (b"POST / HTTP/1.1\r\nContent-Length: 33\r\n\r\n" + HELLO, 405),
+        (b"GET /fail HTTP/1.0\r\n\r\n", 500),
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET http://[/ HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/2\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 2 * MAX_HEAD_BYTES + b"\r\n\r\n", 431),
+    ],
+)
+async def test_each_request_gets_one_response_and_the_connection_ends(sent: bytes, expected: int) -> None:
+    async with listening() as port:
+        received = await exchange(port, sent)
+        assert status(received) == expected
+        assert received.count(b"HTTP/1.1 ") == 1
+        assert await answers("127.0.0.1", port)
+
+
+async def test_a_head_request_gets_the_head_alone() -> None:
+    async with listening() as port:
+        received = await exchange(port, HELLO.replace(b"GET", b"HEAD"))
+    assert b"Content-Length: 5\r\n" in received
+    assert received.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT"])
+async def test_a_client_that_goes_away_is_no_error(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with listening() as port:
+        assert await exchange(port, sent) == b""
+    assert caplog.records == []
+
+
+async def test_close_lets_a_response_finish_and_ends_idle_connections() -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(_query: Query) -> Response:
+        asked.set()
+        await may_answer.wait()
+        return Response("done")
+
+    server = HttpServer({"/": slow})
+    port = await server.start("127.0.0.1", 0)
+    idle, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+    request = asyncio.create_task(exchange(port, HELLO))
+    await asked.wait()
+    closing = asyncio.create_task(server.close())
+    asyncio.get_running_loop().call_soon(may_answer.set)
+    await closing
+    assert (await request).endswith(b"done")
+    assert await idle.read() == b""
+    idle_writer.close()

@@ -1,0 +1,1 @@
+"""What renders pages of docs/reference from the code. Run from the root of the repository."""

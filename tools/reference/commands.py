@@ -1,0 +1,129 @@
+"""Render the pages of the commands: `python -m tools.reference.commands docs/reference` writes them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from delayq.cli import exits
+from delayq.cli.root import delayq
+
+from tools.reference.result_keys import KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+WIDTH = 100
+MEANINGS: Final[Mapping[int, str]] = {
+    0: "Done.",
+    exits.FAILED: "Something unexpected, or a check of `doctor` failed; the message says what.",
+    exits.USAGE: "Wrong options or arguments.",
+    exits.INVALID: "The document, or something it names, cannot be used.",
+    exits.UNAVAILABLE: "Redis, or for `guard` and `doctor` the guard's store, cannot be reached or will not serve.",
+    exits.REFUSED: "The queue turned the call down and stored nothing; of `--many`, some tasks.",
+    exits.NOT_FOUND: "No such task or dead letter.",
+    exits.NOT_CONFIRMED: "Stored, but not confirmed in time by what `durability` names.",
+    exits.INTERRUPTED: "Interrupted by Ctrl-C.",
+    exits.PIPE_CLOSED: "The reader of the output closed the pipe.",
+}
+MADE: Final = (
+    "<!-- Made by `python -m tools.reference.commands docs/reference`; change the commands instead. -->"
+)
+INTRODUCTION: Final = f"""\
+# Commands
+
+{MADE}
+
+## QUEUE
+
+Every command that works on a queue takes QUEUE: the path of a DelayQueue [document](document.md), or a queue's name.
+
+- A path contains `/`, or ends in `.yaml` or `.yml`, or is an existing file. The document says everything. Its Redis is,
+  in this order: `--redis URL` (or `$DELAYQ_REDIS_URL`), the Redis of a `delayq run` of this document that is running
+  (it leaves its address in `.delayq/redis.url` beside the document, and the command says so on stderr), `spec.redis`.
+  One directory has one such address: a second run with another Redis warns that commands need `--redis` to find it.
+- A name finds the document named in `$DELAYQ_CONFIG`, or `./queue.yaml`, when its queue has that name. Otherwise give
+  `--redis URL`, and `--key-prefix` when it is not `delayq`. `--shards` is the number of shards of a queue that is
+  not in use yet; a queue in use has its own.
+
+## Output
+
+Tables are for people: on a terminal the last column is cut to fit, in a pipe every cell is whole. `-o json` and
+`-o yaml` are for programs. Results go to stdout; errors, hints and notes to stderr. With `--watch`, JSON is one object
+a line. Instants are given twice: `due_ms` is Unix milliseconds by Redis' clock, `due` the same as ISO 8601. What is
+relative ("in 3m") is relative to Redis' clock, too.
+"""
+
+
+PAGES: Final = {
+    "cli-tasks": ("Commands for tasks", ("schedule", "task", "dlq")),
+    "cli-queues": ("Commands for queues", ("status", "top", "forecast", "doctor", "guard", "erase")),
+    "cli-documents": (
+        "Commands for documents",
+        ("validate", "explain", "alerts", "acl", "crd", "replay", "completion"),
+    ),
+    "cli-processes": ("Commands that run processes", ("run", "scanner", "worker", "reaper")),
+}
+"""File name to title and commands."""
+
+
+def pages() -> dict[str, str]:
+    """Return each page's text by its file name."""
+    context = _context(delayq, "delayq", None)
+    links = [
+        f"- [{title}]({name}.md): {', '.join(f'`{command}`' for command in commands)}"
+        for name, (title, commands) in PAGES.items()
+    ]
+    found = {
+        "cli.md": "\n".join(
+            [INTRODUCTION, *_keys(), *_exits(), "## Commands\n", *links, "", *_help(delayq, context)]
+        )
+    }
+    for name, (title, commands) in PAGES.items():
+        parts = [
+            f"# {title}\n\n{MADE}\n\nQUEUE, output and exit codes are those of [every command](cli.md).\n"
+        ]
+        for command in commands:
+            if inner := delayq.get_command(context, command):
+                parts += _commands(inner, ["delayq", command], context)
+        found[f"{name}.md"] = "\n".join(parts)
+    return found
+
+
+def _keys() -> Iterator[str]:
+    yield "| key | meaning |\n|---|---|"
+    yield from (f"| `{name}` | {meaning} |" for name, meaning in KEYS.items())
+    yield ""
+
+
+def _exits() -> Iterator[str]:
+    yield "## Exit codes\n\n| code | means |\n|---|---|"
+    yield from (f"| {code} | {meaning} |" for code, meaning in MEANINGS.items())
+    yield ""
+
+
+def _commands(command: click.Command, words: list[str], parent: click.Context | None = None) -> Iterator[str]:
+    context = _context(command, words[-1], parent)
+    yield f"## {' '.join(words)}\n"
+    yield from _help(command, context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner is not None:
+                yield from _commands(inner, [*words, name], context)
+
+
+def _help(command: click.Command, context: click.Context) -> Iterator[str]:
+    yield f"```text\n{command.get_help(context).rstrip()}\n```\n"
+
+
+def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    settings = {**command.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
+    return click.Context(command, parent, name, **settings)
+
+
+if __name__ == "__main__":
+    for file, text in pages().items():
+        (Path(sys.argv[1]) / file).write_text(text)

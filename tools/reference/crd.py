@@ -1,0 +1,128 @@
+"""Render the page of crds/delayqueue.yaml: `python -m tools.reference.crd > docs/reference/crd.md`.
+
+Not here: the fields of spec. They are the document's, and docs/reference/document.md has them from the model; a
+contract test holds the CRD to the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from delayq.cli.validate import crd_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Schema = dict[str, Any]
+
+INTRODUCTION = """\
+# The DelayQueue resource
+
+<!-- Made by `python -m tools.reference.crd > docs/reference/crd.md`; change crds/delayqueue.yaml instead. -->
+
+The DelayQueue in Kubernetes. The fields of `spec` are those of the [document](document.md): the same file
+works with `kubectl apply`, `delayq run` and `delayq validate`. The API server checks types, bounds and the rules below
+before anything is stored, and stores the defaults; there is no webhook. On a cluster, `kubectl explain delayqueue.spec`
+tells the same, and `delayq crd` prints the CustomResourceDefinition.
+"""
+STORED = """
+A default is stored where a field is left out, except inside a choice: a stored `backoff.delaysSeconds` would stand
+beside the `exponential` of a later apply. What is absent there is decided when the document is read.
+"""
+STATUS = """
+The [operator](operator.md) writes it through the subresource `status`, and stores nothing while nothing changes. That
+page has every condition with its reasons; the live numbers are [metrics](metrics.md).
+"""
+
+
+def render() -> str:
+    """Write the page."""
+    crd = yaml.safe_load(crd_text())
+    version = crd["spec"]["versions"][0]
+    schema = version["schema"]["openAPIV3Schema"]
+    status = schema["properties"]["status"]
+    parts = [_names(crd), _columns(version), _scale(version), _rules(schema), _status(status)]
+    return INTRODUCTION + "".join(f"{line}\n" for part in parts for line in part)
+
+
+def _names(crd: Schema) -> Iterator[str]:
+    names, version = crd["spec"]["names"], crd["spec"]["versions"][0]
+    yield "\n## Names\n\n| | |\n|---|---|"
+    yield f"| apiVersion | `{crd['spec']['group']}/{version['name']}` |"
+    yield f"| kind | `{names['kind']}`, {crd['spec']['scope'].lower()} |"
+    yield f"| for kubectl | `{names['plural']}`, `{names['singular']}`, `{'`, `'.join(names['shortNames'])}` |"
+    yield f"| category | `{'`, `'.join(names['categories'])}` |"
+    yield f"| subresources | `{'`, `'.join(version['subresources'])}` |"
+
+
+def _columns(version: Schema) -> Iterator[str]:
+    yield "\n## Columns\n\nOf `kubectl get dq`; those marked wide need `-o wide`.\n"
+    yield "| column | shows | from |\n|---|---|---|"
+    for column in version["additionalPrinterColumns"]:
+        wide = " (wide)" if column.get("priority") else ""
+        yield f"| {column['name']}{wide} | {column['description']} | `{column['jsonPath']}` |"
+
+
+def _scale(version: Schema) -> Iterator[str]:
+    yield "\n## Scale\n"
+    yield "For `kubectl scale`, and for an HPA or KEDA with `autoscaling.mode: External`.\n"
+    yield "| of the subresource | is |\n|---|---|"
+    for name, path in version["subresources"]["scale"].items():
+        yield f"| `{name}` | `{path}` |"
+
+
+def _rules(schema: Schema) -> Iterator[str]:
+    yield "\n## Rules\n\nWhat fields must satisfy together, as CEL. A refused apply names the path and the sentence.\n"
+    for path, rule in _validations(schema, ""):
+        yield f"- `{path or 'the whole'}`: {rule['message']}\n\n  ```text\n  {rule['rule']}\n  ```"
+    yield STORED.rstrip("\n")
+
+
+def _validations(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
+    yield from ((path, rule) for rule in schema.get("x-kubernetes-validations", ()))
+    for name, inner in schema.get("properties", {}).items():
+        yield from _validations(inner, f"{path}.{name}" if path else name)
+    if "items" in schema:
+        yield from _validations(schema["items"], f"{path}[]")
+
+
+def _status(schema: Schema) -> Iterator[str]:
+    yield f"\n## Status\n\n{schema['description']}"
+    yield STATUS.rstrip("\n")
+    yield from _fields(schema, "status")
+
+
+def _fields(schema: Schema, path: str) -> Iterator[str]:
+    inside: list[tuple[str, Schema]] = []
+    yield f"\n### {path}\n"
+    if path != "status":
+        yield f"{schema['description']}\n"
+    yield "| Field | Type | Meaning |\n|---|---|---|"
+    for name, field in schema["properties"].items():
+        yield f"| `{name}` | {_type(field)} | {field['description']} |"
+        item = field.get("items", field)
+        if "properties" in item:
+            inside.append((f"{path}.{name}{'[]' if 'items' in field else ''}", item))
+    for inner, field in inside:
+        yield from _fields(field, inner)
+
+
+def _type(field: Schema) -> str:
+    if field["type"] == "array":
+        keys = ", ".join(f"`{key}`" for key in field.get("x-kubernetes-list-map-keys", ()))
+        return f"list of at most {field['maxItems']}" + (f", one per {keys}" if keys else "")
+    if "enum" in field:
+        return f"one of {', '.join(field['enum'])}"
+    if field.get("format") == "date-time":
+        return "time"
+    if field["type"] == "string":
+        return f"text of at most {field['maxLength']} characters"
+    if field["type"] == "integer":
+        return f"whole number, {field['minimum']} or more ({field['format']})"
+    return "mapping"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,134 @@
+"""Render the pages of the document from the model: `python -m tools.reference.document docs/reference` writes them.
+
+The sentences are those of the field declarations; a test checks that the pages are current.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract.kinds import Dictionary, Listing
+from delayq.contract.queue import DelayQueue
+from delayq.contract.record import Section, declared, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from _typeshed import DataclassInstance
+    from delayq.contract.kinds import Kind
+    from delayq.contract.record import Declared
+
+MADE: Final = (
+    "<!-- Made by `python -m tools.reference.document docs/reference`; change the model instead. -->"
+)
+INTRODUCTION: Final = f"""\
+# The DelayQueue document
+
+{MADE}
+
+One document describes a queue. `kubectl apply` takes it, `delayq run` takes it, and the operator mounts it
+into pods. This much is enough:
+
+```yaml
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata: {{name: orders}}
+spec:
+  redis: {{standalone: {{host: redis}}}}
+  handler: {{python: {{callable: "shop.orders:cancel_unpaid"}}}}
+```
+
+A field that is left out has its default. An unknown field is an error, and so is a value that does not fit;
+`delayq validate` lists all of them. Times are whole numbers in the unit that the name ends in. Secrets are never in the
+document: a field whose name ends in `Ref` names the Secret. What Kubernetes adds (`status`, columns, rules as CEL) is
+in [crd](crd.md). Further sections have pages of their own:
+"""
+
+
+PAGES: Final = {
+    "document-redis": ("spec.redis",),
+    "document-delivery": ("spec.delivery", "spec.durability", "spec.handler", "spec.recovery", "spec.guard"),
+    "document-processes": ("spec.scanner", "spec.worker", "spec.autoscaling", "spec.reaper"),
+}
+"""File name to the sections on it, and in them; all others are on document.md."""
+
+
+def pages() -> dict[str, str]:
+    """Return each page's text by its file name: a heading and a table for every mapping of the document."""
+    found = {"document": INTRODUCTION}
+    for name, roots in PAGES.items():
+        titles = ", ".join(f"`{root}`" for root in roots)
+        found["document"] += f"\n- [{titles}]({name}.md)"
+        found[name] = f"# {titles}\n\n{MADE}\n\nSections of the DelayQueue [document](document.md).\n"
+    found["document"] += "\n"
+    for path, section in _sections(DelayQueue, ""):
+        page = next((name for name, roots in PAGES.items() if path.startswith(roots)), "document")
+        found[page] += section
+    return {f"{name}.md": text for name, text in found.items()}
+
+
+def _sections(record: type[DataclassInstance], path: str) -> Iterator[tuple[str, str]]:
+    if declared(record):
+        yield path, "\n".join(["", *_heading(record, path), *_table(record), ""])
+    for field in declared(record):
+        inner, suffix = _inside(field.kind)
+        if inner:
+            yield from _sections(inner, f"{path}.{field.name}{suffix}" if path else field.name + suffix)
+
+
+def _inside(kind: Kind) -> tuple[type[DataclassInstance] | None, str]:
+    if isinstance(kind, Section):
+        return kind.record, ""
+    if isinstance(kind, Listing) and isinstance(kind.item, Section):
+        return kind.item.record, "[]"
+    return None, ""
+
+
+def _heading(record: type[DataclassInstance], path: str) -> Iterator[str]:
+    yield f"## {path or 'The top'}"
+    yield ""
+    yield record.__doc__ or ""
+    yield ""
+    shape = shape_of(record)
+    rules = [rule.message for rule in shape.rules]
+    if shape.one_of:
+        rules.insert(0, shape.one_of_message)
+    yield from (f"* Rule: {rule}." for rule in rules)
+    yield from [""][: len(rules)]
+
+
+def _table(record: type[DataclassInstance]) -> Iterator[str]:
+    yield "| Field | Takes | Default | Meaning |"
+    yield "|---|---|---|---|"
+    for field in declared(record):
+        yield f"| `{field.name}` | {_cell(_takes(field.kind))} | {_default(field)} | {_cell(field.doc)} |"
+
+
+def _takes(kind: Kind) -> str:
+    if isinstance(kind, Dictionary):
+        return f"{kind.expected}; {kind.name.expected}; each {kind.value.expected}"
+    if isinstance(kind, Listing) and not isinstance(kind.item, Section):
+        return f"{kind.expected}, each {kind.item.expected}"
+    return kind.expected
+
+
+def _default(field: Declared) -> str:
+    if field.required:
+        return "required"
+    if field.default is None:
+        return "absent"
+    if isinstance(field.kind, Section) and field.default == field.kind.record():
+        return "its defaults"
+    return f"`{json.dumps(field.kind.write(field.default))}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|").replace("*", r"\*").replace("_", r"\_").replace("`", r"\`")
+
+
+if __name__ == "__main__":
+    for file, text in pages().items():
+        (Path(sys.argv[1]) / file).write_text(text)

@@ -1,0 +1,19 @@
+"""delayq worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from delayq.cli.exits import errors_as_exits
+from delayq.cli.process import process_options, setting_of
+from delayq.processes.worker import run_worker
+
+
+@click.command()
+@process_options
+def worker(**options: Any) -> None:  # noqa: ANN401 -- click's, named in process_options
+    """Claim due tasks and run the document's handler. SIGTERM drains; a second one hands back at once."""
+    with errors_as_exits():
+        run_worker(setting_of(**options))

@@ -1,0 +1,166 @@
+"""What a SQL guard is made of: its limits, and the source of its database's URL."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from delayq.contract.files import secret_path
+from delayq.contract.guard import SqlGuard
+from delayq.errors import InvalidDocument
+from delayq.guards.sql import urls
+
+if TYPE_CHECKING:
+    from os import stat_result
+    from pathlib import Path
+
+    from sqlalchemy import URL
+
+    from delayq.contract import DelayQueue
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """As spec.guard and spec.delivery have them."""
+
+    max_connections: int = 20
+    """Most connections of the pool; runs that take the connection keep one, and others wait for it as for a lock."""
+    lock_timeout_ms: int = 5000
+    """How long to wait for another transaction, or for a connection of the pool: then GuardBusy is raised."""
+    retention_seconds: int = 604_800
+    """How long the row of a finished task prevents a second effect; prune() deletes older ones."""
+    run_seconds: int = 300
+    """How long a handler may run: a transaction that is idle for much longer belongs to a worker that stands still."""
+
+    @property
+    def lock_seconds(self) -> int:
+        """The same, for databases that count in seconds: never less than asked for."""
+        return -(-self.lock_timeout_ms // 1000)
+
+    @property
+    def pool_seconds(self) -> float:
+        """How long to wait for a connection of the pool: as long as for a lock."""
+        return self.lock_timeout_ms / 1000
+
+    @property
+    def idle_seconds(self) -> int:
+        """After how long the database may end a transaction in which nothing happens."""
+        return self.run_seconds + 30
+
+    @property
+    def answer_seconds(self) -> float:
+        """How long one step of a guard may take in all: waits for a connection and a lock, and then some."""
+        return 2 * self.pool_seconds + 20
+
+
+log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Something that knows the URL, which may change while the process runs."""
+
+    def url(self) -> URL:
+        """Return the URL as it is now."""
+
+
+class Fixed:
+    """A URL that stays."""
+
+    def __init__(self, text: str) -> None:
+        """InvalidDocument when it is none."""
+        self._url = urls.parse(text)
+
+    def url(self) -> URL:
+        return self._url
+
+
+class Mounted:
+    """A URL in a file, read again when the file has changed: Kubernetes rotates a Secret by swapping a symlink.
+
+    What cannot be used then is logged and passed over, and the last good URL stays.
+    """
+
+    def __init__(self, path: Path, *, field: str) -> None:
+        """`field` is the path in the document that errors name."""
+        self._path, self._field = path, field
+        try:
+            self._version = _version(path.stat())
+            text = path.read_text()
+        except OSError as error:
+            raise InvalidDocument(f"{field}: cannot read {path}: {error.strerror}") from error
+        except UnicodeDecodeError:
+            raise InvalidDocument(f"{field}: {path}: {urls.EXPECTED}") from None
+        self._url = self._parsed(text)
+
+    def url(self) -> URL:
+        """Return the current one; a stat tells whether to read."""
+        try:
+            version = _version(self._path.stat())
+            if version != self._version:
+                text = self._path.read_text()
+                self._version = version
+                self._url = self._parsed(text)
+        except (OSError, UnicodeDecodeError, InvalidDocument) as error:
+            problem = error.strerror if isinstance(error, OSError) else "not a database URL that can be used"
+            fields = {"field": self._field, "path": str(self._path), "problem": problem}
+            log.warning("secret_unreadable", extra={"fields": fields})
+        return self._url
+
+    def _parsed(self, text: str) -> URL:
+        try:
+            url = urls.parse(text)
+            urls.aio(url) or urls.plain(url)
+        except InvalidDocument as error:
+            raise InvalidDocument(f"{self._field}: {self._path}: {error}") from None
+        return url
+
+
+def _version(stat: stat_result) -> tuple[int, int, int]:
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size
+
+
+URL_VARIABLE: Final = "DELAYQ_DATABASE_URL"
+
+
+_S = TypeVar("_S", bound=SqlGuard)
+
+
+def read(queue: DelayQueue, kind: type[_S], secrets_dir: Path, url: str | None) -> tuple[_S, Source, Limits]:
+    """Return what spec.guard says of one kind of guard, its database and its bounds; InvalidDocument for no URL."""
+    spec = queue.spec.guard and queue.spec.guard.sql
+    assert isinstance(spec, kind)  # noqa: S101 -- guards.build asks for what is there
+    field = f"spec.guard.{kind.__name__[0].lower()}{kind.__name__[1:]}"
+    return spec, source(spec, field, secrets_dir, url), limits(queue, spec)
+
+
+def source(spec: SqlGuard, field: str, secrets_dir: Path, url: str | None = None) -> Source:
+    """Return the URL's place: the URL given, else $DELAYQ_DATABASE_URL, else the mounted Secret."""
+    told = url or os.environ.get(URL_VARIABLE)
+    if told:
+        try:
+            found = Fixed(told)
+        except InvalidDocument as error:
+            raise InvalidDocument(f"{'--database' if url else '$' + URL_VARIABLE}: {error}") from None
+        if not url:
+            fields = {"variable": URL_VARIABLE, "instead_of": f"{field}.databaseSecretRef"}
+            log.info("database_overridden", extra={"fields": {**fields, "where": urls.where(found.url())}})
+        return found
+    secret = spec.database_secret_ref
+    return Mounted(secret_path(secrets_dir, secret.name, secret.key), field=f"{field}.databaseSecretRef")
+
+
+def limits(queue: DelayQueue, spec: SqlGuard) -> Limits:
+    """Read the bounds.
+
+    A wait for a lock that outlasts the handler's timeout would be charged as one. And without a number
+    every slot has a connection, and the check one more.
+    """
+    seconds = queue.spec.delivery.handler_timeout_seconds
+    return Limits(
+        max_connections=spec.max_connections or queue.spec.worker.concurrency + 1,
+        lock_timeout_ms=min(spec.lock_timeout_milliseconds, seconds * 1000 // 2),
+        retention_seconds=spec.retention_seconds,
+        run_seconds=seconds,
+    )

@@ -1,0 +1,31 @@
+"""`delayq erase`: what deletes a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delayq.processes.runtime import serve
+from delayq.reaper.eraser import Eraser
+from delayq.service import metrics
+from delayq.service.shutdown import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from delayq.processes.runtime import Setting
+    from delayq.protocol.due_histogram import DueHistogram
+    from delayq.service.exposition import Family
+
+
+def run_eraser(setting: Setting, patience_seconds: float) -> None:
+    """Run until nothing is left of the queue; DelayQError says what kept it from that."""
+    run(_eraser(setting, patience_seconds))
+
+
+async def _eraser(setting: Setting, patience_seconds: float) -> None:
+    eraser = Eraser(setting.commands, setting.address, patience_seconds=patience_seconds)
+
+    async def families(_horizons: DueHistogram) -> Iterable[Family]:
+        return metrics.eraser_families(eraser.counters, eraser.erase.shards)
+
+    await serve("eraser", eraser, setting, families)

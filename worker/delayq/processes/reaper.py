@@ -1,0 +1,44 @@
+"""`delayq reaper`: what repairs a queue and deletes what is past its retention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delayq import guards
+from delayq.processes.recovery import recovery_of
+from delayq.processes.runtime import serve
+from delayq.reaper.guard_retention import Ledger
+from delayq.reaper.reaper import Reaper
+from delayq.service import metrics
+from delayq.service.shutdown import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from delayq.processes.runtime import Setting
+    from delayq.protocol.due_histogram import DueHistogram
+    from delayq.service.exposition import Family
+
+
+def run_reaper(setting: Setting, seconds: float | None, *, once: bool = False) -> None:
+    """Run a reaper until SIGTERM or SIGINT, for some seconds at most, or until it has swept `once`."""
+    run(_reaper(setting, seconds, once=once))
+
+
+async def _reaper(setting: Setting, seconds: float | None, *, once: bool) -> None:
+    spec, commands = setting.queue.spec, setting.commands
+    guard: object = None
+    if spec.guard is not None and spec.guard.sql is not None:
+        guard = guards.build(setting.queue, setting.address, secrets_dir=setting.secrets_dir, apart=True)
+    ledger = guard if isinstance(guard, Ledger) else None
+    async with recovery_of(setting) as recovery:
+        reaper = Reaper(spec, commands, setting.address, recovery=recovery, ledger=ledger, once=once)
+
+        async def families(_horizons: DueHistogram) -> Iterable[Family]:
+            return metrics.process_families(reaper.counters)
+
+        try:
+            await serve("reaper", reaper, setting, families, seconds=seconds)
+        finally:
+            if ledger is not None:
+                await ledger.close()

@@ -1,0 +1,62 @@
+"""`delayq scanner`: what wakes workers, and answers scrapes about the queue."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from typing import TYPE_CHECKING
+
+from delayq.connection import AsyncConnection
+from delayq.processes.recovery import recovery_of
+from delayq.processes.runtime import serve
+from delayq.protocol.due_histogram import ALWAYS
+from delayq.resharding.coordinator import DesiredShards
+from delayq.scanner.exporter import Exporter
+from delayq.scanner.scanner import Scanner
+from delayq.service.scrape_cache import ScrapeCache
+from delayq.service.shutdown import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from delayq.processes.runtime import Families, Setting
+    from delayq.protocol.due_histogram import DueHistogram
+    from delayq.service.exposition import Family
+
+
+def run_scanner(setting: Setting) -> None:
+    """Run a scanner until SIGTERM or SIGINT."""
+    run(_scanner(setting))
+
+
+async def _scanner(setting: Setting) -> None:
+    # Containers in their host's network share its name, and each has a process 1.
+    owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    connection = AsyncConnection(setting.address)
+    async with recovery_of(setting) as recovery:
+        scanner = Scanner(
+            *(setting.queue.spec, setting.commands, setting.address),
+            owner=owner,
+            recovery=recovery,
+            wish=DesiredShards.of(setting.queue),
+        )
+        scrape = Exporter(scanner, setting.commands, connection, setting.queue.spec)
+        try:
+            await serve("scanner", scanner, setting, _shared(scrape))
+        finally:
+            await connection.close()
+
+
+def _shared(scrape: Exporter) -> Families:
+    """Answer scrapes that ask for nothing in particular together: any pod may ask, and each costs Redis."""
+    recent = ScrapeCache(lambda: _listed(scrape))
+
+    async def families(horizons: DueHistogram) -> Iterable[Family]:
+        return await (recent.get() if horizons is ALWAYS else scrape.families(horizons))
+
+    return families
+
+
+async def _listed(scrape: Exporter) -> list[Family]:
+    return list(await scrape.families(ALWAYS))

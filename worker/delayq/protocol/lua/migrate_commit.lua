@@ -1,0 +1,35 @@
+-- migrate_commit: forget a batch of tasks that has landed at its new shards; one that cannot be sent stays, and runs here
+-- KEYS delayed      zset  id -> due ms
+-- KEYS retry        zset  id -> due ms of the next attempt
+-- KEYS tasks        hash  id -> envelope
+-- KEYS attempts     hash  id -> failures, crashes, due ms, last error
+-- KEYS dlq_info     hash  id -> reason and last error
+-- KEYS dlq          zset  id -> time of death
+-- KEYS moving       zset  id -> token of those on their way to another shard
+-- KEYS moving_info  hash  id -> where to, and index and score there
+-- KEYS wake         list  hint for an idle worker
+-- KEYS alarm        list  hint for a sleeping scanner
+-- KEYS stats        hash  monotonic counters
+-- ARGV token  under which they departed
+-- RETURNS how many left
+local delayed, retry, tasks, attempts, dlq_info, dlq, moving, moving_info, wake, alarm, stats = unpack(KEYS)
+local newer = newer_format(stats)
+if newer then return newer end
+local landed, lost, bytes = {}, {}, 0
+local restore = restorer(now(), delayed, retry, tasks, attempts, dlq, dlq_info, wake, alarm)
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', moving, ARGV[1], ARGV[1])) do
+  local size = weight(tasks, id)
+  local to = size == 0 or destination(moving_info, id)
+  if to then landed[#landed + 1], bytes = id, bytes + size else lost[#lost + 1] = id end
+end
+for _, hash in ipairs({ tasks, attempts, dlq_info, moving_info }) do each_slice('HDEL', hash, landed, 4000) end
+each_slice('ZREM', moving, landed, 4000)
+for _, id in ipairs(lost) do
+  redis.call('ZREM', moving, id)
+  redis.call('HDEL', moving_info, id)
+  restore(id)
+end
+if #landed == 0 then return 0 end
+tally(stats, 'moved', #landed)
+weigh(stats, 0, bytes)
+return #landed

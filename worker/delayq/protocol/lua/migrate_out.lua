@@ -1,0 +1,65 @@
+-- migrate_out: take tasks of another shard out of their index; in flight, locked, followed up or due soon, they run here
+-- KEYS delayed      zset    id -> due ms
+-- KEYS retry        zset    id -> due ms of the next attempt
+-- KEYS suspect      zset    id -> token of the run whose group it belongs to
+-- KEYS processing   zset    id:token -> lease expiry ms
+-- KEYS tasks        hash    id -> envelope
+-- KEYS attempts     hash    id -> failures, crashes, due ms, last error
+-- KEYS dlq          zset    id -> time of death
+-- KEYS dlq_info     hash    id -> reason and last error
+-- KEYS moving       zset    id -> token of those on their way to another shard
+-- KEYS moving_info  hash    id -> where to, and index and score there
+-- KEYS followups    hash    id -> envelope that takes the place of a task once it has ended
+-- KEYS stats        hash    monotonic counters
+-- KEYS shard_map    string  the newest shard map this shard was told of
+-- KEYS lock ...     string  who runs the task
+-- ARGV by         the shard map that the caller goes by
+-- ARGV near_ms    what is due before this is over stays, unless it is late by as much and nothing runs here
+-- ARGV id to ...  the task, and the shard it belongs to
+-- RETURNS token; of each task that departed id, to, index, score, envelope, attempts or '', dlq info or ''; ids that stay; ids that were too much for one call
+local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, moving_info = unpack(KEYS)
+local followups, stats, shard_map = unpack(KEYS, 11)
+local newer = newer_format(stats)
+if newer then return newer end
+local stale = outdated(shard_map, ARGV[1], true)
+if stale then return stale end
+local us, bytes, departed, stay, later = now_us(), 262144, {}, {}, {}
+local soon = math.floor(us / 1000) + tonumber(ARGV[2])
+-- On a queue on hold nothing that is due runs: tasks that are late for long must not delay the migration.
+local late = redis.call('ZCARD', processing) == 0 and math.floor(us / 1000) - tonumber(ARGV[2]) or -math.huge
+local token = next_token(redis.call('HGET', stats, 'token'), us)
+
+local function index_of(id)
+  for name, zset in pairs({ delayed = delayed, retry = retry }) do
+    local due = tonumber(redis.call('ZSCORE', zset, id))
+    if due then return (due >= soon or due < late) and name, due, zset end
+  end
+  -- A suspect runs here, apart from healthy tasks; where nothing runs, it moves as a task to retry.
+  local token = tonumber(redis.call('ZSCORE', suspect, id))
+  if token then return token / 1000 < late and 'retry', math.floor(token / 1000), suspect end
+  local died = tonumber(redis.call('ZSCORE', dlq, id))
+  return died and 'dlq', died, dlq
+end
+
+local function depart(id, to, lock)
+  if redis.call('HEXISTS', tasks, id) == 0 or moving_on(moving, id) then return end
+  local index, score, zset = index_of(id)
+  local size = weight(tasks, id)
+  if not index or redis.call('EXISTS', lock) == 1 or redis.call('HEXISTS', followups, id) == 1 then
+    stay[#stay + 1] = id
+  elseif #departed > 0 and size > bytes then
+    later[#later + 1] = id
+  else
+    bytes, score = bytes - size, string.format('%.0f', score)
+    -- First what a full Redis refuses: nothing is to depart that could not arrive.
+    redis.call('HSET', moving_info, id, to .. ' ' .. index .. ' ' .. score)
+    redis.call('ZADD', moving, string.format('%.0f', token), id)
+    redis.call('ZREM', zset, id)
+    local counted, info = redis.call('HGET', attempts, id) or '', redis.call('HGET', dlq_info, id) or ''
+    departed[#departed + 1] = { id, to, index, score, redis.call('HGET', tasks, id), counted, info }
+  end
+end
+
+for i = 3, #ARGV, 2 do depart(ARGV[i], ARGV[i + 1], KEYS[13 + (i - 1) / 2]) end
+if #departed > 0 then redis.call('HSET', stats, 'token', string.format('%.0f', token)) end
+return { string.format('%.0f', token), departed, stay, later }

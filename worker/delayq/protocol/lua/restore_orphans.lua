@@ -1,0 +1,51 @@
+-- restore_orphans: look for the leases of tasks that are in no index, a page a call; after the last page, index those without a lease
+-- KEYS delayed     zset  id -> due ms
+-- KEYS retry       zset  id -> due ms of the next attempt
+-- KEYS suspect     zset  id -> token of the run whose group it belongs to
+-- KEYS processing  zset  id:token -> lease expiry ms
+-- KEYS tasks       hash  id -> envelope
+-- KEYS attempts    hash  id -> failures, crashes, due ms, last error
+-- KEYS dlq         zset  id -> time of death
+-- KEYS dlq_info    hash  id -> reason and last error
+-- KEYS moving      zset  id -> token of those on their way to another shard
+-- KEYS wake        list  hint for an idle worker
+-- KEYS alarm       list  hint for a sleeping scanner
+-- KEYS stats       hash  monotonic counters
+-- ARGV cursor  where to go on among the leases; 0 starts
+-- ARGV count   about how many leases to look at
+-- ARGV id trace ...  tasks that were in no index, and what the page before said of each; '' at the first page
+-- RETURNS next cursor (0: done), id and trace of each task that may still be lost, those that were adopted
+local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, wake, alarm, stats = unpack(KEYS)
+local newer = newer_format(stats)
+if newer then return newer end
+local leased, left, adopted, cursor = {}, {}, {}, ARGV[1]
+local restore = restorer(now(), delayed, retry, tasks, attempts, dlq, dlq_info, wake, alarm)
+
+local page = redis.call('ZSCAN', processing, cursor, 'COUNT', ARGV[2])
+for i = 1, #page[2], 2 do leased[id_of(page[2][i]) or ''] = true end
+
+local function has_home(id)
+  for _, zset in ipairs({ suspect, delayed, retry, dlq, moving }) do
+    if redis.call('ZSCORE', zset, id) then return true end
+  end
+end
+
+-- A scan shows each lease that is there from its first page to its last. A task that changes leases meanwhile is in an index
+-- in between: what puts it there is counted here, or leaves another envelope. Where any of this differs, nothing is known.
+local counted = redis.call('HMGET', stats, 'retried', 'released', 'reclaimed', 'redriven', 'adopted')
+for i = 1, 5 do counted[i] = counted[i] or '' end
+local story = server_run() .. ' ' .. table.concat(counted, ' ') .. ' '
+
+for i = 3, #ARGV, 2 do
+  local id, trace = ARGV[i], ARGV[i + 1]
+  local envelope = not leased[id] and not has_home(id) and redis.call('HGET', tasks, id)
+  local found = envelope and story .. string.sub(envelope, -6)
+  if envelope and page[1] ~= '0' and (trace == found or cursor == '0') then
+    left[#left + 1], left[#left + 2] = id, found
+  elseif envelope and page[1] == '0' and (trace == found or cursor == '0') then
+    restore(id)
+    adopted[#adopted + 1] = id
+  end
+end
+if #adopted > 0 then tally(stats, 'adopted', #adopted) end
+return { page[1], left, adopted }

@@ -1,0 +1,14 @@
+-- scan: a page of all tasks, so that a migrator can tell which of them belong to another shard
+-- KEYS tasks   hash    id -> envelope
+-- KEYS stats   hash    monotonic counters
+-- KEYS shard_map string  the newest shard map this shard was told of
+-- ARGV by      the shard map that the caller goes by
+-- ARGV cursor  where to go on; 0 starts
+-- ARGV count   about how many
+-- RETURNS next cursor (0: done), the server's run, without which a cursor means nothing, how many tasks there are, the ids of this page
+local tasks, stats, shard_map = unpack(KEYS)
+local stale = outdated(shard_map, ARGV[1])
+if stale then return stale end
+local page, ids = redis.call('HSCAN', tasks, ARGV[2], 'COUNT', readable(stats, ARGV[3])), {}
+for i = 1, #page[2], 2 do ids[#ids + 1] = page[2][i] end
+return { page[1], server_run(), redis.call('HLEN', tasks), ids }

@@ -1,0 +1,169 @@
+"""The HTTP server of probes and scrapes: GET of a few paths, on one address or on every address of IPv4 and IPv6.
+
+Not here: bodies of requests, TLS, compression. aiohttp has all of it, at a quarter of an idle process' memory: see
+docs/decisions/0046-processes-import-what-they-run.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from urllib.parse import parse_qs, urlsplit
+
+if TYPE_CHECKING:
+    from asyncio import StreamReader, StreamWriter
+    from collections.abc import Awaitable, Callable, Mapping
+
+    Query = Mapping[str, list[str]]
+    Handler = Callable[[Query], Awaitable["Response"]]
+
+log = logging.getLogger(__name__)
+
+EVERYWHERE: Final = "*"
+"""As a host: `0.0.0.0` would answer IPv4 only, `::` IPv6 only, and a pod may have an address of either kind or both."""
+TEXT: Final = "text/plain; charset=utf-8"
+MAX_HEAD_BYTES: Final = 16_384
+IDLE_SECONDS: Final = 75.0  # Prometheus scrapes every minute by default, on a connection that it keeps
+CLOSE_SECONDS: Final = 1.0  # for responses that are under way
+PHRASES: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+class Response(NamedTuple):
+    """What a handler returns."""
+
+    body: str | bytes
+    status: int = 200
+    content_type: str = TEXT
+
+    def encoded(self, *, head_only: bool, keep: bool) -> bytes:
+        """Return the bytes to send; a HEAD request gets the head of what GET would return."""
+        body = self.body.encode() if isinstance(self.body, str) else self.body
+        head = (
+            f"HTTP/1.1 {self.status} {PHRASES[self.status]}\r\n"
+            f"Content-Type: {self.content_type}\r\n"
+            f"Content-Length: {len(body)}\r\n"
+            f"Connection: {'keep-alive' if keep else 'close'}\r\n\r\n"
+        )
+        return head.encode() + (b"" if head_only else body)
+
+
+class Request(NamedTuple):
+    """The head of a request, as far as it matters here."""
+
+    method: str
+    path: str
+    query: Query
+    keep: bool
+    """Whether the connection can serve another request."""
+
+    @classmethod
+    def parse(cls, head: bytes) -> Request:
+        """Return the request; ValueError when it is not HTTP/1."""
+        first, *lines = head.decode("latin-1").split("\r\n")
+        method, target, version = first.split(" ")
+        if version not in {"HTTP/1.0", "HTTP/1.1"}:
+            raise ValueError(version)
+        fields = {
+            name.strip().lower(): text.strip().lower() for name, _, text in (x.partition(":") for x in lines)
+        }
+        # Bodies are not read, so what follows a head with one is not the next request.
+        body = fields.get("content-length", "0") != "0" or "transfer-encoding" in fields
+        keep = version == "HTTP/1.1" and fields.get("connection") != "close" and not body
+        url = urlsplit(target)
+        return cls(method, url.path, parse_qs(url.query, keep_blank_values=True), keep)
+
+
+class HttpServer:
+    """Answers until it is closed."""
+
+    def __init__(self, routes: Mapping[str, Handler]) -> None:
+        """`routes` are the handlers by path; start() listens."""
+        self._routes = routes
+        self._server: asyncio.Server | None = None
+        self._connections = set[asyncio.Task[object]]()
+        self._answering = set[asyncio.Task[object]]()
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen and return the port; 0 takes a free one, the same for IPv4 and IPv6."""
+        where = {"sock": _everywhere(port)} if host == EVERYWHERE else {"host": host, "port": port}
+        self._server = await asyncio.start_server(self._serve, limit=MAX_HEAD_BYTES, **where)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening, give responses under way a second, and close every connection."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        if self._answering:
+            await asyncio.wait(self._answering, timeout=CLOSE_SECONDS)
+        for connection in self._connections:
+            connection.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=CLOSE_SECONDS)
+
+    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        task = cast("asyncio.Task[object]", asyncio.current_task())
+        self._connections.add(task)
+        try:
+            # A client may go away or fall silent at any time.
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+                while await self._exchange(task, reader, writer):
+                    pass
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _exchange(self, task: asyncio.Task[object], reader: StreamReader, writer: StreamWriter) -> bool:
+        """Answer one request; returns whether there may be another."""
+        request, response = None, Response("malformed request\n", 400)
+        try:
+            async with asyncio.timeout(IDLE_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            request = Request.parse(head[:-4])
+        except asyncio.LimitOverrunError:
+            response = Response("request too large\n", 431)
+        except ValueError:
+            pass
+        self._answering.add(task)
+        try:
+            if request is not None:
+                response = await self._answer(request)
+            keep = request is not None and request.keep and self._server is not None
+            if writer.is_closing():
+                return False
+            head_only = request is not None and request.method == "HEAD"
+            writer.write(response.encoded(head_only=head_only, keep=keep))
+            async with asyncio.timeout(IDLE_SECONDS):
+                await writer.drain()
+        finally:
+            self._answering.discard(task)
+        return keep
+
+    async def _answer(self, request: Request) -> Response:
+        handler = self._routes.get(request.path)
+        if handler is None:
+            return Response("not found\n", 404)
+        if request.method not in {"GET", "HEAD"}:
+            return Response("method not allowed\n", 405)
+        try:
+            return await handler(request.query)
+        except Exception:
+            log.exception("request_failed", extra={"fields": {"path": request.path}})
+            return Response("internal error\n", 500)
+
+
+def _everywhere(port: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))  # a kernel without IPv6

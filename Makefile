@@ -48,17 +48,17 @@ run: $(PYTHON_READY) ## Run examples/hello: 1,000 delayed tasks on a Redis of th
 	@$(BIN)/python examples/hello/run.py
 
 PARTS := redis process cluster images node
-.PHONY: test
-.NOTPARALLEL: test
-test: check test-alone $(PARTS:%=test-%) ## Run the checks and the tests of all tiers
-
-.PHONY: test-all
-.NOTPARALLEL: test-all
-test-all: check test-alone $(PARTS:%=test-%) test-pythons ## Run every test on every Redis, topology and Python: the matrix
-
 # All cases on one Redis and the verbs on each; `make test-all` leaves nothing out. See docs/testing.md.
 SELECT := -m "not full" --redis=sample
-test-all: SELECT := --redis=all --hypothesis-profile=full
+
+# The parts run side by side, see tests/__main__.py: what they need is made before, once.
+.PHONY: test
+test: $(DATABASES_READY) setup-node ## Run the checks and the tests of all tiers
+	@$(BIN)/python -m tests
+
+.PHONY: test-all
+test-all: $(DATABASES_READY) setup-node ## Run every test on every Redis, topology and Python: the matrix
+	@$(BIN)/python -m tests SELECT='--redis=all --hypothesis-profile=full' test-pythons
 
 # As many at a time as two cores bear: of tests that wait more than they compute, more.
 .PHONY: test-alone $(PARTS:%=test-%)

@@ -26,7 +26,14 @@ from tests.cluster.chart import (
 )
 from tests.cluster.harness.cluster import CommandFailed
 from tests.cluster.harness.control_plane import ControlPlane
-from tests.cluster.harness.resources import CRD, CRD_FILE, found, install_crd, make_namespace
+from tests.cluster.harness.resources import (
+    CRD,
+    CRD_FILE,
+    found,
+    install_crd,
+    make_namespace,
+    wait_served,
+)
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import QUEUES, queue
 
@@ -148,7 +155,7 @@ OPEN: Final[Values] = {"policy": {"ownNamespace": True}}
 def test_install_upgrade_uninstall(fresh: ControlPlane, room: str) -> None:
     """What an upgrade changes is changed, what people rely on stays, and uninstalling leaves queues and CRD."""
     helm(fresh, "install", room, merged(EVERYTHING, OPEN, {"replicas": 1}))
-    eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
+    wait_served(fresh)
     fresh.rest.create(QUEUES.format(namespace=room), queue())
     password = fresh.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
     assert len(base64.b64decode(password)) == 32
@@ -180,7 +187,7 @@ def test_an_upgrade_of_the_chart_upgrades_the_crd(fresh: ControlPlane, room: str
     (older / "files" / "delayqueue.yaml").write_text(text + yaml.safe_dump({"spec": crd["spec"]}))
 
     helm(fresh, "install", room, OPEN, chart=older)
-    eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
+    wait_served(fresh)
     fresh.rest.create(QUEUES.format(namespace=room), queue())
     assert "retention" not in spec_schema(fresh.rest.get(CRD_PATH))["properties"]
 
@@ -224,7 +231,7 @@ def test_a_crd_from_elsewhere_is_refused_until_somebody_says_whose_it_is(
 def test_without_keep_the_crd_and_every_queue_go_with_the_release(fresh: ControlPlane, room: str) -> None:
     said = helm(fresh, "install", room, {"crds": {"keep": False}, **OPEN})
     assert "deletes every DelayQueue in the cluster" in said
-    eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
+    wait_served(fresh)
     fresh.rest.create(QUEUES.format(namespace=room), queue())
     uninstall(fresh, room)
     eventually(lambda: not found(fresh, CRD_PATH))
@@ -250,7 +257,7 @@ def test_notes_say_what_to_do_next(fresh: ControlPlane, room: str) -> None:
     assert "NOT highly available" in said
     assert "every task is lost when its pod is" in said
     document = said.partition("<<'EOF'\n")[2].partition("EOF")[0]
-    eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
+    wait_served(fresh)
     fresh.kubectl("apply", "-f", "-", input=document)  # indented as it is shown
     assert "delayq acl --queue hello" in said
     assert "get secret delayq-redis" not in said  # an administrator's password, in a tenant's namespace
@@ -275,7 +282,7 @@ def test_the_roles_of_the_cluster_work_with_delayqueues(
     fresh: ControlPlane, room: str, *, role: str, may: str, may_not: str
 ) -> None:
     helm(fresh, "install", room)
-    eventually(lambda: found(fresh, f"/apis/delayq.dev/v1alpha1/namespaces/{room}/delayqueues"))
+    wait_served(fresh)
     fresh.kubectl("create", "rolebinding", "x", f"--clusterrole={role}", "--user=ann", f"--namespace={room}")
 
     def can(question: str) -> bool:

@@ -27,6 +27,14 @@ PATIENCE_SECONDS: Final = 60.0
 """Where others use the machine too, even a start of Python takes seconds."""
 
 
+def poll_pause(waited_s: float, shortest_s: float = 0.02) -> float:
+    """Seconds until the next question, where there is no event to wait for: who has waited long asks less often.
+
+    What was waited for is seen a twentieth later at most, and never more than half a second.
+    """
+    return max(shortest_s, min(waited_s / 20, 0.5))
+
+
 class Gone(Exception):
     """The process ended, or its deadline passed, before it said what was waited for."""
 

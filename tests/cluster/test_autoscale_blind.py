@@ -61,7 +61,9 @@ def failures(world: World, name: str) -> int:
     return int(str(scaling(world, name).get("consecutiveFailures", 0)))
 
 
-@pytest.mark.parametrize("tasks", [0, 5_000], ids=["from none", "from many"])
+@pytest.mark.parametrize(
+    "tasks", [0, pytest.param(5_000, marks=pytest.mark.full)], ids=["from none", "from many"]
+)
 def test_whoever_answers_nothing_of_use_is_not_taken_for_an_idle_queue(world: World, tasks: int) -> None:
     """All at once, for none of them may hold up another: hold, fall back, and follow the work again."""
     kept, fallen = (9, 9) if tasks else (0, 4)

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from tests.cluster.harness.cluster import Cluster
 
-QUEUES: Final = 40
-ROUNDS: Final = 3
 MOST_GROWTH_MIB: Final = 3.0
 FORGETS_LATER: Final = {"Queues._gone", "Recorder._series"}
 """Kept on purpose, and bounded."""
@@ -97,21 +95,22 @@ def as_before(process: Process, before: dict[str, int]) -> bool:
     return now == before
 
 
-def test_what_is_gone_is_forgotten(world: World) -> None:
+@pytest.mark.parametrize(("queues", "rounds"), [(15, 2), pytest.param(40, 3, marks=pytest.mark.full)])
+def test_what_is_gone_is_forgotten(world: World, queues: int, rounds: int) -> None:
     """After every round of DelayQueues that come and go, it keeps as much as before the first."""
     process, before = world.operator.process, kept(world.operator.process)
     sizes = []
-    for number in range(ROUNDS):
-        come_and_go(world, number)
+    for number in range(rounds):
+        come_and_go(world, number, queues)
         eventually(partial(as_before, process, before), what="as much as before", every_s=0.5)
         sizes.append(rss_mib(process))
     print("RSS after each round, MiB:", ", ".join(f"{size:.1f}" for size in sizes))
     assert world.operator.metric("delayq_operator_worker_replicas") == 0
-    assert sizes[-1] - sizes[0] < MOST_GROWTH_MIB * (ROUNDS - 1)
+    assert sizes[-1] - sizes[0] < MOST_GROWTH_MIB * (rounds - 1)
 
 
-def come_and_go(world: World, number: int) -> None:
-    wanted = {f"queue-{number}-{more}" for more in range(QUEUES)}
+def come_and_go(world: World, number: int, queues: int) -> None:
+    wanted = {f"queue-{number}-{more}" for more in range(queues)}
     for name in wanted:
         world.create(name, worker={"replicas": 0}, scanner={"replicas": 1})
     reapers = {f"{name}-reaper" for name in wanted}  # the last child to be made

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from tests.cluster.harness.control_plane import ControlPlane
 
 SEED: Final = 4
-QUEUES: Final = 120
-KILLS: Final = 6
-STEPS: Final = 300
 SETTING: Final = Setting(worker_image="delayq-worker:test")
 MANAGED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
 
@@ -64,12 +61,14 @@ class Users:
 
     world: World
     draw: random.Random
+    most: int
+    """How many DelayQueues they create in all."""
     live: set[str] = field(default_factory=set)
     edits: Counter[str] = field(default_factory=Counter)
     made: int = 0
 
     def step(self) -> None:
-        moves = [self.create] * (3 if self.made < QUEUES else 0)
+        moves = [self.create] * (3 if self.made < self.most else 0)
         moves += [self.edit, self.edit, self.rob, self.delete] if self.live else []
         self.draw.choice(moves)()
 
@@ -107,15 +106,17 @@ class Users:
         return self.draw.choice(sorted(self.live))
 
 
+@pytest.mark.parametrize("sizes", [(40, 100, 2), pytest.param((120, 300, 6), marks=pytest.mark.full)])
 def test_whatever_happens_while_it_is_killed_again_and_again_all_is_right_in_the_end(
-    control_plane: ControlPlane, world: World, kubeconfig: Path
+    control_plane: ControlPlane, world: World, kubeconfig: Path, sizes: tuple[int, int, int]
 ) -> None:
     """Each DelayQueue has exactly its children, a deleted one none; nothing was rolled out twice; nobody writes."""
-    users = Users(world, random.Random(SEED))
-    kills = set(users.draw.sample(range(50, STEPS), KILLS))
-    for step in range(STEPS):
+    queues, steps, kills = sizes
+    users = Users(world, random.Random(SEED), queues)
+    kill_at = set(users.draw.sample(range(50, steps), kills))
+    for step in range(steps):
         users.step()
-        if step in kills:
+        if step in kill_at:
             world.operator.process.kill()
             world.operator = start(kubeconfig, world.namespace)  # while users go on
     worked_from = time.monotonic()

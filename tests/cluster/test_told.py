@@ -129,6 +129,7 @@ def test_code_that_is_not_in_the_operators_image_is_told_of(world: World) -> Non
     assert told.endswith("set spec.worker.image.")
 
 
+@pytest.mark.full
 def test_a_queue_that_never_gets_ready_has_an_event_after_a_minute(world: World) -> None:
     """Whatever happens to others meanwhile, and not before pods had the time to start."""
     world.create()

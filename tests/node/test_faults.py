@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from delayq.contract.metrics import WORKER_LEASES_LOST, WORKER_SETTLED
 from delayq_operator.base.metrics import samples
 
@@ -124,6 +125,7 @@ def refused(pod: Object) -> float:
     return lost + dict(settled)["lease_lost"]
 
 
+@pytest.mark.full
 def test_a_worker_without_a_kubelet_works_on_and_cannot_settle_what_it_lost(world: NodeWorld) -> None:
     """For a minute: its pod is deleted by force, and replaced, but nobody stops its container.
 

@@ -73,6 +73,7 @@ def next_image(node: Node, images: dict[str, str]) -> Iterator[str]:
     node.ctr("images", "remove", name)
 
 
+@pytest.mark.full
 def test_two_versions_of_a_worker_share_a_queue_while_one_replaces_the_other(
     world: NodeWorld, next_image: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import pytest
 from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually, lenient
@@ -29,6 +30,7 @@ def wait_looks(world: NodeWorld, count: int) -> None:
     )
 
 
+@pytest.mark.full
 def test_the_last_worker_stays_while_a_lease_is_held_and_then_for_the_cool_down(world: NodeWorld) -> None:
     """A handler that takes many leases and two cool-downs is not disturbed; after it, the number goes to zero."""
     orders = Scaled.begin(world, concurrency=10, autoscaling={"cooldownSeconds": COOLDOWN})
@@ -67,6 +69,7 @@ def test_idle_workers_go_first_and_busy_ones_are_left_alone(world: NodeWorld) ->
     world.account()
 
 
+@pytest.mark.full
 def test_fewer_workers_under_load_lose_nothing_and_charge_no_attempt(world: NodeWorld) -> None:
     """A load that falls, with handlers that outlive the drain: all are handed back, but for one that will not stop.
 
@@ -116,6 +119,7 @@ def moving(began: dict[str, str], diary: Diary) -> set[str]:
     return {task for task, pod in began.items() if pod in gone}
 
 
+@pytest.mark.full
 def test_a_number_that_cannot_be_decided_is_held_and_then_falls_back(world: NodeWorld) -> None:
     """Without scanners nobody can tell what is due: no worker goes; with a fallback there are as many as it says."""
     orders = Scaled.begin(world, concurrency=10, autoscaling={"maxReplicas": 3})

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(900)
 
 
+@pytest.mark.full
 def test_a_rush_is_met_from_zero_workers_earlier_than_who_only_reacts(
     world: NodeWorld, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ import yaml
 from delayq import SyncClient
 from delayq.protocol.keys import Keys
 
-from tests.processes import Gone, Process, delayq
+from tests.processes import Gone, Process, delayq, poll_pause
 from tests.servers import RedisServer
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def until(condition: Callable[[], object], what: str, *, timeout_s: float = 30) 
     while not condition():
         if time.monotonic() - started > timeout_s:
             raise Gone(f"not within {timeout_s:g} s: {what}")
-        time.sleep(0.01)
+        time.sleep(poll_pause(time.monotonic() - started, 0.01))
     return time.monotonic() - started
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq import SyncClient
 
-from tests.processes import DELAYQ, Process
+from tests.processes import DELAYQ, Process, poll_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,11 +66,11 @@ def deaf(task):
 
 def until(true: Callable[[], Any], what: str, timeout_s: float = 30) -> Any:  # noqa: ANN401  whatever is true
     """Poll what has no event: files and processes that others make and end."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    began = time.monotonic()
+    while (waited_s := time.monotonic() - began) < timeout_s:
         if found := true():
             return found
-        time.sleep(0.02)
+        time.sleep(poll_pause(waited_s))
     raise AssertionError(f"never {what}")
 
 

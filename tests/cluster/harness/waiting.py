@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from tests.processes import poll_pause
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,7 +33,7 @@ def eventually(
     `timeout_s` is how long that takes at most where nothing else runs.
     """
     timeout_s = lenient(timeout_s)
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
     while True:
         try:
             if found := look():
@@ -39,6 +41,7 @@ def eventually(
             seen = repr(found)
         except AssertionError as error:
             seen = str(error)
-        if time.monotonic() > deadline:
+        waited_s = time.monotonic() - began
+        if waited_s > timeout_s:
             raise AssertionError(f"not within {timeout_s:g} s: {what or look.__name__}; last seen: {seen}")
-        time.sleep(every_s)
+        time.sleep(poll_pause(waited_s, every_s))

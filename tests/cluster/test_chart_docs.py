@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = (ROOT / "docs" / "how-to" / "install.md").read_text()
-STUCK = "## When a DelayQueue does not go"
+STUCK = "## When a deleted DelayQueue stays"
 
 
 @pytest.fixture(scope="module")

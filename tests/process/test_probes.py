@@ -102,8 +102,9 @@ def test_a_worker_tells_when_redis_answered_its_first_claim_and_nothing_before(n
     assert first_claim(process) == []
     before = time.time()
     fleet.server.restart()
-    until(lambda: status(process, "readyz") == 200, "it is ready", timeout_s=10)
+    until(lambda: first_claim(process), "Redis answers a claim", timeout_s=10)
     [told] = first_claim(process)
+    until(lambda: status(process, "readyz") == 200, "it is ready", timeout_s=10)
     assert before < told < time.time()
     with fleet.client() as client:
         client.schedule({}, task_id="later", delay_ms=0)

@@ -67,7 +67,7 @@ test-alone: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run the t
 test-redis: $(SERVERS_READY) ## Run what the client and the scripts do, on every Redis
 	@$(PYTEST) -n 3 $(SELECT) tests/redis
 test-process: $(SERVERS_READY) $(DATABASES_READY) ## Run workers and scanners through faults and fail-overs
-	@$(PYTEST) -n 5 $(SELECT) tests/process
+	@$(PYTEST) -n 4 $(SELECT) tests/process
 # Kubernetes, written in Go, computes a sixth less when it collects its garbage less often.
 test-cluster: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run the operator on real API servers
 	@GOGC=400 $(PYTEST) -n 3 $(SELECT) tests/cluster

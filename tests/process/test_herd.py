@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TASKS = 100_000
 BUDGET_US = 10_000
+UNBOUNDED_US = 236_000
 GROWTH_KIB = (
     24_000  # a fifth of what 100,000 tasks would take in a worker, at 1 KiB each and no slots full of them
 )
@@ -70,6 +71,6 @@ def test_a_hundred_thousand_at_once(new_fleet: NewFleet) -> None:
     assert max(late - early for early, late in zip(before, after, strict=True)) < GROWTH_KIB
     # SLOWLOG counts real time: a call during which another process got Redis' core is in it, too. The kernel counts how
     # often that was, and each can have made one call slow; a hypervisor may take the core uncounted, seldom. None is
-    # slow by ten times the budget: an unbounded script over 100,000 tasks took 236 ms on an idle machine.
+    # as slow as an unbounded script over 100,000 tasks, which took 236 ms on an idle machine.
     assert len(slow) <= interruptions + 3
-    assert not slow or slow[-1] < BUDGET_US * 10
+    assert not slow or slow[-1] < UNBOUNDED_US

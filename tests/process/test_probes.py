@@ -62,6 +62,8 @@ def test_each_process_exports_its_metrics_and_is_ready_while_redis_is(
     until(lambda: status(process, "readyz") == 200, "it is ready again", timeout_s=10)
     if role == "scanner":  # an answer is kept for a second, and the last one was without Redis
         until(lambda: bool(scraped(process)["delayq_tasks"].samples), "it has measured again")
+    else:  # any loop that has reached Redis makes it ready, the claim perhaps a moment later
+        until(lambda: first_claim(process), "Redis answers a claim")
     families = scraped(process)
     by_name = {metric.name.removesuffix("_total"): metric for metric in expected}
     assert set(families) == set(by_name)

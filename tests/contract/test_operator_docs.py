@@ -148,7 +148,7 @@ def test_every_right_that_the_chart_gives_is_there_with_its_verbs() -> None:
     given = {resource: rule["verbs"] for rule in rules for resource in rule["resources"]}
     told = {
         resource.strip("`").lower(): row[1].split(", ")
-        for row in rows("Rights")
+        for row in rows("Permissions")
         for resource in row[0].split(", ")
         if resource != "the Lease"
     }

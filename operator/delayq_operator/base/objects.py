@@ -21,6 +21,23 @@ _APPLIED: Final = (
 )
 
 
+def mapping(value: object) -> Object:
+    """Return a part of an object whose type is not certain: empty unless it is a mapping."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: object) -> list[Object]:
+    """Return the mappings in such a part: none unless it is a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def at(body: object, path: str) -> object:
+    """Return what is at a path such as "securityContext.runAsUser"; None where there is nothing."""
+    for field in path.split("."):
+        body = body.get(field) if isinstance(body, dict) else None
+    return body
+
+
 def compact(body: Mapping[str, Any]) -> bytes:
     """Return an object as JSON, without what only the API server reads."""
     trimmed = dict(body)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from delayq_operator.base.objects import at
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -65,18 +67,11 @@ def added(wanted: Object, live: Object) -> list[str]:
 
 def _fields(table: Mapping[str, object], wanted: Object, live: Object) -> Iterator[str]:
     for path, bad in table.items():
-        value = _at(live, path)
+        value = at(live, path)
         matters = bool(value) if bad is _ANY else value is not None and value == bad
-        if matters and _at(wanted, path) is None:
+        if matters and at(wanted, path) is None:
             name = path.removeprefix("securityContext.")
             yield name if bad in (_ANY, True) else f"{name}: {json.dumps(value)}"
-
-
-def _at(body: Object, path: str) -> object:
-    found: object = body
-    for field in path.split("."):
-        found = found.get(field) if isinstance(found, dict) else None
-    return found
 
 
 def _volumes(wanted: Object, live: Object) -> Iterator[str]:

@@ -22,7 +22,7 @@ from delayq_operator.desired import (
     worker,
 )
 from delayq_operator.desired.erase import erase_job
-from delayq_operator.desired.references import referenced
+from delayq_operator.desired.reads import referenced
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue, Problem

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, cast
 from delayq.contract import to_document
 
 from delayq_operator.base import names
-from delayq_operator.desired import mounts, reads, shards
+from delayq_operator.desired import mounts, reads
+from delayq_operator.desired.config import asked_shards
 from delayq_operator.desired.mounts import CONFIG_MAP, SECRET
-from delayq_operator.desired.references import of_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,7 @@ Inputs = dict[str, str]
 def of_scanner(queue: DelayQueue, facts: Facts) -> Inputs:
     """Hash the parts of the document that a scanner reads."""
     spec, check = _spec(queue), queue.spec.recovery.check
-    own = {**_sections(spec, SCANNER_READS), **shards.asked(queue, facts), **_pace(spec)}
+    own = {**_sections(spec, SCANNER_READS), **asked_shards(queue, facts), **_pace(spec)}
     if check is not None:
         own[CHECK] = _hash(spec["recovery"]["check"])
     if check is not None and check.guard is not None:
@@ -116,7 +116,7 @@ def of_pods(
     """
     before = facts.inputs.get(component, {})
     volumes = [each for each in template["spec"]["volumes"] if each["name"] != mounts.VOLUME]
-    read = of_template({**template, "spec": {**template["spec"], "volumes": volumes}})
+    read = reads.of_template({**template, "spec": {**template["spec"], "volumes": volumes}})
     read |= set(reads.at_start_by(component, queue.spec))
     read.discard((CONFIG_MAP, names.config(queue.metadata.name)))
     return {" ".join(named): _content(facts, named, before, renew=renew) for named in sorted(read)}

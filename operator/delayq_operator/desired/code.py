@@ -6,9 +6,9 @@ volumes and sidecars that the check needs belong into scanner.template and reape
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from delayq_operator.base.objects import mapping, mappings
 from delayq_operator.desired import pod
 
 if TYPE_CHECKING:
@@ -37,19 +37,12 @@ def resources(queue: DelayQueue) -> Object:
 
 def pulled(queue: DelayQueue, component: Component) -> Object:
     """Return that part of the workers' template which says how their image is pulled, for pods of a component."""
-    template = queue.spec.worker.template
-    if not asked(queue) or queue.spec.worker.image is None or template is None:
+    if not asked(queue) or queue.spec.worker.image is None:
         return {}
-    spec = _mapping(template.get("spec"))
-    found = {"imagePullSecrets": spec["imagePullSecrets"]} if spec.get("imagePullSecrets") else {}
-    containers = spec.get("containers")
-    for container in map(_mapping, containers if isinstance(containers, list) else ()):
-        if container.get("name") == "worker" and container.get("imagePullPolicy"):
-            policy = {"name": component, "imagePullPolicy": container["imagePullPolicy"]}
-            found["containers"] = [policy]
+    spec = mapping(mapping(queue.spec.worker.template).get("spec"))
+    workers = (each for each in mappings(spec.get("containers")) if each.get("name") == "worker")
+    policies = [policy for each in workers if (policy := each.get("imagePullPolicy"))]
+    found: Object = {"imagePullSecrets": spec["imagePullSecrets"]} if spec.get("imagePullSecrets") else {}
+    if policies:
+        found["containers"] = [{"name": component, "imagePullPolicy": policies[-1]}]
     return {"spec": found} if found else {}
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    """Take it for nothing if it is none: what is wrong with the template is said where workers are made."""
-    return value if isinstance(value, Mapping) else {}

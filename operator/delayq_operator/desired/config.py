@@ -12,7 +12,6 @@ from delayq.contract.files import CONFIG_FILE
 
 from delayq_operator.base import names
 from delayq_operator.cache.sharing import hashed, mapping, places
-from delayq_operator.desired import shards
 from delayq_operator.desired.child import Object, child
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 192 << 10
 """A ConfigMap holds 1 MiB; annotations of the pod that erases the queue, the document among them, 256 KiB together."""
 KEY: Final = PurePosixPath(CONFIG_FILE).name
+SHARDS: Final = "spec.shards"
 DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # written at each reconciliation: 1 ms or 15
 
 
@@ -46,9 +46,26 @@ def config_map(queue: DelayQueue, facts: Facts) -> Object:
     )
 
 
+def generation(queue: DelayQueue, facts: Facts) -> int:
+    """Return the generation of the last change of spec.shards: it tells an older document from a newer one.
+
+    The generation as such counts every change, and each would write the ConfigMap anew. This one is remembered among
+    the scanners' inputs. An edit of it there does no harm: an older one asks for nothing, a newer one for what is
+    there already.
+    """
+    number, _, since = facts.inputs.get("scanner", {}).get(SHARDS, "").partition(" since ")
+    known = number == str(queue.spec.shards) and since.isdecimal() and since.isascii()
+    return min(int(since[:18]), facts.generation) if known else facts.generation
+
+
+def asked_shards(queue: DelayQueue, facts: Facts) -> dict[str, str]:
+    """Input of scanners: a new number rolls them, and the first that is new begins the change."""
+    return {SHARDS: f"{queue.spec.shards} since {generation(queue, facts)}"}
+
+
 def stamped(queue: DelayQueue, facts: Facts) -> DelayQueue:
     """Say which document it is: of two, a scanner goes by the shards of the newer one."""
-    of = replace(queue.metadata, uid=facts.uid, generation=shards.generation(queue, facts))
+    of = replace(queue.metadata, uid=facts.uid, generation=generation(queue, facts))
     return replace(queue, metadata=of)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
     from delayq_operator.desired.facts import Facts, Setting
-    from delayq_operator.desired.role import Role
+    from delayq_operator.desired.pod import Role
 
 TRIES: Final = 100
 # Each try waits a minute for Redis, and the pauses between them grow to six minutes: eleven hours, a night and more,

@@ -34,14 +34,6 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class References:
-    """Names of what a queue's pods read from their namespace."""
-
-    secrets: frozenset[str] = frozenset()
-    config_maps: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What was seen of the world around one queue."""
 

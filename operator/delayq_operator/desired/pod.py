@@ -5,6 +5,7 @@ It satisfies the Pod Security Standard `restricted`. Sidecars of the user's have
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import Problem, SpecError
@@ -16,9 +17,12 @@ from delayq_operator.desired import mounts, protected
 from delayq_operator.desired.merge import merged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delayq_operator.base.names import Component
     from delayq_operator.desired.child import Object
     from delayq_operator.desired.facts import Setting
-    from delayq_operator.desired.role import Role
+    from delayq_operator.desired.mounts import Keys
 
 HOST: Final = "*"  # the kubelet's probes and Prometheus come from outside the pod, by IPv4 or IPv6
 LISTEN: Final = ("--host", HOST)
@@ -37,6 +41,33 @@ OF_CODE: Final[Object] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """One kind of pod."""
+
+    component: Component
+    """Also the name of our container, by which a template addresses it."""
+    image: str
+    arguments: tuple[str, ...]
+    """What `delayq` is started with."""
+    resources: Object
+    grace_seconds: int
+    mounted: Keys
+    """Secrets and ConfigMaps of the document that these pods read, and which keys."""
+    template: Mapping[str, object] | None
+    """The user's own, spec.<component>.template, to be laid over ours."""
+    probes: Object
+    """Probes of the container, by field."""
+    protected: Mapping[str, str] = field(default_factory=dict)
+    """Fields of the pod that the template may not touch, beside those no template may, and why."""
+    under: Mapping[str, object] = field(default_factory=dict)
+    """What these pods take from spec.worker.template, laid over ours before the user's own."""
+    pod: Mapping[str, object] = field(default_factory=dict)
+    """More fields of the pod."""
+    container: Mapping[str, object] = field(default_factory=dict)
+    """More fields of the container."""
+
+
 def template(queue_name: str, setting: Setting, role: Role) -> Object:
     """Make the pod template, or raise SpecError with everything in the user's that cannot be."""
     base = {
@@ -46,7 +77,7 @@ def template(queue_name: str, setting: Setting, role: Role) -> Object:
     # An empty `spec:` is null in YAML, and means nothing there, as in the rest of the document.
     given = {field: value for field, value in (role.template or {}).items() if value is not None}
     problems: list[Problem] = []
-    place = Place(role.path, problems)
+    place = Place(f"spec.{role.component}.template", problems)
     protected.check(given, place, container=role.component, pod=role.protected)
     ours = merged(base, role.under, Place("spec.worker.template", problems)) if role.under else base
     found = merged(ours, given, place)

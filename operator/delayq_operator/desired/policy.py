@@ -8,11 +8,12 @@ operator promises (protected.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from delayq.contract import Problem
 
 from delayq_operator.base import names
+from delayq_operator.base.objects import at, mapping, mappings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -121,13 +122,11 @@ def _account(pod: Object, path: str, queue: str, policy: Policy) -> Iterator[Pro
 
 
 def _has_token(pod: Object) -> bool:
-    sources = [
-        source
-        for volume in _mappings(pod.get("volumes"))
-        for source in _mappings(_at(volume, "projected.sources"))
-    ]
-    mounted = pod.get("automountServiceAccountToken") is not False
-    return mounted or any("serviceAccountToken" in source for source in sources)
+    if pod.get("automountServiceAccountToken") is not False:
+        return True
+    volumes = mappings(pod.get("volumes"))
+    sources = (source for volume in volumes for source in mappings(at(volume, "projected.sources")))
+    return any("serviceAccountToken" in source for source in sources)
 
 
 def _annotations(metadata: Object, path: str) -> Iterator[Problem]:
@@ -144,22 +143,22 @@ def _baseline(pod: Object, path: str) -> Iterator[Problem]:
 
 def _containers(pod: Object, path: str) -> Iterator[tuple[str, Object]]:
     for field in ("initContainers", "containers"):
-        for each in _mappings(pod.get(field)):
+        for each in mappings(pod.get(field)):
             yield f"{path}.{field}[{each.get('name')}]", each
 
 
 def _forbidden(part: Object) -> Iterator[tuple[str, object]]:
     """Name fields of a pod or a container, which have no field in common that means two things."""
     for field, bad in _FIELDS.items():
-        if _at(part, field) == bad:
-            yield field, _word(bad)
+        if at(part, field) == bad:
+            yield field, "true" if bad is True else bad
     for field in _PROBES:
-        if host := _at(part, field):
+        if host := at(part, field):
             yield field, host
-    for volume in _mappings(part.get("volumes")):
+    for volume in mappings(part.get("volumes")):
         if "hostPath" in volume:
             yield f"volumes[{volume.get('name')}].hostPath", "a volume of the node"
-    for port in _mappings(part.get("ports")):
+    for port in mappings(part.get("ports")):
         if port.get("hostPort"):
             yield "ports.hostPort", port["hostPort"]
     yield from _listed(part)
@@ -167,32 +166,13 @@ def _forbidden(part: Object) -> Iterator[tuple[str, object]]:
 
 def _listed(part: Object) -> Iterator[tuple[str, object]]:
     """Name what is forbidden unless it is in a list."""
-    for each in _items(_at(part, "securityContext.capabilities.add")):
+    added = at(part, "securityContext.capabilities.add")
+    for each in added if isinstance(added, list) else ():
         if str(each) not in _CAPABILITIES:
             yield "securityContext.capabilities.add", each
-    for each in _mappings(_at(part, "securityContext.sysctls")):
+    for each in mappings(at(part, "securityContext.sysctls")):
         if str(each.get("name")) not in _SYSCTLS:
             yield "securityContext.sysctls", each.get("name")
-    selinux = _at(part, "securityContext.seLinuxOptions")
-    for field, value in (selinux if isinstance(selinux, dict) else {}).items():
+    for field, value in mapping(at(part, "securityContext.seLinuxOptions")).items():
         if (field in ("user", "role") and value) or (field == "type" and str(value) not in _SELINUX_TYPES):
             yield f"securityContext.seLinuxOptions.{field}", value
-
-
-def _at(body: Object, path: str) -> object:
-    found: object = body
-    for field in path.split("."):
-        found = found.get(field) if isinstance(found, dict) else None
-    return found
-
-
-def _mappings(value: object) -> Iterator[dict[str, Any]]:
-    return (item for item in _items(value) if isinstance(item, dict))
-
-
-def _items(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _word(value: object) -> object:
-    return "true" if value is True else value

@@ -18,46 +18,31 @@ _PATIENCE: Final = 6
 
 
 def of_server(queue: DelayQueue) -> Object:
-    """Probes of what runs until it is stopped."""
-    return {
-        "startupProbe": startup(),
-        "livenessProbe": liveness(queue),
-        "readinessProbe": readiness(),
-    }
+    """Probes of what runs until it is stopped: it is ready while every loop works, which takes Redis."""
+    return {**of_run(queue), "readinessProbe": _get("/readyz", period=5, timeout=3, failures=2)}
 
 
 def of_run(queue: DelayQueue) -> Object:
-    """Probes of a process that ends by itself, without readiness."""
-    return {"startupProbe": startup(), "livenessProbe": liveness(queue)}
+    """Probes of a process that ends by itself.
 
+    Startup allows five minutes for imports: a handler with a machine-learning library takes its time. It is asked every
+    second, so that a worker started just in time is used just in time.
 
-def startup() -> Object:
-    """Allow five minutes for imports: a handler with a machine-learning library takes its time.
-
-    Asked every second, so that a worker started just in time is used just in time.
-    """
-    return {**_get("/healthz"), "periodSeconds": 1, "timeoutSeconds": 2, "failureThreshold": 300}
-
-
-def liveness(queue: DelayQueue) -> Object:
-    """Restart what hangs, and only that: without Redis, /healthz stays good.
-
-    It turns bad when a step takes a minute, and a step that waits for Redis takes up to timeoutSeconds, at most 300:
-    the probe waits that much longer, so that an outage does not restart pods.
+    Liveness restarts what hangs, and only that: without Redis, /healthz stays good. It turns bad when a step takes a
+    minute, and a step that waits for Redis takes up to timeoutSeconds, at most 300: the probe waits that much longer,
+    so that an outage does not restart pods.
     """
     waiting = -(-queue.spec.redis.connection.timeout_seconds // _PERIOD_SECONDS)
     return {
-        **_get("/healthz"),
-        "periodSeconds": _PERIOD_SECONDS,
-        "timeoutSeconds": 5,
-        "failureThreshold": _PATIENCE + waiting,
+        "startupProbe": _get("/healthz", period=1, timeout=2, failures=300),
+        "livenessProbe": _get("/healthz", period=_PERIOD_SECONDS, timeout=5, failures=_PATIENCE + waiting),
     }
 
 
-def readiness() -> Object:
-    """Call a pod ready while every loop works, which takes Redis."""
-    return {**_get("/readyz"), "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 2}
-
-
-def _get(path: str) -> Object:
-    return {"httpGet": {"path": path, "port": names.METRICS_PORT_NAME, "scheme": "HTTP"}}
+def _get(path: str, *, period: int, timeout: int, failures: int) -> Object:
+    return {
+        "httpGet": {"path": path, "port": names.METRICS_PORT_NAME, "scheme": "HTTP"},
+        "periodSeconds": period,
+        "timeoutSeconds": timeout,
+        "failureThreshold": failures,
+    }

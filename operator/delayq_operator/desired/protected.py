@@ -5,18 +5,18 @@ Not here: names and types of fields, which the document's own parser checks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract.queue import GROUP
 
 from delayq_operator.base import names
+from delayq_operator.base.objects import mapping
 from delayq_operator.desired import mounts
 from delayq_operator.desired.merge import deletes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from delayq.contract.problems import Place
 
@@ -32,9 +32,9 @@ _LABELS: Final = frozenset(names.labels("any", "worker"))
 
 def check(template: Mapping[str, object], place: Place, *, container: str, pod: Mapping[str, str]) -> None:
     """Note every problem. `container` is ours; `pod` has fields of the pod that this role protects, and why."""
-    metadata = _mapping(template, "metadata")
+    metadata = mapping(template.get("metadata"))
     _metadata(metadata, place.field("metadata"))
-    spec, here = _mapping(template, "spec"), place.field("spec")
+    spec, here = mapping(template.get("spec")), place.field("spec")
     for field, why in {**_POD, **pod}.items():
         if field in spec:
             here.field(field).refuse(why)
@@ -48,7 +48,7 @@ def check(template: Mapping[str, object], place: Place, *, container: str, pod: 
 
 def _metadata(metadata: Mapping[str, object], place: Place) -> None:
     for field in ("labels", "annotations"):
-        for key in _mapping(metadata, field):
+        for key in mapping(metadata.get(field)):
             if key in _LABELS or key.startswith(f"{GROUP}/"):
                 place.field(field).key(key).refuse(_OURS)
     _kept(metadata, place, ("labels",))
@@ -85,16 +85,10 @@ def _inside(path: object) -> bool:
     return isinstance(path, str) and f"{normpath('/' + path.lstrip('/'))}/".startswith(f"{mounts.DIRECTORY}/")
 
 
-def _mapping(parent: Mapping[str, object], field: str) -> Mapping[str, object]:
-    """Return the mapping there; what is none is for the merge to complain of."""
-    found = parent.get(field)
-    return found if isinstance(found, Mapping) else {}
-
-
 def _items(
     parent: Mapping[str, object], field: str, place: Place
 ) -> Iterator[tuple[Mapping[str, object], Place]]:
     found = parent.get(field)
     for index, item in enumerate(found if isinstance(found, list) else []):
-        if isinstance(item, Mapping):
+        if isinstance(item, dict):
             yield item, place.field(field).item(index)

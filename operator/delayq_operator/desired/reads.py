@@ -1,16 +1,47 @@
-"""Which Secrets and ConfigMaps of the document each process reads: only those that it uses."""
+"""Which Secrets and ConfigMaps each process reads, of the document and of its pod template: only those that it uses.
+
+Pull secrets are not among them: no process reads those, and a new one is used for the next pull as it is.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from delayq_operator.desired.mounts import mounted_keys
+from delayq.contract import Problem, SpecError
+
+from delayq_operator.base import names
+from delayq_operator.base.objects import mapping, mappings
+from delayq_operator.desired.mounts import CONFIG_MAP, SECRET, mounted_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delayq.contract import DelayQueue
     from delayq.contract.queue import Spec
 
     from delayq_operator.base.names import Component
-    from delayq_operator.desired.mounts import Keys
+    from delayq_operator.desired.mounts import Keys, Named
+
+_SOURCES = {
+    "secretKeyRef": (SECRET, "name"),
+    "secretRef": (SECRET, "name"),
+    "configMapKeyRef": (CONFIG_MAP, "name"),
+    "configMapRef": (CONFIG_MAP, "name"),
+}
+_VOLUMES = {"secret": (SECRET, "secretName"), "configMap": (CONFIG_MAP, "name")}
+_PROJECTED = {"secret": (SECRET, "name"), "configMap": (CONFIG_MAP, "name")}
+
+MOST: Final = 100
+"""Secrets and ConfigMaps that one queue may name: each is read, watched, and remembered in an annotation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """Names of what a queue's pods read from their namespace."""
+
+    secrets: frozenset[str] = frozenset()
+    config_maps: frozenset[str] = frozenset()
 
 
 def by_scanner(spec: Spec) -> Keys:
@@ -52,3 +83,43 @@ def _to_ask(spec: Spec) -> tuple[object, ...]:
     if check is None:
         return ()
     return (check,) if check.guard is None else (check, spec.guard)
+
+
+def referenced(queue: DelayQueue) -> References:
+    """Everything whose content matters to some pod, of which there may be too much: then SpecError.
+
+    Says nothing else about templates that cannot be merged.
+    """
+    spec = queue.spec
+    found = set(by_anybody(spec))
+    for template in (spec.scanner.template, spec.worker.template, spec.reaper.template):
+        found |= of_template(template or {})
+    found.discard((CONFIG_MAP, names.config(queue.metadata.name)))
+    if len(found) > MOST:
+        problem = f"expected at most {MOST} Secrets and ConfigMaps in all pod templates, got {len(found):,}"
+        raise SpecError((Problem("spec", problem),))
+    return References(
+        secrets=frozenset(name for kind, name in found if kind == SECRET),
+        config_maps=frozenset(name for kind, name in found if kind == CONFIG_MAP),
+    )
+
+
+def of_template(template: Mapping[str, object]) -> set[Named]:
+    """Everything a pod template names, whatever else may be wrong with it."""
+    spec = mapping(template.get("spec"))
+    found: set[Named] = set()
+    for container in (*mappings(spec.get("containers")), *mappings(spec.get("initContainers"))):
+        for variable in mappings(container.get("env")):
+            found |= _named(mapping(variable.get("valueFrom")), _SOURCES)
+        for source in mappings(container.get("envFrom")):
+            found |= _named(source, _SOURCES)
+    for volume in mappings(spec.get("volumes")):
+        found |= _named(volume, _VOLUMES)
+        for source in mappings(mapping(volume.get("projected")).get("sources")):
+            found |= _named(source, _PROJECTED)
+    return found
+
+
+def _named(parent: Mapping[str, object], fields: Mapping[str, tuple[str, str]]) -> set[Named]:
+    named = ((kind, mapping(parent.get(field)).get(name)) for field, (kind, name) in fields.items())
+    return {(kind, name) for kind, name in named if isinstance(name, str) and name}

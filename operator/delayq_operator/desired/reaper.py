@@ -9,7 +9,7 @@ from delayq.contract.processes import EVERY_FIVE_MINUTES
 from delayq_operator.base import names
 from delayq_operator.desired import code, pod, probes, reads
 from delayq_operator.desired.child import Object, child
-from delayq_operator.desired.role import Role
+from delayq_operator.desired.pod import Role
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
@@ -63,7 +63,6 @@ def role(queue: DelayQueue, setting: Setting) -> Role:
         grace_seconds=GRACE_SECONDS,
         mounted=reads.by_reaper(queue.spec),
         template=queue.spec.reaper.template,
-        path="spec.reaper.template",
         under=code.pulled(queue, "reaper"),
         probes=probes.of_run(queue),
         pod={"restartPolicy": "Never"},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from delayq_operator.base import names
 from delayq_operator.desired import checksum, code, pod, probes, reads
 from delayq_operator.desired.child import Object, child
-from delayq_operator.desired.role import Role
+from delayq_operator.desired.pod import Role
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
@@ -59,7 +59,6 @@ def role(queue: DelayQueue, setting: Setting) -> Role:
         grace_seconds=GRACE_SECONDS,
         mounted=reads.by_scanner(queue.spec),
         template=queue.spec.scanner.template,
-        path="spec.scanner.template",
         under=code.pulled(queue, "scanner"),
         probes=probes.of_server(queue),
         # No argument: a check of the user's brings an image of its own, whose version may not know it.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from delayq_operator.base import names
 from delayq_operator.desired import checksum, pod, probes, reads
 from delayq_operator.desired.child import Object, child
-from delayq_operator.desired.role import Role
+from delayq_operator.desired.pod import Role
 from delayq_operator.desired.scanner import revisions
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def role(queue: DelayQueue, setting: Setting) -> Role:
         grace_seconds=spec.worker.termination_grace_period_seconds,
         mounted=reads.by_worker(spec),
         template=spec.worker.template,
-        path="spec.worker.template",
         probes=probes.of_server(queue),
         container=_stops_later(
             spec.worker.termination_grace_period_seconds - spec.worker.drain_timeout_seconds

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from delayq_operator.base import names
 from delayq_operator.base.errors import NotFound
-from delayq_operator.desired import reads
+from delayq_operator.desired import reads, referenced
 from delayq_operator.desired.facts import Facts
 from delayq_operator.desired.mounts import SECRET
-from delayq_operator.desired.references import referenced
 from delayq_operator.reconcile.plan import inputs_of
 
 if TYPE_CHECKING:

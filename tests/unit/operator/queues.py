@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from delayq.contract import DelayQueue, parse
+from delayq_operator.desired import referenced
 from delayq_operator.desired.facts import Facts, Setting
-from delayq_operator.desired.references import referenced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,8 +19,9 @@ from delayq_operator.base import names
 from delayq_operator.base.names import selector
 from delayq_operator.desired import desired, erase_job, referenced
 from delayq_operator.desired.config import for_pods, stamped
-from delayq_operator.desired.facts import References, Setting
+from delayq_operator.desired.facts import Setting
 from delayq_operator.desired.pod import LISTEN
+from delayq_operator.desired.reads import References
 from delayq_operator.desired.reaper import cron_job
 from hypothesis import given
 from hypothesis import strategies as st

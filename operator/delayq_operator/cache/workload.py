@@ -42,6 +42,11 @@ class Workload:
     """Hash of what the pods were started with."""
 
     @property
+    def unwanted(self) -> bool:
+        """Whether it is there and asks for no pod."""
+        return self.exists and self.wanted == 0
+
+    @property
     def rolling(self) -> bool:
         """Whether pods are still being started or replaced."""
         behind = self.updated < self.wanted or (self.available < self.wanted and not self.complete)

@@ -15,7 +15,7 @@ from delayq.scaling.learning import LONGEST_HANDLER_SECONDS, LONGEST_LEAD_SECOND
 from delayq.scaling.policy import LEAD_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from delayq_operator.base.objects import Sample
     from delayq_operator.cache.pod import Pod
@@ -77,18 +77,7 @@ class WorkerStats:
     def to_ask(self, pods: Collection[Pod], now: float) -> list[Pod]:
         """Whom to ask now: those whose turn it is, and who was asked longest ago before others."""
         self._created = {pod.name: pod.created_at for pod in pods}
-        due = [
-            pod
-            for pod in pods
-            if reachable(pod) and not 0 <= now - self._asked(pod) < self._pause_seconds(pod, now)
-        ]
-        due = sorted(due, key=self._asked)[:MOST_AT_ONCE]
-        for pod in due:
-            self._asked_at[pod.name] = now
-        return due
-
-    def _asked(self, pod: Pod) -> float:
-        return self._asked_at.get(pod.name, 0.0)
+        return turns(pods, self._asked_at, lambda pod: self._pause_seconds(pod, now), now)
 
     def _pause_seconds(self, pod: Pod, now: float) -> float:
         """One that is ready and silent, or should long have come, is not worth more than one that told all."""
@@ -147,6 +136,20 @@ class WorkerStats:
             known.intersection_update(but)
         for name in self._asked_at.keys() - but:
             del self._asked_at[name]
+
+
+def turns(
+    pods: Iterable[Pod], asked_at: dict[str, float], pause_seconds: Callable[[Pod], float], now: float
+) -> list[Pod]:
+    """Return whom to ask now, as noted in `asked_at`: who was asked longest ago before others."""
+
+    def asked(pod: Pod) -> float:
+        return asked_at.get(pod.name, 0.0)
+
+    due = [pod for pod in pods if reachable(pod) and not 0 <= now - asked(pod) < pause_seconds(pod)]
+    due = sorted(due, key=asked)[:MOST_AT_ONCE]
+    asked_at.update(dict.fromkeys((pod.name for pod in due), now))
+    return due
 
 
 def reachable(pod: Pod) -> bool:

@@ -16,7 +16,7 @@ from delayq_operator.status.reasons import told
 from delayq_operator.status.sharding_conditions import unserved
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from delayq.contract import Problem
     from delayq.contract.guard import Guard
@@ -75,7 +75,7 @@ def backend_available(view: View) -> Condition:
     if view.scanner.ready:
         message = f"Scanners are ready, so they reach Redis. Their metrics cannot be read: {view.unread or 'not yet'}."
         return told(kind, "ScannersReady", message)
-    if view.scanner.exists and view.scanner.wanted == 0:
+    if view.scanner.unwanted:
         return told(kind, "NoScanners", "spec.scanner.replicas is 0: no scanner measures.")
     return told(kind, "MetricsUnavailable", "No scanner answers the operator.")
 
@@ -136,10 +136,9 @@ def _guards_store(guard: Guard) -> str:
 def progressing(view: View) -> Condition:
     """Whether pods are being replaced, in the words of Deployments."""
     kind = "Progressing"
-    loads = (("scanner", view.scanner), ("worker", view.worker))
     if view.erasing is not None:
         return told(kind, "Erasing", view.erasing.message or "The tasks are being erased.")
-    for what, load in loads:
+    for what, load in view.loads:
         if load.paused or load.stuck:
             reason = "DeploymentPaused" if load.paused else "ProgressDeadlineExceeded"
             why = "kubectl rollout pause keeps its pods as they are." if load.paused else load.stuck
@@ -147,26 +146,48 @@ def progressing(view: View) -> Condition:
     if view.leaving:
         message = f"Waiting until {listed(view.leaving)} of an earlier DelayQueue of this name is gone."
         return told(kind, "WaitingForDeletion", message)
-    for what, load in loads:
+    for what, load in view.loads:
         if load.exists and load.rolling:
             running = min(load.updated, load.available)
             message = f"{running} of {counted(load.wanted, what)} match the spec."
             return told(kind, "ReplicaSetUpdated", message)
-    missing = [f"{what}s" for what, load in loads if not load.exists]
+    missing = [f"{what}s" for what, load in view.loads if not load.exists]
     if missing:
         return told(kind, "DeploymentNotFound", f"There is no Deployment of {' and '.join(missing)}.")
     return told(kind, "NewReplicaSetAvailable", "All pods match the spec.")
+
+
+CONFLICTS: Final[Mapping[str, str]] = {
+    "NameConflict": (
+        "{} exists and is not managed by the operator: rename or delete it, or rename this DelayQueue."
+    ),
+    "OperatorConflict": (
+        "Another installation of the operator, {}, claims this DelayQueue. Uninstall one of the two, or have each "
+        "serve other namespaces."
+    ),
+    "QueueConflict": (
+        "{} has the same queue in the same Redis: give each a spec.queueName, keyPrefix or database of its own, unless "
+        "one code is to handle both's tasks."
+    ),
+    "UnmanagedFields": "Another client added {}: remove it, or add it to the template in the spec.",
+}
+"""Reason of Degraded → what others have done, and what to do."""
+
+
+def conflict(reason: str, found: Sequence[str]) -> str:
+    """Say what conflicts; empty when nothing does."""
+    return CONFLICTS[reason].format(listed(found)) if found else ""
 
 
 def degraded(view: View) -> Condition:
     """Whether something needs a person; the worst of it."""
     for reason, what in (
         ("EraseFailed", view.erasing.message if view.erasing is not None and view.erasing.failed else ""),
-        ("NameConflict", taken(view)),
+        ("NameConflict", conflict("NameConflict", view.taken)),
         ("ApplyFailed", " ".join(view.failures)),
-        ("OperatorConflict", _served_twice(view)),
-        ("QueueConflict", _shared(view)),
-        ("UnmanagedFields", _foreign(view)),
+        ("OperatorConflict", conflict("OperatorConflict", [view.rival] if view.rival else [])),
+        ("QueueConflict", conflict("QueueConflict", view.sharing)),
+        ("UnmanagedFields", conflict("UnmanagedFields", view.foreign)),
         ("PodsRejected", _rejected(view)),
         ("RolloutPaused", _rollout_paused(view)),
         ("PodsFailing", f"{listed(list(view.troubles.values()))}.{no_image(view)}" if view.troubles else ""),
@@ -182,8 +203,7 @@ def refused(component: str, load: Workload) -> str:
 
 
 def _rejected(view: View) -> str:
-    loads = (("scanner", view.scanner), ("worker", view.worker))
-    found = [refused(component, load) for component, load in loads if load.refused]
+    found = [refused(component, load) for component, load in view.loads if load.refused]
     if view.runless:
         jobs = f"{names.QUEUE_LABEL}={names.label_value(view.resource.key.name)}"
         what = "The last run of the reaper has no pod: the API server rejects it, or the Job controller does not run."
@@ -193,12 +213,11 @@ def _rejected(view: View) -> str:
 
 def _rollout_paused(view: View) -> str:
     name, namespace = view.resource.key.name, view.resource.key.namespace
-    paused = [each for each, load in (("scanner", view.scanner), ("worker", view.worker)) if load.paused]
+    paused = [f"deployment/{name}-{component}" for component, load in view.loads if load.paused]
     if not paused:
         return ""
-    deployments = [f"deployment/{name}-{component}" for component in paused]
-    what = f"{listed(deployments)} is paused, so its pods are not replaced."
-    return f"{what} To go on: `kubectl rollout resume {' '.join(deployments)} --namespace {namespace}`."
+    what = f"{listed(paused)} is paused, so its pods are not replaced."
+    return f"{what} To go on: `kubectl rollout resume {' '.join(paused)} --namespace {namespace}`."
 
 
 def no_image(view: View) -> str:
@@ -211,39 +230,13 @@ def no_image(view: View) -> str:
     return " Workers run the operator's image, without your code: set spec.worker.image."
 
 
-def taken(view: View) -> str:
-    """Say which names of children others have; empty when none."""
-    cure = "exists and is not managed by the operator: rename or delete it, or rename this DelayQueue."
-    return f"{listed(view.taken)} {cure}" if view.taken else ""
-
-
-def _served_twice(view: View) -> str:
-    cure = "Uninstall one of the two, or have each serve other namespaces."
-    return (
-        f"Another installation of the operator, {view.rival}, claims this DelayQueue. {cure}"
-        if view.rival
-        else ""
-    )
-
-
-def _shared(view: View) -> str:
-    cure = "give each a spec.queueName, keyPrefix or database of its own, unless one code is to handle both's tasks."
-    return f"{listed(view.sharing)} has the same queue in the same Redis: {cure}" if view.sharing else ""
-
-
-def _foreign(view: View) -> str:
-    cure = "remove it, or add it to the template in the spec."
-    return f"Another client added {listed(view.foreign)}: {cure}" if view.foreign else ""
-
-
 def paused(view: View) -> Condition | None:
     """Whether the annotation pauses reconciliation. None without the annotation."""
     if view.resource.paused:
         message = "The annotation delayq.dev/paused is true: the operator does not change children."
         return told("Paused", "PausedByAnnotation", message)
     if view.resource.pausing != "false":
-        message = (
-            f'The annotation delayq.dev/paused is "{view.resource.pausing[:40]}", neither true nor false'
-        )
-        return told("Paused", "InvalidAnnotation", f"{message}: children follow the spec.")
+        quoted = f'"{view.resource.pausing[:40]}", neither true nor false'
+        message = f"The annotation delayq.dev/paused is {quoted}: children follow the spec."
+        return told("Paused", "InvalidAnnotation", message)
     return None

@@ -34,7 +34,6 @@ SOON_SECONDS: Final = 0.9  # one that has just said no, or nothing yet; visits a
 class _Worker:
     """What one worker said."""
 
-    asked_at: float
     said_at: float = 0.0
     able: bool | None = None
     """None: it has not told yet."""
@@ -54,34 +53,27 @@ class Watch:
 
     def __init__(self) -> None:
         """Start without a reading."""
+        self._asked_at: dict[str, float] = {}
         self._workers: dict[str, _Worker] = {}
         self.told = Guarding()
         """What a reconciliation was last woken for."""
 
     def to_ask(self, pods: Iterable[Pod], now: float) -> list[Pod]:
-        """Whom to ask now: those whose turn it is, and who was asked longest ago before others."""
+        """Whom to ask now; those that are gone are forgotten."""
         here = {pod.name: pod for pod in pods if worker_stats.reachable(pod)}
+        self._asked_at = {name: at for name, at in self._asked_at.items() if name in here}
         self._workers = {name: each for name, each in self._workers.items() if name in here}
-        due = [pod for pod in here.values() if not 0 <= now - self._asked(pod) < self._pause_seconds(pod)]
-        due = sorted(due, key=self._asked)[: worker_stats.MOST_AT_ONCE]
-        for pod in due:
-            self._workers.setdefault(pod.name, _Worker(now)).asked_at = now
-        return due
-
-    def _asked(self, pod: Pod) -> float:
-        worker = self._workers.get(pod.name)
-        return worker.asked_at if worker else 0.0
+        return worker_stats.turns(here.values(), self._asked_at, self._pause_seconds, now)
 
     def _pause_seconds(self, pod: Pod) -> float:
-        worker = self._workers.get(pod.name)
-        soon = worker is not None and (worker.doubted or (worker.able is None and not pod.ready))
-        return SOON_SECONDS if soon else AGAIN_SECONDS
+        worker = self._workers.get(pod.name, _Worker())
+        return SOON_SECONDS if worker.doubted or (worker.able is None and not pod.ready) else AGAIN_SECONDS
 
     def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
         """Take note of what a worker says."""
         value = worker_stats.said(samples).get(table.WORKER_GUARD_UP.name)
         if value is not None:
-            self._workers.setdefault(pod.name, _Worker(now)).take(value >= 1, now)
+            self._workers.setdefault(pod.name, _Worker()).take(value >= 1, now)
 
     def seen(self, now: float) -> Guarding:
         """Count those who told of late."""

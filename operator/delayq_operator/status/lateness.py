@@ -36,21 +36,18 @@ class Lateness:
     def __init__(self, allowed_seconds: float, since: float) -> None:
         """`allowed_seconds` is the objective. What workers older than `since` counted before is of long ago."""
         self.allowed_seconds, self._since = allowed_seconds, since
-        self._asked: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
         self._counted: dict[str, Begun] = {}
         self._parts: deque[tuple[float, Begun]] = deque()
         self.told = False
         """Whether a reconciliation was last woken because the objective was missed."""
 
     def to_ask(self, pods: Iterable[Pod], now: float) -> list[Pod]:
-        """Whom to ask now: those whose turn it is, and who was asked longest ago before others."""
+        """Whom to ask now; those that are gone are forgotten."""
         here = {pod.name: pod for pod in pods if worker_stats.reachable(pod)}
-        self._asked = {name: at for name, at in self._asked.items() if name in here}
+        self._asked_at = {name: at for name, at in self._asked_at.items() if name in here}
         self._counted = {name: each for name, each in self._counted.items() if name in here}
-        due = [pod for pod in here.values() if not 0 <= now - self._asked.get(pod.name, 0.0) < AGAIN_SECONDS]
-        due = sorted(due, key=lambda pod: self._asked.get(pod.name, 0.0))[: worker_stats.MOST_AT_ONCE]
-        self._asked |= {pod.name: now for pod in due}
-        return due
+        return worker_stats.turns(here.values(), self._asked_at, lambda _pod: AGAIN_SECONDS, now)
 
     def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
         """Take note of a worker's histogram: what it counted since it was last asked."""

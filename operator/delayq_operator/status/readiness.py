@@ -8,97 +8,71 @@ from delayq_operator.status import conditions, scaling_conditions, sharding_cond
 from delayq_operator.status.conditions import (
     accepted,
     backend_available,
+    conflict,
     guard_available,
     no_image,
     paused,
     refused,
-    taken,
 )
 from delayq_operator.status.reasons import told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from delayq_operator.cache.workload import Workload
     from delayq_operator.status.reasons import Condition
     from delayq_operator.status.view import View
-
-Refusal = tuple[str, str]
-_FINE: Final[Refusal] = ("", "")
 
 
 def ready(view: View) -> Condition:
     """Whether tasks run when they fall due: everything else, summed up."""
-    for refuse in (_deleting, _rejected, _no_backend, _no_scanner, _held, _no_guard, _no_worker):
-        reason, message = refuse(view)
-        if reason:
-            return told("Ready", reason, message)
-    return told("Ready", "AsExpected", "Tasks run when they fall due.")
+    reason, message = next(_obstacles(view), ("AsExpected", "Tasks run when they fall due."))
+    return told("Ready", reason, message)
 
 
-def _deleting(view: View) -> Refusal:
-    if view.erasing is None:
-        return _FINE
-    return "Deleting", view.erasing.message or "The DelayQueue was deleted."
-
-
-def _rejected(view: View) -> Refusal:
-    verdict = accepted(view)
-    return _FINE if verdict.status == "True" else (verdict.reason, verdict.message)
-
-
-def _no_backend(view: View) -> Refusal:
-    verdict = backend_available(view)
-    return (verdict.reason, verdict.message) if verdict.status == "False" else _FINE
-
-
-def _no_scanner(view: View) -> Refusal:
-    if view.scanner.ready or (view.scanner.exists and view.scanner.wanted == 0):
-        return _FINE
-    if not view.scanner.exists:
-        return "ScannersNotReady", f"There is no Deployment of scanners. {_obstacle(view)}"
-    return "ScannersNotReady", f"No scanner is ready, of {view.scanner.wanted}. {_why(view, 'scanner')}"
-
-
-def _held(view: View) -> Refusal:
-    policy = "None" if view.queue is None else view.queue.spec.stop_policy
-    return (
-        _FINE
-        if policy == "None"
-        else ("ClaimsSuspended", f"spec.stopPolicy is {policy}: no task is claimed.")
-    )
-
-
-def _no_guard(view: View) -> Refusal:
-    verdict = guard_available(view)
-    return (
-        ("GuardUnreachable", verdict.message) if verdict is not None and verdict.status == "False" else _FINE
-    )
-
-
-def _no_worker(view: View) -> Refusal:
-    if view.worker.ready:
-        return _FINE
-    if view.worker.exists and view.worker.wanted == 0:
+def _obstacles(view: View) -> Iterator[tuple[str, str]]:
+    """Name what keeps tasks from running, a cause before what follows from it: reason and message."""
+    if view.erasing is not None:
+        yield "Deleting", view.erasing.message or "The DelayQueue was deleted."
+    for verdict in (accepted(view), backend_available(view)):
+        if verdict.status == "False":
+            yield verdict.reason, verdict.message
+    if not view.scanner.ready and not view.scanner.unwanted:
+        yield "ScannersNotReady", _not_ready(view, "scanner", view.scanner)
+    if view.queue is not None and (policy := view.queue.spec.stop_policy) != "None":
+        yield "ClaimsSuspended", f"spec.stopPolicy is {policy}: no task is claimed."
+    if (guard := guard_available(view)) is not None and guard.status == "False":
+        yield "GuardUnreachable", guard.message
+    if view.worker.ready or _waking(view):
+        return
+    if not view.worker.unwanted:
+        yield "WorkersNotReady", _not_ready(view, "worker", view.worker)
+    elif view.queue is None or view.queue.spec.autoscaling is None:
         # With autoscaling, zero workers can be right; a fixed number is what the user requires.
-        scaled = view.queue is not None and view.queue.spec.autoscaling is not None
-        return _FINE if scaled else ("NoWorkers", "There is no worker, because spec.worker.replicas is 0.")
-    if not view.worker.exists:
-        return "WorkersNotReady", f"There is no Deployment of workers. {_obstacle(view)}"
-    if view.learnt.waking and "worker" not in view.troubles and not view.worker.refused:
-        return _FINE  # they were started so that they are there in time
-    return "WorkersNotReady", f"No worker is ready, of {view.worker.wanted}. {_why(view, 'worker')}"
+        yield "NoWorkers", "There is no worker, because spec.worker.replicas is 0."
+
+
+def _waking(view: View) -> bool:
+    """Whether workers were started so that they are there in time, and nothing keeps them."""
+    on_the_way = view.learnt.waking and view.worker.wanted > 0
+    return on_the_way and "worker" not in view.troubles and not view.worker.refused
+
+
+def _not_ready(view: View, component: str, load: Workload) -> str:
+    if not load.exists:
+        return f"There is no Deployment of {component}s. {_obstacle(view)}"
+    return f"No {component} is ready, of {load.wanted}. {_why(view, component, load)}"
 
 
 def _obstacle(view: View) -> str:
     if view.resource.paused and (verdict := paused(view)) is not None:
         return verdict.message
-    return taken(view) or " ".join(view.failures) or "It is being made."
+    return conflict("NameConflict", view.taken) or " ".join(view.failures) or "It is being made."
 
 
-def _why(view: View, component: str) -> str:
+def _why(view: View, component: str, load: Workload) -> str:
     if found := view.troubles.get(component):
         return f"{found.rstrip('.')}.{no_image(view) if component == 'worker' else ''}"
-    load = view.worker if component == "worker" else view.scanner
     if load.refused:
         return refused(component, load)
     if found := view.waiting.get(component):

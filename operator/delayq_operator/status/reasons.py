@@ -16,113 +16,66 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Status = Literal["True", "False", "Unknown"]
-_TRUE: Final = "True"
-_FALSE: Final = "False"
-_UNKNOWN: Final = "Unknown"
+
+
+def _reasons(*, true: str = "", false: str = "", unknown: str = "") -> Mapping[str, Status]:
+    given: tuple[tuple[Status, str], ...] = (("True", true), ("False", false), ("Unknown", unknown))
+    return {reason: status for status, reasons in given for reason in reasons.split()}
+
+
+_REFUSED: Final = "InvalidSpec PolicyViolation RedisNotEmpty ReferenceNotFound"
 
 REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
-    "Ready": {
-        "AsExpected": _TRUE,
-        "Deleting": _FALSE,
-        "InvalidSpec": _FALSE,
-        "PolicyViolation": _FALSE,
-        "RedisNotEmpty": _FALSE,
-        "ReferenceNotFound": _FALSE,
-        "Unreachable": _FALSE,
-        "PartiallyUnreachable": _FALSE,
-        "ScannersNotReady": _FALSE,
-        "ClaimsSuspended": _FALSE,
-        "GuardUnreachable": _FALSE,
-        "NoWorkers": _FALSE,
-        "WorkersNotReady": _FALSE,
-    },
-    "Accepted": {
-        "Valid": _TRUE,
-        "InvalidSpec": _FALSE,
-        "PolicyViolation": _FALSE,
-        "RedisNotEmpty": _FALSE,
-        "ReferenceNotFound": _FALSE,
-    },
-    "BackendAvailable": {
-        "Connected": _TRUE,
-        "ScannersReady": _TRUE,
-        "PartiallyUnreachable": _FALSE,
-        "Unreachable": _FALSE,
-        "NoScanners": _UNKNOWN,
-        "MetricsUnavailable": _UNKNOWN,
-    },
-    "DurabilityAtRisk": {
-        **{reason: _TRUE for reason, _ in RISKS.values()},
-        "Durable": _FALSE,
-        "FsyncUnknown": _UNKNOWN,
-        "DurabilityUnknown": _UNKNOWN,
-        "MetricsUnavailable": _UNKNOWN,
-    },
-    "ReshardingComplete": {
-        "Complete": _TRUE,
-        "Pending": _FALSE,
-        "Preparing": _FALSE,
-        "Migrating": _FALSE,
-        "ReshardingStalled": _FALSE,
-        "NoScanners": _UNKNOWN,
-        "MetricsUnavailable": _UNKNOWN,
-    },
-    "GuardAvailable": {
-        "Connected": _TRUE,
-        "PartiallyUnreachable": _TRUE,
-        "Unreachable": _FALSE,
-        "NoWorkers": _UNKNOWN,
-        "MetricsUnavailable": _UNKNOWN,
-    },
-    "Progressing": {
-        "NewReplicaSetAvailable": _TRUE,
-        "ReplicaSetUpdated": _TRUE,
-        "WaitingForDeletion": _TRUE,
-        "Erasing": _TRUE,
-        "DeploymentPaused": _FALSE,
-        "ProgressDeadlineExceeded": _FALSE,
-        "DeploymentNotFound": _FALSE,
-    },
-    "Degraded": {
-        "NameConflict": _TRUE,
-        "ApplyFailed": _TRUE,
-        "OperatorConflict": _TRUE,
-        "QueueConflict": _TRUE,
-        "UnmanagedFields": _TRUE,
-        "EraseFailed": _TRUE,
-        "PodsRejected": _TRUE,
-        "RolloutPaused": _TRUE,
-        "PodsFailing": _TRUE,
-        "AsExpected": _FALSE,
-    },
+    "Ready": _reasons(
+        true="AsExpected",
+        false=f"Deleting {_REFUSED} Unreachable PartiallyUnreachable ScannersNotReady ClaimsSuspended GuardUnreachable"
+        " NoWorkers WorkersNotReady",
+    ),
+    "Accepted": _reasons(true="Valid", false=_REFUSED),
+    "BackendAvailable": _reasons(
+        true="Connected ScannersReady",
+        false="PartiallyUnreachable Unreachable",
+        unknown="NoScanners MetricsUnavailable",
+    ),
+    "DurabilityAtRisk": _reasons(
+        true=" ".join(reason for reason, _ in RISKS.values()),
+        false="Durable",
+        unknown="FsyncUnknown DurabilityUnknown MetricsUnavailable",
+    ),
+    "ReshardingComplete": _reasons(
+        true="Complete",
+        false="Pending Preparing Migrating ReshardingStalled",
+        unknown="NoScanners MetricsUnavailable",
+    ),
+    "GuardAvailable": _reasons(
+        true="Connected PartiallyUnreachable", false="Unreachable", unknown="NoWorkers MetricsUnavailable"
+    ),
+    "Progressing": _reasons(
+        true="NewReplicaSetAvailable ReplicaSetUpdated WaitingForDeletion Erasing",
+        false="DeploymentPaused ProgressDeadlineExceeded DeploymentNotFound",
+    ),
+    "Degraded": _reasons(
+        true="NameConflict ApplyFailed OperatorConflict QueueConflict UnmanagedFields EraseFailed PodsRejected"
+        " RolloutPaused PodsFailing",
+        false="AsExpected",
+    ),
     "ScalingActive": {
-        **{reason: _TRUE if active else _FALSE for reason, active in scaling.REASONS.items()},
-        scaling.NOT_DECIDED: _UNKNOWN,
+        **{reason: "True" if active else "False" for reason, active in scaling.REASONS.items()},
+        scaling.NOT_DECIDED: "Unknown",
     },
-    "ScalingLimited": {
-        "MaxReplicas": _TRUE,
-        "MinReplicas": _TRUE,
-        "ScaleUpPolicy": _TRUE,
-        "MaxInFlight": _TRUE,
-        "RatePerSecond": _TRUE,
-        "ScaleDownPolicy": _TRUE,
-        "DesiredWithinRange": _FALSE,
-    },
-    "FallbackActive": {"MetricsUnavailable": _TRUE},
-    "CapacityShortfallExpected": {"MaxReplicas": _TRUE},
-    "ObjectiveMet": {
-        "WithinObjective": _TRUE,
-        "GuardUnreachable": _FALSE,
-        "WorkersNotReady": _FALSE,
-        "MaxInFlight": _FALSE,
-        "RatePerSecond": _FALSE,
-        "NoTasksClaimed": _FALSE,
-        "MaxReplicas": _FALSE,
-        "ScaleUpPolicy": _FALSE,
-        "TasksLate": _FALSE,
-        "MetricsUnavailable": _UNKNOWN,
-    },
-    "Paused": {"PausedByAnnotation": _TRUE, "InvalidAnnotation": _FALSE},
+    "ScalingLimited": _reasons(
+        true="MaxReplicas MinReplicas ScaleUpPolicy MaxInFlight RatePerSecond ScaleDownPolicy",
+        false="DesiredWithinRange",
+    ),
+    "FallbackActive": _reasons(true="MetricsUnavailable"),
+    "CapacityShortfallExpected": _reasons(true="MaxReplicas"),
+    "ObjectiveMet": _reasons(
+        true="WithinObjective",
+        false="GuardUnreachable WorkersNotReady MaxInFlight RatePerSecond NoTasksClaimed MaxReplicas ScaleUpPolicy"
+        " TasksLate",
+        unknown="MetricsUnavailable",
+    ),
+    "Paused": _reasons(true="PausedByAnnotation", false="InvalidAnnotation"),
 }
 """Condition → reason → the status it stands for."""
 

@@ -33,8 +33,6 @@ BINDS: Final[Mapping[str, str]] = {
 }
 """What limits a decision, which is the reason that tasks are late → what helps."""
 
-LATE: Final = ("TasksLate", "More workers or concurrency help, or quicker handlers.")
-
 FULL_SHARE: Final = 0.9
 """Of maxInFlight. Tasks are spread by the hash of their ids: one shard has used up its part before another."""
 
@@ -52,23 +50,19 @@ limit."""
 
 def scaling_limited(view: View) -> Condition:
     """Whether a bound kept the number of workers from what the work asks for."""
-    decision = view.scale.decision if view.scale is not None else None
-    if decision is not None and decision.limited_by in LIMITED:
+    if (decision := view.decision) is not None and decision.limited_by in LIMITED:
         return told("ScalingLimited", decision.limited_by, LIMITED[decision.limited_by])
     return told("ScalingLimited", "DesiredWithinRange", "No limit keeps the number of workers from demand.")
 
 
 def fallback_active(view: View) -> Condition | None:
     """Say that the number of workers is a fallback, as the metrics for a decision are missing. None otherwise."""
-    decision = view.scale.decision if view.scale is not None else None
+    decision = view.decision
     if decision is None or decision.reason != "FallenBack":
         return None
     message = f"Metrics are unavailable: at least {counted(decision.replicas, 'worker')}, by spec.autoscaling.fallback."
-    return told("FallbackActive", "MetricsUnavailable", f"{message} {_unread(view)}")
-
-
-def _unread(view: View) -> str:
-    return f"Last error: {view.unread}." if view.unread else "No scanner reports every shard."
+    why = f"Last error: {view.unread}." if view.unread else "No scanner reports every shard."
+    return told("FallbackActive", "MetricsUnavailable", f"{message} {why}")
 
 
 def capacity_shortfall_expected(view: View) -> Condition | None:
@@ -105,22 +99,18 @@ def objective_met(view: View) -> Condition | None:
 
 def _what_binds(view: View) -> tuple[str, str]:
     """Why tasks are late: the first cause there is, and what helps."""
-    decision = view.scale.decision if view.scale is not None else None
-    paced = _paced(view)
+    decision, paced = view.decision, _paced(view)
     if view.guarding.down:
         return "GuardUnreachable", "No worker can use the guard: see condition GuardAvailable."
     if view.worker.ready < view.worker.wanted:
-        why = view.troubles.get("worker", "they may still be starting")
-        return (
-            "WorkersNotReady",
-            f"{view.worker.ready} of {counted(view.worker.wanted, 'worker')} are ready: {why}.",
-        )
+        ready = f"{view.worker.ready} of {counted(view.worker.wanted, 'worker')} are ready"
+        return "WorkersNotReady", f"{ready}: {view.troubles.get('worker', 'they may still be starting')}."
     if paced is not None:
         return paced
     if view.backlog is not None and not view.backlog.in_flight and view.worker.ready:
         return "NoTasksClaimed", "Workers are ready and claim no tasks: see their /readyz and logs."
     if decision is None or decision.limited_by not in BINDS:
-        return LATE
+        return "TasksLate", "More workers or concurrency help, or quicker handlers."
     return decision.limited_by, BINDS[decision.limited_by]
 
 
@@ -132,8 +122,6 @@ def _paced(view: View) -> tuple[str, str] | None:
     if limits.max_in_flight is not None and view.backlog.in_flight >= limits.max_in_flight * FULL_SHARE:
         return "MaxInFlight", "As many tasks run as spec.limits.maxInFlight allows: raise it."
     if limits.rate_per_second is not None:
-        return (
-            "RatePerSecond",
-            "spec.limits.ratePerSecond lets no more begin, or workers cannot keep up with it.",
-        )
+        message = "spec.limits.ratePerSecond lets no more begin, or workers cannot keep up with it."
+        return "RatePerSecond", message
     return None

@@ -33,8 +33,8 @@ def resharding_complete(view: View) -> Condition | None:
 
 def _verdict(view: View) -> Condition:
     """Say whether tasks are where spec.shards says. How far they are is in status.resharding."""
-    seen = view.backlog.shards if view.backlog is not None else None
-    if view.scanner.exists and view.scanner.wanted == 0:
+    seen = view.shards
+    if view.scanner.unwanted:
         return told(
             KIND, "NoScanners", "spec.scanner.replicas is 0: no scanner migrates tasks to other shards."
         )
@@ -60,7 +60,7 @@ def _under_way(view: View, seen: Shards, shard_map: ShardMap) -> Condition:
 
 def resharding(view: View) -> dict[str, Any] | None:
     """Make status.resharding; None while all tasks are at home, or while unknown."""
-    seen, verdict = view.backlog.shards if view.backlog is not None else None, _verdict(view)
+    seen, verdict = view.shards, _verdict(view)
     if seen is None or seen.shard_map is None or verdict.status != "False":
         return None
     shard_map, wanted = seen.shard_map, _wanted(view)
@@ -81,7 +81,7 @@ def resharding(view: View) -> dict[str, Any] | None:
 
 def unknown(view: View) -> bool:
     """Whether the shard map is unknown."""
-    return view.backlog is None or view.backlog.shards.shard_map is None
+    return view.shards is None or view.shards.shard_map is None
 
 
 def _wanted(view: View) -> int | None:

@@ -47,7 +47,10 @@ REMEMBERED: Final = ("lastScaleTime", "leadSeconds", "handlerMilliseconds")
 LEARNT_SHARE: Final = 0.2
 MOST_TOLD: Final = 2_000_000_000
 LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
-RUNS_SECONDS: Final = 600.0  # the reaper runs every minute: when exactly it last did is in the CronJob
+RUNS: Final = ("lastScheduleTime", "lastSuccessfulTime")
+"""Fields of status.reaper."""
+RUNS_SECONDS: Final = 600.0  # the reaper may run every minute: when exactly it last did is in the CronJob
+UNCOMPARED: Final = frozenset({"observedTime", "message", "lastDecision"})
 
 
 def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
@@ -60,12 +63,7 @@ def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
     }
     if (scaling := _scaling(view, previous.get("scaling") or {})) is not None:
         made["scaling"] = scaling
-    reaper = {
-        field: view.reaper[field]
-        for field in ("lastScheduleTime", "lastSuccessfulTime")
-        if field in view.reaper
-    }
-    if reaper:
+    if reaper := {field: view.reaper[field] for field in RUNS if field in view.reaper}:
         made["reaper"] = reaper
     if view.erasing is not None and view.erasing.shards:
         made["erase"] = {"erasedShards": view.erasing.erased_shards, "shards": view.erasing.shards}
@@ -173,7 +171,7 @@ def _entry(condition: Condition, before: Mapping[str, Status], generation: int, 
 
 def _due_within_lead(view: View, previous: Mapping[str, Any]) -> Status:
     """Of the last decision's look; it stays while a new operator has not looked yet."""
-    decision = view.scale.decision if view.scale is not None else None
+    decision = view.decision
     if decision is not None and decision.sample is not None:
         lead = decision.policy.lead(decision.sample.lead_seconds)
         return {"dueWithinLead": decision.sample.within(lead)}
@@ -214,16 +212,15 @@ def wait_seconds(made: Status, previous: Mapping[str, Any], since_write: float) 
 def _facts(status: Mapping[str, Any]) -> Status:
     """All but what moves by itself: numbers of tasks, and messages, which have numbers in them."""
     moving = ("backlog", "conditions", "reaper", "scaling", "resharding")
-    facts = {name: value for name, value in status.items() if name not in moving}
-    facts["reaper"] = sorted(status.get("reaper") or ())
-    facts["scaling"] = (status.get("scaling") or {}).get("lastDecision")
-    facts["resharding"] = [
-        (status.get("resharding") or {}).get(field) for field in ("fromShards", "toShards", "message")
-    ]
-    facts["conditions"] = [
-        _fact(entry) for entry in status.get("conditions") or () if entry["type"] not in PACED
-    ]
-    return facts
+    resharding = status.get("resharding") or {}
+    return {name: value for name, value in status.items() if name not in moving} | {
+        "reaper": sorted(status.get("reaper") or ()),
+        "scaling": (status.get("scaling") or {}).get("lastDecision"),
+        "resharding": [resharding.get(field) for field in ("fromShards", "toShards", "message")],
+        "conditions": [
+            _fact(entry) for entry in status.get("conditions") or () if entry["type"] not in PACED
+        ],
+    }
 
 
 def _fact(condition: Mapping[str, Any]) -> Status:
@@ -240,42 +237,24 @@ def _messages(status: Mapping[str, Any]) -> list[str]:
 
 
 def _alike(made: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
-    """Whether a person would say that the two backlogs, and the two reapers, are the same."""
-    runs, runs_before = made.get("reaper") or {}, previous.get("reaper") or {}
-    if any(_apart(time, runs_before[field]) >= RUNS_SECONDS for field, time in runs.items()):
-        return False
-    if not _scaled_alike(made.get("scaling") or {}, previous.get("scaling") or {}):
-        return False
-    one, other = (_numbers(each) for each in (made, previous))
-    return one.keys() == other.keys() and all(_same(value, other[field]) for field, value in one.items())
+    """Whether a person would say that nothing has moved."""
+    one, other = _measured(made), _measured(previous)
+    return one.keys() == other.keys() and all(_same(field, one[field], other[field]) for field in one)
 
 
-def _scaled_alike(made: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
-    """What was learnt is measured anew all the time; the sentence is written along with anything else."""
-    if made.keys() != previous.keys():
-        return False
-    exact = ("limitedBy", "consecutiveFailures", "lastScaleTime")
-    if any(made.get(field) != previous.get(field) for field in exact):
-        return False
-    for field in ("leadSeconds", "handlerMilliseconds"):
-        one, other = made.get(field, 0), previous.get(field, 0)
-        if abs(one - other) > max(1, other * LEARNT_SHARE):
-            return False
-    return "wakeTime" not in made or _apart(made["wakeTime"], previous["wakeTime"]) < SAME_SECONDS
+def _measured(status: Mapping[str, Any]) -> Status:
+    """What is measured anew all the time, by field; not when, nor sentences, which are written along."""
+    parts = (status.get(part) or {} for part in ("backlog", "reaper", "scaling", "resharding"))
+    found = {field: value for part in parts for field, value in part.items()}
+    return {field: value for field, value in found.items() if field not in UNCOMPARED}
 
 
-def _numbers(status: Mapping[str, Any]) -> Status:
-    """Those of tasks, but for when they were read."""
-    found = {**(status.get("backlog") or {}), **(status.get("resharding") or {})}
-    return {field: value for field, value in found.items() if field not in ("observedTime", "message")}
-
-
-def _same(value: Any, before: Any) -> bool:  # noqa: ANN401 -- JSON
+def _same(field: str, value: Any, before: Any) -> bool:  # noqa: ANN401 -- JSON
+    if field in ("limitedBy", "lastScaleTime"):
+        return bool(value == before)
+    if field in ("leadSeconds", "handlerMilliseconds"):
+        return bool(abs(value - before) <= max(1, before * LEARNT_SHARE))
     if isinstance(value, int):
         return bucket(value) == bucket(before)
-    return _apart(value, before) < SAME_SECONDS
-
-
-def _apart(one: str, other: str) -> float:
-    """Seconds between two times."""
-    return abs((datetime.fromisoformat(one) - datetime.fromisoformat(other)).total_seconds())
+    apart = abs((datetime.fromisoformat(value) - datetime.fromisoformat(before)).total_seconds())
+    return apart < (RUNS_SECONDS if field in RUNS else SAME_SECONDS)

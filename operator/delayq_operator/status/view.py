@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delayq.contract import DelayQueue, Problem
+    from delayq.scaling import Decision
 
     from delayq_operator.cache.resource import Resource
     from delayq_operator.scaling.scaling import Scale
     from delayq_operator.scrape.backlog import Backlog
+    from delayq_operator.scrape.shards import Shards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,3 +119,18 @@ class View:
     """Children of an earlier DelayQueue of this name, on their way out."""
     erasing: Erasing | None = None
     """Set while the DelayQueue is being deleted."""
+
+    @property
+    def loads(self) -> tuple[tuple[str, Workload], ...]:
+        """The Deployments, by component."""
+        return ("scanner", self.scanner), ("worker", self.worker)
+
+    @property
+    def decision(self) -> Decision | None:
+        """The operator's on the number of workers, when it made one."""
+        return self.scale.decision if self.scale is not None else None
+
+    @property
+    def shards(self) -> Shards | None:
+        """What scanners say of the shards; None when no scanner was read of late."""
+        return self.backlog.shards if self.backlog is not None else None

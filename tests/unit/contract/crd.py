@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
-from delayq.contract.kinds import Choice, Dictionary, Flag, Freeform, Listing, Portion, Text, Whole
+from delayq.contract.freeform import Freeform
+from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
 from delayq.contract.pod_template import PodTemplate
 from delayq.contract.queue import DelayQueue
 from delayq.contract.record import Declared, Section, camel, declared, shape_of

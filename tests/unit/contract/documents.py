@@ -6,7 +6,8 @@ from copy import deepcopy
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from delayq.contract.kinds import Choice, Dictionary, Flag, Freeform, Listing, Portion, Text, Whole
+from delayq.contract.freeform import Freeform
+from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
 from delayq.contract.pod_template import FIELDS, PLAIN, PodTemplate
 from delayq.contract.queue import Spec
 from delayq.contract.record import Section, camel, declared, shape_of
@@ -89,10 +90,10 @@ def values(kind: Kind) -> st.SearchStrategy[Any]:  # noqa: C901, PLR0911 - one f
             return st.sampled_from(options)
         case Flag():
             return st.booleans()
-        case Freeform():
-            return ANYTHING
         case PodTemplate():
             return of_template("PodTemplate")
+        case Freeform():
+            return ANYTHING
         case Listing(item=item, least=least):
             return st.lists(values(item), min_size=least, max_size=least + 1)
         case Dictionary(name=name, value=value):

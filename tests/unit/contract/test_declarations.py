@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, Union, get_args, get_origin, get_type
 
 import pytest
 from delayq.contract import parse
-from delayq.contract.kinds import Choice, Dictionary, Flag, Freeform, Listing, Portion, Text, Whole
-from delayq.contract.pod_template import PodTemplate
+from delayq.contract.freeform import Freeform
+from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
 from delayq.contract.problems import Place
 from delayq.contract.queue import DelayQueue
 from delayq.contract.record import Section, camel, declared, shape_of
@@ -47,7 +47,7 @@ def annotation(kind: object) -> Json:  # noqa: PLR0911 - one for each kind
             return bool
         case Choice(options):
             return Literal[options] if len(options) > 1 else str
-        case Freeform() | PodTemplate():
+        case Freeform():
             return Mapping[str, object]
         case Dictionary():
             return Mapping[str, str]

@@ -3,6 +3,7 @@
 Without a default the field is required; with the default None it may be absent.
 Each function claims to return the field's value, as dataclasses.field does, so that type checkers follow.
 """
+# mypy: no-warn-return-any
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
 from delayq.contract.pod_template import PodTemplate
-from delayq.contract.record import DECLARATION, Declaration, Section
+from delayq.contract.record import Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,79 +29,65 @@ REQUIRED: Any = MISSING
 
 
 def _declare(kind: Kind, default: object, doc: str) -> Any:  # noqa: ANN401 - dataclasses.field is typed so too
-    about = Declaration(kind=kind, doc=doc, required=default is REQUIRED)
-    return field(default=default, metadata={DECLARATION: about})
+    return field(default=default, metadata={"kind": kind, "doc": doc, "required": default is REQUIRED})
 
 
 def whole(low: int, high: int, *, doc: str, default: int | None = REQUIRED) -> int:
     """Declare a whole number within bounds."""
-    number: int = _declare(Whole(low, high), default, doc)
-    return number
+    return _declare(Whole(low, high), default, doc)
 
 
 def portion(low: int, high: int, *, doc: str, default: int | str | None = REQUIRED) -> int | str:
     """Declare a whole number of pods, or a percentage."""
-    some: int | str = _declare(Portion(low, high), default, doc)
-    return some
+    return _declare(Portion(low, high), default, doc)
 
 
 def text(kind: Text, *, doc: str, default: str | None = REQUIRED) -> str:
     """Declare text of one of the kinds in words.py."""
-    words: str = _declare(kind, default, doc)
-    return words
+    return _declare(kind, default, doc)
 
 
 def choice(*options: T, doc: str, default: T = REQUIRED) -> T:
     """Declare one of a few words."""
-    word: T = _declare(Choice(tuple(map(str, options))), default, doc)
-    return word
+    return _declare(Choice(tuple(map(str, options))), default, doc)
 
 
 def constant(value: T, *, doc: str) -> T:
     """Declare a word the document must repeat, though Python code need not."""
-    about = Declaration(kind=Choice((str(value),)), doc=doc, required=True)
-    word: T = field(default=value, metadata={DECLARATION: about})
-    return word
+    kind = Choice((str(value),))
+    return field(default=value, metadata={"kind": kind, "doc": doc, "required": True})
 
 
 def flag(*, doc: str, default: bool = REQUIRED) -> bool:
     """Declare true or false."""
-    truth: bool = _declare(Flag(), default, doc)
-    return truth
+    return _declare(Flag(), default, doc)
 
 
 def section(record: type[R], *, doc: str, default: R | None = REQUIRED) -> R:
     """Declare a mapping with fields of its own."""
-    inner: R = _declare(Section(record), default, doc)
-    return inner
+    return _declare(Section(record), default, doc)
 
 
 def sections(
     record: type[R], *, doc: str, least: int, most: int, default: tuple[R, ...] = REQUIRED
 ) -> tuple[R, ...]:
     """Declare a list of mappings."""
-    inner: tuple[R, ...] = _declare(Listing(item=Section(record), least=least, most=most), default, doc)
-    return inner
+    return listing(Section(record), doc=doc, least=least, most=most, default=default)
 
 
 def listing(
     item: Kind, *, doc: str, least: int, most: int, default: tuple[T, ...] | None = REQUIRED
 ) -> tuple[T, ...]:
     """Declare a list of plain values."""
-    items: tuple[T, ...] = _declare(Listing(item=item, least=least, most=most), default, doc)
-    return items
+    return _declare(Listing(item=item, least=least, most=most), default, doc)
 
 
 def dictionary(*, name: Text, value: Text, most: int, doc: str) -> Mapping[str, str]:
     """Declare a map from text to text, empty when absent."""
-    about = Declaration(kind=Dictionary(name=name, value=value, most=most), doc=doc, required=False)
-    entries: Mapping[str, str] = field(default_factory=dict, metadata={DECLARATION: about})
-    return entries
+    kind = Dictionary(name=name, value=value, most=most)
+    return field(default_factory=dict, metadata={"kind": kind, "doc": doc, "required": False})
 
 
 def pod_template() -> Mapping[str, object] | None:
     """Declare a pod template, None when absent."""
-    template: Mapping[str, object] | None = _declare(
-        PodTemplate(), None, "Pod template, merged over the operator's own."
-    )
-    return template
+    return _declare(PodTemplate(), None, "Pod template, merged over the operator's own.")

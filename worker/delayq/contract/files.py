@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract.words import CONFIG_MAP_NAME, SECRET_KEY, SECRET_NAME
@@ -34,7 +33,7 @@ def config_map_path(secrets_dir: Path, name: str, key: str) -> Path:
 
 def _checked(text: str, kind: Text) -> str:
     # Neither pattern lets a slash or a leading ".." pass.
-    if kind.pattern is None or len(text) > kind.max_length or not re.fullmatch(kind.pattern, text):
+    if not kind.fits(text):
         message = f"expected {kind.expected}"
         raise ValueError(message)
     return text

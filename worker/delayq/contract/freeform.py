@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from delayq.contract.kinds import Kind
 from delayq.contract.problems import type_name
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ MOST_CHARACTERS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Freeform:
+class Freeform(Kind):
     """Any JSON object."""
 
     expected: str = "a mapping"

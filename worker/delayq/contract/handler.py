@@ -16,7 +16,6 @@ from delayq.contract.words import (
     HEADER_VALUE,
     URL,
     VARIABLE_NAME,
-    VARIABLE_VALUE,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class ExecHandler:
     )
     env: Mapping[str, str] = dictionary(
         name=VARIABLE_NAME,
-        value=VARIABLE_VALUE,
+        value=ARGUMENT,
         most=100,
         doc="Environment variables to add; not a place for secrets.",
     )

@@ -8,34 +8,47 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from delayq.contract.freeform import Freeform
 from delayq.contract.problems import INVALID, show, type_name
 
 if TYPE_CHECKING:
     from delayq.contract.problems import Place
 
-__all__ = ["Choice", "Dictionary", "Flag", "Freeform", "Kind", "Listing", "Portion", "Text", "Whole", "plain"]
 
+class Kind:
+    """What a field needs to know of its values; a plain kind only says `expected` and `fits`."""
 
-class Kind(Protocol):
-    """What a field needs to know of its values."""
+    __slots__ = ()
 
-    @property
-    def expected(self) -> str:
-        """What is wanted, to follow the word "expected"."""
+    if TYPE_CHECKING:  # at run time, dataclasses would take it for the default of a field of that name
+
+        @property
+        def expected(self) -> str:
+            """What is wanted, to follow the word "expected"."""
+
+    def fits(self, value: object) -> bool:
+        """Tell whether a document takes the value."""
+        raise NotImplementedError
 
     def read(self, value: object, place: Place) -> object:
         """Return the value as the model holds it, or INVALID with the problem noted."""
+        if self.fits(value):
+            return value
+        return place.refuse(f"expected {self.expected}, got {self.shown(value)}")
 
     def write(self, value: object) -> object:
         """Return the value as the document holds it."""
+        return value
+
+    def shown(self, value: object) -> str:
+        """Return what an error says of a value that does not fit."""
+        return show(value)
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """A whole number between two bounds, both allowed."""
+class Whole(Kind):
+    """A whole number between two bounds, both allowed; true and 1.0 are none."""
 
     low: int
     high: int
@@ -44,18 +57,12 @@ class Whole:
     def expected(self) -> str:
         return f"a whole number from {self.low} to {self.high}"
 
-    def read(self, value: object, place: Place) -> object:
-        """Take an int; true and 1.0 are not whole numbers here."""
-        if isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high:
-            return value
-        return place.refuse(f"expected {self.expected}, got {show(value)}")
-
-    def write(self, value: object) -> object:
-        return value
+    def fits(self, value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class Portion(Kind):
     """Some of the pods: a whole number or a percentage, as Kubernetes' IntOrString."""
 
     low: int
@@ -66,20 +73,14 @@ class Portion:
     def expected(self) -> str:
         return f'a whole number from {self.low} to {self.high}, or a percentage such as "50%"'
 
-    def read(self, value: object, place: Place) -> object:
-        """Take an int within bounds, or text such as "50%"."""
+    def fits(self, value: object) -> bool:
         if isinstance(value, str):
-            fits = re.fullmatch(self.pattern, value) is not None
-        else:
-            fits = isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
-        return value if fits else place.refuse(f"expected {self.expected}, got {show(value)}")
-
-    def write(self, value: object) -> object:
-        return value
+            return re.fullmatch(self.pattern, value) is not None
+        return Whole(self.low, self.high).fits(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class Text(Kind):
     """Text of a bounded length, of a pattern when one is given.
 
     A quiet text may hold a secret put there by mistake: errors name its type only.
@@ -91,27 +92,18 @@ class Text:
     pattern: str | None = None
     quiet: bool = False
 
-    def read(self, value: object, place: Place) -> object:
-        """Take text that fits; patterns are anchored, so a trailing newline does not slip through."""
-        if isinstance(value, str) and self.fits(value):
-            return str(value)
-        return place.refuse(f"expected {self.expected}, got {self._shown(value)}")
+    def fits(self, value: object) -> bool:
+        return (
+            isinstance(value, str)
+            and self.min_length <= len(value) <= self.max_length
+            and (self.pattern is None or re.fullmatch(self.pattern, value) is not None)
+            and plain(value)
+        )
 
-    def _shown(self, value: object) -> str:
+    def shown(self, value: object) -> str:
         # A URL with a password may stand where only a host belongs.
         quiet = self.quiet or (isinstance(value, str) and "@" in value)
         return type_name(value) if quiet else show(value)
-
-    def fits(self, text: str) -> bool:
-        """Tell whether a document takes the text."""
-        return (
-            self.min_length <= len(text) <= self.max_length
-            and (self.pattern is None or re.fullmatch(self.pattern, text) is not None)
-            and plain(text)
-        )
-
-    def write(self, value: object) -> object:
-        return value
 
 
 def plain(text: str) -> bool:
@@ -120,45 +112,31 @@ def plain(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One of a few words."""
+class Choice(Kind):
+    """One of a few words, exactly as they are written here."""
 
     options: tuple[str, ...]
 
     @property
     def expected(self) -> str:
-        if len(self.options) == 1:
-            return self.options[0]
-        return f"one of {', '.join(self.options)}"
+        return self.options[0] if len(self.options) == 1 else f"one of {', '.join(self.options)}"
 
-    def read(self, value: object, place: Place) -> object:
-        """Take the word exactly as it is written in the options."""
-        if isinstance(value, str) and value in self.options:
-            return str(value)
-        return place.refuse(f"expected {self.expected}, got {show(value)}")
-
-    def write(self, value: object) -> object:
-        return value
+    def fits(self, value: object) -> bool:
+        return isinstance(value, str) and value in self.options
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Kind):
     """Either true or false; not 0, 1, "yes" or "no"."""
 
     expected: str = "true or false"
 
-    def read(self, value: object, place: Place) -> object:
-        """Take a boolean and nothing like it."""
-        if isinstance(value, bool):
-            return value
-        return place.refuse(f"expected {self.expected}, got {show(value)}")
-
-    def write(self, value: object) -> object:
-        return value
+    def fits(self, value: object) -> bool:
+        return isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Kind):
     """A list whose items are all of one kind; a tuple in the model."""
 
     item: Kind
@@ -183,7 +161,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dictionary:
+class Dictionary(Kind):
     """A map from names of the author's choosing to values of one kind."""
 
     name: Text
@@ -200,11 +178,8 @@ class Dictionary:
             return place.refuse(f"expected {self.expected}, got {type_name(value)}")
         if len(value) > self.most:
             return place.refuse(f"expected {self.expected}, got {len(value)}")
-        pairs = [(self._name(key, place), self._entry(key, item, place)) for key, item in value.items()]
+        pairs = [(self.name.read(key, place), self._entry(key, item, place)) for key, item in value.items()]
         return INVALID if any(INVALID in pair for pair in pairs) else dict(pairs)
-
-    def _name(self, key: object, place: Place) -> object:
-        return self.name.read(key, place)
 
     def _entry(self, key: object, item: object, place: Place) -> object:
         return self.value.read(item, place.key(key)) if isinstance(key, str) else INVALID

@@ -264,30 +264,6 @@ QUEUE_ORPHANS: Final = _queue_counter(
     "orphans", "Index entries without a task, removed by a claim or a reclaim"
 )
 
-QUEUE_COUNTERS: Final = (
-    QUEUE_SCHEDULED,
-    QUEUE_CLAIMED,
-    QUEUE_ACKED,
-    QUEUE_RETRIED,
-    QUEUE_BURIED,
-    QUEUE_RELEASED,
-    QUEUE_RECLAIMED,
-    QUEUE_COMPLETED,
-    QUEUE_RECOVERY_DEFERRED,
-    QUEUE_CHECKS_FAILED,
-    QUEUE_CANCELLED,
-    QUEUE_RESCHEDULED,
-    QUEUE_REDRIVEN,
-    QUEUE_PURGED,
-    QUEUE_CLAMPED,
-    QUEUE_RESTORED,
-    QUEUE_DEDUPLICATED,
-    QUEUE_MIGRATED,
-    QUEUE_PRUNED,
-    QUEUE_ORPHANS,
-)
-"""Counters kept in Redis and read by the scanner that leads the shard."""
-
 WORKER_SLOTS: Final = _gauge("worker_slots", "Tasks that this worker can run at a time.", "queue")
 WORKER_BUSY_SLOTS: Final = _gauge("worker_busy_slots", "Tasks that this worker runs now.", "queue")
 WORKER_FIRST_CLAIM: Final = _gauge(
@@ -328,43 +304,8 @@ LOOP_ERRORS: Final = _counter(
     "loop_errors", "Failed steps of a loop; the loop retries them.", "queue", "loop"
 )
 
-METRICS: Final = (
-    TASKS,
-    TASK_BYTES,
-    EXPIRED_LEASES,
-    SUSPECT_TASKS,
-    OLDEST_DUE_SECONDS,
-    NEXT_DUE_SECONDS,
-    DUE_WITHIN_TASKS,
-    SHARD_LEADER,
-    SHARD_DOWN,
-    SHARD_MAP_EPOCH,
-    SHARD_MAP_SHARDS,
-    RESHARDING_TASKS,
-    RESHARDING_CHECKED_TASKS,
-    RESHARDING_MIGRATED_TASKS,
-    RESHARDING_WAITING_TASKS,
-    REDIS_UP,
-    REDIS_DOWN,
-    DURABILITY_RISK,
-    REDIS_REPLICAS,
-    REDIS_CLOCK_OFFSET_SECONDS,
-    *QUEUE_COUNTERS,
-    WORKER_SLOTS,
-    WORKER_BUSY_SLOTS,
-    WORKER_FIRST_CLAIM,
-    WORKER_CLAIMED,
-    WORKER_SETTLED,
-    WORKER_EXTENDED,
-    WORKER_LEASES_LOST,
-    WORKER_HANDLER_TIMEOUTS,
-    WORKER_GUARD_UP,
-    WORKER_GUARD_RUNS,
-    WORKER_DUE_TO_CLAIMED,
-    WORKER_CLAIMED_TO_STARTED,
-    WORKER_HANDLER,
-    ERASED_SHARDS,
-    REDIS_ERRORS,
-    LOOP_ERRORS,
-)
-"""All of them."""
+METRICS: Final = tuple(each for each in vars().values() if isinstance(each, Metric))
+"""All of them, in the order of this file, which is that of the documentation."""
+
+QUEUE_COUNTERS: Final = tuple(each for each in METRICS if each.stat)
+"""Counters kept in Redis and read by the scanner that leads the shard."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from delayq.contract.freeform import Freeform, copy
+from delayq.contract.freeform import Freeform
 from delayq.contract.problems import INVALID, type_name
 from delayq.contract.record import refuse_unknown
 
@@ -112,21 +112,15 @@ FIELDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class PodTemplate:
+class PodTemplate(Freeform):
     """A pod template, of which anything may be left out."""
-
-    expected: str = "a mapping"
 
     def read(self, value: object, place: Place) -> object:
         """Take a private copy of the template, if it is bounded JSON and every field is one of a Pod."""
-        found = Freeform().read(value, place)
+        found = Freeform.read(self, value, place)
         before = len(place.problems)
         read = found if found is INVALID else _read("PodTemplate", found, place)
         return read if len(place.problems) == before else INVALID
-
-    def write(self, value: object) -> object:
-        """Copy, so that the model stays as it was read."""
-        return copy(value)
 
 
 def _read(kind: str, value: object, place: Place) -> object:

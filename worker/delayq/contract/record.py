@@ -11,16 +11,13 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
+from delayq.contract.kinds import Kind
 from delayq.contract.problems import INVALID, quote, show, type_name
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from delayq.contract.kinds import Kind
     from delayq.contract.problems import Place
-
-DECLARATION: Final = "delayq"
-"""Key of the declaration in a dataclass field's metadata."""
 
 UNKNOWN_SHOWN: Final = 20
 """Unknown fields reported one by one in a mapping; the rest are counted. Known ones are listed if they are no more."""
@@ -54,15 +51,6 @@ ANY_SHAPE: Final = Shape()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
-    """What a field's declaration says beside its name and default."""
-
-    kind: Kind
-    doc: str
-    required: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
     """One field of a record: `name` in the document, `attribute` in Python."""
 
@@ -76,7 +64,7 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class Section(Kind):
     """A mapping whose fields a dataclass declares."""
 
     record: type[DataclassInstance]
@@ -109,17 +97,10 @@ def declared(record: type[DataclassInstance]) -> tuple[Declared, ...]:
     """List the fields of a record in the order they are declared."""
     found = []
     for entry in fields(record):
-        about: Declaration = entry.metadata[DECLARATION]
         default = entry.default if entry.default_factory is MISSING else entry.default_factory()
+        default = None if default is MISSING else default
         found.append(
-            Declared(
-                attribute=entry.name,
-                name=camel(entry.name),
-                kind=about.kind,
-                doc=about.doc,
-                required=about.required,
-                default=None if default is MISSING else default,
-            )
+            Declared(attribute=entry.name, name=camel(entry.name), default=default, **entry.metadata)
         )
     return tuple(found)
 

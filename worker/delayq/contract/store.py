@@ -30,18 +30,22 @@ class Auth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standalone:
-    """One Redis server."""
+class Node:
+    """Where one server listens."""
 
     host: str = text(HOST, doc="Host name or address.")
     port: int = whole(1, 65_535, default=6379, doc="TCP port.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentinelNode:
+class Standalone(Node):
+    """One Redis server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentinelNode(Node):
     """One Sentinel."""
 
-    host: str = text(HOST, doc="Host name or address.")
     port: int = whole(1, 65_535, default=26_379, doc="TCP port.")
 
 
@@ -59,11 +63,8 @@ class Sentinel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterNode:
+class ClusterNode(Node):
     """One node of a Redis Cluster."""
-
-    host: str = text(HOST, doc="Host name or address.")
-    port: int = whole(1, 65_535, default=6379, doc="TCP port.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

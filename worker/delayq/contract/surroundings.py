@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from delayq.contract.fields import dictionary, flag, listing, portion, section, whole
-from delayq.contract.kinds import Freeform
+from delayq.contract.freeform import Freeform
 from delayq.contract.record import Rule, Shape
 from delayq.contract.words import LABEL_NAME, LABEL_VALUE
 

@@ -5,6 +5,7 @@ Patterns are read by Python and by the API server's RE2 alike: ASCII classes onl
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from delayq.contract.kinds import Text
@@ -38,18 +39,11 @@ MASTER_NAME: Final = Text(
 SECRET_NAME: Final = Text(
     expected="the name of a Secret", max_length=253, pattern=rf"^{_LABEL}(\.{_LABEL})*$", quiet=True
 )
-CONFIG_MAP_NAME: Final = Text(
-    expected="the name of a ConfigMap", max_length=253, pattern=rf"^{_LABEL}(\.{_LABEL})*$", quiet=True
-)
+CONFIG_MAP_NAME: Final = replace(SECRET_NAME, expected="the name of a ConfigMap")
 SECRET_KEY: Final = Text(
     expected="a key of the Secret", max_length=253, pattern=r"^\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$", quiet=True
 )
-CONFIG_MAP_KEY: Final = Text(
-    expected="a key of the ConfigMap",
-    max_length=253,
-    pattern=r"^\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$",
-    quiet=True,
-)
+CONFIG_MAP_KEY: Final = replace(SECRET_KEY, expected="a key of the ConfigMap")
 PERCENTILE: Final = Text(
     expected='a decimal number from "1" to "99.999"', max_length=6, pattern=r"^[1-9][0-9]?(\.[0-9]{1,3})?$"
 )
@@ -78,13 +72,6 @@ HEADER_VALUE: Final = Text(
 )
 VARIABLE_NAME: Final = Text(
     expected="names of variables: letters, digits and underscores", max_length=256, pattern=f"^{_IDENTIFIER}$"
-)
-VARIABLE_VALUE: Final = Text(
-    expected="text of at most 32768 characters without NUL",
-    max_length=32_768,
-    min_length=0,
-    pattern=r"^[^\x00]*$",
-    quiet=True,
 )
 ARGUMENT: Final = Text(
     expected="text of at most 32768 characters without NUL",

@@ -13,7 +13,7 @@ from delayq.contract.record import camel
 from tests.faults import report
 from tests.faults.faults import FAULTS
 from tests.faults.guards import GUARDS
-from tests.faults.result import Result, broken
+from tests.faults.report import Result, broken
 
 AGAIN = "run `make faults`"
 

@@ -17,7 +17,7 @@ from tests.faults import report
 from tests.faults.faults import FAULTS
 from tests.faults.guards import GUARDS
 from tests.faults.lanes import Lanes
-from tests.faults.result import KEPT, ROOT, Result
+from tests.faults.report import KEPT, ROOT, Result
 
 DIRECTORY = ROOT / ".cache" / "faults"  # with all that a run's processes said, until the next run
 

@@ -11,13 +11,13 @@ from delayq import NewTask
 
 from tests.faults.bank import order
 from tests.faults.crew import LEASE_SECONDS
-from tests.faults.fault import HOUR_MS
+from tests.faults.faults import HOUR_MS
 from tests.faults.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.faults.fault import Fault
+    from tests.faults.faults import Fault
     from tests.faults.guards import GuardKind
     from tests.faults.lane import Lane
     from tests.process.fleet import Entry

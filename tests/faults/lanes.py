@@ -5,9 +5,9 @@ A lane's thread starts all that the lane has, for the kernel kills a process whe
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from tests.faults import report
@@ -17,7 +17,7 @@ from tests.faults.lane import Lane
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.faults.fault import Fault
+    from tests.faults.faults import Fault
     from tests.faults.guards import GuardKind
 
     Order = tuple[GuardKind, Fault]
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Lanes:
-    """What is still to be played, and what came of the rest."""
+    """What came of the cells that have been played."""
 
     orders: list[Order]
     transfers: int
@@ -33,18 +33,19 @@ class Lanes:
     directory: Path
     cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _next: int = 0
+    _left: SimpleQueue[Order] = field(default_factory=SimpleQueue)
 
     def play(self, at_once: int) -> None:
         """Play all; Ctrl-C lets those end that have begun."""
+        for order in self.orders:
+            self._left.put(order)
         with ThreadPoolExecutor(at_once) as pool:
             lanes = [pool.submit(self._lane, self.directory / f"lane-{nth}") for nth in range(at_once)]
             try:
                 for lane in lanes:
                     lane.result()
             finally:
-                self._next = len(self.orders)
+                self._left = SimpleQueue()
 
     def in_order(self) -> tuple[Cell, ...]:
         names = [(guard.name, fault.name) for guard, fault in self.orders]
@@ -54,32 +55,25 @@ class Lanes:
         directory.mkdir()
         lane = Lane.open(directory, self.flavour)
         try:
-            while (order := self._take()) is not None:
-                self._cell(lane, *order)
+            while True:
+                line = self._cell(lane, *self._left.get_nowait())
+                done = len(self.cells) + len(self.failed)
+                print(f"[{done:>3}/{len(self.orders)}] {line}", flush=True)
+        except Empty:
+            return
         finally:
             lane.close()
 
-    def _take(self) -> Order | None:
-        with self._lock:
-            if self._next >= len(self.orders):
-                return None
-            self._next += 1
-            return self.orders[self._next - 1]
-
-    def _cell(self, lane: Lane, guard: GuardKind, fault: Fault) -> None:
+    def _cell(self, lane: Lane, guard: GuardKind, fault: Fault) -> str:
+        """Play one; returns what to print."""
         directory = self.directory / f"{guard.name}-{fault.name}"
         directory.mkdir()
         try:
             cell = play(lane, guard, fault, transfers=self.transfers, directory=directory)
         except Exception as error:  # noqa: BLE001  the others are worth playing
-            said = f"{guard.name} × {fault.name}: {type(error).__name__}: {str(error).splitlines()[0]}"
-            self._done(f"FAILED {said}, see {directory}")
-            self.failed.append(said)
-        else:
-            self.cells[guard.name, fault.name] = cell
-            self._done(report.line(cell))
-
-    def _done(self, line: str) -> None:
-        with self._lock:
-            done = len(self.cells) + len(self.failed)
-            print(f"[{done:>3}/{len(self.orders)}] {line}", flush=True)
+            self.failed.append(
+                f"{guard.name} × {fault.name}: {type(error).__name__}: {str(error).splitlines()[0]}"
+            )
+            return f"FAILED {self.failed[-1]}, see {directory}"
+        self.cells[guard.name, fault.name] = cell
+        return report.line(cell)

@@ -17,14 +17,13 @@ from tests.servers import Clock, RedisServer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.faults.fault import Fault
+    from tests.faults.faults import Fault
     from tests.faults.guards import GuardKind
     from tests.faults.lane import Lane, ReachablePostgres
     from tests.faults.machine import Cable, Far
     from tests.process.fleet import Role
     from tests.processes import Process
 
-OUTAGE_SECONDS: Final = 1.5 * LEASE_SECONDS
 TAKE_OVER_SECONDS: Final = 3.0 * LEASE_SECONDS
 """Another worker has begun the tasks by then, unless their guard keeps it from them."""
 HIT_LOCKS: Final = 1

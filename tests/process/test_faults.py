@@ -11,7 +11,7 @@ from tests.faults.cell import play
 from tests.faults.faults import FAULTS
 from tests.faults.guards import GUARDS
 from tests.faults.lane import Lane
-from tests.faults.result import broken
+from tests.faults.report import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

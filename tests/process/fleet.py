@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +16,9 @@ from urllib.request import urlopen
 import yaml
 from delayq import SyncClient
 from delayq.protocol.keys import Keys
+from prometheus_client.parser import text_string_to_metric_families
 
-from tests.processes import Gone, Process, delayq, poll_pause
+from tests.processes import PATIENCE_SECONDS, Gone, Process, delayq, poll_pause
 from tests.servers import RedisServer
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ class Fleet:
         return processes
 
     def wait_ready(self, process: Process) -> None:
-        process.wait_http(url_of(process, "readyz"), timeout_s=60)
+        process.wait_http(url_of(process, "readyz"))
 
     def client(self) -> SyncClient:
         return SyncClient.from_document(self.config, url=self.server.url)
@@ -126,14 +128,23 @@ class Fleet:
                 found[entry.id].append(entry)
         return found
 
-    def wait_entry(self, event: str, task_id: str, *, timeout_s: float = 30, nth: int = 1) -> Entry:
-        """The nth time that something happened to a task."""
+    def entries(self, event: str, task_id: str) -> list[Entry]:
+        """Each time that this happened to a task."""
+        return [entry for entry in self.ledger() if (entry.event, entry.id) == (event, task_id)]
 
-        def found() -> list[Entry]:
-            return [entry for entry in self.ledger() if (entry.event, entry.id) == (event, task_id)]
+    def wait_entry(self, event: str, task_id: str, *, nth: int = 1) -> Entry:
+        """The nth time that this happened to a task."""
+        until(lambda: len(self.entries(event, task_id)) >= nth, f"{event} {task_id}")
+        return self.entries(event, task_id)[nth - 1]
 
-        until(lambda: len(found()) >= nth, f"{event} {task_id}", timeout_s=timeout_s)
-        return found()[nth - 1]
+    def ended(self) -> set[str]:
+        """The tasks whose handler has returned."""
+        return {entry.id for entry in self.ledger() if entry.event == "end"}
+
+    def wait_more(self, count: int) -> None:
+        """Wait until the ledger has so many more lines."""
+        before = len(self.ledger())
+        until(lambda: len(self.ledger()) >= before + count, f"{count} more lines in the ledger")
 
     def stats(self, redis: Redis) -> dict[str, int]:
         found: Any = redis.hgetall(self.keys.stats)
@@ -148,10 +159,26 @@ class Fleet:
         running = [member.rpartition(":")[0] for member in processing]
         return Snapshot(delayed, retry, suspect, running, dlq, set(tasks), set(attempts))
 
-    def wait_drained(self, redis: Redis, *, timeout_s: float = 60) -> None:
+    def wait_drained(self, redis: Redis, *, timeout_s: float = 90) -> None:
         """Until nothing waits and nothing runs: all is done or dead."""
         zsets = (self.keys.delayed, self.keys.retry, self.keys.suspect, self.keys.processing)
         until(lambda: not redis.eval(UNSETTLED, 4, *zsets), "drained", timeout_s=timeout_s)
+
+    def change(self, metadata: dict[str, Any] | None = None, **spec: Any) -> None:  # noqa: ANN401  a document's values
+        """Write other values into the document, as its owner does."""
+        document = yaml.safe_load(self.config.read_text())
+        document["metadata"] |= metadata or {}
+        document["spec"] |= spec
+        self.config.write_text(yaml.safe_dump(document))
+
+    def waited_for_core_ms(self) -> float:
+        """How long the processes, their Redis and the test have waited for a core so far, all threads together.
+
+        What is late by no more than this may be late because of the machine: bounds on lateness allow for it.
+        """
+        servers = [each.process for each in self.server.all()]
+        alive = [each.pid for each in (*self.processes, *servers) if each.alive]
+        return sum(map(_run_delay_ms, (os.getpid(), *alive)))
 
     def kill_all(self) -> None:
         for process in self.processes:
@@ -175,22 +202,28 @@ class Snapshot:
     def check(self) -> None:
         """Every task that exists is in exactly one place, and nothing else is anywhere."""
         places = [*self.delayed, *self.retry, *self.suspect, *self.running, *self.dlq]
-        twice = (
-            {each for each in places if places.count(each) > 1} if len(set(places)) < len(places) else set()
-        )
+        twice = {each for each, times in Counter(places).items() if times > 1}
         assert not twice, f"in two states: {twice}"
         assert set(places) == self.tasks, f"in none or unknown: {set(places) ^ self.tasks}"
         assert self.attempts <= self.tasks - set(self.dlq), "attempts of tasks that are done or dead"
 
 
-def until(condition: Callable[[], object], what: str, *, timeout_s: float = 30) -> float:
-    """Wait for something that nobody announces; returns the seconds it took."""
+def until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_SECONDS) -> float:
+    """Wait for something that no event announces; returns the seconds it took."""
     started = time.monotonic()
     while not condition():
         if time.monotonic() - started > timeout_s:
             raise Gone(f"not within {timeout_s:g} s: {what}")
         time.sleep(poll_pause(time.monotonic() - started, 0.01))
     return time.monotonic() - started
+
+
+def _run_delay_ms(pid: int) -> float:
+    found = 0.0
+    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
+            found += int(file.read_text().split()[1]) / 1e6
+    return found
 
 
 def said(process: Process, event: str) -> list[dict[str, Any]]:
@@ -217,7 +250,9 @@ def led_by(scanner: Process) -> set[int]:
     return found
 
 
-def wait_said(process: Process, event: str, *, timeout_s: float = 30, after: int = 0) -> dict[str, Any]:
+def wait_said(
+    process: Process, event: str, *, timeout_s: float = PATIENCE_SECONDS, after: int = 0
+) -> dict[str, Any]:
     """The first event of this name from line number `after` on."""
     line = process.wait_line(rf'"event": "{event}"', timeout_s=timeout_s, after=after)
     found: dict[str, Any] = json.loads(line)
@@ -225,7 +260,25 @@ def wait_said(process: Process, event: str, *, timeout_s: float = 30, after: int
 
 
 def url_of(process: Process, path: str) -> str:
-    return f"http://127.0.0.1:{wait_said(process, 'started', timeout_s=60)['port']}/{path}"
+    return f"http://127.0.0.1:{wait_said(process, 'started')['port']}/{path}"
+
+
+def samples(process: Process, url: str | None = None) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """Labels and values that one scrape brings, by the name of the metric."""
+    text = process.wait_http(url or url_of(process, "metrics")).decode()
+    return {
+        family.name: [(sample.labels, sample.value) for sample in family.samples]
+        for family in text_string_to_metric_families(text)
+    }
+
+
+def shards_down(scanner: Process) -> dict[int, int]:
+    """The shards that a scanner is not served with, and the port of the server that it says they are on."""
+    return {
+        int(labels["shard"]): int(labels["server"].rpartition(":")[2] or 0)
+        for labels, value in samples(scanner).get("delayq_shard_down", ())
+        if value == 1
+    }
 
 
 def status(process: Process, path: str) -> int:

@@ -85,7 +85,7 @@ class ClaimLoop:
         settling, claiming = list(self._settlements()), list(self._claimed_from())
         if settling or claiming or self._claims.lost:
             await self._round_trip(settling, claiming)
-        elif group_state.doubtful and group_state.hinted:
+        elif self._slots.blocked or (group_state.doubtful and group_state.hinted):
             await self._try()
         if group_state.has_work:
             return 0.0
@@ -119,7 +119,10 @@ class ClaimLoop:
         suspects.note(shard, counts.suspect, now)
 
     async def _try(self) -> None:
-        """Ask a server that we have doubts about something harmless: without a free slot nothing else would."""
+        """Ask a server something harmless where nothing else would: without a free slot, or while the guard is away.
+
+        Else a server that is in doubt would stay so, and a worker whose guard is away would be ready without Redis.
+        """
         self._group_state.asks(0)
         [answer] = await self._answers(
             [self._commands.wake(shard) for shard in self._group_state.group.shards[:1]]

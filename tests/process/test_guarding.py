@@ -11,8 +11,7 @@ from delayq import NewTask
 from sqlalchemy import make_url
 
 from tests.databases import Postgres
-from tests.process.fleet import until
-from tests.process.test_scrape import samples
+from tests.process.fleet import samples, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

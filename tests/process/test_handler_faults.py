@@ -1,8 +1,7 @@
-"""Handlers that hang, swallow, exit, lose their lease, or cannot read their task: its fate is as documented."""
+"""Handlers that hang, swallow, raise, fork, lose their lease, or cannot read their task: its fate is as documented."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +9,7 @@ from delayq import NewTask
 from delayq.protocol.results import State
 from redis import Redis
 
-from tests.process.fleet import fleets, said, until, url_of, wait_said
+from tests.process.fleet import fleets, said, samples, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,16 +19,22 @@ if TYPE_CHECKING:
 
     from tests.process.fleet import Fleet, NewFleet
 
-SPEC = {
-    "worker": {"concurrency": 10},
-    "delivery": {
-        "leaseDurationSeconds": 2,
-        "maxAttempts": 2,
-        "handlerTimeoutSeconds": 1,
-        "backoff": {"delaysSeconds": [0]},
-    },
+DELIVERY: dict[str, Any] = {
+    "leaseDurationSeconds": 2,
+    "maxAttempts": 2,
+    "handlerTimeoutSeconds": 1,
+    "backoff": {"delaysSeconds": [0]},
 }
+SPEC: dict[str, Any] = {"worker": {"concurrency": 10}, "delivery": DELIVERY}
 HANG_SECONDS = 60
+BASE_ERRORS = [
+    "SystemExit",
+    "KeyboardInterrupt",
+    "GeneratorExit",
+    "CancelledError",
+    "BaseException",
+    "Unknown",
+]
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +42,14 @@ def fleet(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fl
     """One worker and one scanner for all tests that do not hurt them; each test has tasks of its own."""
     with fleets(tmp_path_factory.mktemp("faults"), flavour, "faults") as new_fleet:
         fleet = new_fleet(SPEC)
+        fleet.start_all("worker", "scanner")
+        yield fleet
+
+
+@pytest.fixture(scope="module")
+def sync_fleet(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with fleets(tmp_path_factory.mktemp("sync"), flavour, "sync") as new_fleet:
+        fleet = new_fleet(SPEC | {"handler": {"python": {"callable": "recorder:handle_sync"}}})
         fleet.start_all("worker", "scanner")
         yield fleet
 
@@ -55,263 +68,168 @@ def letter(client: SyncClient, task_id: str) -> TaskView:
     return view
 
 
-def gone(client: SyncClient, task_id: str) -> None:
-    until(lambda: client.get(task_id) is None, f"{task_id} is done")
+def gone(client: SyncClient, *ids: str) -> None:
+    for task_id in ids:
+        until(lambda id_=task_id: client.get(id_) is None, f"{task_id} is done")  # type: ignore[misc]
 
 
 def events(fleet: Fleet, task_id: str) -> list[str]:
     return [entry.event for entry in fleet.ledger() if entry.id == task_id]
 
 
-@pytest.mark.parametrize(
-    ("do", "heard"), [("sleep", "cancelled"), ("swallow", "swallowed")], ids=["cancelled", "swallowed"]
-)
-def test_a_handler_that_runs_too_long_is_cancelled_and_has_failed(
-    fleet: Fleet, client: SyncClient, do: str, heard: str
-) -> None:
-    before = metric(fleet, "delayq_worker_handler_timeouts_total")
-    client.schedule({"do": do, "seconds": HANG_SECONDS}, delay_ms=0, task_id=f"long-{do}")
-    failed = letter(client, f"long-{do}").failed
-    assert (failed.failures, failed.crashes, failed.reason) == (2, 0, "attempts")
-    assert "task ran longer than handlerTimeoutSeconds (1)" in failed.error
-    assert events(fleet, f"long-{do}").count(heard) == 2
-    assert metric(fleet, "delayq_worker_handler_timeouts_total") == before + 2
-
-
-def metric(fleet: Fleet, name: str) -> float:
-    text = fleet.processes[0].wait_http(url_of(fleet.processes[0], "metrics")).decode()
-    return float(next(line for line in text.splitlines() if line.startswith(name)).split()[-1])
+def test_a_handler_that_runs_too_long_is_cancelled_and_has_failed(fleet: Fleet, client: SyncClient) -> None:
+    """Also where it swallows its cancellation."""
+    for do in ("sleep", "swallow"):
+        client.schedule({"do": do, "seconds": HANG_SECONDS}, delay_ms=0, task_id=f"long-{do}")
+    for do, heard in (("sleep", "cancelled"), ("swallow", "swallowed")):
+        failed = letter(client, f"long-{do}").failed
+        assert (failed.failures, failed.crashes, failed.reason) == (2, 0, "attempts")
+        assert "task ran longer than handlerTimeoutSeconds (1)" in failed.error
+        assert events(fleet, f"long-{do}").count(heard) == 2
+    assert samples(fleet.processes[0])["delayq_worker_handler_timeouts"][0][1] == 4
 
 
 def test_a_handler_deaf_to_cancellation_has_failed_and_keeps_its_slot_alone(new_fleet: NewFleet) -> None:
-    """It gets a few seconds to clean up; its late end settles nothing, and healthy tasks run all the while."""
-    fleet = new_fleet(SPEC | {"worker": {"concurrency": 3}})
-    worker, _ = fleet.start_all("worker", "scanner")
+    """It gets six seconds to clean up; its late end settles nothing, and healthy tasks run all the while."""
+    fleet = new_fleet(SPEC | {"worker": {"concurrency": 2}, "delivery": DELIVERY | {"maxAttempts": 1}})
+    worker = fleet.start("worker")
     with fleet.client() as client:
-        client.schedule({"do": "ignore", "seconds": 20}, delay_ms=0, task_id="deaf")
+        client.schedule({"do": "ignore", "seconds": 15}, delay_ms=0, task_id="deaf")
         failed = letter(client, "deaf").failed
-        for n in range(20):  # beside two runs that go on
-            client.schedule(None, delay_ms=0, task_id=f"by-{n}")
-            gone(client, f"by-{n}")
-        assert "deaf" not in {entry.id for entry in fleet.ledger() if entry.event == "end"}
-        fleet.wait_entry("end", "deaf", nth=2)
+        client.schedule_many(NewTask(None, delay_ms=0, task_id=f"by-{n}") for n in range(20))
+        gone(client, *(f"by-{n}" for n in range(20)))
+        fleet.wait_entry("end", "deaf")
         assert client.counts().dead == 1
-    assert (failed.failures, failed.crashes, failed.reason) == (2, 0, "attempts")
-    assert "task ran longer than handlerTimeoutSeconds (1)" in failed.error
-    assert len(said(worker, "cancellation_ignored")) == 2
+    assert (failed.failures, failed.crashes, failed.reason) == (1, 0, "attempts")
+    assert len(said(worker, "cancellation_ignored")) == 1
     assert said(worker, "claims_suspended") == said(worker, "lease_lost") == []
 
 
-def test_a_command_that_ignores_sigterm_has_failed_and_not_crashed(new_fleet: NewFleet) -> None:
-    """Its lease is shorter than the time it is given to end, and lasts until it is killed."""
-    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
-    handler = {"exec": {"command": [sys.executable, "-c", stubborn]}}
-    fleet = new_fleet(SPEC | {"handler": handler, "delivery": SPEC["delivery"] | {"maxAttempts": 1}})  # type: ignore[operator]
-    fleet.start_all("worker", "scanner")
-    with fleet.client() as client:
-        client.schedule(None, delay_ms=0, task_id="stubborn")
-        failed = letter(client, "stubborn").failed
-    assert (failed.failures, failed.crashes, failed.reason) == (1, 0, "attempts")
-    assert "handlerTimeoutSeconds" in failed.error
-
-
-@pytest.mark.parametrize(
-    "error",
-    ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "CancelledError", "BaseException", "Unknown"],
-)
-def test_whatever_a_coroutine_raises_is_that_tasks_failure_alone(new_fleet: NewFleet, error: str) -> None:
-    """With a single slot: were it lost with the exception, the second task could never run."""
-    fleet = new_fleet(SPEC | {"worker": {"concurrency": 1}}, appendonly=False)
+def test_whatever_a_coroutine_raises_is_that_tasks_failure_alone(new_fleet: NewFleet) -> None:
+    """With a single slot: were it lost with the exception, no further task could run."""
+    fleet = new_fleet(SPEC | {"worker": {"concurrency": 1}})
     worker = fleet.start("worker")
     with fleet.client() as client:
-        client.schedule({"do": "throw", "error": error}, delay_ms=0, task_id="thrown")
-        assert fleet.wait_entry("start", "thrown", nth=2).attempt == 2
-        gone(client, "thrown")
+        client.schedule_many(
+            NewTask({"do": "throw", "error": error}, delay_ms=0, task_id=error) for error in BASE_ERRORS
+        )
+        gone(client, *BASE_ERRORS)
+    attempts = [[run.attempt for run in fleet.starts()[error]] for error in BASE_ERRORS]
+    assert attempts == [[1, 2]] * len(BASE_ERRORS)
+    for error in BASE_ERRORS:
+        failure = worker.wait_line(rf'"event": "handler_failed".*"task_id": "{error}"')
+        assert ("cancelled itself" if error == "CancelledError" else error) in failure
+
+
+def test_a_plain_function_that_raises_or_runs_too_long_has_failed_alone(sync_fleet: Fleet) -> None:
+    errors = ["SystemExit", "KeyboardInterrupt", "BaseException", "ValueError"]
+    with sync_fleet.client() as client:
+        client.schedule_many(NewTask({"error": error}, delay_ms=0, task_id=error) for error in errors)
+        client.schedule({"seconds": 2.5}, delay_ms=0, task_id="long")
+        for task_id, told in [*((error, error) for error in errors), ("long", "handlerTimeoutSeconds")]:
+            failed = letter(client, task_id).failed
+            assert (failed.failures, failed.crashes) == (2, 0)
+            assert told in failed.error
         client.schedule(None, delay_ms=0, task_id="after")
         gone(client, "after")
-    assert worker.alive
-    wait_said(worker, "handler_failed")  # its output is read by and by
-    [failure] = said(worker, "handler_failed")
-    assert ("cancelled itself" if error == "CancelledError" else error) in failure["error"]
 
 
-@pytest.mark.parametrize("error", ["SystemExit", "KeyboardInterrupt", "BaseException", "ValueError"])
-def test_whatever_a_plain_function_raises_is_that_tasks_failure_alone(sync_fleet: Fleet, error: str) -> None:
-    with sync_fleet.client() as client:
-        client.schedule({"error": error}, delay_ms=0, task_id=f"sync-{error}")
-        failed = letter(client, f"sync-{error}").failed
-        client.schedule(None, delay_ms=0, task_id=f"after-{error}")
-        gone(client, f"after-{error}")
-    assert failed.failures == 2
-    assert error in failed.error
-
-
-def test_a_plain_function_that_runs_too_long_has_failed(sync_fleet: Fleet) -> None:
-    with sync_fleet.client() as client:
-        client.schedule({"seconds": 2.5}, delay_ms=0, task_id="sync-long")
-        failed = letter(client, "sync-long").failed
-    assert "handlerTimeoutSeconds" in failed.error
-
-
-@pytest.fixture(scope="module")
-def sync_fleet(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with fleets(tmp_path_factory.mktemp("sync"), flavour, "sync") as new_fleet:
-        fleet = new_fleet(SPEC | {"handler": {"python": {"callable": "recorder:handle_sync"}}})
-        fleet.start_all("worker", "scanner")
-        yield fleet
-
-
-@pytest.mark.parametrize("seconds", [1.5, HANG_SECONDS], ids=["done_meanwhile", "still_running"])
-def test_a_worker_that_was_frozen_past_its_lease_cannot_settle(new_fleet: NewFleet, seconds: float) -> None:
-    delivery = SPEC["delivery"] | {"handlerTimeoutSeconds": 300}  # type: ignore[operator]
-    fleet = new_fleet({"delivery": delivery})
+def test_a_worker_that_was_frozen_past_its_lease_cannot_settle(new_fleet: NewFleet) -> None:
+    """Whether the task has been done meanwhile, or still runs elsewhere."""
+    fleet = new_fleet({"delivery": DELIVERY | {"handlerTimeoutSeconds": 300}})
     first = fleet.start("worker")
     with fleet.client() as client, fleet.server.client() as redis:
-        client.schedule({"do": "sleep", "seconds": seconds}, delay_ms=0, task_id="mine")
-        old = fleet.wait_entry("start", "mine")
+        for task_id, seconds in (("short", 1.5), ("long", HANG_SECONDS)):
+            client.schedule({"do": "sleep", "seconds": seconds}, delay_ms=0, task_id=task_id)
+        old = {task_id: fleet.wait_entry("start", task_id) for task_id in ("short", "long")}
         first.pause()
-        second, _ = fleet.start_all("worker", "scanner")
-        new = fleet.wait_entry("start", "mine", nth=2)
+        second = fleet.start_all("worker", "scanner")[0]
+        new = {task_id: fleet.wait_entry("start", task_id, nth=2) for task_id in ("short", "long")}
+        gone(client, "short")
         first.resume()
-        lost = wait_said(first, "lease_lost")
-        if seconds == HANG_SECONDS:
-            assert fleet.wait_entry("cancelled", "mine").token == old.token
-            assert redis.hlen(fleet.keys.tasks) == 1
-        else:
-            gone(client, "mine")
-            assert fleet.stats(redis)["acked"] == 1
-    assert lost["task_id"] == "mine"
-    assert (new.pid, new.attempt) == (second.pid, 2)
-    assert new.token > old.token
+        until(lambda: len(said(first, "lease_lost")) == 2, "both leases are lost")
+        assert fleet.wait_entry("cancelled", "long").token == old["long"].token
+        assert redis.hkeys(fleet.keys.tasks) == ["long"]
+        assert fleet.stats(redis)["acked"] == 1
+    for task_id, run in new.items():
+        assert (run.pid, run.attempt) == (second.pid, 2)
+        assert run.token > old[task_id].token
+    assert {each["task_id"] for each in said(first, "lease_lost")} == set(new)
     assert said(second, "lease_lost") == []
 
 
-def test_a_retry_is_due_when_the_handler_says(fleet: Fleet, client: SyncClient) -> None:
-    client.schedule({"do": "retry", "delay_ms": 700}, delay_ms=0, task_id="later")
+def test_what_a_handler_asks_for_becomes_of_its_task(fleet: Fleet, client: SyncClient) -> None:
+    """A retry after some time, retries that are not charged, an end; and beside them one that blocks the event loop."""
+    payloads: dict[str, dict[str, Any]] = {
+        "later": {"do": "retry", "delay_ms": 700},
+        "free": {"do": "retry", "delay_ms": 10, "charge": False},
+        "dead": {"do": "bury"},
+        "block": {"do": "block", "seconds": 0.8},  # less than the lease
+    }
+    client.schedule_many(NewTask(each, delay_ms=0, task_id=name) for name, each in payloads.items())
     first = fleet.wait_entry("start", "later")
     (fleet.ledger_dir / "later.enough").touch()
     second = fleet.wait_entry("start", "later", nth=2)
-    assert second.due_ms >= first.at_ms + 700
-    assert second.at_ms >= second.due_ms
+    assert second.at_ms >= second.due_ms >= first.at_ms + 700
     assert second.attempt == 2
-    gone(client, "later")
-
-
-def test_a_retry_without_charge_may_happen_any_number_of_times(fleet: Fleet, client: SyncClient) -> None:
-    client.schedule({"do": "retry", "delay_ms": 10, "charge": False}, delay_ms=0, task_id="free")
-    entry = fleet.wait_entry("start", "free", nth=6)
+    assert fleet.wait_entry("start", "free", nth=6).attempt == 1
     (fleet.ledger_dir / "free.enough").touch()
-    assert entry.attempt == 1
-    gone(client, "free")
-
-
-def test_a_buried_task_is_a_dead_letter_at_once(fleet: Fleet, client: SyncClient) -> None:
-    client.schedule({"do": "bury"}, delay_ms=0, task_id="dead")
     failed = letter(client, "dead").failed
     assert (failed.failures, failed.reason, failed.error) == (1, "buried", "never to succeed")
-    assert len(fleet.starts()["dead"]) == 1
+    gone(client, "later", "free", "block")
+    assert [len(fleet.starts()[name]) for name in ("dead", "block")] == [1, 1]
 
 
-def test_an_envelope_from_the_future_is_put_off_and_not_charged(fleet: Fleet, client: SyncClient) -> None:
-    """Due again later, for a worker that can read it; its bytes are not changed."""
-    envelope = b"\x21" + b"{}" + fleet.server.now_ms().to_bytes(6, "big")
-    plant(fleet, "future", envelope)
-    said_line = fleet.processes[0].wait_line(r'"event": "envelope_too_new"')
-    assert '"future"' in said_line
-    until(lambda: (found := client.get("future")) and found.state is State.RETRYING, "it waits again")
-    view = client.get("future")
-    assert view is not None
-    assert (view.failed.failures, view.failed.crashes) == (0, 0)
-    assert view.failed.error == "unreadable: envelope version 2, this delayq reads up to 1"
-    assert view.at_ms > fleet.server.now_ms() + 10_000
-    assert raw(fleet, "future") == envelope
-    assert "future" not in fleet.starts()
-    client.cancel("future")
-
-
-def test_a_payload_nested_deeper_than_any_parser_goes_is_a_dead_letter_and_no_crash(
+def test_bytes_that_cannot_be_read_become_a_dead_letter_and_are_kept(
     fleet: Fleet, client: SyncClient
 ) -> None:
-    envelope = b"\x11" + b"[" * 100_000 + b"]" * 100_000 + bytes(6)
-    plant(fleet, "deep", envelope)
-    failed = letter(client, "deep").failed
-    assert (failed.failures, failed.crashes, failed.reason) == (2, 0, "attempts")
-    assert "RecursionError" in failed.error
-    assert raw(fleet, "deep") == envelope
-
-
-@pytest.mark.parametrize(
-    "envelope",
-    [
-        b"",
-        b"short",
-        b"\x1f" + b"flags nobody knows",
-        b"\x12\xff\xff\xff headers too long",
-        b"\x00" * 20,
-        b"\x13\x01\x86\xa0" + b"[" * 100_000 + b"{}" + bytes(6),
-    ],
-    ids=["empty", "short", "flags", "headers", "zeros", "deep"],
-)
-def test_bytes_that_are_no_envelope_become_a_dead_letter_and_are_kept(
-    fleet: Fleet, client: SyncClient, envelope: bytes
-) -> None:
-    task_id = f"corrupt-{envelope.hex()[:8]}"
-    plant(fleet, task_id, envelope)
-    failed = letter(client, task_id).failed
-    assert failed.reason == "buried"
-    assert failed.error.startswith("unreadable: ")
-    assert raw(fleet, task_id) == envelope
-    assert task_id not in fleet.starts()
-
-
-def plant(fleet: Fleet, task_id: str, envelope: bytes) -> None:
-    """Put raw bytes where a task would be, due now."""
-    with fleet.server.client() as redis:
-        redis.hset(fleet.keys.tasks, task_id, envelope)
-        redis.zadd(fleet.keys.delayed, {task_id: fleet.server.now_ms()})
-
-
-def raw(fleet: Fleet, task_id: str) -> Any:  # noqa: ANN401
+    """Those that are no envelope at once; a payload nested deeper than any parser goes after its last attempt."""
+    deep = b"\x11" + b"[" * 100_000 + b"]" * 100_000 + bytes(6)
+    corrupt = {
+        "empty": b"",
+        "short": b"short",
+        "flags": b"\x1f" + b"flags nobody knows",
+        "headers": b"\x12\xff\xff\xff headers too long",
+        "zeros": b"\x00" * 20,
+        "deep-headers": b"\x13\x01\x86\xa0" + b"[" * 100_000 + b"{}" + bytes(6),
+    }
     with Redis(port=fleet.server.port) as redis:
-        return redis.hget(fleet.keys.tasks, task_id)
+        for task_id, envelope in {"deep": deep, **corrupt}.items():
+            redis.hset(fleet.keys.tasks, task_id, envelope)
+            redis.zadd(fleet.keys.delayed, {task_id: fleet.server.now_ms()})
+        failed = letter(client, "deep").failed
+        assert (failed.failures, failed.crashes, failed.reason) == (2, 0, "attempts")
+        assert "RecursionError" in failed.error
+        for task_id, envelope in corrupt.items():
+            failed = letter(client, task_id).failed
+            assert failed.reason == "buried"
+            assert failed.error.startswith("unreadable: ")
+            assert redis.hget(fleet.keys.tasks, task_id) == envelope
+            assert task_id not in fleet.starts()
+        assert redis.hget(fleet.keys.tasks, "deep") == deep
 
 
-def test_a_coroutine_that_blocks_its_event_loop_runs_its_task_to_the_end(
-    fleet: Fleet, client: SyncClient
-) -> None:
-    """Shorter than the lease, it does no harm but to the punctuality of its neighbours."""
-    client.schedule_many(
-        [
-            NewTask({"do": "block", "seconds": 0.8}, delay_ms=0, task_id="block"),
-            NewTask(None, delay_ms=0, task_id="by"),
-        ]
-    )
-    gone(client, "block")
-    gone(client, "by")
-    assert len(fleet.starts()["block"]) == 1
-
-
-@pytest.mark.parametrize(("awaits", "code"), [(False, 0), (True, 1)], ids=["returns", "awaits"])
 def test_a_child_that_a_coroutine_forks_does_not_become_a_second_worker(
-    fleet: Fleet, client: SyncClient, code: int, *, awaits: bool
+    fleet: Fleet, client: SyncClient
 ) -> None:
     """It ends where it would get back to the event loop, and none of its neighbours runs twice."""
-    ids = [f"beside-fork-{code}-{n}" for n in range(20)]
-    forking = NewTask({"do": "fork", "awaits": awaits}, delay_ms=0, task_id=f"fork-{code}")
-    client.schedule_many([*(NewTask(None, delay_ms=0, task_id=id_) for id_ in ids[:10]), forking])
-    client.schedule_many(NewTask(None, delay_ms=0, task_id=id_) for id_ in ids[10:])
-    fleet.wait_entry(f"exited-{code}", f"fork-{code}")
-    gone(client, f"fork-{code}")
-    for id_ in ids:
-        gone(client, id_)
-        assert events(fleet, id_) == ["start", "end"]
-    child = fleet.wait_entry("child", f"fork-{code}").pid
-    fleet.processes[0].wait_line(rf'"event": "forked_child_ended", "child": {child}')
+    codes = {"fork-returns": 0, "fork-awaits": 1}
+    ids = [f"beside-{n}" for n in range(20)]
+    tasks = [NewTask(None, delay_ms=0, task_id=each) for each in ids]
+    forking = [
+        NewTask({"do": "fork", "awaits": each == "fork-awaits"}, delay_ms=0, task_id=each) for each in codes
+    ]
+    client.schedule_many([*tasks[:10], *forking, *tasks[10:]])
+    for task_id, code in codes.items():
+        fleet.wait_entry(f"exited-{code}", task_id)
+        child = fleet.wait_entry("child", task_id).pid
+        fleet.processes[0].wait_line(rf'"event": "forked_child_ended", "child": {child}')
+    gone(client, *codes, *ids)
+    assert [events(fleet, id_) for id_ in ids] == [["start", "end"]] * len(ids)
 
 
 def test_a_child_that_a_plain_function_forks_ends_with_the_function(sync_fleet: Fleet) -> None:
     with sync_fleet.client() as client:
         client.schedule({"fork": True}, delay_ms=0, task_id="sync-fork")
-        sync_fleet.wait_entry("exited-0", "sync-fork")
         gone(client, "sync-fork")
     assert events(sync_fleet, "sync-fork") == ["start", "child", "exited-0", "end"]

@@ -68,7 +68,7 @@ def started(fleet: Fleet, client: SyncClient, *ids: str, **payload: Any) -> Proc
 
 
 def gone(client: SyncClient, task_id: str) -> None:
-    until(lambda: client.get(task_id) is None, f"{task_id} is done", timeout_s=60)
+    until(lambda: client.get(task_id) is None, f"{task_id} is done")
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_of_tasks_whose_worker_was_killed_only_those_run_again_that_the_business
         fleet.start_all(*roles)
         again = fleet.start("worker")  # which runs suspects in one group or more, one after the other
         for each in set(ids) - done - dead:
-            assert fleet.wait_entry("start", each, nth=2, timeout_s=60).pid == again.pid
-        until(lambda: redis.hlen(fleet.keys.tasks) == len(dead), "the done are forgotten", timeout_s=60)
-        until(lambda: redis.zcard(fleet.keys.dlq) == len(dead), "the dead are buried", timeout_s=60)
+            assert fleet.wait_entry("start", each, nth=2).pid == again.pid
+        until(lambda: redis.hlen(fleet.keys.tasks) == len(dead), "the done are forgotten")
+        until(lambda: redis.zcard(fleet.keys.dlq) == len(dead), "the dead are buried")
         fleet.snapshot(redis).check()
         stats = fleet.stats(redis)
         letter = client.get(min(dead))
@@ -128,7 +128,7 @@ def test_a_worker_that_wakes_up_after_the_verdict_changes_nothing(new_fleet: New
             gone(client, each)
         settled = fleet.stats(redis)
         frozen.resume()
-        until(lambda: len(said(frozen, "lease_lost")) >= TASKS, "every ack is refused", timeout_s=60)
+        until(lambda: len(said(frozen, "lease_lost")) >= TASKS, "every ack is refused")
         assert fleet.stats(redis) == settled
         fleet.snapshot(redis).check()
     assert {len(found) for found in fleet.starts().values()} == {runs}
@@ -145,7 +145,7 @@ def test_a_worker_that_wakes_up_while_its_task_is_to_wait_may_finish_it(new_flee
         frozen = started(fleet, client, *ids, seconds=1)
         frozen.pause()
         fleet.start("scanner")
-        until(lambda: fleet.stats(redis)["waited"] == TASKS, "all of them wait", timeout_s=60)
+        until(lambda: fleet.stats(redis)["waited"] == TASKS, "all of them wait")
         frozen.resume()
         for each in ids:
             gone(client, each)
@@ -159,9 +159,9 @@ def test_a_task_that_waits_is_asked_about_again(new_fleet: NewFleet) -> None:
     with fleet.client() as client:
         started(fleet, client, "a").kill()
         fleet.start("scanner")
-        first = fleet.wait_entry("asked", "a", timeout_s=60)
+        first = fleet.wait_entry("asked", "a")
         say(fleet, "a", "complete")
-        second = fleet.wait_entry("asked", "a", nth=2, timeout_s=60)
+        second = fleet.wait_entry("asked", "a", nth=2)
         gone(client, "a")
     assert second.at_ms - first.at_ms >= WAIT_SECONDS * 1000 - 100
     assert (first.token, first.attempt) == (second.token, second.attempt)
@@ -188,7 +188,7 @@ def test_when_a_reaper_is_killed_while_it_asks_somebody_else_asks_in_its_place(
     with fleet.client() as client, fleet.server.client() as redis:
         started(fleet, client, *ids).kill()
         reaper = fleet.start("reaper")
-        until(lambda: frozen_while_asking(reaper, redis), "it asks", timeout_s=60)
+        until(lambda: frozen_while_asking(reaper, redis), "it asks")
         assert all(redis.pttl(name) <= 12_000 for name in redis.keys("*recovery_lock*")), (
             "time limit, an answer of Redis, and margin"
         )
@@ -212,16 +212,16 @@ def test_a_reaper_that_was_frozen_while_it_asked_comes_too_late(new_fleet: NewFl
     with fleet.client() as client, fleet.server.client() as redis:
         started(fleet, client, *ids).kill()
         reaper = fleet.start("reaper")
-        until(lambda: all(asked(fleet, each) for each in ids), "it asks", timeout_s=60)
+        until(lambda: all(asked(fleet, each) for each in ids), "it asks")
         reaper.pause()
         for each in ids:
             say(fleet, each, "complete")
         recovered = fleet.stats(redis)["reclaimed"]  # none, unless it was too quick for us
         fleet.start("scanner")
-        until(lambda: redis.hlen(fleet.keys.tasks) == recovered, "others have asked", timeout_s=60)
+        until(lambda: redis.hlen(fleet.keys.tasks) == recovered, "others have asked")
         settled = fleet.stats(redis)
         reaper.resume()
-        until(lambda: len(said(reaper, "not_recovered")) >= 5 - recovered, "it is told", timeout_s=60)
+        until(lambda: len(said(reaper, "not_recovered")) >= 5 - recovered, "it is told")
         assert fleet.stats(redis) == settled
     assert recovered or settled["completed"] == 5
 
@@ -233,11 +233,11 @@ def test_a_task_that_waits_for_its_verdict_keeps_nobody_busy(new_fleet: NewFleet
     with fleet.client() as client, fleet.server.client() as redis:
         started(fleet, client, "stuck").kill()
         fleet.start_all("scanner", "reaper", "worker")
-        fleet.wait_entry("asked", "stuck", timeout_s=60)
+        fleet.wait_entry("asked", "stuck")
         before, at = scripts_run(redis), time.monotonic()
         for n in range(4):
             client.schedule(None, delay_ms=500, task_id=f"other{n}")
-            fleet.wait_entry("end", f"other{n}", timeout_s=60)
+            fleet.wait_entry("end", f"other{n}")
         rate = (scripts_run(redis) - before) / (time.monotonic() - at)
         assert len(asked(fleet, "stuck")) == 1
     assert rate < 100, "a busy loop runs thousands a second"
@@ -267,7 +267,7 @@ def test_a_failed_check_is_logged_with_what_it_said_and_what_was_done(new_fleet:
         [run] = fleet.starts()["a"]
         worker.kill()
         reaper = fleet.start("reaper")
-        told = wait_said(reaper, "recovered", timeout_s=60)
+        told = wait_said(reaper, "recovered")
     why = "the check failed: expected one of requeue, complete, bury, wait as the verdict, got 'perhaps'"
     assert (told["task_id"], told["token"], told["cause"]) == ("a", run.token, "failed")
     assert (told["verdict"], told["outcome"], told["reason"]) == ("bury", "buried", why)
@@ -311,7 +311,7 @@ def test_the_guards_ledger_tells_a_task_that_took_effect_from_one_that_did_not(
         fleet.wait_entry("start", "after")
         fleet.server.pause()
         (fleet.ledger_dir / "after.enough").touch()
-        until(lambda: sql(file, "SELECT id FROM transfers") == [("after",)], "committed", timeout_s=60)
+        until(lambda: sql(file, "SELECT id FROM transfers") == [("after",)], "committed")
         second.kill()
         fleet.server.resume()
         fleet.start(role)
@@ -332,11 +332,11 @@ def test_the_reaper_has_the_guard_forget_what_it_has_kept_for_long_enough(
     fleet, file = ledgered(new_fleet, tmp_path)
     sql(file, "ALTER TABLE delayq_processed RENAME TO away")
     reaper = fleet.start("reaper")
-    wait_said(reaper, "guard_prune_failed", timeout_s=60)
+    wait_said(reaper, "guard_prune_failed")
     sql(file, "ALTER TABLE away RENAME TO delayq_processed")
     for name, age in (("old", "-2 days"), ("young", "0 days")):
         sql(file, ROW, fleet.queue, name, age, age)
-    assert wait_said(reaper, "guard_pruned", timeout_s=60)["rows"] == 1
+    assert wait_said(reaper, "guard_pruned")["rows"] == 1
     assert sql(file, "SELECT task_id FROM delayq_processed") == [("young",)]
     assert reaper.alive
 
@@ -362,7 +362,7 @@ def test_delayq_run_asks_a_check_beside_the_document(tmp_path: Path) -> None:
     (home.dir / "shop_books.py").write_text(BOOKS)
     with stopped(home.ready()) as run, home.client() as client:
         client.schedule({}, task_id="a", delay_ms=0)
-        until((home.dir / "hanging").exists, "it runs", timeout_s=60)
+        until((home.dir / "hanging").exists, "it runs")
         os.kill(home.child(run, "worker"), signal.SIGKILL)
         gone(client, "a")
         told = run.wait_line('"event": "recovered"')

@@ -58,7 +58,7 @@ def test_workers_and_scanners_take_up_new_secrets_without_a_restart(
         mounted(secrets, tls)
         mount(secrets, "login", password=NEW.encode())
         client.schedule(None, delay_ms=0, task_id="after", if_exists="keep")
-        fleet.wait_entry("start", "after", timeout_s=60)
+        fleet.wait_entry("start", "after")
         assert all(process.alive for process in processes)
         assert all(len(said(process, "started")) == 1 for process in processes)
         lines = "".join(line for process in processes for line in process.lines)

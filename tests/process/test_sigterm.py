@@ -20,17 +20,18 @@ if TYPE_CHECKING:
     import random
 
     from delayq import Task
-    from redis import Redis
 
     from tests.process.fleet import Fleet, NewFleet
 
 LIVES = 100
-SLOW = {"do": "sleep", "seconds": 60}
+SLOW = {"do": "sleep", "seconds": 600}
+LONG_SECONDS = 120
+"""To drain: longer than any test waits."""
 
 
 def worker_spec(*, drain_seconds: int, **more: object) -> dict[str, object]:
     worker = {"drainTimeoutSeconds": drain_seconds, "terminationGracePeriodSeconds": drain_seconds + 30}
-    return {"worker": worker | more}
+    return {"worker": worker | more, "delivery": {"maxBlockMilliseconds": 100}}
 
 
 def test_a_stopping_worker_claims_nothing_and_lets_its_handlers_finish(new_fleet: NewFleet) -> None:
@@ -50,30 +51,35 @@ def test_a_stopping_worker_claims_nothing_and_lets_its_handlers_finish(new_fleet
 
 
 def test_what_cannot_finish_runs_elsewhere_at_once_and_is_not_charged(new_fleet: NewFleet) -> None:
+    """A handler that ignores its cancellation does not keep the worker."""
     fleet = new_fleet(worker_spec(drain_seconds=1))
     first = fleet.start("worker")
     with fleet.client() as client:
         client.schedule(SLOW, delay_ms=0, task_id="slow")
+        client.schedule({"do": "ignore", "seconds": 600}, delay_ms=0, task_id="deaf")
         fleet.wait_entry("start", "slow")
+        fleet.wait_entry("start", "deaf")
         fleet.start_all("worker", "scanner")
+        waited_ms = fleet.waited_for_core_ms()
         first.send(signal.SIGTERM)
         cancelled = fleet.wait_entry("cancelled", "slow")
         again = fleet.wait_entry("start", "slow", nth=2)
+        waited_ms = fleet.waited_for_core_ms() - waited_ms
         assert first.wait() == 0
         view = client.get("slow")
-    assert again.at_ms - cancelled.at_ms < 1000
+    assert again.at_ms - cancelled.at_ms < 1000 + waited_ms
     assert again.pid != cancelled.pid
     assert again.attempt == 1
     assert again.token > cancelled.token
     assert view is not None
     assert (view.failed.failures, view.failed.crashes, view.token) == (0, 0, again.token)
+    assert said(first, "cancellation_ignored") != []
 
 
 @pytest.mark.parametrize("hurried", [False, True], ids=["calm", "hurried"])
 def test_what_a_claim_brings_after_the_signal_is_handed_back(new_fleet: NewFleet, *, hurried: bool) -> None:
     """Redis is frozen while the claim is under way, so it claims when the worker has long been told to stop."""
-    delivery = {"delivery": {"maxBlockMilliseconds": 100}}
-    fleet = new_fleet(worker_spec(drain_seconds=60) | delivery)
+    fleet = new_fleet(worker_spec(drain_seconds=LONG_SECONDS))
     worker = fleet.start("worker")
     with fleet.client() as client, fleet.server.client() as redis:
         ids = [f"late-{nth}" for nth in range(20)]
@@ -92,7 +98,7 @@ def test_what_a_claim_brings_after_the_signal_is_handed_back(new_fleet: NewFleet
 
 
 def test_a_second_signal_hurries(new_fleet: NewFleet) -> None:
-    fleet = new_fleet(worker_spec(drain_seconds=120))
+    fleet = new_fleet(worker_spec(drain_seconds=LONG_SECONDS))
     worker = fleet.start("worker")
     with fleet.client() as client, fleet.server.client() as redis:
         client.schedule_many([NewTask(SLOW, delay_ms=0, task_id=f"slow-{nth}") for nth in range(10)])
@@ -100,90 +106,28 @@ def test_a_second_signal_hurries(new_fleet: NewFleet) -> None:
         worker.send(signal.SIGTERM)
         wait_said(worker, "drain_started")
         worker.send(signal.SIGTERM)
-        assert worker.wait(timeout_s=10) == 0
+        assert worker.wait() == 0
         found = fleet.snapshot(redis)
     assert len(found.delayed) == 10
     assert found.attempts == set()
 
 
-def test_a_handler_that_ignores_everything_does_not_keep_the_worker(new_fleet: NewFleet) -> None:
-    fleet = new_fleet(worker_spec(drain_seconds=1))
-    worker = fleet.start("worker")
-    with fleet.client() as client:
-        client.schedule({"do": "ignore", "seconds": 60}, delay_ms=0, task_id="deaf")
-        fleet.wait_entry("start", "deaf")
-        worker.send(signal.SIGTERM)
-        assert worker.wait(timeout_s=30) == 0
-    assert said(worker, "cancellation_ignored") != []
-
-
-@pytest.mark.parametrize("how", ["frozen", pytest.param("killed", marks=pytest.mark.full)])
-def test_a_worker_stops_without_redis_and_says_what_it_could_not_settle(
-    new_fleet: NewFleet, how: str
-) -> None:
+def test_a_worker_stops_while_redis_is_frozen_and_says_what_it_could_not_settle(new_fleet: NewFleet) -> None:
     """Five seconds for each of: passing a hint on, the round trip under way, the last settlement."""
     fleet = new_fleet(worker_spec(drain_seconds=5))
     worker = fleet.start("worker")
     with fleet.client() as client:
         client.schedule({"do": "sleep", "seconds": 2}, delay_ms=0, task_id="running")
         fleet.wait_entry("start", "running")
-        if how == "killed":
-            fleet.server.kill()
-        else:
-            fleet.server.pause()
-        started = time.monotonic()
+        fleet.server.pause()
+        waited_ms, began = fleet.waited_for_core_ms(), time.monotonic()
         worker.send(signal.SIGTERM)
-        assert worker.wait(timeout_s=40) == 0
-        took_s = time.monotonic() - started
-    print(f"took_s={took_s:.1f}")
-    assert took_s < 25
+        fleet.wait_entry("end", "running")
+        waited_ms = fleet.waited_for_core_ms() - waited_ms
+        assert worker.wait() == 0
+    assert time.monotonic() - began < 5 + 3 * 5 + 5 + waited_ms / 1000
     assert said(worker, "settle_failed") != []
     assert said(worker, "wake_not_forwarded") != []
-    fleet.wait_entry("end", "running")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("role", ["scanner", "reaper"])
-def test_scanner_and_reaper_stop_without_redis(new_fleet: NewFleet, role: str) -> None:
-    fleet = new_fleet()
-    process = fleet.start(role)  # type: ignore[arg-type]
-    fleet.server.pause()
-    process.send(signal.SIGTERM)
-    assert process.wait(timeout_s=15) == 0
-    assert said(process, "stopped") != []
-
-
-def next_run(fleet: Fleet, redis: Redis) -> None:
-    """Wait for a handler to start, unless no task is left to start."""
-    started = len(fleet.ledger())
-    until(lambda: len(fleet.ledger()) > started or not redis.zcard(fleet.keys.delayed), "something runs")
-
-
-@pytest.mark.full
-def test_soft_kills_under_load_charge_no_crash_and_leave_no_lease(
-    new_fleet: NewFleet, chance: random.Random
-) -> None:
-    """Whole processes; the next test does the same far more often, without the processes' start."""
-    fleet = new_fleet(worker_spec(drain_seconds=1, concurrency=20))
-    workers = fleet.start_all("worker", "worker", "scanner")[:2]
-    tasks = [
-        NewTask({"do": "sleep", "seconds": chance.choice((0, 0.01, 0.3, 2))}, delay_ms=chance.randrange(8000))
-        for _ in range(1500)
-    ]
-    with fleet.client() as client, fleet.server.client() as redis:
-        scheduled = client.schedule_many(tasks)
-        for _ in range(8):
-            workers.append(fleet.start("worker"))
-            next_run(fleet, redis)
-            oldest = workers.pop(0)
-            oldest.send(signal.SIGTERM)
-            assert oldest.wait(timeout_s=30) == 0
-            if not redis.zcard(fleet.keys.delayed):
-                break
-        fleet.wait_drained(redis)
-        stats = fleet.stats(redis)
-    assert stats["acked"] == len(scheduled)
-    assert stats["reclaimed"] == stats["retried"] == 0
 
 
 async def run_and_stop(fleet: Fleet, *, seconds: float, hurry_seconds: float | None) -> None:
@@ -222,15 +166,3 @@ async def test_workers_stopped_at_any_point_leave_no_lease_and_lose_nothing(
         stats = (await client.counts()).stats
     assert stats["scheduled"] == LIVES * 120 == stats.get("acked", 0) + left
     assert stats.keys() & {"reclaimed", "retried", "buried"} == set()
-
-
-def test_a_claim_that_never_comes_back_does_not_hold_up_the_end(new_fleet: NewFleet) -> None:
-    """Redis stays frozen past the connection's time-out: the claim has failed, so there is nothing to wait for."""
-    fleet = new_fleet(worker_spec(drain_seconds=60) | {"delivery": {"maxBlockMilliseconds": 100}})
-    worker = fleet.start("worker")
-    fleet.server.pause()
-    worker.send(signal.SIGTERM)
-    try:
-        assert worker.wait(timeout_s=30) == 0
-    finally:
-        fleet.server.resume()

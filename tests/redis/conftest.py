@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pytest
 from delayq import Client, SyncClient
+from delayq.connection import Address, AsyncConnection
 
 from tests.redis.state import Shard, shard_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from tests.topologies.kinds import Servers
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 def shard(redis_server: Servers, queue_name: str) -> Iterator[Shard]:
     with shard_on(redis_server, queue_name) as shard:
         yield shard
+
+
+@pytest.fixture
+async def connection(redis_url: str) -> AsyncIterator[AsyncConnection]:
+    """As services have it."""
+    connection = AsyncConnection(Address.from_url(redis_url))
+    yield connection
+    await connection.close()
 
 
 class Waiter:

@@ -196,6 +196,12 @@ class Shard:
         answer: T = self.connection.run([call])[0]
         return answer
 
+    def view(self, task_id: str) -> TaskView:
+        """What `get` says of a task that has to be there."""
+        view = self.run(self.commands.get(task_id))
+        assert view is not None
+        return view
+
     def clock(self, at_ms: int) -> None:
         """Move the clock and wait until scripts see it: a server may look at it once per tick only."""
         set_clock(self.server, at_ms)

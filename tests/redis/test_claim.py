@@ -11,7 +11,6 @@ from tests.redis.state import NOW, PLENTY, TOKEN, Shard, State, envelope
 
 LEASE_MS = 30_000
 EXPIRY = NOW + LEASE_MS
-AWKWARD = ["a:b:c", ":", "*", "[a]?", "\\", "ü-ñ-漢", "{x}", "7:7", "-inf", "x" * 200]
 
 
 def claim(shard: Shard, limit: int = 10) -> Claimed:
@@ -20,11 +19,6 @@ def claim(shard: Shard, limit: int = 10) -> Claimed:
 
 def ids(claimed: Claimed) -> list[str]:
     return [lease.task.id for lease in claimed.leases]
-
-
-def test_an_empty_queue_answers_with_nothing_and_writes_nothing(shard: Shard) -> None:
-    assert claim(shard) == Claimed(NOW, [], more=False, unreadable=[])
-    assert shard.whole() == State()
 
 
 def test_what_is_due_is_leased_and_the_rest_stays(shard: Shard) -> None:
@@ -79,6 +73,45 @@ def test_fresh_and_retried_tasks_share_one_due_order(shard: Shard) -> None:
     assert ids(claim(shard, 4)) == ["r3", "d3"]
 
 
+@pytest.mark.parametrize("task_id", ["a:b:c", ":", "*", "[a]?", "\\", "ü-ñ-漢", "{x}", "-inf", "x" * 200])
+def test_any_id_is_leased_under_its_own_name(shard: Shard, task_id: str) -> None:
+    shard.seed(State(delayed={task_id: NOW}, stats={"token": TOKEN}))
+    assert ids(claim(shard)) == [task_id]
+    assert shard.whole().processing == {f"{task_id}:{TOKEN + 1}": EXPIRY}
+
+
+@pytest.mark.parametrize("kept", [{"here": envelope()}, {}], ids=["beside a task", "alone"])
+def test_an_index_entry_without_an_envelope_is_dropped_and_counted(
+    shard: Shard, kept: dict[str, bytes]
+) -> None:
+    due = {"gone": NOW - 1} | dict.fromkeys(kept, NOW)
+    shard.seed(State(delayed=due, retry={"lost": NOW}, tasks=kept, stats={"token": TOKEN}))
+    assert ids(claim(shard)) == list(kept)
+    assert shard.whole() == State(
+        processing={f"{name}:{TOKEN + 2}": EXPIRY for name in kept},
+        tasks=kept,
+        stats={"token": TOKEN + 2 + len(kept), "claimed": len(kept), "orphans": 2},
+    )
+
+
+@pytest.mark.parametrize("step_ms", [0, 1, -3_600_000])
+def test_tokens_rise_whatever_redis_forgets_or_its_clock_does(shard: Shard, step_ms: int) -> None:
+    """A token is the time in µs, so it rises though the last one was lost; else it is the last one and one more."""
+    shard.seed(State(delayed={"a": NOW}))
+    first = claim(shard).leases[0].task.token
+    assert NOW * 1000 <= first < (NOW + 1) * 1000
+    shard.clock(NOW + step_ms)
+    shard.seed(State(delayed={"a": 0}, stats={} if step_ms > 0 else {"token": first}))
+    assert claim(shard).leases[0].task.token > first
+
+
+def test_a_clock_that_went_back_fires_nothing_early(shard: Shard) -> None:
+    before = shard.seed(State(delayed={"a": NOW}))
+    shard.clock(NOW - 1)
+    assert claim(shard) == Claimed(NOW - 1, [], more=False, unreadable=[])
+    assert shard.whole() == before
+
+
 @pytest.mark.parametrize(
     ("limit", "more", "wake"), [(1, True, 1), (2, True, 1), (3, False, 0), (4, False, 0)]
 )
@@ -89,83 +122,6 @@ def test_leaving_due_tasks_behind_wakes_one_more_worker(
     shard.seed(State(delayed={"a": NOW, "b": NOW}, retry={"c": NOW}))
     assert claim(shard, limit).more is more
     assert shard.whole().wake == wake
-
-
-def test_a_hint_that_is_there_already_is_not_doubled(shard: Shard) -> None:
-    shard.seed(State(delayed={"a": NOW, "b": NOW}, wake=1))
-    claim(shard, 1)
-    assert shard.whole().wake == 1
-
-
-def test_an_index_entry_without_an_envelope_is_dropped_and_counted(shard: Shard) -> None:
-    shard.seed(
-        State(
-            delayed={"gone": NOW - 1, "here": NOW},
-            retry={"lost": NOW},
-            tasks={"here": envelope()},
-            stats={"token": TOKEN},
-        )
-    )
-    claimed = claim(shard)
-    assert [(lease.task.id, lease.task.token) for lease in claimed.leases] == [("here", TOKEN + 2)]
-    assert shard.whole() == State(
-        processing={f"here:{TOKEN + 2}": EXPIRY}, stats={"token": TOKEN + 3, "claimed": 1, "orphans": 2}
-    )
-
-
-def test_orphans_alone_are_dropped_too(shard: Shard) -> None:
-    shard.seed(State(delayed={"gone": NOW}, tasks={}, stats={"token": TOKEN}))
-    assert claim(shard).leases == []
-    assert shard.whole() == State(stats={"token": TOKEN + 1, "claimed": 0, "orphans": 1})
-
-
-def test_a_retried_task_without_counts_runs_as_the_first_attempt(shard: Shard) -> None:
-    shard.seed(State(retry={"a": NOW}))
-    assert claim(shard).leases[0].task.attempt == 1
-
-
-@pytest.mark.parametrize("task_id", AWKWARD)
-def test_any_id_is_leased_under_its_own_name(shard: Shard, task_id: str) -> None:
-    shard.seed(State(delayed={task_id: NOW}, stats={"token": TOKEN}))
-    assert ids(claim(shard)) == [task_id]
-    assert shard.whole().processing == {f"{task_id}:{TOKEN + 1}": EXPIRY}
-
-
-def test_ids_that_end_in_numbers_never_share_a_lease(shard: Shard) -> None:
-    """`a` with token 7:8 and `a:7` with token 8 would be the same member, but tokens hold no colon."""
-    shard.seed(State(delayed={"a": NOW, f"a:{TOKEN + 1}": NOW}, stats={"token": TOKEN}))
-    claim(shard)
-    assert set(shard.whole().processing) == {f"a:{TOKEN + 1}", f"a:{TOKEN + 1}:{TOKEN + 2}"}
-
-
-def test_a_token_is_the_time_in_microseconds(shard: Shard) -> None:
-    """So it still rises when Redis forgot the last one."""
-    shard.seed(State(delayed={"a": NOW}))
-    [lease] = claim(shard).leases
-    assert NOW * 1000 <= lease.task.token < (NOW + 1) * 1000
-
-
-def test_tokens_rise_though_the_field_is_lost(shard: Shard) -> None:
-    shard.seed(State(delayed={"a": NOW}))
-    first = claim(shard).leases[0].task.token
-    shard.clock(NOW + 1)
-    shard.seed(State(delayed={"a": NOW}))
-    assert claim(shard).leases[0].task.token > first
-
-
-def test_tokens_rise_though_the_clock_goes_back(shard: Shard) -> None:
-    shard.seed(State(delayed={"a": NOW}))
-    first = claim(shard).leases[0].task.token
-    shard.clock(NOW - 3_600_000)
-    shard.seed(State(delayed={"a": 0}, stats={"token": first}))
-    assert claim(shard).leases[0].task.token == first + 1
-
-
-def test_a_clock_that_went_back_fires_nothing_early(shard: Shard) -> None:
-    before = shard.seed(State(delayed={"a": NOW}))
-    shard.clock(NOW - 1)
-    assert claim(shard).leases == []
-    assert shard.whole() == before
 
 
 def test_an_unreadable_envelope_is_leased_apart_with_the_reason(shard: Shard) -> None:
@@ -220,22 +176,15 @@ def scheduled(shard: Shard, sizes: list[int]) -> None:
         shard.run(call)
 
 
-def test_a_claim_brings_about_a_mebibyte_and_leaves_the_rest_to_the_next(shard: Shard) -> None:
-    """250 tasks of 256 KiB would hold Redis for a second and come too late to be anybody's."""
-    scheduled(shard, [256 * 1024] * 9)
-    sizes = []
-    while found := shard.run(shard.commands.claim(0, 250, 1000)).leases:
-        sizes.append(len(found))
-    assert sizes == [3, 3, 3]
-    assert shard.whole().delayed == {}
-
-
-def test_a_task_larger_than_a_mebibyte_is_claimed_alone(shard: Shard) -> None:
-    scheduled(shard, [10, 2 << 20, 10])
-    claims = [shard.run(shard.commands.claim(0, 250, 1000)) for _ in range(3)]
-    assert [[lease.task.id for lease in claim.leases] for claim in claims] == [
-        ["t-000"],
-        ["t-001"],
-        ["t-002"],
-    ]
-    assert [claim.more for claim in claims] == [True, True, False]
+@pytest.mark.parametrize(
+    ("sizes", "claims"), [([256 * 1024] * 9, [3, 3, 3]), ([10, 2 << 20, 10], [1, 1, 1])], ids=["many", "huge"]
+)
+def test_a_claim_brings_about_a_mebibyte_and_leaves_the_rest_to_the_next(
+    shard: Shard, sizes: list[int], claims: list[int]
+) -> None:
+    """250 tasks of 256 KiB would hold Redis for a second, and their leases expire on the way."""
+    scheduled(shard, sizes)
+    found = [claim(shard, 250) for _ in claims]
+    assert [len(each.leases) for each in found] == claims
+    assert [name for each in found for name in ids(each)] == [f"t-{nth:03}" for nth in range(len(sizes))]
+    assert [each.more for each in found] == [True, True, False]

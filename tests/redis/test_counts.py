@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from delayq.protocol.results import Counts
 
 from tests.redis.state import NOW, TOKEN, Shard, State, envelope
-
-NONE = Counts(
-    now_ms=NOW, scheduled=0, retrying=0, due=0, in_flight=0, dead=0, oldest_due_ms=None, next_due_ms=None
-)
-
-
-def test_an_empty_queue_has_nothing(shard: Shard) -> None:
-    assert shard.run(shard.commands.counts(0)) == NONE
-    assert shard.whole() == State()
 
 
 def test_every_state_is_counted_and_nothing_is_changed(shard: Shard) -> None:
@@ -46,7 +38,10 @@ def test_every_state_is_counted_and_nothing_is_changed(shard: Shard) -> None:
     assert shard.whole() == before
 
 
-def test_a_queue_with_a_future_only_is_not_late(shard: Shard) -> None:
-    shard.seed(State(retry={"a": NOW + 5}))
+@pytest.mark.parametrize("retry", [{}, {"a": NOW + 5}], ids=["empty", "future"])
+def test_a_queue_in_which_nothing_is_due_is_not_late(shard: Shard, retry: dict[str, int]) -> None:
+    before = shard.seed(State(retry=retry))
     counts = shard.run(shard.commands.counts(0))
-    assert (counts.oldest_due_ms, counts.next_due_ms, counts.late_ms) == (NOW + 5, NOW + 5, 0)
+    next_due_ms = retry.get("a")
+    assert (counts.oldest_due_ms, counts.next_due_ms, counts.late_ms) == (next_due_ms, next_due_ms, 0)
+    assert shard.whole() == before

@@ -69,10 +69,11 @@ GOES_ON: dict[str, Callable[[Shard], Any]] = {
 
 @pytest.mark.parametrize("end", ENDS)
 def test_it_becomes_the_task_once_that_has_ended(shard: Shard, end: str) -> None:
-    """Fresh, at its own due time; where there would be a dead letter, it takes its place."""
+    """Fresh, at its own due time; where there would be a dead letter, it takes its place. Memory may be full."""
     act, outcome, stats = ENDS[end]
     shard.seed(RUNS)
-    assert act(shard) == outcome
+    with shard.full_memory():
+        assert act(shard) == outcome
     assert shard.whole() == FOLLOWED.but(stats=stats)
 
 
@@ -85,34 +86,17 @@ def test_it_waits_while_the_task_is_tried_again_with_its_own_payload(shard: Shar
     assert [*after.retry, *after.suspect] == ["a"]
 
 
-def test_one_that_is_due_already_wakes_a_worker(shard: Shard) -> None:
-    shard.seed(RUNS.but(followups={"a": envelope(NOW - 1)}))
-    shard.run(shard.commands.ack(0, [b"a:7"]))
-    assert (shard.whole().delayed, shard.whole().wake) == ({"a": NOW - 1}, 1)
-
-
-def test_an_expired_lease_ends_nothing(shard: Shard) -> None:
-    before = shard.seed(RUNS)
-    shard.run(shard.commands.ack(0, [b"a:6"]))
-    assert shard.whole() == before
-
-
 WAITS = RUNS.but(processing={}, retry={"a": LATER}, tasks={"a": envelope(NOW - 9, "first")})
 
 
-def test_cancelling_a_task_forgets_its_follow_up(shard: Shard) -> None:
-    shard.seed(WAITS)
-    shard.run(shard.commands.cancel("a"))
-    assert shard.whole() == State(stats={"cancelled": 1})
-
-
-def test_cancelling_a_task_in_flight_forgets_what_would_follow_and_nothing_else(shard: Shard) -> None:
+def test_whoever_cancels_or_replaces_the_task_forgets_its_follow_up(shard: Shard) -> None:
+    """Of a task in flight, cancel forgets what would follow and nothing else."""
     shard.seed(RUNS)
     assert shard.run(shard.commands.cancel("a")).value == "in_flight"
     assert shard.whole() == RUNS.but(followups={})
-
-
-def test_replacing_a_task_that_waits_for_a_retry_replaces_its_follow_up_too(shard: Shard) -> None:
+    shard.seed(WAITS)
+    shard.run(shard.commands.cancel("a"))
+    assert shard.whole().followups == {}
     shard.seed(WAITS)
     options: dict[str, Any] = {"repeated": 0, "max_length": 9, "max_delay_ms": 90_000}
     shard.run(shard.commands.schedule(0, ["a", "+5", envelope()[:-6]], if_exists="replace", **options))
@@ -120,37 +104,24 @@ def test_replacing_a_task_that_waits_for_a_retry_replaces_its_follow_up_too(shar
     assert (after.followups, after.delayed, after.retry) == ({}, {"a": NOW + 5}, {})
 
 
+@pytest.mark.parametrize(
+    ("settled", "counter"),
+    [({}, "adopted"), ({"dlq": {"a": NOW}, "dlq_info": {"a": "1 0 buried no"}}, "deduplicated")],
+    ids=["acked", "buried"],
+)
+def test_the_reaper_makes_it_the_task_when_a_worker_settled_that_and_knew_no_follow_ups(
+    shard: Shard, settled: dict[str, Any], counter: str
+) -> None:
+    shard.seed(State(followups={"a": NEXT}, **settled))
+    homeless = shard.run(shard.commands.reconcile(0, "followups", 0)).homeless
+    shard.run(shard.commands.restore_orphans(0, list(map(LostTask, homeless))))
+    assert shard.whole() == State(delayed={"a": LATER}, tasks={"a": NEXT}, alarm=1, stats={counter: 1})
+
+
 def test_a_task_with_a_follow_up_stays_in_its_shard_until_it_has_ended(shard: Shard) -> None:
     before = shard.seed(WAITS)
     migration_batch = shard.run(shard.commands.migrate_out(0, [b"a"], near_ms=1000))
     assert (migration_batch.stay, migration_batch.tasks, shard.whole()) == ([b"a"], [], before)
-
-
-def test_the_reaper_makes_it_the_task_when_that_was_acked_by_a_worker_that_knew_none(shard: Shard) -> None:
-    shard.seed(State(followups={"a": NEXT}))
-    done = shard.run(shard.commands.reconcile(0, "followups", 0))
-    assert done.homeless == [b"a"]
-    shard.run(shard.commands.restore_orphans(0, list(map(LostTask, done.homeless))))
-    assert shard.whole() == State(delayed={"a": LATER}, tasks={"a": NEXT}, alarm=1, stats={"adopted": 1})
-
-
-def test_the_reaper_makes_it_the_task_when_that_was_buried_by_a_worker_that_knew_none(shard: Shard) -> None:
-    letter = State(dlq={"a": NOW}, dlq_info={"a": "1 0 buried no"}, followups={"a": NEXT})
-    shard.seed(letter)
-    shard.run(shard.commands.reconcile(0, "followups", 0))
-    expected = State(delayed={"a": LATER}, tasks={"a": NEXT}, alarm=1, stats={"deduplicated": 1})
-    assert shard.whole() == expected
-
-
-def test_a_full_redis_lets_it_follow(shard: Shard) -> None:
-    shard.seed(RUNS)
-    with shard.server.on(shard.keys) as redis:
-        redis.config_set("maxmemory", 1)
-        try:
-            shard.run(shard.commands.ack(0, [b"a:7"]))
-        finally:
-            redis.config_set("maxmemory", 0)
-    assert shard.whole().delayed == {"a": LATER}
 
 
 class Recurring(Handler):

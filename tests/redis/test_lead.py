@@ -27,22 +27,51 @@ def scanners(shard: Shard) -> dict[str, int]:
     return {name.decode(): int(until_ms) for name, until_ms in found}
 
 
-def test_the_first_to_ask_leads(shard: Shard) -> None:
-    assert lead(shard) == Leadership(leads=True, others_ms=0, stepped_back_ms=0, again_ms=LEASE_MS)
-    assert shard.whole() == State(leader=MINE)
+@pytest.mark.parametrize(
+    ("leader", "stepped_back_ms"),
+    [
+        ("", 0),
+        (f"me {NOW + 77}", 0),
+        (f"other {NOW}", 0),
+        (
+            f"other {NOW + LEASE_MS + 5000}",
+            5000,
+        ),  # longer than any lease: written before the clock stepped back
+        ("nonsense", 0),
+    ],
+    ids=["none", "renewed", "expired", "too long", "unreadable"],
+)
+def test_a_scanner_leads_a_shard_that_nobody_leads(shard: Shard, leader: str, stepped_back_ms: int) -> None:
+    """Also with all memory in use. The keys of a queue that nobody watches expire."""
+    shard.seed(State(leader=leader))
+    with shard.full_memory():
+        assert lead(shard) == Leadership(
+            leads=True, others_ms=0, stepped_back_ms=stepped_back_ms, again_ms=LEASE_MS
+        )
+    assert (shard.whole(), scanners(shard)) == (State(leader=MINE), {"me": NOW + LEASE_MS})
+    for key in (shard.keys.leader, shard.keys.scanners):
+        assert 0 < shard.redis.pttl(key) <= LEASE_MS * 10
+    assert lead(shard, lease_ms=0) == Leadership(leads=False, others_ms=0, stepped_back_ms=0, again_ms=0)
+    assert (shard.whole(), scanners(shard)) == (State(), {})
 
 
-def test_another_waits_and_is_told_how_long(shard: Shard) -> None:
+@pytest.mark.parametrize(("lease_ms", "again_ms"), [(LEASE_MS, 1), (0, 0)])
+def test_nobody_takes_a_shard_from_another_or_gives_it_up_for_another(
+    shard: Shard, lease_ms: int, again_ms: int
+) -> None:
+    """It is told how long the other leads, and when the next scanner may count as gone."""
     shard.redis.zadd(shard.keys.scanners, {"a": NOW + 1})
     before = shard.seed(State(leader=f"other {NOW + 77}"))
-    assert lead(shard) == Leadership(leads=False, others_ms=77, stepped_back_ms=0, again_ms=1)
+    told = lead(shard, lease_ms=lease_ms)
+    assert told == Leadership(leads=False, others_ms=77, stepped_back_ms=0, again_ms=again_ms)
     assert shard.whole() == before
 
 
-def test_the_leader_renews(shard: Shard) -> None:
-    shard.seed(State(leader=f"me {NOW + 77}"))
-    assert lead(shard).leads
-    assert shard.whole() == State(leader=MINE)
+def test_a_scanner_counts_until_its_lease_expires_or_for_a_lease_after_a_step_back(shard: Shard) -> None:
+    """A scanner that was counted before the clock stepped back is likely to live, but maybe not for an hour."""
+    shard.redis.zadd(shard.keys.scanners, {"a": NOW, "b": NOW + 1, "c": NOW + 3_600_000})
+    lead(shard)
+    assert scanners(shard) == {"b": NOW + 1, "c": NOW + LEASE_MS, "me": NOW + LEASE_MS}
 
 
 def test_a_leader_whose_turn_it_is_not_stays_until_the_other_comes(shard: Shard) -> None:
@@ -55,13 +84,6 @@ def test_a_leader_whose_turn_it_is_not_stays_until_the_other_comes(shard: Shard)
     assert told == Leadership(leads=False, others_ms=LEASE_MS, stepped_back_ms=0, again_ms=LEASE_MS)
 
 
-def test_nobody_whose_turn_it_is_not_takes_a_shard_from_another(shard: Shard) -> None:
-    shard.redis.zadd(shard.keys.scanners, {"a": NOW + 1})
-    before = shard.seed(State(leader=f"other {NOW + 77}"))
-    assert lead(shard) == Leadership(leads=False, others_ms=77, stepped_back_ms=0, again_ms=1)
-    assert shard.whole() == before
-
-
 def test_everybody_is_told_when_the_next_one_counts_as_gone_for_it_may_be_their_turn_then(
     shard: Shard,
 ) -> None:
@@ -69,37 +91,6 @@ def test_everybody_is_told_when_the_next_one_counts_as_gone_for_it_may_be_their_
     shard.seed(State(leader=f"a {NOW + 900}"))
     told = lead(shard)
     assert (told.leads, told.again_ms) == (False, 500)
-
-
-def test_who_was_not_heard_of_for_a_lease_counts_no_more(shard: Shard) -> None:
-    shard.redis.zadd(shard.keys.scanners, {"a": NOW, "b": NOW + 1})
-    lead(shard)
-    assert scanners(shard) == {"b": NOW + 1, "me": NOW + LEASE_MS}
-
-
-def test_who_was_counted_before_the_clock_went_back_counts_for_one_lease_more(shard: Shard) -> None:
-    """It is likely to live; should it not, an hour would be too long."""
-    shard.redis.zadd(shard.keys.scanners, {"a": NOW + 3_600_000})
-    lead(shard)
-    assert scanners(shard) == {"a": NOW + LEASE_MS, "me": NOW + LEASE_MS}
-
-
-def test_a_lease_that_ran_out_is_free(shard: Shard) -> None:
-    shard.seed(State(leader=f"other {NOW}"))
-    assert lead(shard).leads
-    assert shard.whole() == State(leader=MINE)
-
-
-def test_a_lease_longer_than_any_was_written_before_the_clock_went_back(shard: Shard) -> None:
-    shard.seed(State(leader=f"other {NOW + LEASE_MS + 5000}"))
-    assert lead(shard) == Leadership(leads=True, others_ms=0, stepped_back_ms=5000, again_ms=LEASE_MS)
-    assert shard.whole() == State(leader=MINE)
-
-
-def test_the_leader_too_learns_that_the_clock_went_back(shard: Shard) -> None:
-    lead(shard)
-    shard.clock(NOW - 3_600_000)
-    assert lead(shard) == Leadership(leads=True, others_ms=0, stepped_back_ms=3_600_000, again_ms=LEASE_MS)
 
 
 def test_a_step_back_is_told_until_leases_are_shortened_though_replies_are_lost(shard: Shard) -> None:
@@ -111,36 +102,6 @@ def test_a_step_back_is_told_until_leases_are_shortened_though_replies_are_lost(
         assert lead(shard).stepped_back_ms == 3_600_000
     assert lead(shard).stepped_back_ms == 0
     assert shard.whole().processing == {"a:7": NOW - 3_600_000 + 30_000}
-
-
-def test_giving_up_frees_the_shard_at_once(shard: Shard) -> None:
-    lead(shard)
-    assert lead(shard, lease_ms=0) == Leadership(leads=False, others_ms=0, stepped_back_ms=0, again_ms=0)
-    assert (shard.whole(), scanners(shard)) == (State(), {})
-
-
-def test_nobody_gives_up_for_another(shard: Shard) -> None:
-    before = shard.seed(State(leader=f"other {NOW + 77}"))
-    assert lead(shard, lease_ms=0) == Leadership(leads=False, others_ms=77, stepped_back_ms=0, again_ms=0)
-    assert shard.whole() == before
-
-
-def test_an_unreadable_entry_does_not_lock_everybody_out(shard: Shard) -> None:
-    shard.seed(State(leader="nonsense"))
-    assert lead(shard).leads
-
-
-def test_the_entry_of_a_queue_that_nobody_watches_any_more_goes_away(shard: Shard) -> None:
-    lead(shard)
-    assert 0 < shard.redis.pttl(shard.keys.leader) <= LEASE_MS * 10
-    assert 0 < shard.redis.pttl(shard.keys.scanners) <= LEASE_MS * 10
-
-
-def test_there_is_a_leader_when_memory_is_full(shard: Shard) -> None:
-    with shard.full_memory():
-        assert lead(shard).leads
-        assert not lead(shard, "nobody").leads
-    assert set(scanners(shard)) == {"me", "nobody"}
 
 
 @dataclass

@@ -21,19 +21,8 @@ if TYPE_CHECKING:
     from delayq.protocol.commands import Call
     from redis import Redis
 
-NAMES: list[str | bytes] = [
-    "a",
-    "b:1",
-    ":",
-    "c:",
-    ":7",
-    "no-token",
-    "d:x",
-    b"\xff\xfe",
-    b"\xff:9",
-    "e\n:3",
-    "x" * 300,
-]
+TEXTS = ("a", "b:1", ":", "c:", ":7", "no-token", "d:x", "e\n:3", "x" * 300)
+NAMES = [*(text.encode() for text in TEXTS), b"\xff\xfe", b"\xff:9"]
 ODD_SCORES = (0, -1, NOW, NOW + 5, -NOW - 9, 1.5, 1e18, float("inf"), float("-inf"))
 
 
@@ -106,12 +95,11 @@ def every_verb(commands: Commands, member: bytes) -> list[Call[Any]]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_no_verb_crashes_on_anything_that_is_of_the_right_type(shard: Shard, seed: int) -> None:
     chance = random.Random(seed)
     poisoned(shard.redis, shard.commands, chance)
-    for raw in NAMES:
-        member = raw if isinstance(raw, bytes) else raw.encode()
+    for member in NAMES:
         for call in every_verb(shard.commands, member):
             shard.run(call)
 
@@ -148,26 +136,20 @@ def test_counters_that_hold_no_number_begin_anew_and_cost_no_task(shard: Shard, 
     assert 0 <= first - NOW * 1000 < 1000, "Valkey's clock stands still within its millisecond only"
     assert [lease.task.token for lease in leases] == [first, first + 1, first + 2]
     a, b, c = (lease.member for lease in leases)
-    shard.run(shard.commands.ack(0, [a]))
-    shard.run(shard.commands.retry(0, [b, 1000, 1, "no"], max_attempts=3))
-    shard.run(shard.commands.bury(0, [c, "no"]))
-    shard.run(shard.commands.schedule(0, ["new", "+1", b"body"], **NEW))
-    stats: Any = shard.redis.hgetall(shard.keys.stats)
-    told = {
-        name: int(stats[name.encode()]) for name in ("claimed", "acked", "retried", "buried", "scheduled")
-    }
-    before = -7 if poison == "-7" else 0
-    assert told == {"claimed": before + 3} | dict.fromkeys(
-        ("acked", "retried", "buried", "scheduled"), before + 1
+    shard.connection.run(
+        [
+            shard.commands.ack(0, [a]),
+            shard.commands.retry(0, [b, 1000, 1, "no"], max_attempts=3),
+            shard.commands.bury(0, [c, "no"]),
+            shard.commands.schedule(0, ["new", "+1", b"body"], **NEW),
+        ]
     )
+    stats: Any = shard.redis.hgetall(shard.keys.stats)
+    before = -7 if poison == "-7" else 0
+    expected = {"claimed": 3, "acked": 1, "retried": 1, "buried": 1, "scheduled": 1}
+    assert {name: int(stats[name.encode()]) - before for name in expected} == expected
     zsets = (shard.keys.delayed, shard.keys.retry, shard.keys.processing, shard.keys.dlq)
     assert [shard.redis.zrange(key, 0, -1) for key in zsets] == [[b"new"], [b"b"], [], [b"c"]]
-
-
-def test_counts_of_failures_that_cannot_be_read_are_none(shard: Shard) -> None:
-    shard.seed(State(retry={"a": NOW}, attempts={"a": "many few oops"}))
-    [lease] = shard.run(shard.commands.claim(0, 1, 1000)).leases
-    assert lease.task.attempt == 1
 
 
 def test_a_lease_without_a_token_is_dropped_by_the_reaper(shard: Shard) -> None:

@@ -86,27 +86,6 @@ EVERY_COMBINATION = [
 ]
 
 
-@pytest.mark.parametrize(
-    "present",
-    [present for present in EVERY_COMBINATION if "suspect" not in present],  # the next test has them
-    ids=lambda present: "+".join(sorted(present)) or "nothing",
-)
-def test_whatever_the_damage_a_task_ends_with_one_home(shard: Shard, present: frozenset[str]) -> None:
-    """What has an envelope is kept, and not a byte of it changes; what has none is forgotten everywhere."""
-    before = shard.seed(damaged("a:b", present))
-    sweep(shard)
-    after = shard.whole()
-    homes = {home for home in ("delayed", "retry", "processing", "dlq") if getattr(after, home)}
-    assert after.tasks == before.tasks
-    if "tasks" in present:
-        assert homes == {home_of(present)}
-    else:
-        assert homes <= {"processing"}  # until the lease runs out
-        assert (after.attempts, after.dlq_info) == ({}, {})
-    assert after.wake <= 1
-    assert sweep(shard) == []
-
-
 @pytest.mark.parametrize("index", ["delayed", "retry"])
 def test_a_suspect_that_is_due_elsewhere_stays_one(shard: Shard, index: str) -> None:
     before = shard.seed(State(suspect={"a": 7}).but(**{index: {"a": NOW}}))
@@ -114,16 +93,22 @@ def test_a_suspect_that_is_due_elsewhere_stays_one(shard: Shard, index: str) -> 
     assert shard.whole() == before.but(**{index: {}}, stats={"deduplicated": 1})
 
 
-def test_all_damage_at_once_and_page_by_page(shard: Shard) -> None:
-    """Enough ids that no index fits into one page, whatever Redis keeps it in."""
+def test_whatever_the_damage_each_task_ends_with_one_home(shard: Shard) -> None:
+    """What has an envelope is kept, and not a byte of it changes; what has none is forgotten, once its lease expired.
+
+    Page by page: enough ids that no index fits into one page, whatever Redis keeps it in.
+    """
     cases = {f"id-{copy}-{n}": present for n, present in enumerate(EVERY_COMBINATION) for copy in range(2)}
     merged: dict[str, dict[str, Any]] = {index: {} for index in INDEXES}
     for task_id, present in cases.items():
         for index in present:
             merged[index] |= getattr(damaged(task_id, present), index)
-    shard.seed(State().but(**merged))
+    before = shard.seed(State().but(**merged))
     sweep(shard, count=10)
     after = shard.whole()
+    assert after.tasks == before.tasks
+    assert after.wake <= 1
+    assert {*after.attempts, *after.dlq_info} <= before.envelopes.keys()
     running = {member.rpartition(":")[0] for member in after.processing}
     homes = {name: getattr(after, name) for name in ("delayed", "retry", "suspect", "dlq")}
     for task_id, present in cases.items():
@@ -144,44 +129,63 @@ SOUND = State(
 
 
 def test_a_sound_queue_is_left_as_it_is(shard: Shard) -> None:
+    """Also by who looks for a home for tasks that have one, or a lease, or are gone."""
     before = shard.seed(SOUND)
+    assert page(shard, "tasks").homeless == [b"d", b"e"], "only the search among leases knows"
     assert sweep(shard) == []
+    assert adopt(shard, [b"a", b"c", b"d", b"f", b"gone"]) == []
     assert shard.whole() == before
 
 
-def test_an_orphan_that_was_due_is_adopted_and_due_now(shard: Shard) -> None:
-    before = shard.seed(State(tasks={"a": envelope(NOW - 1)}))
+@pytest.mark.parametrize(
+    ("due_ms", "entry", "changes"),
+    [
+        (NOW - 1, "", {"delayed": {"a": NOW}, "wake": 1}),
+        (LATER, "", {"delayed": {"a": LATER}, "alarm": 1}),
+        (
+            NOW - 9,
+            "2 0 x",
+            {"retry": {"a": NOW}, "wake": 1},
+        ),  # as before due times were kept, or without delay
+        (NOW - 9, f"2 0 @{NOW - 1} x", {"retry": {"a": NOW}, "wake": 1}),
+        (NOW - 9, f"2 0 @{LATER} x", {"retry": {"a": LATER}, "alarm": 1}),
+        (NOW - 9, f"2 0 @{LATER}", {"retry": {"a": NOW}, "wake": 1}),  # an error of that text
+        (NOW - 9, f"2 0 @{1 << 44} x", {"retry": {"a": NOW}, "wake": 1}),  # no due time of ours
+    ],
+)
+def test_an_orphan_is_due_when_it_was_and_not_before(
+    shard: Shard, due_ms: int, entry: str, changes: dict[str, Any]
+) -> None:
+    """After a failure it waits for the rest of its backoff. A worker is woken only for what is due."""
+    before = shard.seed(State(tasks={"a": envelope(due_ms)}, attempts={"a": entry} if entry else {}))
     assert page(shard, "tasks") == ReconciledPage(0, [], [b"a"])
     assert adopt(shard, [b"a"]) == ["a"]
-    assert shard.whole() == before.but(delayed={"a": NOW}, wake=1, stats={"adopted": 1})
+    assert shard.whole() == before.but(**changes, stats={"adopted": 1})
 
 
-def test_an_orphan_is_due_when_it_was_and_not_before(shard: Shard) -> None:
-    """Nothing is due, so no worker is woken; the scanner learns of the due time that comes first."""
-    before = shard.seed(
-        State(delayed={"b": LATER + 1}, tasks={"a": envelope(LATER), "b": envelope(LATER + 1)})
-    )
+def test_an_orphan_that_died_stays_dead(shard: Shard) -> None:
+    """Nobody asked for it to run again, so nobody is woken."""
+    before = shard.seed(State(tasks={"a": envelope()}, dlq_info={"a": "3 0 attempts x"}))
     assert adopt(shard, [b"a"]) == ["a"]
-    assert shard.whole() == before.but(delayed={"a": LATER, "b": LATER + 1}, alarm=1, stats={"adopted": 1})
+    assert shard.whole() == before.but(dlq={"a": NOW}, stats={"adopted": 1})
 
 
 @pytest.mark.parametrize(
-    ("entry", "due_ms"),
+    ("found", "index", "repair"),
     [
-        ("2 0 x", NOW),  # as written before due times were kept, or of a retry without delay
-        (f"2 0 @{NOW - 1} x", NOW),
-        (f"2 0 @{LATER} x", LATER),
-        (f"2 0 @{LATER}", NOW),  # an error of that text
-        (f"2 0 @{1 << 44} x", NOW),  # no due time of ours
+        (State(delayed={"a": NOW}, tasks={}, attempts={"a": "1 0 x"}), "delayed", "pruned"),
+        (
+            State(delayed={"a": NOW}, retry={"a": NOW}, processing={"a:7": LATER}),
+            "processing",
+            "deduplicated",
+        ),
     ],
+    ids=["no envelope", "a lease and other homes"],
 )
-def test_an_orphan_that_failed_waits_for_the_rest_of_its_backoff(
-    shard: Shard, entry: str, due_ms: int
-) -> None:
-    before = shard.seed(State(tasks={"a": envelope(NOW - 9)}, attempts={"a": entry}))
-    assert adopt(shard, [b"a"]) == ["a"]
-    blocking_reads = {"wake": 1} if due_ms == NOW else {"alarm": 1}
-    assert shard.whole() == before.but(retry={"a": due_ms}, stats={"adopted": 1}, **blocking_reads)
+def test_each_repair_is_told_and_counted(shard: Shard, found: State, index: str, repair: str) -> None:
+    shard.seed(found)
+    assert page(shard, index) == ReconciledPage(0, [("a", repair)], [])
+    assert shard.whole() == State(processing=found.processing, stats={repair: 1})
 
 
 @pytest.mark.parametrize("index", ["delayed", "retry"])
@@ -205,20 +209,6 @@ def test_no_task_is_due_before_its_time_though_a_whole_index_was_lost(shard: Sha
     adopt(shard, ids)
     after = shard.whole()
     assert {**after.delayed, **after.retry} == dues
-
-
-def test_an_orphan_that_died_stays_dead(shard: Shard) -> None:
-    """Nobody asked for it to run again, so nobody is woken."""
-    before = shard.seed(State(tasks={"a": envelope()}, dlq_info={"a": "3 0 attempts x"}))
-    assert adopt(shard, [b"a"]) == ["a"]
-    assert shard.whole() == before.but(dlq={"a": NOW}, stats={"adopted": 1})
-
-
-def test_a_running_task_is_no_orphan(shard: Shard) -> None:
-    before = shard.seed(State(processing={"a:b:7": LATER}))
-    assert page(shard, "tasks") == ReconciledPage(0, [], [b"a:b"])
-    assert adopt(shard, [b"a:b"]) == []
-    assert shard.whole() == before
 
 
 def leases_of(count: int) -> State:
@@ -258,12 +248,6 @@ def test_a_task_that_changes_leases_while_they_are_looked_at_is_no_orphan(shard:
     assert (shard.whole().delayed, shard.whole().retry) == ({}, {})
 
 
-def test_a_task_that_found_a_home_meanwhile_is_left_there(shard: Shard) -> None:
-    before = shard.seed(State(delayed={"a": LATER}, dlq={"b": NOW}, dlq_info={"b": "1 0 buried x"}))
-    assert adopt(shard, [b"a", b"b", b"gone"]) == []
-    assert shard.whole() == before
-
-
 def test_a_walk_goes_on_where_another_reaper_stopped(shard: Shard) -> None:
     """Reapers live a minute; only together do they get to the end of a large index."""
     shard.seed(State(delayed={f"id-{n}": NOW for n in range(1000)}))
@@ -273,15 +257,3 @@ def test_a_walk_goes_on_where_another_reaper_stopped(shard: Shard) -> None:
     while page(shard, "delayed", -1, 100).cursor != 0:
         pass
     assert page(shard, "delayed", -1, 10).cursor == first.cursor
-
-
-def test_an_index_entry_without_an_envelope_is_pruned(shard: Shard) -> None:
-    shard.seed(State(delayed={"a": NOW}, tasks={}, attempts={"a": "1 0 x"}))
-    assert page(shard, "delayed") == ReconciledPage(0, [("a", "pruned")], [])
-    assert shard.whole() == State(stats={"pruned": 1})
-
-
-def test_a_lease_wins_over_every_other_home(shard: Shard) -> None:
-    shard.seed(State(delayed={"a": NOW}, retry={"a": NOW}, processing={"a:7": LATER}))
-    assert page(shard, "processing") == ReconciledPage(0, [("a", "deduplicated")], [])
-    assert shard.whole() == State(processing={"a:7": LATER}, stats={"deduplicated": 1})

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from delayq.contract import DelayQueue
     from delayq.protocol.envelope import Task
     from delayq.recovery.checks import Check
 
@@ -54,7 +55,11 @@ async def settled(recovery: Recovery, count: int) -> None:
 def python(callable_: str, tmp_path: Path) -> Check:
     """The check of a document."""
     queue = document({"python": {"callable": f"{__name__}:{callable_}"}})
-    found = checks.build(queue, Address.from_url("redis://unused"), secrets_dir=tmp_path)
+    return built(queue, tmp_path)
+
+
+def built(queue: DelayQueue, secrets_dir: Path) -> Check:
+    found = checks.build(queue, Address.from_url("redis://unused"), secrets_dir=secrets_dir)
     assert found is not None
     return found
 
@@ -100,8 +105,7 @@ async def test_a_service_is_asked_with_what_its_handler_gets_and_a_header_more(
         receiver.answers = [web.json_response(said)]
         spec = {"url": receiver.url, "signingSecretRef": {"name": "keys", "key": "key"}}
         queue = document({"python": None, "http": spec})
-        check = checks.build(queue, Address.from_url("redis://unused"), secrets_dir=tmp_path)
-        assert check is not None
+        check = built(queue, tmp_path)
         await check.start()
         async with recovering(shard, check) as recovery:
             await settled(recovery, 1)
@@ -116,19 +120,6 @@ async def test_a_service_is_asked_with_what_its_handler_gets_and_a_header_more(
         dlq_info={"a": "0 1 recovered refunded\ntwice"},
         stats={"buried": 1},
     )
-
-
-@pytest.mark.parametrize(
-    ("on_failure", "stats"),
-    [("Wait", "waited"), ("Requeue", "reclaimed"), ("Complete", "completed"), ("Bury", "buried")],
-)
-async def test_when_the_check_fails_the_document_decides(
-    shard: Shard, tmp_path: Path, on_failure: str, stats: str
-) -> None:
-    shard.seed(State(processing={"a:7": EXPIRED}))
-    async with recovering(shard, python("fails", tmp_path), onFailure=on_failure) as recovery:
-        await settled(recovery, 1)
-    assert shard.whole().stats == {stats: 1, "checks_failed": 1}
 
 
 async def fails(_task: Task) -> str:
@@ -152,39 +143,48 @@ def says_too_much(_task: Task) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize(
-    ("callable_", "why"),
+    ("callable_", "on_failure", "stats", "why"),
     [
-        ("fails", "LookupError: no such order (tests.redis.test_recovery:fails line"),
-        ("exits", "SystemExit: 3"),
-        ("cancels", "CancelledError"),
-        ("says_nothing", "expected one of requeue, complete, bury, wait as the verdict, got None"),
-        ("says_too_much", "got ('wait', 'for', 'me')"),
+        ("fails", "Bury", "buried", "LookupError: no such order (tests.redis.test_recovery:fails line"),
+        ("exits", "Wait", "waited", "SystemExit: 3"),
+        ("cancels", "Requeue", "reclaimed", "CancelledError"),
+        (
+            "says_nothing",
+            "Complete",
+            "completed",
+            "expected one of requeue, complete, bury, wait as the verdict",
+        ),
+        ("says_too_much", "Bury", "buried", "got ('wait', 'for', 'me')"),
     ],
 )
-async def test_whatever_a_check_does_instead_of_answering_is_a_failure_that_is_told(
-    shard: Shard, tmp_path: Path, callable_: str, why: str
+async def test_when_the_check_fails_the_document_decides_and_the_log_says_why(
+    shard: Shard,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    callable_: str,
+    on_failure: str,
+    stats: str,
+    why: str,
 ) -> None:
     shard.seed(State(processing={"a:7": EXPIRED}))
-    async with recovering(shard, python(callable_, tmp_path), onFailure="Bury") as recovery:
+    async with recovering(shard, python(callable_, tmp_path), onFailure=on_failure) as recovery:
         await settled(recovery, 1)
-    [info] = shard.whole().dlq_info.values()
-    assert info.startswith("0 1 recovered the check failed: ")
-    assert why in info
-
-
-async def test_a_verdict_is_logged_with_who_gave_it(shard: Shard, caplog: pytest.LogCaptureFixture) -> None:
-    shard.seed(State(processing={"a:7": EXPIRED}))
-    async with recovering(shard, Asked()) as recovery:
-        await settled(recovery, 1)
+    after = shard.whole()
+    assert after.stats == {stats: 1, "checks_failed": 1}
     [record] = [record for record in caplog.records if record.message == "recovered"]
-    assert record.fields == {  # type: ignore[attr-defined]  # ours, see logs.py
+    fields = record.fields  # type: ignore[attr-defined]  # ours, see logs.py
+    reason = fields.pop("reason")
+    assert fields == {
         "task_id": "a",
         "token": 7,
-        "verdict": "complete",
-        "cause": "check",
-        "reason": "as the books say",
-        "outcome": "completed",
+        "verdict": on_failure.lower(),
+        "cause": "failed",
+        "outcome": stats,
     }
+    assert reason.startswith("the check failed: ")
+    assert why in reason
+    assert list(after.dlq_info.values()) == ([f"0 1 recovered {reason}"] if on_failure == "Bury" else [])
 
 
 async def test_what_no_check_can_be_asked_about_goes_the_way_it_goes_without_one(shard: Shard) -> None:
@@ -301,19 +301,6 @@ async def test_what_hangs_decides_on_nothing_but_what_was_asked(
     assert shard.whole().stats == {"completed": asked + others, "checks_failed": asked}
 
 
-async def test_what_hangs_leaves_less_room_for_questions(shard: Shard, tmp_path: Path) -> None:
-    """Half of the threads are stuck; the other half goes on."""
-    RELEASE.clear()
-    half = checks.CONCURRENCY // 2
-    shard.seed(State(processing={f"hang{n}:{n + 1}": EXPIRED - 100 for n in range(half)} | leases(30)))
-    try:
-        async with recovering(shard, python("hangs", tmp_path), timeoutSeconds=1) as recovery:
-            await settled(recovery, half + 30)
-            assert shard.whole().stats == {"completed": 30, "waited": half, "checks_failed": half}
-    finally:
-        RELEASE.set()
-
-
 async def test_a_guard_that_is_busy_is_asked_again_in_a_moment(shard: Shard) -> None:
     """That is no failure: onFailure decides on nothing."""
 
@@ -370,20 +357,6 @@ async def test_who_dies_while_asking_leaves_a_lock_that_runs_out(shard: Shard, _
     assert shard.whole() == after
 
 
-async def test_a_verdict_that_comes_after_its_lock_ran_out_is_none(shard: Shard) -> None:
-    before = shard.seed(State(processing={"a:7": EXPIRED}))
-    asked = Asked()
-    asked.may_answer.clear()
-    async with recovering(shard, asked) as recovery:
-        await until(lambda: asked.tasks)
-        shard.clock(NOW + LOCK_MS + 1)
-        asked.may_answer.set()
-        await until(lambda: recovery.done[Recovered.LOCK_LOST])
-        await until(lambda: recovery.done[Recovered.COMPLETED])
-    assert asked.tasks == ["a", "a"]
-    assert shard.whole() == before.without("a", processing={}, stats={"completed": 1})
-
-
 async def test_who_is_told_to_stop_lets_others_ask_at_once(shard: Shard) -> None:
     before = shard.seed(State(processing=leases(3)))
     asked = Asked()
@@ -420,20 +393,6 @@ async def test_a_worker_that_wakes_up_while_its_task_is_asked_about_goes_first(
     assert shard.whole() == after
 
 
-@pytest.mark.parametrize("verdict", [Verdict.REQUEUE, Verdict.COMPLETE, Verdict.BURY])
-async def test_a_worker_that_wakes_up_after_the_verdict_changes_nothing(
-    shard: Shard, verdict: Verdict
-) -> None:
-    shard.seed(State(processing={"a:7": EXPIRED}))
-    async with recovering(shard, Asked(verdict)) as recovery:
-        await settled(recovery, 1)
-    after = shard.whole()
-    assert shard.run(shard.commands.extend(0, [b"a:7"], 5000)) == {0}
-    assert shard.run(shard.commands.ack(0, [b"a:7"])) == ["lease_lost"]
-    assert shard.run(shard.commands.bury(0, [b"a:7", "x"])) == ["lease_lost"]
-    assert shard.whole() == after
-
-
 async def test_what_others_recover_is_paged_past_and_looked_at_again_a_second_later(shard: Shard) -> None:
     """350 leases are locked by somebody else, whose questions take long; one behind them is not."""
     shard.seed(State(processing=leases(350) | {"mine:7": EXPIRED + 1}))
@@ -450,15 +409,6 @@ async def test_what_others_recover_is_paged_past_and_looked_at_again_a_second_la
     assert 0 < await recovery.step() <= 1
     await recovery.close()
     assert shard.whole().stats == {"completed": 1}
-
-
-async def test_nothing_is_looked_at_again_before_the_next_lease_runs_out(shard: Shard) -> None:
-    shard.seed(State(processing={"a:7": NOW + 1500, "b:8": NOW + 99_000}))
-    recovery = recovery_of(shard, Asked())
-    assert await recovery.step() == pytest.approx(1.5, abs=0.01)
-    shard.seed(State())
-    assert await recovery.step() == 5.0
-    await recovery.close()
 
 
 @pytest.mark.one_server
@@ -480,17 +430,6 @@ async def test_a_shard_full_of_slow_questions_is_one_of_many(shard: Shard) -> No
         await until(lambda: "x" in asked.tasks)
         assert len(asked.tasks) < 50
         await settled(recovery, 51)
-
-
-async def test_nobody_asks_about_shards_that_are_not_watched(shard: Shard) -> None:
-    before = shard.seed(State(processing={"a:7": EXPIRED}))
-    asked = Asked()
-    recovery = recovery_of(shard, asked)
-    recovery.watch(0, leads=False)
-    assert await recovery.step() == 5.0
-    await recovery.close()
-    assert asked.tasks == []
-    assert shard.whole() == before
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -54,15 +54,6 @@ def test_hints_go_out_only_when_the_next_due_time_moved(
     assert (after.wake, after.alarm) == (wake, alarm)
 
 
-def test_hints_never_pile_up(shard: Shard) -> None:
-    for n in range(5):
-        schedule(shard, f"a{n}", "+0", BODY)
-        schedule(shard, f"b{n}", f"+{100 - n}", BODY)
-    after = shard.whole()
-    assert after.wake == 1
-    assert after.alarm <= 1
-
-
 HOMES = {
     "delayed": State(delayed={"a": NOW + 9}),
     "retry": State(retry={"a": NOW + 9}, attempts={"a": "2 1 old"}),
@@ -73,24 +64,31 @@ HOMES = {
 
 
 @pytest.mark.parametrize("home", HOMES)
-def test_reject_leaves_the_earlier_task_in_any_state(shard: Shard, home: str) -> None:
+@pytest.mark.parametrize(
+    ("if_exists", "body", "repeated", "outcome"),
+    [
+        ("reject", OTHER, 0, Outcome.EXISTS),
+        ("reject", OTHER, 1, Outcome.EXISTS),
+        ("keep", OTHER, 0, Outcome.KEPT),
+        ("reject", BODY, 1, Outcome.REPEATED),
+        ("keep", BODY, 1, Outcome.REPEATED),
+    ],
+)
+def test_an_earlier_task_is_left_as_it_is_in_any_state(
+    shard: Shard, *, home: str, if_exists: str, body: bytes, repeated: int, outcome: Outcome
+) -> None:
+    """A repeated call, whose reply was lost, finds what it stored, wherever that is by now; no follow-up is left."""
     before = shard.seed(HOMES[home])
-    assert schedule(shard, "a", "+1", OTHER).notes == {0: Outcome.EXISTS}
-    assert shard.whole() == before
-
-
-@pytest.mark.parametrize("home", HOMES)
-def test_keep_leaves_the_earlier_task_in_any_state(shard: Shard, home: str) -> None:
-    before = shard.seed(HOMES[home])
-    assert schedule(shard, "a", "+1", OTHER, if_exists="keep").notes == {0: Outcome.KEPT}
+    notes = schedule(shard, "a", "+1", body, if_exists=if_exists, repeated=repeated).notes
+    assert notes == {0: outcome}
     assert shard.whole() == before
 
 
 @pytest.mark.parametrize("home", ["delayed", "retry", "dlq"])
 def test_replace_begins_anew_whatever_came_before(shard: Shard, home: str) -> None:
-    """Counts and the story of a death go with the task they belong to."""
+    """Counts and the reason of a death go with the task they belong to. A full queue has room for a replacement."""
     shard.seed(HOMES[home])
-    assert schedule(shard, "a", "+1", OTHER, if_exists="replace").notes == {0: Outcome.REPLACED}
+    assert schedule(shard, "a", "+1", OTHER, if_exists="replace", max_length=1).notes == {0: Outcome.REPLACED}
     assert shard.whole() == State(
         delayed={"a": NOW + 1}, tasks={"a": envelope(NOW + 1, "other")}, alarm=1, stats={"scheduled": 1}
     )
@@ -106,22 +104,6 @@ def test_what_is_to_replace_a_running_task_waits_until_that_has_ended(shard: Sha
     assert shard.whole() == before.but(
         followups={"a": envelope(NOW + 1, "other")}, stats={"scheduled": 2, "format": 2}
     )
-
-
-@pytest.mark.parametrize("if_exists", ["reject", "keep"])
-def test_neither_reject_nor_keep_leaves_a_follow_up(shard: Shard, if_exists: str) -> None:
-    before = shard.seed(HOMES["processing"])
-    schedule(shard, "a", "+1", OTHER, if_exists=if_exists)
-    assert shard.whole() == before
-
-
-@pytest.mark.parametrize("home", HOMES)
-@pytest.mark.parametrize("if_exists", ["reject", "keep"])
-def test_a_repeated_call_finds_what_the_first_one_stored(shard: Shard, home: str, if_exists: str) -> None:
-    """The reply was lost; meanwhile the task may have gone anywhere."""
-    before = shard.seed(HOMES[home])
-    assert schedule(shard, "a", "+1", BODY, if_exists=if_exists, repeated=1).notes == {0: Outcome.REPEATED}
-    assert shard.whole() == before
 
 
 @pytest.mark.parametrize(("home", "outcome"), [
@@ -148,30 +130,13 @@ def test_a_repeated_call_knows_an_older_task_with_the_same_payload(
     assert shard.whole() == before
 
 
-def test_what_is_due_now_does_not_hide_what_falls_due_next(shard: Shard) -> None:
-    """Both hints: a worker for the first task, the scanner for the second."""
-    schedule(shard, "a", "+0", BODY, "b", "+300", BODY)
-    after = shard.whole()
-    assert (after.wake, after.alarm) == (1, 1)
-
-
-def test_an_overdue_task_does_not_hide_an_earlier_next_one(shard: Shard) -> None:
+def test_what_is_due_hides_no_earlier_next_one_and_hints_never_pile_up(shard: Shard) -> None:
+    """Both hints, one of each: a worker for the task that is due, the scanner for the next."""
     shard.seed(State(delayed={"overdue": NOW - 5, "later": NOW + 60_000}))
-    schedule(shard, "a", "+20", BODY)
-    assert shard.whole().alarm == 1
-    schedule(shard, "b", "+30", BODY)
-    assert shard.whole().alarm == 1
-
-
-def test_a_repeated_call_does_not_take_another_task_for_its_own(shard: Shard) -> None:
-    before = shard.seed(HOMES["delayed"])
-    assert schedule(shard, "a", "+1", OTHER, repeated=1).notes == {0: Outcome.EXISTS}
-    assert shard.whole() == before
-
-
-def test_a_repeated_call_stores_what_the_first_one_did_not(shard: Shard) -> None:
-    assert schedule(shard, "a", "+1", BODY, repeated=1).notes == {}
-    assert shard.whole().delayed == {"a": NOW + 1}
+    for delay_ms in (30, 20):
+        schedule(shard, f"due {delay_ms}", "+0", BODY, f"next {delay_ms}", f"+{delay_ms}", BODY)
+        after = shard.whole()
+        assert (after.wake, after.alarm) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -220,11 +185,6 @@ def test_a_full_queue_takes_what_fits_and_refuses_the_rest(shard: Shard) -> None
         tasks={**before.envelopes, "a": envelope(NOW + 9)},
         stats={"scheduled": 1},
     )
-
-
-def test_replacing_works_in_a_full_queue(shard: Shard) -> None:
-    shard.seed(State(delayed={"a": NOW + 1}))
-    assert schedule(shard, "a", "+9", BODY, if_exists="replace", max_length=1).notes == {0: Outcome.REPLACED}
 
 
 @pytest.mark.parametrize("task_id", ["a:b", "7:7", "*", "[a]?", "\\", "ü-漢", "+5", "-inf", "nan", "x" * 200])

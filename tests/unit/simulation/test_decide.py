@@ -1,4 +1,4 @@
-"""What holds of every decision, whatever the policy, the look and the past."""
+"""What holds of every decision, whatever the policy, the look and the past. Not here: bounds (test_life.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from delayq.scaling import Policy, Sample, begun, decide, recorded, replayed, se
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.simulation.strategies import NOW, looks, more, pasts, policies, situations
+from tests.unit.simulation.strategies import NOW, looks, more, policies, situations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 
 UNHINDERED = st.just(Behavior(scale_down=ScaleDown(stabilization_window_seconds=0)))
 Situation = tuple[Policy, Sample, "Memory"]
-
-
-@given(situations())
-def test_the_number_stays_within_its_bounds(situation: Situation) -> None:
-    policy, look, memory = situation
-    for seen in (look, None):
-        assert policy.min_replicas <= decide(seen, policy, memory, NOW).replicas <= policy.max_replicas
 
 
 @given(
@@ -51,30 +44,6 @@ def test_nobody_leaves_the_last_work_alone(situation: Situation) -> None:
     policy, look, memory = situation
     if look.in_flight or look.overdue or look.within(policy.window(look.lead_seconds)):
         assert decide(look, policy, memory, NOW).replicas >= 1
-
-
-@given(situations())
-def test_whatever_hinders_leases_keep_a_worker(situation: Situation) -> None:
-    policy, look, memory = situation
-    if look.in_flight and memory.replicas:
-        assert decide(look, policy, memory, NOW).replicas >= 1
-
-
-@given(policies().flatmap(lambda policy: st.tuples(st.just(policy), pasts(policy))))
-def test_what_is_not_seen_never_lowers_the_number(given_: tuple[Policy, Memory]) -> None:
-    policy, memory = given_
-    for _ in range(5):
-        decision = decide(None, policy, memory, NOW)
-        assert decision.replicas >= policy.clamped(memory.replicas)
-        memory = decision.memory
-
-
-@given(
-    policies().flatmap(lambda policy: st.tuples(st.just(policy), looks(policy, whole=False), pasts(policy)))
-)
-def test_a_silent_shard_never_lowers_the_number(situation: Situation) -> None:
-    policy, look, memory = situation
-    assert decide(look, policy, memory, NOW).replicas >= policy.clamped(memory.replicas)
 
 
 @given(situations())

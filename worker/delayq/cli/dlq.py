@@ -45,17 +45,15 @@ def choice_options(command: Callable[..., None]) -> Callable[..., None]:
     def choosing(*args: Any, ids: tuple[str, ...], group: str | None, every: bool, **rest: Any) -> None:  # noqa: ANN401 -- click's
         command(*args, choice=_choice(ids, group, every=every), **rest)
 
-    for option in (
-        click.option("--all", "every", is_flag=True, help="All dead letters."),
+    return inputs.options(
+        click.argument("ids", metavar="[ID...]", nargs=-1),
         click.option(
             "--group",
             metavar="N",
             help="Those of the group that delayq dlq groups gives this number, or all.",
         ),
-        click.argument("ids", metavar="[ID...]", nargs=-1),
-    ):
-        choosing = option(choosing)
-    return choosing
+        click.option("--all", "every", is_flag=True, help="All dead letters."),
+    )(choosing)
 
 
 def _choice(ids: tuple[str, ...], group: str | None, *, every: bool) -> Choice:

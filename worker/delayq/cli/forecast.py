@@ -6,7 +6,7 @@ Not here: how it is reckoned (delayq/forecast), what is said about it (forecaste
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -58,17 +58,15 @@ LONGEST_MS = 366 * 86_400_000
     f"{LEAD_SECONDS:g}s, an assumption]",
 )
 @output_option
-def forecast(  # noqa: PLR0913 -- click's options, by name
+def forecast(
     queue: str,
     *,
-    redis: str | None,
-    shards: int | None,
-    key_prefix: str | None,
     within: int,
     most: int | None,
     handler_ms: int | None,
     lead_ms: int | None,
     output: Output,
+    **where: Any,  # noqa: ANN401 -- redis_options
 ) -> None:
     """Say what falls due when, how many workers that takes, and how late tasks begin with the most allowed.
 
@@ -80,7 +78,7 @@ def forecast(  # noqa: PLR0913 -- click's options, by name
     if handler_ms == 0:
         raise click.BadParameter("expected a time above 0", param_hint="'--handler-time'")
     with errors_as_exits():
-        target = resolve(queue, redis=redis, shards=shards, key_prefix=key_prefix)
+        target = resolve(queue, **where)
         terms = _terms(target, most, handler_ms, None if lead_ms is None else lead_ms / 1000)
     with errors_as_exits(_hint(target)), target.client() as client:
         found = _reckoned(client, within, terms)

@@ -21,6 +21,17 @@ MAX_BYTES = 64 << 20  # four times the largest payload a queue can allow: beyond
 CUT = 40
 
 
+def options(*those: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that gives a command these options, in this order."""
+
+    def give(command: Callable[..., Any]) -> Callable[..., Any]:
+        for each in reversed(those):
+            command = each(command)
+        return command
+
+    return give
+
+
 class Read(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4 only
     """An option's value, read by a function whose ValueError says what it expected."""
 

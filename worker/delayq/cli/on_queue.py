@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delayq.cli.exits import errors_as_exits
+from delayq.cli.inputs import options
 from delayq.cli.target import URL_VARIABLE, resolve
 from delayq.contract.queue import MOST_SHARDS
 
@@ -17,36 +18,26 @@ if TYPE_CHECKING:
 QUEUE_HELP = "QUEUE is the path of a DelayQueue document, or the name of a queue."
 
 
-def redis_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say where a queue is kept."""
-    for option in (
-        click.option("--key-prefix", metavar="TEXT", help="With a name and a URL: spec.redis.keyPrefix."),
-        click.option(
-            "--shards",
-            type=click.IntRange(1, MOST_SHARDS),
-            metavar="N",
-            help="With a name and a URL: shards of a queue that is not in use yet.",
-        ),
-        click.option("--redis", metavar="URL", envvar=URL_VARIABLE, help="Instead of spec.redis."),
-    ):
-        command = option(command)
-    return command
+redis_options = options(
+    click.option("--redis", metavar="URL", envvar=URL_VARIABLE, help="Instead of spec.redis."),
+    click.option(
+        "--shards",
+        type=click.IntRange(1, MOST_SHARDS),
+        metavar="N",
+        help="With a name and a URL: shards of a queue that is not in use yet.",
+    ),
+    click.option("--key-prefix", metavar="TEXT", help="With a name and a URL: spec.redis.keyPrefix."),
+)
+"""Give a command the options that say where a queue is kept; resolve() takes them."""
 
 
 def on_queue(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command QUEUE and its options; the function is called with a client of that queue first."""
 
     @functools.wraps(command)
-    def connected(
-        *,
-        queue: str,
-        redis: str | None,
-        shards: int | None,
-        key_prefix: str | None,
-        **rest: Any,  # noqa: ANN401 -- the command's own options
-    ) -> None:
+    def connected(*, queue: str, **rest: Any) -> None:  # noqa: ANN401 -- where it is, and the command's own
         with errors_as_exits():
-            target = resolve(queue, redis=redis, shards=shards, key_prefix=key_prefix)
+            target = resolve(queue, **{name: rest.pop(name) for name in ("redis", "shards", "key_prefix")})
         with errors_as_exits(target.hint), target.client() as client:
             command(client, **rest)
 

@@ -84,6 +84,11 @@ def emit(output: Output, value: Any, table: Table | str) -> None:  # noqa: ANN40
             click.echo(line)
 
 
+def emit_next(output: Output, value: Any) -> None:  # noqa: ANN401 -- as above
+    """Write one of many results: a line of JSON, or a YAML document."""
+    click.echo(one_line(value) if output == "json" else f"---\n{serialized(output, value)}")
+
+
 def serialized(output: Output, value: Any) -> str:  # noqa: ANN401 -- as above
     """Return JSON or YAML; the order of keys is that of views.py."""
     if output == "yaml":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from delayq.cli.inputs import LOG_LEVEL, PORT
+from delayq.cli.inputs import LOG_LEVEL, PORT, options
 from delayq.client.document import read
 from delayq.connection import Address
 from delayq.connection.address import secrets_dir
@@ -18,46 +18,25 @@ from delayq.processes.runtime import Setting
 from delayq.service import logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from delayq.service.logs import LogFormat
 
 
-def process_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that all processes share."""
-    for option in (
-        click.option("--config", default=CONFIG_FILE, show_default=True, help="The DelayQueue document."),
-        click.option(
-            "--redis",
-            metavar="URL",
-            envvar="DELAYQ_REDIS_URL",
-            help="Instead of spec.redis.",
-        ),
-        click.option(
-            "--host",
-            default="127.0.0.1",
-            show_default=True,
-            help="Where probes and metrics listen; * is every address, of IPv4 and IPv6.",
-        ),
-        click.option(
-            "--port",
-            type=PORT,
-            default=8080,
-            show_default=True,
-            help="Their port; 0 takes a free one.",
-        ),
-        click.option(
-            "--log-format", type=click.Choice(["json", "console"]), default="json", show_default=True
-        ),
-        click.option(
-            "--log-level",
-            type=LOG_LEVEL,
-            default="info",
-            show_default=True,
-        ),
-    ):
-        command = option(command)
-    return command
+process_options = options(
+    click.option("--log-level", type=LOG_LEVEL, default="info", show_default=True),
+    click.option("--log-format", type=click.Choice(["json", "console"]), default="json", show_default=True),
+    click.option(
+        "--port", type=PORT, default=8080, show_default=True, help="Their port; 0 takes a free one."
+    ),
+    click.option(
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        help="Where probes and metrics listen; * is every address, of IPv4 and IPv6.",
+    ),
+    click.option("--redis", metavar="URL", envvar="DELAYQ_REDIS_URL", help="Instead of spec.redis."),
+    click.option("--config", default=CONFIG_FILE, show_default=True, help="The DelayQueue document."),
+)
+"""Give a command the options that all processes share."""
 
 
 def setting_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -18,7 +17,6 @@ from delayq.protocol.envelope import JSON_TYPE
 from delayq.protocol.results import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import BinaryIO
 
     from delayq.cli.output import Output
@@ -38,34 +36,23 @@ ONE_ONLY = {
 """What describes one task: parameter → as it is typed."""
 
 
-def when_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --in and --at."""
-    for option in (
-        click.option("--at", "due_ms", type=inputs.INSTANT, help="When, like 2026-12-01T09:00:00Z."),
-        click.option("--in", "delay_ms", type=inputs.DURATION, help="How long from now, like 30m or 1h30m."),
-    ):
-        command = option(command)
-    return command
-
-
-def _task_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give schedule what describes one task."""
-    options: list[Any] = [
-        click.option(
-            "--content-type", metavar="TYPE", help="Type of the payload; implies --bytes unless JSON."
-        ),
-        click.option("--bytes", "raw", is_flag=True, help="Take the payload as it is, not as JSON."),
-        click.option("--header", "headers", type=inputs.HEADER, multiple=True, help="May be repeated."),
-        click.option("--id", "task_id", metavar="ID", help="Id of the task.  [default: drawn at random]"),
-        when_options,
-        click.argument("payload", required=False),
-    ]
-    return functools.reduce(lambda done, option: option(done), options, command)
+when_options = inputs.options(
+    click.option("--in", "delay_ms", type=inputs.DURATION, help="How long from now, like 30m or 1h30m."),
+    click.option("--at", "due_ms", type=inputs.INSTANT, help="When, like 2026-12-01T09:00:00Z."),
+)
+task_options = inputs.options(
+    click.argument("payload", required=False),
+    when_options,
+    click.option("--id", "task_id", metavar="ID", help="Id of the task.  [default: drawn at random]"),
+    click.option("--header", "headers", type=inputs.HEADER, multiple=True, help="May be repeated."),
+    click.option("--bytes", "raw", is_flag=True, help="Take the payload as it is, not as JSON."),
+    click.option("--content-type", metavar="TYPE", help="Type of the payload; implies --bytes unless JSON."),
+)
 
 
 @click.command()
 @on_queue
-@_task_options
+@task_options
 @click.option(
     "--if-exists",
     type=click.Choice(get_args(IfExists)),
@@ -85,7 +72,7 @@ def schedule(
     if_exists: IfExists,
     yes: bool,
     output: Output,
-    **task: Any,  # noqa: ANN401 -- named in _task_options
+    **task: Any,  # noqa: ANN401 -- named in task_options
 ) -> None:
     """Store a task, due now unless --in or --at says later.
 

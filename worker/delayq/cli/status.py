@@ -12,7 +12,7 @@ from delayq.cli.exits import UNAVAILABLE
 from delayq.cli.inputs import DURATION
 from delayq.cli.look import look
 from delayq.cli.on_queue import on_queue
-from delayq.cli.output import Table, emit, note, one_line, output_option
+from delayq.cli.output import Table, emit, emit_next, note, output_option
 from delayq.cli.words import length, relative
 
 if TYPE_CHECKING:
@@ -100,11 +100,8 @@ def _watched(client: TargetClient, seen: Look, output: Output, *, first: bool) -
         spaces = [[" " * len(client.queue), *["9,999,999"] * (len(headings) - 2), ""]]
         heading, _, line = Table(headings, [*spaces, _row(client, seen.found)]).lines()
         click.echo(f"{heading}\n{line}" if first else line)
-    elif output == "json":
-        click.echo(one_line(seen.view(client.queue)))
     else:
-        click.echo("---")
-        emit(output, seen.view(client.queue), "")
+        emit_next(output, seen.view(client.queue))
 
 
 def _headings(client: TargetClient) -> list[str]:

@@ -16,8 +16,6 @@ from delayq.cli.words import iso, relative
 from delayq.protocol.results import Cancelled, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from delayq.cli.output import Output
     from delayq.client.blocking import SyncClient
     from delayq.protocol.results import TaskRow, TaskView
@@ -37,20 +35,12 @@ def task() -> None:
     """Hold the commands below."""
 
 
-def page_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a listing --limit and --offset."""
-    for option in (
-        click.option("--offset", type=click.IntRange(0, 1 << 40), default=0, help="How many to pass over."),
-        click.option(
-            "--limit",
-            type=click.IntRange(1, 100_000),
-            default=100,
-            show_default=True,
-            help="How many at most.",
-        ),
-    ):
-        command = option(command)
-    return command
+page_options = inputs.options(
+    click.option(
+        "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="How many at most."
+    ),
+    click.option("--offset", type=click.IntRange(0, 1 << 40), default=0, help="How many to pass over."),
+)
 
 
 @task.command()

@@ -7,14 +7,14 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from delayq.cli.exits import UNAVAILABLE, errors_as_exits
 from delayq.cli.look import look
 from delayq.cli.on_queue import redis_options
-from delayq.cli.output import Table, emit, one_line, output_option
+from delayq.cli.output import Table, emit, emit_next, output_option
 from delayq.cli.status import documented, following, interval_option, oldest, pause_seconds
 from delayq.cli.target import resolve
 from delayq.cli.words import length
@@ -136,20 +136,11 @@ def rates(before: Counts, after: Counts) -> dict[str, float]:
 )
 @interval_option
 @output_option
-def top(
-    queues: tuple[str, ...],
-    *,
-    redis: str | None,
-    shards: int | None,
-    key_prefix: str | None,
-    once: bool,
-    interval: int,
-    output: Output,
-) -> None:
+def top(queues: tuple[str, ...], *, once: bool, interval: int, output: Output, **where: Any) -> None:  # noqa: ANN401 -- redis_options
     """Show queues as they are now: states, what is overdue and falls due, and rates. q or Ctrl-C ends."""
     pause = pause_seconds(interval)
     with errors_as_exits(), ExitStack() as stack:
-        targets = [resolve(queue, redis=redis, shards=shards, key_prefix=key_prefix) for queue in queues]
+        targets = [resolve(queue, **where) for queue in queues]
         watched = [Watched(stack.enter_context(target.client())) for target in targets]
         if output != "table" and not once:
             _stream(watched, pause, output)
@@ -175,11 +166,7 @@ def _stream(watched: Sequence[Watched], pause: float, output: Output) -> None:
     while True:
         for each in watched:
             each.look()
-            if output == "json":
-                click.echo(one_line(each.view()))
-            else:
-                click.echo("---")
-                emit(output, each.view(), "")
+            emit_next(output, each.view())
         time.sleep(pause)
 
 

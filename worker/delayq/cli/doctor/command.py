@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -43,15 +43,7 @@ KUBECTL = "kubectl dq"
 @redis_options
 @click.option("--strict", is_flag=True, help="A warning counts as a failure.")
 @output_option
-def doctor(
-    queue: str,
-    *,
-    redis: str | None,
-    shards: int | None,
-    key_prefix: str | None,
-    strict: bool,
-    output: Output,
-) -> None:
+def doctor(queue: str, *, strict: bool, output: Output, **where: Any) -> None:  # noqa: ANN401 -- redis_options
     """Check every step of the way to a queue that works, and say what to do next.
 
     Exits with 1 when a check failed, with 4 when Redis or the guard's store cannot be reached. It changes nothing;
@@ -59,7 +51,7 @@ def doctor(
     """
     findings: list[Finding] = []
     elsewhere = click.get_current_context().find_root().info_name == KUBECTL
-    for finding in examine(queue, redis=redis, shards=shards, key_prefix=key_prefix, elsewhere=elsewhere):
+    for finding in examine(queue, elsewhere=elsewhere, **where):
         findings.append(finding)
         if output == "table":
             click.echo(said(finding))
@@ -68,9 +60,7 @@ def doctor(
     sys.exit(verdict(findings, strict=strict))
 
 
-def examine(
-    queue: str, *, redis: str | None, shards: int | None, key_prefix: str | None, elsewhere: bool = False
-) -> Iterator[Finding]:
+def examine(queue: str, *, elsewhere: bool = False, **where: Any) -> Iterator[Finding]:  # noqa: ANN401 -- as above
     """Yield what each check finds, in order; the rest is left out when it cannot be checked.
 
     `elsewhere`: the handler's code is in a cluster, and only Redis can be reached from here.
@@ -82,7 +72,7 @@ def examine(
         yield failed("document", str(error), "correct it; delayq explain describes every field")
         return
     try:
-        target = resolve(queue, redis=redis, shards=shards, key_prefix=key_prefix)
+        target = resolve(queue, **where)
     except InvalidDocument as error:
         yield failed("redis", str(error), "mount it, set $DELAYQ_SECRETS_DIR, or give --redis URL")
         return

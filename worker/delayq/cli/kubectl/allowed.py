@@ -23,7 +23,16 @@ def _words(text: str) -> frozenset[str]:
 
 
 PARTS: Final = ("apiVersion", "kind", "metadata", "status")
-"""Of every object. Templates, commands, variables and data stand elsewhere; of a DelayQueue, the spec is shown, too."""
+"""Of every object. Templates, commands, variables and data stand elsewhere."""
+
+MORE: Final = {
+    names.DELAY_QUEUE.kind: ("spec",),
+    "Event": (
+        *("type", "reason", "message", "count", "series", "involvedObject"),
+        *("firstTimestamp", "lastTimestamp", "eventTime"),
+    ),
+}
+"""Further parts, by kind."""
 
 FIELDS: Final = _words("""
     apiVersion kind name namespace uid generateName resourceVersion finalizers
@@ -40,23 +49,13 @@ FIELDS: Final = _words("""
 NEVER: Final = frozenset({"annotations", "managedFields", "template", "env", "headers"})
 """What an author fills with names of his own."""
 
-EXPLAINED: Final = frozenset({"conditions", "scaling"})
+EVENT: Final = "event"
+EXPLAINED: Final = frozenset({"conditions", "scaling", EVENT})
 """Where a `message` is the operator's or Kubernetes' own; that of a container is the handler's."""
 
 LABELS: Final = ("delayq.dev/", "app.kubernetes.io/")
 SOURCES: Final = re.compile(r"delayq-operator|kubelet|default-scheduler|[a-z]+-controller")
 """Who writes events that are shown: the operator and Kubernetes itself."""
-
-EVENT: Final = (
-    "metadata",
-    "type",
-    "reason",
-    "count",
-    "firstTimestamp",
-    "lastTimestamp",
-    "eventTime",
-    "series",
-)
 
 LOG_FIELDS: Final = _words("""
     time level logger event task_id lease token attempt shard verb verdict outcome cause queue loop guard
@@ -68,14 +67,13 @@ _ERROR: Final = re.compile(r"[A-Za-z_][\w.]{0,200}(?:Error|Exception|Exit|Interr
 
 def shown(body: Object) -> Object:
     """Return what may be shown of an object of the API, with a placeholder for every other string."""
-    if body.get("kind") == "Event":
-        return _event(body)
-    parts: Object = {part: body[part] for part in PARTS if part in body}
-    if body.get("kind") == names.DELAY_QUEUE.kind:
-        parts["spec"] = body.get("spec") or {}
-    if body.get("kind") == "Pod" and "nodeName" in body.get("spec", {}):
-        parts["spec"] = {"nodeName": body["spec"]["nodeName"]}
-    return _mapping(parts, "")
+    kind, spec = body.get("kind"), body.get("spec") or {}
+    parts = {part: body[part] for part in (*PARTS, *MORE.get(str(kind), ())) if part in body}
+    if kind == "Pod" and "nodeName" in spec:
+        parts["spec"] = {"nodeName": spec["nodeName"]}
+    source = str(body.get("reportingComponent") or (body.get("source") or {}).get("component", ""))
+    found: Object = _shown(parts, EVENT if kind == "Event" and SOURCES.fullmatch(source) else "")
+    return found
 
 
 def sentence(text: str) -> str:
@@ -98,28 +96,17 @@ def metrics(text: str) -> str:
     return "\n".join(line for line in lines if line.startswith(("# ", "delayq_", "process_", "python_")))
 
 
-def _event(body: Object) -> Object:
-    found = _mapping({field: body[field] for field in EVENT if field in body}, "")
-    source = str(body.get("reportingComponent") or (body.get("source") or {}).get("component", ""))
-    said = sentence(str(body.get("message"))) if SOURCES.fullmatch(source) else LEFT_OUT
-    return {**found, "object": (body.get("involvedObject") or {}).get("name"), "message": said}
-
-
-def _mapping(mapping: Object, field: str) -> Object:
-    if field == "labels":
-        return {key: each for key, each in mapping.items() if key.startswith(LABELS)}
-    return {
-        key: sentence(str(each)) if key == "message" and field in EXPLAINED else _value(each, key)
-        for key, each in mapping.items()
-        if key not in NEVER
-    }
-
-
-def _value(value: Any, field: str) -> Any:  # noqa: ANN401 -- JSON
-    if isinstance(value, dict):
-        return _mapping(value, field)
+def _shown(value: Any, field: str) -> Any:  # noqa: ANN401 -- JSON
     if isinstance(value, list):
-        return [_value(each, field) for each in value]
+        return [_shown(each, field) for each in value]
+    if isinstance(value, dict):
+        if field == "labels":
+            return {key: each for key, each in value.items() if key.startswith(LABELS)}
+        return {
+            key: sentence(str(each)) if key == "message" and field in EXPLAINED else _shown(each, key)
+            for key, each in value.items()
+            if key not in NEVER
+        }
     return LEFT_OUT if isinstance(value, str) and field not in FIELDS else value
 
 

@@ -14,10 +14,10 @@ from delayq.cli.doctor.guard import guard as check_guard
 from delayq.cli.doctor.handler import handler as check_handler
 from delayq.cli.doctor.poison import poison
 from delayq.cli.doctor.queue import queue as check_queue
+from delayq.cli.doctor.queue import serving
 from delayq.cli.doctor.reach import clock, connect, latency, login, mode
 from delayq.cli.doctor.rights import run_scripts
 from delayq.cli.doctor.server import server
-from delayq.cli.doctor.serving import serving
 from delayq.cli.doctor.topology import find
 from delayq.cli.exits import FAILED, UNAVAILABLE
 from delayq.cli.look import learn
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from delayq.contract.durability import DurabilitySpec
 
 KUBECTL = "kubectl dq"
+VIEW = ("check", "level", "message", "hint")
 
 
 @click.command()
@@ -56,7 +57,7 @@ def doctor(queue: str, *, strict: bool, output: Output, **where: Any) -> None:  
         if output == "table":
             click.echo(said(finding))
     if output != "table":
-        emit(output, [_view(each) for each in findings], "")
+        emit(output, [{field: str(getattr(each, field)) for field in VIEW} for each in findings], "")
     sys.exit(verdict(findings, strict=strict))
 
 
@@ -91,13 +92,8 @@ def _said_by(target: Target) -> str:
 
 
 def _redis(target: Target) -> Iterator[Finding]:
-    servers = list[Address]()
-    shards = _commands(target).shards if target.address.apart else ()
-    for found in find(target.address, shards):
-        if isinstance(found, list):
-            servers = found
-        else:
-            yield found
+    findings, servers = find(target.address, _commands(target).shards if target.address.apart else ())
+    yield from findings
     findings = merged(
         {each.where: list(_server(each, target.durability, apart=target.address.apart)) for each in servers}
     )
@@ -144,12 +140,8 @@ def _together(target: Target, commands: Commands) -> Iterator[Finding]:
     """Check what all servers together do for the queue."""
     with closing(SyncConnection(target.address)) as connection:
         try:
-            served = list[int]()
-            for found in serving(connection, commands):
-                if isinstance(found, Finding):
-                    yield found
-                else:
-                    served = found
+            away, served = serving(connection, commands)
+            yield from away
             spoilt = list(poison(connection, commands, served))
             yield from spoilt
             if any(each.level is Level.FAILED for each in spoilt):
@@ -176,15 +168,6 @@ def said(finding: Finding) -> str:
     first, *rest = [clean(line) for line in finding.message.split("\n")]
     lines = [f"{MARKS[finding.level]} {finding.check:<12}{first}", *(f"{'':<14}{line}" for line in rest)]
     return "\n".join([*lines, *([f"{'':<14}→ {finding.hint}"] if finding.hint else [])])
-
-
-def _view(finding: Finding) -> dict[str, str]:
-    return {
-        "check": finding.check,
-        "level": finding.level.value,
-        "message": finding.message,
-        "hint": finding.hint,
-    }
 
 
 def verdict(findings: list[Finding], *, strict: bool) -> int:

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from delayq.cli.doctor.findings import Finding, failed, ok, warning
-from delayq.cli.look import held_by
+from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
+from delayq.cli.look import held_by, not_served
 from delayq.cli.words import clean, length, tasks
 from delayq.client.operations import summed
+from delayq.errors import Unavailable
 from delayq.protocol.keys import FORMAT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from delayq.connection import SyncConnection
     from delayq.contract import Limits
     from delayq.protocol.commands import Commands
+    from delayq.protocol.keys import Keys
     from delayq.protocol.results import Counts
 
 PATIENCE_SECONDS = 1.0  # between two looks at what is claimed
 LATE_MS = 5000  # two and a half of the waits that idle workers make at most
+
+
+def serving(connection: SyncConnection, commands: Commands) -> tuple[list[Finding], list[int]]:
+    """Return what is wrong, and the shards that are served; all of them where none is, for the rest to say why.
+
+    A node that is away keeps its own shards from being checked, and no other.
+    """
+    every = range(commands.shard_map.covers)
+    answers = connection.answers([commands.counts(shard) for shard in every])
+    away = {shard: answers[shard] for shard in every if isinstance(answers[shard], Unavailable)}
+    served = [shard for shard in every if shard not in away]
+    wrong = not_served(away, len(every)) if served else []
+    hint = "its tasks wait for it, those of the others run"
+    return [unreachable("shards", each, hint) for each in wrong], served or list(every)
 
 
 def queue(
@@ -71,21 +87,31 @@ def formats(connection: SyncConnection, commands: Commands, served: Sequence[int
 
 def leaders(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> Finding:
     """Each shard wants a scanner that leads it."""
-    alive = dict.fromkeys(served, "")
-    for _, held in connection.servers([commands.keys(shard) for shard in served]):
-        asked = [("TIME",), *(("GET", keys.leader) for keys in held)]
-        [(seconds, micros), *replies] = connection.send(asked, held[0])
-        now_ms = int(seconds) * 1000 + int(micros) // 1000
-        for keys, reply in zip(held, replies, strict=True):
-            alive[keys.shard] = _holder(reply, now_ms)
-    without = [str(shard) for shard, holder in alive.items() if not holder]
+    led = {
+        keys.shard: holder
+        for keys, reply, now_ms in _asked(connection, commands, served, lambda keys, _: ("GET", keys.leader))
+        if (holder := _holder(reply, now_ms))
+    }
+    without = [str(shard) for shard in served if shard not in led]
     if without:
         said = f"no scanner leads shard {', '.join(without)} of {len(commands.shards)}"
         return warning("scanner", said, "tasks may start 2 s late: start delayq run, or delayq scanner")
-    return ok(
-        "scanner",
-        f"{len(alive)} of {len(commands.shards)} shards led, by {clean(', '.join(sorted(set(alive.values()))))}",
-    )
+    by = clean(", ".join(sorted(set(led.values()))))
+    return ok("scanner", f"{len(led)} of {len(commands.shards)} shards led, by {by}")
+
+
+def _asked(
+    connection: SyncConnection,
+    commands: Commands,
+    served: Sequence[int],
+    question: Callable[[Keys, int], tuple[str, ...]],
+) -> Iterator[tuple[Keys, Any, int]]:
+    """Ask a question of each shard; yield its keys, the answer, and the time of its server, which questions get."""
+    for _, held in connection.servers([commands.keys(shard) for shard in served]):
+        [(seconds, micros)] = connection.send([("TIME",)], held[0])
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        replies = connection.send([question(keys, now_ms) for keys in held], held[0])
+        yield from ((keys, reply, now_ms) for keys, reply in zip(held, replies, strict=True))
 
 
 def _holder(reply: object, now_ms: int) -> str:
@@ -128,17 +154,10 @@ def overdue(connection: SyncConnection, commands: Commands, served: Sequence[int
 
 def _leased(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> int:
     """Count the tasks in flight whose lease a worker keeps up: those of a dead one stay in flight for a while."""
-    found = 0
-    for _, held in connection.servers([commands.keys(shard) for shard in served]):
-        [(seconds, micros)] = connection.send([("TIME",)], held[0])
-        now_ms = int(seconds) * 1000 + int(micros) // 1000
-        found += sum(
-            reply if isinstance(reply, int) else 0
-            for reply in connection.send(
-                [("ZCOUNT", keys.processing, f"({now_ms}", "+inf") for keys in held], held[0]
-            )
-        )
-    return found
+    replies = _asked(
+        connection, commands, served, lambda keys, now_ms: ("ZCOUNT", keys.processing, f"({now_ms}", "+inf")
+    )
+    return sum(reply for _, reply, _ in replies if isinstance(reply, int))
 
 
 def _counts(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> Counts:

@@ -29,17 +29,14 @@ UNASKED = "single rights were not checked: they can be asked from Redis 7.0 on"
 
 
 def run_scripts(
-    connection: SyncConnection, commands: Commands, asked: DurabilitySpec, served: Sequence[int] | None = None
+    connection: SyncConnection, commands: Commands, asked: DurabilitySpec, served: Sequence[int]
 ) -> Finding:
     """Run `wake` and `counts` on every shard that is served, which change nothing but a hint, and forget nothing.
 
     Raises Unavailable when Redis does not answer.
     """
-    shards = range(len(commands.shards)) if served is None else served
-    held = [commands.keys(shard) for shard in shards]
-    calls: list[Any] = [commands.wake(shard) for shard in shards] + [
-        commands.counts(shard) for shard in shards
-    ]
+    held = [commands.keys(shard) for shard in served]
+    calls: list[Any] = [call(shard) for call in (commands.wake, commands.counts) for shard in served]
     try:
         connection.run(calls)
     except DelayQError as error:
@@ -80,8 +77,9 @@ def denied(connection: SyncConnection, shards: Sequence[Keys], more: Sequence[st
     """Ask each server which of them the user may not use; None when none is known to lack, and one cannot be asked."""
     commands, found, unasked = [*needed(apart=connection.address.apart), *more], set[str](), False
     for _, held in connection.servers(shards):
+        # Redis looks at the command and at the keys; how many words a call takes, it only counts when it runs one.
         key = held[0].delayed
-        asked = json.dumps([_example(name, key) for name in commands])
+        asked = json.dumps([[*name.split("|"), key, key] for name in commands])
         [answer] = connection.send([("EVAL", _MAY, "1", key, asked)], held[0])
         if isinstance(answer, list):
             found |= {name for name, allowed in zip(commands, answer, strict=True) if not allowed}
@@ -101,41 +99,3 @@ end
 return redis.acl_check_cmd and allowed or redis.error_reply('ERR before 7.0')
 """
 """It runs none of the calls, and takes no right but EVAL, which all that runs scripts need."""
-
-
-def _example(name: str, key: str) -> tuple[str, ...]:
-    """Return a call with as many words as the command takes; it is never run."""
-    if name in ("evalsha", "eval"):
-        return name, "return 1", "1", key
-    if name in _PLAIN:
-        return _PLAIN[name]
-    return name, key, *["1"] * _MORE.get(name, 0)
-
-
-_PLAIN: Final = {
-    "ping": ("ping",),
-    "time": ("time",),
-    "asking": ("asking",),
-    "cluster|info": ("cluster", "info"),
-    "cluster|slots": ("cluster", "slots"),
-    "wait": ("wait", "1", "1"),
-    "waitaof": ("waitaof", "1", "0", "1"),
-    "config|get": ("config", "get", "appendfsync"),
-}
-_ONE = (
-    "blpop",
-    "hdel",
-    "hexists",
-    "hget",
-    "hmget",
-    "hscan",
-    "hstrlen",
-    "lpush",
-    "pexpire",
-    "set",
-    "zrem",
-    "zscan",
-    "zscore",
-)
-_TWO = ("hincrby", "hset", "hsetnx", "zadd", "zcount", "zrange", "zrangebyscore", "zremrangebyrank")
-_MORE = dict.fromkeys(_ONE, 1) | dict.fromkeys((*_TWO, "zrevrangebyscore"), 2)  # words after the key

@@ -13,13 +13,15 @@ from delayq.connection import slots as holding
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from delayq.connection import Address
     from delayq.connection.place import Place
     from delayq.connection.sentinels import Master
     from delayq.connection.slots import SlotMap
     from delayq.protocol.keys import Keys
+
+    Found = tuple[list[Finding], list[Address]]
 
 STOPPED = (
     "is a majority of its masters there? Or does a slot lack one (redis-cli --cluster check)? "
@@ -30,14 +32,11 @@ REACH = (
 )
 
 
-def find(address: Address, shards: Sequence[Keys]) -> Iterator[Finding | list[Address]]:
-    """Yield what is found on the way, and last the addresses of the servers that hold these shards, if any does."""
+def find(address: Address, shards: Sequence[Keys]) -> Found:
+    """Return what is found on the way, and the addresses of the servers that hold these shards."""
     if address.kind == "sentinel":
-        yield from _by_sentinels(address)
-    elif address.apart:
-        yield from _by_slots(address, shards)
-    else:
-        yield [address]
+        return _by_sentinels(address)
+    return _by_slots(address, shards) if address.apart else ([], [address])
 
 
 def _told(address: Address, questions: Sequence[Any]) -> list[Any] | str:
@@ -51,7 +50,7 @@ def _told(address: Address, questions: Sequence[Any]) -> list[Any] | str:
             return str(error)
 
 
-def _by_sentinels(address: Address) -> Iterator[Finding | list[Address]]:
+def _by_sentinels(address: Address) -> Found:
     masters: dict[Place, Master] = {}
     silent: list[str] = []
     for sentinel in address.sentinels:
@@ -62,19 +61,18 @@ def _by_sentinels(address: Address) -> Iterator[Finding | list[Address]]:
         else:
             silent.append(f"{place}: {_why(replies, 0, f'knows no {address.master_name}')}")
     if not masters:
-        yield unreachable("sentinels", "; ".join(silent), _sentinel_hint(silent))
-        return
-    yield _agreement(address.master_name, masters, silent)
+        said = "; ".join(silent)
+        unknown = "spec.redis.sentinel.masterName: is that what they call it?"
+        return [
+            unreachable("sentinels", said, unknown if "knows no " in said else _hint(said, sentinel=True))
+        ], []
     newest = max(masters.values(), key=lambda master: master.epoch or 0)
-    yield [address.at(newest.place)]
+    return [_agreement(address.master_name, masters, silent)], [address.at(newest.place)]
 
 
-def _sentinel_hint(silent: list[str]) -> str:
-    said = "; ".join(silent)
-    if "knows no " in said:
-        return "spec.redis.sentinel.masterName: is that what they call it?"
+def _hint(said: str, *, sentinel: bool = False) -> str:
     refused = any(word in said.lower() for word in ("auth", "pass", "ssl", "certificate", "perm"))
-    return causes.hint(said, sentinel=True) if refused else REACH
+    return causes.hint(said, sentinel=sentinel) if refused else REACH
 
 
 def _why(replies: list[Any] | str, at: int, otherwise: str) -> str:
@@ -97,32 +95,27 @@ def _agreement(name: str, masters: dict[Place, Master], silent: list[str]) -> Fi
     return ok("sentinels", said)
 
 
-def _by_slots(address: Address, shards: Sequence[Keys]) -> Iterator[Finding | list[Address]]:
+def _by_slots(address: Address, shards: Sequence[Keys]) -> Found:
     maps: dict[Place, SlotMap] = {}
     silent: list[str] = []
     for place in address.places:
         replies = _told(address.at(place), holding.QUESTIONS)
-        found = None if isinstance(replies, str) else holding.read(replies, place)
-        if found is not None:
-            maps[place] = found
+        slots = None if isinstance(replies, str) else holding.read(replies, place)
+        if slots is not None:
+            maps[place] = slots
         else:
             silent.append(f"{place}: {_why(replies, 1, 'does not tell its slots')}")
+    said, findings = "; ".join(silent), list[Finding]()
     if not maps:
-        yield unreachable("cluster", "; ".join(silent), _cluster_hint("; ".join(silent)))
-        return
+        one = "it is one server: use spec.redis.standalone, or redis://host:port"
+        return [unreachable("cluster", said, one if "cluster support disabled" in said else _hint(said))], []
     if silent:
-        named = f"{len(maps)} of {len(address.places)} named nodes answer; {'; '.join(silent)}"
-        yield warning("cluster", named, "name others in spec.redis.cluster.nodes too, or repair these")
+        named = f"{len(maps)} of {len(address.places)} named nodes answer; {said}"
+        findings.append(
+            warning("cluster", named, "name others in spec.redis.cluster.nodes too, or repair these")
+        )
     best = max(maps.values(), key=lambda each: (each.healthy, each.epoch))
-    yield _state(best, shards)
-    yield [address.at(place) for place in sorted(_holders(best, shards))]
-
-
-def _cluster_hint(said: str) -> str:
-    if "cluster support disabled" in said:
-        return "it is one server: use spec.redis.standalone, or redis://host:port"
-    refused = any(word in said.lower() for word in ("auth", "pass", "ssl", "certificate", "perm"))
-    return causes.hint(said) if refused else REACH
+    return [*findings, _state(best, shards)], [address.at(place) for place in sorted(_holders(best, shards))]
 
 
 def _holders(slots: SlotMap, shards: Sequence[Keys]) -> set[Place]:

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq.local import binary, embedded
 from delayq.local.datadir import DataDir
-from delayq.local.ending import end
+from delayq.local.ending import Urgency, end
 from delayq.local.errors import NoServer
-from delayq.local.urgency import Urgency
 
 from tests.process.local_home import QUEUE, Home, children, running, stopped, until
 from tests.processes import DELAYQ, Process
@@ -387,7 +386,7 @@ async def test_a_port_that_is_taken_at_the_last_moment_is_left_to_its_owner(
         monkeypatch.setattr(embedded, "_free_port", lambda: next(ports))
         redis = embedded.Embedded(directory)
         try:
-            await redis.start()
+            await redis.open()
             assert redis.url.endswith(f":{free}/0")
         finally:
             assert await end([redis.keeper], 20, Urgency())

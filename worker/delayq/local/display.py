@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -23,28 +23,10 @@ if TYPE_CHECKING:
     from delayq.service.logs import LogFormat
 
 
-class Display(Protocol):
-    """Where the panel and the words of children go."""
-
-    live: bool  # whether a new panel replaces the old one
-
-    def show(self, lines: Sequence[str]) -> None:
-        """Show the panel as it is now."""
-
-    def said(self, name: str, text: str) -> None:
-        """Show a line that a process printed."""
-
-    def __enter__(self) -> Self:
-        """Begin."""
-
-    def __exit__(self, *_: object) -> None:
-        """Leave the terminal as it was found."""
-
-
 class Plain:
     """For files and pipes: each line of the panel when it has changed."""
 
-    live = False
+    live = False  # whether a new panel replaces the old one
 
     def __init__(self) -> None:
         """Nothing shown yet."""
@@ -65,16 +47,17 @@ class Plain:
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        """Nothing to put back."""
 
 
-class Terminal:
+class Terminal(Plain):
     """The panel is drawn anew in its place; everything else scrolls by above it."""
 
     live = True
 
     def __init__(self, console: Console) -> None:
         """Draw on `console`."""
+        super().__init__()
         self._console = console
         self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
 
@@ -117,7 +100,7 @@ class Lines(ConsoleFormatter):
         return super().format(shown)
 
 
-def display(log_format: LogFormat, log_level: str) -> Display:
+def display(log_format: LogFormat, log_level: str) -> Plain:
     """Choose by what stdout is, and send the log to stderr, around the panel where both are the same terminal."""
     logs.configure(log_format, log_level)
     log = logging.getLogger().handlers[0]

@@ -11,16 +11,20 @@ import signal
 import socket
 from collections import deque
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delayq.local.binary import MULTI_PART, find
+from delayq.local.ending import end, first
 from delayq.local.errors import NoServer
 from delayq.local.keeper import Keeper, ended_by
+from delayq.local.panel import embedded_line
 from delayq.local.process import Command, tied
 
 if TYPE_CHECKING:
     from delayq.local.binary import Server
     from delayq.local.datadir import DataDir
+    from delayq.local.ending import Urgency
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +40,7 @@ save ""
 maxmemory-policy noeviction
 """
 APPEND_ONLY_DIR, APPEND_ONLY_FILE = "appendonlydir", "appendonly.aof"
+STOP_SECONDS = 30.0  # for Redis to write what it has not yet written
 PORT_TAKEN = "Address already in use"
 
 
@@ -81,7 +86,7 @@ class RedisEar:
 
 
 class Embedded:
-    """The server, kept running until the end."""
+    """The server, kept running until the end of the run."""
 
     def __init__(self, directory: DataDir) -> None:
         """NoServer when there is no binary, or only one too old for the data."""
@@ -97,17 +102,22 @@ class Embedded:
         """Where it is, with the password."""
         return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
 
-    async def start(self) -> None:
-        """Return once it serves, which takes as long as its file takes to load; NoServer when it never will."""
+    async def open(self) -> str:
+        """Start it, let the other commands find it, and describe it; NoServer when it never will serve.
+
+        It serves once it has loaded its file, however long that takes.
+        """
         task = self.keeper.start()
-        serving = asyncio.create_task(self.keeper.started.wait())
-        try:
-            await asyncio.wait({task, serving}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            serving.cancel()
+        await first(asyncio.wait({task}), self.keeper.started.wait())
         if task.done():
             task.result()
         self._known = True
+        self._directory.publish(self.url)
+        return embedded_line(self.server, _shown(self._directory.path))
+
+    async def close(self, urgency: Urgency) -> bool:
+        """Stop it. Its last act is to write its file, so hurrying loses nothing."""
+        return await end([self.keeper], STOP_SECONDS, urgency)
 
     def _command(self) -> Command:
         """Write the configuration and say how to start. Once others know the port it stays."""
@@ -129,6 +139,12 @@ class Embedded:
                 f"{parts} was written by Redis 7 or newer, and {self.server.path} is {self.server.label}",
                 "put the newer redis-server on PATH again, or begin without tasks with --data-dir DIR",
             )
+
+
+def _shown(path: Path) -> Path:
+    """Return the path as seen from here, if it is below."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else Path(os.path.normpath(path))
 
 
 def _free_port() -> int:

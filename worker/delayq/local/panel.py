@@ -1,8 +1,7 @@
-"""The lines that say how a run fares, as text: four, and one of the guard. Not here: how they get onto the terminal."""
+"""The lines that say how a run fares, as text: four, and one of the guard. Not here: putting them together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,21 +10,12 @@ if TYPE_CHECKING:
 
     from delayq.contract import DelayQueue
     from delayq.local.binary import Server
-    from delayq.local.lateness import Lateness
+    from delayq.local.measures import Lateness
+    from delayq.local.relay import Relay
     from delayq.protocol.results import Counts
+    from delayq.protocol.shard_map import ShardMap
 
 DECIMALS_BELOW_MS, SECONDS_FROM_MS = 100, 10_000
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """Which processes there should be, and which of them work."""
-
-    scanners: int
-    scanners_up: int
-    shards_led: int
-    workers: int
-    workers_up: int
 
 
 def embedded_line(server: Server, directory: Path) -> str:
@@ -33,31 +23,44 @@ def embedded_line(server: Server, directory: Path) -> str:
     return f"embedded {server.label} ({server.path}), data in {directory}/ (append-only file on)"
 
 
-def scanner_line(fleet: Fleet, shards: int, moving: str = "") -> str:
+def scanner_line(scanners: Sequence[Relay], shards: int, moving: str) -> str:
     """`1 of 1 shards led`. `moving` is what becomes of them."""
-    led = ", ".join(filter(None, (f"{fleet.shards_led} of {shards} shards led", moving)))
-    if fleet.scanners == 0:
+    if not scanners:
         return "none: workers look for due tasks by themselves"
-    return led if fleet.scanners == 1 else f"{fleet.scanners_up} of {fleet.scanners} up, {led}"
+    shards_led = set().union(*(each.led for each in scanners)) & set(range(shards))
+    led = ", ".join(filter(None, (f"{len(shards_led)} of {shards} shards led", moving)))
+    return led if len(scanners) == 1 else f"{_up(scanners)} of {len(scanners)} up, {led}"
 
 
-def worker_line(fleet: Fleet, queue: DelayQueue) -> str:
+def moving(shard_map: ShardMap, checked: int, tasks: int) -> str:
+    """`moving 3 → 6: 1,373 of 3,000 looked at`; empty while nothing changes."""
+    if shard_map.settled:
+        return ""
+    if not shard_map.moves:
+        return f"about to move {shard_map.shards} → {shard_map.target}"
+    said = f"moving {shard_map.was} → {shard_map.target}"
+    return f"{said}: {checked:,} of {tasks:,} looked at" if tasks else said
+
+
+def worker_line(workers: Sequence[Relay], queue: DelayQueue) -> str:
     """`32 slots, handler shop.orders:cancel_unpaid`."""
     slots = f"{queue.spec.worker.concurrency:,} slots"
-    if fleet.workers == 0:
+    if not workers:
         return "none: tasks wait"
-    if fleet.workers_up < fleet.workers:
-        slots = f"{fleet.workers_up} of {fleet.workers} up, {slots}"
-    elif fleet.workers > 1:
-        slots = f"{fleet.workers} × {slots}"
+    if _up(workers) < len(workers):
+        slots = f"{_up(workers)} of {len(workers)} up, {slots}"
+    elif len(workers) > 1:
+        slots = f"{len(workers)} × {slots}"
     return f"{slots}, handler {handler(queue)}"
 
 
-def guard_line(states: Sequence[str | None], repeated: int) -> str:
-    """`serves · 1 seen, and not run again`, or `away: connection refused (postgresql://db/shop)`.
+def _up(processes: Sequence[Relay]) -> int:
+    return sum(each.port is not None for each in processes)
 
-    `states` are those of the workers' guards: why it is away, empty while it serves, None before the first check.
-    """
+
+def guard_line(workers: Sequence[Relay]) -> str:
+    """`serves · 1 seen, and not run again`, or `away: connection refused (postgresql://db/shop)`."""
+    states, repeated = [each.guard for each in workers], sum(each.repeated for each in workers)
     away = [state for state in states if state]
     seen = f" · {repeated:,} seen, and not run again" if repeated else ""
     if away:
@@ -89,9 +92,3 @@ def _ms(value: float) -> str:
     if value < DECIMALS_BELOW_MS:
         return f"{value:.1f} ms"
     return f"{value:,.0f} ms" if value < SECONDS_FROM_MS else f"{value / 1000:,.0f} s"
-
-
-def block(redis: str, scanner: str, worker: str, status: str, *, guard: str | None = None) -> list[str]:
-    """Line them up; without a guard, there is no line of it."""
-    guarded = [] if guard is None else [f"guard    {guard}"]
-    return [f"redis    {redis}", f"scanner  {scanner}", f"worker   {worker}", *guarded, f"         {status}"]

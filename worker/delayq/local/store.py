@@ -1,35 +1,27 @@
-"""The Redis of a run: embedded, or an external one at a URL."""
+"""A Redis that runs anyway, at a URL or where the document says."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delayq.connection import Address, AsyncConnection
 from delayq.connection.address import secrets_dir
 from delayq.errors import DelayQError
-from delayq.local.embedded import Embedded
-from delayq.local.ending import end
-from delayq.local.panel import embedded_line
 from delayq.protocol.commands import Commands
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.contract import DelayQueue
-    from delayq.local.datadir import DataDir
-    from delayq.local.keeper import Keeper
-    from delayq.local.urgency import Urgency
+    from delayq.local.ending import Urgency
 
 SPEC = "spec"  # in place of a URL
-STOP_SECONDS = 30.0  # for Redis to write what it has not yet written
 
 
 class External:
-    """A Redis that runs anyway."""
+    """It is used, and left alone."""
 
     def __init__(self, url: str, queue: DelayQueue) -> None:
         """Connect in open(). SPEC stands for the document's own."""
@@ -57,40 +49,6 @@ class External:
     async def close(self, _urgency: Urgency) -> bool:
         """Leave it alone."""
         return True
-
-
-class Own:
-    """One that lives and ends with us."""
-
-    def __init__(self, directory: DataDir) -> None:
-        """NoServer when there is none."""
-        self._directory, self._embedded = directory, Embedded(directory)
-
-    @property
-    def url(self) -> str:
-        """Where it is, with the password."""
-        return self._embedded.url
-
-    @property
-    def keeper(self) -> Keeper:
-        """What keeps it running."""
-        return self._embedded.keeper
-
-    async def open(self) -> str:
-        """Start it and let the other commands find it."""
-        await self._embedded.start()
-        self._directory.publish(self.url)
-        return embedded_line(self._embedded.server, shown(self._directory.path))
-
-    async def close(self, urgency: Urgency) -> bool:
-        """Stop it. Its last act is to write its file, so hurrying loses nothing."""
-        return await end([self.keeper], STOP_SECONDS, urgency)
-
-
-def shown(path: Path) -> Path:
-    """Return the path as seen from here, if it is below."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else Path(os.path.normpath(path))
 
 
 def _facts(told: Sequence[Any]) -> tuple[str, str]:

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 from delayq.client.aio import Client
 from delayq.local.datadir import DataDir, published
 from delayq.local.display import display
-from delayq.local.ending import HURRY_SECONDS, end
+from delayq.local.embedded import Embedded
+from delayq.local.ending import HURRY_SECONDS, end, first, signals
 from delayq.local.keeper import Keeper
 from delayq.local.relay import Relay
-from delayq.local.store import External, Own
-from delayq.local.urgency import signals
+from delayq.local.store import External
 from delayq.local.watch import Watch
 from delayq.protocol.alarm import Alarm
 from delayq.service.counters import ProcessCounters
 from delayq.service.loop import Loop
 
 if TYPE_CHECKING:
-    from delayq.local.display import Display
+    from delayq.local.display import Plain
+    from delayq.local.ending import Urgency
     from delayq.local.plan import Plan
     from delayq.local.process import Command
-    from delayq.local.urgency import Urgency
 
 log = logging.getLogger(__name__)
 
@@ -43,16 +43,16 @@ def run(plan: Plan) -> bool:
             return asyncio.run(_run(plan, store, shown))
     directory = DataDir.take(plan.directory)
     try:
-        return asyncio.run(_run(plan, Own(directory), shown))
+        return asyncio.run(_run(plan, Embedded(directory), shown))
     finally:
         directory.release()
 
 
-async def _run(plan: Plan, store: External | Own, shown: Display) -> bool:
+async def _run(plan: Plan, store: External | Embedded, shown: Plain) -> bool:
     with signals() as urgency:
         try:
-            opening, stop = asyncio.create_task(store.open()), asyncio.create_task(urgency.stop.wait())
-            await asyncio.wait({opening, stop}, return_when=asyncio.FIRST_COMPLETED)
+            opening = asyncio.create_task(store.open())
+            await first(asyncio.wait({opening}), urgency.stop.wait())
             if not opening.done():
                 opening.cancel()
                 return True
@@ -66,7 +66,7 @@ async def _run(plan: Plan, store: External | Own, shown: Display) -> bool:
 class Run:
     """The processes of one run."""
 
-    def __init__(self, plan: Plan, store: External | Own, shown: Display, urgency: Urgency) -> None:
+    def __init__(self, plan: Plan, store: External | Embedded, shown: Plain, urgency: Urgency) -> None:
         """Start nothing yet."""
         self._plan, self._store, self._shown, self._urgency = plan, store, shown, urgency
         self._news = Alarm()
@@ -101,10 +101,8 @@ class Run:
 
     async def _until_ended(self, tasks: list[asyncio.Task[None]]) -> None:
         """Wait for a signal, or for a process (Redis among them) that cannot be kept running."""
-        kept = {*tasks, self._store.keeper.task} if isinstance(self._store, Own) else set(tasks)
-        stop = asyncio.create_task(self._urgency.stop.wait())
-        await asyncio.wait({stop, *(task for task in kept if task)}, return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
+        kept = [*tasks, self._store.keeper.task] if isinstance(self._store, Embedded) else tasks
+        await first(self._urgency.stop.wait(), *(asyncio.wait({task}) for task in kept if task))
 
     async def _show(self, watch: Watch) -> None:
         ready = asyncio.create_task(self._ready())

@@ -10,14 +10,12 @@ import aiohttp
 
 from delayq.errors import DelayQError
 from delayq.local import panel
-from delayq.local.lateness import Window, parse
-from delayq.local.progress import Progress, moving
-from delayq.local.progress import parse as parse_progress
+from delayq.local.measures import Window, histograms, resharded
 from delayq.protocol.alarm import Alarm
 
 if TYPE_CHECKING:
     from delayq.client.aio import Client
-    from delayq.local.display import Display
+    from delayq.local.display import Plain
     from delayq.local.plan import Plan
     from delayq.local.relay import Relay
 
@@ -31,7 +29,7 @@ class Watch:
     name, blocks = "status", False
 
     def __init__(
-        self, plan: Plan, redis: str, relays: dict[str, Relay], *, client: Client, display: Display
+        self, plan: Plan, redis: str, relays: dict[str, Relay], *, client: Client, display: Plain
     ) -> None:
         """`redis` is the panel's line about it; `relays` are by process name."""
         self._plan, self._redis, self._relays = plan, redis, relays
@@ -47,12 +45,12 @@ class Watch:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(SCRAPE_SECONDS))
         for name in self._plan.worker_names:
             if text := await self._metrics(self._relays[name]):
-                self._window.add(name, time.monotonic(), parse(text))
+                self._window.add(name, time.monotonic(), histograms(text))
         self._display.show(await self._lines())
         return self._seconds
 
     async def close(self) -> None:
-        """Show how things ended, and disconnect."""
+        """Disconnect."""
         if self._session is not None:
             await self._session.close()
 
@@ -66,22 +64,21 @@ class Watch:
         return ""
 
     async def _lines(self) -> list[str]:
+        queue = self._plan.queue
         status, shard_map = await self._status(), self._client.shard_map  # asked just now
         # The document may say another number: that is asked for by scanners, and not there at once.
-        shards = shard_map.covers if shard_map.epoch else self._plan.queue.spec.shards
-        fleet, progress = self._fleet(shards), Progress()
-        if shard_map.moves:
-            for name in self._plan.scanner_names:
-                progress = progress.plus(parse_progress(await self._metrics(self._relays[name])))
-        scanner = panel.scanner_line(fleet, shards, moving(shard_map, progress))
-        worker = panel.worker_line(fleet, self._plan.queue)
-        return panel.block(self._redis, scanner, worker, status, guard=self._guard())
-
-    def _guard(self) -> str | None:
-        if self._plan.queue.spec.guard is None:
-            return None
+        shards = shard_map.covers if shard_map.epoch else queue.spec.shards
+        scanners = [self._relays[name] for name in self._plan.scanner_names]
         workers = [self._relays[name] for name in self._plan.worker_names]
-        return panel.guard_line([each.guard for each in workers], sum(each.repeated for each in workers))
+        exported = [await self._metrics(each) for each in scanners if shard_map.moves]
+        moving = panel.moving(shard_map, *resharded("\n".join(exported)))
+        return [
+            f"redis    {self._redis}",
+            f"scanner  {panel.scanner_line(scanners, shards, moving)}",
+            f"worker   {panel.worker_line(workers, queue)}",
+            *([f"guard    {panel.guard_line(workers)}"] if queue.spec.guard is not None else []),
+            f"         {status}",
+        ]
 
     async def _status(self) -> str:
         try:
@@ -89,14 +86,3 @@ class Watch:
         except DelayQError as error:
             return str(error)
         return panel.status_line(counts, self._window.lateness(time.monotonic()))
-
-    def _fleet(self, shards: int) -> panel.Fleet:
-        scanners = [self._relays[name] for name in self._plan.scanner_names]
-        workers = [self._relays[name] for name in self._plan.worker_names]
-        return panel.Fleet(
-            scanners=len(scanners),
-            scanners_up=sum(each.port is not None for each in scanners),
-            shards_led=len(set().union(*(each.led for each in scanners)) & set(range(shards))),
-            workers=len(workers),
-            workers_up=sum(each.port is not None for each in workers),
-        )

@@ -1,4 +1,4 @@
-"""How late tasks started in the last minute, from the histograms that the workers export."""
+"""What the processes of a run export: how late tasks started in the last minute, how far resharding is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,16 @@ class Lateness:
     p99_ms: float
 
 
-def parse(exposition: str) -> Cumulative:
+def resharded(exposition: str) -> tuple[int, int]:
+    """Return how many tasks scanners have looked at, of how many, since the number of shards changes."""
+    checked, tasks = (
+        sum(map(float, re.findall(rf"^{metric.name}{{[^}}]*}} (\S+)$", exposition, re.MULTILINE)))
+        for metric in (metrics.RESHARDING_CHECKED_TASKS, metrics.RESHARDING_TASKS)
+    )
+    return round(checked), round(tasks)
+
+
+def histograms(exposition: str) -> Cumulative:
     """Return the two histograms in a worker's /metrics."""
     found: Cumulative = {part: {} for part in PARTS}
     for name, bound, count in _BUCKET.findall(exposition):

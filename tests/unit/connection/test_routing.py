@@ -8,7 +8,7 @@ import pytest
 from delayq.connection.place import Place
 from delayq.connection.redirects import Redirect
 from delayq.connection.round_trip import round_trip
-from delayq.connection.routing import ASKING, HOPS, Pause, Send, routed
+from delayq.connection.routing import ASKING, HOPS, Pause, Routes, Send, routed
 from delayq.protocol.commands import Commands
 from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
 
@@ -44,7 +44,7 @@ class Played:
     def __init__(self, commands: Sequence[Any], tail: Sequence[Any] = (), *, left: float = 5.0) -> None:
         self.learnt: list[Redirect | None] = []
         self.left = left
-        self._steps = routed(commands, tail, self.learnt.append, lambda: self.left)
+        self._steps = routed(commands, tail, Routes(self.learnt.append, lambda: self.left))
         self.step: Send | Pause = next(self._steps)
         self.result: tuple[list[Any], list[list[Any]]] | None = None
 

@@ -83,7 +83,7 @@ class SyncClient(QueueClient):
                 return ticket
             case Finish(ticket):
                 started.discard(ticket)
-                return connection.each(ticket)
+                return connection.finish(ticket)
             case Trip(calls, behind, shards):
                 return connection.run(calls, behind, shards)
             case Each(calls, behind):

@@ -1,12 +1,12 @@
 """Connections to Redis. Only this package imports redis; what travels over them is built by commands.py.
 
 Where and as whom: address, url, place, login, tls.
-Pure, shared by both kinds: round_trip (calls to commands and back), routing and redirects (slots that move), books,
-slots and sentinels (who is the master), outage (why there is no answer).
-For asyncio: aio, over single (one line) or spread (a line for each node of a Cluster); line batches, openers connect,
-directory and asking find the master; hints block.
-For threads: sync, over a ticket with a part for each server; servers and pool hold the connections (a Wire each),
-finder finds the master, deadline bounds the waits, forks begins anew in a child.
+Pure, shared by both kinds: round_trip (calls to commands and back), routing and redirects (slots that move),
+topology_state, slots and sentinels (who is the master), outage (why there is no answer).
+For asyncio: aio, over single (one multiplexer) or cluster (a multiplexer for each node); connectors open connections,
+discovery and asking find the master; blocking_reads wait for wake tokens.
+For threads: sync, over a ticket with parts and a batch for each server; servers and pool hold the connections (a Wire
+each), blocking_discovery finds the master, deadline bounds the waits.
 """
 
 from __future__ import annotations

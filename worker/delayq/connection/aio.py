@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq.connection.cluster import ClusterConnection
-from delayq.connection.connectors import Holder, One
+from delayq.connection.connectors import connector_of
 from delayq.connection.multiplexer import Multiplexer
 from delayq.connection.round_trip import answered, each_answered
 from delayq.connection.single import Single
@@ -33,10 +33,10 @@ class AsyncConnection:
         if address.apart:
             self._way = ClusterConnection(address)
         else:
-            connector = One(address) if address.kind == "standalone" else Holder(address)
-            self._way = Single(
-                Multiplexer(connector, address.timeout_seconds, idle_seconds=address.health_check_seconds)
+            line = Multiplexer(
+                connector_of(address), address.timeout_seconds, idle_seconds=address.health_check_seconds
             )
+            self._way = Single(line)
 
     @property
     def connects(self) -> int:

@@ -7,7 +7,6 @@ import time
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from delayq.connection import forks
 from delayq.connection.deadline import Deadline
 from delayq.connection.pool import Wire
 from delayq.connection.topology_state import (
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
     from delayq.connection.address import Address
     from delayq.connection.place import Place
     from delayq.connection.redirects import Redirect
-    from delayq.connection.topology_state import TopologyState
+    from delayq.connection.topology_state import Topology
 
-ANSWER_SECONDS: Final = 1.0  # that each is waited for, one after the other
+ANSWER_SECONDS: Final = 1.0  # that each is waited for, one after the other, until one is sure
 LOOK_SHARE: Final = 20  # such looks take a twentieth of the time at most, even where Sentinels do not answer
 
 
@@ -44,11 +43,6 @@ class BlockingDiscovery:
         self._asked_at = self._look_at = -math.inf  # monotonic seconds
         self._doubted: set[Place] = set()
         self._error: DelayQError | None = None  # of the last one asked in vain
-        self.forked()
-        forks.remember(self)
-
-    def forked(self) -> None:
-        """Ask on connections of our own; one caller at a time."""
         self._lock = Lock()
         self._kept: dict[Address, Wire] = {}
 
@@ -70,13 +64,17 @@ class BlockingDiscovery:
         """It may be a master no more: ask before the next call that would go there. Others go on."""
         self._doubted.add(place)
 
-    def learn(self, said: Redirect) -> None:
-        """Believe a node that has handed over a slot, and find out in time what else it has."""
-        if isinstance(self.topology, ClusterTopology):
-            before = self.topology.holder(said.slot)
-            self.topology.moved(said)
-            if before is not None:
-                self.doubt(before)
+    def learn(self, said: Redirect | None) -> None:
+        """Believe a node that has handed over a slot, and ask in time what is new; None: its Cluster is down."""
+        if not isinstance(self.topology, ClusterTopology):
+            return
+        if said is None:
+            self._doubted.update(self.topology.masters())
+            return
+        before = self.topology.holder(said.slot)
+        self.topology.moved(said)
+        if before is not None:
+            self.doubt(before)
 
     def ask(self, deadline: Deadline | None = None) -> None:
         """Ask anew, unless another thread is asking or just has."""
@@ -102,14 +100,16 @@ class BlockingDiscovery:
             finally:
                 lock.release()
 
-    def _ask(self, topology: TopologyState, deadline: Deadline) -> None:
+    def _ask(self, topology: Topology, deadline: Deadline) -> None:
         began = time.monotonic()
         doubted, self._doubted = self._doubted, set()
         topology.begin()
-        if self.address.apart:
-            self._some_answers(topology, doubted, deadline)
-        else:
-            self._most_answer(topology, deadline)
+        sure = False
+        for line in self._lines(topology, doubted):
+            if deadline.over or (sure and self.address.apart):
+                break
+            patience = deadline.within(NEXT_SECONDS if sure or line.connected else ANSWER_SECONDS)
+            sure = self._answers(line, topology, patience) or sure
         topology.settle()
         self._rounds += 1
         self._asked_at = time.monotonic()
@@ -118,69 +118,30 @@ class BlockingDiscovery:
         if before != self._told:
             self._news()
 
-    def _some_answers(self, topology: TopologyState, doubted: set[Place], deadline: Deadline) -> None:
-        """Ask nodes of a Cluster one after the other, until one is sure.
+    def _lines(self, topology: Topology, doubted: set[Place]) -> list[Wire]:
+        """Return connections to all who may be asked: open ones first, those who did not answer others last."""
+        kept, self._kept = self._kept, {}
+        lines = [kept[address] if address in kept else Wire(address) for address in topology.asked()]
+        return sorted(lines, key=lambda line: (line.address.places[0] in doubted, not line.connected))
 
-        Who did not answer others will hardly answer us; it takes a second to find out.
-        """
-        for address in sorted(topology.asked(), key=lambda address: address.places[0] in doubted):
-            if deadline.over:
-                return
-            line = Wire(address)
-            patience = deadline.within(ANSWER_SECONDS)
-            sure = self._asked(line, topology, patience) and self._answers(line, topology, patience)
-            line.drop()
-            if sure:
-                return
-
-    def _most_answer(self, topology: TopologyState, deadline: Deadline) -> None:
-        """Ask all Sentinels: those to whom a connection is open at once, then the others.
-
-        Once one is sure, each of the others has a moment only.
-        """
-        known = {address: line for address in topology.asked() if (line := self._kept.pop(address, None))}
-        asked = [
-            line for line in known.values() if self._asked(line, topology, deadline.within(NEXT_SECONDS))
-        ]
-        late = [line for line in asked if not line.readable(min(NEXT_SECONDS, deadline.left))]
-        sure = [self._heard(line, topology, deadline) for line in asked if line not in late]
-        for line in [Wire(address) for address in topology.asked() if address not in known]:
-            patience = deadline.within(NEXT_SECONDS if any(sure) else ANSWER_SECONDS)
-            sure.append(
-                not deadline.over
-                and self._asked(line, topology, patience)
-                and self._heard(line, topology, patience)
-            )
-        for line in late:
-            patience = deadline.within(NEXT_SECONDS if any(sure) else ANSWER_SECONDS)
-            sure.append(self._heard(line, topology, patience))
-
-    def _heard(self, line: Wire, topology: TopologyState, deadline: Deadline) -> bool:
-        """Keep the connection to a Sentinel that answers: it is asked every other second."""
-        sure = self._answers(line, topology, deadline)
-        if line.connected:
-            self._kept[line.address] = line
-        return sure
-
-    def _asked(self, line: Wire, topology: TopologyState, deadline: Deadline) -> bool:
+    def _answers(self, line: Wire, topology: Topology, patience: Deadline) -> bool:
+        """Ask; returns whether the answer is sure. A Sentinel is asked often: its connection stays open."""
+        sure = False
         try:
-            line.ready(deadline)
-            line.write(topology.questions, deadline)
-        except DelayQError as error:
-            self._error = error
-            return False
-        return True
-
-    def _answers(self, line: Wire, topology: TopologyState, deadline: Deadline) -> bool:
-        try:
-            return topology.learn(line.address.places[0], line.read(len(topology.questions), deadline))
+            line.ready(patience)
+            line.write(topology.questions, patience)
+            sure = topology.learn(line.address.places[0], line.read(len(topology.questions), patience))
         except DelayQError as error:
             self._error = error
         except Exception as error:  # noqa: BLE001 -- what cannot be read is no answer
             line.drop()
             why = f"an answer that cannot be read: {error!r:.200}"
             self._error = Unavailable(line.address.where, why)
-        return False
+        if self.address.apart:
+            line.drop()
+        elif line.connected:
+            self._kept[line.address] = line
+        return sure
 
     def close(self) -> None:
         """Close what is open to Sentinels."""

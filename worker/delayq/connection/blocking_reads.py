@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import RedisError, ResponseError
 
 from delayq.connection.asking import replies_of
-from delayq.connection.connectors import Holder, One, connected
+from delayq.connection.connectors import Holder, connected, connector_of
 from delayq.connection.redirects import redirect, unblocked
 from delayq.connection.round_trip import reply_text, shown, translated
 from delayq.connection.routing import ASKING, HOPS
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Connection
 
     from delayq.connection.address import Address
+    from delayq.connection.connectors import One
     from delayq.connection.redirects import Redirect
     from delayq.connection.round_trip import Command
 
@@ -34,7 +35,7 @@ class BlockingReads:
     def __init__(self, address: Address) -> None:
         """Connect on first use, and again after any failure, or when the master is another server."""
         self.address = address
-        self._connector: One | Holder = self._opener_for(0)
+        self._connector = self._opener_for(0)
         self._slot = 0
         self._connection: Connection | None = None
         self._timeout: asyncio.Timeout | None = None  # of the wait that is under way
@@ -64,8 +65,8 @@ class BlockingReads:
             self._timeout = None
         return reply[0].decode() if reply else None
 
-    def _opener_for(self, slot: int) -> One | Holder:
-        connector = One(self.address) if self.address.kind == "standalone" else Holder(self.address, slot)
+    def _opener_for(self, slot: int) -> One:
+        connector = connector_of(self.address, slot)
         connector.drop = self._interrupt
         return connector
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 from delayq.connection.connectors import Node
 from delayq.connection.discovery import discovery_of
 from delayq.connection.multiplexer import Multiplexer, moved
-from delayq.connection.round_trip import confirmation, done, round_trip
-from delayq.connection.routing import Holding, Pause, routed
+from delayq.connection.routing import Holding, Pause, Routes, answered_calls, routed
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from delayq.connection.address import Address
     from delayq.connection.discovery import Discovery
     from delayq.connection.place import Place
     from delayq.connection.round_trip import Command
+    from delayq.connection.routing import Answers, Send
     from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
     from delayq.protocol.write_durability import Behind
@@ -115,33 +115,29 @@ class ClusterConnection:
     async def _answer(
         self, calls: Sequence[Call[Any]], behind: Behind | None, keys: Keys
     ) -> tuple[list[Any], list[Any]]:
+        tail = behind.commands(keys.stats) if behind else ()
         where = str(await self._holder(keys))
-        steps = round_trip(calls, where, apart=True)
-        commands, confirmed = next(steps), list[Any]()
-        while True:
-            replies, tails = await self._replies(commands, behind, keys)
-            if behind is not None:
-                asked = behind.commands(keys.stats)
-                confirmed += [confirmation(asked, last, where) for last in tails if done(replies)]
-            try:
-                commands = steps.send(replies)
-            except StopIteration as over:
-                return over.value, confirmed
+        answers: Answers = await self._driven(
+            answered_calls(calls, tail, where, routes=self._routes()), behind, keys
+        )
+        return answers
 
     async def send(self, commands: Sequence[Command], keys: Keys | None) -> list[Any]:
         """Send raw commands to the holder of a shard, or to anybody."""
         if keys is not None:
-            return (await self._replies(commands, None, keys))[0]
+            replies: list[Any] = (await self._driven(routed(commands, (), self._routes()), None, keys))[0]
+            return replies
         lines = [line for line in self._lines.values() if line.connects]
         return await (lines[0] if lines else self._line(await self.directory.anybody())).send(commands)
 
-    async def _replies(
-        self, commands: Sequence[Command], behind: Behind | None, keys: Keys
-    ) -> tuple[list[Any], list[list[Any]]]:
-        """Return the replies of the server that holds the shard, also if it changes meanwhile."""
+    def _routes(self) -> Routes:
         until = time.monotonic() + self.address.timeout_seconds
-        tail = behind.commands(keys.stats) if behind else ()
-        steps = routed(commands, tail, self.directory.learn, lambda: until - time.monotonic())
+        return Routes(self.directory.learn, lambda: until - time.monotonic())
+
+    async def _driven(
+        self, steps: Generator[Send | Pause, Any, Any], behind: Behind | None, keys: Keys
+    ) -> Any:  # noqa: ANN401 -- what the steps return
+        """Do what the steps about one shard ask for, at the server that holds it, also if that changes meanwhile."""
         step, used = next(steps), None
         while True:
             sent: Any = None
@@ -160,8 +156,7 @@ class ClusterConnection:
             try:
                 step = steps.send(sent)
             except StopIteration as over:
-                replies: tuple[list[Any], list[list[Any]]] = over.value
-                return replies
+                return over.value
 
     async def _holder(self, keys: Keys) -> Place:
         return await self.directory.holder(keys.slot, within=self.address.timeout_seconds)

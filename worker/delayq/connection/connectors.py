@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
@@ -25,42 +25,6 @@ if TYPE_CHECKING:
 PAUSES_SECONDS = (0.1, 0.2, 0.4)  # between tries while a server that Sentinels name says that it is no master
 
 
-class Connector(Protocol):
-    """Knows one server, or one way to find it."""
-
-    drop: Callable[[], None]
-    """Called if the connection leads to the wrong server; set by the owner of the connection."""
-
-    @property
-    def where(self) -> str:
-        """For messages."""
-
-    @property
-    def doubts(self) -> bool:
-        """Whether there is anybody to ask about a server that does not answer."""
-
-    async def open(self) -> Connection:
-        """Return a connection that has logged in; RedisError, OSError, Unavailable otherwise."""
-
-    async def name(self) -> str:
-        """Return the current server, host:port; Unavailable if unknown."""
-
-    async def look(self, *, idle: bool) -> None:
-        """Called before each round trip: from time to time, ask whether this is still the right server.
-
-        Only a line that was idle waits for the answer: for others, nothing is known to be wrong.
-        """
-
-    def doubt(self) -> None:
-        """Ask, for an answer is late."""
-
-    def failed(self) -> None:
-        """Ask before the next connection, for this one failed."""
-
-    async def close(self) -> None:
-        """Want to know nothing more."""
-
-
 def _nothing() -> None:
     """Drop nothing: there is no connection yet."""
 
@@ -79,44 +43,55 @@ async def connected(address: Address) -> Connection:
 
 
 class One:
-    """A single server, without discovery."""
+    """A single server, without discovery. The other kinds of connector know a way to find their server."""
 
-    doubts = False
+    doubts = False  # whether there is anybody to ask about a server that does not answer
 
     def __init__(self, address: Address) -> None:
         """Of the one server at this address."""
-        self.address, self.where = address, address.where
+        self.address = address
         self.drop: Callable[[], None] = _nothing
+        """Called if the connection leads to the wrong server; set by the owner of the connection."""
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return self.address.where
 
     async def open(self) -> Connection:
+        """Return a connection that has logged in; RedisError, OSError, Unavailable otherwise."""
         return await connected(self.address)
 
     async def name(self) -> str:
+        """Return the current server, host:port; Unavailable if unknown."""
         return self.where
 
     async def look(self, *, idle: bool) -> None:
-        """Do nothing: there is no discovery."""
+        """Called before each round trip: from time to time, ask whether this is still the right server.
+
+        Only a line that was idle waits for the answer: for others, nothing is known to be wrong.
+        """
 
     def doubt(self) -> None:
-        """Do nothing: there is no discovery."""
+        """Ask, for an answer is late."""
 
     def failed(self) -> None:
-        """Do nothing: there is no discovery."""
+        """Ask before the next connection, for this one failed."""
 
     async def close(self) -> None:
-        """Do nothing: nothing was asked."""
+        """Want to know nothing more."""
 
 
-class Holder:
+class Holder(One):
     """The master that holds a slot; with Sentinels, all of them."""
 
     doubts = True
 
     def __init__(self, address: Address, slot: int = 0) -> None:
         """Ask about this topology, beginning with the first open()."""
-        self.address, self._slot = address, slot
+        super().__init__(address)
+        self._slot = slot
         self.place: Place | None = None  # the connection leads to, or is to lead to
-        self.drop: Callable[[], None] = _nothing
         self._directory: Discovery | None = None
 
     @property
@@ -190,31 +165,23 @@ class Holder:
             self._directory = None
 
 
-class Node:
-    """One node of a Cluster, master of some slots."""
+class Node(One):
+    """One node of a Cluster, master of some slots. It needs no looks: one that is cut off stops serving by itself."""
 
     doubts = True
 
     def __init__(self, directory: Discovery, address: Address, place: Place) -> None:
         """The owner of the connection watches the discovery, which has timeouts of its own."""
-        self._directory, self._address = directory, address.at(place)
-        self.place, self.where = place, str(place)
-        self.drop: Callable[[], None] = _nothing
-
-    async def open(self) -> Connection:
-        return await connected(self._address)
-
-    async def name(self) -> str:
-        return self.where
-
-    async def look(self, *, idle: bool) -> None:
-        """A master that is cut off stops serving by itself."""
+        super().__init__(address.at(place))
+        self._directory, self._place = directory, place
 
     def doubt(self) -> None:
         self._directory.ask()
 
     def failed(self) -> None:
-        self._directory.suspect(self.place)
+        self._directory.suspect(self._place)
 
-    async def close(self) -> None:
-        """The owner of the connection watches the discovery."""
+
+def connector_of(address: Address, slot: int = 0) -> One:
+    """Return what opens connections to the master of a slot."""
+    return One(address) if address.kind == "standalone" else Holder(address, slot)

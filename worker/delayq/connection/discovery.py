@@ -25,7 +25,6 @@ from delayq.connection.topology_state import (
     NEXT_SECONDS,
     REST_SECONDS,
     ClusterTopology,
-    SentinelTopology,
     no_master,
     topology_of,
 )
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from delayq.connection.address import Address
     from delayq.connection.place import Place
     from delayq.connection.redirects import Redirect
+    from delayq.connection.topology_state import Topology
 
 
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[Address, Discovery]] = (
@@ -52,7 +52,7 @@ class Watcher(Protocol):
 class Discovery:
     """What this process knows of one topology, and the finding out."""
 
-    def __init__(self, address: Address, topology: SentinelTopology | ClusterTopology) -> None:
+    def __init__(self, address: Address, topology: Topology) -> None:
         """Start without knowledge, and send nothing until the first call."""
         self.address, self.topology = address, topology
         self.watchers: set[Watcher] = set()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Connection
 
-    from delayq.connection.connectors import Connector
+    from delayq.connection.connectors import One
     from delayq.connection.round_trip import Command
     from delayq.protocol.write_durability import Behind
 
@@ -36,9 +36,7 @@ Waiting = tuple[bytes, int, "tuple[Behind, str] | None", float, "asyncio.Future[
 class Multiplexer:
     """Natural batching without added latency: no timer, the previous round trip is the only wait."""
 
-    def __init__(
-        self, connector: Connector, timeout_seconds: float, *, idle_seconds: float = math.inf
-    ) -> None:
+    def __init__(self, connector: One, timeout_seconds: float, *, idle_seconds: float = math.inf) -> None:
         """Connect on first use, and again after any failure or when the server turns out not to be the master.
 
         A connection that was idle for longer than `idle_seconds` is asked whether it is alive before it is used.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
-from delayq.connection import forks
 from delayq.connection.deadline import CHECK_SECONDS, Deadline
 from delayq.connection.round_trip import packed, shown, translated
 from delayq.connection.sentinels import ROLE, is_master
@@ -136,14 +135,9 @@ class Pool:
     def __init__(self, address: Address, *, checked: bool = False) -> None:
         """Connect on first use; `checked`: see Wire."""
         self.address, self._checked = address, checked
-        self.forked()
-        forks.remember(self)
-
-    def forked(self) -> None:
-        """Have no connections."""
         self._places = BoundedSemaphore(self.address.max_connections)
         self._idle: list[Wire] = []
-        self._taken: set[Wire] = set()  # of our own process
+        self._taken: set[Wire] = set()
         self._fresh: set[Wire] = set()  # of those, what is to be kept afterwards
 
     def take(self, deadline: Deadline | None = None, *, waiting: bool = False) -> Wire | None:

@@ -1,4 +1,6 @@
-"""Getting commands about one shard to the node of a Cluster that holds it, though it moves meanwhile. Does not wait.
+"""Getting calls about one shard to the server that holds it, though its slot moves meanwhile. Does not wait.
+
+Both kinds of connection drive `answered_calls`: it yields what to send, and is sent who replied what.
 
 A slot under migration answers scripts TRYAGAIN until all of it has moved: they name keys that do not exist, and it
 is unknown on which side those would be. So the call waits, as in a fail-over, for as long as it may take.
@@ -11,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from redis.exceptions import NoScriptError, ResponseError
 
 from delayq.connection.redirects import Redirect, down, redirect, soon
-from delayq.connection.round_trip import reply_text
+from delayq.connection.round_trip import confirmation, done, reply_text, round_trip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from delayq.connection.place import Place
     from delayq.connection.round_trip import Command
+    from delayq.errors import DelayQError
+    from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
 
 HOPS: Final = 5  # redirections in a row before a pause: two nodes may each name the other for a while
@@ -30,6 +34,13 @@ class Holding(NamedTuple):
 
     where: str
     shards: tuple[Keys, ...]
+
+
+class Routes(NamedTuple):
+    """What is known of a Cluster: where to report redirections, and how many seconds are left for a call."""
+
+    learn: Callable[[Redirect | None], None]
+    left_seconds: Callable[[], float]
 
 
 class Send(NamedTuple):
@@ -47,19 +58,48 @@ class Pause(NamedTuple):
 
 
 Sent = tuple["Place", list[Any]]  # who was asked, and the replies, those to what went behind at the end
+Replies = tuple[list[Any], list[list[Any]]]  # to the commands; and, of each server, to what went behind them
+Answers = tuple[list[Any], "list[list[Any] | DelayQError]"]  # of the calls; and what each server confirmed
+
+
+def answered_calls(
+    calls: Sequence[Call[Any]],
+    tail: Sequence[Command],
+    where: str,
+    *,
+    brought: set[str] | None = None,
+    routes: Routes | None = None,
+) -> Generator[Send | Pause, Sent, Answers]:
+    """Return the answers to calls about one shard, errors as values, and what each server said to the tail.
+
+    Without `routes` there is one server. `brought`: see round_trip.
+    """
+    steps = round_trip(calls, where, brought, apart=routes is not None)
+    commands, confirmed = next(steps), list[Any]()
+    while True:
+        replies, tails = yield from sent_once(commands) if routes is None else routed(commands, tail, routes)
+        if tail and done(replies):
+            confirmed += [confirmation(tail, last, where) for last in tails]
+        try:
+            commands = steps.send(replies)
+        except StopIteration as over:
+            return over.value, confirmed
+
+
+def sent_once(commands: Sequence[Command]) -> Generator[Send, Sent, Replies]:
+    """Return the replies of the one server."""
+    _, got = yield Send(list(commands))
+    return got[: len(commands)], [got[len(commands) :]]
 
 
 def routed(
-    commands: Sequence[Command],
-    tail: Sequence[Command],
-    learn: Callable[[Redirect | None], None],
-    left_seconds: Callable[[], float],
-) -> Generator[Send | Pause, Sent, tuple[list[Any], list[list[Any]]]]:
+    commands: Sequence[Command], tail: Sequence[Command], routes: Routes
+) -> Generator[Send | Pause, Sent, Replies]:
     """Return the replies to the commands and, of each server that has done some, those to the tail behind them.
 
     Only what was redirected is sent again, for it has done nothing. A tail speaks of what its own server has: it does
-    not follow commands that were done. `learn` is told of each redirection that will last, and with None when the node
-    finds its Cluster down.
+    not follow commands that were done. `routes.learn` is told of each redirection that will last, and None when
+    the node finds its Cluster down.
     """
     replies: list[Any] = [None] * len(commands)
     tails: list[list[Any]] = []
@@ -80,12 +120,12 @@ def routed(
         todo = [at for at, each in zip(todo, again, strict=False) if each]
         place = said.place if said is not None and said.kind == "ASK" else None
         if said is not None and said.kind == "MOVED":
-            learn(said)
+            routes.learn(said)
         elif any(isinstance(reply, ResponseError) and down(reply_text(reply)) for reply in got):
-            learn(None)
+            routes.learn(None)
         hops += 1
         if said is None or hops > HOPS:
-            if left_seconds() < pause:
+            if routes.left_seconds() < pause:
                 return replies, tails or [last]
             yield Pause(pause)
             hops, pause = 0, min(2 * pause, LONGEST_PAUSE_SECONDS)

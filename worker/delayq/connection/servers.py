@@ -5,7 +5,6 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from delayq.connection import forks
 from delayq.connection.blocking_discovery import BlockingDiscovery
 from delayq.connection.pool import Pool
 from delayq.errors import DelayQError
@@ -24,11 +23,6 @@ class Servers:
         """Connect and ask on first use."""
         self.address, self.discovery = address, BlockingDiscovery(address, self._moved)
         self._pools: dict[Place, Pool] = {}
-        self.forked()
-        forks.remember(self)
-
-    def forked(self) -> None:
-        """A thread that is not there may have been looking for a pool."""
         self._lock = Lock()
 
     def pool(self, place: Place) -> Pool:

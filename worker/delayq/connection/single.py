@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from delayq.connection.round_trip import confirmation, done, round_trip
-from delayq.connection.routing import Holding
+from delayq.connection.routing import Holding, answered_calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.connection.multiplexer import Multiplexer
     from delayq.connection.round_trip import Command
+    from delayq.connection.routing import Answers
     from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
     from delayq.protocol.write_durability import Behind
@@ -34,19 +34,17 @@ class Single:
     ) -> tuple[list[Any], list[Any]]:
         """Answer calls, errors as values; then what is behind them. Unavailable when the round trip fails."""
         line = self._line
-        where = line.connector.where
         stats = calls[0].keys.stats if calls else shards[0].stats if shards else ""
-        steps = round_trip(calls, where, line.brought)
-        commands, confirmed = next(steps), list[Any]()
+        tail = behind.commands(stats) if behind else ()
+        steps = answered_calls(calls, tail, line.connector.where, brought=line.brought)
+        step: Any = next(steps)
         while True:
-            got = await line.send(commands, behind, stats)
-            replies, last = got[: len(commands)], got[len(commands) :]
-            if behind is not None and done(replies):
-                confirmed.append(confirmation(behind.commands(stats), last, where))
+            got = await line.send(step.commands, behind, stats)
             try:
-                commands = steps.send(replies)
+                step = steps.send((None, got))  # type: ignore[arg-type]  # there is one server
             except StopIteration as over:
-                return over.value, confirmed
+                answers: Answers = over.value
+                return answers
 
     async def send(self, commands: Sequence[Command], keys: Keys | None) -> list[Any]:  # noqa: ARG002 -- all on it
         """Send raw commands."""

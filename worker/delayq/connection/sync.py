@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from threading import local
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
-from redis.exceptions import ResponseError
-
-from delayq.connection.deadline import Deadline
-from delayq.connection.redirects import redirect
-from delayq.connection.round_trip import answered, each_answered, not_master, reply_text
+from delayq.connection.round_trip import answered, each_answered
 from delayq.connection.routing import Holding
 from delayq.connection.servers import Servers
 from delayq.connection.ticket import Ticket
-from delayq.errors import DelayQError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from delayq.protocol.write_durability import Behind
 
 T = TypeVar("T")
-HOPS: Final = 3  # on which raw commands are sent to another server
 
 
 class Thread(local):
@@ -44,8 +40,13 @@ class SyncConnection:
     def __init__(self, address: Address) -> None:
         """Connect on first use, and again after any failure or when a server turns out not to be the master."""
         self.address = address
-        self._servers = Servers(address)
         self._thread = Thread()
+        self.forked()
+        _those.add(self)
+
+    def forked(self) -> None:
+        """Begin anew: connections are the parent's, and locks may be held by threads that are not there."""
+        self._servers = Servers(self.address)
 
     def run(
         self, calls: Sequence[Call[Any]], behind: Behind | None = None, shards: Sequence[Keys] = ()
@@ -55,9 +56,7 @@ class SyncConnection:
         With something `behind` the calls, its replies come last, as one list, or its error as a value. Without calls,
         it is for the servers that hold these shards, and the answer a list of replies from each.
         """
-        ticket = self.start(calls, behind, shards)
-        self._finish(ticket)
-        return answered(ticket.answers, ticket.confirmations)
+        return answered(*self._done(self.start(calls, behind, shards)))
 
     def one(self, call: Call[T]) -> T:
         """Answer a single call."""
@@ -69,9 +68,7 @@ class SyncConnection:
 
         What is behind them is answered as by run().
         """
-        ticket = self.start(calls, behind)
-        self._finish(ticket)
-        return each_answered(ticket.answers, ticket.confirmations)
+        return each_answered(*self._done(self.start(calls, behind)))
 
     def start(
         self, calls: Sequence[Call[Any]], behind: Behind | None = None, shards: Sequence[Keys] = ()
@@ -81,7 +78,11 @@ class SyncConnection:
         A thread may have started another call before. No thread ever waits for a connection while it holds one, or as
         many threads as there are connections would wait for each other; so nothing overtakes what is still to be sent.
         """
-        ticket = Ticket(self._servers, calls, behind, shards)
+        ticket = Ticket(self._servers, behind)
+        if calls:
+            ticket.add_calls(calls)
+        else:
+            ticket.add_shards(shards)
         try:
             ticket.start(free=not any(each.unsent for each in self._thread.tickets))
         except BaseException:
@@ -91,20 +92,14 @@ class SyncConnection:
         return ticket
 
     def finish(self, ticket: Ticket) -> list[Any]:
-        """Wait for the answers of what was started, as long from now on as for any."""
+        """Wait for the answers of what was started, as long from now on as for any; errors as values."""
         ticket.renew()
-        self._finish(ticket)
-        return answered(ticket.answers, ticket.confirmations)
+        return each_answered(*self._done(ticket))
 
-    def each(self, ticket: Ticket) -> list[Any]:
-        """Wait as finish() does; of a call that was refused, the error is the answer."""
-        ticket.renew()
-        self._finish(ticket)
-        return each_answered(ticket.answers, ticket.confirmations)
-
-    def _finish(self, ticket: Ticket) -> None:
+    def _done(self, ticket: Ticket) -> tuple[list[Any], list[Any]]:
         self._thread.tickets.remove(ticket)
         ticket.finish(alone=not any(each.holds for each in self._thread.tickets))
+        return ticket.results()
 
     def abandon(self, ticket: Ticket) -> None:
         """Give up on what was started and will not be finished; the same thread calls this, in place of finish()."""
@@ -114,36 +109,12 @@ class SyncConnection:
     def send(self, commands: Sequence[Command], keys: Keys | None = None) -> list[Any]:
         """Send raw commands to the server that holds these keys, or to the only one, or to any.
 
-        Replies come in order, an error reply as a value. What a Cluster's node has handed over is sent on as a whole.
+        Replies come in order, an error reply as a value.
         """
-        replies: list[Any] = []
-        deadline = Deadline(self.address.timeout_seconds)
-        for _ in range(HOPS):
-            place = self._servers.discovery.holder(0 if keys is None else keys.slot, deadline)
-            replies = self._sent(place, commands, deadline)
-            found = [redirect(reply_text(each), place) for each in replies if isinstance(each, ResponseError)]
-            moved = [said for said in found if said and said.kind == "MOVED"]
-            if keys is None or not moved:
-                break
-            self._servers.discovery.learn(moved[0])
-        return replies
-
-    def _sent(self, place: Place, commands: Sequence[Command], deadline: Deadline) -> list[Any]:
-        pool = self._servers.pool(place)
-        try:
-            line = pool.wait(deadline)
-            try:
-                line.write(commands, deadline)
-                replies = line.read(len(commands), deadline)
-                if any(map(not_master, replies)):
-                    line.drop()
-                    self._servers.deposed(place)
-            finally:
-                pool.give(line)
-        except DelayQError:
-            self._servers.discovery.doubt(place)
-            raise
-        return replies
+        ticket = Ticket(self._servers)
+        ticket.add_commands(commands, keys)
+        ticket.finish(alone=not any(each.holds for each in self._thread.tickets))
+        return ticket.replies()
 
     def servers(self, shards: Iterable[Keys]) -> list[Holding]:
         """Group shards by the server that holds them now. Unavailable if unknown."""
@@ -155,3 +126,16 @@ class SyncConnection:
     def close(self) -> None:
         """Close every connection."""
         self._servers.close()
+
+
+_those: WeakSet[SyncConnection] = WeakSet()
+
+
+def _begin_anew() -> None:
+    """In a forked child, before anybody can use a connection there; no other thread runs yet."""
+    for each in list(_those):
+        each.forked()
+
+
+if hasattr(os, "register_at_fork"):  # where there are forks
+    os.register_at_fork(after_in_child=_begin_anew)

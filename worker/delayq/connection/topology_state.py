@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from delayq.connection import sentinels, slots
 from delayq.connection.round_trip import translated
@@ -33,56 +33,36 @@ LOOK_SECONDS = 2.0  # between looks while nothing is wrong, where a master may a
 MOST_ASKED = 8  # of the nodes that are known, and of those that were named; another time it is others
 
 
-class TopologyState(Protocol):
-    """What is known of one topology. Only whole values are replaced: threads may read while one of them writes."""
-
-    questions: tuple[Command, ...]
-    """For each that is asked."""
-
-    why: str
-    """Of the last who could not tell."""
-
-    def asked(self) -> list[Address]:
-        """Return whom to ask, in this order."""
-
-    def begin(self) -> None:
-        """Forget what was said in the last round."""
-
-    def learn(self, place: Place, replies: Sequence[Any]) -> bool:
-        """Take note of an answer; returns whether it is sure, so that others need not be waited for much longer."""
-
-    def settle(self) -> None:
-        """End the round and use the answers that came."""
-
-    def holder(self, slot: int) -> Place | None:
-        """Return the presumed master of a slot; None if unknown."""
-
-    def masters(self) -> frozenset[Place]:
-        """Return everybody who is taken for a master."""
-
-    def known(self) -> object:
-        """Return all that is known, to be compared."""
-
-
 class SentinelTopology:
-    """A master and its Sentinels. All of them are asked: one that missed a fail-over is as sure as the others."""
+    """A master and its Sentinels. All of them are asked: one that missed a fail-over is as sure as the others.
+
+    Only whole values are replaced, here and in ClusterTopology: threads may read while one of them writes.
+    """
 
     def __init__(self, address: Address) -> None:
         """Know nothing."""
-        self.questions, self.why = sentinels.questions(address.master_name), ""
+        self.questions: tuple[Command, ...] = sentinels.questions(
+            address.master_name
+        )  # for each that is asked
+        self.why = ""  # of the last who could not tell
         self._asked = address.sentinels
         self._place: Place | None = None
         self._epoch = 0
         self._said: dict[Place, Master] = {}  # in this round, by Sentinel
 
     def asked(self) -> list[Address]:
+        """Return whom to ask, in this order."""
         return list(self._asked)
 
     def begin(self) -> None:
+        """Forget what was said in the last round."""
         self._said, self.why = {}, ""
 
     def learn(self, place: Place, replies: Sequence[Any]) -> bool:
-        """Accept a new master at once: a Sentinel reports only fail-overs that have happened."""
+        """Take note of an answer; returns whether it is sure, so that others need not be waited for much longer.
+
+        A new master is accepted at once: a Sentinel reports only fail-overs that have happened.
+        """
         master = sentinels.read(replies)
         if master is None:
             refused = isinstance(replies[0], Exception)
@@ -95,7 +75,7 @@ class SentinelTopology:
         return master.epoch is None or master.epoch >= self._epoch
 
     def settle(self) -> None:
-        """Believe the newest view, and of several the one that most share.
+        """End the round. Believe the newest view, and of several the one that most share.
 
         One that is older than what was known is believed when most Sentinels share such: they were set up anew. A few
         may be cut off from the others.
@@ -110,12 +90,15 @@ class SentinelTopology:
             self._epoch = self._epoch if newest is None else newest
 
     def holder(self, slot: int) -> Place | None:  # noqa: ARG002 -- it has all of them
+        """Return the presumed master of a slot; None if unknown."""
         return self._place
 
     def masters(self) -> frozenset[Place]:
+        """Return everybody who is taken for a master."""
         return frozenset() if self._place is None else frozenset({self._place})
 
     def known(self) -> object:
+        """Return all that is known, to be compared."""
         return self._place
 
 
@@ -174,14 +157,15 @@ def _some(places: Collection[Place]) -> list[Place]:
     return random.sample(sorted(places), min(MOST_ASKED, len(places)))
 
 
-def topology_of(address: Address) -> SentinelTopology | ClusterTopology:
+Topology = SentinelTopology | ClusterTopology
+
+
+def topology_of(address: Address) -> Topology:
     """Return an empty book; not for a single server, of which there is nothing to learn."""
     return ClusterTopology(address) if address.apart else SentinelTopology(address)
 
 
-def no_master(
-    address: Address, topology: SentinelTopology | ClusterTopology, error: DelayQError | None
-) -> DelayQError:
+def no_master(address: Address, topology: Topology, error: DelayQError | None) -> DelayQError:
     """Return the error for an unknown master; `error` is of the last server that was asked."""
     where = address.where
     if isinstance(topology, ClusterTopology) and topology.map is not slots.UNKNOWN:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from delayq.contract.queue import DelayQueue
 
 RUNBOOKS: Final = "https://github.com/delayq/delayq/blob/main/docs/runbooks"
-"""Where the page of each alert is, `<Alert>.md`."""
+"""URL of the folder with a page for each alert, `<Alert>.md`."""
 
 DEAD_LETTERS: Final = 10
-"""In an hour, until DelayQueueDeadLetters fires."""
+"""DelayQueueDeadLetters fires above this number an hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +26,10 @@ class Alert:
     """One alert."""
 
     name: str
-    """What follows DelayQueue in its name."""
+    """Its name without the prefix DelayQueue."""
     expr: str
     seconds: int
-    """How long it must be so."""
+    """How long the expression must be true."""
     severity: str
     summary: str
 
@@ -76,8 +76,8 @@ def _alerts(queue: DelayQueue, place: dict[str, str]) -> Iterator[Alert]:
 
 
 def _late(of: Callable[[Metric], str], objective: Objective) -> Alert:
-    # As condition ObjectiveMet: tasks that began within the window, and those that wait for longer than allowed. It has
-    # to hold for longer than the window: in a queue of few tasks, a late one alone is more than one percent.
+    # As condition ObjectiveMet: tasks that began within the window, and due tasks that are late already. `for` is
+    # longer than the window: in a queue of few tasks, a single late task is more than one percent.
     seconds, share = objective.lateness_seconds, objective.late_percent
     begun, in_time = _begun(of, "+Inf"), _begun_within(of, seconds)
     overdue, oldest = of(metrics.TASKS)[:-1] + ',state="due"}', of(metrics.OLDEST_DUE_SECONDS)
@@ -126,7 +126,7 @@ def _redis_down(up: str) -> Alert:
         expr=f"max({up}) == 0",
         seconds=60,
         severity="critical",
-        summary="no scanner reaches Redis: no task is started.",
+        summary="no scanner reaches Redis: no task starts.",
     )
 
 
@@ -146,35 +146,35 @@ def _guard_down(up: str) -> Alert:
         expr=f"max({up}) == 0",
         seconds=60,
         severity="critical",
-        summary="no worker can use the guard: no task is started.",
+        summary="no worker can use the guard: no task starts.",
     )
 
 
 def _checks_fail(failed: str) -> Alert:
-    # One that fails now and then is asked again; one that always does leaves tasks waiting, or worse.
+    # A check that fails sometimes is called again; one that always fails leaves tasks waiting.
     return Alert(
         name="ChecksFail",
         expr=f"sum(increase({failed}[5m])) > 0",
         seconds=300,
         severity="warning",
-        summary="the check gives no verdict on tasks whose lease ran out: recovery.check.onFailure decides.",
+        summary="the recovery check fails, so recovery.check.onFailure decides about tasks with expired leases.",
     )
 
 
 def _awaits_verdict(lapsed: str) -> Alert:
-    # A check that can tell leaves none for longer than it takes to ask; `wait` may be its answer without end.
+    # A working check decides in the time of one call; one that always answers `wait` never decides.
     return Alert(
         name="AwaitsVerdict",
         expr=f"sum({lapsed}) > 0",
         seconds=1800,
         severity="warning",
-        summary="there have been tasks whose lease ran out, and on which the check has not decided, for half an hour.",
+        summary="tasks with expired leases have waited for a verdict of the recovery check for half an hour.",
     )
 
 
 def _leaderless(led: str, shard_map: str, shards: int) -> Alert:
     # Leadership runs out within seconds; a rollout of all scanners takes less than a minute. While their number
-    # changes, there are as many as the largest that is told; scanners that tell of none are of an older version.
+    # changes, the largest exported number counts; scanners that export none are of an older version.
     return Alert(
         name="Leaderless",
         expr=f"(sum(max by (shard) ({led})) or vector(0)) < (max({shard_map}) or vector({shards}))",
@@ -185,27 +185,27 @@ def _leaderless(led: str, shard_map: str, shards: int) -> Alert:
 
 
 def _not_served(down: str, led: str) -> Alert:
-    # One scanner may be cut off from a server that serves another, which leads its shards then.
+    # If only one scanner cannot reach a server, another scanner leads the server's shards.
     return Alert(
         name="ShardsNotServed",
         expr=f"count(max by (shard) ({down}) unless on (shard) (max by (shard) ({led}) == 1)) > 0",
         seconds=60,
         severity="critical",
-        summary="Redis does not serve {{ $value }} of its shards: none of their tasks is started.",
+        summary="Redis does not serve {{ $value }} of its shards: their tasks do not start.",
     )
 
 
 def _resharding_stalled(of: Callable[[Metric], str], shards: int) -> Alert:
     shard_map, checked = of(metrics.SHARD_MAP_SHARDS), of(metrics.RESHARDING_CHECKED_TASKS)
 
-    def told(which: str) -> str:
-        return f'max({shard_map[:-1]},version="{which}"}})'
+    def shards_of(version: str) -> str:
+        return f'max({shard_map[:-1]},version="{version}"}})'
 
     still = f"(sum(changes({checked}[15m])) or vector(0)) == 0"
     return Alert(
         name="ReshardingStalled",
-        expr=f"{told('target')} != {shards} or ({told('previous')} != {told('target')} and {still})",
+        expr=f"{shards_of('target')} != {shards} or ({shards_of('previous')} != {shards_of('target')} and {still})",
         seconds=900,
         severity="warning",
-        summary=f"tasks do not get on to {shards} shards.",
+        summary=f"resharding to {shards} shards makes no progress.",
     )

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Draw docs/images/spike.svg from the figures of benchmarks.md: `.venv/bin/python tools/spike-picture.py`.
+"""Draw docs/images/spike.svg from the figures of benchmarks.md: `.venv/bin/python -m tools.pictures.spike`.
 
 `make bench-node BENCH_ARGS=--keep` records the figures; this only draws them, with the workers of the same run.
 """
@@ -9,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "explanation" / "benchmarks.md"
 FILE = DOCS / "images" / "spike.svg"
 LEFT, RIGHT, TOP, BOTTOM, FIRST, LAST, MOST = 70, 890, 90, 330, -16.0, 16.0, 5

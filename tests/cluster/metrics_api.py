@@ -15,10 +15,10 @@ from urllib.request import urlopen
 
 from delayq.contract import metrics as table
 from delayq_operator.base import names
-from delayq_operator.base.metrics import samples
 
 from tests.cluster.harness.container import stamp
 from tests.cluster.harness.waiting import eventually
+from tests.exposition import samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable

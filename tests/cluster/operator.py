@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
-from delayq_operator.base.metrics import samples
 
 from tests.cluster.harness.waiting import eventually
+from tests.exposition import samples
 from tests.processes import Process
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq_operator.base.metrics import samples
-
 from tests.cluster.chart import CHART, NAMESPACE, RELEASE
 from tests.cluster.harness.resources import found, make_namespace
 from tests.cluster.harness.waiting import eventually
+from tests.exposition import samples
 
 if TYPE_CHECKING:
     from tests.cluster.harness.rest import Object

@@ -17,9 +17,9 @@ from delayq import NewTask
 from delayq.contract.metrics import WORKER_FIRST_CLAIM
 from delayq.scaling import replayed
 from delayq_operator.base import names
-from delayq_operator.base.metrics import samples
 
 from tests.cluster.harness.waiting import eventually
+from tests.exposition import samples
 from tests.node.ledger import of
 from tests.node.world import QUEUE, is_ready
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq.contract.metrics import WORKER_LEASES_LOST, WORKER_SETTLED
-from delayq_operator.base.metrics import samples
 
 from tests.cluster.harness.waiting import eventually
+from tests.exposition import samples
 
 if TYPE_CHECKING:
     from tests.cluster.harness.rest import Object

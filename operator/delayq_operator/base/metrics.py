@@ -7,12 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from delayq_operator.base.objects import Sample
+    from collections.abc import Iterable
 
 RECONCILES: Final = Counter(
     "delayq_operator_reconciles",
@@ -69,15 +66,7 @@ def exposition() -> tuple[bytes, str]:
     return generate_latest(REGISTRY), CONTENT_TYPE_LATEST
 
 
-def samples(text: str) -> Iterator[Sample]:
-    """Read another process' exposition; ValueError when it is none."""
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            yield sample.name, sample.labels, sample.value
-
-
 def count_ready(statuses: Iterable[str]) -> None:
-    """Set how many DelayQueues are ready, not ready, unknown."""
     counts = Counts(statuses)
     for status in ("True", "False", "Unknown"):
         QUEUES.labels(status).set(counts[status])

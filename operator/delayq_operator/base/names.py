@@ -99,7 +99,6 @@ class Kind:
 
     @property
     def version(self) -> str:
-        """API version without the group."""
         return self.api_version.rpartition("/")[2]
 
 
@@ -152,7 +151,6 @@ def label_value(queue_name: str) -> str:
 
 
 def labels(queue_name: str, component: Component) -> dict[str, str]:
-    """Labels of a child and of its pods."""
     value = label_value(queue_name)
     return {
         "app.kubernetes.io/name": "delayq",
@@ -169,27 +167,22 @@ def selector(queue_name: str, component: Component) -> dict[str, str]:
 
 
 def scanner(queue_name: str) -> str:
-    """Name of the scanner Deployment and of its PodDisruptionBudget."""
     return _child(queue_name, "scanner", LONGEST_LABEL)
 
 
 def worker(queue_name: str) -> str:
-    """Name of the worker Deployment and of its PodDisruptionBudget."""
     return _child(queue_name, "worker", LONGEST_LABEL)
 
 
 def reaper(queue_name: str) -> str:
-    """Name of the reaper CronJob."""
     return _child(queue_name, "reaper", LONGEST_CRONJOB_NAME)
 
 
 def erase(queue_name: str) -> str:
-    """Name of the Job that erases the queue."""
     return _child(queue_name, "erase", LONGEST_LABEL)
 
 
 def config(queue_name: str) -> str:
-    """Name of the ConfigMap with the document."""
     return _child(queue_name, "config", LONGEST_NAME)
 
 

@@ -9,88 +9,48 @@ began may not have been seen by it. Not here: what work is (reconcile.py).
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
-from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base import metrics
+from delayq_operator.base.limiter import FairLine
+from delayq_operator.base.names import Key
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from delayq_operator.base.names import Key
-
 FEWEST_WORKERS: Final = 2
 FIRST_BACKOFF_SECONDS: Final = 0.2
-SOON_SECONDS: Final = (
-    3.0  # longest pause while the API server is away: that it is back is noticed within this
-)
-LATER_SECONDS: Final = 60.0  # longest pause while something is refused that a person has to put right
-
-
-class FairQueue:
-    """Keys in the order they came; the next is of the namespace that has the fewest in hand, and waited longest."""
-
-    def __init__(self) -> None:
-        """Nothing waits."""
-        self._waiting: dict[str, deque[Key]] = {}
-        self._in_hand: Counter[str] = Counter()
-        self._changed = asyncio.Event()
-        self.workers = 0
-
-    def put(self, key: Key) -> None:
-        """Put a key behind the others of its namespace."""
-        self._waiting.setdefault(key.namespace, deque()).append(key)
-        self._changed.set()
-
-    async def get(self) -> Key:
-        """Take the next key in hand, as soon as there is one."""
-        while (namespace := self._next()) is None:
-            self._changed.clear()
-            await self._changed.wait()
-        line = self._waiting.pop(namespace)
-        key = line.popleft()
-        if line:
-            self._waiting[namespace] = line  # behind namespaces that have as few in hand
-        self._in_hand[namespace] += 1
-        return key
-
-    def done(self, key: Key) -> None:
-        """Give a key back."""
-        self._in_hand[key.namespace] -= 1
-        if not self._in_hand[key.namespace]:
-            del self._in_hand[key.namespace]
-        self._changed.set()
-
-    def _next(self) -> str | None:
-        """Of three workers or more, one is always left to the other namespaces."""
-        most = max(FEWEST_WORKERS, self.workers - 1)
-        allowed = (each for each in self._waiting if self._in_hand[each] < most)
-        return min(allowed, key=self._in_hand.__getitem__, default=None)
+SOON_SECONDS: Final = 3.0
+"""Longest pause while the API server is away: that it is back is noticed within this."""
+LATER_SECONDS: Final = 60.0
+"""Longest pause while something is refused that a person has to put right."""
 
 
 class Work:
     """The keys in line, those in hand, and those to come back to."""
 
     def __init__(self) -> None:
-        """Nothing to do yet."""
-        self._line = FairQueue()
+        self._line = FairLine[Key]()
+        self._changed = asyncio.Event()
+        self._workers = 0
         self._waiting: set[Key] = set()
-        self._in_hand: set[Key] = set()
-        self._begun: dict[Key, float] = {}
+        self._in_hand: dict[Key, float] = {}  # since when it is worked on; math.inf: that is not allowed yet
         self._marked_again: set[Key] = set()
         self._later: dict[Key, tuple[float, asyncio.TimerHandle]] = {}
         self._failures: dict[Key, tuple[float, int]] = {}  # longest pause, and how often in a row it was that
 
     def mark(self, key: Key) -> None:
-        """Have the key worked on soon."""
-        self._forget_timer(key)
+        if key in self._later:
+            self._later.pop(key)[1].cancel()
         if key in self._in_hand:
             self._marked_again.add(key)
         elif key not in self._waiting:
             self._waiting.add(key)
-            self._line.put(key)
+            self._line.put(key.namespace, key)
+            self._changed.set()
         metrics.QUEUE_DEPTH.set(len(self._waiting))
 
     def mark_in(self, key: Key, seconds: float) -> None:
@@ -107,7 +67,7 @@ class Work:
     @property
     def longest_seconds(self) -> float:
         """For how long the oldest key in hand has been worked on."""
-        return max((time.monotonic() - begun for begun in self._begun.values()), default=0.0)
+        return max([0.0, *(time.monotonic() - begun for begun in self._in_hand.values())])
 
     async def run(
         self, handle: Callable[[Key], Awaitable[float | None]], *, allowed: Callable[[], Awaitable[object]]
@@ -116,44 +76,45 @@ class Work:
 
         Each key waits until work is `allowed`; that is not yet work.
         """
-        self._line.workers += 1
+        self._workers += 1
         while True:
-            key = await self._line.get()
+            key = await self._next()
             self._waiting.discard(key)
             metrics.QUEUE_DEPTH.set(len(self._waiting))
-            self._in_hand.add(key)
+            self._in_hand[key] = math.inf
             try:
                 await allowed()
-                self._begun[key] = time.monotonic()
+                self._in_hand[key] = time.monotonic()
                 longest = await handle(key)
             finally:
-                self._in_hand.discard(key)
-                self._begun.pop(key, None)
-                self._line.done(key)
+                del self._in_hand[key]
+                self._line.give_back(key.namespace)
+                self._changed.set()
             self._done(key, longest)
             await asyncio.sleep(0)  # a line of keys that take only computing must not keep the Lease waiting
+
+    async def _next(self) -> Key:
+        """Of three workers or more, one is always left to the other namespaces."""
+        while (found := self._line.take(max(FEWEST_WORKERS, self._workers - 1))) is None:
+            self._changed.clear()
+            await self._changed.wait()
+        return found[1]
 
     def _done(self, key: Key, longest: float | None) -> None:
         again = key in self._marked_again
         self._marked_again.discard(key)
-        if longest is not None:
-            before, failures = self._failures.get(key, (longest, 0))
-            failures = (
-                failures + 1 if before == longest else 1
-            )  # an outage does not count for what is refused after it
-            self._failures[key] = (longest, failures)
-            if again:  # what was refused may have been put right meanwhile
-                longest = min(longest, SOON_SECONDS)
-            self.mark_in(key, backoff_seconds(failures, longest, random.random()))
+        if longest is None:
+            self._failures.pop(key, None)
+            if again:
+                self.mark(key)
             return
-        self._failures.pop(key, None)
-        if again:
-            self.mark(key)
-
-    def _forget_timer(self, key: Key) -> None:
-        _, timer = self._later.pop(key, (0.0, None))
-        if timer is not None:
-            timer.cancel()
+        before, failures = self._failures.get(key, (longest, 0))
+        # An outage does not count for what is refused after it.
+        failures = failures + 1 if before == longest else 1
+        self._failures[key] = (longest, failures)
+        if again:  # what was refused may have been put right meanwhile
+            longest = min(longest, SOON_SECONDS)
+        self.mark_in(key, backoff_seconds(failures, longest, random.random()))
 
 
 def backoff_seconds(failures: int, longest: float, chance: float) -> float:

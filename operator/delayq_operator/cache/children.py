@@ -51,7 +51,6 @@ class Child:
 
     @property
     def body(self) -> Object:
-        """The object without its managed fields."""
         body: Object = json.loads(self.text)
         return body
 
@@ -61,7 +60,6 @@ class Child:
 
     @property
     def reference(self) -> tuple[str, str]:
-        """Kind and name, by which a queue tells its children apart."""
         return self.kind.kind, self.name
 
 
@@ -79,11 +77,9 @@ class Children:
         queues.newcomers.append(self._claim)
 
     def of(self, key: Key) -> dict[tuple[str, str], Child]:
-        """Return the children of a queue by kind and name."""
         return dict(self._of.get(key, {}))
 
     def seen(self, kind: Kind, body: Object) -> None:
-        """Take note of a child as it is now."""
         metadata = body["metadata"]
         where = (kind.kind, (metadata["namespace"], metadata["name"]))
         key = self._key(body) or self._owner.get(where)
@@ -167,7 +163,6 @@ class Children:
             self._take(key, where, child)
 
     def forget(self, key: Key) -> None:
-        """Drop what is remembered of a DelayQueue that is gone."""
         for where in [where for where, owner in self._lost.items() if owner == key]:
             del self._lost[where]
 

@@ -53,7 +53,6 @@ class Pod:
 
 
 def read(body: Object) -> Pod:
-    """Read a pod as the API server returned it."""
     metadata, status = body["metadata"], body.get("status", {})
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
     return Pod(

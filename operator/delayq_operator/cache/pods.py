@@ -28,11 +28,9 @@ class Pods:
         self._queues, self._mark = queues, mark
 
     def of(self, key: Key) -> list[Pod]:
-        """Return the pods of a queue."""
         return list(self._of.get((key.namespace, names.label_value(key.name)), {}).values())
 
     def seen(self, kind: Kind, body: Object) -> None:
-        """Take note of a pod as it is now."""
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         label = body["metadata"]["labels"].get(names.QUEUE_LABEL)
         ended_well = body.get("status", {}).get("phase") == "Succeeded"
@@ -50,7 +48,6 @@ class Pods:
             self._changed(namespace, label)
 
     def gone(self, _kind: Kind, name: Name) -> None:
-        """Forget a pod."""
         label = self._label.pop(name, None)
         if label is None:
             return
@@ -67,7 +64,6 @@ class Pods:
         return self._runs.get((key.namespace, names.label_value(key.name)), "")
 
     def forget(self, key: Key) -> None:
-        """Drop what is remembered of a DelayQueue that is gone."""
         self._runs.pop((key.namespace, names.label_value(key.name)), None)
 
     def _remember(self, body: Object, label: str) -> None:

@@ -105,7 +105,6 @@ class Queues:
             self._mark(key)
 
     def get(self, key: Key) -> Resource | None:
-        """Return the DelayQueue, or None if there is none."""
         _, body = self._bodies.get(key, (0, b""))
         return Resource(json.loads(body)) if body else None
 
@@ -142,7 +141,6 @@ class Queues:
             self._sharers[place].add(key)
 
     def uid(self, key: Key) -> str:
-        """Return the uid of the DelayQueue; empty if there is none."""
         known = self._known.get(key)
         return known.uid if known else ""
 
@@ -151,9 +149,7 @@ class Queues:
         return self._bodies.get(key, (0, b""))[0]
 
     def labelled(self, namespace: str, label: str) -> Key | None:
-        """Return the key whose children carry this value of the queue label."""
         return self._by_label.get((namespace, label))
 
     def keys(self) -> list[Key]:
-        """All of them."""
         return list(self._bodies)

@@ -27,22 +27,18 @@ class Resource:
 
     @property
     def key(self) -> Key:
-        """Namespace and name."""
         return Key(self._metadata["namespace"], self._metadata["name"])
 
     @property
     def uid(self) -> str:
-        """Tells it from a later one of the same name."""
         return str(self._metadata["uid"])
 
     @property
     def generation(self) -> int:
-        """Counts the changes of the spec."""
         return int(self._metadata["generation"])
 
     @property
     def version(self) -> str:
-        """The resourceVersion."""
         return str(self._metadata["resourceVersion"])
 
     @property
@@ -52,12 +48,10 @@ class Resource:
 
     @property
     def finalizers(self) -> list[str]:
-        """What has to be done before it goes."""
         return list(self._metadata.get("finalizers") or ())
 
     @property
     def paused(self) -> bool:
-        """Whether reconciliation is paused."""
         return self.pausing == "true"
 
     @property
@@ -67,7 +61,6 @@ class Resource:
 
     @property
     def abandons(self) -> bool:
-        """Whether the annotation allows leaving tasks behind in another Redis."""
         return (self._metadata.get("annotations") or {}).get(names.ABANDON_TASKS) == "true"
 
     @property
@@ -94,7 +87,6 @@ class Resource:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What was last written there."""
         return self.body.get("status") or {}
 
     @property

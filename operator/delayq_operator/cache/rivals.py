@@ -93,7 +93,6 @@ class Rivals:
         return name if now - at < TOLD_SECONDS else ""
 
     def forget(self, key: Key) -> None:
-        """Drop what is remembered of a DelayQueue that is gone."""
         for each in (self._claimed, self._yielded, self._seen):
             each.pop(key, None)
 

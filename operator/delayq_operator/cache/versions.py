@@ -29,7 +29,6 @@ class Digest:
 
 
 def content_digest(body: Object) -> Digest:
-    """Hash what a Secret or ConfigMap holds."""
     content = json.dumps([body.get("data"), body.get("binaryData")], sort_keys=True).encode()
     plain = hashlib.sha256(content).hexdigest()
     if body.get("kind") != SECRET.kind:
@@ -67,7 +66,6 @@ class Versions:
             self._referred[key] = now
 
     def exists(self, name: Name) -> bool:
-        """Whether there is such an object."""
         return name in self._versions
 
     def digest(self, name: Name) -> Digest | None:
@@ -97,7 +95,6 @@ class Versions:
         return digest
 
     def seen(self, _kind: Kind, body: Object) -> None:
-        """Take note of a version."""
         metadata = body["metadata"]
         name = (metadata["namespace"], metadata["name"])
         if self._versions.get(name) != metadata["resourceVersion"]:
@@ -105,7 +102,6 @@ class Versions:
             self._changed(name)
 
     def gone(self, _kind: Kind, name: Name) -> None:
-        """Forget an object."""
         if self._versions.pop(name, None):
             self._changed(name)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base import names
@@ -11,7 +10,7 @@ from delayq_operator.kube.reflector import Limits, Reflector
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from delayq_operator.base.names import Kind
     from delayq_operator.base.objects import Name
@@ -22,33 +21,22 @@ if TYPE_CHECKING:
 LABELLED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """What is watched of each kind."""
-
-    namespaces: tuple[str, ...] = ()
-    """None: all."""
-    limits: Limits
-
-    @property
-    def lists(self) -> tuple[str | None, ...]:
-        """What to list and watch: each namespace, or once all of them."""
-        return self.namespaces or (None,)
-
-
 class Watches:
     """The reflectors of all kinds."""
 
-    def __init__(self, api: Api, parts: Parts, scope: Scope) -> None:
-        """Nothing is watched yet."""
-        self._api, self._parts, self.scope = api, parts, scope
+    def __init__(
+        self, api: Api, parts: Parts, *, namespaces: Sequence[str] = (), limits: Limits | None = None
+    ) -> None:
+        """Watch in these namespaces, or in all."""
+        self._api, self._parts, self._limits = api, parts, limits or Limits()
+        self.lists: Sequence[str | None] = namespaces or (None,)
+        """What to list and watch: each namespace, or once all of them."""
         self.reflectors: list[Reflector] = []
         self._optional: dict[Kind, tuple[list[Reflector], list[asyncio.Task[None]]]] = {}
 
     def follow(self, kind: Kind, listener: Listener, *, metadata_only: bool = False) -> None:
         """Watch a kind from now on. Objects of ours are wanted whole; of others, only name and version."""
-        for namespace in self.scope.lists:
-            reflector = self._reflector(kind, listener, namespace, metadata_only=metadata_only)
+        for reflector in self._made(kind, listener, metadata_only=metadata_only):
             self._parts.start(f"watch {kind.plural}", reflector.run())
 
     def follow_optional(
@@ -67,20 +55,15 @@ class Watches:
             except (Denied, NotFound) as error:
                 over(kind, error)
 
-        async def wait(reflectors: list[Reflector]) -> None:
-            for reflector in reflectors:
-                await reflector.synced.wait()
+        async def wait() -> None:
+            await _synced(made)
             listed(kind)
 
-        followed = [
-            self._reflector(kind, listener, namespace, optional=True) for namespace in self.scope.lists
-        ]
-        parts = [*map(run, followed), wait(followed)]
-        tasks = [self._parts.start(f"watch {kind.plural}", part, may_end=True) for part in parts]
-        self._optional[kind] = (followed, tasks)
+        made = self._made(kind, listener, optional=True)
+        parts = [*map(run, made), wait()]
+        self._optional[kind] = (made, [self._parts.start(f"watch {kind.plural}", part) for part in parts])
 
     def follows(self, kind: Kind) -> bool:
-        """Whether an optional kind is watched."""
         return kind in self._optional
 
     def drop(self, kind: Kind) -> set[Name]:
@@ -93,29 +76,29 @@ class Watches:
             reflector.synced.set()  # release those that wait for it
         return {name for reflector in reflectors for name in reflector.known}
 
-    def _reflector(
-        self,
-        kind: Kind,
-        listener: Listener,
-        namespace: str | None,
-        *,
-        metadata_only: bool = False,
-        optional: bool = False,
-    ) -> Reflector:
-        reflector = Reflector(
-            self._api,
-            kind,
-            listener,
-            namespace=namespace,
-            label_selector=None if metadata_only else LABELLED,
-            metadata_only=metadata_only,
-            optional=optional,
-            limits=self.scope.limits,
-        )
-        self.reflectors.append(reflector)
-        return reflector
+    def _made(
+        self, kind: Kind, listener: Listener, *, metadata_only: bool = False, optional: bool = False
+    ) -> list[Reflector]:
+        made = [
+            Reflector(
+                self._api,
+                kind,
+                listener,
+                namespace=namespace,
+                label_selector=None if metadata_only else LABELLED,
+                metadata_only=metadata_only,
+                optional=optional,
+                limits=self._limits,
+            )
+            for namespace in self.lists
+        ]
+        self.reflectors += made
+        return made
 
     async def synced(self) -> None:
-        """Wait until everything was listed once."""
-        for reflector in tuple(self.reflectors):
-            await reflector.synced.wait()
+        await _synced(tuple(self.reflectors))
+
+
+async def _synced(reflectors: Sequence[Reflector]) -> None:
+    for reflector in reflectors:
+        await reflector.synced.wait()

@@ -54,7 +54,6 @@ class Workload:
 
 
 def workload(body: Object | None) -> Workload:
-    """Read a Deployment as the API server returned it."""
     if body is None:
         return Workload()
     spec, status = body["spec"], body.get("status", {})

@@ -1,1 +1,1 @@
-"""The way to the Kubernetes API: client, watches that kopf cannot do, the Lease of the leader."""
+"""The way to the Kubernetes API: client, kopf, watches that it cannot do, the Lease of the leader."""

@@ -11,9 +11,8 @@ import base64
 import json
 import os
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import aiohttp
 from kubernetes.aio import client as kubernetes_client
@@ -43,8 +42,7 @@ ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LONGEST_LINE: Final = 16 << 20  # an object is at most 1.5 MiB in etcd; JSON escapes can multiply that
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(NamedTuple):
     """One line of a watch."""
 
     type: str
@@ -58,7 +56,6 @@ class Api:
     def __init__(
         self, configuration: kubernetes_client.Configuration, *, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
-        """Use connect()."""
         self._configuration, self._timeout_seconds = configuration, timeout_seconds
         self._dynamic = DynamicClient(kubernetes_client.ApiClient(configuration))  # type: ignore[no-untyped-call]
         self._others: list[Api] = []
@@ -86,7 +83,6 @@ class Api:
         return cls(configuration)
 
     async def close(self) -> None:
-        """Hang up, for the hasty too."""
         for other in self._others:
             await other.close()
         await self._dynamic.client.close()
@@ -144,7 +140,6 @@ class Api:
         await self._call("delete", path(kind, namespace, name), body=body)
 
     async def serves(self, kind: Kind) -> bool:
-        """Whether the cluster knows this kind."""
         prefix = "/api/v1" if not kind.group else f"/apis/{kind.api_version}"
         try:
             listing = await self._call("get", prefix)

@@ -17,6 +17,8 @@ from delayq_operator.base import metrics
 from delayq_operator.base.errors import ApiError, Denied, Gone, NotFound, Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from delayq_operator.base.names import Kind
     from delayq_operator.base.objects import Name, Object
     from delayq_operator.kube.api import Api, Event
@@ -69,15 +71,11 @@ class Reflector:
         self._api, self._listener = api, listener
         self._label_selector, self._metadata_only = label_selector, metadata_only
         self._optional, self._limits = optional, limits
-        self._known: set[Name] = set()
+        self.known: set[Name] = set()
+        """What there is, as far as the listener was told."""
         self._version = ""
         self._seen_at = self._tried_at = time.monotonic()
         self.synced = asyncio.Event()
-
-    @property
-    def known(self) -> frozenset[Name]:
-        """What there is, as far as the listener was told."""
-        return frozenset(self._known)
 
     @property
     def age_seconds(self) -> float:
@@ -97,26 +95,20 @@ class Reflector:
             try:
                 await self._follow()
                 failures, denied_since = 0, None
-                await asyncio.sleep(PAUSE_SECONDS)
-                continue
+            except Gone:
+                self._version = ""
             except Denied as error:
                 denied_since = denied_since or time.monotonic()
                 if time.monotonic() - denied_since > DENIED_SECONDS:
                     raise
-                self._version = ""
+                self._version, failures = "", failures + 1
                 log.warning("watch_forbidden", extra=self._fields(error))
-            except Gone:
-                self._version = ""
-                await asyncio.sleep(PAUSE_SECONDS)
-                continue
             except (ApiError, Unavailable) as error:
                 if self._optional and isinstance(error, NotFound):
                     raise
-                denied_since = None
+                failures, denied_since = failures + 1, None
                 log.info("watch_interrupted", extra=self._fields(error))
-            failures += 1
-            longest = min(LONGEST_RETRY_SECONDS, RETRY_SECONDS * 2 ** min(failures, 5))
-            await asyncio.sleep(longest * random.uniform(0.5, 1))
+            await asyncio.sleep(_pause_seconds(failures) * random.uniform(0.5, 1))
 
     async def _follow(self) -> None:
         """List if there is nothing to go on from, then follow one watch to its end."""
@@ -144,47 +136,41 @@ class Reflector:
         ):
             for body in page["items"] or ():  # null, when metadata only is asked for and there is none
                 listed.add(name_of(body))
-                self._known.add(name_of(body))
+                self.known.add(name_of(body))
                 self._listener.seen(self.kind, body)
             version = page["metadata"]["resourceVersion"]
-        for name in self._known - listed:
+        for name in self.known - listed:
             self._listener.gone(self.kind, name)
-        self._known, self._version = listed, version  # only now: half a list is nothing to go on from
-        self._alive()
+        self.known, self._version = listed, version  # only now: half a list is nothing to go on from
+        self._seen_at = time.monotonic()
         self.synced.set()
 
     def _take(self, event: Event) -> None:
-        self._alive()
+        self._seen_at = time.monotonic()
         self._version = event.object["metadata"]["resourceVersion"]
         if event.type == "BOOKMARK":
             return
         name = name_of(event.object)
         if event.type == "DELETED":
-            self._known.discard(name)
+            self.known.discard(name)
             self._listener.gone(self.kind, name)
         else:
-            self._known.add(name)
+            self.known.add(name)
             self._listener.seen(self.kind, event.object)
-
-    def _alive(self) -> None:
-        self._seen_at = time.monotonic()
 
     def _fields(self, error: Exception) -> dict[str, dict[str, object]]:
         return {"fields": {"kind": self.kind.kind, "namespace": self.namespace, "error": str(error)}}
 
 
+def _pause_seconds(failures: int) -> float:
+    return min(LONGEST_RETRY_SECONDS, RETRY_SECONDS * 2 ** min(failures, 5)) if failures else PAUSE_SECONDS
+
+
 def name_of(body: Object) -> Name:
-    """Namespace and name of an object."""
     metadata = body["metadata"]
     return metadata["namespace"], metadata["name"]
 
 
-def report_ages(reflectors: list[Reflector]) -> float:
-    """Set the gauge of each resource to its oldest watch; the oldest of all."""
-    oldest: dict[str, float] = {}
-    for reflector in reflectors:
-        plural = reflector.kind.plural
-        oldest[plural] = max(oldest.get(plural, 0.0), reflector.age_seconds)
-    for plural, age in oldest.items():
-        metrics.WATCH_AGE.labels(plural).set(age)
-    return max(oldest.values(), default=0.0)
+def report_ages(reflectors: Iterable[Reflector]) -> None:
+    for reflector in sorted(reflectors, key=lambda each: each.age_seconds):
+        metrics.WATCH_AGE.labels(reflector.kind.plural).set(reflector.age_seconds)

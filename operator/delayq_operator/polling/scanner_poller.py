@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,7 @@ from delayq_operator.polling.poller import Poller
 from delayq_operator.scrape.backlog import Reading, backlog
 from delayq_operator.scrape.backlog_cache import BacklogCache
 from delayq_operator.scrape.exposition import TOO_MUCH, Client, Question
+from delayq_operator.scrape.worker_stats import reachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,11 +53,14 @@ SPEAKERS: Final = ("scanner", "erase")
 
 @dataclass(slots=True)
 class Said:
-    """What those scanners said that answered."""
+    """What the scanners of a queue said."""
 
-    reading: Reading
+    reading: Reading | None = None
+    """None: none of them answered."""
     leader: str = ""
     """The first that led a shard."""
+    complaint: str = ""
+    """Why the first could not be read."""
 
 
 class ScannerPoller:
@@ -81,21 +86,20 @@ class ScannerPoller:
 
     def backlog(self, key: Key) -> Backlog | None:
         """Return the last reading, while it is fresh."""
-        news = self._news.get(key)
-        return news.fresh(time.time()) if news else None
+        return self._known(key).fresh(time.time())
 
     def complaint(self, key: Key) -> str:
         """Why the last reading failed; empty when it worked."""
-        news = self._news.get(key)
-        return news.complaint if news else ""
+        return self._known(key).complaint
 
     def erased_shards(self, key: Key) -> int:
         """How many shards the erase Job of a deleted queue said it has erased."""
-        news = self._news.get(key)
-        return news.erased if news else 0
+        return self._known(key).erased
+
+    def _known(self, key: Key) -> BacklogCache:
+        return self._news.get(key) or BacklogCache()
 
     def forget(self, key: Key) -> None:
-        """Drop what was read of a queue."""
         self.guards.forget(key)
         self.lateness.forget(key)
         self._news.pop(key, None)
@@ -104,7 +108,7 @@ class ScannerPoller:
 
     async def run(self) -> None:
         """Read for ever, each queue at its own pace; one that takes longer holds up no other."""
-        async with Client() as client:
+        async with aclosing(Client()) as client:
 
             async def visit(key: Key) -> float:
                 await self._read(client, key)
@@ -117,91 +121,67 @@ class ScannerPoller:
         return PERIOD_SECONDS if policy is None else min(policy.period_seconds, PERIOD_SECONDS)
 
     async def _read(self, client: Client, key: Key) -> None:
-        aim, pods = self._aims.of(key), self._speakers(key)
+        aim = self._aims.of(key)
         asked = _asked(aim.policy, self.autoscaler.crew(key)) if aim.policy else ()
-        question = Question(horizons=asked, shards=max(aim.shards, self._covers.get(key, 0)))
-        said = await self._scanners(client, key, pods, question) if pods else ""
+        covers = self._covers.get(key, 0)
+        said = await self._scanners(client, key, Question(horizons=asked, shards=max(aim.shards, covers)))
         if not self._queues.uid(key):
             return  # it went meanwhile
-        self._covers[key] = _covers(said, self._covers.get(key, 0))
-        if isinstance(said, Said):
-            self._take(key, said.reading, said.leader)
-        elif pods:
-            self._complain(key, said)
-        else:
-            self._expire(key)
-        self._look(key, said.reading if isinstance(said, Said) else None, asked)
+        self._covers[key] = _covers(said, covers)
+        wait_seconds = self._keep(key, said)
+        if wait_seconds:
+            self._work.mark_in(key, wait_seconds)
+        elif wait_seconds is not None:
+            self._work.mark(key)
+        self._look(key, said.reading, asked)
 
-    async def _scanners(
-        self, client: Client, key: Key, pods: Iterable[Pod], question: Question
-    ) -> Said | str:
+    async def _scanners(self, client: Client, key: Key, question: Question) -> Said:
+        pods = self._speakers(key)
+        if not pods:
+            return Said()
         places = self._places if question.shards <= FEW_SHARDS else self._large
         until = time.monotonic() + MOST_SECONDS
         try:
             async with places.place(key.namespace, PLACE_SECONDS):
                 return await _said(client, pods, question, until)
         except TimeoutError:
-            return "the operator was busy reading other queues"
-
-    def _look(self, key: Key, reading: Reading | None, asked: tuple[float, ...]) -> None:
-        """Have the number of workers decided, no more often than the spec says."""
-        policy, now = self._aims.of(key).policy, time.time()
-        if policy is not None and self.guards.down(key):
-            self.autoscaler.rest(key, now)  # they would not run anything either
-        elif (
-            policy is not None and not 0 <= now - self._looked_at.get(key, 0.0) < policy.period_seconds * 0.8
-        ):
-            self._looked_at[key] = now
-            self.autoscaler.look(key, reading, asked, now)
-        elif policy is None:
-            self._looked_at.pop(key, None)
-            self.autoscaler.rest(key, now)
+            return Said(complaint="the operator was busy reading other queues")
 
     def _speakers(self, key: Key) -> list[Pod]:
         """Whom to ask, in this order: the erase Job, who led last, who is ready."""
-        news = self._news.get(key)
-        leader = news.leader if news else ""
-        found = [
-            pod
-            for pod in self._pods.of(key)
-            if pod.component in SPEAKERS and pod.address and not pod.leaving | pod.failed
-        ]
+        leader = self._known(key).leader
+        found = [pod for pod in self._pods.of(key) if pod.component in SPEAKERS and reachable(pod)]
         return sorted(
             found, key=lambda pod: (pod.component == "scanner", pod.name != leader, not pod.ready, pod.name)
         )
 
-    def _take(self, key: Key, reading: Reading, leader: str = "") -> None:
-        """Keep a reading."""
-        made, news = backlog(reading, time.time()), self._news.setdefault(key, BacklogCache())
-        news.leader = leader or news.leader
-        erased = min(MOST_SHARDS, reading.total(table.ERASED_SHARDS))
-        self._wake(
-            key, news.take(made, erased, self._aims.of(key).lateness_seconds if made.due else math.inf)
-        )
+    def _keep(self, key: Key, said: Said) -> float | None:
+        """Keep what was said, or why nothing was; how long a reconciliation can wait, None if none is needed."""
+        news, now = self._news.setdefault(key, BacklogCache()), time.time()
+        if said.reading is None:
+            return news.complain(said.complaint, now) if said.complaint else news.expire(now)
+        news.leader = said.leader or news.leader
+        made, erased = backlog(said.reading, now), min(MOST_SHARDS, said.reading.total(table.ERASED_SHARDS))
+        return news.take(made, erased, self._aims.of(key).lateness_seconds if made.due else math.inf)
 
-    def _complain(self, key: Key, why: str) -> None:
-        """Store why no scanner could be read."""
-        self._wake(key, self._news.setdefault(key, BacklogCache()).complain(why, time.time()))
-
-    def _expire(self, key: Key) -> None:
-        """Report the backlog as unknown once the last reading of a queue without scanners is old."""
-        if key in self._news:
-            self._wake(key, self._news[key].expire(time.time()))
-
-    def _wake(self, key: Key, wait_seconds: float | None) -> None:
-        if wait_seconds is None:
-            return
-        if wait_seconds > 0:
-            self._work.mark_in(key, wait_seconds)
-        else:
-            self._work.mark(key)
+    def _look(self, key: Key, reading: Reading | None, asked: tuple[float, ...]) -> None:
+        """Have the number of workers decided, no more often than the spec says."""
+        policy, now = self._aims.of(key).policy, time.time()
+        if policy is None or self.guards.down(
+            key
+        ):  # without their guard, more workers would not run anything
+            self._looked_at.pop(key, None)
+            self.autoscaler.rest(key, now)
+        elif not 0 <= now - self._looked_at.get(key, 0.0) < policy.period_seconds * 0.8:
+            self._looked_at[key] = now
+            self.autoscaler.look(key, reading, asked, now)
 
 
-def _covers(said: Said | str, before: int) -> int:
+def _covers(said: Said, before: int) -> int:
     """For how many shards to be prepared next time: while they become fewer, more are told of than the spec says."""
-    if isinstance(said, Said):
-        return 0 if said.reading.shard_map is None else said.reading.shard_map.covers
-    return MOST_SHARDS if said.endswith(TOO_MUCH) else before
+    if said.reading is not None:
+        return said.reading.shard_map.covers if said.reading.shard_map else 0
+    return MOST_SHARDS if said.complaint.endswith(TOO_MUCH) else before
 
 
 def _asked(policy: Policy, crew: WorkerStats) -> tuple[float, ...]:
@@ -209,23 +189,20 @@ def _asked(policy: Policy, crew: WorkerStats) -> tuple[float, ...]:
     return _horizons(policy.window(crew.lead.of(policy.max_replicas)))
 
 
-@lru_cache(1024)
-def _horizons(window_seconds: float) -> tuple[float, ...]:
-    """Return what to ask for; most windows are the same all the time."""
-    return horizons(window_seconds)
+_horizons = lru_cache(1024)(horizons)  # most windows are the same all the time
 
 
-async def _said(client: Client, pods: Iterable[Pod], question: Question, until: float) -> Said | str:
+async def _said(client: Client, pods: Iterable[Pod], question: Question, until: float) -> Said:
     """Ask one scanner after the other until every shard was told of: mostly, the first leads them all."""
-    said, complaints, answered = Said(Reading()), list[str](), False
+    said, reading = Said(), Reading()
     for pod in pods:
         answer = await client.ask(pod, question)
         if isinstance(answer, str):
-            complaints.append(answer)
+            said.complaint = said.complaint or answer
         else:
-            answered = True
-            if said.reading.take(answer):
+            said.reading = reading
+            if reading.take(answer):
                 said.leader = said.leader or pod.name
-        if said.reading.whole or time.monotonic() > until:
+        if reading.whole or time.monotonic() > until:
             break
-    return said if answered else "".join(complaints[:1])
+    return said

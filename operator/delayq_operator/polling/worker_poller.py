@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base.limiter import Limiter
@@ -60,8 +60,7 @@ class WorkerPoller:
         self._client: Client | None = None
 
     async def run(self) -> None:
-        """Ask for ever, the workers of each queue in their turns."""
-        async with Client() as client:
+        async with aclosing(Client()) as client:
             self._client = client
 
             async def visit(key: Key) -> float:
@@ -70,7 +69,6 @@ class WorkerPoller:
             await Poller(self._queues, visit).run()
 
     async def _visit(self, client: Client, key: Key) -> float:
-        """Ask those workers whose turn it is."""
         known = None if self._aims.of(key).policy is None else self._autoscaler.crew(key)
         guarded = self._guards.watch(key)
         hearers = [each for each in (known, guarded, self._lateness.watch(key)) if each is not None]
@@ -79,14 +77,11 @@ class WorkerPoller:
         workers, now = self._autoscaler.workers(key), time.time()
         pods = list({pod.name: pod for each in hearers for pod in each.to_ask(workers, now)}.values())
         answers = await self._each(client, key.namespace, pods)
-        there = {pod.name: pod for pod in self._autoscaler.workers(key) if worker_stats.reachable(pod)}
+        now_there = filter(worker_stats.reachable, self._autoscaler.workers(key))
+        there = {(pod.name, pod.uid, pod.address): pod for pod in now_there}
         for asked, answer in zip(pods, answers, strict=True):
-            pod = there.get(asked.name)
-            if (
-                answer is not None
-                and pod is not None
-                and (pod.uid, pod.address) == (asked.uid, asked.address)
-            ):
+            pod = there.get((asked.name, asked.uid, asked.address))
+            if pod is not None and answer is not None:
                 _take(hearers, pod, answer, key)
         self._guards.tell(key)
         self._lateness.tell(key)
@@ -103,8 +98,6 @@ class WorkerPoller:
         return {name: number for name, number in said.items() if number is not None}
 
     async def _each(self, client: Client, namespace: str, pods: Iterable[Pod]) -> list[list[Sample] | None]:
-        """Ask workers, side by side."""
-
         async def ask(pod: Pod) -> list[Sample] | None:
             with suppress(TimeoutError):
                 async with (

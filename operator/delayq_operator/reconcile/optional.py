@@ -69,7 +69,7 @@ class OptionalKinds:
     async def _allowed(self, kind: Kind) -> bool:
         """Whether we may list it. Asked before it is followed, for a reflector takes its time to be sure."""
         try:
-            for namespace in self._watches.scope.lists:
+            for namespace in self._watches.lists:
                 async for _ in self._api.pages(kind, namespace, label_selector=LABELLED, metadata_only=True):
                     break
         except Denied as error:

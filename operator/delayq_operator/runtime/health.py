@@ -78,20 +78,16 @@ class Health:
         return []
 
     async def healthz(self, _query: Query) -> Response:
-        """Answer 200 while alive; 500 asks for a restart."""
         return _verdict(self.complaints(), 500)
 
     async def readyz(self, _query: Query) -> Response:
-        """Answer 200 when this operator works or stands by; else 503."""
         return _verdict(self.unready(), 503)
 
     async def metrics(self, _query: Query) -> Response:
-        """Answer in Prometheus' text format."""
         body, content_type = metrics.exposition()
         return Response(body, content_type=content_type)
 
     def server(self) -> HttpServer:
-        """Return what kubelets and Prometheus may reach."""
         return HttpServer({"/healthz": self.healthz, "/readyz": self.readyz, "/metrics": self.metrics})
 
 

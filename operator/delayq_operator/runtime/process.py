@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import random
+import signal
 import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -22,7 +23,8 @@ from delayq_operator.cache.queues import Queues
 from delayq_operator.cache.rivals import Rivals
 from delayq_operator.cache.versions import Versions
 from delayq_operator.cache.watch_verifier import WatchVerifier
-from delayq_operator.cache.watches import Scope, Watches
+from delayq_operator.cache.watches import Watches
+from delayq_operator.kube import kopf_engine
 from delayq_operator.kube.api import Api, own_namespace
 from delayq_operator.kube.lease import Leadership
 from delayq_operator.kube.reflector import Limits
@@ -78,13 +80,12 @@ class Operator:
     """All parts of the operator, connected."""
 
     def __init__(self, api: Api, options: Options) -> None:
-        """Nothing runs before run()."""
         self.api, self.options = api, options
         identity = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
         self.leadership = _leadership(api, options, identity)
         api.may_write = lambda: self.leadership.leads
         self.parts = Parts()
-        self.watches = Watches(api, self.parts, Scope(namespaces=options.namespaces, limits=options.limits))
+        self.watches = Watches(api, self.parts, namespaces=options.namespaces, limits=options.limits)
         self.work = Work()
         self.queues = Queues(self.work.mark)
         self.watch_verifier = WatchVerifier(api, self.queues)
@@ -169,7 +170,8 @@ class Operator:
         await self.optional.look()  # so that a new DelayQueue gets all of its children in one go
         await self.watches.synced()
         memo = handlers.Memo(self.queues, self.watch_verifier)
-        self.parts.start("kopf", handlers.follow(memo, self.options.namespaces, stop))
+        kopf = kopf_engine.run(memo, self.options.namespaces, started=lambda: _stop_on_signals(stop))
+        self.parts.start("kopf", kopf)
         self.parts.start("witness", self.watch_verifier.run())
         for number in range(self.options.workers):
             self.parts.start(
@@ -213,9 +215,8 @@ def _leadership(api: Api, options: Options, identity: str) -> Leadership:
 
 
 async def run(options: Options) -> int:
-    """Run an operator until SIGTERM or SIGINT; its exit code."""
     stop = asyncio.Event()
-    handlers.stop_on_signals(stop)
+    _stop_on_signals(stop)
     try:
         api = await Api.connect()
     except NoCluster as error:
@@ -231,6 +232,13 @@ async def run(options: Options) -> int:
     finally:
         await server.close()
         await api.close()
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    """Set `stop` when a signal asks the process to end. Also after kopf has begun: it takes the signals for itself."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
 
 
 async def _verdict(operator: Operator, stop: asyncio.Event) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from delayq_operator.base.objects import Sample
 
-MOST: Final = 2**53  # beyond, JSON's numbers are not exact; status has int64
+MOST: Final = 2.0**53  # beyond, JSON's numbers are not exact; status has int64
 LONGEST_SECONDS: Final = 100 * 366 * 86_400.0  # a time has to stay within what the API can write
 EXACT_UP_TO: Final = 100  # beyond, two digits are enough to tell a change
 ON_TIME_SECONDS: Final = 12.0
@@ -116,31 +116,25 @@ class Backlog:
         return self._words(allowed_seconds) != before._words(allowed_seconds)
 
     def _words(self, allowed_seconds: float) -> tuple[object, ...]:
-        due = self.whole and self.due > 0
-        return (
-            *(self.redis_up, self.outage, self.risks, self.whole, due, self.late(allowed_seconds)),
-            *(self.blind, *self.shards.words),
-        )
+        due, late = self.whole and self.due > 0, self.late(allowed_seconds)
+        redis = (self.redis_up, self.outage, self.risks)
+        return (*redis, self.whole, due, late, self.blind, *self.shards.words)
 
     def moved(self, before: Backlog) -> bool:
         """Whether a person would say that numbers or times became others."""
-        numbers = (
-            (made.due, made.scheduled, made.in_flight, made.retrying, made.dead, *made.shards.numbers)
-            for made in (self, before)
-        )
-        one, other = ([bucket(number) for number in each] for each in numbers)
-        return one != other or not (
+        return self._numbers() != before._numbers() or not (
             _same_time(self.oldest_due_at, before.oldest_due_at)
             and _same_time(self.next_due_at, before.next_due_at)
         )
 
+    def _numbers(self) -> list[int]:
+        tasks = (self.due, self.scheduled, self.in_flight, self.retrying, self.dead)
+        return [bucket(number) for number in (*tasks, *self.shards.numbers)]
+
 
 def bucket(number: int) -> int:
     """Return the number to two digits, or all of it when it is small."""
-    if number <= EXACT_UP_TO:
-        return number
-    digits = len(str(number))
-    return round(number, 2 - digits)
+    return number if number <= EXACT_UP_TO else round(number, 2 - len(str(number)))
 
 
 def _same_time(one: float | None, other: float | None) -> bool:
@@ -159,9 +153,8 @@ class Reading:
         self._counted: set[str] = set()
         self.shard_map: ShardMap | None = None
         self._tellers = 0  # scanners that said anything of shards
-        self._down: dict[str, list[Down]] = defaultdict(
-            list
-        )  # by shard, once for each that is not served with it
+        self._down: dict[str, list[Down]] = defaultdict(list)
+        """By shard, once for each scanner that Redis does not serve with it."""
         for samples in expositions:
             self.take(samples)
 
@@ -177,8 +170,11 @@ class Reading:
 
     def take(self, samples: Iterable[Sample]) -> bool:
         """Add what one scanner says; whether it leads a shard that no other did."""
+        # NaN stands for none, and nothing is fewer than none.
         sane = [
-            (name, labels, number) for name, labels, value in samples if (number := _sane(value)) is not None
+            (name, labels, min(max(value, 0.0), MOST))
+            for name, labels, value in samples
+            if math.isfinite(value)
         ]
         shard_map = ShardMap.of(sane)
         if shard_map is not None and (self.shard_map is None or shard_map > self.shard_map):
@@ -207,8 +203,7 @@ class Reading:
         return bool(ours)
 
     def total(self, metric: table.Metric, **labels: str) -> int:
-        """Sum over shards."""
-        return min(MOST, int(sum(self.values(metric, **labels))))
+        return int(min(MOST, sum(self.values(metric, **labels))))
 
     @property
     def shards(self) -> int:
@@ -224,16 +219,13 @@ class Reading:
         return list(found.values())
 
     def values(self, metric: table.Metric, **labels: str) -> list[float]:
-        """Every value of a metric with these labels."""
         return [value for has, value in self._values[metric.name] if labels.items() <= has.items()]
 
     def risks(self) -> tuple[str, ...]:
-        """Those that hold."""
         held = {has.get("risk", "") for has, value in self._values[table.DURABILITY_RISK.name] if value == 1}
         return tuple(sorted(held.intersection(table.DURABILITY_RISKS)))
 
     def sharding(self) -> Shards:
-        """What is said of the shards themselves."""
         missing = self._expected - self._counted
         # One that just starts is not served yet, and one may be cut off: what serves another scanner is not down.
         down = {
@@ -257,13 +249,6 @@ class Reading:
         """Why Redis does not serve, as the first scanner says that knows."""
         held = {has.get("cause", "") for has, value in self._values[table.REDIS_DOWN.name] if value == 1}
         return next((cause for cause in table.OUTAGES if cause in held), "")
-
-
-def _sane(value: float) -> float | None:
-    """Return what can be counted with: NaN stands for none, and nothing is fewer than none."""
-    if value != value or abs(value) == math.inf:  # noqa: PLR0124 -- isnan() fails for an int of 400 digits
-        return None
-    return float(min(max(value, 0), MOST))
 
 
 def backlog(reading: Reading, now: float) -> Backlog:

@@ -22,9 +22,6 @@ from delayq_operator.scrape.backlog import NEEDED
 from delayq_operator.scrape.lines import parsed
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from delayq_operator.base.objects import Sample
     from delayq_operator.cache.pod import Pod
 
@@ -53,7 +50,6 @@ class Question:
 
     @property
     def path(self) -> str:
-        """Of the URL."""
         return _path(self.horizons)
 
     @property
@@ -69,7 +65,7 @@ class Question:
 
 @lru_cache(1024)
 def _path(horizons: tuple[float, ...]) -> str:
-    """Return it; the same hundred horizons are asked for all the time."""
+    """Write the path of the URL; the same hundred horizons are asked for all the time."""
     query = "&".join(f"horizon={horizon_label(each)}" for each in horizons)
     return f"/metrics?{query}" if query else "/metrics"
 
@@ -79,7 +75,7 @@ class Odd(Exception):
 
 
 class Client:
-    """Asks scanners and workers. Must be entered before."""
+    """Asks scanners and workers; in a running event loop, and to be closed."""
 
     def __init__(self, port: int = names.METRICS_PORT, horizons_port: int = names.HORIZONS_PORT) -> None:
         """Connections are closed after use: 1,000 kept ones are more files than many nodes let a process open."""
@@ -92,14 +88,7 @@ class Client:
             auto_decompress=False,  # a KiB can become a GiB
         )
 
-    async def __aenter__(self) -> Self:
-        """Return the client."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close connections."""
+    async def aclose(self) -> None:
         await self._session.close()
 
     async def ask(self, pod: Pod, question: Question | None = None) -> list[Sample] | str:
@@ -117,18 +106,10 @@ class Client:
         return found
 
     async def _answer(self, pod: Pod, asked: Question) -> list[bytes]:
-        """Ask a scanner for horizons at their port; where nothing listens, an older one answers at the other."""
-        host = f"[{pod.address}]" if ":" in pod.address else pod.address
-        if asked.horizons and pod.component == "scanner":
-            try:
-                return await self._lines(f"http://{host}:{self._horizons_port}{asked.path}", asked)
-            except aiohttp.ClientConnectorError as error:
-                if not isinstance(error.os_error, ConnectionRefusedError):
-                    raise
-        return await self._lines(f"http://{host}:{self._port}{asked.path}", asked)
-
-    async def _lines(self, url: str, asked: Question) -> list[bytes]:
         """Fetch what counts. A redirect is not followed: it could lead to what only the operator can reach."""
+        host = f"[{pod.address}]" if ":" in pod.address else pod.address
+        horizons = asked.horizons and pod.component == "scanner"
+        url = f"http://{host}:{self._horizons_port if horizons else self._port}{asked.path}"
         async with self._session.get(URL(url, encoded=True), allow_redirects=False) as response:
             if response.status != 200:  # noqa: PLR2004 -- HTTP's number for fine
                 raise Odd(f"answers with HTTP {response.status}")
@@ -164,17 +145,13 @@ def _starts(needed: frozenset[str]) -> tuple[bytes, ...]:
 
 
 async def _samples(lines: list[bytes], asked: Question) -> list[Sample]:
-    """Parse lines; others get their turn in between."""
     if len(lines) > asked.most_needed:
         raise Odd(TOO_MUCH)
     if not lines or max(map(len, lines)) >= TOO_LONG:
         raise Odd(_NO_METRICS)
     found: list[Sample] = []
     for start in range(0, len(lines), AT_A_TIME):
-        plain, others = parsed(b"\n".join(lines[start : start + AT_A_TIME]).decode().split("\n"))
-        found += plain
-        if others:
-            found += metrics.samples("\n".join(others))
+        found += parsed(b"\n".join(lines[start : start + AT_A_TIME]).decode().split("\n"))
         if len(lines) > AT_A_TIME:
             await asyncio.sleep(0)
     return found

@@ -1,7 +1,7 @@
-"""Samples from lines of Prometheus' text format, ten times as fast as its own parser, which gets what is unusual. Pure.
+"""Samples from lines of Prometheus' text format, ten times as fast as prometheus_client's parser. Pure.
 
-1,000 queues are read every other second: at 30 µs a line that alone would take a core. What a scanner writes is always
-the same plain form; whatever has another, such as an escape, is for the strict parser to accept or refuse.
+1,000 queues are read every other second: at 30 µs a line that alone would take a core. What delayq's processes write is
+always in this form, without timestamps or exemplars. Escapes in labels stay: no label that counts has any.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ if TYPE_CHECKING:
 
     from delayq_operator.base.objects import Sample
 
-_PLAIN = re.compile(
-    r'([a-z_]+)\{((?:[a-z_]+="[^"\\]*"(?:,(?!\})|(?=\})))*)\} (NaN|[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)'
+_VALUE = r'"((?:[^"\\]|\\.)*)"'
+_LABEL = re.compile(f"([a-z_]+)={_VALUE}")
+_LINE = re.compile(
+    rf"([a-z_]+)\{{((?:[a-z_]+={_VALUE}(?:,(?!\}})|(?=\}})))*)\}} "
+    r"(NaN|[+-]Inf|-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 )
-_LABEL = re.compile(r'([a-z_]+)="([^"]*)"')
 
 
-def parsed(lines: Iterable[str]) -> tuple[list[Sample], list[str]]:
-    """Return the samples of plain lines, and the other lines."""
+def parsed(lines: Iterable[str]) -> list[Sample]:
+    """Return the sample of each line; ValueError for a line that is none."""
     found: list[Sample] = []
-    others = []
     for line in lines:
-        match = _PLAIN.fullmatch(line)
+        match = _LINE.fullmatch(line)
         if match is None:
-            others.append(line)
-        else:
-            name, labels, value = match.groups()
-            found.append((name, dict(_LABEL.findall(labels)), float(value)))
-    return found, others
+            raise ValueError("no sample")
+        found.append((match[1], dict(_LABEL.findall(match[2])), float(match[4])))
+    return found

@@ -5,7 +5,7 @@ A missing number is not zero: it makes the look one that told nothing, or not al
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from delayq.contract import metrics as table
 from delayq.contract.metrics import horizon_label
@@ -14,16 +14,13 @@ from delayq.scaling import Sample
 from delayq_operator.scrape.backlog import LONGEST_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection
 
     from delayq_operator.scrape.backlog import Reading
     from delayq_operator.scrape.worker_stats import Fleet, WorkerStats
 
-TOLD_TO_ALL: Final = (10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
-"""Horizons that scanners tell who do not know how to be asked for others."""
 
-
-def sample(reading: Reading, asked: Iterable[float], crew: WorkerStats, fleet: Fleet) -> Sample | None:
+def sample(reading: Reading, asked: Collection[float], crew: WorkerStats, fleet: Fleet) -> Sample | None:
     """Sum a reading up; None when no shard was told of, or one of them lacks a number."""
     overdue = reading.values(table.TASKS, state="due")
     in_flight = reading.values(table.TASKS, state="in_flight")
@@ -49,10 +46,7 @@ def sample(reading: Reading, asked: Iterable[float], crew: WorkerStats, fleet: F
 
 
 def _in_flight(reading: Reading) -> int:
-    """How many tasks workers hold: a lease that ran out, and waits for a check, needs no worker.
-
-    Scanners that do not tell of those leave all of them in: a worker too many, never one too few.
-    """
+    """How many tasks workers hold: a lease that ran out, and waits for a check, needs no worker."""
     return max(0, reading.total(table.TASKS, state="in_flight") - reading.total(table.EXPIRED_LEASES))
 
 
@@ -65,26 +59,19 @@ def _next_due(reading: Reading) -> float | None:
     return None if next_due is None else min(next_due, LONGEST_SECONDS)
 
 
-def _due_within(reading: Reading, asked: Iterable[float]) -> tuple[tuple[float, int], ...]:
+def _due_within(reading: Reading, asked: Collection[float]) -> tuple[tuple[float, int], ...]:
     """Sum shards up on the horizons asked for; one that was left out has as many as the next smaller one."""
     shards = reading.by_shard(table.DUE_WITHIN_TASKS, "horizon_seconds")
-    found = {label for shard in shards for label in shard}
-    if not found:
+    if not any(shards):
         return ()  # nothing falls due, which is the same on any horizons
-    labels = {horizon_label(each): each for each in asked}
-    labels |= {label: each for each in TOLD_TO_ALL if (label := horizon_label(each)) in found}
-    rising = sorted(labels.items(), key=lambda entry: entry[1])
-    totals = dict.fromkeys(labels, 0)
+    rising = [(horizon, horizon_label(horizon)) for horizon in sorted(asked)]
+    totals = dict.fromkeys(asked, 0)
     for shard in shards:
-        _add(totals, shard, [label for label, _ in rising])
-    return tuple((horizon, totals[label]) for label, horizon in rising)
-
-
-def _add(totals: dict[str, int], shard: Mapping[str, float], rising: Iterable[str]) -> None:
-    tasks = 0
-    for label in rising:
-        tasks = max(tasks, int(shard.get(label, tasks)))
-        totals[label] += tasks
+        tasks = 0
+        for horizon, label in rising:
+            tasks = max(tasks, int(shard.get(label, tasks)))
+            totals[horizon] += tasks
+    return tuple((horizon, totals[horizon]) for horizon, _ in rising)
 
 
 def _fallen_due(reading: Reading, overdue: int) -> int | None:

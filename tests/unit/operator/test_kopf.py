@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import kopf
 import pytest
-from delayq_operator import handlers
+from delayq_operator.kube import kopf_engine
 
 from tests.unit.operator.kopf_api import (
     GROUP,
@@ -144,7 +144,7 @@ class TestWhatKopfCannot:
         script(operator, *[403] * 99, listed(7), watches=[END])
         await operator.tell_all()
         assert operator.api.asked.count("list") == 100
-        assert not hasattr(handlers.Backoffs(), "__len__")
+        assert not hasattr(kopf_engine.Backoffs(), "__len__")
 
     async def test_the_kinds_are_asked_for_once_without_rights_to_the_cluster(
         self, operator: Operator

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from delayq_operator.base import names
 from delayq_operator.base.errors import Denied, NotFound, Unavailable
 from delayq_operator.base.supervision import Parts
-from delayq_operator.cache.watches import Scope, Watches
-from delayq_operator.kube.reflector import DENIED_SECONDS, Limits
+from delayq_operator.cache.watches import Watches
+from delayq_operator.kube.reflector import DENIED_SECONDS
 from delayq_operator.reconcile.optional import OptionalKinds
 
 from tests.unit.operator.fakes import Clock
@@ -92,7 +92,7 @@ class Cluster:
         self.watches = Watches(
             self.api,  # type: ignore[arg-type]
             self.parts,
-            Scope(namespaces=namespaces, limits=Limits()),
+            namespaces=namespaces,
         )
         self.optional = OptionalKinds(
             self.api,  # type: ignore[arg-type]
@@ -187,7 +187,7 @@ async def test_a_reflector_that_finds_its_kind_gone_drops_it_and_ends_nothing_el
     await asyncio.sleep(0.05)
     assert cluster.referees.kinds == frozenset()
     assert (cluster.watches.reflectors, cluster.copy.known) == ([], set())
-    assert not cluster.parts._over.done()
+    assert not cluster.parts._failed.done()
 
 
 async def test_what_is_denied_is_not_wanted_complained_about_once_and_tried_again(
@@ -223,4 +223,4 @@ async def test_rights_that_are_withdrawn_drop_the_kind_and_end_nothing_else(
     assert [record.message for record in caplog.records if record.message == "kind_forbidden"] == [
         "kind_forbidden"
     ] * 2
-    assert not cluster.parts._over.done()
+    assert not cluster.parts._failed.done()

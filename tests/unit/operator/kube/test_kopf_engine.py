@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq_operator import handlers
 from delayq_operator.base import names
+from delayq_operator.kube import kopf_engine
 
 from tests.unit.operator.kopf_api import ApiServer, error, eventually, listed, serving, watches_running
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 QUEUE = names.DELAY_QUEUE
 
 
-class Quick(handlers.Pace):
+class Quick(kopf_engine.Pace):
     """Logs in at once."""
 
     async def keep(self) -> None:
@@ -28,14 +29,14 @@ class Quick(handlers.Pace):
 
 async def test_no_watch_of_a_kopf_that_ended_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Else each error in one namespace would add a watch of every other one, for as long as the process lives."""
-    monkeypatch.setattr(handlers, "BEGIN_ANEW_SECONDS", 0.01)
+    monkeypatch.setattr(kopf_engine, "BEGIN_ANEW_SECONDS", 0.01)
     api = ApiServer(QUEUE.plural, group=QUEUE.group, version=QUEUE.version)
     bad = f"/apis/{QUEUE.api_version}/namespaces/bad/{QUEUE.plural}"
     api.answers[bad].lists, api.answers[bad].watches = [listed(5), listed(6), listed(7)], [[error(500)]] * 2
     async with serving(api) as server:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, server.url)))
         memo: Any = handlers.Memo(queues=None, watch_verifier=None, logins=Quick())  # type: ignore[arg-type]
-        following = asyncio.create_task(handlers.follow(memo, ["bad", "good"], asyncio.Event()))
+        following = asyncio.create_task(kopf_engine.run(memo, ["bad", "good"], started=lambda: None))
         async with asyncio.timeout(20):
             await eventually(lambda: "watch from 7" in api.asked)
         assert len(watches_running()) == 2

@@ -127,10 +127,3 @@ async def test_nothing_that_the_operator_writes_holds_a_word_of_a_secret(of: Del
     assert first.secrets != second.secrets
     assert emptied.lacking
     assert not told(text)
-
-
-@pytest.mark.parametrize("shift", range(3))
-def test_a_word_of_a_secret_would_be_found(shift: int) -> None:
-    word = " " * shift + canary("login", "password")
-    assert told(json.dumps({"data": base64.b64encode(word.encode()).decode()}))
-    assert told(word)

@@ -57,38 +57,3 @@ def test_two_delayqueues_never_share_a_child(one: str, other: str) -> None:
 )
 def test_names_that_differ_in_little(one: str, other: str) -> None:
     assert [child.__name__ for child in CHILDREN if child(one) == child(other)] == []
-
-
-@given(queue_name)
-def test_a_label_value_is_one(queue: str) -> None:
-    assert re.fullmatch(r"[a-z0-9A-Z]([a-z0-9A-Z._-]{0,61}[a-z0-9A-Z])?", names.label_value(queue))
-
-
-def test_short_names_are_kept_as_they_are() -> None:
-    assert [child("orders") for child in CHILDREN] == [
-        "orders-scanner",
-        "orders-worker",
-        "orders-erase",
-        "orders-metrics",
-        "orders-reaper",
-        "orders-config",
-        "orders-delayq",
-    ]
-
-
-def test_the_selector_is_part_of_the_labels() -> None:
-    """It can never change, and pods that it does not select would be made for ever."""
-    assert names.selector("orders", "worker").items() <= names.labels("orders", "worker").items()
-
-
-@pytest.mark.parametrize(
-    ("kind", "group", "version"),
-    [
-        (names.SECRET, "", "v1"),
-        (names.DEPLOYMENT, "apps", "v1"),
-        (names.POD_MONITOR, "monitoring.coreos.com", "v1"),
-        (names.DELAY_QUEUE, "delayq.dev", "v1alpha1"),
-    ],
-)
-def test_group_and_version_of_a_kind(kind: names.Kind, group: str, version: str) -> None:
-    assert (kind.group, kind.version) == (group, version)

@@ -1,4 +1,4 @@
-"""The first part that ends, ends all; but for what may end."""
+"""The first part that fails, ends all."""
 
 from __future__ import annotations
 
@@ -21,35 +21,19 @@ async def ends() -> None:
     pass
 
 
-async def test_an_error_of_a_part_ends_all() -> None:
+async def test_an_error_of_a_part_ends_all_and_its_end_does_not() -> None:
     parts = Parts()
     others = parts.start("others", forever())
-    parts.start("one", fails())
-    with pytest.raises(ZeroDivisionError):
-        await parts.unless(asyncio.Event(), forever())
-    await parts.end()
-    assert others.cancelled()
-
-
-async def test_a_part_that_ends_without_an_error_ends_all_too() -> None:
-    parts = Parts()
-    parts.start("one", ends())
-    await asyncio.wait_for(parts.unless(asyncio.Event(), forever()), 5)
-
-
-async def test_what_may_end_ends_nothing_but_for_an_error() -> None:
-    parts = Parts()
-    parts.start("one", ends(), may_end=True)
-    parts.start("dropped", forever(), may_end=True).cancel()
-    stop = asyncio.Event()
-    running = asyncio.create_task(parts.unless(stop, forever()))
+    parts.start("ends", ends())
+    parts.start("cancelled", forever()).cancel()
+    running = asyncio.create_task(parts.unless(asyncio.Event(), forever()))
     await asyncio.sleep(0.01)
     assert not running.done()
-    parts.start("two", fails(), may_end=True)
+    parts.start("fails", fails())
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(running, 5)
     await parts.end()
-    assert not parts._tasks
+    assert others.cancelled()
 
 
 async def test_stop_ends_it_without_an_error() -> None:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from delayq_operator.base import metrics
 from delayq_operator.base import work as module
 from delayq_operator.base.names import Key
 from delayq_operator.base.work import LATER_SECONDS, SOON_SECONDS, Work, backoff_seconds
@@ -151,72 +150,6 @@ async def test_marks_during_the_work_are_one_more_run() -> None:
         assert runs == 2
 
 
-async def test_the_depth_of_the_line_is_exported() -> None:
-    def depth() -> float:
-        (family,) = metrics.QUEUE_DEPTH.collect()
-        return family.samples[0].value
-
-    async def handle(_key: Key) -> float | None:
-        return None
-
-    work = Work()
-    for key in KEYS:
-        work.mark(key)
-    assert depth() == 3
-    async with Running(work, handle):
-        await settle()
-    assert depth() == 0
-
-
-async def test_a_slow_key_holds_up_no_other() -> None:
-    runs: list[Key] = []
-
-    async def handle(key: Key) -> float | None:
-        runs.append(key)
-        if key == A:
-            await asyncio.Event().wait()
-        return None
-
-    work = Work()
-    async with Running(work, handle):
-        for key in KEYS:
-            work.mark(key)
-        await settle()
-        assert runs == [A, B, C]
-
-
-async def test_failed_work_is_tried_again_later_and_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(Work, "mark_in", lambda _self, _key, seconds: pauses.append(seconds))
-
-    async def handle(_key: Key) -> float | None:
-        return SOON_SECONDS
-
-    work = Work()
-    async with Running(work, handle, workers=1):
-        for _ in range(8):
-            work.mark(A)
-            await settle()
-    bounds = [0.2, 0.4, 0.8, 1.6, 3.0, 3.0, 3.0, 3.0]
-    assert [bound / 2 <= pause <= bound for pause, bound in zip(pauses, bounds, strict=True)] == [True] * 8
-
-
-async def test_success_forgets_the_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(Work, "mark_in", lambda _self, _key, seconds: pauses.append(seconds))
-    results = [3.0, 3.0, None, 3.0]
-
-    async def handle(_key: Key) -> float | None:
-        return results.pop(0)
-
-    work = Work()
-    async with Running(work, handle, workers=1):
-        for _ in range(4):
-            work.mark(A)
-            await settle()
-    assert [pause <= bound for pause, bound in zip(pauses, [0.2, 0.4, 0.2], strict=True)] == [True] * 3
-
-
 async def test_the_earliest_of_several_timers_counts() -> None:
     work, marked = Work(), asyncio.Event()
 
@@ -232,43 +165,24 @@ async def test_the_earliest_of_several_timers_counts() -> None:
         assert not work._later
 
 
-async def test_a_key_that_is_done_leaves_nothing_behind() -> None:
-    async def handle(_key: Key) -> float | None:
-        return None
-
-    work = Work()
-    work.mark_in(A, 0)
-    work.mark(B)
-    async with Running(work, handle):
-        await settle()
-    assert (work._waiting, work._in_hand, work._marked_again, work._begun, work._later, work._failures) == (
-        set(),
-        set(),
-        set(),
-        {},
-        {},
-        {},
-    )
-
-
-async def test_what_was_refused_and_changed_meanwhile_is_looked_at_soon(
+async def test_failures_back_off_until_one_succeeds_and_a_change_is_looked_at_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(Work, "mark_in", lambda _self, _key, seconds: pauses.append(seconds))
-    work = Work()
+    work, results = Work(), [LATER_SECONDS, None, *[LATER_SECONDS] * 10]
 
     async def handle(key: Key) -> float | None:
-        if len(pauses) == 9:
-            work.mark(key)  # somebody edits the DelayQueue
-        return LATER_SECONDS
+        if len(results) == 1:
+            work.mark(key)  # an edit, during the last try
+        return results.pop(0)
 
     async with Running(work, handle, workers=1):
-        for _ in range(10):
+        for _ in range(12):
             work.mark(A)
             await settle()
-    assert pauses[8] >= 0.2 * 2**8 / 2
-    assert pauses[9] <= SOON_SECONDS
+    bounds = [0.2, *(0.2 * 2**n for n in range(9)), SOON_SECONDS]
+    assert [bound / 2 <= pause <= bound for pause, bound in zip(pauses, bounds, strict=True)] == [True] * 11
 
 
 async def test_how_long_the_oldest_work_has_gone_on_counts_from_when_it_was_allowed(
@@ -293,17 +207,6 @@ async def test_how_long_the_oldest_work_has_gone_on_counts_from_when_it_was_allo
             clock.now += 100
             seen.append(work.longest_seconds)
     assert seen == [0, 100, 200, 0]
-
-
-async def test_work_that_broke_does_not_go_on() -> None:
-    async def handle(_key: Key) -> float | None:
-        raise ZeroDivisionError
-
-    work = Work()
-    work.mark(A)
-    with suppress(ZeroDivisionError):
-        await work.run(handle, allowed=at_once)
-    assert (work.longest_seconds, work._begun) == (0, {})
 
 
 @given(

@@ -54,16 +54,6 @@ def queue(name: str = "orders", version: int = 1, uid: str = "u1", **more: Any) 
 # --- DelayQueues.
 
 
-def test_a_delayqueue_is_kept_and_marked_when_it_changes(marks: Marks) -> None:
-    queues = Queues(marks)
-    queues.seen(queue(version=1))
-    queues.seen(queue(version=2))
-    found = queues.get(ORDERS)
-    assert found is not None
-    assert (found.version, queues.version(ORDERS), queues.keys()) == ("2", 2, [ORDERS])
-    assert marks.taken() == {ORDERS: 2}
-
-
 def test_what_we_wrote_ourselves_is_known_before_the_watch_tells_and_marks_nothing(marks: Marks) -> None:
     queues = Queues(marks)
     queues.seen(queue(version=1))
@@ -113,20 +103,6 @@ def test_the_end_of_an_earlier_one_is_not_the_end_of_this_one(marks: Marks) -> N
     assert queues.keys() == [ORDERS]
 
 
-def test_noise_is_not_kept(marks: Marks) -> None:
-    queues = Queues(marks)
-    queues.seen(queue(managedFields=[{"manager": "kubectl"}]))
-    found = queues.get(ORDERS)
-    assert found is not None
-    assert "managedFields" not in found.body["metadata"]
-
-
-def test_a_long_name_is_found_by_its_label(marks: Marks) -> None:
-    queues, long = Queues(marks), "o" * 100
-    queues.seen(queue(long))
-    assert queues.labelled("shop", names.label_value(long)) == Key("shop", long)
-
-
 # --- Children.
 
 
@@ -172,19 +148,6 @@ def children(marks: Marks) -> Children:
 REFERENCE = ("Deployment", "orders-worker")
 
 
-def test_a_child_is_found_under_its_owner(children: Children, marks: Marks) -> None:
-    children.seen(names.DEPLOYMENT, child())
-    found = children.of(ORDERS)[REFERENCE]
-    assert (found.reference, found.owner_uid, found.version, found.scaled) == (
-        REFERENCE,
-        "uid of orders",
-        1,
-        False,
-    )
-    assert found.body["spec"] == {"replicas": 2}
-    assert marks.taken() == {ORDERS: 1}
-
-
 def test_an_older_version_of_a_child_replaces_nothing_and_marks_nothing(
     children: Children, marks: Marks
 ) -> None:
@@ -195,15 +158,6 @@ def test_an_older_version_of_a_child_replaces_nothing_and_marks_nothing(
         children.seen(names.DEPLOYMENT, child(version=version))
     assert children.of(ORDERS)[REFERENCE].version == 10
     assert marks.taken() == {}
-
-
-def test_a_child_that_went_is_forgotten(children: Children, marks: Marks) -> None:
-    children.seen(names.DEPLOYMENT, child())
-    marks.taken()
-    children.gone(names.DEPLOYMENT, ("shop", "orders-worker"))
-    children.gone(names.DEPLOYMENT, ("shop", "orders-worker"))
-    assert children.of(ORDERS) == {}
-    assert marks.taken() == {ORDERS: 1}
 
 
 def test_a_child_without_an_owner_is_found_by_its_label(children: Children, marks: Marks) -> None:
@@ -240,17 +194,6 @@ def test_what_belongs_to_a_child_of_ours_is_not_a_child(children: Children, mark
     assert marks.taken() == {}
 
 
-def test_what_nobody_owns_is_not_kept(children: Children, marks: Marks) -> None:
-    children.seen(names.DEPLOYMENT, child(owner=None, label="unknown"))
-    assert marks.taken() == {}
-
-
-def test_the_answer_to_a_write_is_known_before_the_watch_tells(children: Children) -> None:
-    with children.written(names.DEPLOYMENT, ("shop", "orders-worker")) as take:
-        take(child(version=5))
-    assert children.of(ORDERS)[REFERENCE].version == 5
-
-
 def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(
     children: Children, marks: Marks
 ) -> None:
@@ -266,20 +209,6 @@ def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(
     children.seen(names.DEPLOYMENT, child(version=9))  # the write, or somebody, made it anew
     assert children.of(ORDERS)[REFERENCE].version == 9
     assert children._writing == {}
-
-
-def test_the_last_child_that_goes_leaves_nothing_behind(children: Children) -> None:
-    children.seen(names.DEPLOYMENT, child())
-    children.gone(names.DEPLOYMENT, ("shop", "orders-worker"))
-    children.forget(ORDERS)
-    assert (children._of, children._owner, children._lost, children._writing) == ({}, {}, {}, {})
-
-
-def test_objects_of_one_name_and_two_kinds_are_two(children: Children) -> None:
-    children.seen(names.DEPLOYMENT, child())
-    children.seen(names.DISRUPTION_BUDGET, child())
-    children.gone(names.DISRUPTION_BUDGET, ("shop", "orders-worker"))
-    assert list(children.of(ORDERS)) == [REFERENCE]
 
 
 @pytest.mark.parametrize(
@@ -400,26 +329,11 @@ def test_a_pod_marks_its_queue_when_it_comes_gets_ready_and_goes(pods: Pods, mar
     assert pods.of(ORDERS) == []
 
 
-def test_one_pod_of_two_goes_and_the_last_leaves_nothing_behind(pods: Pods) -> None:
-    for name in ("a", "b"):
-        pods.seen(names.POD, pod(name))
-    pods.gone(names.POD, ("shop", "a"))
-    assert [each.name for each in pods.of(ORDERS)] == ["b"]
-    pods.gone(names.POD, ("shop", "b"))
-    assert (pods._of, pods._label) == ({}, {})
-
-
 def test_a_pod_that_is_done_is_as_good_as_gone(pods: Pods, marks: Marks) -> None:
     pods.seen(names.POD, pod())
     pods.seen(names.POD, pod(phase="Succeeded"))
     assert pods.of(ORDERS) == []
     assert marks.taken() == {ORDERS: 2}
-
-
-def test_a_pod_that_lost_its_label_is_nobodys(pods: Pods) -> None:
-    pods.seen(names.POD, pod())
-    pods.seen(names.POD, pod(label=None))
-    assert pods.of(ORDERS) == []
 
 
 def test_a_pod_that_changes_hands_is_not_left_with_the_first(pods: Pods, marks: Marks) -> None:
@@ -474,10 +388,6 @@ def test_a_digest_of_a_version_that_the_watch_has_not_told_of_is_not_kept(versio
     versions.seen(names.SECRET, secret("1"))
     versions.taken(secret("2", key="b"))
     assert versions.digest(SECRET) is None
-
-
-def test_a_digest_is_of_the_content_only(versions: Versions) -> None:
-    assert versions.taken(secret("1", key="a")) == versions.taken(secret("9", key="a"))
 
 
 def test_the_digest_of_a_secret_takes_what_only_its_readers_know(versions: Versions) -> None:
@@ -535,17 +445,6 @@ def test_delayqueues_that_share_their_tasks_are_told_of_each_other() -> None:
     assert first in marked
 
 
-def test_a_host_without_a_dot_is_another_one_in_each_namespace() -> None:
-    queues = Queues(lambda _: None)
-    queues.seen(stored("orders", "shop"))
-    queues.seen(stored("orders", "bank"))
-    assert queues.sharing(Key("shop", "orders")) == []
-    dotted = {"standalone": {"host": "redis.data.svc", "port": 6379}, "database": 0, "keyPrefix": "delayq"}
-    queues.seen(stored("orders", "shop", version=2, redis=dotted))
-    queues.seen(stored("orders", "bank", version=2, redis=dotted))
-    assert queues.sharing(Key("shop", "orders")) == [Key("bank", "orders")]
-
-
 def test_those_that_name_other_nodes_of_one_cluster_share_their_tasks() -> None:
     def nodes(*hosts: str) -> dict[str, Any]:
         return {"redis": {"cluster": {"nodes": [{"host": host} for host in hosts]}}, "queueName": "orders"}
@@ -570,18 +469,6 @@ def test_who_is_erased_as_well_keeps_nobody_from_it() -> None:
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     queues.seen(going)
     assert queues.sharing(Key("shop", "orders")) == []
-
-
-def test_who_shares_tasks_is_told_without_the_bodies_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body can have a megabyte, and many can name one Redis: each look would parse them all."""
-    queues = Queues(lambda _: None)
-    for name in ("orders", "orders2", "orders3"):
-        queues.seen(stored(name, queueName="orders"))
-    monkeypatch.setattr(queues, "get", lambda _: pytest.fail("a body is parsed"))
-    assert queues.sharing(Key("shop", "orders")) == [Key("shop", "orders2"), Key("shop", "orders3")]
-    queues.seen(stored("orders3", version=2, queueName="orders"))
-    queues.gone(Key("shop", "orders2"), "shop-orders2")
-    assert queues.sharing(Key("shop", "orders")) == [Key("shop", "orders3")]
 
 
 def test_of_a_delayqueue_that_is_too_large_only_what_it_takes_to_delete_it_is_kept() -> None:

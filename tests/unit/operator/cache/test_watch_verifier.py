@@ -64,15 +64,6 @@ def world() -> World:
     return World()
 
 
-async def test_what_kopf_brings_after_us_is_not_fetched(world: World) -> None:
-    one = world.change(1)
-    world.watch(one)
-    world.kopf(one)
-    await world.steps()
-    assert (world.api.asked, world.watch_verifier.behind_seconds) == (0, 0)
-    assert world.watch_verifier.listed.is_set()
-
-
 async def test_what_kopf_brought_before_us_is_not_owed(world: World) -> None:
     """Else a quiet queue would be owed for ever, and the liveness probe would fail for nothing."""
     one = world.change(1)
@@ -80,13 +71,6 @@ async def test_what_kopf_brought_before_us_is_not_owed(world: World) -> None:
     world.watch(one)
     await world.steps()
     assert (world.api.asked, world.watch_verifier.behind_seconds) == (0, 0)
-
-
-async def test_what_kopf_does_not_bring_is_fetched(world: World) -> None:
-    world.watch(world.change(5))
-    await world.steps(PATIENCE + 1)
-    assert world.queues.version(ORDERS) == 5
-    assert world.marked == {ORDERS}
 
 
 async def test_a_kopf_that_brings_nothing_is_behind_for_as_long_as_that_lasts(world: World) -> None:
@@ -152,23 +136,3 @@ async def test_everything_is_listed_once_each_was_brought_or_fetched(world: Worl
     await world.steps(PATIENCE + 1)
     assert world.watch_verifier.listed.is_set()
     assert world.queues.version(BILLS) == 2
-
-
-async def test_without_any_delayqueue_everything_is_listed_at_once(world: World) -> None:
-    await world.steps(1)
-    assert world.watch_verifier.listed.is_set()
-
-
-async def test_a_delayqueue_that_is_gone_leaves_nothing_behind(world: World) -> None:
-    """Whoever is first to tell."""
-    for order in ("kopf first", "we first", "we alone"):
-        one = world.change(1)
-        world.kopf(one)
-        world.watch(one)
-        if order == "kopf first":
-            world.watch_verifier.brought(ORDERS, 9, last=True)
-        world.watch_verifier.gone(names.DELAY_QUEUE, ("shop", "orders"))
-        if order == "we first":
-            world.watch_verifier.brought(ORDERS, 9, last=True)
-        found = world.watch_verifier
-        assert (found._versions, found._uids, found._owed, found._brought) == ({}, {}, {}, {})

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from delayq_operator.cache.workload import Workload, podless_seconds, runless_seconds, workload
+from delayq_operator.cache.workload import podless_seconds, runless_seconds, workload
 
 
 def deployment(generation: int = 4, **status: object) -> dict[str, Any]:
@@ -27,19 +27,6 @@ TIMED_OUT = {
     "reason": "ProgressDeadlineExceeded",
     "message": "timed out",
 }
-
-
-def test_no_deployment_is_nothing() -> None:
-    assert workload(None) == Workload()
-    assert not workload(None).exists
-
-
-def test_a_settled_deployment() -> None:
-    found = workload(deployment(**SETTLED))
-    assert found == Workload(
-        exists=True, wanted=3, pods=3, updated=3, ready=3, current=True, stuck="", inputs="abc"
-    )
-    assert not found.rolling
 
 
 @pytest.mark.parametrize(
@@ -114,9 +101,3 @@ def test_why_a_rollout_is_stuck() -> None:
     )
     assert workload(deployment(**SETTLED, conditions=[TIMED_OUT | {"status": "True"}])).stuck == ""
     assert workload(deployment(**SETTLED, conditions=[TIMED_OUT | {"type": "Available"}])).stuck == ""
-
-
-def test_a_deployment_somebody_stripped_of_its_annotations() -> None:
-    bare = deployment(**SETTLED)
-    bare["spec"]["template"]["metadata"] = {}
-    assert workload(bare).inputs == ""

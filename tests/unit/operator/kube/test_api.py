@@ -54,13 +54,6 @@ def test_500_may_be_about_the_object_the_request_or_the_server(message: str, exp
     assert type(answer(500, message)) is expected
 
 
-def test_a_refusal_keeps_the_words_of_the_api_server() -> None:
-    found = answer(500, HOOK, "InternalError")
-    assert isinstance(found, Failed)
-    assert (found.code, found.reason, found.message) == (500, "InternalError", HOOK)
-    assert str(answer(503, "starting", "ServiceUnavailable")) == "starting (503 ServiceUnavailable)"
-
-
 @pytest.mark.parametrize("body", ["<html>Bad Gateway</html>", "", None, "null", "[]", "{}"])
 def test_5xx_without_a_status_comes_from_something_before_an_api_server_that_is_away(
     body: str | None,

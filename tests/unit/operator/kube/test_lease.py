@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,17 +50,6 @@ async def attempt(candidate: Leadership) -> bool:
 async def spec(api: Objects) -> dict[str, object]:
     found: dict[str, object] = (await api.get(LEASE, "delayq", "delayq-operator"))["spec"]
     return found
-
-
-async def test_the_first_leads_and_the_second_stands_by(
-    candidate: Callable[[str], Leadership], api: Objects
-) -> None:
-    a, b = candidate("a"), candidate("b")
-    assert await attempt(a)
-    assert not await attempt(b)
-    found = await spec(api)
-    assert (found["holderIdentity"], found["leaseDurationSeconds"], found["leaseTransitions"]) == ("a", 15, 0)
-    assert datetime.strptime(str(found["renewTime"]), "%Y-%m-%dT%H:%M:%S.%f%z").microsecond >= 0
 
 
 async def test_a_lease_that_is_renewed_is_never_taken(
@@ -149,21 +137,6 @@ async def test_an_outage_longer_than_the_lease_deposes_nobody(
     assert await attempt(a)
 
 
-async def test_after_an_outage_whoever_renews_first_leads_and_the_other_ends(
-    candidate: Callable[[str], Leadership], clock: Clock, api: Objects
-) -> None:
-    a, b = candidate("a"), candidate("b")
-    await attempt(a)
-    await attempt(b)
-    api.broken = AWAY
-    clock.now += 90
-    await attempt(b)
-    api.broken = None
-    assert await attempt(b)
-    with pytest.raises(LeadershipLost, match="b holds the Lease delayq/delayq-operator"):
-        await attempt(a)
-
-
 async def test_a_lease_that_somebody_deleted_is_made_again(
     candidate: Callable[[str], Leadership], api: Objects
 ) -> None:
@@ -172,26 +145,6 @@ async def test_a_lease_that_somebody_deleted_is_made_again(
     api._objects.clear()
     assert await attempt(a)
     assert (await spec(api))["holderIdentity"] == "a"
-
-
-async def test_a_lease_without_a_holder_is_free(candidate: Callable[[str], Leadership], api: Objects) -> None:
-    await api.create(LEASE, {"metadata": {"namespace": "delayq", "name": "delayq-operator"}, "spec": {}})
-    assert await attempt(candidate("a"))
-
-
-async def test_a_leader_renews_in_one_request(
-    candidate: Callable[[str], Leadership], clock: Clock, api: Objects
-) -> None:
-    """Each request takes turns of the event loop, which reconciliations make long."""
-    a = candidate("a")
-    await attempt(a)
-    before = api.requests
-    for _ in range(3):
-        assert await attempt(a)
-    assert api.requests - before == 3
-    clock.now += LEASE_SECONDS  # another may lead by now: only reading it can tell
-    assert await attempt(a)
-    assert api.requests - before == 5
 
 
 async def test_a_leader_that_missed_an_answer_reads_the_lease_again(
@@ -223,15 +176,6 @@ async def test_who_resigns_leaves_it_to_the_next_at_once(
     clock.now += 0.1
     assert await attempt(b)
     assert (await spec(api))["leaseTransitions"] == 1
-
-
-async def test_who_does_not_lead_resigns_nothing(
-    candidate: Callable[[str], Leadership], api: Objects
-) -> None:
-    a, b = candidate("a"), candidate("b")
-    await attempt(a)
-    await b.resign()
-    assert (await spec(api))["holderIdentity"] == "a"
 
 
 async def test_an_api_server_that_is_away_keeps_nobody_from_stopping(
@@ -310,11 +254,3 @@ async def test_how_long_nothing_could_be_learnt_of_the_lease(
     clock.now += 5
     await attempt(b)
     assert b.unanswered_seconds == 5
-
-
-async def test_without_election_one_always_leads_and_misses_nothing(clock: Clock) -> None:
-    alone = Leadership()
-    clock.now += 1000
-    assert (alone.leads, alone.unanswered_seconds) == (True, 0)
-    await alone.confirmed()
-    await alone.resign()

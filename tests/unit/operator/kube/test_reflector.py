@@ -74,13 +74,6 @@ async def play(*answers: Any) -> tuple[Copy, Script, Reflector]:  # noqa: ANN401
 
 
 @pytest.mark.usefixtures("clock")
-async def test_a_list_and_what_came_after_it() -> None:
-    copy, script, _ = await play([page(7, "a", "b")], [event("ADDED", "c", 8), event("DELETED", "a", 9)])
-    assert copy.story == ["+a", "+b", "+c", "-a"]
-    assert script.asked == ["list", "watch from 7", "watch from 9"]
-
-
-@pytest.mark.usefixtures("clock")
 async def test_a_watch_that_ended_goes_on_where_it_ended() -> None:
     _, script, _ = await play([page(7)], [event("BOOKMARK", "", 12)], [], AWAY, [event("ADDED", "c", 20)])
     assert script.asked == [
@@ -95,33 +88,6 @@ async def test_what_vanished_while_no_watch_was_open_is_noticed_by_the_next_list
     copy, script, _ = await play([page(7, "a", "b")], GONE, [page(90, "b", "c")])
     assert copy.names == {"b", "c"}
     assert script.asked == ["list", "watch from 7", "list", "watch from 90"]
-
-
-@pytest.mark.usefixtures("clock")
-async def test_what_only_a_watch_told_of_can_vanish_too() -> None:
-    copy, _, _ = await play([page(7)], [event("ADDED", "a", 8), GONE], [page(90)])
-    assert copy.story == ["+a", "-a"]
-
-
-@pytest.mark.usefixtures("clock")
-async def test_what_a_watch_told_to_be_gone_is_not_told_again_by_the_next_list() -> None:
-    copy, _, _ = await play([page(7, "a")], [event("DELETED", "a", 8), GONE], [page(90)])
-    assert copy.story == ["+a", "-a"]
-
-
-async def test_every_event_and_every_list_is_a_sign_of_life(clock: Clock) -> None:
-    class Slow(Copy):
-        """Time passes with each event, before it is told."""
-
-        def seen(self, kind: Kind, body: Object) -> None:
-            super().seen(kind, body)
-            clock.now += 100
-
-    script = Script([page(7)], [event("ADDED", "a", 8), event("ADDED", "b", 9)])
-    followed = Reflector(script, names.SECRET, Slow())  # type: ignore[arg-type]
-    with pytest.raises(Finished):
-        await followed.run()
-    assert 100 <= followed.age_seconds < 101
 
 
 @pytest.mark.usefixtures("clock")
@@ -145,22 +111,6 @@ async def test_what_half_a_list_told_of_can_vanish_too() -> None:
 async def test_a_list_that_expires_between_pages_begins_anew() -> None:
     copy, script, _ = await play([page(7, "a"), GONE], [page(9, "b")])
     assert (copy.names, script.asked) == ({"b"}, ["list", "list", "watch from 9"])
-
-
-@pytest.mark.usefixtures("clock")
-async def test_an_empty_list_of_metadata_only_has_null_for_items() -> None:
-    copy, _, followed = await play([{"items": None, "metadata": {"resourceVersion": "7"}}])
-    assert copy.names == set()
-    assert followed.synced.is_set()
-
-
-async def test_nothing_is_synced_before_the_first_list() -> None:
-    copy = Copy()
-    followed = Reflector(Script(AWAY), names.SECRET, copy)  # type: ignore[arg-type]
-    task = asyncio.create_task(followed.run())
-    await asyncio.sleep(0.01)
-    assert not followed.synced.is_set()
-    task.cancel()
 
 
 async def test_an_api_server_that_is_away_is_asked_again_within_two_seconds(clock: Clock) -> None:
@@ -207,29 +157,9 @@ async def test_an_outage_in_between_is_not_a_lack_of_rights(clock: Clock) -> Non
     assert clock.now - began > reflector.DENIED_SECONDS
 
 
-async def test_the_age_is_the_time_since_the_api_server_answered(clock: Clock) -> None:
-    _, _, followed = await play([page(7)], [event("BOOKMARK", "", 8)], AWAY, AWAY)
-    clock.now += 100
-    assert followed.age_seconds >= 100
-    assert followed.idle_seconds <= followed.age_seconds
-
-
 async def test_a_reflector_that_tries_in_vain_is_not_idle(clock: Clock) -> None:
     """Liveness must not restart an operator because the API server is away."""
     _, _, followed = await play([page(7)], *[AWAY] * 300)
     assert followed.age_seconds > 300
     assert followed.idle_seconds < 1
     assert clock.now > 0
-
-
-@pytest.mark.usefixtures("clock")
-async def test_an_error_nobody_expects_ends_it() -> None:
-    """A bug in a listener must end the process, not make its copy wrong."""
-
-    class Broken(Copy):
-        def seen(self, _kind: Kind, body: Object) -> None:
-            raise KeyError(body["metadata"]["name"])
-
-    followed = Reflector(Script([page(7, "a")]), names.SECRET, Broken())  # type: ignore[arg-type]
-    with pytest.raises(KeyError):
-        await followed.run()

@@ -24,8 +24,8 @@ from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import Latenesses
 
 from tests.unit.operator.fakes import Clock
-from tests.unit.operator.scrape.test_backlog import BUSY, scanner, scanner_text
-from tests.unit.operator.scrape.test_scrape_exposition import POD, body, listening
+from tests.unit.operator.scrape.test_backlog import scanner, scanner_text
+from tests.unit.operator.scrape.test_exposition import POD, body, listening
 from tests.unit.operator.scrape.test_shards import leads, shard_map
 from tests.unit.operator.views import body as queue_body
 
@@ -159,14 +159,6 @@ async def test_one_that_leads_every_shard_is_enough_and_is_asked_first_from_then
     assert (found.scheduled, found.whole) == (6, True)
 
 
-async def test_others_are_asked_until_every_shard_was_told_of(scraper: ScannerPoller) -> None:
-    answers = Answers(a=HALF, b=STANDS_BY, c=OTHER_HALF)
-    assert await read(scraper, answers) == ["a", "b", "c"]
-    found = scraper.backlog(ORDERS)
-    assert found is not None
-    assert (found.scheduled, found.whole) == (6, True)
-
-
 async def test_while_shards_become_fewer_as_many_are_expected_as_there_were(scraper: ScannerPoller) -> None:
     """The spec says 1 already; a queue of 16 shards has more to say than that allows."""
     eight = leads(*range(8), of=8, told=shard_map(3, 1, 8, 1))
@@ -201,24 +193,12 @@ async def test_when_the_leader_is_gone_the_next_one_is_found(scraper: ScannerPol
     assert await read(scraper, Answers(a=STANDS_BY, b="b refused", c=LEADS)) == ["c"]
 
 
-async def test_a_leader_without_redis_is_not_the_last_word(scraper: ScannerPoller) -> None:
-    await read(scraper, Answers(a=NO_REDIS, b=STANDS_BY, c=NO_REDIS))
-    found = scraper.backlog(ORDERS)
-    assert found is not None
-    assert (found.redis_up, found.whole) == (True, False)
-
-
 async def test_the_erase_job_is_asked_though_a_scanner_tells_everything(
     scraper: ScannerPoller, pods: Pods
 ) -> None:
     pods.there[ORDERS].append(replace(POD, name="erase", component="erase"))
     assert await read(scraper, Answers(a=LEADS, erase=ERASED)) == ["erase", "a"]
     assert scraper.erased_shards(ORDERS) == 2
-
-
-async def test_who_is_ready_is_asked_before_who_is_not(scraper: ScannerPoller, pods: Pods) -> None:
-    pods.there[ORDERS][1] = replace(POD, name="b", ready=True)
-    assert await read(scraper, Answers(b=LEADS)) == ["b"]
 
 
 async def test_many_pods_that_do_not_answer_take_a_bounded_time(
@@ -235,57 +215,6 @@ async def test_many_pods_that_do_not_answer_take_a_bounded_time(
 
     assert len(await read(scraper, Slow())) == 3  # the 4 s have to be over
     assert scraper.complaint(ORDERS) == "p000 does not answer"
-
-
-async def test_a_reading_counts_while_it_is_fresh(scraper: ScannerPoller, clock: Clock, marks: Marks) -> None:
-    assert scraper.backlog(ORDERS) is None
-    await read(scraper, Answers(a=LEADS))
-    assert scraper.backlog(ORDERS) is not None
-    clock.now += FRESH_SECONDS + 1
-    assert scraper.backlog(ORDERS) is None
-    await read(scraper, Answers(a=LEADS))
-    assert marks.of == {ORDERS: 2}
-
-
-async def test_the_same_again_wakes_nobody(scraper: ScannerPoller, clock: Clock, marks: Marks) -> None:
-    for _ in range(4):
-        await read(scraper, Answers(a=LEADS))
-        clock.now += 5
-    assert marks.of == {ORDERS: 1}
-
-
-async def test_lateness_beyond_the_objective_wakes_at_once(
-    scraper: ScannerPoller, clock: Clock, marks: Marks
-) -> None:
-    """BUSY has been due for 9 seconds; 10 are allowed."""
-    await read(scraper, Answers(a=scanner({0: True}, **BUSY)))
-    clock.now += 2
-    later = scanner({0: True}, **{**BUSY, "oldest_due_ms": BUSY["oldest_due_ms"] - 2_000})
-    await read(scraper, Answers(a=later))
-    await read(scraper, Answers(a=later))
-    assert marks.of == {ORDERS: 2}
-
-
-async def test_a_spec_that_nobody_can_read_allows_any_lateness(scraper: ScannerPoller) -> None:
-    broken = known(ORDERS, 10)
-    broken["metadata"]["resourceVersion"] = "101"
-    scraper._queues.seen({**broken, "spec": 7})
-    await read(scraper, Answers(a=scanner({0: True}, **BUSY)))
-    assert scraper.backlog(ORDERS) is not None
-
-
-async def test_complaints_are_told_when_the_last_reading_is_too_old(
-    scraper: ScannerPoller, clock: Clock, marks: Marks
-) -> None:
-    refused = Answers(a="a refused", b="b refused", c="c refused")
-    await read(scraper, Answers(a=LEADS))
-    await read(scraper, refused)
-    assert (scraper.complaint(ORDERS), marks.of[ORDERS]) == ("a refused", 1)
-    assert scraper.backlog(ORDERS) is not None
-    clock.now += FRESH_SECONDS + 1
-    for _ in range(3):
-        await read(scraper, refused)
-    assert (scraper.complaint(ORDERS), marks.of[ORDERS]) == ("a refused", 2)
 
 
 async def test_scanners_that_are_gone_are_told_of_when_their_last_reading_is_too_old(
@@ -378,14 +307,6 @@ async def test_no_more_is_decided_than_the_spec_says(scraper: ScannerPoller, clo
     assert scraper._pace(MAILS) == scanner_poller.PERIOD_SECONDS
     scraper._queues.seen(known(MAILS, 10, version=101, autoscaling={"periodSeconds": 1}))
     assert scraper._pace(MAILS) == 1
-
-
-async def test_workers_are_none_of_its_business(scraper: ScannerPoller, pods: Pods) -> None:
-    """A decision waits for nobody's workers."""
-    scale(scraper)
-    pods.there[ORDERS].append(replace(POD, name="w", component="worker"))
-    assert await read(scraper, Answers(a=LEADS)) == ["a"]
-    assert [told for _, told, _ in looks(scraper).of] == [True]
 
 
 async def test_who_finds_no_place_in_time_looks_all_the_same(

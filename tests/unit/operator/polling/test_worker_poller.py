@@ -21,7 +21,7 @@ from delayq_operator.status.view import WINDOW_SECONDS, Begun, Guarding
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.polling.test_scanner_poller import ORDERS, Answers, Looks, Marks, Pods, known
-from tests.unit.operator.scrape.test_scrape_exposition import POD
+from tests.unit.operator.scrape.test_exposition import POD
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample
@@ -147,12 +147,6 @@ async def test_those_that_hang_are_given_up_soon(monkeypatch: pytest.MonkeyPatch
     assert world.crew.lead.seconds is None
 
 
-async def test_when_there_are_more_than_can_be_asked_the_next_are_asked_soon() -> None:
-    pods = [replace(W, name=f"w{n:03}") for n in range(worker_stats.MOST_AT_ONCE)]
-    world = World(*pods, **{pod.name: WORKER for pod in pods})
-    assert await world.visit() == worker_poller.FULL_SECONDS
-
-
 async def test_a_queue_that_somebody_else_scales_is_asked_for_its_lateness_alone(clock: Clock) -> None:
     world = World(W, w=[*WORKER, *began(10, late=1)])
     world.queues.seen(known(ORDERS, 10, version=101))
@@ -195,21 +189,6 @@ async def test_workers_with_a_guard_are_asked_whoever_scales_them(clock: Clock) 
     assert world.guards.seen(ORDERS) == Guarding(unable=1)
     assert world.marks.of[ORDERS] == 1
     assert (world.crew.lead.seconds, world.crew.handler.seconds) == (None, None)
-
-
-async def test_a_worker_is_asked_once_for_what_it_teaches_and_for_its_guard() -> None:
-    world = World(W, w=[*WORKER, *up(1)])
-    world.queues.seen(known(ORDERS, 10, version=101, guard=GUARD, autoscaling={}))
-    await world.visit()
-    assert world.answers.asked == ["w"]
-    assert (world.crew.lead.seconds, world.guards.seen(ORDERS)) == (30, Guarding(able=1))
-
-
-async def test_workers_are_asked_how_busy_they_are_once_there_is_somebody_to_ask() -> None:
-    world, pods = World(w=WORKER, mute="mute refused"), [W, replace(W, name="mute")]
-    assert await world.survey.busy(ORDERS, pods) == {}
-    world.survey._client = cast("Client", world.answers)
-    assert await world.survey.busy(ORDERS, pods) == {"w": 3}
 
 
 def test_what_a_histogram_counts_between_two_bounds_is_in_proportion() -> None:

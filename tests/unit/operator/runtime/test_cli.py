@@ -43,11 +43,6 @@ def invoked(*args: str) -> Any:  # noqa: ANN401  click's Result
     return CliRunner().invoke(cli.delayq_operator, ["--worker-image=a", *args])
 
 
-def test_the_operators_own_namespace_is_that_of_its_pod_unless_it_is_given(started: list[Options]) -> None:
-    assert setting(started).own_namespace == "of-the-pod"
-    assert setting(started, "--own-namespace=elsewhere").own_namespace == "elsewhere"
-
-
 def test_its_own_labels_are_taken_apart(started: list[Options]) -> None:
     assert setting(started).own_labels == {}
     given = "--own-labels=app.kubernetes.io/name=delayq,tier=,n=1"
@@ -76,13 +71,6 @@ def test_its_own_namespace_is_closed_unless_it_serves_no_other(
     started: list[Options], args: tuple[str, ...], closed: str | None
 ) -> None:
     assert setting(started, *args).policy.closed_namespace == closed
-
-
-def test_the_policy_is_strict_unless_told_otherwise(started: list[Options]) -> None:
-    assert setting(started).policy.pod_security == "baseline"
-    assert setting(started).policy.service_accounts == ("*",)
-    assert setting(started, "--allow-service-account=").policy.service_accounts == ()
-    assert setting(started, "--allow-service-account=a").policy.service_accounts == ("a",)
 
 
 def test_its_own_account_is_that_of_its_token_unless_it_is_given(

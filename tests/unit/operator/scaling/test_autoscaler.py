@@ -19,7 +19,7 @@ from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 
 from tests.unit.operator.queues import UID
 from tests.unit.operator.scrape.test_backlog import scanner
-from tests.unit.operator.scrape.test_scrape_exposition import POD
+from tests.unit.operator.scrape.test_exposition import POD
 from tests.unit.operator.scrape.test_worker_stats import says
 from tests.unit.operator.views import body, resource
 

@@ -13,7 +13,7 @@ from delayq_operator.base.names import Key
 from delayq_operator.scaling import victims
 from delayq_operator.scaling.victims import MARK, Victims
 
-from tests.unit.operator.scrape.test_scrape_exposition import POD
+from tests.unit.operator.scrape.test_exposition import POD
 
 if TYPE_CHECKING:
     from delayq_operator.cache.pod import Pod

@@ -12,11 +12,11 @@ from delayq.protocol.due_histogram import DueHistogram
 from delayq.protocol.results import Counts
 from delayq.service import metrics as scanner_metrics
 from delayq.service.exposition import render
-from delayq_operator.base.metrics import samples
 from delayq_operator.scrape.backlog import NEEDED, Backlog, Reading, backlog
 from delayq_operator.scrape.shards import Shards
 from delayq_operator.status.status import status
 
+from tests.exposition import samples
 from tests.unit.operator.views import view
 
 if TYPE_CHECKING:
@@ -97,30 +97,10 @@ def test_shards_add_up_and_the_extremes_are_those_of_all() -> None:
     assert (found.oldest_due_at, found.next_due_at, found.whole) == (NOW - 30, NOW + 5, True)
 
 
-def test_a_standby_adds_nothing() -> None:
-    assert read(scanner({0: True}, **BUSY), scanner({0: False})) == read(scanner({0: True}, **BUSY))
-
-
-def test_two_leaders_of_a_shard_are_counted_once() -> None:
-    """For an instant after a leader came back, both say that they lead."""
-    assert read(scanner({0: True}, **BUSY), scanner({0: True}, **BUSY)).due == 5
-
-
 def test_a_shard_without_a_leader_makes_the_reading_incomplete() -> None:
     """Its tasks are missing: fewer numbers must not look like fewer tasks."""
     found = read(scanner({0: True, 1: False}, **BUSY), scanner({0: False, 1: False}))
     assert (found.whole, found.redis_up, found.due) == (False, True, 5)
-
-
-def test_nothing_waits() -> None:
-    """next_due is NaN then, and the oldest has been due for 0 seconds."""
-    found = read(scanner({0: True, 1: True}))
-    assert (found.oldest_due_at, found.next_due_at, found.whole) == (None, None, True)
-
-
-def test_one_of_two_shards_waits() -> None:
-    waiting, idle = scanner({0: True, 1: False}, **BUSY), scanner({0: False, 1: True})
-    assert read(waiting, idle).next_due_at == NOW + 60
 
 
 def test_a_scanner_without_redis_says_nothing_but_that() -> None:
@@ -138,26 +118,6 @@ def test_why_redis_does_not_serve_is_told_unless_it_serves_another_scanner() -> 
     assert read(made_up).outage == ""
 
 
-def test_one_scanner_that_reaches_redis_is_enough() -> None:
-    assert read(scanner({0: False}, risks=None), scanner({0: True}, **BUSY)).redis_up
-
-
-@pytest.mark.parametrize(
-    ("risks", "holding"),
-    [
-        ((), ()),
-        (("evicts",), ("evicts",)),
-        (("unknown", "append_only_off"), ("append_only_off", "unknown")),
-    ],
-)
-def test_risks_are_those_that_are_one(risks: Collection[DurabilityRisk], holding: tuple[str, ...]) -> None:
-    assert read(scanner({0: True}, risks)).risks == holding
-
-
-def test_no_answer_at_all() -> None:
-    assert read() == Backlog(read_at=NOW)
-
-
 # --- What no scanner of ours says.
 
 
@@ -168,7 +128,7 @@ def test_lines_without_the_labels_they_should_have_count_for_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), -1.0, -1e300, -(10**400)])
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), -1.0, -1e300])
 def test_what_is_no_number_of_anything_counts_as_nothing(value: float) -> None:
     odd = [(name, labels, value) for name, labels, _ in scanner({0: True}, **BUSY) if "led" not in name]
     led = scanner({0: True})
@@ -177,7 +137,7 @@ def test_what_is_no_number_of_anything_counts_as_nothing(value: float) -> None:
     assert (found.oldest_due_at, found.redis_up, found.risks) == (None, True, ())
 
 
-@pytest.mark.parametrize("value", [1e300, 2.0**63, 10**400])
+@pytest.mark.parametrize("value", [1e300, 2.0**63])
 def test_whatever_a_scanner_says_status_can_be_written(value: float) -> None:
     """Its numbers are int64, its times have four digits for the year."""
     many = dict.fromkeys(range(3), True)
@@ -208,13 +168,6 @@ def test_what_is_needed_is_everything_that_is_looked_at() -> None:
 ALLOWED = 10.0
 QUIET = read(scanner({0: True}, scheduled=3, next_due_ms=NOW_MS + 60_000))
 LOADED = read(scanner({0: True}, **{**BUSY, "scheduled": 3_000, "due": 2_000}))
-
-
-@pytest.mark.parametrize("off", [-2.0, 0.0, 2.0])
-def test_the_same_again_is_the_same(off: float) -> None:
-    later = backlog(Reading([scanner({0: True}, scheduled=3, next_due_ms=NOW_MS + 60_000)]), NOW + off)
-    assert not later.moved(QUIET)
-    assert not later.turned(QUIET, ALLOWED)
 
 
 @pytest.mark.parametrize(

@@ -60,12 +60,6 @@ def test_shards_add_up_on_the_horizons_that_were_asked_for() -> None:
     assert (found.overdue, found.in_flight, found.fallen_due, found.whole) == (10, 6, 2 * 50, True)
 
 
-def test_a_scanner_that_cannot_be_asked_tells_what_it_tells_everybody() -> None:
-    found = look(scanner({0: True}, **busy(due_within={10_000: 3, 30_000: 6, 3_600_000: 20})))
-    assert found is not None
-    assert dict(found.due_within) == {0.5: 0, 1.0: 0, 1.5: 0, 10: 3, 30: 6, 60: 6, 3600: 20}
-
-
 def test_horizons_that_nobody_asked_for_are_not_looked_at() -> None:
     lines = scanner({0: True}, **busy())
     lines += [
@@ -74,12 +68,6 @@ def test_horizons_that_nobody_asked_for_are_not_looked_at() -> None:
     found = look(lines)
     assert found is not None
     assert len(found.due_within) <= len(ASKED) + 6
-
-
-def test_when_nothing_falls_due_there_is_nothing_to_add_up() -> None:
-    found = look(scanner({0: True}))
-    assert found is not None
-    assert (found.due_within, found.next_due_seconds, found.overdue) == ((), None, 0)
 
 
 def test_a_shard_that_nobody_leads_makes_a_look_partial_and_hides_what_ever_fell_due() -> None:
@@ -107,17 +95,6 @@ def test_tasks_that_wait_for_a_verdict_need_no_worker() -> None:
     assert found.in_flight == 2, "what a worker holds counts still"
 
 
-def test_a_scanner_that_does_not_tell_of_leases_that_ran_out_has_all_of_them_counted() -> None:
-    lines = [
-        line
-        for line in scanner({0: True}, **busy(in_flight=7, lapsed=7))
-        if line[0] != "delayq_expired_leases"
-    ]
-    found = look(lines)
-    assert found is not None
-    assert found.in_flight == 7
-
-
 def test_a_due_time_is_within_what_people_can_be_told() -> None:
     lines = [line for line in scanner({0: True}, **busy()) if line[0] != "delayq_next_due_seconds"]
     found = look([*lines, ("delayq_next_due_seconds", {"queue": "orders", "shard": "0"}, 1e300)])
@@ -126,13 +103,6 @@ def test_a_due_time_is_within_what_people_can_be_told() -> None:
         replace(found, overdue=0, in_flight=0, due_within=()), Policy(slots=1), begun(0, 0), NOW
     )
     assert "workers start by 2" in sentence(decision)
-
-
-def test_without_counters_nobody_knows_what_ever_fell_due() -> None:
-    lines = [line for line in scanner({0: True}, **busy()) if line[0] != "delayq_queue_claimed_total"]
-    found = look(lines)
-    assert found is not None
-    assert found.fallen_due is None
 
 
 @pytest.mark.parametrize("said", [[], scanner({0: False}), scanner({0: True}, None)])

@@ -47,13 +47,6 @@ def progress(shard: int, tasks: int, checked: int, moved: int, *, waiting: int =
     ]
 
 
-def test_a_queue_whose_tasks_are_in_place_is_settled() -> None:
-    found = backlog(Reading([leads(0, 1, of=2, told=shard_map(4, 2, 2, 2))]), NOW)
-    assert found.shards.shard_map == ShardMap(4, 2, 2, 2)
-    assert found.shards.shard_map.settled
-    assert (found.whole, found.shards.down, found.shards.unled) == (True, (), ())
-
-
 @pytest.mark.parametrize("told", [(3, 4, 1, 4), (2, 1, 1, 4), (5, 1, 4, 1)])
 def test_all_shards_are_looked_after_until_the_change_is_over(told: tuple[int, int, int, int]) -> None:
     reading = Reading([leads(0, of=1, told=shard_map(*told))])
@@ -69,11 +62,6 @@ def test_the_newest_shard_map_counts_whoever_is_asked_first() -> None:
         reading = Reading(scanners)
         assert reading.shard_map == ShardMap(4, 1, 1, 1)
         assert reading.whole
-
-
-def test_scanners_of_an_older_version_are_whole_when_each_shard_they_name_is_led() -> None:
-    reading = Reading([scanner({0: True, 1: True})])
-    assert (reading.shard_map, reading.whole) == (None, True)
 
 
 def test_a_shard_that_is_down_is_named_unless_somebody_leads_it() -> None:
@@ -97,14 +85,6 @@ def test_a_shard_that_serves_a_scanner_that_does_not_lead_it_is_not_down() -> No
     assert [each.shard for each in Reading([new, new]).sharding().down] == [0, 1]
 
 
-def test_redis_is_up_when_it_serves_some_shard_whatever_a_scanner_says_of_itself() -> None:
-    partly = [
-        (name, labels, 0.0 if name == table.REDIS_UP.name else value)
-        for name, labels, value in leads(0, of=2, told=[*shard_map(1, 2, 2, 2), down(1)])
-    ]
-    assert backlog(Reading([partly]), NOW).redis_up
-
-
 @pytest.mark.parametrize(
     "nonsense",
     [down("x"), down("-1"), down("256"), down("9" * 400), down("²"), down(1, "because")],
@@ -120,12 +100,6 @@ def test_a_server_whose_name_is_none_is_not_repeated(server: str) -> None:
     assert Reading(
         [leads(0, of=2, told=[*shard_map(1, 2, 2, 2), down(1, server=server)])]
     ).sharding().down == (Down(1, "timeout", ""),)
-
-
-@pytest.mark.parametrize("server", ["10.0.0.7:6379", "[fd00::1]:6379", "redis-0.redis.shop.svc:7000"])
-def test_a_server_is_named_as_scanners_do(server: str) -> None:
-    [found] = Reading([leads(0, of=2, told=[*shard_map(1, 2, 2, 2), down(1, server=server)])]).sharding().down
-    assert found.server == server
 
 
 @pytest.mark.parametrize(
@@ -155,8 +129,3 @@ def test_progress_adds_up_over_shards_and_its_end_is_unknown_until_each_has_told
     second = leads(1, of=2, told=[*told, *progress(1, 7, 7, 0, waiting=7)])
     found = Reading([first, second]).sharding()
     assert (found.tasks, found.checked, found.moved, found.waiting) == (307, 127, 60, 7)
-
-
-def test_a_standby_adds_nothing_to_the_progress() -> None:
-    told = [*shard_map(3, 2, 1, 2), *progress(0, 300, 120, 60)]
-    assert Reading([leads(0, of=2, told=told), leads(of=2, told=told)]).sharding().checked == 120

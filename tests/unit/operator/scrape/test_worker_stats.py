@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq_operator.scrape.worker_stats import AGAIN_SECONDS, MOST_AT_ONCE, Fleet, WorkerStats, busy
+from delayq_operator.scrape.worker_stats import AGAIN_SECONDS, MOST_AT_ONCE, Fleet, WorkerStats
 
-from tests.unit.operator.scrape.test_scrape_exposition import POD
+from tests.unit.operator.scrape.test_exposition import POD
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample
@@ -60,11 +60,6 @@ def test_one_that_leaves_or_will_not_come_does_not_count(fields: dict[str, objec
     assert WorkerStats({}).fleet([worker("w", age, **fields)], NOW) == Fleet()
 
 
-def test_one_that_usually_takes_long_is_waited_for() -> None:
-    assert WorkerStats({"leadSeconds": 60}).fleet([worker("w", 170)], NOW).starting == 1
-    assert WorkerStats({"leadSeconds": 60}).fleet([worker("w", 190)], NOW).starting == 0
-
-
 def test_a_start_teaches_once_and_an_operator_takes_up_what_an_earlier_one_learnt() -> None:
     crew = WorkerStats({})
     assert (crew.lead.seconds, crew.handler.seconds) == (None, None)
@@ -86,12 +81,6 @@ def test_a_start_teaches_once_and_an_operator_takes_up_what_an_earlier_one_learn
 )
 def test_a_status_that_somebody_has_edited_is_not_believed(status: dict[str, object]) -> None:
     assert (WorkerStats(status).lead.seconds, WorkerStats(status).handler.seconds) == (None, None)
-
-
-def test_a_container_that_started_anew_does_not_teach_how_long_a_pod_takes() -> None:
-    crew = WorkerStats({})
-    crew.take(worker("w", 1000, restarts=1), says(NOW), NOW)
-    assert crew.lead.seconds is None
 
 
 def test_workers_that_start_together_teach_of_as_many() -> None:
@@ -186,39 +175,6 @@ def test_a_clock_that_is_put_back_leaves_nobody_out() -> None:
     crew = WorkerStats({})
     assert crew.to_ask([worker("w", ready=True)], NOW)
     assert crew.to_ask([worker("w", ready=True)], NOW - 3600)
-
-
-def test_one_without_an_address_cannot_be_asked() -> None:
-    assert WorkerStats({}).to_ask([worker("w", address="")], NOW) == []
-
-
-def test_nothing_stays_of_workers_that_are_gone() -> None:
-    crew, pods = WorkerStats({}), [worker("w", ready=True)]
-    crew.to_ask(pods, NOW)
-    crew.take(pods[0], says(NOW - 90, 1, 1), NOW)
-    crew.hold_up([worker("v")], NOW)
-    crew.fleet(pods, NOW)
-    crew.fleet([], NOW)
-    assert not any(
-        (crew._asked_at, crew._claimed, crew._came, crew._held_up, crew.handler._told, crew.lead._known)
-    )
-
-
-def test_a_queue_that_is_held_for_months_remembers_those_that_are_there() -> None:
-    """Nobody counts its workers meanwhile, so nobody else forgets those that went."""
-    crew = WorkerStats({})
-    for n in range(5):
-        crew.hold_up([worker(f"w{n}")], NOW)
-    assert crew._held_up == {"w4"}
-
-
-def test_how_busy_a_worker_says_it_is() -> None:
-    def said(value: float) -> int | None:
-        return busy([("delayq_worker_busy_slots", {"queue": "orders"}, value)])
-
-    assert [said(each) for each in (3, 0, 1e9)] == [3, 0, 100_000]
-    assert [said(each) for each in (1e300, 10**400, float("nan"), -1)] == [None] * 4
-    assert busy([]) is None
 
 
 def test_workers_that_were_there_before_teach_only_what_happens_from_now_on() -> None:

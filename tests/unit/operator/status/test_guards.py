@@ -16,7 +16,7 @@ from delayq_operator.status.view import Guarding
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.polling.test_scanner_poller import ORDERS, Marks, known
-from tests.unit.operator.scrape.test_scrape_exposition import POD
+from tests.unit.operator.scrape.test_exposition import POD
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample

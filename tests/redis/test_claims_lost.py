@@ -8,7 +8,7 @@ import pytest
 from delayq import NewTask, SyncClient
 from delayq.protocol.keys import Keys
 
-from tests.redis.proxy import Proxy, proxy_to
+from tests.redis.proxy import proxy_to
 from tests.redis.recovering import until
 from tests.redis.working import LONGEST_LOOK_MS, Handler, queue, working
 from tests.servers import PREFERRED, RedisServer
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from delayq.protocol.envelope import Task
 
 KEYS = Keys("delayq", "orders", 0)
 SLOTS, TASKS = 20, 300
@@ -78,34 +77,3 @@ async def test_tasks_of_a_claim_whose_reply_was_lost_are_claimed_again_at_once(s
             await until(lambda: slots.counters.settled["acked"] == 2)
     assert (sorted(handler.began), handler.attempts) == (["a", "b"], {1})
     assert (stats(server)["claimed"], stats(server)["released"]) == (4, 2)
-
-
-class Cutting(Handler):
-    """Has the proxy lose the next reply with every third task."""
-
-    def __init__(self, proxy: Proxy) -> None:
-        super().__init__()
-        self.proxy = proxy
-        self.may_end.set()
-
-    async def handle(self, task: Task) -> None:
-        await super().handle(task)
-        if len(self.began) % 3 == 0:
-            self.proxy.drop = 1
-
-
-@pytest.mark.one_server
-async def test_two_claimers_never_take_back_each_others_tasks(server: RedisServer) -> None:
-    """Replies of one are lost again and again, while the other works."""
-    with proxy_to(server.port) as proxy:
-        lossy, sound = Cutting(proxy), Handler()
-        sound.may_end.set()
-        async with (
-            working([proxy.url], lossy, queue(SLOTS)),
-            working([server.url], sound, queue(1)) as slots,
-        ):
-            schedule(server, [str(n) for n in range(TASKS)])
-            await until(lambda: stats(server).get("acked") == TASKS)
-    assert proxy.dropped > 1
-    assert lossy.attempts | sound.attempts == {1}
-    assert slots.counters.settled["lease_lost"] == 0

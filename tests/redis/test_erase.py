@@ -34,11 +34,8 @@ def test_every_key_of_the_shard_goes_and_is_counted(shard: Shard) -> None:
     shard.redis.hset(shard.keys.cursors, "tasks", 5)
     assert shard.run(shard.commands.erase(0)) == (12, 5)
     assert shard.whole() == State()
+    assert shard.run(shard.commands.erase(0)) == (0, 0), "nothing is left"
     assert every_key(shard) == [shard.keys.shard_map], "since when there is no queue; test_epochs.py says why"
-
-
-def test_nothing_is_there_to_erase(shard: Shard) -> None:
-    assert shard.run(shard.commands.erase(0)) == (0, 0)
 
 
 def test_queues_and_shards_of_similar_names_are_left_alone(shard: Shard) -> None:

@@ -80,34 +80,22 @@ def test_the_scanner_is_told_when_to_look_again_and_hints_not_before(shard: Shar
     assert (wake(shard, commands).due, wake(shard, commands).held) == (True, False)
 
 
-def test_a_thousand_a_second_are_let_go_ten_at_a_time(shard: Shard) -> None:
-    """Nobody looks a thousand times a second."""
-    commands = limited(shard, rate_per_second=1000)
-    due(shard, 1000)
-    for _ in range(4):
-        claim(shard, commands, 250)
-    room = wake(shard, commands).room_seconds
-    assert room is None or room == pytest.approx(0.01, abs=0.005)
-
-
-def test_a_clock_that_steps_back_is_worth_one_burst_and_holds_nobody(shard: Shard) -> None:
-    commands = limited(shard, rate_per_second=10, burst=3)
-    due(shard, 10)
-    claim(shard, commands)
-    shard.clock(NOW - 3_600_000)
-    shard.seed(State(delayed={f"t{n}": 0 for n in range(10)}))
-    assert len(claim(shard, commands).leases) == 3
-    assert claim(shard, commands).held
-
-
-def test_what_is_kept_of_a_rate_goes_by_itself(shard: Shard) -> None:
-    """And losing it, as in a fail-over, is worth one burst."""
+@pytest.mark.parametrize("forgotten", ["clock", "fail-over"])
+def test_a_clock_that_steps_back_or_a_lost_key_is_worth_one_burst_and_holds_nobody(
+    shard: Shard, forgotten: str
+) -> None:
+    """What is kept of a rate expires by itself."""
     commands = limited(shard, rate_per_second=10, burst=3)
     due(shard, 10)
     claim(shard, commands)
     assert 0 < shard.redis.pttl(shard.keys.rate) <= 301
-    shard.redis.delete(shard.keys.rate)
+    if forgotten == "clock":
+        shard.clock(NOW - 3_600_000)
+    else:
+        shard.redis.delete(shard.keys.rate)
+    shard.seed(State(delayed={f"t{n}": 0 for n in range(10)}))
     assert len(claim(shard, commands).leases) == 3
+    assert claim(shard, commands).held
 
 
 def test_a_limit_on_tasks_in_flight_counts_what_workers_hold(shard: Shard) -> None:
@@ -135,14 +123,6 @@ def test_a_change_of_shards_keeps_nothing_back_that_was_not_before(
     due(shard, 40)
     assert len(claim(shard, commands).leases) == 16
     assert sum(len(shard.run(commands.claim(each, 100, LEASE_MS)).leases) for each in range(1, 8)) == 0
-
-
-def test_fresh_and_retried_tasks_share_what_there_is(shard: Shard) -> None:
-    commands = limited(shard, rate_per_second=1, burst=4, max_in_flight=3)
-    shard.seed(State(delayed={"a": NOW - 4, "c": NOW - 2}, retry={"b": NOW - 3, "d": NOW - 1}))
-    found = claim(shard, commands)
-    assert [lease.task.id for lease in found.leases] == ["a", "b", "c"]
-    assert (found.held, found.room_seconds) == (True, None)
 
 
 @settings(max_examples=15, deadline=None)

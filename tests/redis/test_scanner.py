@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from delayq.connection import Address, AsyncConnection
-from delayq.contract import Limits, parse
+from delayq.contract import Limits
 from delayq.errors import Unavailable
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.commands import Commands
@@ -17,39 +15,29 @@ from delayq.service.shard_groups import ShardGroup
 
 from tests.redis.paced import Connection, Stepping
 from tests.redis.state import NOW, Shard, State
+from tests.redis.test_reaper import spec
 
 if TYPE_CHECKING:
-    from delayq.contract import Spec
+    from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Call
 
 LEASE_MS = 60_000
 HOUR_MS = 3_600_000
 
 
-def spec(limits: Limits) -> Spec:
-    document = {
-        "apiVersion": "delayq.dev/v1alpha1",
-        "kind": "DelayQueue",
-        "metadata": {"name": "q"},
-        "spec": {"redis": {"standalone": {"host": "unused"}}, "handler": {"exec": {"command": ["true"]}}},
-    }
-    return replace(parse(document).spec, limits=limits)
-
-
-async def pauses(shard: Shard, url: str, steps: int, **limits: int) -> list[float]:
+async def pauses(shard: Shard, connection: AsyncConnection, steps: int, **limits: int) -> list[float]:
     commands = Commands(shard.commands.queue, limits=Limits(**limits))
-    connection = AsyncConnection(Address.from_url(url))
-    scanner = ShardScanner(0, commands, connection, spec=spec(Limits(**limits)))
+    scanner = ShardScanner(0, commands, connection, spec=spec())
     scanner.leads = True
-    found = [await scanner.step() for _ in range(steps)]
-    await connection.close()
-    return found
+    return [await scanner.step() for _ in range(steps)]
 
 
-async def test_a_hint_that_nobody_takes_is_looked_at_ever_more_rarely(shard: Shard, redis_url: str) -> None:
+async def test_a_hint_that_nobody_takes_is_looked_at_ever_more_rarely(
+    shard: Shard, connection: AsyncConnection
+) -> None:
     """Every worker is busy, none lives, or stopPolicy holds them: the hint lies there for the first who can."""
     shard.seed(State(delayed={"a": NOW - 5}))
-    found = await pauses(shard, redis_url, 12)
+    found = await pauses(shard, connection, 12)
     assert found[0] == OVERDUE_SECONDS, "somebody may take the hint, and die"
     assert found[1:] == sorted(found[1:])
     assert (found[1], found[-1]) == (OVERDUE_SECONDS / 4, RARELY_SECONDS)
@@ -57,24 +45,26 @@ async def test_a_hint_that_nobody_takes_is_looked_at_ever_more_rarely(shard: Sha
     assert (len(first.leases), shard.whole().alarm) == (1, 1), (
         "who comes back rings, and what falls due next is told"
     )
-    assert await pauses(shard, redis_url, 1) == [TICK_SECONDS]
+    assert await pauses(shard, connection, 1) == [TICK_SECONDS]
 
 
-async def test_as_many_in_flight_as_may_be_are_looked_at_rarely(shard: Shard, redis_url: str) -> None:
+async def test_as_many_in_flight_as_may_be_are_looked_at_rarely(
+    shard: Shard, connection: AsyncConnection
+) -> None:
     shard.seed(State(delayed={"a": NOW - 5}, processing={"b:1": NOW + LEASE_MS}))
-    assert await pauses(shard, redis_url, 3, max_in_flight=1) == [RARELY_SECONDS] * 3
+    assert await pauses(shard, connection, 3, max_in_flight=1) == [RARELY_SECONDS] * 3
 
 
 async def test_what_falls_due_next_while_nobody_can_take_it_is_told_soon_though_not_to_the_ms(
-    shard: Shard, redis_url: str
+    shard: Shard, connection: AsyncConnection
 ) -> None:
     """By then somebody may be there again, who has left nothing due and no hint to tell us by."""
     shard.seed(State(delayed={"a": NOW - 5, "b": NOW + 1, "c": NOW + 300}))
-    assert (await pauses(shard, redis_url, 9))[-1] == OVERDUE_SECONDS
+    assert (await pauses(shard, connection, 9))[-1] == OVERDUE_SECONDS
     shard.clock(NOW + 100)
-    assert 0.19 < (await pauses(shard, redis_url, 9))[-1] <= 0.2
+    assert 0.19 < (await pauses(shard, connection, 9))[-1] <= 0.2
     shard.redis.zadd(shard.keys.processing, {"d:1": NOW + LEASE_MS})
-    assert 0.19 < (await pauses(shard, redis_url, 1, max_in_flight=1))[0] <= 0.2
+    assert 0.19 < (await pauses(shard, connection, 1, max_in_flight=1))[0] <= 0.2
 
 
 async def _nobody(_: object) -> None:
@@ -90,12 +80,12 @@ def test_leases_that_a_clock_left_too_long_are_shortened_however_often_that_fail
             raise Unavailable("test", failing.pop())
         return shard.run(call)
 
-    connection: Any = Connection()
+    paced: Any = Connection()
     listener: Any = SimpleNamespace(listen=_nobody)
     leading = LeaderElection(
-        *(ShardGroup(shard.commands), connection),
+        *(ShardGroup(shard.commands), paced),
         owner="me",
-        spec=spec(Limits()),
+        spec=spec(),
         listener=listener,
         led=lambda: {0},
     )
@@ -109,6 +99,4 @@ def test_leases_that_a_clock_left_too_long_are_shortened_however_often_that_fail
         stepping.whole()
         assert shard.whole().processing == {"a:1": NOW + HOUR_MS + LEASE_MS}
     stepping.whole()
-    assert (
-        shard.whole().processing["a:1"] <= NOW + spec(Limits()).delivery.lease_duration_seconds * 1000 + 1000
-    )
+    assert shard.whole().processing["a:1"] <= NOW + spec().delivery.lease_duration_seconds * 1000 + 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,7 @@ from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 from tests.redis.test_reaper import spec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from delayq.protocol.commands import Call
     from delayq.protocol.envelope import Task
@@ -50,8 +51,15 @@ def hold(group_state: GroupState, shard: Shard, count: int) -> list[str]:
     return [member.decode() for member in group_state.running]
 
 
-def desk_of(shard: Shard) -> GroupState:
-    return GroupState(Slots(spec(), WorkerCounters("worker", "q")), ShardGroup(shard.commands))
+@asynccontextmanager
+async def recorded(url: str) -> AsyncIterator[Recorded]:
+    connection = Recorded(url)
+    yield connection
+    await connection.close()
+
+
+def state_of(commands: Commands) -> GroupState:
+    return GroupState(Slots(spec(), WorkerCounters("worker", "q")), ShardGroup(commands))
 
 
 def lease_renewal(group_state: GroupState, commands: Commands, connection: AsyncConnection) -> LeaseRenewal:
@@ -68,48 +76,42 @@ async def _no_call(_task: Task) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "late_seconds", "kept"),
-    [
-        (None, 0, True),
-        ("drain", 0, True),
-        ("timeout", 0, True),
-        ("lease_lost", 0, False),
-    ],
+    ("reason", "kept"), [(None, True), ("drain", True), ("timeout", True), ("lease_lost", False)]
 )
 async def test_a_task_is_kept_while_its_handler_cleans_up(
-    shard: Shard, redis_url: str, reason: CancelReason | None, late_seconds: float, *, kept: bool
+    shard: Shard, redis_url: str, reason: CancelReason | None, *, kept: bool
 ) -> None:
-    group_state = desk_of(shard)
+    group_state = state_of(shard.commands)
     hold(group_state, shard, 1)
     for running in group_state.running.values():
-        running.cancelled_for, running.deadline = reason, time.monotonic() - late_seconds
-    connection = Recorded(redis_url)
-    await lease_renewal(group_state, shard.commands, connection).step()
-    await connection.close()
+        running.cancelled_for, running.deadline = reason, time.monotonic()
+    async with recorded(redis_url) as connection:
+        await lease_renewal(group_state, shard.commands, connection).step()
     assert bool(connection.trips) is kept
 
 
 async def test_many_leases_are_extended_a_batch_a_call_in_one_round_trip(
     shard: Shard, redis_url: str
 ) -> None:
-    group_state = desk_of(shard)
+    group_state = state_of(shard.commands)
     slots = group_state.slots
     members = hold(group_state, shard, 2 * BATCH + 100)
     lost = {members[7], members[BATCH], members[-1]}
     shard.seed(State(processing={member: NOW + 1 for member in members if member not in lost}))
-    connection = Recorded(redis_url)
-    await lease_renewal(group_state, shard.commands, connection).step()
-    await connection.close()
+    async with recorded(redis_url) as connection:
+        await lease_renewal(group_state, shard.commands, connection).step()
     assert connection.trips == [[BATCH, BATCH, 100]]
     lease_ms = slots.delivery.lease_duration_seconds * 1000
     assert shard.whole().processing == {member: NOW + lease_ms for member in members if member not in lost}
     assert (slots.counters.extended, slots.counters.leases_lost) == (len(members) - 3, 3)
 
 
-async def test_a_shard_that_fails_hides_no_lost_lease_of_another(shard: Shard, redis_url: str) -> None:
+async def test_a_shard_that_fails_hides_no_lost_lease_of_another(
+    shard: Shard, connection: AsyncConnection
+) -> None:
     """Its handler is cancelled all the same, and the failure is raised afterwards."""
     commands = Commands(shard.commands.queue, shards=2)
-    group_state = GroupState(Slots(spec(), WorkerCounters("worker", "q")), ShardGroup(commands))
+    group_state = state_of(commands)
     now, handling = time.monotonic(), list[asyncio.Task[None]]()
     for index in (0, 1):
         task = (f"id-{index}", "+0", envelope()[:-6])
@@ -120,10 +122,8 @@ async def test_a_shard_that_fails_hides_no_lost_lease_of_another(shard: Shard, r
     broken, lost = group_state.running.values()
     shard.redis.set(shard.keys.processing, "not a zset")
     shard.run(commands.ack(1, [lost.lease.member]))
-    connection = AsyncConnection(Address.from_url(redis_url))
     with pytest.raises(DelayQError, match="WRONGTYPE"):
         await lease_renewal(group_state, commands, connection).step()
-    await connection.close()
     assert (broken.cancelled_for, lost.cancelled_for) == (None, "lease_lost")
     for each in handling:
         each.cancel()
@@ -132,24 +132,22 @@ async def test_a_shard_that_fails_hides_no_lost_lease_of_another(shard: Shard, r
 
 @pytest.mark.parametrize("reason", ["timeout", "lease_lost"])
 async def test_a_handler_that_ignores_its_cancellation_is_given_up(
-    shard: Shard, redis_url: str, reason: CancelReason
+    shard: Shard, connection: AsyncConnection, reason: CancelReason
 ) -> None:
     """A task that took too long has failed, one whose lease was lost is somebody else's; the slot stays used."""
-    group_state = desk_of(shard)
+    group_state = state_of(shard.commands)
     slots = group_state.slots
     free = slots.free
     hold(group_state, shard, 1)
     [running] = group_state.running.values()
     running.cancelled_for, running.deadline = reason, time.monotonic() - CLEANUP_SECONDS + 60
     running.extended_at = running.deadline - slots.delivery.lease_duration_seconds
-    connection = Recorded(redis_url)
-    dog = lease_renewal(group_state, shard.commands, connection)
-    await dog.step()
+    renewal = lease_renewal(group_state, shard.commands, connection)
+    await renewal.step()
     assert list(group_state.running.values()) == [running]  # it may be cleaning up
     running.deadline -= 60
     running.extended_at -= 60
-    await dog.step()
-    await connection.close()
+    await renewal.step()
     assert (group_state.running, slots.running, slots.free) == ({}, {}, free - 1)
     verbs = [settlement.verb for settlement in group_state.outbox.waiting]
     assert verbs == (["retry"] if reason == "timeout" else [])

@@ -26,31 +26,11 @@ def test_a_horizon_that_adds_nothing_to_its_smaller_neighbour_is_left_out() -> N
 
 def test_what_is_counted_is_what_the_label_says() -> None:
     assert asked(["1234567"]).ms == asked(["1234568"]).ms == {"1.23457e+06": 1_234_570_000}
-    assert asked(["31622400"]).ms == {"3.16224e+07": 31_622_400_000}
-
-
-def test_less_than_a_millisecond_is_one() -> None:
-    assert asked(["0.0001"]).ms == {"0.0001": 1}
+    assert asked(["31622400", "0.0001"]).ms == {"0.0001": 1, "3.16224e+07": 31_622_400_000}
 
 
 @pytest.mark.parametrize(
-    "word",
-    [
-        "",
-        "0",
-        "-1",
-        "+1",
-        " 1",
-        "1_0",
-        "nan",
-        "inf",
-        "1e400",
-        "31622401",
-        "1h",
-        "\N{ARABIC-INDIC DIGIT ONE}",
-        "0x10",
-        ".",
-    ],
+    "word", ["", "0", "-1", "+1", " 1", "1_0", "nan", "inf", "1e400", "31622401", "1h", "\u0661", "0x10", "."]
 )
 def test_what_is_no_horizon_is_told_with_what_was_expected(word: str) -> None:
     with pytest.raises(ValueError, match="horizon: expected seconds above 0 and not above 31622400, got "):

@@ -80,59 +80,35 @@ def test_limits_are_the_documents_before_and_after_a_change_and_less_than_twice_
     assert sum(moving) < 2 * limit
 
 
-def asks(stamp: str, asked: str, *, found: str = "") -> bool:
-    wish = DesiredShards(8, stamp)
-    wish.found = found
-    return wish.next(ShardMap.first(4, asked)) is not None
-
-
 @pytest.mark.parametrize(
-    ("stamp", "asked", "may"),
+    ("stamp", "asked", "found", "may", "why"),
     [
-        ("u:2", "u:1", True),
-        ("u:2", "u:2", False),
-        ("u:2", "u:3", False),
-        ("u:10", "u:9", True),
-        ("u:1", "-", True),
-        ("v:1", "u:9", True),
-        ("-", "-", True),
-        ("-", "u:1", False),
+        ("u:2", "u:1", "", True, ""),
+        ("u:2", "u:1", "u:1", True, ""),
+        ("u:10", "u:9", "", True, ""),
+        ("u:1", "-", "", True, ""),
+        ("v:1", "u:9", "", True, ""),
+        ("-", "-", "-", True, ""),
+        ("u:2", "u:2", "", False, ""),
+        ("u:1", "u:2", "u:2", False, ""),  # a pod of the document of before, in a roll-out
+        ("-", "u:1", "", False, "in Kubernetes (u:1)"),
+        ("u:1", "v:1", "u:1", False, "of uid v, asked later"),  # a pod of a deleted DelayQueue
     ],
 )
-def test_only_a_newer_document_may_ask(stamp: str, asked: str, *, may: bool) -> None:
-    assert asks(stamp, asked) is may
-
-
-def test_pods_of_a_deleted_delayqueue_do_not_ask_back() -> None:
-    assert not asks("old:7", "new:1", found="old:7")
-
-
-def test_a_document_without_a_stamp_asks_once() -> None:
-    wish = DesiredShards(8, "-")
-    assert wish.next(ShardMap.first(8)) is None
-    assert wish.next(ShardMap.first(4)) is None, "somebody else asked since"
-
-
-@pytest.mark.parametrize(
-    ("stamp", "asked", "found", "why"),
-    [
-        ("-", "u:1", "", "in Kubernetes (u:1)"),
-        ("u:1", "v:1", "u:1", "of uid v, asked later"),
-        ("u:1", "u:2", "u:2", ""),  # a pod of the document of before, in a roll-out
-        ("u:2", "u:1", "u:1", ""),
-        ("-", "-", "-", ""),
-    ],
-)
-def test_who_may_not_ask_is_told_why(stamp: str, asked: str, found: str, why: str) -> None:
+def test_only_a_newer_document_may_ask_and_another_is_told_why(
+    *, stamp: str, asked: str, found: str, may: bool, why: str
+) -> None:
     wish = DesiredShards(8, stamp)
     wish.found = found
     refused = wish.refused(ShardMap.first(4, asked))
     assert why in refused
     assert bool(refused) is bool(why)
     assert wish.refused(ShardMap.first(8, asked)) == "", "it is as it should be"
+    assert (wish.next(ShardMap.first(4, asked)) is not None) is may
 
 
-def test_a_document_without_a_stamp_that_asked_is_told_that_another_asked_since() -> None:
+def test_a_document_without_a_stamp_asks_once() -> None:
     wish = DesiredShards(8, "-")
-    wish.next(ShardMap.first(8))
+    assert wish.next(ShardMap.first(8)) is None
+    assert wish.next(ShardMap.first(4)) is None
     assert "asked later" in wish.refused(ShardMap.first(4))

@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import Client, DelayQError, Durability, NewTask, SyncClient
-from delayq.client.encoding import Chunk
-from delayq.client.enqueue import Finish, Results, TaskWriter
 from delayq.client.operations import Operations
-from delayq.client.routing import ShardRouter, Trip
+from delayq.client.routing import Trip
 from delayq.contract import Limits
 from delayq.protocol.commands import Commands
-from delayq.protocol.replies import Stored
-from delayq.protocol.results import Outcome
-from delayq.protocol.shard_map import ShardMap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,31 +56,6 @@ def test_the_patience_of_the_caller_decides_nothing_about_the_server() -> None:
     *_, twice = asked_of([(YES, NO), (YES, NO)])
     assert [question[-1] for question in twice.questions] == [3000, 400]
     assert HASTY.longest_ms > 3000 + 400 + HASTY.timeout_ms
-
-
-class Unread(dict[int, Any]):
-    """What is stored, and is not to be gone through again with each round trip."""
-
-    def __iter__(self) -> Any:  # noqa: ANN401  it has none
-        raise AssertionError("all that is stored was gone through")
-
-
-def test_a_round_trip_costs_no_more_the_more_is_stored() -> None:
-    commands, results = Commands("orders"), Results()
-    results.stored = Unread({0: None})
-    chunk = Chunk(ShardMap.guess(1), 0, False, [1, 2], ["a", "+1", b"", "b", "+1", b""])  # noqa: FBT003 -- not passing
-    storing = TaskWriter(commands, ShardRouter(commands), Limits(), HASTY)
-    collecting = storing._collect(Finish("ticket"), [chunk], "reject", results)
-    next(collecting)
-    with pytest.raises(StopIteration):
-        collecting.send([Stored(1000, 0, {1: Outcome.EXISTS}), [1, NO]])
-    assert results.unconfirmed == [1]
-
-
-@pytest.mark.parametrize("client", [Client, SyncClient])
-def test_a_client_takes_the_word_alone(client: type[Client | SyncClient]) -> None:
-    made = client(queue="orders", durability="Fsynced")
-    assert made._operations.durability == Durability("Fsynced")
 
 
 @pytest.mark.parametrize("client", [Client, SyncClient])

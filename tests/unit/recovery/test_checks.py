@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from delayq.recovery.checks.asking import Judgement
 
 
-def build(check: Mapping[str, object], secrets_dir: Path, **spec: object) -> Check | None:
-    queue = document({"exec": {"command": ["true"]}}, recovery={"check": dict(check)}, **spec)
-    return checks.build(queue, Address.from_url("redis://unused"), secrets_dir=secrets_dir)
+def build(check: Mapping[str, object], secrets_dir: Path) -> Check:
+    queue = document({"exec": {"command": ["true"]}}, recovery={"check": dict(check)})
+    found = checks.build(queue, Address.from_url("redis://unused"), secrets_dir=secrets_dir)
+    assert found is not None
+    return found
 
 
 def state(_task: Task) -> str:
@@ -49,55 +51,53 @@ def every(_task: Task) -> object:
     yield "wait"
 
 
+class UnreadableError(Exception):
+    """Even its message is broken."""
+
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+
+def breaks(_task: Task) -> str:
+    raise UnreadableError
+
+
 def test_without_a_check_there_is_none(tmp_path: Path) -> None:
     queue = document({"exec": {"command": ["true"]}})
     assert checks.build(queue, Address.from_url("redis://unused"), secrets_dir=tmp_path) is None
 
 
+def python(callable_: str) -> dict[str, object]:
+    return {"python": {"callable": callable_}}
+
+
+def http(**spec: object) -> dict[str, object]:
+    return {"http": {"url": "http://127.0.0.1:1/"} | spec}
+
+
+CALLABLE, SERVICE = "spec.recovery.check.python.callable: ", "spec.recovery.check.http."
+SECRET = {"name": "keys", "key": "key"}
+
+
 @pytest.mark.parametrize(
-    ("callable_", "why"),
+    ("check", "field", "why"),
     [
-        ("nowhere_at_all:state", 'no module "nowhere_at_all"'),
-        (f"{__name__}:stat", 'has no attribute "stat", did you mean "state"?'),
-        (f"{__name__}:state_on", "takes a connection: a check is given the task alone"),
-        (f"{__name__}:every", "is a generator function"),
-        ("builtins:len.__doc__", "is not callable"),
+        (python("nowhere_at_all:state"), CALLABLE, 'no module "nowhere_at_all"'),
+        (python(f"{__name__}:stat"), CALLABLE, 'has no attribute "stat", did you mean "state"?'),
+        (python(f"{__name__}:state_on"), CALLABLE, "takes a connection: a check is given the task alone"),
+        (python(f"{__name__}:every"), CALLABLE, "is a generator function"),
+        (python("builtins:len.__doc__"), CALLABLE, "is not callable"),
+        (http(headers={"Delayq-Check": "0"}), SERVICE, 'headers: "Delayq-Check" is set by delayq'),
+        (http(signingSecretRef=SECRET), SERVICE, "signingSecretRef: cannot read"),
     ],
 )
-def test_a_function_that_is_not_there_is_told_with_the_field_that_names_it(
-    tmp_path: Path, callable_: str, why: str
+async def test_a_check_that_cannot_be_asked_is_told_with_the_field(
+    tmp_path: Path, check: dict[str, object], field: str, why: str
 ) -> None:
     with pytest.raises(InvalidDocument) as told:
-        build({"python": {"callable": callable_}}, tmp_path)
-    assert str(told.value).startswith("spec.recovery.check.python.callable: ")
+        await build(check, tmp_path).start()
+    assert str(told.value).startswith(field)
     assert why in str(told.value)
-
-
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        (
-            {"headers": {"Delayq-Check": "0"}},
-            'spec.recovery.check.http.headers: "Delayq-Check" is set by delayq',
-        ),
-        (
-            {"signingSecretRef": {"name": "keys", "key": "key"}},
-            "spec.recovery.check.http.signingSecretRef: cannot read",
-        ),
-    ],
-)
-async def test_a_service_that_cannot_be_asked_is_told_with_the_field(
-    tmp_path: Path, spec: dict[str, object], why: str
-) -> None:
-    with pytest.raises(InvalidDocument) as told:
-        await started({"http": {"url": "http://127.0.0.1:1/"} | spec}, tmp_path)
-    assert str(told.value).startswith(why)
-
-
-async def started(check: Mapping[str, object], secrets_dir: Path) -> None:
-    found = build(check, secrets_dir)
-    assert found is not None
-    await found.start()
 
 
 def answered(body: bytes, status: int = 200) -> Response:
@@ -153,39 +153,6 @@ async def ask(check: Check, seconds: int = 30) -> Judgement:
     return judged
 
 
-async def test_a_service_that_is_not_there_gives_no_verdict(tmp_path: Path) -> None:
-    found = build({"http": {"url": "http://127.0.0.1:1/"}}, tmp_path)
-    assert found is not None
-    verdict, reason, cause = await ask(found)
-    assert (verdict, cause) == (Verdict.REQUEUE, "failed")
-    assert reason.startswith("the check failed: ClientConnectorError: Cannot connect to host 127.0.0.1:1")
-
-
-async def test_a_service_whose_answer_never_ends_is_left_at_the_time_limit(tmp_path: Path) -> None:
-    async def drip(_reader: StreamReader, writer: StreamWriter) -> None:
-        writer.write(b'HTTP/1.1 200 OK\r\n\r\n{"verdict":')
-        while not writer.is_closing():
-            writer.write(b" ")
-            await writer.drain()
-            await asyncio.sleep(0.05)
-
-    async with hostile(drip) as url:
-        found = build({"http": {"url": url}, "timeoutSeconds": 1}, tmp_path)
-        assert found is not None
-        judged = await ask(found, seconds=1)
-    assert judged == (Verdict.REQUEUE, "the check failed: no verdict within 1 s", "timeout")
-
-
-async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
-    async with Receiver.listening() as receiver:
-        receiver.answers = [web.Response(status=307, headers={"Location": receiver.url})]
-        found = build({"http": {"url": receiver.url}}, tmp_path)
-        assert found is not None
-        judged = await ask(found)
-        assert len(receiver.bodies) == 1
-    assert judged.reason.startswith("the check failed: expected status 200, got 307")
-
-
 class Books:
     """A guard that can be asked and nothing else."""
 
@@ -201,43 +168,62 @@ class Books:
         self.closed = True
 
 
-@pytest.mark.parametrize(
-    ("known", "verdict"), [(True, Verdict.COMPLETE), (False, Verdict.REQUEUE), (None, Verdict.WAIT)]
-)
-async def test_what_the_guard_has_seen_is_the_verdict(known: bool | None, verdict: Verdict) -> None:  # noqa: FBT001
-    books: Any = Books(known)
-    judged = await ask(LedgerCheck(books))
-    assert (judged.verdict, judged.cause) == (verdict, "check")
-    assert books.closed
+async def test_a_check_that_does_not_answer_is_a_failure(tmp_path: Path) -> None:
+    """The service is not there, answers without end, or elsewhere; a function raises what cannot even be read."""
+    verdict, reason, cause = await ask(build(http(), tmp_path))
+    assert (verdict, cause) == (Verdict.REQUEUE, "failed")
+    assert reason.startswith("the check failed: ClientConnectorError: Cannot connect to host 127.0.0.1:1")
+
+    async def drip(_reader: StreamReader, writer: StreamWriter) -> None:
+        writer.write(b'HTTP/1.1 200 OK\r\n\r\n{"verdict":')
+        while not writer.is_closing():
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.05)
+
+    async with hostile(drip) as url:
+        judged = await ask(build(http(url=url) | {"timeoutSeconds": 1}, tmp_path), seconds=1)
+    assert judged == (Verdict.REQUEUE, "the check failed: no verdict within 1 s", "timeout")
+    async with Receiver.listening() as receiver:
+        receiver.answers = [web.Response(status=307, headers={"Location": receiver.url})]
+        judged = await ask(build(http(url=receiver.url), tmp_path))
+        assert len(receiver.bodies) == 1, "a redirect is not followed"
+    assert judged.reason.startswith("the check failed: expected status 200, got 307")
+    judged = await ask(build(python(f"{__name__}:breaks"), tmp_path))
+    assert judged.reason == "the check failed: it raised an exception that cannot be read"
 
 
 @pytest.mark.parametrize(
-    ("begun", "reason"),
+    ("known", "begun", "verdict", "reason"),
     [
-        ("(token 3) began at noon and never said how it ended", "an incomplete run (token 3) began at noon "),
-        ("", "the guard has not seen it take effect"),
+        (True, "", Verdict.COMPLETE, "the guard has seen it take effect"),
+        (False, "", Verdict.REQUEUE, "the guard has not seen it take effect"),
+        (False, "(token 3) began at noon", Verdict.REQUEUE, "an incomplete run (token 3) began at noon"),
+        (None, "", Verdict.WAIT, "the guard cannot tell"),
+        (
+            GuardUnavailable("db:5432", "refused"),
+            "",
+            Verdict.REQUEUE,
+            "the check failed: guard at db:5432 is not available (refused)",
+        ),
+        (GuardBusy("no connection is free"), "", None, ""),
     ],
 )
-async def test_a_run_that_never_ended_is_to_run_again_and_said_to_be_one(begun: str, reason: str) -> None:
+async def test_what_the_guard_has_seen_is_the_verdict(
+    *, known: bool | Exception | None, begun: str, verdict: Verdict | None, reason: str
+) -> None:
+    """A guard that is busy is to be asked again."""
+
     class Remembering(Books):
         async def incomplete_run(self, _task: Task) -> str:
             return begun
 
-    books: Any = Remembering(known=False)
-    judged = await ask(LedgerCheck(books))
-    assert (judged.verdict, judged.reason[: len(reason)]) == (Verdict.REQUEUE, reason)
-
-
-async def test_a_guard_that_is_away_gives_no_verdict() -> None:
-    books: Any = Books(GuardUnavailable("db:5432", "refused"))
-    verdict, reason, cause = await ask(LedgerCheck(books))
-    assert (verdict, cause) == (Verdict.REQUEUE, "failed")
-    assert reason == "the check failed: guard at db:5432 is not available (refused)"
-
-
-async def test_a_guard_that_is_busy_is_to_be_asked_again() -> None:
-    books: Any = Books(GuardBusy("no connection is free"))
-    assert await Asking(LedgerCheck(books), spec()).judge(a_task()) is None
+    books: Any = Remembering(known)
+    check = LedgerCheck(books)
+    judged = await Asking(check, spec()).judge(a_task())
+    await check.close()
+    assert books.closed
+    assert (judged and judged[:2]) == (verdict and (verdict, reason))
 
 
 class Deaf:
@@ -275,20 +261,3 @@ async def test_questions_that_ignore_their_cancellation_are_counted_until_they_e
             await asyncio.sleep(0.01)
     assert not asking.hangs
     assert await asking.judge(a_task()) == (Verdict.COMPLETE, "", "check")
-
-
-class UnreadableError(Exception):
-    """Even its message is broken."""
-
-    def __str__(self) -> str:
-        raise SystemExit(1)
-
-
-def breaks(_task: Task) -> str:
-    raise UnreadableError
-
-
-async def test_an_exception_that_cannot_be_read_is_a_failure_like_others(tmp_path: Path) -> None:
-    found = build({"python": {"callable": f"{__name__}:breaks"}}, tmp_path)
-    assert found is not None
-    assert (await ask(found)).reason == "the check failed: it raised an exception that cannot be read"

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from delayq.contract.autoscaling import Behavior, Fallback, ScaleDown, ScaleUp, ScalingPolicy
 from delayq.scaling import decide
 from delayq.scaling.memory import Change, Recommendation
 
 from tests.unit.scaling.looks import NOW, decided, policy, sample
 
+if TYPE_CHECKING:
+    from delayq.scaling import Policy, Sample
 
-def test_tasks_of_next_month_ask_for_nobody() -> None:
-    decision = decided(sample(next_due_seconds=30 * 86_400.0))
-    assert (decision.replicas, decision.reason, decision.limited_by) == (0, "ValidMetricsFound", "None")
+
+NEVER_FEWER = policy(behavior=Behavior(scale_down=ScaleDown(select_policy="Disabled")))
+
+
+@pytest.mark.parametrize(
+    ("look", "before", "rules", "replicas", "limited_by", "wanted"),
+    [
+        (sample(next_due_seconds=30 * 86_400.0), 0, None, 0, "None", 0),  # next month's tasks ask for nobody
+        (sample(overdue=1), 0, None, 1, "None", 1),
+        (sample(in_flight=1, ready=1), 1, None, 1, "None", 1),
+        # Forty tasks of ten minutes are in two workers' slots, however little else there is.
+        (sample(in_flight=40, ready=2, handler_seconds=600.0), 2, None, 2, "None", 2),
+        (sample((12.0, 2000)), 0, None, 20, "MaxReplicas", 32),
+        (sample(), 2, policy(min_replicas=2), 2, "MinReplicas", 0),
+        (sample(ready=5), 5, NEVER_FEWER, 5, "ScaleDownPolicy", 0),
+        # A shard that is silent may only add.
+        (sample(whole=False, ready=5), 5, None, 5, "None", 0),
+        (sample((12.0, 640), whole=False, ready=5), 5, None, 10, "None", 10),
+    ],
+)
+def test_what_there_is_to_do_decides_within_the_bounds(
+    *, look: Sample, before: int, rules: Policy | None, replicas: int, limited_by: str, wanted: int
+) -> None:
+    decision = decided(look, before=before, rules=rules, active_at=0.0)
+    assert (decision.replicas, decision.limited_by, decision.wanted) == (replicas, limited_by, wanted)
+    assert decision.reason == ("ValidMetricsFound" if look.whole else "MetricsUnavailable")
 
 
 def test_a_rush_beyond_the_window_waits_and_one_within_it_does_not() -> None:
@@ -25,30 +51,6 @@ def test_a_rush_beyond_the_window_waits_and_one_within_it_does_not() -> None:
 def test_without_workers_it_is_told_when_the_first_will_be_asked_for() -> None:
     assert decided(sample((600.0, 5))).wake_seconds == 585.0
     assert decided(sample()).wake_seconds is None
-
-
-def test_one_overdue_task_brings_one_worker() -> None:
-    assert decided(sample(overdue=1)).replicas == 1
-
-
-def test_a_lease_keeps_a_worker() -> None:
-    decision = decided(sample(in_flight=1, ready=1), before=1, active_at=0.0)
-    assert decision.replicas == 1
-
-
-def test_what_runs_keeps_its_workers() -> None:
-    """Forty tasks of ten minutes are in two workers' slots, however little else there is."""
-    assert decided(sample(in_flight=40, ready=2, handler_seconds=600.0), before=2).replicas == 2
-
-
-def test_more_than_the_bound_is_told_with_the_number_that_was_needed() -> None:
-    decision = decided(sample((12.0, 2000)))
-    assert (decision.replicas, decision.wanted, decision.limited_by) == (20, 32, "MaxReplicas")
-
-
-def test_fewer_than_the_bound_is_told() -> None:
-    decision = decided(sample(), before=2, rules=policy(min_replicas=2))
-    assert (decision.replicas, decision.limited_by) == (2, "MinReplicas")
 
 
 def test_the_last_worker_stays_for_the_cool_down() -> None:
@@ -88,11 +90,6 @@ def test_policies_limit_each_period() -> None:
     assert (decision.replicas, decision.limited_by) == (6, "ScaleUpPolicy")
 
 
-def test_disabled_never_removes() -> None:
-    rules = policy(behavior=Behavior(scale_down=ScaleDown(select_policy="Disabled")))
-    assert decided(sample(ready=5), before=5, rules=rules).replicas == 5
-
-
 def test_what_cannot_be_read_is_not_zero() -> None:
     decision = decided(None, before=4)
     assert (decision.replicas, decision.reason) == (4, "MetricsUnavailable")
@@ -115,24 +112,14 @@ def test_the_fallback_removes_nobody_and_keeps_to_the_bounds() -> None:
     assert decided(None, before=8, rules=large).replicas == 20
 
 
-def test_a_shard_that_is_silent_may_only_add() -> None:
-    fewer = decided(sample(whole=False, ready=5), before=5)
-    more = decided(sample((12.0, 640), whole=False, ready=5), before=5)
-    assert (fewer.replicas, fewer.reason) == (5, "MetricsUnavailable")
-    assert more.replicas == 10
-
-
 def test_a_rush_beyond_all_workers_is_told_an_hour_ahead() -> None:
     shortfall = decided(sample((1800.0, 200_000))).shortfall
     assert shortfall is not None
     assert 1700 < shortfall.in_seconds < 1860
     assert shortfall.late_seconds > 60
     assert shortfall.needed > 20
-
-
-def test_no_alarm_for_what_may_come_evenly() -> None:
-    """2,000 tasks within a minute half an hour ahead: all at once they would be late, evenly they are not."""
-    assert decided(sample((1800.0, 2000))).shortfall is None
+    evenly = decided(sample((1800.0, 2000))).shortfall
+    assert evenly is None, "all at once they would be late, spread over the minute they are not"
 
 
 def test_tasks_that_no_look_ahead_could_see_are_expected_again() -> None:

@@ -7,28 +7,53 @@ from delayq.scaling import HandlerTime, LeadTime
 from hypothesis import given
 from hypothesis import strategies as st
 
+Told = tuple[str, float, float]  # a worker's counters: seconds in handlers, handlers
 
-def test_the_mean_is_of_all_workers() -> None:
-    learnt = HandlerTime()
-    assert learnt.seconds is None
+
+@pytest.mark.parametrize(
+    ("since", "told", "seconds"),
+    [
+        (None, [], None),
+        (None, [("one", 10.0, 10), ("two", 6.0, 30)], 0.4),  # the mean is of all workers
+        (None, [("one", 10.0, 10), ("one", 10.0, 10), ("one", 40.0, 20)], 2.0),  # only what is new counts
+        (None, [("one", 100.0, 100), ("one", 3.0, 1)], 103 / 101),  # a container that started anew
+        (5.0, [], 5.0),
+        (5.0, [("one", 99.0, 99)], 1.04),  # what was remembered counts as a single task
+        *(
+            (2.0, [("one", *nonsense)], 2.0)
+            for nonsense in (
+                (1.7e308, 1),
+                (float("nan"), 1),
+                (1.0, float("inf")),
+                (-1.0, 1),
+                (5.0, 0),
+                (1, 10**400),
+            )
+        ),
+    ],
+)
+def test_the_mean_time_of_handlers_is_learnt_from_counters(
+    since: float | None, told: list[Told], seconds: float | None
+) -> None:
+    learnt = HandlerTime(since=since)
+    for each in told:
+        learnt.take(*each)
+    assert learnt.seconds == (None if seconds is None else pytest.approx(seconds))
+
+
+@pytest.mark.parametrize("since", [5.0, None])
+def test_a_worker_that_is_older_than_who_listens_teaches_only_for_want_of_anything_else(
+    since: float | None,
+) -> None:
+    learnt = HandlerTime(since=since)
+    learnt.take("one", 100_000.0, 1_000_000, older=True)
+    assert learnt.seconds == (since or pytest.approx(0.1))
+    if since:
+        learnt.take("one", 100_500.0, 1_000_100, older=True)
+        assert learnt.seconds == pytest.approx((5 + 500) / 101)
+    learnt.forget(but=[])
     learnt.take("one", 10.0, 10)
-    learnt.take("two", 6.0, 30)
-    assert learnt.seconds == pytest.approx(0.4)
-
-
-def test_only_what_is_new_counts() -> None:
-    learnt = HandlerTime()
-    learnt.take("one", 10.0, 10)
-    learnt.take("one", 10.0, 10)
-    learnt.take("one", 40.0, 20)
-    assert learnt.seconds == pytest.approx(2.0)
-
-
-def test_a_container_that_started_anew_counts_from_zero() -> None:
-    learnt = HandlerTime()
-    learnt.take("one", 100.0, 100)
-    learnt.take("one", 3.0, 1)
-    assert learnt.seconds == pytest.approx(103 / 101)
+    assert learnt.seconds is not None
 
 
 def test_what_was_long_ago_fades() -> None:
@@ -41,22 +66,12 @@ def test_what_was_long_ago_fades() -> None:
     assert learnt.seconds < 0.02
 
 
-def test_what_was_remembered_counts_until_more_is_known() -> None:
-    learnt = HandlerTime(since=5.0)
-    assert learnt.seconds == 5.0
-    learnt.take("one", 99.0, 99)
-    assert learnt.seconds == pytest.approx(1.04)
-
-
-def test_a_worker_that_is_gone_is_forgotten() -> None:
-    learnt = HandlerTime()
-    learnt.take("one", 10.0, 10)
-    learnt.forget(but=[])
-    learnt.take("one", 10.0, 10)
-    assert learnt.seconds == pytest.approx(1.0)
-
-
-def test_the_lead_is_the_p95_of_the_last_starts_and_a_margin() -> None:
+def test_the_lead_is_the_p95_of_the_last_starts_and_a_margin_that_shrinks_with_them() -> None:
+    for seen, margin in ((1, 0.5), (4, 0.2), (19, 0.05)):
+        few = LeadTime()
+        for number in range(seen):
+            few.take(f"worker-{number}", 10.0)
+        assert few.seconds == pytest.approx(10.0 * (1 + margin))
     learnt = LeadTime()
     assert learnt.seconds is None
     for number in range(20):
@@ -77,21 +92,21 @@ def test_a_start_counts_once_and_a_wrong_clock_never() -> None:
 
 
 def test_handlers_that_do_not_end_are_long() -> None:
-    """Both workers have been busy for a minute without ending one: a second each, as so far, it cannot be."""
+    """Both workers have been busy for a minute without ending one: a second each, as so far, it cannot be.
+
+    Where nothing was learnt, it is at least the time so far.
+    """
+    new = HandlerTime()
+    new.watch("one", busy=1, now=0.0)
+    assert new.seconds is None
+    new.watch("one", busy=1, now=30.0)
+    assert new.seconds == 30.0
     learnt = HandlerTime(since=1.0)
     for now in (100.0, 130.0, 160.0):
         for worker in ("one", "two"):
             learnt.take(worker, 0.0, 0)
             learnt.watch(worker, busy=32, now=now)
     assert learnt.seconds == 60.0
-
-
-def test_nothing_learnt_and_nothing_ended_is_at_least_the_time_so_far() -> None:
-    learnt = HandlerTime()
-    learnt.watch("one", busy=1, now=0.0)
-    assert learnt.seconds is None
-    learnt.watch("one", busy=1, now=30.0)
-    assert learnt.seconds == 30.0
 
 
 def test_one_worker_that_ends_some_or_has_none_lifts_the_suspicion() -> None:
@@ -104,30 +119,6 @@ def test_one_worker_that_ends_some_or_has_none_lifts_the_suspicion() -> None:
     assert learnt.seconds == pytest.approx(1.0)
     learnt.watch("hangs", busy=0, now=61.0)
     assert learnt.seconds == pytest.approx(1.0)
-
-
-def test_a_worker_that_is_older_than_who_listens_does_not_overrule_what_was_remembered() -> None:
-    learnt = HandlerTime(since=5.0)
-    learnt.take("one", 100_000.0, 1_000_000, older=True)
-    assert learnt.seconds == 5.0
-    learnt.take("one", 100_500.0, 1_000_100, older=True)
-    assert learnt.seconds == pytest.approx((5 + 500) / 101)
-
-
-def test_for_want_of_anything_else_an_old_worker_teaches() -> None:
-    learnt = HandlerTime()
-    learnt.take("one", 100_000.0, 1_000_000, older=True)
-    assert learnt.seconds == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize(
-    "told",
-    [(1.7e308, 1), (1e300, 5), (float("nan"), 1), (1.0, float("inf")), (-1.0, 1), (5.0, 0), (1, 10**400)],
-)
-def test_nonsense_teaches_nothing(told: tuple[float, float]) -> None:
-    learnt = HandlerTime(since=2.0)
-    learnt.take("one", *told)
-    assert learnt.seconds == 2.0
 
 
 def test_many_at_once_are_learnt_apart_from_single_starts() -> None:
@@ -143,14 +134,6 @@ def test_many_at_once_are_learnt_apart_from_single_starts() -> None:
     assert learnt.of(6) == pytest.approx(7.7 * 8 / 7)
     assert learnt.of(2) == learnt.of(6), "fewer take no longer"
     assert learnt.of(8) == 15.0
-
-
-def test_the_margin_shrinks_with_the_starts_that_were_seen() -> None:
-    for seen, margin in ((1, 0.5), (4, 0.2), (19, 0.05)):
-        learnt = LeadTime()
-        for number in range(seen):
-            learnt.take(f"worker-{number}", 10.0)
-        assert learnt.seconds == pytest.approx(10.0 * (1 + margin))
 
 
 def test_more_at_once_than_were_ever_seen_take_half_as_much_again() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
+import pytest
 from delayq.contract import Limits
-from delayq.scaling import Policy, Sample, begun, decide, sentence
+from delayq.scaling import Policy, Sample, begun, decide
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,23 +20,25 @@ def policy(max_replicas: int = 100, **limits: int) -> Policy:
     return Policy(slots=10, max_replicas=max_replicas, limits=Limits(**limits))
 
 
-def test_more_workers_than_run_what_may_be_in_flight_are_not_asked_for() -> None:
-    decision = decide(RUSH, policy(max_in_flight=35), begun(1, 0.0), 0.0)
-    assert (decision.replicas, decision.limited_by, decision.wanted) == (4, "MaxInFlight", 200)
-    assert "200 were needed, more than limits.maxInFlight lets work" in sentence(decision)
+BOTH = {"rate_per_second": 20, "burst": 5, "max_in_flight": 35}
 
 
-def test_more_workers_than_a_rate_keeps_busy_are_not_asked_for() -> None:
-    """A burst of 5, then 20 a second of 2 s each, and a tenth more: 49 run at the most."""
-    decision = decide(RUSH, policy(rate_per_second=20, burst=5), begun(1, 0.0), 0.0)
-    assert (decision.replicas, decision.limited_by) == (5, "RatePerSecond")
-
-
-def test_the_narrower_limit_is_named_and_a_bound_before_it() -> None:
-    both = {"rate_per_second": 20, "burst": 5, "max_in_flight": 35}
-    assert decide(RUSH, policy(**both), begun(1, 0.0), 0.0).limited_by == "MaxInFlight"
-    bounded = decide(RUSH, policy(max_replicas=3, **both), begun(1, 0.0), 0.0)
-    assert (bounded.replicas, bounded.limited_by) == (3, "MaxReplicas")
+@pytest.mark.parametrize(
+    ("rules", "replicas", "limited_by"),
+    [
+        (policy(max_in_flight=35), 4, "MaxInFlight"),
+        # A burst of 5, then 20 a second of 2 s each, and a tenth more: 49 run at the most.
+        (policy(rate_per_second=20, burst=5), 5, "RatePerSecond"),
+        (policy(**BOTH), 4, "MaxInFlight"),  # the narrower one is named
+        (policy(max_replicas=3, **BOTH), 3, "MaxReplicas"),  # and a bound before it
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_workers_that_a_limit_would_leave_idle_are_not_asked_for(
+    rules: Policy, replicas: int, limited_by: str
+) -> None:
+    decision = decide(RUSH, rules, begun(1, 0.0), 0.0)
+    assert (decision.replicas, decision.limited_by, decision.wanted) == (replicas, limited_by, 200)
 
 
 def test_a_limit_that_is_wide_enough_is_not_named() -> None:

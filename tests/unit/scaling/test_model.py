@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import exp, inf
+from typing import Any
 
 import pytest
 from delayq.scaling.model import (
@@ -25,24 +26,20 @@ def left(tasks: float, seconds: float, *, rate: float = 0.0, slots: int = 10, ha
     return passed(tasks, rate=rate, slots=slots, seconds=seconds, handler_seconds=handler)
 
 
-def test_full_slots_finish_at_a_constant_rate() -> None:
-    """Ten slots of half a second finish twenty tasks a second."""
-    assert left(100, 2.0) == pytest.approx(60)
-
-
-def test_with_slots_to_spare_each_task_is_done_after_its_own_time() -> None:
-    assert left(10, 0.5) == pytest.approx(10 * exp(-1))
-
-
-def test_a_rush_is_worked_off_and_then_fades() -> None:
-    """Of 30 tasks, 20 go in the first second; the last ten fade."""
-    assert left(30, 1.5) == pytest.approx(10 * exp(-1))
-
-
-def test_a_flow_within_capacity_settles_where_littles_law_says() -> None:
-    """Ten a second of half a second each: five in the system."""
-    assert left(0, 60.0, rate=10) == pytest.approx(5)
-    assert left(200, 60.0, rate=10) == pytest.approx(5)
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        (left(100, 2.0), 60),  # ten slots of half a second finish twenty a second
+        (left(10, 0.5), 10 * exp(-1)),  # with slots to spare, each is done after its own time
+        (left(30, 1.5), 10 * exp(-1)),  # twenty go in the first second, the last ten fade
+        (left(0, 60.0, rate=10), 5),  # Little's law: ten a second of half a second each
+        (left(200, 60.0, rate=10), 5),
+        (left(5, 3.0, rate=2, slots=0), 11),
+        (left(5000, 0.1, rate=1000, handler=0.0), 0),
+    ],
+)
+def test_what_is_left_after_a_time(rest: float, expected: float) -> None:
+    assert rest == pytest.approx(expected)
 
 
 def test_a_flow_beyond_capacity_piles_up() -> None:
@@ -50,14 +47,6 @@ def test_a_flow_beyond_capacity_piles_up() -> None:
     one, later = left(0, 1.0, rate=50), left(0, 2.0, rate=50)
     assert later - one == pytest.approx(30)
     assert left(100, 2.0, rate=50) == pytest.approx(160)
-
-
-def test_without_slots_everything_piles_up() -> None:
-    assert left(5, 3.0, rate=2, slots=0) == 11
-
-
-def test_handlers_that_take_no_time_leave_nothing() -> None:
-    assert left(5000, 0.1, rate=1000, handler=0.0) == 0
 
 
 @pytest.mark.parametrize(
@@ -68,31 +57,34 @@ def test_rounds_keep_a_reserve_of_a_tenth(late: float, handler: float, number: f
     assert rounds(late, handler) == number
 
 
-def test_a_rush_needs_the_slots_that_begin_it_in_time() -> None:
-    """2,000 tasks of 0.5 s within a second: two rounds, so a thousand slots, so 32 workers of 32."""
-    load = Load(present=0, inflows=[Inflow(20, 20, 2000)], handler_seconds=H)
-    assert required(load, Fleet(slots=32, lead_seconds=10), 1.0) == 32
+TEN_AWAY: dict[str, Any] = {"slots": 32, "lead_seconds": 10}
 
 
-def test_a_steady_flow_needs_what_littles_law_says() -> None:
-    """A hundred a second of half a second each are fifty busy slots, so two workers of 32."""
-    load = Load(present=50, held=50, inflows=[Inflow(0, 60, 6000)], handler_seconds=H)
-    assert required(load, Fleet(slots=32, ready=2, lead_seconds=10), 1.0) == 2
-
-
-def test_what_falls_due_before_a_new_worker_could_be_there_asks_for_none() -> None:
-    """A rush that the workers there have mastered when another one comes is out of its reach."""
-    load = Load(present=0, inflows=[Inflow(1, 1, 200)], handler_seconds=H)
-    assert required(load, Fleet(slots=32, ready=1, lead_seconds=10), 1.0) == 1
-
-
-def test_what_runs_keeps_its_slots() -> None:
-    load = Load(present=65, held=65, handler_seconds=0.001)
-    assert required(load, Fleet(slots=32, ready=5), 1.0) == 3
-
-
-def test_nothing_to_do_needs_nobody() -> None:
-    assert required(Load(present=0, handler_seconds=H), Fleet(slots=32), 1.0) == 0
+@pytest.mark.parametrize(
+    ("load", "fleet", "workers"),
+    [
+        # Two rounds of 0.5 s begin 2,000 tasks within a second: a thousand slots, so 32 workers of 32.
+        (Load(present=0, inflows=[Inflow(20, 20, 2000)], handler_seconds=H), Fleet(**TEN_AWAY), 32),
+        # Little's law: fifty busy slots.
+        (
+            Load(present=50, held=50, inflows=[Inflow(0, 60, 6000)], handler_seconds=H),
+            Fleet(ready=2, **TEN_AWAY),
+            2,
+        ),
+        # What the workers there have mastered when another one comes is out of its reach.
+        (Load(present=0, inflows=[Inflow(1, 1, 200)], handler_seconds=H), Fleet(ready=1, **TEN_AWAY), 1),
+        (
+            Load(present=65, held=65, handler_seconds=0.001),
+            Fleet(slots=32, ready=5),
+            3,
+        ),  # what runs keeps its slots
+        (Load(present=0, handler_seconds=H), Fleet(slots=32), 0),
+    ],
+)
+def test_as_many_workers_are_required_as_begin_the_tasks_in_time(
+    load: Load, fleet: Fleet, workers: int
+) -> None:
+    assert required(load, fleet, 1.0) == workers
 
 
 def test_workers_on_their_way_count_from_when_they_come() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from delayq.contract.autoscaling import Behavior, Fallback, ScaleUp, ScalingPolicy
 from delayq.scaling import recorded, replayed, sentence
@@ -9,35 +11,42 @@ from delayq.scaling.sentences import seconds
 
 from tests.unit.scaling.looks import decided, policy, sample
 
-
-def test_a_rush_is_told_with_what_it_needs() -> None:
-    assert sentence(decided(sample((12.0, 2000), handler_seconds=0.1, ready=4), before=4)) == (
-        "4 → 7 workers: 2,000 due within 15 s; 7 × 32 slots of 0.1 s a task begin them up to 0.8 s late (objective 1 s)"
-    )
+if TYPE_CHECKING:
+    from delayq.scaling import Decision
 
 
-def test_a_bound_is_told_with_what_was_needed() -> None:
-    assert sentence(decided(sample((12.0, 2000), overdue=3, in_flight=7, ready=4), before=4)).endswith(
-        "up to 1.5 s late (objective 1 s); 32 were needed, more than maxReplicas"
-    )
+FALLS_BACK = policy(fallback=Fallback(failure_threshold=3, replicas=5))
 
 
-def test_what_is_not_learnt_is_told() -> None:
-    assert "of 1 s a task (not learnt yet)" in sentence(decided(sample(overdue=1, handler_seconds=None)))
-
-
-def test_sleep_is_told_with_the_time_to_wake() -> None:
-    assert sentence(decided(sample((600.0, 5)), before=1)) == (
-        "1 → 0 workers: nothing is due, in flight or due within 15 s; workers start by 2025-06-15 15:16:25 UTC"
-    )
-
-
-def test_a_failure_is_told_with_how_often() -> None:
-    assert sentence(decided(None, before=4)) == "4 workers: metrics cannot be read: the number is kept"
-    rules = policy(fallback=Fallback(failure_threshold=3, replicas=5))
-    assert sentence(decided(None, before=4, rules=rules, failures=2)) == (
-        "4 → 5 workers: metrics cannot be read, 3 times in a row: fallback.replicas counts"
-    )
+@pytest.mark.parametrize(
+    ("decision", "says"),
+    [
+        (
+            decided(sample((12.0, 2000), handler_seconds=0.1, ready=4), before=4),
+            (
+                "4 → 7 workers: 2,000 due within 15 s; 7 × 32 slots of 0.1 s a task "
+                "begin them up to 0.8 s late (objective 1 s)"
+            ),
+        ),
+        (
+            decided(sample((12.0, 2000), overdue=3, in_flight=7, ready=4), before=4),
+            "up to 1.5 s late (objective 1 s); 32 were needed, more than maxReplicas",
+        ),
+        (decided(sample(overdue=1, handler_seconds=None)), "of 1 s a task (not learnt yet)"),
+        (
+            decided(sample((600.0, 5)), before=1),
+            "1 → 0 workers: nothing is due, in flight or due within 15 s; workers start by 2025-06-15 15:16:25 UTC",
+        ),
+        (decided(None, before=4), "4 workers: metrics cannot be read: the number is kept"),
+        (
+            decided(None, before=4, rules=FALLS_BACK, failures=2),
+            "4 → 5 workers: metrics cannot be read, 3 times in a row: fallback.replicas counts",
+        ),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else value.reason,
+)
+def test_a_decision_is_told_with_its_inputs(decision: Decision, says: str) -> None:
+    assert says in sentence(decision)
 
 
 @pytest.mark.parametrize(

@@ -100,19 +100,11 @@ def test_a_disk_that_confirms_nothing_is_a_risk_where_it_is_asked_to(
     assert "fsync_unconfirmed" not in durability.risks(told, BARE)
 
 
-def test_a_refusal_tells_nothing() -> None:
-    refused = Exception("NOPERM")
-    assert durability.told([refused] * len(durability.QUESTIONS)) == ServerInfo({}, {}, None)
-    assert durability.info(refused) == {}
-    assert durability.setting(refused) is durability.setting([]) is None
-
-
-def test_info_is_read_line_by_line() -> None:
-    assert durability.info(b"# Persistence\r\naof_enabled:1\r\nx:a:b\r\n") == {"aof_enabled": "1", "x": "a:b"}
-    assert durability.setting([b"appendfsync", b"always"]) == "always"
-    assert durability.setting([b"save", b""]) == ""
-
-
-@pytest.mark.parametrize(("reply", "knows"), [([None], False), ([], False), ([[b"waitaof", 4]], True)])
-def test_whether_it_knows_waitaof_is_asked(reply: object, knows: bool) -> None:  # noqa: FBT001  the example
-    assert durability.told([b"", reply, *[[]] * len(durability.SETTINGS)]).waitaof is knows
+def test_what_redis_tells_is_read_and_a_refusal_tells_nothing() -> None:
+    about = b"# Persistence\r\naof_enabled:1\r\nx:a:b\r\n"
+    settings: list[object] = [[b"appendfsync", b"always"], [], [b"save", b""], Exception("NOPERM")]
+    for command, knows in (([None], False), ([], False), ([[b"waitaof", 4]], True)):
+        assert durability.told([about, command, *settings]) == ServerInfo(
+            {"aof_enabled": "1", "x": "a:b"}, {"appendfsync": "always", "save": ""}, knows
+        )
+    assert durability.told([Exception("NOPERM")] * len(durability.QUESTIONS)) == ServerInfo({}, {}, None)

@@ -6,9 +6,11 @@ import math
 import os
 
 from delayq.contract import metrics as m
+from delayq.protocol.due_histogram import asked
+from delayq.protocol.results import Counts
 from delayq.service.counters import WorkerCounters
 from delayq.service.exposition import Family, Sample, render
-from delayq.service.metrics import worker_families
+from delayq.service.metrics import queue_families, worker_families
 from prometheus_client.parser import text_string_to_metric_families
 
 
@@ -53,3 +55,15 @@ def test_a_process_exports_its_own_resources() -> None:
     assert read["process_virtual_memory_bytes"] > read["process_resident_memory_bytes"] > 2**20
     assert read["process_cpu_seconds"] <= sum(os.times()[:2]) + 0.1
     assert 3 <= read["process_open_fds"] < read["process_max_fds"]
+
+
+def test_bytes_are_exported_of_each_shard_that_is_led() -> None:
+    found = {
+        shard: Counts(
+            9, 0, 0, 0, 0, 0, oldest_due_ms=None, next_due_ms=None, due_within={10_000: 0}, bytes=100 + shard
+        )
+        for shard in range(2)
+    }
+    families = queue_families("orders", {0: True, 1: True}, found, asked(["10"]))
+    [weights] = [each for each in families if each.name == m.TASK_BYTES.name]
+    assert {each.labels["shard"]: each.value for each in weights.samples} == {"0": 100, "1": 101}

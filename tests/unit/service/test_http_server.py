@@ -60,32 +60,32 @@ def status(received: bytes) -> int:
 
 
 @pytest.mark.parametrize(
-    ("host", "by_ipv4", "by_ipv6"), [("*", True, True), ("127.0.0.1", True, False), ("::1", False, True)]
+    ("host", "dual", "by_ipv4", "by_ipv6"),
+    [
+        ("*", True, True, True),
+        ("*", False, True, False),
+        ("127.0.0.1", True, True, False),
+        ("::1", True, False, True),
+    ],
 )
 async def test_a_star_is_every_address_of_both_kinds_on_one_port(
-    host: str,
-    by_ipv4: bool,  # noqa: FBT001 -- parametrized
-    by_ipv6: bool,  # noqa: FBT001 -- parametrized
+    monkeypatch: pytest.MonkeyPatch, *, host: str, dual: bool, by_ipv4: bool, by_ipv6: bool
 ) -> None:
+    """Where the kernel has no IPv6, every address of IPv4. A port that is taken is refused."""
+    if not dual:
+        monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     async with listening(host) as port:
         assert (await answers("127.0.0.1", port), await answers("[::1]", port)) == (by_ipv4, by_ipv6)
-
-
-async def test_a_kernel_without_ipv6_gets_every_address_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
-    async with listening("*") as port:
-        assert (await answers("127.0.0.1", port), await answers("[::1]", port)) == (True, False)
-
-
-async def test_a_port_that_is_taken_is_refused() -> None:
-    async with listening("*") as port:
         with pytest.raises(OSError, match="in use"):
-            await HttpServer({}).start("*", port)
+            await HttpServer({}).start(host, port)
 
 
 async def test_one_connection_serves_many_requests() -> None:
     async with listening() as port:
         received = await exchange(port, HELLO + HELLO.replace(b"/", b"/?name=+there%21", 1))
+        head = await exchange(port, HELLO.replace(b"GET", b"HEAD"))
+    assert b"Content-Length: 5\r\n" in head
+    assert head.endswith(b"\r\n\r\n"), "a HEAD request gets the head alone"
     assert received.count(b"HTTP/1.1 200 OK") == 2
     assert received.endswith(b"hello there!")
 
@@ -111,13 +111,6 @@ async def test_each_request_gets_one_response_and_the_connection_ends(sent: byte
         assert status(received) == expected
         assert received.count(b"HTTP/1.1 ") == 1
         assert await answers("127.0.0.1", port)
-
-
-async def test_a_head_request_gets_the_head_alone() -> None:
-    async with listening() as port:
-        received = await exchange(port, HELLO.replace(b"GET", b"HEAD"))
-    assert b"Content-Length: 5\r\n" in received
-    assert received.endswith(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT"])

@@ -19,21 +19,25 @@ def exponential(initial: int, most: int, factor: int, jitter: int) -> Backoff:
     )
 
 
-@pytest.mark.parametrize(("failures", "seconds"), [(1, 60), (2, 300), (3, 900), (4, 900), (1000, 900)])
-def test_listed_delays_go_in_turn_and_the_last_repeats(failures: int, seconds: int) -> None:
-    assert delay_ms(failures, LISTED, 0.999) == seconds * 1000
-
-
 @pytest.mark.parametrize(
-    ("failures", "seconds"), [(1, 10), (2, 20), (3, 40), (9, 2560), (10, 3600), (11, 3600), (10_000, 3600)]
+    ("policy", "failures", "rand", "milliseconds"),
+    [
+        (LISTED, 1, 0.999, 60_000),
+        (LISTED, 2, 0.999, 300_000),
+        (LISTED, 3, 0.999, 900_000),
+        (LISTED, 1000, 0.999, 900_000),
+        (exponential(10, 3600, 200, 0), 1, 0.5, 10_000),
+        (exponential(10, 3600, 200, 0), 9, 0.5, 2_560_000),
+        (exponential(10, 3600, 200, 0), 10, 0.5, 3_600_000),
+        (exponential(10, 3600, 200, 0), 10_000, 0.5, 3_600_000),
+        (exponential(10, 3600, 200, 20), 1, 0.0, 10_000),
+        (exponential(10, 3600, 200, 20), 1, 0.999_999, 8000),
+    ],
 )
-def test_exponential_delays_grow_to_their_cap(failures: int, seconds: int) -> None:
-    assert delay_ms(failures, exponential(10, 3600, 200, 0), 0.5) == seconds * 1000
-
-
-@pytest.mark.parametrize(("rand", "milliseconds"), [(0.0, 10_000), (0.5, 9000), (0.999_999, 8000)])
-def test_jitter_only_takes_away(rand: float, milliseconds: int) -> None:
-    assert delay_ms(1, exponential(10, 3600, 200, 20), rand) == milliseconds
+def test_listed_delays_go_in_turn_and_exponential_ones_grow_to_their_cap_and_jitter_only_takes_away(
+    policy: Backoff, failures: int, rand: float, milliseconds: int
+) -> None:
+    assert delay_ms(failures, policy, rand) == milliseconds
 
 
 @given(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from delayq.protocol.results import Claimed
 from delayq.worker.claim_backoff import ASIDE_SECONDS, ClaimBackoff
 
@@ -20,23 +21,16 @@ def test_who_began_the_last_tasks_of_a_rate_comes_back_for_the_next() -> None:
     assert (held.due(10.5), held.due(11.0), held.next_in(11.0)) == ([3], [], float("inf"))
 
 
-def test_who_came_in_vain_leaves_it_to_the_others() -> None:
-    """Or a hundred idle workers would all come for each single task."""
-    held = ClaimBackoff()
-    held.note(3, claimed(0, room_seconds=0.5), 10.0)
-    assert held.due(99.0) == []
-
-
-def test_a_claim_that_no_limit_stopped_ends_the_wait() -> None:
+@pytest.mark.parametrize(
+    "last",
+    [claimed(0, room_seconds=0.5), claimed(2, held=False), claimed(1)],
+    ids=["came in vain", "no limit", "maxInFlight"],
+)
+def test_whoever_has_nothing_to_come_back_for_leaves_it_to_the_others(last: Claimed) -> None:
+    """Or a hundred idle workers would all come for each single task. At maxInFlight, the end of a task makes room."""
     held = ClaimBackoff()
     held.note(3, claimed(2, room_seconds=0.5), 10.0)
-    held.note(3, claimed(2, held=False), 10.1)
-    assert held.due(99.0) == []
-
-
-def test_where_as_many_are_in_flight_as_may_be_only_the_end_of_one_makes_room() -> None:
-    held = ClaimBackoff()
-    held.note(3, claimed(1), 10.0)
+    held.note(3, last, 10.1)
     assert held.due(99.0) == []
 
 

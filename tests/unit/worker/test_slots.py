@@ -36,20 +36,13 @@ def claimed(group_state: GroupState) -> list[tuple[int, int]]:
     return shares
 
 
-async def test_one_lane_shares_its_slots_among_all_its_shards() -> None:
+async def test_slots_are_shared_among_shards_within_a_group_and_across_groups() -> None:
     [group_state] = group_states(4, 10, apart=False)
     group_state.look()
     assert sorted(limit for _, limit in group_state.slots.shares(group_state)) == [1, 3, 3, 3]
-
-
-async def test_a_shard_that_alone_has_tasks_gets_all_slots() -> None:
-    first, *_ = group_states(4, 10)
-    first.hint(0)
-    assert first.slots.shares(first) == [(0, 10)]
-
-
-async def test_slots_are_shared_among_lanes_as_among_shards() -> None:
     first, second, third = group_states(3, 10)
+    first.hint(0)
+    assert first.slots.shares(first) == [(0, 10)], "it alone may have tasks"
     for shard, group_state in enumerate((first, second, third)):
         group_state.hint(shard)
     assert [claimed(group_state) for group_state in (first, second, third)] == [[(0, 4)], [(1, 3)], [(2, 3)]]
@@ -73,7 +66,7 @@ async def test_with_fewer_slots_than_shards_they_take_turns() -> None:
     assert turns == [0, 1, 2, 0, 1, 2]
 
 
-async def test_a_desk_that_waits_for_an_answer_or_failed_keeps_no_slot_from_others() -> None:
+async def test_a_group_that_waits_for_an_answer_or_failed_keeps_no_slot_from_others() -> None:
     first, second, third = group_states(3, 9)
     first.asks(0)
     second.answered(well=False)
@@ -100,7 +93,7 @@ async def test_what_is_reserved_is_given_back_when_no_answer_comes(monkeypatch: 
     assert (first.slots.free, first.doubtful) == (5, True)
 
 
-async def test_a_lane_that_is_no_more_waits_for_what_it_has_to_settle() -> None:
+async def test_a_group_that_is_no_more_waits_for_what_it_has_to_settle() -> None:
     commands = Commands("q", shards=2)
     queue = document({"python": {"callable": "unused:unused"}})
     group_state = GroupState(Slots(queue.spec, WorkerCounters("worker", "q")), ShardGroup(commands, 1))
@@ -117,7 +110,7 @@ async def test_a_lane_that_is_no_more_waits_for_what_it_has_to_settle() -> None:
     assert (group_state.slots.group_states, group_state.slots.hinted) == ([], {})
 
 
-async def test_a_lane_whose_server_may_hang_takes_no_suspects() -> None:
+async def test_a_group_whose_server_may_hang_takes_no_suspects() -> None:
     """Its call might be answered late, and until then the worker claims nothing anywhere."""
     first, second = group_states(2, 5)
     for shard in range(2):

@@ -46,18 +46,14 @@ def test_a_busy_worker_stops_claiming_once_its_patience_is_over_and_says_so_agai
     assert suspects.group_of(ALL, late, hinted=True) == 3
 
 
-def test_one_worker_per_shard_is_enough() -> None:
+def test_where_another_worker_reserves_itself_or_took_them_this_one_claims_on() -> None:
     suspects = known(3)
     suspects.reserve(3, 20.0, granted=False)
     assert not suspects.blocks
     assert suspects.room_for(ALL, 20.0) is None
     assert suspects.room_for(ALL, 20.0 + PATIENCE_SECONDS) == 3
-
-
-def test_suspects_that_another_worker_took_are_not_waited_for() -> None:
-    suspects = known(3)
-    suspects.reserve(3, 20.0, granted=True)
-    suspects.note(3, 0, 20.5)
+    suspects.reserve(3, 30.0, granted=True)
+    suspects.note(3, 0, 30.5)
     assert not suspects.blocks
 
 

@@ -85,10 +85,7 @@ def test_an_image_starts_its_command_itself_as_a_user_that_is_not_root(image: Im
     assert (config["User"], config["Entrypoint"], config["Cmd"]) == ("65532:65532", [command], ["--help"])
     assert "Volumes" not in config
     assert "ExposedPorts" not in config
-
-
-def test_an_image_says_what_it_is(image: Image) -> None:
-    labels = image.config["config"]["Labels"]
+    labels = config["Labels"]
     assert image.name.rpartition(":")[2] == PROJECT["version"]
     assert labels["org.opencontainers.image.version"] == PROJECT["version"]
     assert labels["org.opencontainers.image.licenses"] == PROJECT["license"]
@@ -110,15 +107,12 @@ def test_pip_is_in_images_that_others_extend_only(image: Image, images: dict[str
     assert len(pip) == (image is not images["operator"])
 
 
-def test_our_files_belong_to_root_and_only_root_may_change_them(image: Image) -> None:
+def test_our_files_are_roots_and_give_no_privileges(image: Image) -> None:
     members = [member for layer in own(image) for member in layer.members]
     assert {(member.uid, member.gid) for member in members} == {(0, 0)}
     writable = stat.S_IWGRP | stat.S_IWOTH
     assert [m.name for m in members if m.mode & writable and not m.issym() and m.name != "tmp"] == []
-
-
-def test_we_add_nothing_that_gives_privileges_and_no_special_files(image: Image) -> None:
-    for member in (member for layer in own(image) for member in layer.members):
+    for member in members:
         assert not member.mode & (stat.S_ISUID | stat.S_ISGID), member.name
         assert member.isfile() or member.isdir() or member.issym(), member.name
         assert not any("capability" in key for key in member.pax_headers), member.name
@@ -128,9 +122,6 @@ def test_nothing_of_the_machine_that_built_it_is_in_an_image(image: Image) -> No
     for layer in image.layers:
         assert content(layer).with_words == {}
         assert [member.name for member in content(layer).members if SETTINGS.search(member.name)] == []
-
-
-def test_the_only_certificates_are_those_that_packages_bring(image: Image) -> None:
     brought = [name for layer in own(image) for name in layer.certificates]
     assert [
         name for name in brought if not re.search(r"/(certifi|pip/_vendor/certifi)/cacert\.pem$", name)

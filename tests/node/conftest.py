@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import signal
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import pytest
 
-from tests.cluster.harness.resources import make_namespace
 from tests.node.harness import leftovers, requirements
 from tests.node.harness.images import built
 from tests.node.harness.node import Node, tell
@@ -17,8 +15,6 @@ from tests.node.world import NodeWorld
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tests.cluster.harness.cluster import Cluster
 
 
 @pytest.fixture(scope="session")
@@ -52,26 +48,8 @@ def operator(node: Node, images: dict[str, str]) -> Release:
     return Release.install(node, images)
 
 
-@pytest.fixture(scope="session")
-def cluster(node: Node) -> Cluster:
-    """The node's Kubernetes: kubectl, helm, rest."""
-    return node.cluster
-
-
 @pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace of the test's own, in which pods can be made."""
-    name = f"test-{uuid4().hex[:8]}"
-    make_namespace(cluster, name)
-    yield name
-    cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)
-
-
-@pytest.fixture
-def world(node: Node, operator: Release, namespace: str) -> Iterator[NodeWorld]:
-    """A namespace with a Redis of its own, where pods handle tasks and write a ledger."""
-    redis = node.redis(namespace)
-    with redis.client() as connection:
-        world = NodeWorld(node.cluster, operator, namespace, node, redis, connection)
+def world(node: Node, operator: Release) -> Iterator[NodeWorld]:
+    """A namespace of the test's own with a Redis, where pods handle tasks and write a ledger."""
+    with NodeWorld.made(node, operator) as world:
         yield world
-        world.let_go()

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base import names
-
-from tests.cluster.harness.waiting import eventually
-from tests.node.harness import cgroups
 
 if TYPE_CHECKING:
     from tests.node.world import NodeWorld, Payload
 
 DRAIN: Final = ("--delete-emptydir-data", "--ignore-daemonsets", "--timeout=15s")
-GRACE_SECONDS: Final = 200
 
 
 def test_a_drain_stops_at_the_budget_and_all_comes_back_after_it(world: NodeWorld) -> None:
@@ -69,33 +63,3 @@ def test_scaling_in_under_load_hands_back_what_does_not_end_in_time(world: NodeW
     world.let_go()
     stats = world.account(crashes=dict.fromkeys(deaf, 1))
     assert stats["released"] == len(handed_back)
-
-
-def test_a_worker_that_is_told_to_go_before_it_can_hear_goes_all_the_same(world: NodeWorld) -> None:
-    """Its pod is deleted as soon as its process is there: it ends soon, and not when its grace period does.
-
-    Process 1 of a container gets no signal that it has no handler for, and to import what sets one takes a second.
-    """
-    patient = {"drainTimeoutSeconds": 1, "terminationGracePeriodSeconds": GRACE_SECONDS}
-    world.begin(worker={"replicas": 1, **patient})
-    (first,) = world.wait_running(1)
-    old = worker_processes(world)
-    world.delete("pods", first["metadata"]["name"])
-    eventually(lambda: worker_processes(world) - old, timeout_s=60, every_s=0.005, what="the next begins")
-    young = [each["metadata"] for each in world.pods("worker") if "deletionTimestamp" not in each["metadata"]]
-    (name,) = [each["name"] for each in young]
-    world.delete("pods", name)
-    eventually(lambda: not world.there("pods", name), timeout_s=GRACE_SECONDS / 5, what="it is gone")
-    world.recovered(1)
-    world.schedule({f"t{nth}": None for nth in range(20)})
-    world.account()
-
-
-def worker_processes(world: NodeWorld) -> set[int]:
-    """Processes of this machine that were started as a worker of the node, from their first instruction on."""
-    found = set()
-    for pid in cgroups.processes(world.node.name):
-        with suppress(OSError):
-            if b"worker" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                found.add(pid)
-    return found

@@ -84,18 +84,6 @@ def died_thrice(world: NodeWorld, pod: Object) -> bool:
     return bool(status["restartCount"] + ("running" not in status["state"]) >= 3)
 
 
-def test_a_worker_that_was_frozen_settles_nothing_that_others_hold(world: NodeWorld) -> None:
-    """When it goes on, its handlers come to their ends at once, and what it has to say about them is refused."""
-    world.begin(worker={"replicas": 2, "concurrency": 20})
-    frozen, other = world.wait_running(2)
-    lost = freeze(world, frozen, fill(world, 30, seconds=4))
-    assert {entry.pod for entry in world.wait_entries("start", lost, nth=2)} == {name(other)}
-    stats = world.account(crashes=dict.fromkeys(lost, 1))
-    assert stats["acked"] == 30
-    assert world.restarts(name(frozen)) == 0
-    world.recovered(2)
-
-
 def freeze(world: NodeWorld, pod: Object, started: list[Entry]) -> set[str]:
     """Stop a worker until all it held runs elsewhere, and then let it go on; returns what it held.
 

@@ -23,11 +23,15 @@ from delayq import SyncClient
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.plugin import Plugin
+from tests.node.world import NodeWorld
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.node.world import NodeWorld
+    from tests.node.harness.node import Node
+    from tests.node.release import Release
+
+pytestmark = pytest.mark.xdist_group("plugin")
 
 SCREEN_SECONDS = 60
 HOUR_MS = 3_600_000
@@ -41,19 +45,26 @@ def handle(task):
 """
 
 
+@pytest.fixture(scope="module")
+def ready(node: Node, operator: Release) -> Iterator[NodeWorld]:
+    """A queue that works, with tasks that wait: 30 due in an hour, one held by a worker. Tests share it."""
+    with NodeWorld.made(node, operator) as world:
+        world.begin(worker={"replicas": 1})
+        world.schedule({f"t{nth}": None for nth in range(30)}, lambda: HOUR_MS)
+        world.schedule({"held": {"do": "hold"}})
+        world.wait_entries("start", ["held"])
+        yield world
+
+
 @pytest.fixture
-def dq(world: NodeWorld) -> Plugin:
+def dq(ready: NodeWorld) -> Plugin:
+    return Plugin(ready.cluster, ready.namespace)
+
+
+@pytest.fixture
+def own(world: NodeWorld) -> Plugin:
+    """In a namespace of the test's own."""
     return Plugin(world.cluster, world.namespace)
-
-
-@pytest.fixture
-def ready(world: NodeWorld) -> NodeWorld:
-    """A queue that works, with tasks that wait: 30 due in an hour, one held by a worker."""
-    world.begin(worker={"replicas": 1})
-    world.schedule({f"t{nth}": None for nth in range(30)}, lambda: HOUR_MS)
-    world.schedule({"held": {"do": "hold"}})
-    world.wait_entries("start", ["held"])
-    return world
 
 
 def processes(words: str) -> list[str]:
@@ -184,52 +195,46 @@ def test_a_queue_is_forecast_as_it_is(dq: Plugin, ready: NodeWorld) -> None:  # 
     assert found["queue"] == "orders"
 
 
-def test_redis_is_reached_by_a_forwarded_port_when_no_scanner_is_ready(dq: Plugin, world: NodeWorld) -> None:
+def test_redis_is_reached_by_a_forwarded_port_when_no_scanner_is_ready(own: Plugin, world: NodeWorld) -> None:
     """By the name of its Service, with a password that nobody sees. No scanner could get ready meanwhile."""
     world.make("secrets", {"metadata": {"name": "redis-auth"}, "stringData": {"password": PASSWORD}})
     world.connection.config_set("requirepass", PASSWORD)
     auth = {"auth": {"passwordSecretRef": {"name": "redis-auth"}}}
     redis = {"standalone": {"host": "redis"}, **auth}
     world.begin(wait="", redis=redis, worker={"replicas": 0}, scanner={"replicas": 0})
-    said = dq.out("schedule", "orders", '{"order": 7}', "--id", "order-7", "--in", "2h", "--port-forward")
+    said = own.out("schedule", "orders", '{"order": 7}', "--id", "order-7", "--in", "2h", "--port-forward")
     assert said.startswith("scheduled order-7, due ")
     url = world.redis.url.replace("redis://", f"redis://:{PASSWORD}@")
     with SyncClient(url, queue="orders") as client:
         assert client.counts().waiting == 1
 
-    with watched(dq) as watching:
+    with watched(own) as watching:
         assert any(f"--namespace={world.namespace}" in line for line in processes("port-forward"))
         assert processes(PASSWORD) == []
         os.killpg(watching.pid, signal.SIGINT)
         assert watching.wait(20) == 130
     mine = f"--namespace={world.namespace}"
     assert not [line for line in processes("port-forward") if mine in line], "nothing is left behind"
-    assert json.loads(dq.out("forecast", "orders", "-o", "json"))
-    done = dq.run("task", "list", "orders", "--port-forward", "-n", "default")
+    assert json.loads(own.out("forecast", "orders", "-o", "json"))
+    done = own.run("task", "list", "orders", "--port-forward", "-n", "default")
     assert done.returncode == 6
+    world.patch("secrets", "redis-auth", {"stringData": {"password": "another-one"}})
+    said = own.err("task", "list", "orders", "--port-forward", code=4)
+    assert said.startswith("error: ")
+    assert "another-one" not in said
+    world.connection.config_set("requirepass", "")  # who tidies up has none
 
 
-def test_a_password_that_is_wrong_is_said_to_be(dq: Plugin, world: NodeWorld) -> None:
-    world.make("secrets", {"metadata": {"name": "redis-auth"}, "stringData": {"password": "another-one"}})
-    world.connection.config_set("requirepass", PASSWORD)
-    auth = {"auth": {"passwordSecretRef": {"name": "redis-auth"}}}
-    world.begin(wait="", redis={"standalone": {"host": "redis"}, **auth}, worker={"replicas": 0})
-    done = dq.run("task", "list", "orders", "--port-forward")
-    assert done.returncode == 4
-    assert done.stderr.startswith("error: ")
-    assert "another-one" not in done.stderr
-
-
-def test_the_doctor_looks_from_a_pod_that_is_not_ready(dq: Plugin, world: NodeWorld) -> None:
+def test_the_doctor_looks_from_a_pod_that_is_not_ready(own: Plugin, world: NodeWorld) -> None:
     """Redis cannot be reached, so no scanner is ready: that is when one asks."""
     world.begin(wait="", redis={"standalone": {"host": "10.255.255.1"}}, worker={"replicas": 0})
     eventually(
         lambda: any(is_running(pod) for pod in world.pods("scanner")), timeout_s=60, what="a scanner runs"
     )
-    done = dq.run("doctor", "orders")
+    done = own.run("doctor", "orders")
     assert done.returncode == 4, done.stderr
     assert "✗ connect" in done.stdout
-    done = dq.run("task", "list", "orders")
+    done = own.run("task", "list", "orders")
     assert done.returncode == 4
     assert "cannot reach Redis at 10.255.255.1:6379" in done.stderr
     assert "kubectl dq doctor orders" in done.stderr
@@ -255,7 +260,9 @@ def test_who_may_look_and_not_exec_is_told_so(dq: Plugin, ready: NodeWorld) -> N
     assert dq.run("task", "list", "orders").returncode == 0
 
 
-def test_a_report_has_logs_and_metrics_without_payloads(dq: Plugin, world: NodeWorld, tmp_path: Path) -> None:
+def test_a_report_has_logs_and_metrics_without_payloads(
+    own: Plugin, world: NodeWorld, tmp_path: Path
+) -> None:
     """Of a handler that tells everything, after a crash; the Secret's value is in its log, too."""
     world.make(
         "secrets", {"metadata": {"name": "shop-db"}, "stringData": {"url": f"db://shop:{PASSWORD}@db/x"}}
@@ -276,7 +283,7 @@ def test_a_report_has_logs_and_metrics_without_payloads(dq: Plugin, world: NodeW
     world.wait_running(1)
 
     file = tmp_path / "report.tar.gz"
-    done = dq.run("report", "orders", "-o", str(file))
+    done = own.run("report", "orders", "-o", str(file))
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", "everything could be gathered"
     files = unpacked(file)
@@ -309,10 +316,3 @@ def unpacked(path: Path) -> dict[str, str]:
     with tarfile.open(path) as archive:
         files = {each.name: archive.extractfile(each) for each in archive}
         return {name.partition("/")[2]: file.read().decode() for name, file in files.items() if file}
-
-
-@pytest.fixture(autouse=True)
-def _passwords(world: NodeWorld) -> Iterator[None]:
-    """Redis wants none afterwards: whoever cleans up has none."""
-    yield
-    world.connection.config_set("requirepass", "")

@@ -111,7 +111,12 @@ def reaper(world: NodeWorld) -> Any:  # noqa: ANN401  called when the CronJob is
 
 
 def test_no_process_of_a_queue_may_do_more_than_it_has_to(world: NodeWorld, reaper: Any) -> None:  # noqa: ANN401
-    """Not root, no capability, seccomp, a file system that is read-only, and no token for the API server."""
+    """Not root, no capability, seccomp, a file system that is read-only, and no token for the API server.
+
+    So the namespace may enforce the strictest Pod Security Standard.
+    """
+    strictest = "pod-security.kubernetes.io/enforce=restricted"
+    world.kubectl("label", "namespace", world.namespace, strictest)
     world.begin(worker={"replicas": 1})
     pods = [*world.wait_running(1), *world.running("scanner"), reaper()]
     for pod in pods:
@@ -119,10 +124,5 @@ def test_no_process_of_a_queue_may_do_more_than_it_has_to(world: NodeWorld, reap
         for pid in world.node.pids(pod):
             assert TOKEN not in "".join(mounts(pid))
     check_locked_down(world.node, world.operator.pod)
-
-
-def test_the_namespace_may_enforce_the_strictest_pod_security(world: NodeWorld) -> None:
-    world.kubectl("label", "namespace", world.namespace, "pod-security.kubernetes.io/enforce=restricted")
-    world.begin(worker={"replicas": 1})
     world.schedule({"t": None})
     world.account()

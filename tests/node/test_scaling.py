@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually, lenient
 from tests.node.ledger import of
@@ -48,24 +47,6 @@ def test_the_last_worker_stays_while_a_lease_is_held_and_then_for_the_cool_down(
     assert (none, one, zero) == (0, 1, 0)
     assert zero_at - end.at_ms / 1000 >= COOLDOWN - lenient(2.5), "the last look that saw it is a period old"
     assert len(of("start", world.ledger)["long"]) == 1
-    world.account()
-
-
-def test_idle_workers_go_first_and_busy_ones_are_left_alone(world: NodeWorld) -> None:
-    """Four workers, two of them with a task: the two without are marked, and go."""
-    orders = Scaled.begin(world, concurrency=1, autoscaling={"minReplicas": 4})
-    world.wait_running(4)
-    with orders.diary() as diary:
-        world.schedule({"one": {"do": "hold"}, "two": {"do": "hold"}})
-        busy = {entry.pod for entry in world.wait_entries("start", ["one", "two"])}
-        assert len(busy) == 2
-        world.edit(autoscaling={"minReplicas": 0})
-        left = {pod["metadata"]["name"]: pod for pod in world.wait_running(2)}
-        assert left.keys() == busy
-        assert all(names.DELETION_COST not in pod["metadata"].get("annotations", {}) for pod in left.values())
-        world.let_go()
-        orders.until_none()
-    assert {name for name, life in diary.lives.items() if life.costs == [-1]} == diary.lives.keys() - busy
     world.account()
 
 

@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import uuid4
 
 from delayq import NewTask, SyncClient
 from delayq.protocol.keys import Keys
 from delayq_operator.base import names
 
+from tests.cluster.harness.resources import delete_namespace, make_namespace
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import condition
 from tests.cluster.world import World
@@ -22,7 +25,7 @@ from tests.node.recorder import OPEN
 from tests.process.fleet import WHOLE, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from redis import Redis
 
@@ -51,6 +54,19 @@ class NodeWorld(World):
     payloads: dict[str, Payload] = field(default_factory=dict)
     due_ms: dict[str, int] = field(default_factory=dict)
     keys: Keys = field(default_factory=lambda: Keys("delayq", QUEUE, 0))
+
+    @classmethod
+    @contextmanager
+    def made(cls, node: Node, operator: Release) -> Iterator[Self]:
+        """A namespace of a new name, until the end of the `with` block."""
+        namespace = f"test-{uuid4().hex[:8]}"
+        make_namespace(node.cluster, namespace)
+        redis = node.redis(namespace)
+        with redis.client() as connection:
+            world = cls(node.cluster, operator, namespace, node, redis, connection)
+            yield world
+            world.let_go()
+        delete_namespace(node.cluster, namespace)
 
     # --- The DelayQueue.
 

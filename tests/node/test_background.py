@@ -1,4 +1,4 @@
-"""However a run ends, it leaves nothing on the machine, or nothing but files that the next one removes."""
+"""`make cluster` and `make cluster-down`: what runs in the background comes back after a kill, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,12 @@ from tests.cluster.harness.binaries import ROOT
 from tests.cluster.harness.waiting import eventually
 from tests.node.harness import cgroups, leftovers, owners, pause
 from tests.node.harness.state import State
-from tests.processes import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 START_SECONDS = 300
 pytestmark = pytest.mark.timeout(900)
-
-BEGUN, READY = "control plane ready", "node ready"
-ANY_TEST = "tests/node/test_node.py::test_a_killed_container_is_started_again"
 
 
 def members(pid: int) -> set[tuple[int, int]]:
@@ -60,50 +56,10 @@ def alive(members: set[tuple[int, int]]) -> set[int]:
     return {pid for pid, began in members if owners.started(pid) == began}
 
 
-def interfaces(pid: int) -> list[str]:
-    began = owners.started(pid)
-    return [each.name for each in Path("/sys/class/net").glob("dq*") if f"{pid}{began}" in each.name]
-
-
 def traces(pid: int) -> list[str]:
     """Directories and cgroups of a process."""
     own = owners.prefix(pid)
     return [each.name for each in leftovers.NODES.glob(f"{own}*")] + sorted(cgroups.existing(own))
-
-
-def pytest_run(tmp_path: Path) -> Process:
-    command = ("-m", "pytest", ANY_TEST, f"--basetemp={tmp_path / 'pytest'}", "-p", "no:cacheprovider")
-    return Process.start(sys.executable, *command, cwd=ROOT)
-
-
-@pytest.mark.parametrize(("number", "moment"), [(signal.SIGINT, BEGUN), (signal.SIGTERM, READY)])
-def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signals, moment: str) -> None:
-    run = pytest_run(tmp_path)
-    pid = run.pid
-    run.wait_line(moment, timeout_s=START_SECONDS)
-    inside = members(pid)
-    assert inside, "there is something to leave"
-    assert interfaces(pid)
-    os.kill(pid, number)
-    run.wait(timeout_s=START_SECONDS)
-    assert alive(inside) == set()
-    eventually(lambda: not interfaces(pid), what="the interface goes with the namespace")
-    assert traces(pid) == []
-
-
-@pytest.mark.parametrize("moment", [BEGUN, READY])
-def test_a_killed_run_leaves_files_only_and_the_next_removes_them(tmp_path: Path, moment: str) -> None:
-    run = pytest_run(tmp_path)
-    run.wait_line(moment, timeout_s=START_SECONDS)
-    inside = members(run.pid)
-    assert inside, "there is something to leave"
-    assert traces(run.pid), "files and cgroups"
-    run.kill()
-    eventually(lambda: alive(inside) == set(), what="the kernel kills everything in the namespaces")
-    mounts = Path("/proc/self/mounts").read_text()
-    assert owners.PREFIX not in mounts
-    leftovers.sweep()  # a node that another test starts just now does the same
-    eventually(lambda: traces(run.pid) == [], what="the files and cgroups are removed")
 
 
 def cluster(command: str, state: State, *args: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -52,10 +53,14 @@ def helm(*args: str, values: Mapping[str, Any] | None = None) -> str:
     """What Helm prints, with values on stdin; those of LOCAL are given to `helm template`, for values to override."""
     if args[0] == "template":
         values = {**LOCAL, **(values or {})}
-    given = () if values is None else ("--values=-",)
+    return _helm(args, "" if values is None else json.dumps(values))
+
+
+@cache
+def _helm(args: tuple[str, ...], values: str) -> str:
     done = subprocess.run(
-        [binary("helm"), *args, *given],
-        input=json.dumps(values),
+        [binary("helm"), *args, *(["--values=-"] if values else [])],
+        input=values,
         capture_output=True,
         text=True,
         timeout=60,
@@ -73,7 +78,12 @@ def manifest(values: Mapping[str, Any] | None = None, *args: str) -> str:
 
 def rendered(values: Mapping[str, Any] | None = None, *args: str) -> list[Object]:
     """The same as objects."""
-    return [each for each in yaml.safe_load_all(manifest(values, *args)) if each]
+    return objects_of(manifest(values, *args))
+
+
+def objects_of(text: str) -> list[Object]:
+    """What YAML says, read by libyaml: the CRD alone has 4,000 lines."""
+    return [each for each in yaml.load_all(text, Loader=yaml.CSafeLoader) if each]
 
 
 def find(objects: list[Object], kind: str, name: str) -> Object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,18 +10,18 @@ from uuid import uuid4
 
 import pytest
 
+from tests.cluster.chart import serve_prometheus_kinds
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.node import ProcessNode
-from tests.cluster.harness.resources import install_crd, make_namespace
-from tests.cluster.operator import Operator, install_rights
+from tests.cluster.harness.resources import CRD, delete_namespace, install_crd, make_namespace
+from tests.cluster.world import World, serving
 from tests.servers import PREFERRED, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kubernetes.dynamic import DynamicClient
-
+    from tests.cluster.operator import Operator
 FOREIGN = "DELAYQ_TEST_KUBECONFIG"
 """Names a kubeconfig whose cluster is used instead of one of our own; what tests make there, they delete."""
 
@@ -50,12 +51,34 @@ def control_plane(cluster: Cluster) -> Iterator[ControlPlane]:
     cluster.mend()
 
 
+class Strict(ControlPlane):
+    """A control plane as careful administrators have it."""
+
+    def _api_server(self) -> list[str]:
+        plugins = "OwnerReferencesPermissionEnforcement"
+        return [*super()._api_server(), f"--enable-admission-plugins={plugins}"]
+
+
 @pytest.fixture(scope="session")
-def admin(cluster: Cluster) -> Iterator[DynamicClient]:
-    """The dynamic client of an administrator."""
-    client = cluster.client()
-    yield client
-    client.client.close()
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A second control plane, with the Prometheus operator's kinds, for tests that install and remove our CRD.
+
+    Mark them with xdist_group("bare"): then there is one, and not one for each pytest worker.
+    """
+    plane = Strict.start(tmp_path_factory.mktemp("bare"))
+    serve_prometheus_kinds(plane)
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture
+def plane(bare: ControlPlane) -> Iterator[ControlPlane]:
+    """The same; what belongs to the whole cluster goes after the test."""
+    yield bare
+    for release in json.loads(bare.helm("list", "--all-namespaces", "--output=json").stdout):
+        bare.helm("uninstall", release["name"], f"--namespace={release['namespace']}", "--no-hooks")
+    bare.kubectl("delete", "crd", CRD, "--ignore-not-found")
+    bare.kubectl("delete", "namespace", "shop", "delayq-system", "--ignore-not-found")  # which pages name
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +95,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     yield name
     if isinstance(cluster, ControlPlane):
         cluster.mend()  # before anything is asked of it
-    cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)
+    delete_namespace(cluster, name)
 
 
 @pytest.fixture
@@ -92,9 +115,14 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
+    """One operator for all tests of a module, with the chart's rights, for all namespaces."""
+    with serving(cluster) as operator:
+        yield operator
+
+
 @pytest.fixture
-def operator(cluster: Cluster, crd: str, namespace: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    """The operator with the chart's rights, of one namespace."""
-    operator = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
-    yield operator
-    operator.process.stop()
+def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
+    """The test's namespace, which the operator serves."""
+    return World(cluster, operator, namespace)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from tests.cluster.harness.resources import apply
 from tests.cluster.harness.waiting import eventually
 from tests.exposition import samples
 from tests.processes import Process
 
 if TYPE_CHECKING:
     from tests.cluster.harness.cluster import Cluster
+    from tests.servers import RedisServer
 
 COMMAND = str(Path(sys.executable).with_name("delayq-operator"))
 CHART = str(Path(__file__).parents[2] / "charts" / "delayq")
 RELEASE = "delayq"
+PLACEHOLDER = "namespace-number-{:03}"
+"""For the name of a namespace, which Helm need not know."""
 QUEUES = "/apis/delayq.dev/v1alpha1/namespaces/{namespace}/delayqueues"
 
 
@@ -31,16 +36,25 @@ def install_rights(
     chart: str = CHART,
 ) -> Path:
     """Apply the chart's ServiceAccount, roles and policy to a namespace, or to all; a kubeconfig with just these."""
-    values = "localImages=true"
-    if not everywhere:
-        values += f",watchNamespaces={{{','.join((namespace, *also))}}}"
-    rendered = cluster.helm(
-        *("template", RELEASE, chart, f"--namespace={namespace}", "--set", values),
+    text = _rights(cluster, chart, 0 if everywhere else 1 + len(also))
+    for number, name in enumerate((namespace, *also)):
+        text = text.replace(PLACEHOLDER.format(number), name)
+    bodies = [body for body in yaml.load_all(text, Loader=yaml.CSafeLoader) if body]
+    for body in bodies:
+        apply(cluster, body, namespace)
+    (account,) = [body["metadata"]["name"] for body in bodies if body["kind"] == "ServiceAccount"]
+    return cluster.kubeconfig_for(namespace, account)
+
+
+@cache
+def _rights(cluster: Cluster, chart: str, namespaces: int) -> str:
+    """What Helm makes of the chart for so many namespaces, the first of which is its own; 0: for all."""
+    served = [PLACEHOLDER.format(number) for number in range(namespaces)]
+    values = "localImages=true" + (f",watchNamespaces={{{','.join(served)}}}" if served else "")
+    return cluster.helm(
+        *("template", RELEASE, chart, f"--namespace={PLACEHOLDER.format(0)}", "--set", values),
         *(f"--show-only=templates/{each}.yaml" for each in ("rbac", "podpolicy", "serviceaccount")),
     ).stdout
-    cluster.kubectl("apply", "-f", "-", input=rendered)
-    accounts = [body for body in yaml.safe_load_all(rendered) if body and body["kind"] == "ServiceAccount"]
-    return cluster.kubeconfig_for(namespace, accounts[0]["metadata"]["name"])
 
 
 @dataclass
@@ -90,6 +104,37 @@ def queue(name: str = "orders", **spec: object) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": least | spec,
     }
+
+
+def queue_with_code(
+    cluster: Cluster,
+    namespace: str,
+    redis: RedisServer,
+    code: str,
+    *,
+    worker: dict[str, Any] | None = None,
+    **spec: object,
+) -> dict[str, Any]:
+    """A DelayQueue on a real Redis whose handler is `handle` of this code, which is put into a ConfigMap.
+
+    The code finds Redis' address in LEDGER, and the name of its pod in POD.
+    """
+    body = {"metadata": {"name": "shop-code"}, "data": {"shop.py": code}}
+    cluster.rest.create(f"/api/v1/namespaces/{namespace}/configmaps", body)
+    env = [
+        {"name": "PYTHONPATH", "value": "/code"},
+        {"name": "LEDGER", "value": redis.open_url},
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]
+    container = {"name": "worker", "env": env, "volumeMounts": [{"name": "code", "mountPath": "/code"}]}
+    volume = {"name": "code", "configMap": {"name": "shop-code"}}
+    template = {"spec": {"containers": [container], "volumes": [volume]}}
+    usual: dict[str, Any] = {
+        "redis": {"standalone": {"host": "127.0.0.1", "port": redis.port}},
+        "handler": {"python": {"callable": "shop:handle"}},
+        "worker": {"template": template, **(worker or {})},
+    }
+    return queue(**usual | spec)
 
 
 ABSENT: Final = {

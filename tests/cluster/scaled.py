@@ -11,7 +11,7 @@ from delayq import SyncClient
 from delayq.contract import parse
 
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import QUEUES, condition, queue
+from tests.cluster.operator import QUEUES, condition, queue_with_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,26 +57,12 @@ class Scaled:
         **autoscaling: Any,  # noqa: ANN401
     ) -> Scaled:
         """Create it, scaled like this."""
-        code = {"metadata": {"name": "shop-code"}, "data": {"shop.py": HANDLER}}
-        cluster.rest.create(f"/api/v1/namespaces/{namespace}/configmaps", code)
-        container = {
-            "name": "worker",
-            "env": [
-                {"name": "PYTHONPATH", "value": "/code"},
-                {"name": "LEDGER", "value": redis.open_url},
-                {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            ],
-            "volumeMounts": [{"name": "code", "mountPath": "/code"}],
-        }
-        volume = {"name": "code", "configMap": {"name": "shop-code"}}
-        template = {"spec": {"containers": [container], "volumes": [volume]}}
-        document = queue(
-            redis={"standalone": {"host": "127.0.0.1", "port": redis.port}},
-            handler={"python": {"callable": "shop:handle"}},
+        limits = {"cooldownSeconds": 10, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
+        document = queue_with_code(
+            *(cluster, namespace, redis, HANDLER),
             scanner={"replicas": 1},
-            worker={"concurrency": concurrency, "template": template},
-            autoscaling={"cooldownSeconds": 10, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
-            | autoscaling,
+            worker={"concurrency": concurrency},
+            autoscaling=limits | autoscaling,
         )
         cluster.rest.create(QUEUES.format(namespace=namespace), document)
         return cls(cluster, namespace, redis, document)

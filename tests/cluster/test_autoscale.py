@@ -12,7 +12,6 @@ from delayq.scaling.policy import LEAD_SECONDS
 from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import Operator, install_rights
 from tests.cluster.scaled import Scaled
 
 if TYPE_CHECKING:
@@ -71,47 +70,3 @@ def test_a_worker_stays_while_it_holds_a_lease(cluster: Cluster, namespace: str,
         orders.until_replicas(0, timeout_s=60)
     assert orders.attempts() == dict.fromkeys(ids, 1)
     assert seen[-1] == 0
-
-
-@pytest.mark.usefixtures("process_node")
-def test_a_restarted_operator_goes_on_with_what_was_learnt_and_removes_nothing_in_haste(
-    cluster: Cluster,
-    crd: str,  # noqa: ARG001  the CRD is installed
-    namespace: str,
-    redis: RedisServer,
-) -> None:
-    rights = install_rights(cluster, namespace)
-    operator = Operator.start(rights, namespace).wait_ready()
-    # No more than two: a third would still be starting when the operator is killed.
-    orders = Scaled.of(
-        cluster, namespace, redis, behavior={}, cooldownSeconds=0, minReplicas=2, maxReplicas=2
-    )
-    eventually(lambda: len(orders.workers(ready=True)) == 2, timeout_s=60, what="two workers")
-    ids = orders.schedule(20, 0, seconds=0.2)
-    orders.until_done(ids)
-    lead, taken = orders.until_lead_told(), orders.until_told("handlerMilliseconds")
-    assert 200 <= taken < 2000
-    orders.until("Ready", "True")
-    before = orders.body["status"]
-    operator.process.popen.kill()
-    operator.process.popen.wait()
-    orders.edit(autoscaling={"minReplicas": 0})
-    operator = Operator.start(rights, namespace).wait_ready()
-    try:
-        with orders.numbers() as seen:
-            looks = "delayq_operator_decision_seconds_count"
-            eventually(lambda: operator.metric(looks) >= 4, timeout_s=30, what="looks")
-            orders.until("ScalingActive", "True", "ValidMetricsFound")
-        assert seen == [], "the number of before stays for the stabilization window"
-        # The start of the other worker may be what it hears of first; and after two starts the margin is smaller.
-        least = lead * (1 + 1 / 3) / (1 + 1 / 2) - 1
-        assert least <= orders.told["leadSeconds"] <= lead + LATE_SECONDS
-        assert least <= operator.metric("delayq_operator_worker_lead_seconds") <= lead + LATE_SECONDS
-        after = orders.body["status"]
-        for kind in ("ScalingActive", "Ready"):
-            one, other = (
-                next(c for c in each["conditions"] if c["type"] == kind) for each in (before, after)
-            )
-            assert one["lastTransitionTime"] == other["lastTransitionTime"], kind
-    finally:
-        operator.process.stop()

@@ -12,14 +12,10 @@ from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.liar import Liar
-from tests.cluster.world import World, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.cluster.harness.cluster import Cluster
     from tests.cluster.liar import Mood
-    from tests.cluster.operator import Operator
+    from tests.cluster.world import World
 
 pytestmark = pytest.mark.xdist_group("scale")
 
@@ -31,17 +27,6 @@ SCALED: Final = {"maxReplicas": 9, "periodSeconds": 1, "cooldownSeconds": 0, "be
 ONE_SLOT: Final = {"concurrency": 1}
 MANY: Final = {"due": 5_000}
 FALLBACK: Final = {"fallback": {"failureThreshold": 4, "replicas": 4}}
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    with serving(cluster) as operator:
-        yield operator
-
-
-@pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
-    return World(cluster, operator, namespace)
 
 
 def asked(world: World, name: str) -> int:

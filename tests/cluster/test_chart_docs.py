@@ -1,6 +1,6 @@
 """docs/how-to/install.md, run as it stands: every `sh` block, in order, as a user would type it.
 
-On a control plane of its own, without nodes: what waits for pods is in `console` blocks, and has its test elsewhere.
+Without nodes: what waits for pods is in `console` blocks, and has its test elsewhere.
 """
 
 from __future__ import annotations
@@ -16,23 +16,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.harness.binaries import KUBERNETES, ROOT
-from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.resources import delayqueues, found, install_crd
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import queue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.cluster.harness.control_plane import ControlPlane
 
 PAGE = (ROOT / "docs" / "how-to" / "install.md").read_text()
 STUCK = "## When a deleted DelayQueue stays"
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane.start(tmp_path_factory.mktemp("install"))
-    yield plane
-    plane.stop()
 
 
 def blocks(text: str) -> list[str]:
@@ -60,6 +52,7 @@ def run(plane: ControlPlane, block: str) -> str:
     return done.stdout
 
 
+@pytest.mark.xdist_group("bare")
 def test_every_command_of_the_page_works_in_its_order(plane: ControlPlane) -> None:
     page, _, stuck = PAGE.partition(STUCK)
     said = {block: run(plane, block) for block in blocks(page)}
@@ -90,8 +83,3 @@ def delete_in_vain(plane: ControlPlane) -> None:
     body["metadata"]["finalizers"] = ["delayq.dev/erase"]
     plane.rest.create(delayqueues("shop"), body)
     plane.rest.delete(f"{delayqueues('shop')}/stuck")
-
-
-def test_links_and_files_of_the_page_exist() -> None:
-    for target in re.findall(r"\]\(([^)#]+)", PAGE):
-        assert (ROOT / "docs" / "how-to" / target).exists(), target

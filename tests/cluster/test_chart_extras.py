@@ -9,24 +9,13 @@ from tests.cluster.chart import CHART, NAMESPACE, find, kinds, rendered
 # --- Redis.
 
 
-def test_redis_keeps_what_it_is_given_and_says_that_it_is_alone() -> None:
-    objects = rendered({"redis": {"enabled": True, "config": {"timeout": 7}}})
-    config = find(objects, "ConfigMap", "delayq-redis")["data"]["redis.conf"].splitlines()
-    assert {"appendonly yes", "appendfsync everysec", "maxmemory-policy noeviction", "timeout 7"} <= set(
-        config
-    )
-    redis = find(objects, "StatefulSet", "delayq-redis")
+def test_redis_keeps_its_data_on_a_volume_and_says_that_it_is_alone() -> None:
+    redis = find(rendered({"redis": {"enabled": True}}), "StatefulSet", "delayq-redis")
     assert redis["metadata"]["labels"]["delayq.dev/high-availability"] == "none"
     assert redis["spec"]["replicas"] == 1
     assert [claim["metadata"]["name"] for claim in redis["spec"]["volumeClaimTemplates"]] == ["data"]
-
-
-def test_redis_without_a_volume_has_an_empty_directory() -> None:
-    redis = find(
-        rendered({"redis": {"enabled": True, "persistence": {"enabled": False}}}),
-        "StatefulSet",
-        "delayq-redis",
-    )
+    without = rendered({"redis": {"enabled": True, "persistence": {"enabled": False}}})
+    redis = find(without, "StatefulSet", "delayq-redis")
     assert "volumeClaimTemplates" not in redis["spec"]
     assert {"name": "data", "emptyDir": {}} in redis["spec"]["template"]["spec"]["volumes"]
 
@@ -66,19 +55,6 @@ def test_the_test_reads_the_secrets_that_its_redis_refers_to() -> None:
         "secrets/login/tls.crt",
         "secrets/login/tls.key",
     ]
-
-
-def test_the_test_knows_when_there_is_no_redis() -> None:
-    assert find(rendered(), "ConfigMap", "delayq-test")["data"]["redis.json"] == "{}"
-
-
-def test_every_part_of_the_test_but_its_pod_is_gone_when_it_has_passed() -> None:
-    hooks = [each for each in rendered() if "helm.sh/hook" in each["metadata"].get("annotations", {})]
-    assert kinds(hooks) == {"ConfigMap", "Pod", "Role", "RoleBinding", "ServiceAccount"}
-    for each in hooks:
-        policy = each["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
-        kept = each["kind"] == "Pod"  # whose log `helm test --logs` reads
-        assert policy == ("before-hook-creation" if kept else "before-hook-creation,hook-succeeded")
 
 
 # --- Monitoring.

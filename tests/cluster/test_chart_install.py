@@ -1,6 +1,6 @@
 """The chart installed, upgraded and uninstalled on a real API server, which has a say in every object.
 
-On a control plane of its own: the CRD comes and goes here. No node, so pods are accepted but never start.
+The CRD comes and goes here. There is no node, so pods are accepted but never start.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import base64
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -22,10 +23,8 @@ from tests.cluster.chart import (
     Values,
     merged,
     rendered,
-    serve_prometheus_kinds,
 )
 from tests.cluster.harness.cluster import CommandFailed
-from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.resources import (
     CRD,
     CRD_FILE,
@@ -43,29 +42,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.chart import Object
+    from tests.cluster.harness.control_plane import ControlPlane
 
-pytestmark = pytest.mark.xdist_group("chart-install")  # one control plane, not one for each pytest worker
+pytestmark = pytest.mark.xdist_group("bare")
 
 CRD_PATH = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane on which the Prometheus operator might be installed."""
-    plane = ControlPlane.start(tmp_path_factory.mktemp("chart"))
-    serve_prometheus_kinds(plane)
-    yield plane
-    plane.stop()
-
-
-@pytest.fixture
-def fresh(plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The control plane without a trace of delayq in what belongs to the whole cluster."""
-    yield plane
-    for release in json.loads(plane.helm("list", "--all-namespaces", "--output=json").stdout):
-        plane.helm("uninstall", release["name"], f"--namespace={release['namespace']}", "--no-hooks")
-    plane.kubectl("delete", "crd", CRD, "--ignore-not-found")
 
 
 @pytest.fixture
@@ -107,23 +89,19 @@ def dry_run(plane: ControlPlane, objects: list[Object]) -> None:
 # --- What the API server accepts.
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
+def test_the_api_server_accepts_every_object(plane: ControlPlane, room: str) -> None:
+    labelled = merged(EVERYTHING, {"commonLabels": {"team": "shop"}})
+    for more in (
         {},
-        {"serviceMonitor": {"enabled": False}, "podMonitor": {"enabled": True}},
+        {"watchNamespaces": [room, "default"]},
+        {
+            "serviceMonitor": {"enabled": False},
+            "podMonitor": {"enabled": True},
+            "podDisruptionBudget": {"maxUnavailable": "50%"},
+        },
         {"redis": {"persistence": {"enabled": False}}, "leaderElection": {"enabled": False}, "replicas": 1},
-        {"crds": {"keep": False}, "podDisruptionBudget": {"maxUnavailable": "50%"}},
-    ],
-)
-def test_the_api_server_accepts_every_object(plane: ControlPlane, room: str, extra: Values) -> None:
-    values = merged(EVERYTHING, {"commonLabels": {"team": "shop"}}, extra)
-    dry_run(plane, rendered(values, f"--namespace={room}"))
-
-
-def test_the_api_server_accepts_every_object_in_namespaced_mode(plane: ControlPlane, room: str) -> None:
-    values = merged(EVERYTHING, {"watchNamespaces": [room, "default"]})
-    dry_run(plane, rendered(values, f"--namespace={room}"))
+    ):
+        dry_run(plane, rendered(merged(labelled, more), f"--namespace={room}"))
 
 
 def pods(objects: list[Object]) -> Iterator[tuple[str, Object]]:
@@ -152,32 +130,33 @@ OPEN: Final[Values] = {"policy": {"ownNamespace": True}}
 """Queues are allowed in the namespace of the release, which is the test's own."""
 
 
-def test_install_upgrade_uninstall(fresh: ControlPlane, room: str) -> None:
+def test_install_upgrade_uninstall(plane: ControlPlane, room: str) -> None:
     """What an upgrade changes is changed, what people rely on stays, and uninstalling leaves queues and CRD."""
-    helm(fresh, "install", room, merged(EVERYTHING, OPEN, {"replicas": 1}))
-    wait_served(fresh)
-    fresh.rest.create(QUEUES.format(namespace=room), queue())
-    password = fresh.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
+    helm(plane, "install", room, merged(EVERYTHING, OPEN, {"replicas": 1}))
+    wait_served(plane)
+    plane.rest.create(QUEUES.format(namespace=room), queue())
+    password = plane.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
     assert len(base64.b64decode(password)) == 32
 
-    helm(fresh, "upgrade", room, merged(EVERYTHING, OPEN, {"replicas": 3}))
-    operator = fresh.rest.get(f"/apis/apps/v1/namespaces/{room}/deployments/delayq-operator")
+    helm(plane, "upgrade", room, merged(EVERYTHING, OPEN, {"replicas": 3}))
+    operator = plane.rest.get(f"/apis/apps/v1/namespaces/{room}/deployments/delayq-operator")
     assert operator["spec"]["replicas"] == 3
-    kept = fresh.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
+    kept = plane.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
     assert kept == password
 
-    assert "kept due to the resource policy" in uninstall(fresh, room)
-    assert fresh.rest.get(f"{QUEUES.format(namespace=room)}/orders")["spec"]["handler"]
-    left = fresh.kubectl(
+    assert "kept due to the resource policy" in uninstall(plane, room)
+    assert plane.rest.get(f"{QUEUES.format(namespace=room)}/orders")["spec"]["handler"]
+    left = plane.kubectl(
         *("get", "deploy,sts,svc,sa,cm,secret,role,rolebinding,pdb,netpol", f"--namespace={room}"),
         *("--selector=app.kubernetes.io/managed-by=Helm", "--output=name"),
     ).stdout
     assert left == ""
-    roles = fresh.kubectl("get", "clusterrole,clusterrolebinding", "--output=name").stdout
+    roles = plane.kubectl("get", "clusterrole,clusterrolebinding", "--output=name").stdout
     assert "delayq" not in roles
+    helm(plane, "install", room)  # takes the kept CRD back
 
 
-def test_an_upgrade_of_the_chart_upgrades_the_crd(fresh: ControlPlane, room: str, tmp_path: Path) -> None:
+def test_an_upgrade_of_the_chart_upgrades_the_crd(plane: ControlPlane, room: str, tmp_path: Path) -> None:
     """Queues stored under the older CRD stay, and may use what the newer one has."""
     older = tmp_path / "delayq"
     shutil.copytree(CHART, older)
@@ -186,17 +165,17 @@ def test_an_upgrade_of_the_chart_upgrades_the_crd(fresh: ControlPlane, room: str
     text = CRD_FILE.read_text().split("spec:\n")[0]
     (older / "files" / "delayqueue.yaml").write_text(text + yaml.safe_dump({"spec": crd["spec"]}))
 
-    helm(fresh, "install", room, OPEN, chart=older)
-    wait_served(fresh)
-    fresh.rest.create(QUEUES.format(namespace=room), queue())
-    assert "retention" not in spec_schema(fresh.rest.get(CRD_PATH))["properties"]
+    helm(plane, "install", room, OPEN, chart=older)
+    wait_served(plane)
+    plane.rest.create(QUEUES.format(namespace=room), queue())
+    assert "retention" not in spec_schema(plane.rest.get(CRD_PATH))["properties"]
 
-    helm(fresh, "upgrade", room, OPEN)
-    assert "retention" in spec_schema(fresh.rest.get(CRD_PATH))["properties"]
+    helm(plane, "upgrade", room, OPEN)
+    assert "retention" in spec_schema(plane.rest.get(CRD_PATH))["properties"]
     change = {"spec": {"retention": {"deadLetterRetentionSeconds": 60}}}
 
     def stored() -> bool:
-        body = fresh.rest.patch(f"{QUEUES.format(namespace=room)}/orders", change)
+        body = plane.rest.patch(f"{QUEUES.format(namespace=room)}/orders", change)
         return bool(body["spec"].get("retention", {}).get("deadLetterRetentionSeconds") == 60)
 
     eventually(stored, what="the new field is served")
@@ -208,89 +187,83 @@ def spec_schema(crd: Object) -> Object:
     return found
 
 
-def test_a_release_of_the_same_name_takes_the_kept_crd_back(fresh: ControlPlane, room: str) -> None:
-    helm(fresh, "install", room)
-    uninstall(fresh, room)
-    helm(fresh, "install", room)
-
-
 def test_a_crd_from_elsewhere_is_refused_until_somebody_says_whose_it_is(
-    fresh: ControlPlane, room: str
+    plane: ControlPlane, room: str
 ) -> None:
     """Both ways out that docs/how-to/install.md names work."""
-    install_crd(fresh)
+    install_crd(plane)
     with pytest.raises(CommandFailed, match="cannot be imported into the current release"):
-        helm(fresh, "install", room)
-    helm(fresh, "install", room, {"crds": {"install": False}}, args=("--replace",))
-    uninstall(fresh, room)
-    assert fresh.rest.get(CRD_PATH)
-    helm(fresh, "install", room, args=("--take-ownership",))
-    assert fresh.rest.get(CRD_PATH)["metadata"]["annotations"]["meta.helm.sh/release-name"] == "delayq"
+        helm(plane, "install", room)
+    helm(plane, "install", room, {"crds": {"install": False}}, args=("--replace",))
+    uninstall(plane, room)
+    assert plane.rest.get(CRD_PATH)
+    helm(plane, "install", room, args=("--take-ownership",))
+    assert plane.rest.get(CRD_PATH)["metadata"]["annotations"]["meta.helm.sh/release-name"] == "delayq"
 
 
-def test_without_keep_the_crd_and_every_queue_go_with_the_release(fresh: ControlPlane, room: str) -> None:
-    said = helm(fresh, "install", room, {"crds": {"keep": False}, **OPEN})
+def test_without_keep_the_crd_and_every_queue_go_with_the_release(plane: ControlPlane, room: str) -> None:
+    said = helm(plane, "install", room, {"crds": {"keep": False}, **OPEN})
     assert "deletes every DelayQueue in the cluster" in said
-    wait_served(fresh)
-    fresh.rest.create(QUEUES.format(namespace=room), queue())
-    uninstall(fresh, room)
-    eventually(lambda: not found(fresh, CRD_PATH))
+    wait_served(plane)
+    plane.rest.create(QUEUES.format(namespace=room), queue())
+    uninstall(plane, room)
+    eventually(lambda: not found(plane, CRD_PATH))
 
 
 def test_two_releases_share_a_cluster_when_each_serves_its_own_namespaces(
-    fresh: ControlPlane, room: str
+    plane: ControlPlane, room: str
 ) -> None:
     other = f"{room}-b"
-    make_namespace(fresh, other)
-    helm(fresh, "install", room, {"watchNamespaces": [room]})
+    make_namespace(plane, other)
+    helm(plane, "install", room, {"watchNamespaces": [room]})
     second = {"watchNamespaces": [other], "crds": {"install": False}, "rbac": {"aggregate": False}}
-    helm(fresh, "install", other, second)
+    helm(plane, "install", other, second)
 
 
 # --- What people are told, and what they may do.
 
 
-def test_notes_say_what_to_do_next(fresh: ControlPlane, room: str) -> None:
-    said = helm(fresh, "install", room, {"redis": {"enabled": True, "persistence": {"enabled": False}}})
+def test_notes_say_what_to_do_next(plane: ControlPlane, room: str) -> None:
+    said = helm(plane, "install", room, {"redis": {"enabled": True, "persistence": {"enabled": False}}})
     assert f"kubectl -n {room} rollout status deployment/delayq-operator" in said
     assert f"helm test delayq -n {room}" in said
     assert "NOT highly available" in said
     assert "every task is lost when its pod is" in said
     document = said.partition("<<'EOF'\n")[2].partition("EOF")[0]
-    wait_served(fresh)
-    fresh.kubectl("apply", "-f", "-", input=document)  # indented as it is shown
+    wait_served(plane)
+    plane.kubectl("apply", "-f", "-", input=document)  # indented as it is shown
     assert "delayq acl --queue hello" in said
     assert "get secret delayq-redis" not in said  # an administrator's password, in a tenant's namespace
 
 
-def test_notes_without_a_redis_do_not_promise_a_test(fresh: ControlPlane, room: str) -> None:
-    said = helm(fresh, "install", room)
+def test_notes_without_a_redis_do_not_promise_a_test(plane: ControlPlane, room: str) -> None:
+    said = helm(plane, "install", room)
     assert "once test.redis says which Redis to use" in said
     assert "WARNING" not in said
 
 
-@pytest.mark.parametrize(
-    ("role", "may", "may_not"),
-    [
-        ("view", "get delayqueues --subresource=status", "create delayqueues"),
-        ("edit", "create delayqueues", "patch delayqueues --subresource=status"),
-        ("edit", "update delayqueues --subresource=scale", "update delayqueues --subresource=finalizers"),
-        ("admin", "create delayqueues", "patch delayqueues --subresource=status"),
-    ],
-)
-def test_the_roles_of_the_cluster_work_with_delayqueues(
-    fresh: ControlPlane, room: str, *, role: str, may: str, may_not: str
-) -> None:
-    helm(fresh, "install", room)
-    wait_served(fresh)
-    fresh.kubectl("create", "rolebinding", "x", f"--clusterrole={role}", "--user=ann", f"--namespace={room}")
+ROLES: Final = {
+    ("view", "get delayqueues --subresource=status"): "create delayqueues",
+    ("edit", "create delayqueues"): "patch delayqueues --subresource=status",
+    ("edit", "update delayqueues --subresource=scale"): "update delayqueues --subresource=finalizers",
+    ("admin", "create delayqueues"): "patch delayqueues --subresource=status",
+}
 
-    def can(question: str) -> bool:
-        asked = ("auth", "can-i", *question.split(), "--as=ann", f"--namespace={room}")
-        return fresh.kubectl(*asked, check=False).stdout.strip() == "yes"
 
-    eventually(lambda: can(may), what=f"{role} may {may}")
-    assert not can(may_not)
+def test_the_roles_of_the_cluster_work_with_delayqueues(plane: ControlPlane, room: str) -> None:
+    helm(plane, "install", room)
+    wait_served(plane)
+
+    def can(user: str, question: str) -> bool:
+        asked = ("auth", "can-i", *question.split(), f"--as={user}", f"--namespace={room}")
+        return plane.kubectl(*asked, check=False).stdout.strip() == "yes"
+
+    for role in ("view", "edit", "admin"):
+        bound = (f"--clusterrole={role}", f"--user={role}", f"--namespace={room}")
+        plane.kubectl("create", "rolebinding", role, *bound)
+    for (role, may), may_not in ROLES.items():
+        eventually(partial(can, role, may), every_s=0.5, what=f"{role} may {may}")
+        assert not can(role, may_not), (role, may_not)
 
 
 # --- helm test. The pod does not run here: what it would come to is written into its status.
@@ -319,18 +292,12 @@ def parts_of_the_test(plane: ControlPlane, namespace: str) -> str:
     return "".join(found)
 
 
-def test_a_test_that_passed_leaves_its_pod_alone(fresh: ControlPlane, room: str) -> None:
-    """So that `helm test --logs` and `kubectl logs` have something to show."""
-    helm(fresh, "install", room, {"redis": {"enabled": True}})
-    assert helm_test(fresh, room, "Succeeded").returncode == 0
-    assert parts_of_the_test(fresh, room) == "pod/delayq-test\n"
-
-
-def test_a_test_that_failed_leaves_its_pod_to_look_at_until_the_next(fresh: ControlPlane, room: str) -> None:
-    helm(fresh, "install", room, {"redis": {"enabled": True}})
-    failed = helm_test(fresh, room, "Failed")
+def test_helm_test_leaves_its_pod_alone_to_look_at_until_the_next(plane: ControlPlane, room: str) -> None:
+    """Whether it passed or failed: `helm test --logs` and `kubectl logs` have something to show."""
+    helm(plane, "install", room, {"redis": {"enabled": True}})
+    failed = helm_test(plane, room, "Failed")
     assert failed.returncode == 1
     assert "pod delayq-test failed" in failed.stderr
-    assert "pod/delayq-test" in parts_of_the_test(fresh, room)
-    assert helm_test(fresh, room, "Succeeded").returncode == 0
-    assert parts_of_the_test(fresh, room) == "pod/delayq-test\n"
+    assert "pod/delayq-test" in parts_of_the_test(plane, room)
+    assert helm_test(plane, room, "Succeeded").returncode == 0
+    assert parts_of_the_test(plane, room) == "pod/delayq-test\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -83,20 +82,21 @@ CHANGES: Values = {
 }
 
 
-@cache
-def comparable(values: str) -> str:
+def comparable(values: Values) -> str:
     """What is rendered, as text; the password is random."""
-    return re.sub(r"password: \S+", "", manifest(json.loads(values)))
+    return re.sub(r"password: \S+", "", manifest(values))
 
 
-@pytest.mark.parametrize("path", CHANGES)
-def test_every_other_value_changes_what_is_made(path: str) -> None:
+def test_every_other_value_changes_what_is_made() -> None:
+    assert [path for path in CHANGES if not changes(path)] == []
+
+
+def changes(path: str) -> bool:
     base = merged(EVERYTHING, OTHER_MONITOR) if path.startswith("podMonitor") else EVERYTHING
     base = {} if path == "leaderElection.enabled" else base  # what EVERYTHING has in numbers needs it
     base = merged(base, {"serviceAccount": {"name": "theirs"}})  # what is not created needs one
     value = path not in toggled_on(base) if CHANGES[path] is True else CHANGES[path]
-    change = nested(path, value)
-    assert comparable(json.dumps(merged(base, change))) != comparable(json.dumps(base))
+    return comparable(merged(base, nested(path, value))) != comparable(base)
 
 
 def toggled_on(values: Values) -> set[str]:
@@ -195,7 +195,7 @@ def test_secrets_to_pull_with_are_given_by_name_or_as_in_a_pod() -> None:
 
     def made(*secrets: object) -> str:
         return comparable(
-            json.dumps({**EVERYTHING, "imagePullSecrets": secrets, "worker": {"imagePullSecrets": secrets}})
+            {**EVERYTHING, "imagePullSecrets": secrets, "worker": {"imagePullSecrets": secrets}}
         )
 
     assert made("a", "b") == made({"name": "a"}, {"name": "b"}) == made("a", {"name": "b"}, {"name": "a"})

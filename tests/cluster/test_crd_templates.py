@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from delayq.contract import SpecError, parse
 from delayq.contract.pod_template import FIELDS
 
 from tests.cluster.harness.resources import delayqueues
+from tests.cluster.harness.rest import Refused
 from tests.unit.contract.crd import CRD
 from tests.unit.contract.documents import document
 
@@ -121,73 +123,65 @@ def test_client_side_apply_takes_the_file_and_remembers_it(cluster: Cluster) -> 
     assert kept["spec"]["versions"][0]["schema"] == CRD["spec"]["versions"][0]["schema"]
 
 
-CONTAINERS: dict[str, Schema] = {
-    "imagePulPolicy": {"imagePulPolicy": "Always"},
-    "envfrom": {"envfrom": []},
-    "env[0].valuefrom": {"env": [{"name": "A", "valuefrom": {}}]},
-    "resources.limit": {"resources": {"limit": {}}},
-    "livenessProbe.httpGet.prot": {"livenessProbe": {"httpGet": {"prot": 1}}},
-    "lifecycle.prestop": {"lifecycle": {"prestop": {}}},
-    "volumeMounts[0].subpath": {"volumeMounts": [{"mountPath": "/a", "subpath": "b"}]},
-    "securityContext.runAsNonroot": {"securityContext": {"runAsNonroot": True}},
+CONTAINER: Schema = {
+    "name": "worker",
+    "imagePulPolicy": "Always",
+    "envfrom": [],
+    "env": [{"name": "A", "valuefrom": {}}],
+    "resources": {"limit": {}},
+    "livenessProbe": {"httpGet": {"prot": 1}},
+    "lifecycle": {"prestop": {}},
+    "volumeMounts": [{"mountPath": "/a", "subpath": "b"}],
+    "securityContext": {"runAsNonroot": True},
 }
-TYPOS: list[tuple[str, Schema]] = [
-    ("specs", {"specs": {}}),
-    ("metadata.name", {"metadata": {"name": "a"}}),
-    ("metadata.label", {"metadata": {"label": {}}}),
-    ("spec.nodeselector", {"spec": {"nodeselector": {}}}),
-    ("spec.tolerations[0].efect", {"spec": {"tolerations": [{"efect": "NoExecute"}]}}),
-    ("spec.affinity.podAntiAfinity", {"spec": {"affinity": {"podAntiAfinity": {}}}}),
-    ("spec.volumes[0].configmap", {"spec": {"volumes": [{"name": "a", "configmap": {}}]}}),
-    ("spec.volumes[0].secret.name", {"spec": {"volumes": [{"name": "a", "secret": {"name": "b"}}]}}),
-    ("spec.securityContext.fsgroup", {"spec": {"securityContext": {"fsgroup": 1}}}),
+TYPOS: Schema = {
+    "specs": {},
+    "metadata": {"name": "a", "label": {}},
+    "spec": {
+        "nodeselector": {},
+        "tolerations": [{"efect": "NoExecute"}],
+        "affinity": {"podAntiAfinity": {}},
+        "volumes": [{"name": "a", "configmap": {}, "secret": {"name": "b"}}],
+        "securityContext": {"fsgroup": 1},
+        "containers": [CONTAINER],
+    },
+}
+PATHS = {
+    *("specs", "metadata.name", "metadata.label", "spec.nodeselector", "spec.tolerations[0].efect"),
+    *("spec.affinity.podAntiAfinity", "spec.volumes[0].configmap", "spec.volumes[0].secret.name"),
+    "spec.securityContext.fsgroup",
     *(
-        (f"spec.containers[0].{path}", {"spec": {"containers": [{"name": "worker", **fields}]}})
-        for path, fields in CONTAINERS.items()
-    ),
-]
-
-
-@pytest.mark.parametrize(("path", "template"), TYPOS, ids=[path for path, _ in TYPOS])
-def test_kubectl_apply_and_the_model_refuse_a_typo_and_name_its_path(
-    cluster: Cluster, namespace: str, path: str, template: Schema
-) -> None:
-    for process in PROCESSES:
-        body = document(**{process: {"template": template}})
-        where = f"spec.{process}.template.{path}"
-        done = cluster.kubectl(
-            "apply", f"--namespace={namespace}", "--filename=-", input=json.dumps(body), check=False
+        f"spec.containers[0].{path}"
+        for path in (
+            *("imagePulPolicy", "envfrom", "env[0].valuefrom", "resources.limit", "lifecycle.prestop"),
+            *("livenessProbe.httpGet.prot", "volumeMounts[0].subpath", "securityContext.runAsNonroot"),
         )
-        assert f'unknown field "{where}"' in done.stderr
-        with pytest.raises(SpecError) as told:
-            parse(body)
-        assert [problem.path for problem in told.value.problems] == [where]
-    body = document(worker={"template": template})
-    done = cluster.kubectl(
-        "apply",
-        "--server-side",
-        f"--namespace={namespace}",
-        "--filename=-",
-        input=json.dumps(body),
-        check=False,
-    )
-    assert done.returncode
-    assert f".spec.worker.template.{path}" in done.stderr
-    assert cluster.kubectl("get", "dq", f"--namespace={namespace}", "--output=name").stdout == ""
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("path", "container"),
-    [
-        ("env[0].value", {"env": [{"name": "A", "value": 1}]}),
-        ("args", {"args": "a"}),
-        ("ports[0].containerPort", {"ports": [{"name": "a"}]}),
-    ],
-)
-def test_a_value_of_another_type_is_refused_with_its_path(
-    cluster: Cluster, namespace: str, path: str, container: Schema
+@pytest.mark.parametrize("process", PROCESSES)
+def test_kubectl_apply_and_the_model_refuse_a_typo_and_name_its_path(
+    cluster: Cluster, namespace: str, process: str
 ) -> None:
+    body = document(**{process: {"template": TYPOS}})
+    expected = {f"spec.{process}.template.{path}" for path in PATHS}
+    apply = ("apply", f"--namespace={namespace}", "--filename=-")
+    done = cluster.kubectl(*apply, input=json.dumps(body), check=False)
+    assert set(re.findall(r'unknown field "([^"]*)"', done.stderr)) == expected
+    with pytest.raises(SpecError) as told:
+        parse(body)
+    assert {problem.path for problem in told.value.problems} == expected
+    done = cluster.kubectl(*apply, "--server-side", input=json.dumps(body), check=False)
+    assert done.returncode
+    assert f".spec.{process}.template." in done.stderr
+    assert cluster.rest.items(delayqueues(namespace)) == []
+
+
+def test_a_value_of_another_type_is_refused_with_its_path(cluster: Cluster, namespace: str) -> None:
+    container = {"env": [{"name": "A", "value": 1}], "args": "a", "ports": [{"name": "a"}]}
     template = {"spec": {"containers": [{"name": "worker", **container}]}}
-    body = json.dumps(document(worker={"template": template}))
-    done = cluster.kubectl("apply", f"--namespace={namespace}", "--filename=-", input=body, check=False)
-    assert f"spec.worker.template.spec.containers[0].{path}: " in done.stderr
+    with pytest.raises(Refused) as refused:
+        cluster.rest.create(delayqueues(namespace), document(worker={"template": template}))
+    for path in ("env[0].value", "args", "ports[0].containerPort"):
+        assert f"spec.worker.template.spec.containers[0].{path}: " in str(refused.value)

@@ -95,46 +95,33 @@ def upgrade(cluster: Cluster, namespace: str) -> Iterator[Upgrade]:
     cluster.rest.delete(upgrade.crd)
 
 
-def test_an_older_object_reads_with_the_new_defaults_and_can_be_changed(upgrade: Upgrade) -> None:
+def test_older_objects_live_on_under_todays_crd_and_under_the_older_one_again(upgrade: Upgrade) -> None:
+    """They have today's defaults, keep what cannot change, and one that today's rules refuse can be reported on."""
     before = upgrade.store("orders")
     assert before["spec"] == document()["spec"]
+    upgrade.store("broken", **BROKEN)
     upgrade.apply_todays()
+    rest, orders, broken = upgrade.cluster.rest, f"{upgrade.path}/orders", f"{upgrade.path}/broken"
+
     read = upgrade.get("orders")
     assert read["spec"]["limits"]["maxLength"] == 10_000_000
     assert parse(read | {"apiVersion": "delayq.dev/v1alpha1"}).spec == parse(document()).spec
     read["spec"]["stopPolicy"] = "Hold"
-    changed = upgrade.cluster.rest.replace(f"{upgrade.path}/orders", read)
+    changed = rest.replace(orders, read)
     assert changed["metadata"]["generation"] == before["metadata"]["generation"] + 1
-
-
-def test_unchangeable_fields_stay_so_for_an_older_object(upgrade: Upgrade) -> None:
-    """The older object has no keyPrefix stored: today's default counts as its own."""
-    upgrade.store("orders")
-    upgrade.apply_todays()
+    # No keyPrefix was stored: today's default counts as the object's own.
     with pytest.raises(Refused, match="keyPrefix cannot be changed"):
-        upgrade.cluster.rest.patch(f"{upgrade.path}/orders", {"spec": {"redis": {"keyPrefix": "shop"}}})
+        rest.patch(orders, {"spec": {"redis": {"keyPrefix": "shop"}}})
 
-
-def test_an_older_object_that_todays_rules_refuse_can_be_finalized_reported_on_and_mended(
-    upgrade: Upgrade,
-) -> None:
-    upgrade.store("orders", **BROKEN)
-    upgrade.apply_todays()
-    one = f"{upgrade.path}/orders"
-    rest = upgrade.cluster.rest
-    rest.patch(one, {"metadata": {"finalizers": ["delayq.dev/erase"], "annotations": {"a": "b"}}})
-    rest.patch(f"{one}/status", {"status": {"replicas": 1}})
+    rest.patch(broken, {"metadata": {"finalizers": ["delayq.dev/erase"], "annotations": {"a": "b"}}})
+    rest.patch(f"{broken}/status", {"status": {"replicas": 1}})
     with pytest.raises(Refused, match=r"recovery\.check\.guard needs"):
-        rest.patch(one, {"spec": {"stopPolicy": "Hold"}})
-    mended = rest.patch(one, {"spec": {"recovery": {"check": None}, "stopPolicy": "Hold"}})
-    assert mended["status"] == {"replicas": 1}
-    rest.patch(one, {"metadata": {"finalizers": None}})
+        rest.patch(broken, {"spec": {"stopPolicy": "Hold"}})
+    corrected = rest.patch(broken, {"spec": {"recovery": {"check": None}, "stopPolicy": "Hold"}})
+    assert corrected["status"] == {"replicas": 1}
+    rest.patch(broken, {"metadata": {"finalizers": None}})
 
-
-def test_a_field_that_todays_crd_lacks_is_left_out_and_in_nobodys_way(upgrade: Upgrade) -> None:
-    """The way back: the CRD is rolled back under stored objects."""
-    upgrade.apply_todays()
-    upgrade.store("orders", limits={"maxLength": 5})
+    rest.patch(orders, {"spec": {"limits": {"maxLength": 5}}})
     upgrade.apply_older()
     eventually(lambda: "limits" not in upgrade.get("orders")["spec"], what="the older CRD is in force")
-    upgrade.cluster.rest.patch(f"{upgrade.path}/orders", {"spec": {"stopPolicy": "Hold"}})
+    rest.patch(orders, {"spec": {"stopPolicy": "None"}})

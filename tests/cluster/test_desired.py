@@ -16,7 +16,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from tests.cluster.harness.resources import delayqueues, found, make_namespace
-from tests.cluster.harness.rest import APPLY, MERGE, STRATEGIC
+from tests.cluster.harness.rest import APPLY, STRATEGIC
 from tests.cluster.harness.waiting import eventually
 from tests.unit.contract import documents
 from tests.unit.operator.queues import DOCUMENTS, SETTING, UID, Document, facts, queue
@@ -103,20 +103,14 @@ def restricted(cluster: Cluster) -> Iterator[str]:
 
 @pytest.mark.usefixtures("monitoring", "crd")
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_what_was_applied_does_not_differ(cluster: Cluster, namespace: str, name: str) -> None:
+def test_what_was_applied_does_not_differ_and_is_not_written_again(
+    cluster: Cluster, namespace: str, name: str
+) -> None:
     of = queue(DOCUMENTS[name])
     for body in children(of, namespace, owner(cluster, of, namespace)):
         live = apply(cluster, body)
         assert differs(body, live) is None, body["kind"]
         assert foreign(body, live) == []
-
-
-@pytest.mark.usefixtures("monitoring", "crd")
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_what_was_applied_is_not_written_again(cluster: Cluster, namespace: str, name: str) -> None:
-    of = queue(DOCUMENTS[name])
-    for body in children(of, namespace, owner(cluster, of, namespace)):
-        apply(cluster, body)
 
         def unwritten(body: Object = body) -> bool:
             """Controllers write statuses meanwhile, so a moment of quiet has to be waited for."""
@@ -175,51 +169,6 @@ def test_whatever_a_document_says_its_children_are_taken_and_do_not_differ(
         live = apply(cluster, body, dryRun="All")
         assert differs(body, live) is None, body["kind"]
         assert foreign(body, live) == []
-
-
-EDITS: dict[str, tuple[str, Object]] = {
-    "label": ("Deployment", {"metadata": {"labels": {names.COMPONENT_LABEL: None}}}),
-    "owner": ("ConfigMap", {"metadata": {"ownerReferences": None}}),
-    "data": ("ConfigMap", {"data": {"queue.yaml": "nonsense"}}),
-    "replicas": ("Deployment", {"spec": {"replicas": 9}}),
-    "strategy": ("Deployment", {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 2}}}}),
-    "token": ("ServiceAccount", {"automountServiceAccountToken": None}),
-    "checksum": ("Deployment", {"spec": {"template": {"metadata": {"annotations": {names.CHECKSUM: "0"}}}}}),
-    "suspended": ("CronJob", {"spec": {"suspend": True}}),
-    "budget": ("PodDisruptionBudget", {"spec": {"maxUnavailable": 3}}),
-    "port": ("NetworkPolicy", {"spec": {"ingress": [{"ports": [{"port": 8080}, {"port": 22}]}]}}),
-    "service": ("Service", {"spec": {"publishNotReadyAddresses": False}}),
-}
-
-
-@pytest.mark.usefixtures("crd")
-@pytest.mark.parametrize("name", EDITS)
-def test_an_edit_by_somebody_else_differs_until_it_is_applied_again(
-    cluster: Cluster, namespace: str, name: str
-) -> None:
-    kind, edit = EDITS[name]
-    of = queue(networkPolicy={"enabled": True})
-    bodies = children(of, namespace, owner(cluster, of, namespace))
-    body = next(each for each in bodies if each["kind"] == kind)
-    apply(cluster, body)
-    edited = cluster.rest.patch(path(body), edit, MERGE, fieldManager="somebody")
-    assert differs(body, edited) is not None
-    assert differs(body, apply(cluster, body)) is None
-
-
-@pytest.mark.usefixtures("crd")
-def test_a_container_that_somebody_added_is_named_and_is_no_difference(
-    cluster: Cluster, namespace: str
-) -> None:
-    of = queue()
-    bodies = children(of, namespace, owner(cluster, of, namespace))
-    body = next(each for each in bodies if each["kind"] == "CronJob")
-    apply(cluster, body)
-    extra = {"spec": {"containers": [{"name": "miner", "image": "miner"}]}}
-    edit = {"spec": {"jobTemplate": {"spec": {"template": extra}}}}
-    edited = cluster.rest.patch(path(body), edit, STRATEGIC, fieldManager="somebody")
-    assert foreign(body, edited) == ["container miner"]
-    assert differs(body, edited) is None
 
 
 @pytest.mark.usefixtures("crd")

@@ -16,7 +16,7 @@ from delayq.contract import parse
 
 from tests.cluster.harness.resources import found
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import QUEUES, condition, queue
+from tests.cluster.operator import QUEUES, condition, queue_with_code
 
 if TYPE_CHECKING:
     from tests.cluster.harness.cluster import Cluster
@@ -39,22 +39,7 @@ class Shop:
     def __init__(self, cluster: Cluster, namespace: str, redis: RedisServer, handler: str = HANDLER) -> None:
         self.cluster, self.namespace = cluster, namespace
         self.path = f"{QUEUES.format(namespace=namespace)}/orders"
-        code = {"metadata": {"name": "shop-code"}, "data": {"shop.py": handler}}
-        cluster.rest.create(f"/api/v1/namespaces/{namespace}/configmaps", code)
-        container = {
-            "name": "worker",
-            "env": [{"name": "PYTHONPATH", "value": "/code"}, {"name": "LEDGER", "value": redis.open_url}],
-            "volumeMounts": [{"name": "code", "mountPath": "/code"}],
-        }
-        volume = {"name": "code", "configMap": {"name": "shop-code"}}
-        self.document = queue(
-            redis={"standalone": {"host": "127.0.0.1", "port": redis.port}},
-            handler={"python": {"callable": "shop:handle"}},
-            worker={
-                "replicas": 2,
-                "template": {"spec": {"containers": [container], "volumes": [volume]}},
-            },
-        )
+        self.document = queue_with_code(cluster, namespace, redis, handler, worker={"replicas": 2})
 
     def apply(self, **spec: Any) -> None:  # noqa: ANN401  parts of a document
         body = {**self.document, "spec": self.document["spec"] | spec}

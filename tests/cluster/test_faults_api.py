@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 import urllib.request
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
-from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.resources import CRD, install_crd, make_namespace
 from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.operator import Operator, install_rights
-from tests.cluster.world import World
+from tests.cluster.world import World, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.cluster.harness.control_plane import ControlPlane
 
 CATCH_UP_SECONDS = 5.0
 
@@ -111,14 +113,14 @@ def replicas(world: World, name: str) -> int:
     return int(world.get("deployments", name)["spec"]["replicas"])
 
 
-def test_a_crd_that_was_deleted_and_made_again_is_served_again(tmp_path: Path) -> None:
+@pytest.mark.xdist_group("bare")
+def test_a_crd_that_was_deleted_and_made_again_is_served_again(plane: ControlPlane) -> None:
     """kopf gives up when DelayQueues are not served any more; the operator does not."""
-    plane = ControlPlane.start(tmp_path)
-    try:
-        install_crd(plane)
-        make_namespace(plane, "shop")
-        operator = Operator.start(install_rights(plane, "shop"), "shop").wait_ready()
-        world = World(plane, operator, "shop")
+    install_crd(plane)
+    namespace = f"crd-{uuid4().hex[:8]}"
+    make_namespace(plane, namespace)
+    with running(Operator.start(install_rights(plane, namespace), namespace)) as operator:
+        world = World(plane, operator, namespace)
         world.start("before")
         plane.kubectl("delete", "crd", CRD, "--timeout=30s")
         operator.process.wait_line("kopf_stopped")
@@ -126,6 +128,3 @@ def test_a_crd_that_was_deleted_and_made_again_is_served_again(tmp_path: Path) -
         world.create("after")
         eventually(lambda: world.there("deployments", "after-worker"), what="served again")
         assert healthy(operator)
-        assert operator.process.stop() == 0
-    finally:
-        plane.stop()

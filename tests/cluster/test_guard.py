@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from delayq import SyncClient
 from delayq.contract import parse
+from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import condition
-from tests.cluster.world import World
+from tests.cluster.operator import condition, queue_with_code
 from tests.databases import Postgres
 from tests.processes import delayq
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.cluster.harness.cluster import Cluster
     from tests.cluster.harness.rest import Object
-    from tests.cluster.operator import Operator
+    from tests.cluster.world import World
     from tests.servers import RedisServer
 
 pytestmark = pytest.mark.xdist_group("guard")
@@ -30,14 +29,9 @@ GUARD: Final[dict[str, Any]] = {"sqlUnique": {"databaseSecretRef": {"name": "sho
 HANDLER: Final = """
 from sqlalchemy import text
 PAY = text("INSERT INTO payments (task) VALUES (:task)")
-async def pay(task, connection):
+async def handle(task, connection):
     await connection.execute(PAY, {"task": task.id})
 """
-
-
-@pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
-    return World(cluster, operator, namespace)
 
 
 def secret(world: World, name: str, **data: str) -> None:
@@ -134,23 +128,16 @@ class Shop:
     database: Postgres
 
     def open(self, **spec: Any) -> None:  # noqa: ANN401  parts of a document
-        code = {"metadata": {"name": "shop-code"}, "data": {"shop.py": HANDLER}}
-        self.world.cluster.rest.create(f"/api/v1/namespaces/{self.world.namespace}/configmaps", code)
-        secret(self.world, "shop-db", url=self.database.url())
-        container = {
-            "name": "worker",
-            "env": [{"name": "PYTHONPATH", "value": "/code"}],
-            "volumeMounts": [{"name": "code", "mountPath": "/code"}],
-        }
-        volume = {"name": "code", "configMap": {"name": "shop-code"}}
-        self.document = self.world.create(
-            redis={"standalone": {"host": "127.0.0.1", "port": self.redis.port}},
-            handler={"python": {"callable": "shop:pay"}},
+        world = self.world
+        secret(world, "shop-db", url=self.database.url())
+        self.document = queue_with_code(
+            *(world.cluster, world.namespace, self.redis, HANDLER),
             guard=GUARD,
             scanner={"replicas": 1},
-            worker={"concurrency": 2, "template": {"spec": {"containers": [container], "volumes": [volume]}}},
+            worker={"concurrency": 2},
             **spec,
         )
+        world.make(names.PLURAL, self.document)
 
     def init(self) -> None:
         """Make the tables: delayq's, and the shop's."""

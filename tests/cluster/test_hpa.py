@@ -15,19 +15,18 @@ from delayq.contract import parse
 from tests.cluster.harness.binaries import ROOT
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.metrics_api import MetricsApi, work
-from tests.cluster.operator import queue
+from tests.cluster.operator import queue_with_code
 from tests.cluster.world import World, managers, serving
-from tests.servers import PREFERRED, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.cluster.harness.cluster import Cluster
     from tests.cluster.harness.control_plane import ControlPlane
     from tests.cluster.harness.node import ProcessNode
     from tests.cluster.harness.rest import Object
     from tests.cluster.operator import Operator
+    from tests.servers import RedisServer
 
 pytestmark = pytest.mark.xdist_group("scale")
 
@@ -50,11 +49,6 @@ async def handle(task):
 def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
     with serving(cluster, "--resync-seconds=2") as operator:
         yield operator
-
-
-@pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
-    return World(cluster, operator, namespace)
 
 
 class Dial:
@@ -192,48 +186,30 @@ def test_without_its_metric_an_hpa_keeps_the_number_and_people_may_set_it(
 
 
 def test_what_falls_due_brings_workers_and_takes_them_away(
-    world: World, control_plane: ControlPlane, process_node: ProcessNode, tmp_path: Path
+    world: World, control_plane: ControlPlane, process_node: ProcessNode, redis: RedisServer
 ) -> None:
     """Twelve tasks that cannot be done yet make three workers; once they are done, one is left."""
-    redis = RedisServer.start(PREFERRED, dir=tmp_path / "redis", appendonly=True)
-    document = queue(**_shop(world, redis))
-    try:
-        with MetricsApi(control_plane, world.namespace, partial(work, world.cluster)) as api:
-            world.create(**document["spec"])
-            hpa(world, **AT_ONCE)
-            world.until("Ready", "True", timeout_s=60)
-            eventually(lambda: told(world, "ScalingActive")["status"] == "True", timeout_s=30, what=api.error)
-            with SyncClient(redis.url, queue=parse(document).queue) as client, redis.client() as ledger:
-                for _ in range(3 * PER_WORKER):
-                    client.schedule({}, delay_ms=1_000)
-                until_workers(world, 3)
-                eventually(lambda: world.queue()["status"]["readyReplicas"] == 3, timeout_s=60)
-                ledger.set("open", 1)
-                until_workers(world, 1)
-                assert ledger.llen("ledger") == 3 * PER_WORKER
-            eventually(lambda: len(_running(process_node)) == 1, what="one worker runs")
-    finally:
-        redis.stop()
-
-
-def _shop(world: World, redis: RedisServer) -> dict[str, Any]:
-    code = {"metadata": {"name": "shop-code"}, "data": {"shop.py": HANDLER}}
-    world.cluster.rest.create(f"/api/v1/namespaces/{world.namespace}/configmaps", code)
-    container = {
-        "name": "worker",
-        "env": [{"name": "PYTHONPATH", "value": "/code"}, {"name": "LEDGER", "value": redis.open_url}],
-        "volumeMounts": [{"name": "code", "mountPath": "/code"}],
-    }
-    template = {
-        "spec": {"containers": [container], "volumes": [{"name": "code", "configMap": {"name": "shop-code"}}]}
-    }
-    return {
-        "redis": {"standalone": {"host": "127.0.0.1", "port": redis.port}},
-        "handler": {"python": {"callable": "shop:handle"}},
-        "scanner": {"replicas": 1},
-        "worker": {"concurrency": 2, "drainTimeoutSeconds": 5, "template": template},
-        "autoscaling": EXTERNAL,
-    }
+    worker = {"concurrency": 2, "drainTimeoutSeconds": 5}
+    document = queue_with_code(
+        *(world.cluster, world.namespace, redis, HANDLER),
+        scanner={"replicas": 1},
+        worker=worker,
+        autoscaling=EXTERNAL,
+    )
+    with MetricsApi(control_plane, world.namespace, partial(work, world.cluster)) as api:
+        world.create(**document["spec"])
+        hpa(world, **AT_ONCE)
+        world.until("Ready", "True", timeout_s=60)
+        eventually(lambda: told(world, "ScalingActive")["status"] == "True", timeout_s=30, what=api.error)
+        with SyncClient(redis.url, queue=parse(document).queue) as client, redis.client() as ledger:
+            for _ in range(3 * PER_WORKER):
+                client.schedule({}, delay_ms=1_000)
+            until_workers(world, 3)
+            eventually(lambda: world.queue()["status"]["readyReplicas"] == 3, timeout_s=60)
+            ledger.set("open", 1)
+            until_workers(world, 1)
+            assert ledger.llen("ledger") == 3 * PER_WORKER
+        eventually(lambda: len(_running(process_node)) == 1, what="one worker runs")
 
 
 def _running(node: ProcessNode) -> list[str]:

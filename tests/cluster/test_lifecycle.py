@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from delayq_operator.base import names
 
-from tests.cluster.harness.cluster import CommandFailed
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import Operator, condition, install_rights
-from tests.cluster.world import World, forbidden, serving
+from tests.cluster.operator import Operator, condition, install_rights, queue
+from tests.cluster.world import World, forbidden
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.cluster.harness.cluster import Cluster
 
 pytestmark = pytest.mark.xdist_group("lifecycle")
@@ -26,17 +23,6 @@ INVALID: Final = {"reaper": {"template": {"spec": {"restartPolicy": "Always"}}}}
 CHILDREN: Final = 8
 COLLECTED_S: Final = 75
 """Kubernetes looks every half minute for kinds it has not known; ours is that new in a test."""
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    with serving(cluster) as operator:
-        yield operator
-
-
-@pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
-    return World(cluster, operator, namespace)
 
 
 def finalizers(world: World) -> list[str]:
@@ -107,19 +93,8 @@ def test_the_status_of_a_paused_queue_is_true(world: World) -> None:
 
 def test_a_paused_queue_makes_no_children(world: World) -> None:
     """One that is created paused has a status, and nothing else until it is resumed."""
-    body = world.cluster.rest.create(
-        world.path(names.PLURAL),
-        {
-            "metadata": {"name": "orders", "annotations": {names.PAUSED: "true"}},
-            "apiVersion": names.API_VERSION,
-            "kind": "DelayQueue",
-            "spec": {
-                "redis": {"standalone": {"host": "redis-invalid"}},
-                "handler": {"python": {"callable": "shop:handle"}},
-            },
-        },
-    )
-    assert body["metadata"]["generation"] == 1
+    metadata = {"name": "orders", "annotations": {names.PAUSED: "true"}}
+    world.make(names.PLURAL, queue() | {"metadata": metadata})
     world.until("Paused", "True")
     assert world.children() == set()
     world.annotate(paused=None)
@@ -141,31 +116,16 @@ def test_the_finalizer_follows_the_policy(world: World) -> None:
         world.edit(deletionPolicy=policy)
         _until_finalizers(world, "shop.example/theirs", *ours)
     world.edit(deletionPolicy="Retain")
-    eventually(lambda: finalizers(world) == ["shop.example/theirs"])
+    _until_finalizers(world, "shop.example/theirs")
+    world.edit(**INVALID, **DELETE)  # it counts also while the rest of the document makes no sense
+    _until_finalizers(world, "shop.example/theirs", names.ERASE_FINALIZER)
+    world.edit(deletionPolicy="Retain")
+    _until_finalizers(world, "shop.example/theirs")
     world.patch(names.PLURAL, "orders", {"metadata": {"finalizers": None}})
 
 
 def _until_finalizers(world: World, *expected: str) -> None:
     eventually(lambda: finalizers(world) == list(expected), what=f"finalizers {expected}")
-
-
-def test_an_invalid_document_has_its_finalizer_too(world: World) -> None:
-    """deletionPolicy counts also while the rest of the document makes no sense."""
-    world.start()
-    world.edit(**INVALID, **DELETE)
-    eventually(lambda: finalizers(world) == [names.ERASE_FINALIZER])
-    world.edit(deletionPolicy="Retain")
-    eventually(lambda: finalizers(world) == [])
-
-
-@pytest.mark.parametrize(
-    ("patch", "field"), [('{"queueName":"x"}', "queueName"), ('{"redis":{"keyPrefix":"x"}}', "keyPrefix")]
-)
-def test_what_cannot_change_is_refused(world: World, patch: str, field: str) -> None:
-    """Fields that other tasks hang on are immutable, and the refusal names them."""
-    world.create(queueName="orders")
-    with pytest.raises(CommandFailed, match=field):
-        world.kubectl("patch", "dq/orders", "--type=merge", "-p", f'{{"spec":{patch}}}')
 
 
 # --- Erasing that does not go well.
@@ -295,19 +255,6 @@ def end(world: World, pod: dict[str, Any], phase: str, words: str = "") -> None:
     }
     status = {"phase": phase, "containerStatuses": [container]}
     world.cluster.rest.patch(f"{world.path('pods', pod['metadata']['name'])}/status", {"status": status})
-
-
-def test_deleted_in_the_foreground_tasks_are_erased_too(world: World) -> None:
-    """kubectl delete --cascade=foreground takes the children first, and still the Job erases before the end."""
-    world.start(**DELETE)
-    world.kubectl("delete", "dq/orders", "--cascade=foreground", "--wait=false")
-    pod = eventually(lambda: world.pods("erase"), what="a pod of the Job")[0]
-    eventually(
-        lambda: {plural for plural, _ in world.children()} == {"jobs"}, what="all but the Job are gone"
-    )
-    end(world, pod, "Succeeded")
-    gone(world)
-    nothing_left(world)
 
 
 # --- Going with its namespace.

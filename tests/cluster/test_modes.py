@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import pytest
-import yaml
 from delayq_operator.base import names
 
-from tests.cluster.chart import PROMETHEUS_KINDS, serve_prometheus_kinds
-from tests.cluster.harness.resources import found, make_namespace
+from tests.cluster.chart import serve_no_prometheus_kinds, serve_prometheus_kinds
+from tests.cluster.harness.resources import make_namespace
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import CHART, RELEASE, Operator, install_rights
-from tests.cluster.world import World
+from tests.cluster.operator import Operator, install_rights
+from tests.cluster.world import World, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,29 +41,11 @@ def namespaces(cluster: Cluster, crd: str) -> Iterator[list[str]]:  # noqa: ARG0
     cluster.kubectl("delete", "namespace", *found, "--wait=false", check=False)
 
 
-def rights_in(cluster: Cluster, namespaces: list[str]) -> Path:
-    """The chart's rights in several namespaces; the operator lives in the first."""
-    home = namespaces[0]
-    shown = ("rbac", "serviceaccount")
-    rendered = cluster.helm(
-        *("template", RELEASE, CHART, f"--namespace={home}"),
-        *("--set", f"localImages=true,watchNamespaces={{{','.join(namespaces)}}}"),
-        *(f"--show-only=templates/{name}.yaml" for name in shown),
-    ).stdout
-    bodies = [body for body in yaml.safe_load_all(rendered) if body]
-    for body in bodies:
-        body["metadata"].setdefault("namespace", home)
-    cluster.kubectl("apply", "-f", "-", input="\n---\n".join(map(json.dumps, bodies)))
-    return cluster.kubeconfig_for(home, "delayq-operator")
-
-
 def test_a_dozen_namespaces_are_served_by_one_operator(cluster: Cluster, namespaces: list[str]) -> None:
     """Each takes a dozen watches, each of which keeps a connection: none waits for another's, nor does the Lease."""
     scope = [argument for name in namespaces for argument in ("--namespace", name)]
-    kubeconfig = rights_in(cluster, namespaces)
-    operator = Operator.start(kubeconfig, namespaces[0], *scope, everywhere=True)
-    try:
-        operator.wait_ready()
+    kubeconfig = install_rights(cluster, namespaces[0], also=tuple(namespaces[1:]))
+    with running(Operator.start(kubeconfig, namespaces[0], *scope, everywhere=True)) as operator:
         worlds = [World(cluster, operator, name) for name in namespaces]
         for world in worlds:
             world.create()
@@ -76,8 +56,6 @@ def test_a_dozen_namespaces_are_served_by_one_operator(cluster: Cluster, namespa
         last = ("deployments", "orders-worker")
         eventually(lambda: worlds[-1].get(*last)["spec"]["replicas"] == 3, what="edits are seen")
         assert operator.metric("delayq_operator_leader") == 1
-    finally:
-        operator.process.stop()
 
 
 # --- Kinds that come and go.
@@ -88,15 +66,7 @@ def monitors(cluster: Cluster) -> Iterator[None]:
     """PodMonitors and PrometheusRules, as the test begins."""
     serve_prometheus_kinds(cluster)
     yield
-    remove_prometheus_kinds(cluster)
-
-
-def remove_prometheus_kinds(cluster: Cluster) -> None:
-    group = "monitoring.coreos.com"
-    plurals = [f"{kind.lower()}s" for kind in PROMETHEUS_KINDS]
-    cluster.kubectl("delete", "crd", "--ignore-not-found", *(f"{plural}.{group}" for plural in plurals))
-    paths = [f"/apis/{group}/v1/{plural}" for plural in plurals]
-    eventually(lambda: not any(found(cluster, path) for path in paths), what="they are not served")
+    serve_no_prometheus_kinds(cluster)
 
 
 @pytest.fixture
@@ -109,17 +79,15 @@ def lines(operator: Operator, event: str, kind: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("monitors")
-@pytest.mark.parametrize("resync", [2, 3600])
 def test_monitors_whose_kinds_are_removed_are_not_wanted_any_more(
-    cluster: Cluster, kubeconfig: Path, namespace: str, resync: int
+    cluster: Cluster, kubeconfig: Path, namespace: str
 ) -> None:
-    """Noticed by their watches at once, or else at a resync. Nothing is amiss then; they come back with their kinds."""
-    operator = Operator.start(kubeconfig, namespace, f"--resync-seconds={resync}").wait_ready()
-    try:
+    """Noticed by their watches, before any resync; nothing is amiss then."""
+    with running(Operator.start(kubeconfig, namespace, "--resync-seconds=3600")) as operator:
         world = World(cluster, operator, namespace)
         world.start(monitoring=MONITORING)
         eventually(lambda: world.children() >= MONITORS, what="monitors")
-        remove_prometheus_kinds(cluster)
+        serve_no_prometheus_kinds(cluster)
         eventually(
             lambda: all(lines(operator, "kind_unwatched", kind.kind) for kind in names.OPTIONAL_CHILDREN),
             what="they are dropped",
@@ -131,11 +99,6 @@ def test_monitors_whose_kinds_are_removed_are_not_wanted_any_more(
         world.settle()
         assert world.get("deployments", "orders-worker")["spec"]["replicas"] == 3
         assert operator.metric("delayq_operator_reconciles_total", result="error") == errors
-        if resync == 2:
-            serve_prometheus_kinds(cluster)
-            eventually(lambda: world.children() >= MONITORS, what="monitors are back")
-    finally:
-        operator.process.stop()
 
 
 def restrict(cluster: Cluster, namespace: str, *verbs: str) -> None:
@@ -157,8 +120,7 @@ def test_without_rights_for_a_kind_of_monitor_all_else_goes_on(
     """It is said once; rights given are used at the next resync, rights withdrawn end nothing but these monitors."""
     restrict(cluster, namespace)
     args = ("--resync-seconds=2", "--watch-seconds=3")
-    operator = Operator.start(kubeconfig, namespace, *args).wait_ready()
-    try:
+    with running(Operator.start(kubeconfig, namespace, *args)) as operator:
         world = World(cluster, operator, namespace)
         world.start(monitoring=MONITORING)
         eventually(lambda: world.there("prometheusrules", "orders-delayq"), what="the other kind")
@@ -178,35 +140,3 @@ def test_without_rights_for_a_kind_of_monitor_all_else_goes_on(
         assert len(lines(operator, "kind_forbidden", "PodMonitor")) == 2
         assert world.there("podmonitors", "orders-delayq")  # it may not be touched
         assert operator.process.alive
-    finally:
-        operator.process.stop()
-
-
-# --- Templates that the API server takes in a DelayQueue, whose schema has types and names, and not in a Deployment.
-
-BROKEN: Final[dict[str, dict[str, Any]]] = {
-    "quantities must match": {"resources": {"requests": {"cpu": "lots"}}},
-    'Unsupported value: "Sometimes"': {"imagePullPolicy": "Sometimes"},
-}
-
-
-def test_a_template_that_the_api_server_does_not_take_is_told_in_its_words(
-    cluster: Cluster, kubeconfig: Path, namespace: str
-) -> None:
-    """Everything else is applied; an edit puts it right."""
-    operator = Operator.start(kubeconfig, namespace).wait_ready()
-    try:
-        world = World(cluster, operator, namespace)
-        for number, (words, container) in enumerate(BROKEN.items()):
-            name = f"orders-{number}"
-            template = {"spec": {"containers": [{"name": "worker", **container}]}}
-            world.create(name, worker={"template": template})
-            told = world.until("Degraded", "True", "ApplyFailed", name=name)["message"]
-            assert words in told, told
-            assert f"Deployment {name}-worker" in told
-            assert world.there("cronjobs", f"{name}-reaper")
-            world.edit(name, worker={"template": None})
-            world.until("Degraded", "False", name=name)
-            assert world.there("deployments", f"{name}-worker")
-    finally:
-        operator.process.stop()

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import pytest
 from delayq_operator.base import names
 
 from tests.cluster.chart import CHART, RELEASE
-from tests.cluster.harness.resources import delayqueues, found, make_namespace
+from tests.cluster.harness.resources import delayqueues, delete_namespace, found, make_namespace
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, condition, install_rights, queue
+from tests.cluster.world import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.cluster.harness.cluster import Cluster
 
-pytestmark = pytest.mark.usefixtures("crd")
+pytestmark = [pytest.mark.usefixtures("crd"), pytest.mark.xdist_group("policy")]
 
 ACCOUNT: Final = "delayq-operator"
 
@@ -151,14 +153,64 @@ def test_what_is_refused_after_an_upgrade_goes_on_and_is_scaled(cluster: Cluster
     operator.process.stop()
 
 
+def credentials() -> dict[str, Any]:
+    """A sidecar of the erase Job that reads a Secret of the namespace."""
+    mount = {"name": "theirs", "mountPath": "/theirs"}
+    return {
+        "containers": [{"name": "reader", "image": "x", "volumeMounts": [mount]}],
+        "volumes": [{"name": "theirs", "secret": {"secretName": "delayq-redis"}}],
+    }
+
+
+@pytest.fixture(scope="module")
+def own_namespace(cluster: Cluster, crd: str) -> Iterator[str]:  # noqa: ARG001  the CRD is installed
+    """The namespace of an operator for all namespaces, which knows it and its own ServiceAccount, as in the chart."""
+    home = f"operator-{uuid4().hex[:8]}"
+    make_namespace(cluster, home)
+    rights = install_rights(cluster, home, everywhere=True)
+    args = (f"--own-namespace={home}", f"--own-service-account={ACCOUNT}")
+    with running(Operator.start(rights, home, *args, everywhere=True)):
+        yield home
+    delete_namespace(cluster, home)
+
+
+@pytest.mark.usefixtures("own_namespace")
+def test_a_template_that_is_refused_does_not_become_the_erase_job(cluster: Cluster, namespace: str) -> None:
+    body = templated("reaper", serviceAccountName=ACCOUNT)
+    body["spec"]["deletionPolicy"] = "Delete"
+    cluster.rest.create(delayqueues(namespace), body)
+    accepted(cluster, namespace, "PolicyViolation", "is the operator's own ServiceAccount")
+    path = f"{delayqueues(namespace)}/orders"
+    cluster.rest.delete(path)
+    eventually(lambda: condition(cluster.rest.get(path), "Degraded")["reason"] == "EraseFailed")
+    assert not found(cluster, f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-erase")
+    cluster.rest.patch(path, {"spec": {"reaper": {"template": None}}})
+    eventually(lambda: found(cluster, f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-erase"))
+    cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
+    eventually(lambda: not found(cluster, path))
+
+
+@pytest.mark.usefixtures("own_namespace")
+def test_a_queue_that_is_too_large_is_refused_and_what_runs_goes_on(cluster: Cluster, namespace: str) -> None:
+    """The API server takes what the operator does not keep."""
+    path = f"{delayqueues(namespace)}/orders"
+    cluster.rest.create(delayqueues(namespace), queue(deletionPolicy="Delete"))
+    accepted(cluster, namespace)
+    before = worker(cluster, namespace)
+    large = {"metadata": {"annotations": {"a": "x" * 400_000}}}
+    cluster.rest.patch(path, {"spec": {"worker": {"template": large}}})
+    accepted(cluster, namespace, "InvalidSpec", "expected at most 393,216 bytes")
+    assert worker(cluster, namespace)["spec"] == before["spec"]
+    cluster.rest.delete(path)
+    eventually(lambda: condition(cluster.rest.get(path), "Degraded")["reason"] == "EraseFailed")
+    cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
+    eventually(lambda: not found(cluster, path), what="it is gone")
+
+
 def test_a_queue_in_the_operators_own_namespace_gets_no_children_and_can_be_deleted(
-    cluster: Cluster, namespace: str
+    cluster: Cluster, own_namespace: str
 ) -> None:
-    shop = f"{namespace}-shop"
-    make_namespace(cluster, shop)
-    rights = install_rights(cluster, namespace, also=(shop,))
-    args = (f"--namespace={shop}", f"--own-namespace={namespace}")
-    operator = Operator.start(rights, namespace, *args).wait_ready()
+    namespace = own_namespace
     body = templated("reaper", **credentials())
     body["spec"]["deletionPolicy"] = "Delete"
     cluster.rest.create(delayqueues(namespace), body)
@@ -172,50 +224,3 @@ def test_a_queue_in_the_operators_own_namespace_gets_no_children_and_can_be_dele
     assert not found(cluster, f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-erase")
     cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
     eventually(lambda: not found(cluster, path), what="it is gone")
-    cluster.kubectl("delete", "namespace", shop, "--wait=false")
-    operator.process.stop()
-
-
-def credentials() -> dict[str, Any]:
-    """A sidecar of the erase Job that reads a Secret of the namespace."""
-    mount = {"name": "theirs", "mountPath": "/theirs"}
-    return {
-        "containers": [{"name": "reader", "image": "x", "volumeMounts": [mount]}],
-        "volumes": [{"name": "theirs", "secret": {"secretName": "delayq-redis"}}],
-    }
-
-
-def test_a_template_that_is_refused_does_not_become_the_erase_job(cluster: Cluster, namespace: str) -> None:
-    rights = install_rights(cluster, namespace)
-    operator = Operator.start(rights, namespace, f"--own-service-account={ACCOUNT}").wait_ready()
-    body = templated("reaper", serviceAccountName=ACCOUNT)
-    body["spec"]["deletionPolicy"] = "Delete"
-    cluster.rest.create(delayqueues(namespace), body)
-    accepted(cluster, namespace, "PolicyViolation", "is the operator's own ServiceAccount")
-    path = f"{delayqueues(namespace)}/orders"
-    cluster.rest.delete(path)
-    eventually(lambda: condition(cluster.rest.get(path), "Degraded")["reason"] == "EraseFailed")
-    assert not found(cluster, f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-erase")
-    cluster.rest.patch(path, {"spec": {"reaper": {"template": None}}})
-    eventually(lambda: found(cluster, f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-erase"))
-    cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
-    eventually(lambda: not found(cluster, path))
-    operator.process.stop()
-
-
-def test_a_queue_that_is_too_large_is_refused_and_what_runs_goes_on(cluster: Cluster, namespace: str) -> None:
-    """The API server takes what the operator does not keep."""
-    operator = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
-    path = f"{delayqueues(namespace)}/orders"
-    cluster.rest.create(delayqueues(namespace), queue(deletionPolicy="Delete"))
-    accepted(cluster, namespace)
-    before = worker(cluster, namespace)
-    large = {"metadata": {"annotations": {"a": "x" * 400_000}}}
-    cluster.rest.patch(path, {"spec": {"worker": {"template": large}}})
-    accepted(cluster, namespace, "InvalidSpec", "expected at most 393,216 bytes")
-    assert worker(cluster, namespace)["spec"] == before["spec"]
-    cluster.rest.delete(path)
-    eventually(lambda: condition(cluster.rest.get(path), "Degraded")["reason"] == "EraseFailed")
-    cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
-    eventually(lambda: not found(cluster, path), what="it is gone")
-    operator.process.stop()

@@ -1,6 +1,6 @@
 """The chart gives the operator the rights that it uses, and no others: its Role against the audit log.
 
-On a control plane of its own, which also enforces that whoever blocks an owner's deletion may do so.
+On a control plane that also enforces that whoever blocks an owner's deletion may do so.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from uuid import uuid4
 import pytest
 from delayq_operator.base import names
 
-from tests.cluster.chart import rendered, serve_prometheus_kinds
-from tests.cluster.harness.control_plane import ControlPlane
+from tests.cluster.chart import rendered
 from tests.cluster.harness.resources import delayqueues, found, install_crd, make_namespace
 from tests.cluster.harness.rest import Refused, Rest
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, condition, install_rights, queue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.cluster.harness.audit import AuditEvent
+    from tests.cluster.harness.control_plane import ControlPlane
 
-pytestmark = pytest.mark.xdist_group("rbac")  # one control plane, not one for each pytest worker
+pytestmark = pytest.mark.xdist_group("bare")
 
 ACCOUNT: Final = "delayq-operator"
 CREATED: Final = 201
@@ -37,25 +36,9 @@ UNSEEN: Final = {("delayq.dev", "delayqueues/finalizers", "update")}
 """Asked for by an admission plugin while it looks at another request; it has a test of its own."""
 
 
-class Strict(ControlPlane):
-    """A control plane as careful administrators have it."""
-
-    def _api_server(self) -> list[str]:
-        plugins = "OwnerReferencesPermissionEnforcement"
-        return [*super()._api_server(), f"--enable-admission-plugins={plugins}"]
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = Strict.start(tmp_path_factory.mktemp("rbac"))
-    install_crd(plane)
-    serve_prometheus_kinds(plane)
-    yield plane
-    plane.stop()
-
-
 @pytest.fixture
 def room(plane: ControlPlane) -> str:
+    install_crd(plane)
     name = f"rbac-{uuid4().hex[:8]}"
     make_namespace(plane, name)
     return name

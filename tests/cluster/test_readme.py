@@ -15,16 +15,15 @@ import yaml
 from delayq import NewTask, SyncClient
 
 from tests.cluster.harness.binaries import ROOT
-from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.node import ProcessNode
 from tests.cluster.harness.resources import make_namespace, wait_served
 from tests.cluster.harness.waiting import eventually
-from tests.servers import PREFERRED, RedisServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.cluster.harness.control_plane import ControlPlane
+    from tests.servers import RedisServer
 
 README = (ROOT / "README.md").read_text()
 SECTION = README.partition("## On Kubernetes\n")[2].partition("\n## ")[0]
@@ -72,13 +71,6 @@ def shows(shown: str, said: str) -> None:
 
 
 @pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer.start(PREFERRED, dir=tmp_path / "redis", appendonly=True)
-    yield server
-    server.stop()
-
-
-@pytest.fixture
 def document(redis: RedisServer, tmp_path: Path) -> Path:
     """The README's document, on a Redis that is there, with the handler's module mounted instead of in an image."""
     [text] = re.findall(r"```yaml\n(.*?)```", SECTION, re.DOTALL)
@@ -97,14 +89,7 @@ def document(redis: RedisServer, tmp_path: Path) -> Path:
     return file
 
 
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    """A control plane without our CRD, which comes with the chart."""
-    plane = ControlPlane.start(tmp_path / "plane")
-    yield plane
-    plane.stop()
-
-
+@pytest.mark.xdist_group("bare")
 @pytest.mark.usefixtures("document")
 def test_the_readme_shows_what_happens(plane: ControlPlane, redis: RedisServer, tmp_path: Path) -> None:
     """helm install, kubectl apply, wait, get, describe: as a reader would, and with the same result."""

@@ -10,14 +10,11 @@ from delayq_operator.base import names
 
 from tests.cluster.harness.cluster import CommandFailed
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.world import World, forbidden, managers, serving
+from tests.cluster.world import World, forbidden, managers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.cluster.harness.cluster import Cluster
     from tests.cluster.harness.rest import Object
-    from tests.cluster.operator import Operator
 
 pytestmark = pytest.mark.xdist_group("reconcile")
 
@@ -33,17 +30,6 @@ MINIMAL: Final = {
 }
 
 
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    with serving(cluster) as operator:
-        yield operator
-
-
-@pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
-    return World(cluster, operator, namespace)
-
-
 def stranger(**more: Any) -> Object:  # noqa: ANN401
     """A Deployment that has the name of a child, and nothing to do with us."""
     pod = {"metadata": {"labels": {"app": "shop"}}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
@@ -52,30 +38,19 @@ def stranger(**more: Any) -> Object:  # noqa: ANN401
 
 
 def test_a_minimal_document_makes_exactly_these_children(world: World) -> None:
-    """Four lines of spec make eight children, and the first event names them."""
+    """Four lines of spec make eight children, which belong to it and are ours; the first event names them."""
     world.start()
     assert world.children() == MINIMAL
     told = world.event("Created")
     assert all(name in told for _, name in MINIMAL)
-
-
-def test_children_belong_to_their_delayqueue(world: World) -> None:
-    """Every child is controlled by the DelayQueue, carries its labels, and is ours by server-side apply."""
-    world.start()
     uid = world.queue()["metadata"]["uid"]
-    for plural, name in world.children():
+    for plural, name in MINIMAL:
         metadata = world.get(plural, name)["metadata"]
         (owner,) = metadata["ownerReferences"]
         assert (owner["uid"], owner["controller"], owner["kind"]) == (uid, True, "DelayQueue")
-        assert (
-            metadata["labels"].items()
-            >= {
-                "app.kubernetes.io/name": "delayq",
-                "app.kubernetes.io/managed-by": "delayq-operator",
-                "app.kubernetes.io/instance": "orders",
-                "delayq.dev/queue": "orders",
-            }.items()
-        )
+        labels = {"name": "delayq", "managed-by": "delayq-operator", "instance": "orders"}
+        expected = {f"app.kubernetes.io/{key}": label for key, label in labels.items()}
+        assert metadata["labels"].items() >= (expected | {"delayq.dev/queue": "orders"}).items()
         ours = [entry for entry in metadata["managedFields"] if entry["manager"] == "delayq-operator"]
         assert [entry["operation"] for entry in ours] == ["Apply"]
 
@@ -118,11 +93,6 @@ def test_fields_are_ours_and_replicas_the_scalers(world: World) -> None:
     assert scaler["fieldsV1"] == {"f:spec": {"f:replicas": {}}}
     assert managers(world.get("deployments", "orders-scanner"), "spec", "replicas") == {names.OPERATOR}
     assert managers(world.queue(), "status", "conditions") == {names.OPERATOR}
-
-
-def test_who_applies_a_field_of_ours_is_told_whose_it_is(world: World) -> None:
-    """kubectl apply --server-side of a field that we own is a conflict that names our manager."""
-    world.start()
     theirs = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -225,3 +195,26 @@ def test_two_delayqueues_do_not_mix(world: World) -> None:
     assert len(world.children()) == 3 * len(MINIMAL)
     for name in ("orders", "orders-worker", "orders.eu"):
         assert world.until("Degraded", "False", name=name)
+
+
+BROKEN: Final[dict[str, dict[str, Any]]] = {
+    "quantities must match": {"resources": {"requests": {"cpu": "lots"}}},
+    'Unsupported value: "Sometimes"': {"imagePullPolicy": "Sometimes"},
+}
+
+
+def test_a_template_that_the_api_server_does_not_take_is_told_in_its_words(
+    world: World,
+) -> None:
+    """Everything else is applied; an edit puts it right."""
+    for number, (words, container) in enumerate(BROKEN.items()):
+        name = f"orders-{number}"
+        template = {"spec": {"containers": [{"name": "worker", **container}]}}
+        world.create(name, worker={"template": template})
+        told = world.until("Degraded", "True", "ApplyFailed", name=name)["message"]
+        assert words in told, told
+        assert f"Deployment {name}-worker" in told
+        assert world.there("cronjobs", f"{name}-reaper")
+        world.edit(name, worker={"template": None})
+        world.until("Degraded", "False", name=name)
+        assert world.there("deployments", f"{name}-worker")

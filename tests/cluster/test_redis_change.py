@@ -9,15 +9,14 @@ import yaml
 from delayq import SyncClient
 
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.world import World
 from tests.servers import PREFERRED, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.cluster.harness.cluster import Cluster
-    from tests.cluster.operator import Operator
+    from tests.cluster.world import World
+
 
 pytestmark = pytest.mark.xdist_group("scale")
 
@@ -26,11 +25,6 @@ def served(world: World) -> int:
     """Port of the Redis in the document that the processes read."""
     text = world.get("configmaps", "orders-config")["data"]["queue.yaml"]
     return int(yaml.safe_load(text)["spec"]["redis"]["standalone"]["port"])
-
-
-@pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
-    return World(cluster, operator, namespace)
 
 
 @pytest.fixture

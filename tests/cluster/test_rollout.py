@@ -9,13 +9,10 @@ import pytest
 from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.world import World, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.cluster.harness.cluster import Cluster
     from tests.cluster.operator import Operator
+    from tests.cluster.world import World
 
 pytestmark = pytest.mark.xdist_group("rollout")
 
@@ -24,19 +21,11 @@ REDIS: Final = {"standalone": {"host": "redis-invalid"}, "auth": {"passwordSecre
 TEMPLATE: Final = {
     "spec": {"containers": [{"name": "worker", "envFrom": [{"configMapRef": {"name": "shop"}}]}]}
 }
-AUTOSCALING: Final = {"minReplicas": 1, "maxReplicas": 5}
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    with serving(cluster) as operator:
-        yield operator
 
 
 @pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
-    """A DelayQueue that reads a Secret and a ConfigMap."""
-    world = World(cluster, operator, namespace)
+def shop(world: World) -> World:
+    """A namespace with a Secret and a ConfigMap for a DelayQueue to read."""
     world.make("secrets", secret(PASSWORD))
     world.make("configmaps", {"metadata": {"name": "shop"}, "data": {"REGION": "eu"}})
     return world
@@ -79,115 +68,96 @@ CHANGES: Final[dict[str, tuple[dict[str, Any], str, tuple[int, int]]]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_change_of_what_pods_read_replaces_them_once(world: World, change: str) -> None:
+def test_a_change_of_what_pods_read_replaces_them_once(shop: World) -> None:
     """Exactly one new ReplicaSet for each component that reads what changed, and an event that says what it was."""
+    world, expected = shop, {"scanner": 1, "worker": 1}
     start(world)
-    spec, reason, expected = CHANGES[change]
-    world.edit(**spec)
-    world.event("RolledOut", f"orders-{'worker' if expected[1] > 1 else 'scanner'}", reason)
-    world.settle()
-    assert (revisions(world, "scanner"), revisions(world)) == expected
-    rolled = len(world.events("RolledOut"))
-    assert rolled == sum(expected) - 2
+    for change, (spec, reason, (scanner, worker)) in CHANGES.items():
+        world.edit(**spec)
+        changed = {"scanner": scanner - 1, "worker": worker - 1}
+        world.event("RolledOut", f"orders-{'worker' if worker > 1 else 'scanner'}", reason)
+        world.settle()
+        expected = {each: expected[each] + changed[each] for each in expected}
+        assert {each: revisions(world, each) for each in expected} == expected, change
+    assert len(world.events("RolledOut")) == sum(expected.values()) - 2
     assert world.events("Repaired") == []
 
 
-def test_a_rotated_secret_replaces_those_once_who_have_it_in_their_environment(world: World) -> None:
+def test_a_rotated_secret_replaces_those_once_who_have_it_in_their_environment(shop: World) -> None:
     """Touching its labels replaces nobody."""
-    world.make("secrets", {"metadata": {"name": "keys"}, "stringData": {"KEY": "1"}})
+    shop.make("secrets", {"metadata": {"name": "keys"}, "stringData": {"KEY": "1"}})
     env = [{"secretRef": {"name": "keys"}}]
     template = {"spec": {"containers": [{"name": "worker", "envFrom": env}]}}
-    start(world, worker={"template": template})
-    world.patch("secrets", "keys", {"metadata": {"labels": {"rotated": "no"}}})
-    world.settle()
-    assert (revisions(world, "scanner"), revisions(world)) == (1, 1)
-    world.patch("secrets", "keys", {"stringData": {"KEY": "2"}})
-    world.event("RolledOut", "orders-worker", "Secret keys changed")
-    world.settle()
-    assert (revisions(world, "scanner"), revisions(world)) == (1, 2)
+    start(shop, worker={"template": template})
+    shop.patch("secrets", "keys", {"metadata": {"labels": {"rotated": "no"}}})
+    shop.settle()
+    assert (revisions(shop, "scanner"), revisions(shop)) == (1, 1)
+    shop.patch("secrets", "keys", {"stringData": {"KEY": "2"}})
+    shop.event("RolledOut", "orders-worker", "Secret keys changed")
+    shop.settle()
+    assert (revisions(shop, "scanner"), revisions(shop)) == (1, 2)
 
 
-def test_a_rotated_password_of_redis_replaces_nobody(world: World) -> None:
-    """It is read at each connect, from the file that the kubelet brings."""
-    start(world)
-    world.patch("secrets", "login", {"stringData": {"password": f"{PASSWORD}-2"}})
-    world.nudge()
-    world.settle()
-    assert (revisions(world, "scanner"), revisions(world)) == (1, 1)
-    assert world.events("RolledOut") == []
-
-
-def test_a_changed_configmap_replaces_who_reads_it(world: World) -> None:
-    """A ConfigMap in envFrom of the worker's template rolls workers, and no scanner."""
-    start(world)
-    world.patch("configmaps", "shop", {"data": {"REGION": "us"}})
-    world.event("RolledOut", "orders-worker", "ConfigMap shop changed")
-    world.settle()
-    assert (revisions(world, "scanner"), revisions(world)) == (1, 2)
-
-
-def test_a_secret_that_goes_and_comes_back_replaces_nothing(world: World) -> None:
-    """Pods that run have read it: nothing happens when it is deleted, nor when it is made again as it was."""
-    start(world)
-    world.delete("secrets", "login")
-    told = world.until("Accepted", "False", "ReferenceNotFound")["message"]
-    assert f"Secret login not found in namespace {world.namespace}" in told
-    world.event("ReferenceNotFound", "Secret login")
-    world.make("secrets", secret(PASSWORD))
-    world.until("Accepted", "True")
-    world.settle()
-    assert (revisions(world, "scanner"), revisions(world)) == (1, 1)
-
-
-def test_a_missing_secret_is_told_until_it_is_there(
-    cluster: Cluster, operator: Operator, namespace: str
+def test_a_rotated_password_of_redis_replaces_nobody_and_a_changed_configmap_who_reads_it(
+    shop: World,
 ) -> None:
-    """A DelayQueue whose Secret does not exist says so; once it does, all is well without another edit."""
-    world = World(cluster, operator, namespace)
-    world.create(redis=REDIS)
-    assert "Secret login" in world.until("Accepted", "False", "ReferenceNotFound")["message"]
-    assert "Secret login" in world.until("Ready", "False", "ReferenceNotFound")["message"]
-    world.make("secrets", secret(PASSWORD))
-    world.until("Accepted", "True")
+    """A password is read at each connect, from the file that the kubelet brings; envFrom only when a process starts."""
+    start(shop)
+    shop.patch("secrets", "login", {"stringData": {"password": f"{PASSWORD}-2"}})
+    shop.nudge()
+    shop.settle()
+    assert (revisions(shop, "scanner"), revisions(shop)) == (1, 1)
+    assert shop.events("RolledOut") == []
+    shop.patch("configmaps", "shop", {"data": {"REGION": "us"}})
+    shop.event("RolledOut", "orders-worker", "ConfigMap shop changed")
+    shop.settle()
+    assert (revisions(shop, "scanner"), revisions(shop)) == (1, 2)
 
 
-SCALINGS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
-    "worker.replicas": ({}, {"worker": {"replicas": 5}}),
-    "scanner.replicas": ({}, {"scanner": {"replicas": 3}}),
-    "bounds": (
-        {"worker": {"template": TEMPLATE}, "autoscaling": AUTOSCALING},
-        {"autoscaling": {"minReplicas": 2, "maxReplicas": 9}},
-    ),
-    "objective": ({}, {"objective": {"latenessMilliseconds": 77000}}),
-    "drain": ({}, {"stopPolicy": "HoldAndDrain"}),
-    "reaper": ({}, {"reaper": {"schedule": "*/7 * * * *"}}),
-    "budget": ({}, {"podDisruptionBudget": {"maxUnavailable": 3}}),
+def test_a_secret_that_goes_and_comes_back_replaces_nothing(shop: World) -> None:
+    """Pods that run have read it: nothing happens when it is deleted, nor when it is made again as it was."""
+    start(shop)
+    shop.delete("secrets", "login")
+    told = shop.until("Accepted", "False", "ReferenceNotFound")["message"]
+    assert f"Secret login not found in namespace {shop.namespace}" in told
+    shop.event("ReferenceNotFound", "Secret login")
+    shop.make("secrets", secret(PASSWORD))
+    shop.until("Accepted", "True")
+    shop.settle()
+    assert (revisions(shop, "scanner"), revisions(shop)) == (1, 1)
+
+
+SCALINGS: Final[dict[str, dict[str, Any]]] = {
+    "worker.replicas": {"worker": {"replicas": 5}},
+    "scanner.replicas": {"scanner": {"replicas": 3}},
+    "objective": {"objective": {"latenessMilliseconds": 77000}},
+    "reaper": {"reaper": {"schedule": "*/7 * * * *"}},
+    "budget": {"podDisruptionBudget": {"maxUnavailable": 3}},
+    "drain": {"stopPolicy": "HoldAndDrain"},
+    "no drain": {"stopPolicy": "None"},
+    "autoscaling": {"autoscaling": {"minReplicas": 1, "maxReplicas": 5}},
+    "bounds": {"autoscaling": {"minReplicas": 2, "maxReplicas": 9}},
+    "no autoscaling": {"autoscaling": None},
 }
 
 
-@pytest.mark.parametrize("change", SCALINGS)
-def test_a_change_of_scale_replaces_no_pod(world: World, change: str) -> None:
+def test_a_change_of_scale_replaces_no_pod(shop: World) -> None:
     """How many pods there are, and what they are judged by, is nothing that pods read."""
-    before, after = SCALINGS[change]
-    start(world, **before)
-    world.edit(**after)
-    world.settle()
-    assert (revisions(world, "scanner"), revisions(world)) == (1, 1)
-    assert world.events("RolledOut") == []
+    start(shop)
+    for change, spec in SCALINGS.items():
+        shop.edit(**spec)
+        shop.settle()
+        assert (revisions(shop, "scanner"), revisions(shop)) == (1, 1), change
+    shop.kubectl("scale", "delayqueue/orders", "--replicas=4")
+    eventually(lambda: shop.get("deployments", "orders-worker")["spec"]["replicas"] == 4)
+    shop.settle()
+    assert (revisions(shop, "scanner"), revisions(shop)) == (1, 1)
+    assert shop.events("RolledOut") == []
 
 
-def test_the_scale_subresource_replaces_no_pod(world: World) -> None:
-    """kubectl scale of the DelayQueue changes the number of workers and nothing else."""
-    start(world, worker={"replicas": 1, "template": TEMPLATE})
-    world.kubectl("scale", "delayqueue/orders", "--replicas=4")
-    eventually(lambda: world.get("deployments", "orders-worker")["spec"]["replicas"] == 4)
-    world.settle()
-    assert (revisions(world, "scanner"), revisions(world)) == (1, 1)
-
-
-def test_no_secret_shows_anywhere(world: World, operator: Operator) -> None:
+def test_no_secret_shows_anywhere(shop: World, operator: Operator) -> None:
     """Nothing of a Secret's content is in children, events, status or the operator's log, plain or encoded."""
+    world = shop
     env = [{"secretRef": {"name": "login"}}]
     template = {"spec": {"containers": [{"name": "worker", "envFrom": env}]}}
     start(world, worker={"template": template})

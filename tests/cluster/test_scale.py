@@ -3,74 +3,59 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from tests.cluster.harness.waiting import eventually, lenient
-from tests.cluster.world import World, managers, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.cluster.harness.cluster import Cluster
-    from tests.cluster.operator import Operator
+from tests.cluster.world import World, managers
 
 pytestmark = pytest.mark.xdist_group("scale")
 
 EXTERNAL: Final = {"mode": "External", "minReplicas": 1, "maxReplicas": 20}
 
 
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    with serving(cluster) as operator:
-        yield operator
-
-
-@pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
-    return World(cluster, operator, namespace)
-
-
 def asked(world: World) -> int:
     return int(world.get("deployments", "orders-worker")["spec"]["replicas"])
 
 
-@pytest.mark.parametrize(
-    ("spec", "number"),
-    [
-        ({}, 1),
-        ({"worker": {"replicas": 3}}, 3),
-        ({"worker": {"replicas": 0}}, 0),
-        ({"autoscaling": {"minReplicas": 4, "maxReplicas": 9}}, 4),
-        ({"autoscaling": EXTERNAL, "worker": {"replicas": 6}}, 6),
-        ({"worker": {"replicas": 3}, "stopPolicy": "HoldAndDrain"}, 0),
-        ({"worker": {"replicas": 3}, "stopPolicy": "Hold"}, 3),
-    ],
-)
-def test_workers_start_in_the_wanted_number(world: World, spec: dict[str, Any], number: int) -> None:
+STARTS: Final[dict[str, tuple[dict[str, Any], int]]] = {
+    "unsaid": ({}, 1),
+    "three": ({"worker": {"replicas": 3}}, 3),
+    "none": ({"worker": {"replicas": 0}}, 0),
+    "internal": ({"autoscaling": {"minReplicas": 4, "maxReplicas": 9}}, 4),
+    "external": ({"autoscaling": EXTERNAL, "worker": {"replicas": 6}}, 6),
+    "drained": ({"worker": {"replicas": 3}, "stopPolicy": "HoldAndDrain"}, 0),
+    "held": ({"worker": {"replicas": 3}, "stopPolicy": "Hold"}, 3),
+}
+
+
+def test_workers_start_in_the_wanted_number(world: World) -> None:
     """The Deployment never asks for another number than the wanted one, not even for a moment."""
     since = world.cluster.rest.get(world.path("deployments"))["metadata"]["resourceVersion"]
-    seen: list[int] = []
+    seen: dict[str, set[int]] = {f"{name}-worker": set() for name in STARTS}
     done = threading.Event()
 
     def watch() -> None:
         for _, body in world.cluster.rest.watch(
-            world.path("deployments"), since=since, timeout_s=lenient(15)
+            world.path("deployments"), since=since, timeout_s=lenient(30)
         ):
-            if body["metadata"]["name"] == "orders-worker":
-                seen.append(body["spec"]["replicas"])
-                if "last" in body["metadata"].get("labels", {}):
-                    break
+            if body["metadata"]["name"] in seen:
+                seen[body["metadata"]["name"]].add(body["spec"]["replicas"])
+            if "last" in body["metadata"].get("labels", {}):
+                break
         done.set()
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    world.start(**spec)
-    world.patch("deployments", "orders-worker", {"metadata": {"labels": {"last": "one"}}})
-    assert done.wait(lenient(15))
-    assert set(seen) == {number}
-    assert world.queue()["status"]["desiredReplicas"] == number
+    threading.Thread(target=watch, daemon=True).start()
+    for name, (spec, _) in STARTS.items():
+        world.create(name, **spec)
+    for name in STARTS:
+        world.settle(name)
+    world.patch("deployments", "held-worker", {"metadata": {"labels": {"last": "one"}}})
+    assert done.wait(lenient(30))
+    assert seen == {f"{name}-worker": {number} for name, (_, number) in STARTS.items()}
+    told = {name: world.queue(name)["status"]["desiredReplicas"] for name in STARTS}
+    assert told == {name: number for name, (_, number) in STARTS.items()}
 
 
 def test_kubectl_scale_sets_the_number_of_workers(world: World) -> None:
@@ -134,6 +119,10 @@ def test_draining_takes_all_workers_away_and_gives_them_back(world: World) -> No
     world.pretend_ready("scanner")
     world.pretend_ready("worker")
     world.until("Ready", "True")
+    world.edit(stopPolicy="Hold")
+    world.settle()
+    assert (asked(world), world.queue()["status"]["desiredReplicas"]) == (3, 3)
+    world.until("Ready", "False", "ClaimsSuspended")
     world.edit(stopPolicy="HoldAndDrain")
     eventually(lambda: asked(world) == 0, timeout_s=5)
     assert "HoldAndDrain" in world.until("Ready", "False", "ClaimsSuspended")["message"]
@@ -141,16 +130,3 @@ def test_draining_takes_all_workers_away_and_gives_them_back(world: World) -> No
     world.edit(stopPolicy="None")
     eventually(lambda: asked(world) == 3, timeout_s=5)
     world.until("ScalingActive", "False", "AutoscalingDisabled")
-
-
-def test_holding_keeps_workers(world: World) -> None:
-    """Hold keeps as many workers as before, which claim nothing, and Ready says so."""
-    world.start(worker={"replicas": 3})
-    world.pretend_ready("scanner")
-    world.pretend_ready("worker")
-    world.until("Ready", "True")
-    world.edit(stopPolicy="Hold")
-    world.settle()
-    assert asked(world) == 3
-    world.until("Ready", "False")
-    assert world.queue()["status"]["desiredReplicas"] == 3

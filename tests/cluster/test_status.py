@@ -16,7 +16,7 @@ from delayq_operator.status.reasons import REASONS
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import ABSENT, condition, queue
-from tests.cluster.world import RECONCILES, World, managers, serving
+from tests.cluster.world import RECONCILES, World, managers
 from tests.processes import Process, delayq
 from tests.servers import PREFERRED, RedisServer
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.cluster.harness.cluster import Cluster
-    from tests.cluster.operator import Operator
 
 pytestmark = pytest.mark.xdist_group("status")
 
@@ -36,17 +34,6 @@ INVALID: Final = {"reaper": {"template": TEMPLATE}}
 SECOND_S: Final = 1.0
 NUMBERS_S: Final = 12.0
 HOUR_MS: Final = 3_600_000
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    with serving(cluster) as operator:
-        yield operator
-
-
-@pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
-    return World(cluster, operator, namespace)
 
 
 # --- Conditions.

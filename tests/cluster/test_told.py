@@ -14,26 +14,12 @@ from delayq_operator.status.unready import START_SECONDS
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.test_api import a_webhook_that_is_away
-from tests.cluster.world import World, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.cluster.harness.cluster import Cluster
-    from tests.cluster.operator import Operator
+    from tests.cluster.world import World
 
 pytestmark = pytest.mark.xdist_group("status")
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    with serving(cluster) as operator:
-        yield operator
-
-
-@pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
-    return World(cluster, operator, namespace)
 
 
 def workers(world: World) -> int:

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.cluster.harness.cluster import CommandFailed
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.world import World, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.cluster.world import World
 
-    from tests.cluster.harness.cluster import Cluster
-    from tests.cluster.operator import Operator
 
 pytestmark = pytest.mark.xdist_group("scale")
 
@@ -40,31 +36,9 @@ WIDE: Final = [
 ]
 
 
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    with serving(cluster) as operator:
-        yield operator
-
-
-@pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
-    return World(cluster, operator, namespace)
-
-
 def rows(table: str) -> list[list[str]]:
     """Columns are two blanks apart or more."""
     return [re.split(r"\s{2,}", line.strip()) for line in table.splitlines()]
-
-
-def test_kubectl_wait_knows_when_it_is_ready(world: World) -> None:
-    """kubectl wait returns as soon as the condition is there."""
-    world.create()
-    world.kubectl("wait", "--for=condition=Degraded=false", "dq/orders", "--timeout=20s")
-    with pytest.raises(CommandFailed, match="timed out"):
-        world.kubectl("wait", "--for=condition=Ready", "dq/orders", "--timeout=1s")
-    world.pretend_ready("scanner")
-    world.pretend_ready("worker")
-    world.kubectl("wait", "--for=condition=Ready", "dq/orders", "--timeout=20s")
 
 
 def test_kubectl_get_shows_what_matters(world: World) -> None:
@@ -80,7 +54,7 @@ def test_kubectl_get_shows_what_matters(world: World) -> None:
     assert "Unknown" in line
     world.pretend_ready("scanner")
     world.pretend_ready("worker")
-    world.until("Ready", "True")
+    world.kubectl("wait", "--for=condition=Ready", "dq/orders", "--timeout=20s")
     # One worker is enough to be ready. The numbers of tasks are blank while no scanner tells.
     eventually(lambda: rows(world.kubectl("get", "delayqueue"))[1][:4] == ["orders", "True", "2", "2"])
     _, line = rows(world.kubectl("get", "dq", "-o", "wide"))
@@ -88,7 +62,7 @@ def test_kubectl_get_shows_what_matters(world: World) -> None:
 
 
 def test_kubectl_describe_tells_the_story(world: World) -> None:
-    """Conditions in words, and events in their order."""
+    """Conditions in words, and events in their order, which have what people filter by."""
     world.start()
     world.edit(worker={"replicas": 3})
     world.event("ScaledUp")
@@ -98,38 +72,14 @@ def test_kubectl_describe_tells_the_story(world: World) -> None:
         "No scanner answers the operator.",
         "Created",
         "1 → 3 workers: spec.worker.replicas",
-        "delayq-operator",
     ):
         assert words in told
-
-
-def test_events_have_what_people_filter_by(world: World) -> None:
-    """kubectl events of the DelayQueue shows type, reason, and who said so."""
-    world.start()
-    world.event("Created")
     table = world.kubectl("events", "--for=delayqueue/orders")
     assert re.search(r"Normal\s+Created\s+DelayQueue/orders", table)
     (event,) = world.items("events", fieldSelector="reason=Created")
     assert event["source"]["component"] == "delayq-operator"
     assert event["count"] == 1
     assert event["firstTimestamp"]
-
-
-def test_kubectl_explain_knows_every_field(world: World) -> None:
-    """Documentation is where people look for it first, for spec and for status."""
-    spec = world.kubectl("explain", "delayqueue.spec")
-    for field in ("redis", "handler", "worker", "stopPolicy", "deletionPolicy"):
-        assert field in spec
-    assert "maxUnavailable" in world.kubectl("explain", "dq.spec.podDisruptionBudget")
-    assert "oldestDueTime" in world.kubectl("explain", "dq.status.backlog")
-
-
-def test_kubectl_reads_the_scale(world: World) -> None:
-    """The number that kubectl scale expects is the one there is."""
-    world.start(worker={"replicas": 2})
-    world.kubectl("scale", "dq/orders", "--replicas=3", "--current-replicas=2")
-    world.settle()
-    assert world.queue()["status"]["desiredReplicas"] == 3
 
 
 def test_kubectl_drain_is_not_blocked_for_ever(world: World) -> None:

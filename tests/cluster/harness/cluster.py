@@ -1,4 +1,4 @@
-"""A cluster as its user sees it: kubectl, helm, a client, and kubeconfigs for service accounts.
+"""A cluster as its user sees it: kubectl, helm, requests by path, and kubeconfigs for service accounts.
 
 Not here: starting one (control_plane.py), or what only our own lets tests do.
 """
@@ -11,24 +11,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from kubernetes.dynamic import DynamicClient
-
 from tests.cluster.harness import kubeconfig
 from tests.cluster.harness.binaries import binary
-from tests.cluster.harness.rest import Rest, connect
+from tests.cluster.harness.rest import Rest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 COMMAND_SECONDS: Final = 120.0
-LIFETIME: Final = "8h"
+LIFETIME_SECONDS: Final = 8 * 3600
 
 
 class CommandFailed(Exception):
     """kubectl or helm exited with an error; its words are the message."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Cluster:
     """One Kubernetes, with a directory for what its clients keep."""
 
@@ -78,19 +76,13 @@ class Cluster:
 
     def kubeconfig_for(self, namespace: str, service_account: str) -> Path:
         """A kubeconfig with a bound token of a service account that exists; the namespace is its default one."""
-        token = self.kubectl(
-            "create", "token", service_account, f"--namespace={namespace}", f"--duration={LIFETIME}"
-        ).stdout.strip()
+        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+        request = {"spec": {"expirationSeconds": LIFETIME_SECONDS}}
+        token = self.rest.create(f"{accounts}/{service_account}/token", request)["status"]["token"]
         path = self.dir / f"{namespace}.{service_account}.kubeconfig"
         return kubeconfig.write(
             path, cluster=kubeconfig.cluster_of(self.kubeconfig), token=token, namespace=namespace
         )
-
-    def client(self, who: Path | None = None) -> DynamicClient:
-        """A synchronous dynamic client, as administrator unless another kubeconfig is given."""
-        path = who or self.kubeconfig
-        cache = str(self.dir / f"{path.stem}.discovery.json")
-        return DynamicClient(connect(path), cache_file=cache)  # type: ignore[no-untyped-call]
 
     @cached_property
     def rest(self) -> Rest:

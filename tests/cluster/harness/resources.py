@@ -6,16 +6,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tests.cluster.harness.binaries import ROOT
-from tests.cluster.harness.rest import Refused
+from tests.cluster.harness.rest import APPLY, Refused
 from tests.cluster.harness.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.rest import Object
 
 CRD_FILE: Final = ROOT / "crds" / "delayqueue.yaml"
 CRD: Final = "delayqueues.delayq.dev"
+CLUSTER_SCOPED: Final = ("cluster", "validating")
+"""How the kinds begin, as far as the chart makes them."""
 
 
 def install_crd(cluster: Cluster, file: Path = CRD_FILE) -> str:
@@ -41,6 +44,23 @@ def make_namespace(cluster: Cluster, name: str, labels: dict[str, str] | None = 
     cluster.rest.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels or {}}})
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
     eventually(lambda: found(cluster, account), what=f"{name} has its default service account")
+
+
+def delete_namespace(cluster: Cluster, name: str) -> None:
+    """Begin to, unless it is gone already."""
+    if found(cluster, f"/api/v1/namespaces/{name}"):
+        cluster.rest.delete(f"/api/v1/namespaces/{name}")
+
+
+def apply(cluster: Cluster, body: Object, namespace: str = "") -> Object:
+    """Server-side apply of one object, in this namespace unless it names its own."""
+    metadata, version, kind = body["metadata"], body["apiVersion"], body["kind"].lower()
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    where = metadata.get("namespace", "" if kind.startswith(CLUSTER_SCOPED) else namespace)
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    scope = f"/namespaces/{where}" if where else ""
+    path = f"{root}{scope}/{plural}/{metadata['name']}"
+    return cluster.rest.patch(path, body, APPLY, fieldManager="delayq-tests", force="true")
 
 
 def found(cluster: Cluster, path: str) -> bool:

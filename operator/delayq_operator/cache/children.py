@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from delayq_operator.base.objects import Name, Object
     from delayq_operator.cache.queues import Queues
+    from delayq_operator.cache.resource import Resource
 
 
 MOST_BYTES: Final = 786_432
@@ -78,6 +79,15 @@ class Children:
 
     def of(self, key: Key) -> dict[tuple[str, str], Child]:
         return dict(self._of.get(key, {}))
+
+    def get(self, key: Key, kind: Kind, name: str) -> Child | None:
+        """Return one of them, if it is there."""
+        return self._of.get(key, {}).get((kind.kind, name))
+
+    def owned(self, resource: Resource, kind: Kind, name: str) -> Child | None:
+        """Return one of them, if it is there and belongs to this very DelayQueue."""
+        child = self.get(resource.key, kind, name)
+        return child if child is not None and child.belongs_to(resource.uid) else None
 
     def seen(self, kind: Kind, body: Object) -> None:
         metadata = body["metadata"]

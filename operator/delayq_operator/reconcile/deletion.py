@@ -32,15 +32,13 @@ from delayq_operator.reconcile.redis_change import is_other
 from delayq_operator.status.view import Erasing, View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from delayq.contract import DelayQueue
 
     from delayq_operator.base.names import Key
     from delayq_operator.base.objects import Object
     from delayq_operator.cache.children import Child
     from delayq_operator.cache.inventory import Inventory
-    from delayq_operator.desired.facts import Facts, Setting
+    from delayq_operator.desired.facts import Setting
     from delayq_operator.kube.api import Api
     from delayq_operator.polling.scanner_poller import ScannerPoller
     from delayq_operator.reconcile.apply import Applier
@@ -98,7 +96,7 @@ class Deletion:
 
     async def abandon(self, key: Key) -> None:
         """Delete the Job that erases a queue, if there is one."""
-        job = self._children.of(key).get((names.JOB.kind, names.erase(key.name)))
+        job = self._children.get(key, names.JOB, names.erase(key.name))
         if job is not None and job.ours:
             await self._applier.delete(job, key.namespace)
 
@@ -125,7 +123,8 @@ class Deletion:
                 log.warning("erase_skipped", extra={"fields": {"queue": str(resource.key), "hint": SKIPPED}})
             else:
                 return view
-        await self._let_go(resource)
+        await self.abandon(resource.key)  # the Job has no owner, and goes before the finalizer
+        await self._set(resource, present=False)
         return None
 
     async def release(self, namespace: str) -> None:
@@ -133,11 +132,13 @@ class Deletion:
 
         Kubernetes deletes pods before DelayQueues, so no operator will be there to do it later.
         """
-        kept = [resource for resource in self._finalized() if resource.key.namespace == namespace]
+        here = [key for key in self._queues.keys() if key.namespace == namespace]  # noqa: SIM118 -- a method
+        found = [resource for key in here if (resource := self._queues.get(key)) is not None]
+        kept = [each.key for each in found if names.ERASE_FINALIZER in each.finalizers]
         if kept and await self._api.terminating(namespace):
-            for resource in kept:
-                log.warning("erase_skipped", extra={"fields": {"queue": str(resource.key), "hint": SKIPPED}})
-                await self._release(resource.key)
+            for key in kept:
+                log.warning("erase_skipped", extra={"fields": {"queue": str(key), "hint": SKIPPED}})
+                await self._release(key)
 
     async def _release(self, key: Key) -> None:
         """Read it before: no watch runs any more that would follow what others write."""
@@ -147,70 +148,50 @@ class Deletion:
                 await self._set(Resource(found), present=False)
                 return
 
-    def _finalized(self) -> Iterator[Resource]:
-        found = (self._queues.get(key) for key in self._queues.keys())  # noqa: SIM118 -- a method, and a copy
-        return (each for each in found if each is not None and names.ERASE_FINALIZER in each.finalizers)
-
-    async def _let_go(self, resource: Resource) -> None:
-        """Delete the Job, which has no owner, and then the finalizer."""
-        await self.abandon(resource.key)
-        await self._set(resource, present=False)
-
     async def _erase(self, resource: Resource) -> View:
         if forbidden := of_namespace(resource.key.namespace, self._setting.policy):
             # The Job would mount Secrets that the author names, and run containers of the author's.
             erasing = _failed(resource, f"Nothing is erased: the namespace {forbidden[0].message}.")
             return View(resource=resource, erasing=erasing, forbidden=forbidden)
-        if self._is_elsewhere(resource):
+        served = self._children.owned(resource, names.CONFIG_MAP, names.config(resource.key.name))
+        if is_other(resource, served):
             why = ELSEWHERE.format(name=resource.key.name, namespace=resource.key.namespace)
             return View(resource=resource, erasing=_failed(resource, why))
         try:
             queue = parse(resource.document)
             facts = await self._referees.facts(resource, queue, self._children.of(resource.key))
-            job = self._job(queue, facts)
+            job = stamped(erase_job(queue, self._setting, facts))
+            if forbidden := of_templates([job], self._setting.policy):
+                raise SpecError(forbidden)  # noqa: TRY301 -- the same end as a template that cannot be merged
         except SpecError as error:
             erasing = _failed(resource, "The spec is invalid, so the tasks cannot be erased: correct it.")
             return View(resource=resource, erasing=erasing, problems=error.problems)
         erasing = await self._advance(resource, queue, job)
         return View(resource=resource, erasing=erasing, missing=missing(facts))
 
-    def _is_elsewhere(self, resource: Resource) -> bool:
-        served = self._children.of(resource.key).get((names.CONFIG_MAP.kind, names.config(resource.key.name)))
-        return served is not None and served.belongs_to(resource.uid) and is_other(resource, served.body)
-
-    def _job(self, queue: DelayQueue, facts: Facts) -> Object:
-        """Make the Job that erases. SpecError if its template cannot be merged, or the policy forbids it."""
-        job = stamped(erase_job(queue, self._setting, facts))
-        if forbidden := of_templates([job], self._setting.policy):
-            raise SpecError(forbidden)
-        return job
-
     async def _advance(self, resource: Resource, queue: DelayQueue, wanted: Object) -> Erasing:
-        if others := described(
-            resource.key.namespace, await self._referees.sharers(resource.key, self._queues)
-        ):
+        key = resource.key
+        if others := described(key.namespace, await self._referees.sharers(key, self._queues)):
             what = f"Nothing is erased: the same tasks belong to {listed(others)}, too."
             return _failed(resource, what)
-        children = self._children.of(resource.key)
-        users = [child for child in children.values() if child.kind in (names.DEPLOYMENT, names.CRON_JOB)]
-        for child in (each for each in users if each.belongs_to(resource.uid)):
-            await self._applier.delete(child, resource.key.namespace)
-        pods = self._pods.of(resource.key)
-        stopping = [pod.name for pod in pods if pod.component in USERS and not pod.failed]
+        for child in self._children.of(key).values():
+            if child.kind in (names.DEPLOYMENT, names.CRON_JOB) and child.belongs_to(resource.uid):
+                await self._applier.delete(child, key.namespace)
+        stopping = [pod.name for pod in self._pods.of(key) if pod.component in USERS and not pod.failed]
         if stopping:  # a worker that stops hands its tasks back, and must not do so after the erasing
             message = f"Waiting until {listed(stopping)} stopped. On a node that is lost: kubectl delete pod --force."
             return Erasing(message=message)
-        job = children.get((names.JOB.kind, names.erase(resource.key.name)))
-        if job is not None and not job.belongs_to(resource.uid):
-            return _failed(
-                resource, f"Job {job.name} exists and is not managed by the operator: rename or delete it."
-            )
-        if job is not None and _is_for(job, resource):
+        job = self._children.get(key, names.JOB, names.erase(key.name))
+        if job is None:
+            return await self._start(resource, wanted)
+        if not job.belongs_to(resource.uid):
+            what = f"Job {job.name} exists and is not managed by the operator: rename or delete it."
+            return _failed(resource, what)
+        if _is_for(job, resource):
             return self._progress(resource, queue, job)
-        if job is not None:  # it erased the tasks of an earlier DelayQueue of this name, not of this one
-            await self._applier.delete(job, resource.key.namespace)
-            return Erasing(message=f"Waiting until an earlier Job {job.name} is gone.")
-        return await self._start(resource, wanted)
+        # It erased the tasks of an earlier DelayQueue of this name, not of this one.
+        await self._applier.delete(job, key.namespace)
+        return Erasing(message=f"Waiting until an earlier Job {job.name} is gone.")
 
     async def _start(self, resource: Resource, job: Object) -> Erasing:
         try:
@@ -222,31 +203,18 @@ class Deletion:
         return Erasing(message=f"Job {job['metadata']['name']} erases the tasks.")
 
     def _progress(self, resource: Resource, queue: DelayQueue, job: Child) -> Erasing:
-        erased = self._scraper.erased_shards(resource.key)
-        shards = max(queue.spec.shards, erased)  # tasks may have been on their way from more
-        state, words = _outcome(job), self._last_words(resource)
-        if state == "Complete":
+        outcome, erased = _outcome(job), self._scraper.erased_shards(resource.key)
+        if outcome == "Complete":
             return Erasing(done=True)
-        if state == "Failed":
-            what = f"Job {job.name} could not erase the tasks. {words} Delete the Job to try again."
-            return replace(_failed(resource, what), erased_shards=erased, shards=shards)
-        if tries := job.body.get("status", {}).get("failed", 0):
-            what = f"Job {job.name} failed {tries} times and tries again. {words}"
-            return replace(_failed(resource, what), erased_shards=erased, shards=shards)
-        if words:
-            what = f"The pod of Job {job.name} does not run. {words}"
-            return replace(_failed(resource, what), erased_shards=erased, shards=shards)
-        if (podless_seconds(job.body, time.time()) or 0.0) >= POD_SECONDS:
-            what = f"Job {job.name} has no pod: the API server rejects it. kubectl describe job {job.name} says why."
-            return replace(_failed(resource, what), erased_shards=erased, shards=shards)
-        message = f"Job {job.name} erases the tasks: {erased} of {shards} shards done."
-        return Erasing(message=message, erased_shards=erased, shards=shards)
+        shards = max(queue.spec.shards, erased)  # tasks may have been on their way from more
+        made = Erasing(message=f"Job {job.name} erases the tasks: {erased} of {shards} shards done.")
+        if trouble := _trouble(job, outcome, self._last_words(resource)):
+            made = _failed(resource, trouble)
+        return replace(made, erased_shards=erased, shards=shards)
 
     def _last_words(self, resource: Resource) -> str:
-        words = [
-            pod.trouble for pod in self._pods.of(resource.key) if pod.component == "erase" and pod.trouble
-        ]
-        return f"{words[-1]}." if words else ""
+        pods = [pod for pod in self._pods.of(resource.key) if pod.component == "erase" and pod.trouble]
+        return f"{pods[-1].trouble}." if pods else ""
 
     async def _set(self, resource: Resource, *, present: bool) -> Resource:
         others = [name for name in resource.finalizers if name != names.ERASE_FINALIZER]
@@ -258,9 +226,8 @@ class Deletion:
             self._queues.gone(resource.key, resource.uid)
             return resource
         self._queues.seen(body, ours=True)
-        if (
-            resource.deleting and not wanted
-        ):  # it is gone, and must not be ended a second time until kopf tells
+        if resource.deleting and not wanted:
+            # It is gone, and must not be ended a second time until kopf tells.
             self._queues.gone(resource.key, resource.uid)
         return self._queues.get(resource.key) or resource
 
@@ -275,6 +242,21 @@ def _outcome(job: Child) -> str:
     for condition in job.body.get("status", {}).get("conditions") or ():
         if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
             return str(condition["type"])
+    return ""
+
+
+def _trouble(job: Child, outcome: str, words: str) -> str:
+    """Say what keeps a Job from erasing; `words` are the last of its pod. Empty when nothing does."""
+    if outcome == "Failed":
+        return f"Job {job.name} could not erase the tasks. {words} Delete the Job to try again."
+    if tries := job.body.get("status", {}).get("failed", 0):
+        return f"Job {job.name} failed {tries} times and tries again. {words}"
+    if words:
+        return f"The pod of Job {job.name} does not run. {words}"
+    if (podless_seconds(job.body, time.time()) or 0.0) >= POD_SECONDS:
+        return (
+            f"Job {job.name} has no pod: the API server rejects it. kubectl describe job {job.name} says why."
+        )
     return ""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from delayq.contract import SpecError, parse
 
@@ -28,11 +28,12 @@ from delayq_operator.scaling import scaling
 from delayq_operator.status.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from delayq.contract import DelayQueue, Problem
 
-    from delayq_operator.base.names import Key
+    from delayq_operator.base.names import Key, Kind
+    from delayq_operator.base.objects import Object
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
     from delayq_operator.cache.resource import Resource
@@ -112,27 +113,26 @@ class Reconciler:
         if resource.paused or resource.deleting:  # an end writes no claim, and may be brought forward by two
             return Stance.SERVE
         key = resource.key
-        child = self._children.of(key).get((names.CONFIG_MAP.kind, names.config(key.name)))
+        child = self._children.get(key, names.CONFIG_MAP, names.config(key.name))
         found = self._rivals.stance(key, claim_in(child.body if child else None), time.time())
+        fields = {"queue": str(key), "hint": CURE}
         if other := self._rivals.yielded_to.pop(key, ""):
-            log.warning("queue_yielded", extra={"fields": {"queue": str(key), "other": other, "hint": CURE}})
+            log.warning("queue_yielded", extra={"fields": fields | {"other": other}})
         if other := self._rivals.claimed_by.pop(key, ""):
-            log.warning(
-                "queue_contested", extra={"fields": {"queue": str(key), "other": other, "hint": CURE}}
-            )
+            log.warning("queue_contested", extra={"fields": fields | {"other": other}})
         return found
 
     async def _end(self, resource: Resource) -> str:
         view = await self._ending.end(resource)
         if view is None:
             return "done"
-        await self._report(view)
+        await self._reporter.report(view)
         return "refused" if view.erasing is not None and view.erasing.failed else "waiting"
 
     async def _make(self, resource: Resource) -> str:
         resource = await self._ending.prepare(resource)
         if leaving := await self._ending.undo(resource):
-            await self._report(self._seen(View(resource=resource, leaving=tuple(leaving))))
+            await self._report(View(resource=resource, leaving=tuple(leaving)))
             return "waiting"
         return await self._follow(resource)
 
@@ -144,11 +144,12 @@ class Reconciler:
             facts = await self._referees.facts(resource, queue, self._children.of(key))
             wanted = [stamped(body) for body in desired(queue, self._setting, facts)]
         except SpecError as error:
-            await self._report(self._seen(View(resource=resource, problems=error.problems)))
+            await self._report(View(resource=resource, problems=error.problems))
             return "invalid"
         if forbidden := (*of_namespace(key.namespace, policy), *of_templates(wanted, policy)):
             return await self._keep(resource, queue, forbidden=forbidden)
-        if why := self._redis_refusal(resource, queue):
+        served = self._children.owned(resource, names.CONFIG_MAP, names.config(key.name))
+        if why := refusal(resource, queue, served, self._scraper.backlog(key)):
             await self._keep(resource, queue, stranding=why)
             return "waiting"
         return await self._realise(resource, queue, facts, wanted)
@@ -163,24 +164,18 @@ class Reconciler:
             todo = Plan(changes=(), prune=(), leaving=(), foreign=())
             outcome = await self._apply(resource, todo, scale)
             view = replace(view, failures=tuple(outcome.failures))
-        await self._report(self._seen(view))
+        await self._report(view)
         return "refused" if view.failures else "invalid"
 
-    def _redis_refusal(self, resource: Resource, queue: DelayQueue) -> str:
-        key = resource.key
-        served = self._children.of(key).get((names.CONFIG_MAP.kind, names.config(key.name)))
-        ours = served.body if served is not None and served.belongs_to(resource.uid) else None
-        return refusal(resource, queue, ours, self._scraper.backlog(key))
-
     def _scale(self, resource: Resource, queue: DelayQueue) -> Scale:
-        worker = self._children.of(resource.key).get(("Deployment", names.worker(resource.key.name)))
+        worker = self._children.get(resource.key, names.DEPLOYMENT, names.worker(resource.key.name))
         current = worker.body["spec"].get("replicas") if worker else None
         decision = self._autoscaler.decision(resource.key, time.time())
         down = self._scraper.guards.down(resource.key)
         return scaling.scale(queue, current, decision, paused=resource.paused, guard_down=down)
 
     async def _realise(
-        self, resource: Resource, queue: DelayQueue, facts: Facts, wanted: list[dict[str, object]]
+        self, resource: Resource, queue: DelayQueue, facts: Facts, wanted: list[Object]
     ) -> str:
         children = self._children.of(resource.key)
         todo = plan(wanted, children, resource.uid)
@@ -203,15 +198,15 @@ class Reconciler:
         if not resource.paused:
             outcome = await self._apply(resource, todo, scale)
             view = replace(view, failures=tuple(outcome.failures), taken=tuple(outcome.taken))
-        result = await self._report(self._seen(view))
+        await self._report(view)
         if view.failures or view.taken:
             return "refused"
         # A run of the reaper that has just begun has no pod yet: whether it will get one is to be seen soon.
         begun = (self._runless_seconds(resource.key) or POD_SECONDS) < POD_SECONDS
-        return "waiting" if view.leaving or begun else result
+        return "waiting" if view.leaving or begun else "done"
 
     def _runless_seconds(self, key: Key) -> float | None:
-        reaper = self._children.of(key).get((names.CRON_JOB.kind, names.reaper(key.name)))
+        reaper = self._children.get(key, names.CRON_JOB, names.reaper(key.name))
         return runless_seconds(reaper.body, self._pods.newest_run(key), time.time()) if reaper else None
 
     async def _apply(self, resource: Resource, todo: Plan, scale: Scale) -> Outcome:
@@ -219,8 +214,8 @@ class Reconciler:
         if any(change.live is None or change.live.owner_uid is None for change in todo.changes):
             await self._ending.still_there(resource)
         outcome = await self._applier.apply(resource, todo, scale)
-        worker = self._children.of(resource.key).get((names.DEPLOYMENT.kind, names.worker(resource.key.name)))
-        if worker is not None and worker.belongs_to(resource.uid):
+        worker = self._children.owned(resource, names.DEPLOYMENT, names.worker(resource.key.name))
+        if worker is not None:
             await self._scaler.scale(resource, worker, scale, outcome)
         await self._end_runs(resource.key, todo, outcome)
         self._reporter.tell(resource, outcome)
@@ -233,46 +228,38 @@ class Reconciler:
             if change.kind == names.CRON_JOB and change.live is not None:
                 await self._applier.end_runs(change.live, key.namespace)
 
-    def _seen(self, view: View) -> View:
-        """Add what the children and the scanners look like now, after everything was applied."""
-        key = view.resource.key
-        children = self._children.of(key)
+    async def _report(self, view: View) -> None:
+        """Report with what the children and the scanners look like now, after everything was applied."""
+        key, pods = view.resource.key, self._pods.of(view.resource.key)
 
-        def body(kind: str, name: str) -> dict[str, Any] | None:
-            child = children.get((kind, name))
+        def body(kind: Kind, name: str) -> Object | None:
+            child = self._children.get(key, kind, name)
             return child.body if child else None
 
-        reaper = body("CronJob", names.reaper(key.name)) or {}
-        return replace(
+        reaper = (body(names.CRON_JOB, names.reaper(key.name)) or {}).get("status") or {}
+        seen = replace(
             view,
-            scanner=workload(body("Deployment", names.scanner(key.name))),
-            worker=workload(body("Deployment", names.worker(key.name))),
-            troubles=_troubles(self._pods.of(key), reaper.get("status") or {}),
-            waiting={pod.component: pod.waiting for pod in self._pods.of(key) if pod.waiting},
+            scanner=workload(body(names.DEPLOYMENT, names.scanner(key.name))),
+            worker=workload(body(names.DEPLOYMENT, names.worker(key.name))),
+            troubles=_troubles(pods, reaper),
+            waiting={pod.component: pod.waiting for pod in pods if pod.waiting},
             runless=(self._runless_seconds(key) or 0.0) >= POD_SECONDS,
-            reaper=reaper.get("status") or {},
+            reaper=reaper,
             backlog=self._scraper.backlog(key),
             unread=self._scraper.complaint(key),
             guarding=self._scraper.guards.seen(key),
             begun=self._scraper.lateness.seen(key),
             learnt=self._autoscaler.learnt(key, time.time()),
         )
-
-    async def _report(self, view: View) -> str:
-        await self._reporter.report(view)
-        return "done"
+        await self._reporter.report(seen)
 
     def _forget(self, key: Key) -> None:
-        self._referees.forget(key)
-        self._reporter.forget(key)
-        self._scraper.forget(key)
-        self._scaler.forget(key)
-        self._children.forget(key)
-        self._rivals.forget(key)
-        self._pods.forget(key)
+        own = (self._referees, self._reporter, self._scraper, self._scaler)
+        for part in (*own, self._children, self._rivals, self._pods):
+            part.forget(key)
 
 
-def _troubles(pods: Iterable[Pod], reaper: Mapping[str, Any]) -> dict[str, str]:
+def _troubles(pods: Iterable[Pod], reaper: Object) -> dict[str, str]:
     """What is wrong now: a run of the reaper that failed counts until one has ended well after it."""
     good = reaper.get("lastSuccessfulTime", "")
     found = {}

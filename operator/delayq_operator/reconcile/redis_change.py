@@ -14,18 +14,18 @@ from delayq_operator.cache.sharing import elsewhere, hashed
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
-    from delayq_operator.base.objects import Object
+    from delayq_operator.cache.children import Child
     from delayq_operator.cache.resource import Resource
     from delayq_operator.scrape.backlog import Backlog
 
 
-def is_other(resource: Resource, config_map: Object | None) -> bool:
+def is_other(resource: Resource, config_map: Child | None) -> bool:
     """Whether the spec names another Redis than the processes were given, and tasks there may not be abandoned."""
-    annotations = config_map["metadata"].get("annotations") or {} if config_map else {}
+    annotations = config_map.body["metadata"].get("annotations") or {} if config_map else {}
     return not resource.abandons and elsewhere(annotations.get(names.PLACES, ""), hashed(resource.tasks))
 
 
-def refusal(resource: Resource, queue: DelayQueue, config_map: Object | None, backlog: Backlog | None) -> str:
+def refusal(resource: Resource, queue: DelayQueue, config_map: Child | None, backlog: Backlog | None) -> str:
     """Say why the old Redis is kept; empty when the spec names no other one, or may. `config_map` is as applied."""
     if not is_other(resource, config_map):
         return ""

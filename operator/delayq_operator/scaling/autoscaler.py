@@ -224,7 +224,7 @@ class Autoscaler:
 
     def _replicas(self, key: Key) -> int | None:
         """For how many workers the Deployment asks; None while there is none."""
-        child = self._inventory.children.of(key).get((names.DEPLOYMENT.kind, names.worker(key.name)))
+        child = self._inventory.children.get(key, names.DEPLOYMENT, names.worker(key.name))
         queue = self._of.get(key)
         if child is None or queue is None:
             return None

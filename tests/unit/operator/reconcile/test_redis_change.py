@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from delayq.contract import parse
@@ -16,6 +17,7 @@ from tests.unit.operator.queues import facts, queue
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Object
+    from delayq_operator.cache.children import Child
 
 SENTINELS = {"sentinel": {"masterName": "main", "nodes": [{"host": "a"}, {"host": "b"}]}}
 EMPTY = Backlog(read_at=1.0, whole=True, redis_up=True)
@@ -37,7 +39,8 @@ def refused(redis: Object, backlog: Backlog | None, *, status: Object | None = N
         "spec": {"redis": redis, "handler": {"python": {"callable": "shop:c"}}, **rest},
     }
     resource = Resource(body | {"status": status or {}})
-    return refusal(resource, parse(resource.document), config_map(served, facts(served)), backlog)
+    config = cast("Child", SimpleNamespace(body=config_map(served, facts(served))))
+    return refusal(resource, parse(resource.document), config, backlog)
 
 
 OTHERS: list[Object] = [

@@ -13,7 +13,7 @@ from delayq_operator.base import names
 from delayq_operator.desired import checksum, desired
 from delayq_operator.desired.checksum import changes
 
-from tests.unit.operator.queues import MINIMAL, RICH, SETTING, UID, facts, queue
+from tests.unit.operator.queues import MINIMAL, SETTING, UID, facts, queue
 
 if TYPE_CHECKING:
     from delayq_operator.desired.facts import Setting
@@ -126,26 +126,15 @@ CHANGES: dict[str, tuple[Spec, set[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_of_the_document_rolls_those_who_read_it(name: str) -> None:
-    spec, components, _ = CHANGES[name]
-    assert rolled(**spec) == components
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_change_of_the_document_is_named(name: str) -> None:
+def test_a_change_of_the_document_rolls_those_who_read_it_and_is_named(name: str) -> None:
     spec, components, reasons = CHANGES[name]
+    assert rolled(**spec) == components
     for component in components:
         assert set(why(component, **spec)) == set(reasons)
 
 
 def secrets(**contents: str) -> Object:
-    given = {
-        "shop-redis": "1",
-        "signing": "1",
-        "app-keys": "1",
-        **{name.replace("_", "-"): text for name, text in contents.items()},
-    }
-    return {"known": {"secrets": given}}
+    return {"known": {"secrets": {"shop-redis": "1", "signing": "1", "app-keys": "1", **contents}}}
 
 
 LEDGER: Spec = {
@@ -164,105 +153,75 @@ def test_a_scanner_that_asks_the_guard_reads_the_guard() -> None:
     assert changes(before, after) == []
 
 
-READ_AGAIN: dict[str, tuple[str, Any]] = {
-    "password": ("shop-redis", {}),
-    "certificates": (
-        "redis-tls",
-        {
-            "redis": {
-                "standalone": {"host": "redis"},
-                "tls": {
-                    "caSecretRef": {"name": "redis-tls"},
-                    "certSecretRef": {"name": "redis-tls"},
-                    "keySecretRef": {"name": "redis-tls"},
-                },
-            }
-        },
-    ),
-    "password of Sentinels": (
-        "sentinels",
-        {
-            "redis": {
-                "sentinel": {
-                    "masterName": "m",
-                    "nodes": [{"host": "s"}],
-                    "auth": {"passwordSecretRef": {"name": "sentinels"}},
-                }
-            }
-        },
-    ),
-    "signing key": ("signing", {}),
-    "database": ("shop-db", LEDGER),
+TLS = {field: {"name": "redis-tls"} for field in ("caSecretRef", "certSecretRef", "keySecretRef")}
+SENTINEL = {"masterName": "m", "nodes": [{"host": "s"}], "auth": {"passwordSecretRef": {"name": "sentinels"}}}
+READ_AGAIN: dict[str, Any] = {
+    "shop-redis": {},
+    "redis-tls": {"redis": {"standalone": {"host": "redis"}, "tls": TLS}},
+    "sentinels": {"redis": {"sentinel": SENTINEL}},
+    "signing": {},
+    "shop-db": LEDGER,
 }
 
 
-@pytest.mark.parametrize("what", READ_AGAIN)
-def test_a_secret_that_is_read_again_while_they_run_rolls_nobody(what: str) -> None:
+@pytest.mark.parametrize("name", READ_AGAIN)
+def test_a_secret_that_is_read_again_while_they_run_rolls_nobody(name: str) -> None:
     """Kubernetes changes the mounted file, and the next connect, or the next use, is with what it holds then."""
-    name, spec = READ_AGAIN[what]
     for component in BOTH:
-        old, new = (inputs(component, **spec, known={"secrets": {name: content}}) for content in ("1", "2"))
+        contents = ({"secrets": {name: content}} for content in ("1", "2"))
+        old, new = (inputs(component, **READ_AGAIN[name], known=known) for known in contents)
         assert changes(old, new) == []
 
 
-def test_a_secret_that_is_read_once_rolls_those_who_read_it() -> None:
-    redlock: Any = {"guard": {"redlock": {"urlsSecretRef": {"name": "locks"}}}}
-    for component, why_it_rolls in (("worker", ["Secret locks changed"]), ("scanner", [])):
-        old, new = (inputs(component, **redlock, known={"secrets": {"locks": each}}) for each in ("1", "2"))
-        assert changes(old, new) == why_it_rolls
+REDLOCK: Any = {"guard": {"redlock": {"urlsSecretRef": {"name": "locks"}}}}
 
 
-def test_a_secret_that_a_template_names_rolls_its_pods_whoever_else_reads_it() -> None:
-    assert why(known={**secrets()["known"], "secrets": {"app-keys": "2"}}) == ["Secret app-keys changed"]
-    shared: Any = {"worker": worker(template=_reading("shop-redis"))}
-    old, new = (inputs(**shared, **secrets(shop_redis=content)) for content in ("1", "2"))
-    assert changes(old, new) == ["Secret shop-redis changed"]
-    old, new = (inputs("scanner", **shared, **secrets(shop_redis=content)) for content in ("1", "2"))
-    assert changes(old, new) == []
+def reading(*sources: Object) -> Spec:
+    """The spec of workers that have these in their environment."""
+    containers = [{"name": "worker", "envFrom": list(sources)}]
+    return {"worker": worker(template={"spec": {"containers": containers}})}
 
 
-def _reading(secret: str) -> Object:
-    env = [{"secretRef": {"name": secret}}]
-    return {"spec": {"containers": [{"name": "worker", "envFrom": env}]}}
-
-
-def test_a_configmap_that_only_a_template_names_rolls_its_pods() -> None:
-    assert rolled(known={"config_maps": {"app": "other"}}) == {"worker"}
-    assert why(known={"config_maps": {"app": "other"}}) == ["ConfigMap app changed"]
-
-
-def test_a_secret_that_is_named_twice_counts_once() -> None:
-    twice: Any = {
-        "worker": worker(template={"spec": {"containers": [{"name": "worker", "envFrom": ENV + ENV}]}})
-    }
-    old, new = (inputs(**twice, **secrets(app_keys=content)) for content in ("1", "2"))
-    assert changes(old, new) == ["Secret app-keys changed"]
+@pytest.mark.parametrize(
+    ("spec", "field", "name"),
+    [
+        (REDLOCK, "secrets", "locks"),
+        ({}, "secrets", "app-keys"),
+        (reading(*ENV, *ENV), "secrets", "app-keys"),
+        (
+            reading({"secretRef": {"name": "shop-redis"}}),
+            "secrets",
+            "shop-redis",
+        ),  # whoever else reads it again while it runs
+        ({}, "config_maps", "app"),
+    ],
+)
+def test_what_workers_read_once_rolls_them_and_nobody_else(spec: Spec, field: str, name: str) -> None:
+    kind = "Secret" if field == "secrets" else "ConfigMap"
+    for component, reasons in (("worker", [f"{kind} {name} changed"]), ("scanner", [])):
+        old, new = (inputs(component, **spec, known={field: {name: content}}) for content in ("1", "2"))
+        assert changes(old, new) == reasons
 
 
 def _remembered(**given: Any) -> Object:  # noqa: ANN401 -- as above
     return {component: inputs(component, **given) for component in BOTH}
 
 
-def test_a_secret_that_is_gone_rolls_nothing_and_one_that_comes_back_as_it_was_neither() -> None:
-    before = templates(**secrets())
+@pytest.mark.parametrize(("again", "rolls"), [("1", [False, False]), ("2", [False, True])])
+def test_a_secret_that_is_gone_rolls_nothing_and_one_that_comes_back_if_it_is_another(
+    again: str, rolls: list[bool]
+) -> None:
+    """Pods made while it is away could not start: they would be rolled once in vain."""
     gone = {"secrets": {"app-keys": "", "signing": "1"}, "inputs": _remembered(**secrets())}
-    assert templates(known=gone) == before
-    remembered = _remembered(known=gone)
-    back = {"secrets": {"app-keys": "1", "signing": "1"}, "inputs": remembered}
-    assert templates(known=back) == before
-
-
-def test_a_secret_that_was_deleted_and_made_anew_rolls_once() -> None:
-    """Twice would be once in vain: pods made while it is away cannot start."""
-    gone = {"secrets": {"app-keys": "", "signing": "1"}, "inputs": _remembered(**secrets())}
-    new = {"secrets": {"app-keys": "2", "signing": "1"}, "inputs": _remembered(known=gone)}
-    seen = [templates(**secrets()), templates(known=gone), templates(known=new)]
-    assert [a != b for a, b in pairwise(seen)] == [False, True]
+    back = {"secrets": {"app-keys": again, "signing": "1"}, "inputs": _remembered(known=gone)}
+    seen = [templates(**secrets()), templates(known=gone), templates(known=back)]
+    assert [a != b for a, b in pairwise(seen)] == rolls
 
 
 def test_a_secret_that_appears_is_named_so() -> None:
     gone = {"secrets": {"app-keys": "", "signing": "1"}}
     assert changes(inputs(known=gone), inputs(**secrets())) == ["Secret app-keys appeared"]
+    assert changes({}, inputs()) == [], "nothing can be said of a first time"
 
 
 @pytest.mark.parametrize(
@@ -287,28 +246,7 @@ def test_the_annotation_tells_nothing_of_a_secret_or_of_who_shares_it() -> None:
     here, there = inputs(**secrets()), inputs(known={**secrets()["known"], "uid": "another"})
     assert here["Secret app-keys"] != there["Secret app-keys"]
     assert {len(value) for name, value in here.items() if name.startswith("Secret")} == {18}
-
-
-def test_the_annotation_says_the_same_of_the_same() -> None:
-    assert inputs() == inputs()
-    assert changes(inputs(), inputs()) == []
-    assert UID not in json.dumps(inputs())
-
-
-def test_nothing_can_be_said_of_a_first_time() -> None:
-    assert changes({}, inputs()) == []
-
-
-def test_the_checksum_of_a_rich_queue_covers_every_secret_it_reads_at_its_start() -> None:
-    of = queue(RICH)
-    made = {each["metadata"]["name"]: each for each in desired(of, SETTING, facts(of))}
-    found = json.loads(made["orders-worker"]["metadata"]["annotations"][names.INPUTS])
-    named = {name for name in found if name.startswith(("Secret", "ConfigMap"))}
-    assert named == {
-        "Secret shop-db",
-        "ConfigMap app-env",
-        "ConfigMap models",
-    }  # an initContainer's environment
+    assert UID not in json.dumps(here)
 
 
 # --- Which document is the newer one.
@@ -340,17 +278,9 @@ def test_a_document_has_the_generation_that_last_changed_the_shards() -> None:
         {},
     ]
     found = stamps(*steps, generations=(1, 2, 3, 9, 10))
-    assert found == [
-        (1, "1 since 1"),
-        (1, "1 since 1"),
-        (3, "4 since 3"),
-        (3, "4 since 3"),
-        (10, "1 since 10"),
-    ]
-
-
-def test_what_was_changed_back_before_anybody_saw_it_is_no_change() -> None:
-    assert stamps({}, {}, generations=(1, 3)) == [(1, "1 since 1"), (1, "1 since 1")]
+    since = [(1, "1 since 1"), (1, "1 since 1"), (3, "4 since 3"), (3, "4 since 3"), (10, "1 since 10")]
+    assert found == since
+    assert stamps({}, {}, generations=(1, 3)) == since[:2], "changed and changed back before anybody saw it"
 
 
 @pytest.mark.parametrize(
@@ -360,12 +290,6 @@ def test_a_generation_that_cannot_be_is_not_believed(odd: str) -> None:
     """Somebody edited the annotation, or an older operator wrote it."""
     known = {"inputs": {"scanner": {"spec.shards": odd}}}
     assert stamps({}, generations=(7,), known=known) == [(7, "1 since 7")]
-
-
-def test_a_document_says_whose_it_is() -> None:
-    of = queue(MINIMAL)
-    [config] = [each for each in desired(of, SETTING, facts(of)) if each["kind"] == "ConfigMap"]
-    assert yaml.safe_load(config["data"]["queue.yaml"])["metadata"]["uid"] == UID
 
 
 # --- Digests as earlier versions wrote them.

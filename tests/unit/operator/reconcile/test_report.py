@@ -27,173 +27,117 @@ from tests.unit.operator.queues import queue
 from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view
 
 if TYPE_CHECKING:
+    from delayq.contract import DelayQueue
     from delayq_operator.status.view import View
 
 DOWN = replace(HEALTHY, redis_up=False, whole=False)
 STARTING = Workload(exists=True, wanted=1, pods=1, updated=1, current=True)
 DEMANDING = decided(Sample(overdue=5_000), replicas=1)
-PROBLEM = (Problem("spec.redis", "required"),)
 
 
-def events(*views: View) -> list[list[str]]:
-    """Reasons of the events that each view brings after the one before."""
-    story: list[list[str]] = []
+def sharded(shard_map: ShardMap, of: DelayQueue | None = None, **missing: Any) -> View:  # noqa: ANN401 -- of Shards
+    """A queue with such a shard map; with `missing`, some shards have been missing for a minute."""
+    shards = Shards(shard_map=shard_map, **missing)
+    reading = replace(HEALTHY, whole=not missing, whole_at=NOW - 60, shards=shards)
+    return view(queue=of or queue(), backlog=reading)
+
+
+FOUR, GUARDED = queue(shards=4), queue(guard={"redisLock": {}})
+FINE, MOVING, FOUR_SHARDS = view(), ShardMap(3, 4, 1, 4), ShardMap(4, 4, 4, 4)
+STARTS = view(scanner=STARTING, worker=STARTING, backlog=None)
+CUT_OFF = view(backlog=DOWN)
+PARTLY = sharded(FOUR_SHARDS, FOUR, down=(Down(1, "timeout", "redis-1:6379"),))
+GUARDS = view(queue=GUARDED, guarding=Guarding(able=2))
+HALF_GUARDED = replace(GUARDS, guarding=Guarding(able=1, unable=1))
+UNGUARDED = replace(GUARDS, guarding=Guarding(unable=2))
+LATE = view(backlog=replace(HEALTHY, due=5, oldest_due_at=HEALTHY.read_at - 60))
+PAUSED, MISSPELT = (
+    view(resource=resource(annotations={"delayq.dev/paused": word})) for word in ("true", "yes")
+)
+BROKEN = view(problems=(Problem("spec.redis", "required"),), scale=None)
+RISKY, RISKIER = (view(backlog=replace(HEALTHY, risks=(risk,))) for risk in ("evicts", "append_only_off"))
+COMING = view(learnt=Learnt(rush=Rush(at=NOW + 600, needed=63, late_seconds=660)))
+IDLE = scaled(decided(Sample(), replicas=0))
+NONE = view(worker=Workload(exists=True, current=True), **IDLE)
+WAKING = view(worker=STARTING, **IDLE, learnt=Learnt(waking=True))
+
+STORIES: dict[str, tuple[list[View], list[str]]] = {
+    "a new queue is ready once": ([STARTS, STARTS, FINE, FINE], ["", "", "Ready", ""]),
+    "Redis goes and comes back": (
+        [FINE, CUT_OFF, CUT_OFF, FINE],
+        ["Ready", "NotReady BackendUnavailable", "", "Ready"],
+    ),
+    "one server of several does": (
+        [sharded(FOUR_SHARDS, FOUR), PARTLY, PARTLY, sharded(FOUR_SHARDS, FOUR)],
+        ["Ready", "NotReady BackendUnavailable", "", "Ready"],
+    ),
+    # The condition says it; an event would come with each new queue whose Redis starts a little later.
+    "a Redis or a guard that was never reached is no news": ([CUT_OFF, UNGUARDED], ["", ""]),
+    "shards change, halt, and settle": (
+        [
+            FINE,
+            view(queue=FOUR),
+            sharded(ShardMap(2, 1, 1, 4), FOUR),
+            sharded(MOVING, FOUR),
+            sharded(MOVING, FOUR, unled=(2,)),
+            sharded(MOVING, FOUR),
+            sharded(FOUR_SHARDS, FOUR),
+            sharded(FOUR_SHARDS, FOUR),
+        ],
+        ["Ready", "ReshardingStarted", "", "", "ReshardingStalled", "", "ReshardingComplete", ""],
+    ),
+    "back to one shard, where the condition goes": (
+        [sharded(FOUR_SHARDS, FOUR), sharded(ShardMap(5, 1, 4, 1)), sharded(ShardMap(6, 1, 1, 1))],
+        ["Ready", "ReshardingStarted", "ReshardingComplete"],
+    ),
+    "a new queue has not changed its shards": ([view(backlog=None), FINE], ["Ready", ""]),
+    "a guard goes and comes back": (
+        [GUARDS, HALF_GUARDED, UNGUARDED, UNGUARDED, HALF_GUARDED, GUARDS],
+        ["Ready", "", "NotReady GuardUnavailable", "", "Ready GuardAvailable", ""],
+    ),
+    "lateness is told once": ([FINE, LATE, LATE, FINE], ["Ready", "ObjectiveMissed", "", ""]),
+    "pausing and resuming": ([FINE, PAUSED, FINE], ["Ready", "Paused", "Resumed"]),
+    "what does not pause": ([FINE, MISSPELT, MISSPELT, FINE], ["Ready", "InvalidAnnotation", "", ""]),
+    "a spec is refused and corrected": (
+        [FINE, BROKEN, BROKEN, FINE],
+        ["Ready", "NotReady InvalidSpec", "", "Ready"],
+    ),
+    "a Secret is missing from the beginning": ([view(missing=("Secret shop-db",))], ["ReferenceNotFound"]),
+    "one reason after another": (
+        [
+            view(taken=("ConfigMap orders-config",)),
+            view(failures=("CronJob orders-reaper: no.",)),
+            view(foreign=("container proxy",)),
+            FINE,
+        ],
+        ["Ready NameConflict", "ApplyFailed", "UnmanagedFields", ""],
+    ),
+    "risks and a rollout that hangs": (
+        [FINE, RISKY, RISKIER, view(worker=replace(RUNNING, updated=0, stuck="timed out"))],
+        ["Ready", "DurabilityAtRisk", "", "ProgressDeadlineExceeded"],
+    ),
+    "a shortfall comes into sight": (
+        [FINE, COMING, COMING, FINE],
+        ["Ready", "CapacityShortfallExpected", "", ""],
+    ),
+    # Each rush would be told as trouble, and as its end.
+    "workers on their way from none": ([view(**IDLE), NONE, WAKING, view(**IDLE)], ["Ready", "", "", ""]),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_events_tell_what_changed(story: str) -> None:
     previous: dict[str, Any] = {}
-    for seen in views:
+    for seen, reasons in zip(*STORIES[story], strict=True):
         made = status(seen, previous, NOW)
-        story.append([reason for reason, _ in turned(previous, made)])
+        assert [reason for reason, _ in turned(previous, made)] == reasons.split()
         previous = made
-    return story
-
-
-def test_a_queue_that_starts_is_ready_once() -> None:
-    starting = view(scanner=STARTING, worker=STARTING, backlog=None)
-    assert events(starting, starting, view(), view()) == [[], [], ["Ready"], []]
-
-
-def test_redis_goes_and_comes_back() -> None:
-    assert events(view(), view(backlog=DOWN), view(backlog=DOWN), view()) == [
-        ["Ready"],
-        ["NotReady", "BackendUnavailable"],
-        [],
-        ["Ready"],
-    ]
-
-
-def test_a_redis_that_was_never_reached_is_not_news_of_a_change() -> None:
-    """The condition says it; an event would come with each new queue whose Redis starts a little later."""
-    assert events(view(backlog=DOWN)) == [[]]
-
-
-def test_one_server_of_several_goes_and_comes_back() -> None:
-    shards = Shards(shard_map=ShardMap(1, 2, 2, 2), down=(Down(1, "timeout", "redis-1:6379"),))
-    partly = view(queue=queue(shards=2), backlog=replace(HEALTHY, whole=False, shards=shards))
-    whole = replace(partly, backlog=replace(HEALTHY, shards=Shards(shard_map=ShardMap(1, 2, 2, 2))))
-    assert events(whole, partly, partly, whole) == [
-        ["Ready"],
-        ["NotReady", "BackendUnavailable"],
-        [],
-        ["Ready"],
-    ]
-
-
-def test_a_change_of_shards_begins_halts_and_ends() -> None:
-    def seen(shard_map: ShardMap, **missing: Any) -> View:  # noqa: ANN401 -- the fields of Shards
-        shards = Shards(shard_map=shard_map, **missing)
-        reading = replace(HEALTHY, whole=not missing, whole_at=NOW - 60, shards=shards)
-        return view(queue=queue(shards=4), backlog=reading)
-
-    moving, settled = ShardMap(3, 4, 1, 4), seen(ShardMap(4, 4, 4, 4))
-    assert events(
-        view(),
-        view(queue=queue(shards=4)),
-        seen(ShardMap(2, 1, 1, 4)),
-        seen(moving),
-        seen(moving, unled=(2,)),
-        seen(moving),
-        settled,
-        settled,
-    ) == [["Ready"], ["ReshardingStarted"], [], [], ["ReshardingStalled"], [], ["ReshardingComplete"], []]
-
-
-def test_the_way_back_to_one_shard_ends_with_an_event_though_the_condition_goes() -> None:
-    def seen(shard_map: ShardMap) -> View:
-        return view(backlog=replace(HEALTHY, shards=Shards(shard_map=shard_map)))
-
-    four = view(queue=queue(shards=4), backlog=seen(ShardMap(4, 4, 4, 4)).backlog)
-    begun, ended = seen(ShardMap(5, 1, 4, 1)), seen(ShardMap(6, 1, 1, 1))
-    assert events(four, begun, ended) == [["Ready"], ["ReshardingStarted"], ["ReshardingComplete"]]
-
-
-def test_a_new_queue_is_not_told_to_have_changed_its_shards() -> None:
-    assert events(view(backlog=None), view()) == [["Ready"], []]
-
-
-def test_a_guard_goes_and_comes_back() -> None:
-    guarded = view(queue=queue(guard={"redisLock": {}}), guarding=Guarding(able=2))
-    down = replace(guarded, guarding=Guarding(unable=2))
-    half = replace(guarded, guarding=Guarding(able=1, unable=1))
-    assert events(guarded, half, down, down, half, guarded) == [
-        ["Ready"],
-        [],
-        ["NotReady", "GuardUnavailable"],
-        [],
-        ["Ready", "GuardAvailable"],
-        [],
-    ]
-
-
-def test_a_guard_that_was_never_reached_is_not_news_of_a_change() -> None:
-    """As for Redis: a new queue that does not get ready is told of after a minute."""
-    assert events(view(queue=queue(guard={"redisLock": {}}), guarding=Guarding(unable=1))) == [[]]
-
-
-def test_tasks_that_begin_too_late_are_told_once() -> None:
-    late = view(backlog=replace(HEALTHY, due=5, oldest_due_at=HEALTHY.read_at - 60))
-    assert events(view(), late, late, view()) == [["Ready"], ["ObjectiveMissed"], [], []]
-
-
-def test_pausing_and_resuming() -> None:
-    paused = view(resource=resource(annotations={"delayq.dev/paused": "true"}))
-    assert events(view(), paused, view()) == [["Ready"], ["Paused"], ["Resumed"]]
-
-
-def test_what_does_not_pause_is_told() -> None:
-    misspelt = view(resource=resource(annotations={"delayq.dev/paused": "yes"}))
-    assert events(view(), misspelt, misspelt, view()) == [["Ready"], ["InvalidAnnotation"], [], []]
-
-
-def test_a_spec_that_is_refused_and_corrected() -> None:
-    broken = view(problems=PROBLEM, scale=None)
-    assert events(view(), broken, broken, view()) == [
-        ["Ready"],
-        ["NotReady", "InvalidSpec"],
-        [],
-        ["Ready"],
-    ]
-
-
-def test_a_secret_that_is_missing_from_the_beginning() -> None:
-    assert events(view(missing=("Secret shop-db",))) == [["ReferenceNotFound"]]
-
-
-def test_one_reason_after_another_is_told_each_time() -> None:
-    assert events(
-        view(taken=("ConfigMap orders-config",)),
-        view(failures=("CronJob orders-reaper: no.",)),
-        view(foreign=("container proxy",)),
-        view(),
-    ) == [["Ready", "NameConflict"], ["ApplyFailed"], ["UnmanagedFields"], []]
-
-
-def test_risks_and_rollouts_that_hang() -> None:
-    assert events(
-        view(),
-        view(backlog=replace(HEALTHY, risks=("evicts",))),
-        view(backlog=replace(HEALTHY, risks=("append_only_off",))),
-        view(worker=replace(RUNNING, updated=0, stuck="timed out")),
-    ) == [["Ready"], ["DurabilityAtRisk"], [], ["ProgressDeadlineExceeded"]]
 
 
 def test_a_message_says_why() -> None:
-    previous = status(view(), {}, NOW)
-    told = dict(turned(previous, status(view(backlog=DOWN), previous, NOW)))
+    previous = status(FINE, {}, NOW)
+    told = dict(turned(previous, status(CUT_OFF, previous, NOW)))
     assert told["NotReady"].startswith("Unreachable: Scanners cannot reach Redis")
-
-
-def test_a_shortfall_is_told_when_it_comes_into_sight() -> None:
-    coming = view(learnt=Learnt(rush=Rush(at=NOW + 600, needed=63, late_seconds=660)))
-    assert events(view(), coming, coming, view()) == [["Ready"], ["CapacityShortfallExpected"], [], []]
-
-
-def test_workers_on_their_way_from_none_are_no_news() -> None:
-    """Each rush would be told as trouble, and as its end."""
-    idle = scaled(decided(Sample(), replicas=0))
-    none, waking = (
-        view(worker=Workload(exists=True, current=True), **idle),
-        view(worker=STARTING, **idle, learnt=Learnt(waking=True)),
-    )
-    assert events(view(**idle), none, waking, view(**idle)) == [["Ready"], [], [], []]
 
 
 # --- What is written.
@@ -284,32 +228,19 @@ def test_a_number_that_was_changed_is_told_with_what_it_was_made_from() -> None:
 
 
 @pytest.mark.usefixtures("clock")
-async def test_what_was_decided_and_learnt_is_exported() -> None:
-    world = World()
+async def test_gauges_follow_and_forget() -> None:
+    world, every = World(), ("WORKER_REPLICAS", "WORKER_LEAD", "WORKER_HANDLER")
     learnt = Learnt(lead_seconds=7.2, handler_seconds=0.4)
     await world.report(view(**scaled(DEMANDING), learnt=learnt))
-    assert exported("WORKER_REPLICAS") == {
-        "shop/orders/current": 1,
-        "shop/orders/desired": 10,
-        "shop/orders/demand": DEMANDING.wanted,
-    }
-    assert (exported("WORKER_LEAD"), exported("WORKER_HANDLER")) == (
+    assert [exported(each) for each in every] == [
+        {"shop/orders/current": 1, "shop/orders/desired": 10, "shop/orders/demand": DEMANDING.wanted},
         {"shop/orders": 7.2},
         {"shop/orders": 0.4},
-    )
-    world.reporter.forget(resource().key)
-    assert [exported(each) for each in ("WORKER_REPLICAS", "WORKER_LEAD", "WORKER_HANDLER")] == [{}, {}, {}]
-
-
-@pytest.mark.usefixtures("clock")
-async def test_gauges_follow_and_forget() -> None:
-    world = World()
-    await world.report(view())
-    assert exported("WORKER_REPLICAS") == {"shop/orders/current": 1, "shop/orders/desired": 1}
+    ]
     assert exported("QUEUES") == {"True": 1, "False": 0, "Unknown": 0}
     await world.report(view(missing=("Secret shop-db",)))
     assert exported("QUEUES") == {"True": 0, "False": 1, "Unknown": 0}
     world.reporter.forget(resource().key)
-    assert exported("WORKER_REPLICAS") == {}
+    assert [exported(each) for each in every] == [{}, {}, {}]
     assert exported("QUEUES") == {"True": 0, "False": 0, "Unknown": 0}
     assert (world.reporter._written_at, world.reporter._ready) == ({}, {})

@@ -12,13 +12,10 @@ from delayq_operator.status.events import (
     EXPIRY_SECONDS,
     MOST_REMEMBERED,
     MOST_WAITING,
-    REASONS,
-    REPEAT_SECONDS,
     Recorder,
 )
 
 from tests.unit.operator.fakes import Clock
-from tests.unit.operator.queues import UID
 from tests.unit.operator.views import resource
 
 ORDERS = resource()
@@ -56,45 +53,6 @@ def recorder(api: Posted | None = None) -> Recorder:
     return Recorder(api or Posted(), "operator-1")  # type: ignore[arg-type]
 
 
-def test_an_event_says_who_what_and_about_which(clock: Clock) -> None:
-    clock.now = 1_800_000_000
-    one = recorder()
-    one.post(ORDERS, "RolledOut", "pods are replaced: Secret shop-db changed")
-    (event,) = waiting(one)
-    name = event["metadata"].pop("name")
-    assert name.startswith("orders.")
-    assert event == {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"namespace": "shop"},
-        "involvedObject": {
-            "apiVersion": "delayq.dev/v1alpha1",
-            "kind": "DelayQueue",
-            "namespace": "shop",
-            "name": "orders",
-            "uid": UID,
-        },
-        "type": "Normal",
-        "reason": "RolledOut",
-        "message": "pods are replaced: Secret shop-db changed",
-        "firstTimestamp": "2027-01-15T08:00:00Z",
-        "lastTimestamp": "2027-01-15T08:00:00Z",
-        "count": 1,
-        "source": {"component": "delayq-operator"},
-        "reportingComponent": "delayq-operator",
-        "reportingInstance": "operator-1",
-    }
-
-
-@pytest.mark.parametrize("reason", REASONS)
-def test_a_reason_is_one_word_in_camel_case_and_explained(reason: str) -> None:
-    kind, when = REASONS[reason]
-    assert reason.isalpha()
-    assert reason[0].isupper()
-    assert kind in ("Normal", "Warning")
-    assert when
-
-
 def test_the_same_again_counts_up_the_first_every_half_minute(clock: Clock) -> None:
     one = recorder()
     for _ in range(100):
@@ -105,33 +63,26 @@ def test_the_same_again_counts_up_the_first_every_half_minute(clock: Clock) -> N
     assert len({event["metadata"]["name"] for event in posted}) == 1
 
 
-def test_after_an_hour_it_is_another_event(clock: Clock) -> None:
+def test_after_an_hour_or_of_another_queue_or_with_another_message_it_is_another_event(clock: Clock) -> None:
     """The API server forgets events after an hour, too."""
-    one = recorder()
-    one.post(ORDERS, "BackendUnavailable", "no route")
-    clock.now += EXPIRY_SECONDS + 1
-    one.post(ORDERS, "BackendUnavailable", "no route")
-    first, second = waiting(one)
-    assert first["metadata"]["name"] != second["metadata"]["name"]
-    assert second["count"] == 1
-
-
-@pytest.mark.usefixtures("clock")
-def test_another_message_or_another_queue_is_another_event() -> None:
     one = recorder()
     one.post(ORDERS, "Repaired", "put right a")
     one.post(ORDERS, "Repaired", "put right b")
     one.post(resource(uid="another"), "Repaired", "put right a")
-    assert len({event["metadata"]["name"] for event in waiting(one)}) == 3
+    clock.now += EXPIRY_SECONDS + 1
+    one.post(ORDERS, "Repaired", "put right a")
+    posted = waiting(one)
+    assert len({event["metadata"]["name"] for event in posted}) == 4
+    assert {event["count"] for event in posted} == {1}
 
 
-def test_what_is_remembered_and_what_waits_is_bounded(clock: Clock) -> None:
+@pytest.mark.usefixtures("clock")
+def test_what_is_remembered_and_what_waits_is_bounded() -> None:
     one = recorder()
     for number in range(MOST_REMEMBERED + 10):
         one.post(ORDERS, "Repaired", f"put right {number}")
     assert len(one._series) == MOST_REMEMBERED
     assert len(waiting(one)) == MOST_WAITING
-    clock.now += REPEAT_SECONDS
 
 
 @pytest.mark.usefixtures("clock")
@@ -144,27 +95,26 @@ def test_long_names_and_messages_are_cut() -> None:
 
 
 @pytest.mark.usefixtures("clock")
-async def test_an_event_waits_while_the_api_server_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "RETRY_SECONDS", (0.0, 0.0))
-    api = Posted(*[Unavailable("away")] * 2)
-    one = recorder(api)
-    one.post(ORDERS, "Repaired", "put right")
-    task = asyncio.create_task(one.run())
-    await asyncio.sleep(0.01)
-    task.cancel()
-    assert [event["message"] for event in api.events] == ["put right"]
-
-
-@pytest.mark.usefixtures("clock")
-async def test_an_event_that_cannot_be_posted_is_lost_and_the_next_is_not(
+@pytest.mark.parametrize(
+    ("pauses", "errors", "posted"),
+    [
+        ((0.0, 0.0), [Unavailable("away")] * 2, ["0", "1", "2"]),
+        ((), [Unavailable("away"), NotFound(404, "NotFound", "namespace")], ["2"]),
+    ],
+    ids=["waits while the API server is away", "is lost, and the next is not"],
+)
+async def test_an_event(
     monkeypatch: pytest.MonkeyPatch,
+    pauses: tuple[float, ...],
+    errors: list[OperatorError],
+    posted: list[str],
 ) -> None:
-    monkeypatch.setattr(events, "RETRY_SECONDS", ())
-    api = Posted(Unavailable("away"), NotFound(404, "NotFound", "namespace"))
+    monkeypatch.setattr(events, "RETRY_SECONDS", pauses)
+    api = Posted(*errors)
     one = recorder(api)
     for number in range(3):
-        one.post(ORDERS, "Repaired", f"put right {number}")
+        one.post(ORDERS, "Repaired", str(number))
     task = asyncio.create_task(one.run())
     await asyncio.sleep(0.01)
     task.cancel()
-    assert [event["message"] for event in api.events] == ["put right 2"]
+    assert [event["message"] for event in api.events] == posted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from delayq.scaling import Sample, sentence
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Learnt, scale
-from delayq_operator.scrape.backlog import SAME_SECONDS, bucket
+from delayq_operator.scrape.backlog import bucket
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.scrape.shards import ShardMap, Shards
 from delayq_operator.status.status import MOST_TOLD, status, timestamp, wait_seconds
@@ -24,8 +23,8 @@ from tests.unit.operator.queues import queue
 from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view
 
 if TYPE_CHECKING:
-    from delayq.scaling import Decision
     from delayq_operator.scrape.backlog import Backlog
+    from delayq_operator.status.view import View
 
 ROLLING = Workload(exists=True, wanted=2, pods=3, updated=1, ready=2, current=True, inputs="new")
 RUSH = Rush(at=NOW + 600, needed=63, late_seconds=660)
@@ -45,7 +44,10 @@ def entry(made: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def test_a_status_says_all_there_is_to_say() -> None:
-    seen = view(backlog=BUSY, reaper={"lastScheduleTime": "2026-01-01T00:00:00Z", "active": []})
+    scanner = Workload(exists=True, wanted=3, pods=1, ready=1, current=True)
+    seen = view(
+        scanner=scanner, backlog=BUSY, reaper={"lastScheduleTime": "2026-01-01T00:00:00Z", "active": []}
+    )
     made = status(seen, {}, NOW)
     conditions = made.pop("conditions")
     assert made == {
@@ -90,12 +92,6 @@ def test_the_time_of_a_condition_is_that_of_its_last_turn() -> None:
     assert entry(turned, "Degraded")["lastTransitionTime"] == timestamp(NOW)
 
 
-def test_scanners_that_there_are_is_not_what_is_wanted() -> None:
-    """The CRD calls status.scanner.replicas the pods there are."""
-    seen = view(scanner=Workload(exists=True, wanted=3, pods=1, current=True))
-    assert status(seen, {}, NOW)["scanner"] == {"replicas": 1, "readyReplicas": 0}
-
-
 def test_the_revision_is_the_old_one_until_the_rollout_is_done() -> None:
     seen = view(worker=ROLLING, resource=resource(status={"currentRevision": "old"}))
     made = status(seen, {}, NOW)
@@ -120,14 +116,9 @@ def test_the_erasing_tells_how_far_it_is() -> None:
 def test_a_change_of_shards_tells_how_far_it_is_until_it_is_over() -> None:
     four = queue(shards=4)
     asked = status(view(queue=four), {}, NOW)
-    assert {**asked["resharding"], "message": ""} == {
-        "fromShards": 1,
-        "toShards": 4,
-        "checkedTasks": 0,
-        "movedTasks": 0,
-        "message": "",
-    }
-    assert asked["resharding"]["message"].startswith("Tasks are in 1 shard, spec.shards is 4:")
+    message = asked["resharding"].pop("message")
+    assert message.startswith("Tasks are in 1 shard, spec.shards is 4:")
+    assert asked["resharding"] == {"fromShards": 1, "toShards": 4, "checkedTasks": 0, "movedTasks": 0}
     under_way = status(view(queue=four, backlog=MOVING), asked, NOW)
     assert under_way["resharding"] == {
         "fromShards": 1,
@@ -145,115 +136,75 @@ def test_a_change_of_shards_tells_how_far_it_is_until_it_is_over() -> None:
 # --- Whether to write.
 
 
-def test_how_far_a_change_of_shards_is_waits_like_a_number() -> None:
-    made = status(view(queue=queue(shards=4), backlog=MOVING), {}, NOW)
-    more = replace(MOVING, shards=replace(MOVING.shards, checked=150))
-    later = status(view(queue=queue(shards=4), backlog=more), made, NOW + 1)
-    assert wait_seconds(later, made, since_write=2) == NUMBERS_SECONDS - 2
-    assert wait_seconds(made, made, since_write=1000) is None
+def ran(minute: int, **more: str) -> dict[str, Any]:
+    return {"lastScheduleTime": f"2026-01-01T00:{minute:02}:00Z", **more}
 
 
-def test_another_number_of_shards_and_what_keeps_them_is_written_at_once() -> None:
-    made = status(view(queue=queue(shards=4), backlog=MOVING), {}, NOW)
-    stuck = replace(MOVING, whole=False, whole_at=NOW - 60, shards=replace(MOVING.shards, unled=(1,)))
-    for seen in (stuck, replace(MOVING, shards=Shards(shard_map=ShardMap(5, 4, 4, 8)))):
-        later = status(view(queue=queue(shards=4), backlog=seen), made, NOW + 1)
-        assert wait_seconds(later, made, since_write=1) == 0
-
-
-def test_the_same_again_is_never_written() -> None:
-    made = status(view(backlog=BUSY), {}, NOW)
-    again = status(view(backlog=replace(BUSY, read_at=NOW + 5)), made, NOW + 5)
-    assert again != made  # it was measured later
-    assert wait_seconds(again, made, since_write=1000) is None
-
-
-def test_times_that_land_in_another_second_are_the_same() -> None:
+def moved(**seconds: float) -> View:
     """A due time is read as so many seconds from now: what is left of a second would write every few seconds."""
-    made = status(view(backlog=BUSY), {}, NOW)
-    assert SAME_SECONDS > 2  # one second of rounding at either end
-    for off in (-1.5, 0.9, 1.5):
-        moved = replace(BUSY, oldest_due_at=NOW - 3 + off, next_due_at=NOW + 60 + off)
-        assert wait_seconds(status(view(backlog=moved), made, NOW), made, since_write=1000) is None
-    later = status(view(backlog=replace(BUSY, next_due_at=NOW + 90)), made, NOW)
-    assert wait_seconds(later, made, since_write=1000) == 0
+    since = {"oldest_due_at": NOW - 3, "next_due_at": NOW + 60}
+    return view(backlog=replace(BUSY, **{field: since[field] + off for field, off in seconds.items()}))
 
 
-@pytest.mark.parametrize(
-    "turned",
-    [
-        {"worker": replace(RUNNING, ready=0)},
-        {"worker": replace(RUNNING, pods=2)},
-        {"resource": resource(generation=4)},
-        {"missing": ("Secret shop-db",)},
-    ],
-)
-def test_a_fact_is_written_at_once(turned: dict[str, Any]) -> None:
-    made = status(view(), {}, NOW)
-    assert wait_seconds(status(view(**turned), made, NOW + 1), made, since_write=1) == 0
+FOUR = queue(shards=4)
+ASKED, FAR = view(queue=FOUR, backlog=MOVING), replace(MOVING.shards, checked=150)
+STUCK = replace(MOVING, whole=False, whole_at=NOW - 60, shards=replace(MOVING.shards, unled=(1,)))
+LATE = replace(BUSY, oldest_due_at=NOW - 100)
+BLIND = view(backlog=None, unread="orders-scanner-1: no route")
+AT_ONCE, NOW_AND_THEN, NEVER = 0.0, NUMBERS_SECONDS - 2, None
+WRITES: dict[str, tuple[View, View, float | None]] = {
+    "workers are not ready": (view(), view(worker=replace(RUNNING, ready=0)), AT_ONCE),
+    "a worker more": (view(), view(worker=replace(RUNNING, pods=2)), AT_ONCE),
+    "a generation more": (view(), view(resource=resource(generation=4)), AT_ONCE),
+    "a missing Secret": (view(), view(missing=("Secret shop-db",)), AT_ONCE),
+    "measured later": (view(backlog=BUSY), view(backlog=replace(BUSY, read_at=NOW + 5)), NEVER),
+    "a task more": (view(backlog=BUSY), view(backlog=replace(BUSY, due=13)), NOW_AND_THEN),
+    "one of 48,210": (view(backlog=BUSY), view(backlog=replace(BUSY, scheduled=48_211)), NEVER),
+    "a backlog appears": (view(backlog=None), view(backlog=replace(BUSY, oldest_due_at=None)), AT_ONCE),
+    "a second earlier": (view(backlog=BUSY), moved(oldest_due_at=-1.5, next_due_at=-1.5), NEVER),
+    "a second later": (view(backlog=BUSY), moved(oldest_due_at=0.9, next_due_at=1.5), NEVER),
+    "half a minute later": (view(backlog=BUSY), moved(next_due_at=30), NOW_AND_THEN),
+    "tasks that have moved": (
+        ASKED,
+        view(queue=FOUR, backlog=replace(MOVING, shards=FAR)),
+        NOW_AND_THEN,
+    ),
+    "tasks that cannot": (ASKED, view(queue=FOUR, backlog=STUCK), AT_ONCE),
+    "another number of shards": (
+        ASKED,
+        view(queue=FOUR, backlog=replace(MOVING, shards=Shards(shard_map=ShardMap(5, 4, 4, 8)))),
+        AT_ONCE,
+    ),
+    # A thousand queues that do nothing would be a thousand writes a minute; that it ran at all is news.
+    "a reaper's run nine minutes later": (view(reaper=ran(0)), view(reaper=ran(9)), NEVER),
+    "ten minutes later": (view(reaper=ran(0)), view(reaper=ran(10)), NOW_AND_THEN),
+    "its first success": (
+        view(reaper=ran(0)),
+        view(reaper=ran(1, lastSuccessfulTime="2026-01-01T00:01:55Z")),
+        AT_ONCE,
+    ),
+    "why no scanner can be read": (
+        BLIND,
+        view(backlog=None, unread="orders-scanner-2: timed out"),
+        NOW_AND_THEN,
+    ),
+    # Where nobody claims, the oldest task gets later for ever: the column LATENESS shows it without a write.
+    "late for hours": (view(backlog=LATE), view(backlog=replace(LATE, read_at=NOW + 7200)), NEVER),
+    # A busy queue claims something in one look and nothing in the next.
+    "why tasks are late": (view(backlog=LATE), view(backlog=replace(LATE, in_flight=0)), NOW_AND_THEN),
+    "on time again": (view(backlog=LATE), view(backlog=replace(LATE, oldest_due_at=None)), AT_ONCE),
+}
 
 
-def test_numbers_wait_until_the_last_write_is_old_enough() -> None:
-    made = status(view(backlog=BUSY), {}, NOW)
-    more = status(view(backlog=replace(BUSY, due=13)), made, NOW + 1)
-    assert wait_seconds(more, made, since_write=2) == NUMBERS_SECONDS - 2
-    assert wait_seconds(more, made, since_write=NUMBERS_SECONDS) == 0
-
-
-def test_a_change_that_nobody_would_call_one_is_not_written() -> None:
-    made = status(view(backlog=BUSY), {}, NOW)
-    hardly = status(view(backlog=replace(BUSY, scheduled=48_211)), made, NOW + 1)
-    assert wait_seconds(hardly, made, since_write=1000) is None
-
-
-def test_a_reaper_that_runs_every_minute_is_written_every_ten() -> None:
-    """A thousand queues that do nothing would be a thousand writes a minute; that it ran at all is news."""
-
-    def ran(minute: int) -> dict[str, Any]:
-        return {"lastScheduleTime": f"2026-01-01T00:{minute:02}:00Z"}
-
-    made = status(view(reaper=ran(0)), {}, NOW)
-    assert wait_seconds(status(view(reaper=ran(9)), made, NOW), made, since_write=540) is None
-    assert wait_seconds(status(view(reaper=ran(10)), made, NOW), made, since_write=600) == 0
-    done = ran(1) | {"lastSuccessfulTime": "2026-01-01T00:01:55Z"}
-    assert wait_seconds(status(view(reaper=done), made, NOW), made, since_write=1) == 0
-
-
-def test_a_message_with_a_number_in_it_waits_like_a_number() -> None:
-    """Why a scanner could not be read may be another sentence each time."""
-    made = status(view(backlog=None, unread="orders-scanner-1: no route"), {}, NOW)
-    later = status(view(backlog=None, unread="orders-scanner-2: timed out"), made, NOW + 5)
-    assert entry(later, "BackendAvailable")["message"] != entry(made, "BackendAvailable")["message"]
-    assert wait_seconds(later, made, since_write=5) == NUMBERS_SECONDS - 5
-
-
-def test_lateness_that_only_grows_is_not_written() -> None:
-    """Where nobody claims, the oldest task gets later for ever: the column LATENESS shows it without a write."""
-    made = status(view(backlog=BUSY), {}, NOW)
-    assert entry(made, "ObjectiveMet")["reason"] == "TasksLate"
-    hours_later = status(view(backlog=replace(BUSY, read_at=NOW + 7200)), made, NOW + 7200)
-    assert wait_seconds(hours_later, made, since_write=7200) is None
-
-
-def test_why_tasks_are_late_is_written_now_and_then() -> None:
-    """A busy queue claims something in one look and nothing in the next; whether they are late is told at once."""
-    late = replace(BUSY, oldest_due_at=NOW - 100)
-    made = status(view(backlog=late), {}, NOW)
-    other = status(view(backlog=replace(late, in_flight=0)), made, NOW)
-    assert entry(made, "ObjectiveMet")["reason"] != entry(other, "ObjectiveMet")["reason"]
-    assert wait_seconds(other, made, since_write=2) == NUMBERS_SECONDS - 2
-    on_time = status(view(backlog=replace(BUSY, oldest_due_at=None)), made, NOW)
-    assert wait_seconds(on_time, made, since_write=2) == 0
-
-
-def test_a_first_status_is_written_at_once() -> None:
-    assert wait_seconds(status(view(), {}, NOW), {}, since_write=0) == 0
-
-
-def test_a_backlog_that_appears_is_news() -> None:
-    before = status(view(backlog=None), {}, NOW)
-    after = deepcopy(before) | {"backlog": status(view(backlog=BUSY), {}, NOW)["backlog"]}
-    assert wait_seconds(after, before, since_write=1000) == 0
+@pytest.mark.parametrize("what", WRITES)
+def test_a_fact_is_written_at_once_a_number_now_and_then_and_the_same_never(what: str) -> None:
+    before, after, wait = WRITES[what]
+    made = status(before, {}, NOW)
+    later = status(after, made, NOW + 1)
+    assert wait_seconds(later, made, since_write=2) == wait
+    assert wait_seconds(later, made, since_write=1000) == (None if wait is None else 0)
+    assert wait_seconds(later, later, since_write=1000) is None
+    assert wait_seconds(made, {}, since_write=0) == 0
 
 
 @given(st.integers(0, 10**15))
@@ -289,18 +240,11 @@ def test_what_falls_due_within_the_lead_time_is_told_where_the_operator_decides(
     assert "dueWithinLead" not in status(view(**scaled(decided(None))), {}, NOW)["backlog"]
 
 
-@pytest.mark.parametrize(
-    ("decision", "field", "value"),
-    [
-        (decided(Sample(overdue=5_000)), "limitedBy", "MaxReplicas"),
-        (decided(None), "consecutiveFailures", 1),
-    ],
-)
-def test_what_limits_and_what_fails_is_told_while_it_does(
-    decision: Decision, field: str, value: object
-) -> None:
-    assert status(view(**scaled(decision)), {}, NOW)["scaling"][field] == value
-    assert field not in status(view(**scaled(WAKES)), {}, NOW)["scaling"]
+def test_what_limits_and_what_fails_is_told_while_it_does() -> None:
+    limited = status(view(**scaled(decided(Sample(overdue=5_000)))), {}, NOW)["scaling"]
+    assert limited["limitedBy"] == "MaxReplicas"
+    blind = status(view(**scaled(decided(None))), {}, NOW)["scaling"]
+    assert blind["consecutiveFailures"] == 1
 
 
 @pytest.mark.parametrize(
@@ -330,19 +274,11 @@ def test_failures_are_told_as_at_least_so_many() -> None:
     assert [told(n) for n in (1, 2, 4, 7, 19, 20, 4999, 10**6)] == [1, 2, 3, 5, 10, 20, 2000, 10**6]
 
 
-def test_without_autoscaling_there_is_no_scaling_to_tell_of() -> None:
+def test_what_was_learnt_stays_while_nothing_is_decided_and_goes_without_autoscaling() -> None:
     before = status(view(**scaled(WAKES), learnt=LEARNT), {}, NOW)
     assert "scaling" not in status(view(), before, NOW)
-
-
-def test_a_spec_that_cannot_be_read_does_not_make_anything_forgotten() -> None:
-    before = status(view(**scaled(WAKES), learnt=LEARNT), {}, NOW)
     broken = view(queue=None, scale=None)
     assert status(broken, before, NOW)["scaling"] == before["scaling"]
-
-
-def test_what_is_held_keeps_what_was_learnt_and_tells_of_no_decision() -> None:
-    before = status(view(**scaled(WAKES), learnt=LEARNT), {}, NOW)
     held = queue(autoscaling={"maxReplicas": 10}, stopPolicy="Hold")
     made = status(view(queue=held, scale=scale(held, 3)), before, NOW)
     assert made["scaling"].keys() == {"lastScaleTime", "leadSeconds", "handlerMilliseconds"}

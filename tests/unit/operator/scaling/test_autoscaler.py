@@ -87,9 +87,14 @@ class World:
         }
         self.children.seen(names.DEPLOYMENT, {"metadata": metadata, "spec": {"replicas": replicas}})
 
-    def look(self, now: float = NOW, *, blind: bool = False, **tasks: Any) -> Decision:  # noqa: ANN401
-        reading = None if blind else Reading([scanner({0: True}, **tasks)])
+    def look(self, now: float = NOW, **tasks: Any) -> Decision:  # noqa: ANN401 -- numbers
+        return self.read(Reading([scanner({0: True}, **tasks)]), now)
+
+    def read(self, reading: Reading | None, now: float = NOW) -> Decision:
         self.scaler.look(KEY, reading, ASKED, now)
+        return self.decision(now)
+
+    def decision(self, now: float = NOW) -> Decision:
         found = self.scaler.decision(KEY, now)
         assert found is not None
         return found
@@ -99,97 +104,59 @@ class World:
         self.scaler.carried_out(KEY, decision, now)
 
 
-def test_another_number_is_asked_for_at_once_and_the_same_one_is_not() -> None:
+def test_another_number_is_asked_for_at_once_and_once() -> None:
     world = World(replicas=2)
     found = world.look(due=5_000)
     assert (found.before, found.replicas, world.marks) == (2, 10, 1)
     world.carry_out(found)
+    assert world.decision(NOW + 1) is found
     world.look(NOW + 2, due=5_000)
     assert world.marks == 1
 
 
-def test_a_decision_that_was_carried_out_is_not_made_again() -> None:
-    world = World(replicas=2)
-    found = world.look(due=5_000)
-    world.carry_out(found)
-    assert world.scaler.decision(KEY, NOW + 1) is found
-
-
-def test_who_changes_the_number_is_put_right_with_a_decision_on_that_number() -> None:
+def test_a_number_or_a_spec_that_somebody_changed_counts_before_the_next_look() -> None:
     world = World(replicas=2)
     world.carry_out(world.look(due=5_000))
-    world.look(NOW + 2, due=5_000)
     world.asks_for(3)
-    found = world.scaler.decision(KEY, NOW + 3)
-    assert found is not None
+    found = world.decision(NOW + 1)
     assert (found.before, found.replicas) == (3, 10)
-    assert sentence(found).startswith("3 → 10 workers")
-
-
-def test_a_spec_that_was_edited_counts_before_the_next_look() -> None:
-    world = World(replicas=2)
-    world.carry_out(world.look(due=5_000))
     world.edit(autoscaling={"maxReplicas": 4, "behavior": AT_ONCE})
-    found = world.scaler.decision(KEY, NOW + 1)
-    assert found is not None
-    assert (found.replicas, found.memory.failures) == (4, 0)
-
-
-def test_the_same_look_decided_anew_is_not_another_failure() -> None:
-    world = World(replicas=2, fallback={"failureThreshold": 2, "replicas": 6})
-    world.look(NOW - RESTART_SECONDS)
-    assert world.look(blind=True).memory.failures == 1
-    world.asks_for(3)
-    found = world.scaler.decision(KEY, NOW + 1)
-    assert found is not None
-    assert (found.memory.failures, found.replicas) == (1, 3)
+    assert world.decision(NOW + 1).replicas == 4
 
 
 FALLS_BACK = {"fallback": {"failureThreshold": 3, "replicas": 6}}
 HALF = Reading([scanner({0: True, 1: False})])
 
 
-def test_a_new_queue_is_not_decided_on_while_its_scanners_start() -> None:
+def test_the_same_look_decided_anew_is_not_another_failure() -> None:
+    world = World(replicas=2, fallback={"failureThreshold": 2, "replicas": 6})
+    world.look(NOW - RESTART_SECONDS)
+    assert world.read(None).memory.failures == 1
+    world.asks_for(3)
+    found = world.decision(NOW + 1)
+    assert (found.memory.failures, found.replicas) == (1, 3)
+
+
+def test_scanners_of_a_new_queue_have_time_to_start_and_are_a_failure_if_they_never_do() -> None:
     world = World(replicas=1, **FALLS_BACK)
     for n in range(30):
         world.scaler.look(KEY, None, ASKED, NOW + 2 * n)
         assert world.scaler.decision(KEY, NOW + 2 * n) is None
-    assert world.look(NOW + 60).reason == "ValidMetricsFound"
-
-
-def test_scanners_of_a_new_queue_that_never_come_are_a_failure_in_the_end() -> None:
-    world = World(replicas=1, **FALLS_BACK)
-    world.scaler.look(KEY, None, ASKED, NOW)
-    found = [world.look(NOW + 60 + 2 * n, blind=True) for n in range(3)]
+    found = [world.read(None, NOW + 60 + 2 * n) for n in range(3)]
     assert [each.reason for each in found] == ["MetricsUnavailable"] * 2 + ["FallenBack"]
     assert found[-1].replicas == 6
 
 
 @pytest.mark.parametrize("reading", [None, HALF], ids=["none", "half"])
-def test_a_scanner_that_starts_anew_is_no_failure(reading: Reading | None) -> None:
+def test_a_scanner_that_starts_anew_is_no_failure_and_one_that_stays_away_is(reading: Reading | None) -> None:
     """It takes a few seconds, or until another one leads; the number is held meanwhile."""
     world = World(replicas=2, **FALLS_BACK)
     world.look(NOW)
-    for n in range(1, 5):
-        world.scaler.look(KEY, reading, ASKED, NOW + 2 * n)
-        found = world.scaler.decision(KEY, NOW + 2 * n)
-        assert found is not None
-        assert (found.reason, found.memory.failures) == ("MetricsUnavailable", 0)
-        assert "times in a row" not in sentence(found)
-    assert world.look(NOW + 10).reason == "ValidMetricsFound"
-
-
-@pytest.mark.parametrize("reading", [None, HALF], ids=["none", "half"])
-def test_scanners_that_stay_away_are_a_failure(reading: Reading | None) -> None:
-    world = World(replicas=2, **FALLS_BACK)
-    world.look(NOW)
-    reasons = {}
-    for at in range(2, 18, 2):
-        world.scaler.look(KEY, reading, ASKED, NOW + at)
-        found = world.scaler.decision(KEY, NOW + at)
-        assert found is not None
-        reasons[at] = found.reason
-    assert [at for at, reason in reasons.items() if reason == "FallenBack"] == [14, 16]
+    found = [world.read(reading, NOW + at) for at in range(2, 18, 2)]
+    assert [each.memory.failures for each in found] == [0, 0, 0, 0, 1, 2, 3, 4]
+    assert [each.reason for each in found] == ["MetricsUnavailable"] * 6 + ["FallenBack"] * 2
+    assert "times in a row" not in sentence(found[0])
+    assert world.look(NOW + 18).reason == "ValidMetricsFound"
 
 
 def test_a_number_that_was_refused_is_not_asked_for_with_every_look() -> None:
@@ -239,63 +206,36 @@ def test_what_was_written_does_though_there_was_another_look_meanwhile() -> None
 
 
 @pytest.mark.parametrize(
-    "edit",
-    [
-        {"autoscaling": {"mode": "External"}},
-        {"stopPolicy": "Hold"},
-        {"annotations": {"delayq.dev/paused": "true"}},
-        {"autoscaling": {"minReplicas": 9, "maxReplicas": 1}},
-    ],
-)
-def test_nothing_is_decided_for_others_nor_while_held(edit: dict[str, Any]) -> None:
-    world = World(replicas=2)
-    world.look(due=5_000)
-    world.edit(**edit)
-    assert world.scaler.decision(KEY, NOW) is None
-    world.scaler.rest(KEY, NOW + 2)
-    world.edit(autoscaling={"behavior": AT_ONCE})
-    assert world.scaler.decision(KEY, NOW + 3) is None, "nobody has looked since"
-
-
-@pytest.mark.parametrize(
     ("edit", "remembered"),
     [
         ({"autoscaling": {"mode": "External"}}, False),
         ({"autoscaling": None}, False),
+        ({"autoscaling": {"minReplicas": 9, "maxReplicas": 1}}, True),
         ({"autoscaling": {}, "stopPolicy": "Hold"}, True),
         ({"autoscaling": {}, "annotations": {"delayq.dev/paused": "true"}}, True),
     ],
 )
-def test_what_is_known_of_workers_is_kept_for_as_long_as_the_operator_will_scale_them(
+def test_nothing_is_decided_for_others_nor_while_held_and_what_was_learnt_is_kept_for_later(
     edit: dict[str, Any],
     remembered: bool,  # noqa: FBT001 -- a column
 ) -> None:
-    world = World(replicas=2, status={"scaling": {"leadSeconds": 8}})
-    world.look()
+    world = World(replicas=2, status={"scaling": {"leadSeconds": 8, "handlerMilliseconds": 500}})
+    sample = world.look(due=5_000).sample
+    assert sample is not None
+    assert (sample.lead_seconds, sample.handler_seconds) == (8, 0.5), "an earlier operator's"
     world.edit(**edit)
+    assert world.scaler.decision(KEY, NOW) is None
     world.scaler.rest(KEY, NOW + 2)
     assert (KEY in world.scaler._of) is remembered
+    world.edit(autoscaling={"behavior": AT_ONCE})
+    assert world.scaler.decision(KEY, NOW + 3) is None, "nobody has looked since"
 
 
 def test_one_without_a_deployment_is_waited_for() -> None:
     world = World(replicas=2)
     world.children.gone(names.DEPLOYMENT, ("shop", names.worker("orders")))
-    world.scaler.look(KEY, Reading([scanner({0: True}, due=9)]), ASKED, NOW)
+    world.scaler.look(KEY, HALF, ASKED, NOW)
     assert world.scaler.decision(KEY, NOW) is None
-
-
-def test_a_new_operator_goes_on_with_what_was_learnt_and_removes_nothing_in_haste() -> None:
-    world = World(
-        replicas=4,
-        status={"scaling": {"leadSeconds": 8, "handlerMilliseconds": 500}},
-        behavior={},
-        cooldownSeconds=60,
-    )
-    found = world.look()
-    assert found.sample is not None
-    assert (found.sample.lead_seconds, found.sample.handler_seconds, found.replicas) == (8, 0.5, 4)
-    learnt = world.scaler.learnt(KEY, NOW)
-    assert (learnt.lead_seconds, learnt.handler_seconds, learnt.looked) == (8, 0.5, True)
 
 
 def test_workers_on_their_way_from_none_are_waited_for_as_long_as_they_usually_take() -> None:
@@ -328,21 +268,15 @@ def test_what_moves_by_itself_wakes_nobody() -> None:
     assert sum(world.later.values()) == 1
 
 
-def test_a_forgotten_queue_leaves_nothing_behind_and_another_of_its_name_begins_anew() -> None:
+def test_a_queue_that_is_gone_leaves_nothing_behind_and_another_of_its_name_begins_anew() -> None:
     world = World(replicas=2, status={"scaling": {"leadSeconds": 8}})
     world.look()
     world.queues.gone(KEY, UID)
-    made = body(uid="another", resourceVersion="900")
-    world.queues.seen(made)
+    world.queues.seen(body(uid="another", resourceVersion="900"))
     assert world.scaler.crew(KEY).lead.seconds is None
     world.scaler.forget(KEY)
-    assert (world.scaler._of, world.scaler._aims._known) == ({}, {})
-
-
-def test_questions_about_a_queue_that_is_gone_leave_nothing_behind() -> None:
-    """A reading may have been under way."""
-    world = World()
-    world.queues.gone(KEY, UID)
+    world.queues.gone(KEY, "another")
+    # A reading may have been under way.
     assert world.scaler.crew(KEY).lead.seconds is None
     world.scaler.look(KEY, None, ASKED, NOW)
     world.scaler.rest(KEY, NOW)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.scaling import Sample, sentence
-from delayq_operator.scaling.scaling import REASONS, Scale, scale
+from delayq_operator.scaling.scaling import scale
 
 from tests.unit.operator.queues import queue
 from tests.unit.operator.views import decided
+
+if TYPE_CHECKING:
+    from delayq.scaling import Decision
 
 BOUNDS = {"minReplicas": 2, "maxReplicas": 5}
 EXTERNAL = {"mode": "External", **BOUNDS}
@@ -41,53 +44,48 @@ def test_the_number_of_workers_that_nobody_decides_on(
     assert (found.replicas, found.reason, found.decision) == (replicas, reason, None)
 
 
-def test_what_nobody_has_read_keeps_the_number_within_its_bounds_and_says_so() -> None:
-    why = "the metrics were not read yet"
-    assert scale(queue(autoscaling=BOUNDS), 3).message == f"3 workers, kept: {why}"
-    moved = scale(queue(autoscaling=BOUNDS), 9).message
-    assert moved == f"5 workers, the nearest that spec.autoscaling allows: {why}"
+DECISION = decided(Sample(overdue=5_000, ready=1))
+FALLBACK = decided(None, fallback={"failureThreshold": 1, "replicas": 4})
+HELD = {"stopPolicy": "Hold", "autoscaling": BOUNDS}
 
 
-def test_what_was_decided_counts_with_its_sentence() -> None:
-    decision = decided(Sample(overdue=5_000, ready=1))
-    found = scale(queue(autoscaling=BOUNDS), 1, decision)
-    assert (found.replicas, found.reason, found.decision) == (10, "ValidMetricsFound", decision)
-    assert found.message == sentence(decision)
+@pytest.mark.parametrize(
+    ("spec", "decision", "more", "replicas", "reason"),
+    [
+        ({"autoscaling": BOUNDS}, DECISION, {}, 10, "ValidMetricsFound"),
+        ({"autoscaling": BOUNDS}, decided(None), {}, 1, "MetricsUnavailable"),
+        ({"autoscaling": BOUNDS}, FALLBACK, {}, 4, "MetricsUnavailable"),
+        # Nothing is carried out while it is held or paused, or while no worker can use the guard.
+        ({"autoscaling": BOUNDS}, DECISION, {"paused": True}, 3, "Paused"),
+        ({"autoscaling": BOUNDS}, DECISION, {"guard_down": True}, 3, "GuardUnreachable"),
+        (HELD, DECISION, {}, 3, "ClaimsSuspended"),
+        (HELD, DECISION, {"guard_down": True}, 3, "ClaimsSuspended"),
+        (HELD | {"stopPolicy": "HoldAndDrain"}, DECISION, {}, 0, "ClaimsSuspended"),
+        ({}, None, {"guard_down": True}, 1, "AutoscalingDisabled"),
+        ({"autoscaling": EXTERNAL}, None, {"guard_down": True}, 1, "ExternalAutoscaler"),
+    ],
+)
+def test_a_decision_counts_unless_something_keeps_the_number(
+    spec: dict[str, Any], decision: Decision | None, more: dict[str, bool], *, replicas: int, reason: str
+) -> None:
+    found = scale(queue(**spec), 3, decision, **more)
+    assert (found.replicas, found.reason) == (replicas, reason)
+    carried_out = reason in ("ValidMetricsFound", "MetricsUnavailable")
+    assert found.decision == (decision if carried_out else None)
+    assert (found.message == sentence(decision or DECISION)) is carried_out
 
 
-def test_without_metrics_the_number_follows_no_work() -> None:
-    fallbacks: list[dict[str, Any]] = [{}, {"fallback": {"failureThreshold": 1, "replicas": 4}}]
-    for fallback in fallbacks:
-        found = scale(queue(autoscaling=BOUNDS), 1, decided(None, **fallback))
-        assert (found.reason, REASONS[found.reason]) == ("MetricsUnavailable", False)
-
-
-def test_a_decision_is_not_carried_out_while_held_or_paused() -> None:
-    decision = decided(Sample(overdue=5_000, ready=1))
-    assert scale(queue(autoscaling=BOUNDS), 3, decision, paused=True).reason == "Paused"
-    for policy in ("Hold", "HoldAndDrain"):
-        found = scale(queue(autoscaling=BOUNDS, stopPolicy=policy), 3, decision)
-        assert (found.reason, found.decision) == ("ClaimsSuspended", None)
-        assert found.replicas <= 3
-
-
-def test_while_no_worker_can_use_the_guard_the_number_stays_and_the_reason_is_told() -> None:
-    decision = decided(Sample(overdue=5_000, ready=1))
-    found = scale(queue(autoscaling=BOUNDS), 3, decision, guard_down=True)
-    assert (found.replicas, found.reason, found.decision) == (3, "GuardUnreachable", None)
-    assert (
-        found.message
-        == "3 workers, kept: no worker can use the guard, of two or more; further ones could not either"
-    )
-    assert scale(queue(), 3, guard_down=True).reason == "AutoscalingDisabled"
-    assert scale(queue(autoscaling=EXTERNAL), 3, guard_down=True).reason == "ExternalAutoscaler"
-    held = scale(queue(autoscaling=BOUNDS, stopPolicy="Hold"), 3, guard_down=True)
-    assert held.reason == "ClaimsSuspended"
-
-
-def test_one_worker_is_not_called_workers() -> None:
-    assert scale(queue(), None) == Scale(
-        replicas=1,
-        reason="AutoscalingDisabled",
-        message="1 worker: spec.worker.replicas, without spec.autoscaling",
-    )
+@pytest.mark.parametrize(
+    ("spec", "current", "message"),
+    [
+        ({"autoscaling": BOUNDS}, 3, "3 workers, kept: the metrics were not read yet"),
+        (
+            {"autoscaling": BOUNDS},
+            9,
+            "5 workers, the nearest that spec.autoscaling allows: the metrics were not read yet",
+        ),
+        ({}, None, "1 worker: spec.worker.replicas, without spec.autoscaling"),
+    ],
+)
+def test_a_number_is_explained(spec: dict[str, Any], current: int | None, message: str) -> None:
+    assert scale(queue(**spec), current).message == message

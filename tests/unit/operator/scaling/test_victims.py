@@ -76,8 +76,38 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(victims, "WRITE_SECONDS", 0.3)
 
 
-async def test_as_many_as_have_to_go_are_marked_and_nobody_else() -> None:
-    assert await World(a=3, b=0, c=1, d=9).named(2) == {"b": MARK, "c": MARK}
+Picked = dict[str, tuple[int | None, dict[str, Any]]]
+PICKS: dict[str, tuple[Picked, int, set[str]]] = {
+    "as many as have to go, and nobody else": (
+        {"a": (3, {}), "b": (0, {}), "c": (1, {}), "d": (9, {})},
+        2,
+        {"b", "c"},
+    ),
+    "not who is marked already": ({"a": (3, {}), "b": (0, {"cost": MARK}), "c": (1, {})}, 1, {"c"}),
+    "who does not say is taken to be busy": ({"a": (3, {}), "mute": (None, {})}, 1, {"a"}),
+    "the youngest of those that have as little to do": (
+        {
+            "old": (0, {"created_at": 10.0}),
+            "young": (0, {"created_at": 30.0}),
+            "other": (0, {"created_at": 20.0}),
+        },
+        1,
+        {"young", "other"},
+    ),
+    # Who is dear to others stays, though it is idle; who goes first by their word leaves nobody else to go.
+    "not who is dear to others": ({"a": (0, {"cost": "1000"}), "b": (2, {})}, 1, {"b"}),
+    "nobody beside who goes by their word": ({"a": (0, {"cost": "-5"}), "b": (2, {})}, 1, set()),
+    "a cost that is no number": ({"a": (3, {"cost": "x"}), "b": (2, {})}, 1, {"b"}),
+}
+
+
+@pytest.mark.parametrize("which", PICKS)
+async def test_those_are_marked_that_have_the_least_to_do(which: str) -> None:
+    pods, replicas, marked = PICKS[which]
+    world = World(**{name: busy for name, (busy, _) in pods.items()})
+    for name, (_, fields) in pods.items():
+        world.pods[name] = replace(world.pods[name], **fields)
+    assert await world.named(replicas) == dict.fromkeys(marked, MARK)
 
 
 async def test_who_was_marked_and_has_more_to_do_by_now_is_not_any_more() -> None:
@@ -87,49 +117,15 @@ async def test_who_was_marked_and_has_more_to_do_by_now_is_not_any_more() -> Non
     world.marks.clear()
     world.said |= {"a": 0, "b": 2}
     assert await world.named(2) == {"a": MARK, "b": ""}
-    assert {name: pod.cost for name, pod in world.pods.items()} == {"a": MARK, "b": "", "c": ""}
-
-
-async def test_who_is_marked_already_is_not_marked_again() -> None:
-    world = World(a=3, b=0, c=1)
-    world.pods["b"] = replace(world.pods["b"], cost=MARK)
-    assert await world.named(1) == {"c": MARK}
-
-
-async def test_who_does_not_say_is_taken_to_be_busy() -> None:
-    assert await World(a=3, mute=None).named(1) == {"a": MARK}
-
-
-async def test_of_those_that_have_as_little_to_do_the_youngest_goes() -> None:
-    world = World(old=0, young=0, middle=0)
-    for name, created_at in {"old": 10.0, "young": 30.0, "middle": 20.0}.items():
-        world.pods[name] = replace(world.pods[name], created_at=created_at)
-    assert await world.named(1) == {"young": MARK, "middle": MARK}
-
-
-@pytest.mark.parametrize(("theirs", "marked"), [("1000", {"b"}), ("-5", set()), ("x", {"b"})])
-async def test_a_cost_of_somebody_elses_counts_and_stays(theirs: str, marked: set[str]) -> None:
-    """Who is dear to them stays, though it is idle; who goes first by their word leaves nobody else to go."""
-    world = World(a=0, b=2)
-    world.pods["a"] = replace(world.pods["a"], cost=theirs)
-    if theirs == "x":
-        world.said["a"] = 3
-    assert (await world.named(1)).keys() == marked
-    assert world.pods["a"].cost == theirs
 
 
 @pytest.mark.parametrize("replicas", [0, 2, 5])
 async def test_when_all_go_or_none_that_is_ready_nobody_has_to_be_picked(replicas: int) -> None:
-    world = World(a=3, b=0)
-    assert world.victims.named(KEY, replicas)
-    assert world.written == {}
-
-
-async def test_those_that_leave_or_are_not_ready_go_anyway() -> None:
-    world = World(a=3, leaves=1, starts=0)
+    world = World(a=3, b=0, leaves=1, starts=0)
     world.pods["leaves"] = replace(world.pods["leaves"], leaving=True)
     world.pods["starts"] = replace(world.pods["starts"], ready=False)
-    assert world.victims.named(KEY, 1)
+    assert world.victims.named(KEY, replicas)
+    assert world.written == {}
 
 
 @pytest.mark.parametrize(
@@ -141,28 +137,21 @@ async def test_a_cost_that_is_refused_keeps_nothing_up(error: OperatorError) -> 
     assert await world.named(1) == {"b": MARK}, "each mark is right without the others"
 
 
-async def test_a_watch_that_tells_of_nothing_keeps_nothing_up() -> None:
-    world = World(a=3, b=1)
-    world.seen = False
-    assert await world.named(1) == {"b": MARK}
-
-
-async def test_an_api_server_that_hangs_keeps_nothing_up() -> None:
-    world = World(a=3, b=1)
+async def test_neither_a_watch_that_is_late_nor_an_api_server_that_hangs_nor_a_bug_keeps_anything_up() -> (
+    None
+):
+    late, hung, bug = World(a=3, b=1), World(a=3, b=1), World(a=3, b=1)
+    late.seen = False
+    assert await late.named(1) == {"b": MARK}
 
     async def hang(*_: object, **__: object) -> dict[str, Any]:
         await asyncio.sleep(60)
         return {}
 
-    world.apply = hang  # type: ignore[method-assign]
-    assert await world.named(1) == {}
-
-
-async def test_a_bug_keeps_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(a=3, b=1)
-    world.said = {}
-    await world.named(1)
-    assert "deletion_costs_crashed" in caplog.messages
+    hung.apply = hang  # type: ignore[method-assign]
+    assert await hung.named(1) == {}
+    bug.said = {}
+    assert await bug.named(1) == {}
 
 
 async def test_it_is_seen_to_once_at_a_time() -> None:

@@ -140,10 +140,9 @@ def ran(minute: int, **more: str) -> dict[str, Any]:
     return {"lastScheduleTime": f"2026-01-01T00:{minute:02}:00Z", **more}
 
 
-def moved(**seconds: float) -> View:
+def moved(oldest: float = 0, following: float = 0) -> View:
     """A due time is read as so many seconds from now: what is left of a second would write every few seconds."""
-    since = {"oldest_due_at": NOW - 3, "next_due_at": NOW + 60}
-    return view(backlog=replace(BUSY, **{field: since[field] + off for field, off in seconds.items()}))
+    return view(backlog=replace(BUSY, oldest_due_at=NOW - 3 + oldest, next_due_at=NOW + 60 + following))
 
 
 FOUR = queue(shards=4)
@@ -161,9 +160,9 @@ WRITES: dict[str, tuple[View, View, float | None]] = {
     "a task more": (view(backlog=BUSY), view(backlog=replace(BUSY, due=13)), NOW_AND_THEN),
     "one of 48,210": (view(backlog=BUSY), view(backlog=replace(BUSY, scheduled=48_211)), NEVER),
     "a backlog appears": (view(backlog=None), view(backlog=replace(BUSY, oldest_due_at=None)), AT_ONCE),
-    "a second earlier": (view(backlog=BUSY), moved(oldest_due_at=-1.5, next_due_at=-1.5), NEVER),
-    "a second later": (view(backlog=BUSY), moved(oldest_due_at=0.9, next_due_at=1.5), NEVER),
-    "half a minute later": (view(backlog=BUSY), moved(next_due_at=30), NOW_AND_THEN),
+    "a second earlier": (view(backlog=BUSY), moved(-1.5, -1.5), NEVER),
+    "a second later": (view(backlog=BUSY), moved(0.9, 1.5), NEVER),
+    "half a minute later": (view(backlog=BUSY), moved(0, 30), NOW_AND_THEN),
     "tasks that have moved": (
         ASKED,
         view(queue=FOUR, backlog=replace(MOVING, shards=FAR)),

@@ -22,11 +22,6 @@ def test_the_rule_allows_what_scripts_call_and_nothing_else() -> None:
     assert sorted(acl.SCRIPTS) == sorted(called())
 
 
-def test_no_right_stands_in_the_rule_twice() -> None:
-    rights = acl.rule().split("-@all ")[1].split()
-    assert len(rights) == len(set(rights))
-
-
 def test_the_keys_are_those_of_the_prefix_and_no_channel_is_open() -> None:
     assert acl.rule("shop").startswith("resetkeys ~shop:* resetchannels -@all +")
     assert acl.rule("shop", queue="orders").startswith("resetkeys ~shop:{orders:* resetchannels -@all +")

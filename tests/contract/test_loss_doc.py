@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from benchmarks.loss import FIRST, LAST, PAGE, written
+from benchmarks.loss import FIRST, LAST, PAGE
 from tests.process.loss import CASES, HEAD
 
 
@@ -14,12 +12,3 @@ def test_the_page_has_a_row_for_each_case() -> None:
     assert rows[:2] == HEAD.splitlines()
     named = [tuple(cell.strip() for cell in row.split("|")[1:3]) for row in rows[2:]]
     assert named == [(case.name, case.event) for case in CASES.values()]
-
-
-def test_only_what_is_between_the_marks_is_written() -> None:
-    assert written(f"a\n{FIRST}old\n{LAST}\nb\n", "new\\1\n") == f"a\n{FIRST}new\\1\n{LAST}\nb\n"
-
-
-def test_a_page_without_marks_is_left_alone() -> None:
-    with pytest.raises(ValueError, match="expected <!-- loss"):
-        written("nothing", "new")

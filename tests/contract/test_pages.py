@@ -145,15 +145,3 @@ def test_every_document_of_a_page_is_valid(page: Path) -> None:
         spec = found.get("spec", found) if isinstance(found, dict) else {}
         if found.get("kind") == "DelayQueue" or ("kind" not in found and spec.keys() & SPEC):
             parse_text(yaml.safe_dump(HEAD | {"spec": BASE | spec}).encode(), page.name)
-
-
-def test_the_check_finds_what_is_wrong() -> None:
-    wrong = [
-        "delayq show queue.yaml",
-        "x=1 delayq status queue.yaml --colour",
-        "echo a | kubectl dq get orders",
-    ]
-    assert all(problem(words) for line in wrong for words in map(command, split(line)) if words)
-    assert [command(words) for words in split("a=$(delayq acl --queue b | sed s/x/y/)")][1:2] == [
-        ["delayq", "acl", "--queue", "b"]
-    ]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import uuid4
 
 import pytest
 
 from tests.databases import DatabaseServer, MariaDB, Postgres
+from tests.guards.sql_bank import prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from delayq.guards import Guard
+    from delayq.guards.sql.guard import SqlGuard
+
+G = TypeVar("G", bound="Guard[Any]")
+S = TypeVar("S", bound="SqlGuard")
 DATABASES = ("postgresql", "mariadb", "sqlite")
 
 
@@ -59,3 +66,44 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     running.create_database(name)
     yield Database(request.param, name, running.url(driver, name), running.url(database=name), running)
     running.drop_database(name)
+
+
+class Opened(Protocol):
+    """Takes a guard that the test has made."""
+
+    def __call__(self, guard: G) -> G:
+        """Return it; it is closed at the end of the test."""
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Opened]:
+    guards: list[Guard[Any]] = []
+
+    def keep(guard: G) -> G:
+        guards.append(guard)
+        return guard
+
+    yield keep
+    await asyncio.gather(*(guard.close() for guard in guards))
+
+
+class Make(Protocol):
+    """Makes a guard of a kind, by default for the test's database."""
+
+    def __call__(self, kind: type[S], /, **options: Any) -> S:  # noqa: ANN401 -- those of the kind
+        """Return it; it is closed at the end of the test."""
+
+
+@pytest.fixture
+def make(database: Database, opened: Opened) -> Make:
+    """The first guard makes the tables."""
+
+    def make(kind: type[S], /, **options: Any) -> S:  # noqa: ANN401 -- as above
+        guard = kind(database.async_url, **options)
+        if not made:
+            prepared(guard)
+        made.append(guard)
+        return opened(guard)
+
+    made: list[SqlGuard] = []
+    return make

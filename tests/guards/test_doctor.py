@@ -10,6 +10,7 @@ from delayq.guards import SqlUnique
 
 from tests.guards.sql_bank import sql
 from tests.unit.cli.runner import run
+from tests.unit.contract.documents import document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,16 +35,9 @@ class Doctor:
 
     def ask(self, guard: dict[str, Any] | None, *args: str, port: int = 0, **env: str) -> tuple[int, str]:
         """The exit code, and the finding's level; what it says is in `said`."""
-        body = {
-            "apiVersion": "delayq.dev/v1alpha1",
-            "kind": "DelayQueue",
-            "metadata": {"name": "orders"},
-            "spec": {
-                "redis": {"standalone": {"host": "127.0.0.1", "port": port or self.server.port}},
-                "handler": {"python": {"callable": "json:dumps"}},
-                "guard": guard,
-            },
-        }
+        redis = {"standalone": {"host": "127.0.0.1", "port": port or self.server.port}}
+        handler = {"python": {"callable": "json:dumps"}}
+        body = document(redis=redis, handler=handler, guard=guard)
         path = self.home / "queue.yaml"
         path.write_text(json.dumps(body))
         done = run("doctor", str(path), "-o", "json", *args, **{"DELAYQ_SECRETS_DIR": str(self.home), **env})

@@ -138,3 +138,25 @@ def test_a_statement_of_a_table_that_is_not_there_is_no_traceback(home: Path) ->
     document(home, "sqlOptimistic", **BY_ROW)
     asked = guard("seen", "queue.yaml", "x", "--payload", '{"order": 7}')
     assert (asked.exit_code, "no such table: orders" in asked.stderr) == (3, True)
+
+
+def test_a_row_that_says_done_is_forgotten_by_force_only(home: Path) -> None:
+    assert [guard("init", "queue.yaml").stdout[:5] for _ in range(2)] == ["made ", "found"]
+    used = database(home)
+    with used(task()):
+        pass
+    used.close_sync()
+    asked = guard("seen", "queue.yaml", "order-7", "-o", "json")
+    assert json.loads(asked.stdout) == {"id": "order-7", "seen": True}
+    refused = guard("forget", "queue.yaml", "order-7")
+    assert (refused.exit_code, refused.stderr.splitlines()[0]) == (5, "error: order-7: done already")
+    forced = guard("forget", "queue.yaml", "order-7", "order-8", "--force")
+    assert forced.stdout == "forgot order-7, which was done\n"
+    assert (forced.exit_code, "no record of order-8" in forced.stderr) == (6, True)
+
+
+def test_a_database_that_is_away_is_an_exit_code_and_no_password() -> None:
+    gone = guard("init", "--database", "postgresql://u:hidden@127.0.0.1:1/x")
+    assert gone.exit_code == 4
+    assert gone.stderr.startswith("error: guard at postgresql://127.0.0.1:1/x is not available (")
+    assert "hidden" not in gone.output

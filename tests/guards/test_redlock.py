@@ -11,22 +11,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq import guards
 from delayq.connection import Address
-from delayq.contract.document import parse
+from delayq.contract import parse
 from delayq.errors import DelayQError, GuardBusy, GuardLost, GuardUnavailable, InvalidDocument
 from delayq.guards import Redlock
-from delayq.guards.quorum import Poll, majority
+from delayq.guards.quorum import Poll
 from delayq.guards.redlock import BUSY_MS, server_seconds
 from delayq.guards.renewal import GONE, TOO_LATE
 from delayq.protocol.keys import Keys
 
 from tests.guards.locks import contend, interrupted, task, until
 from tests.servers import RedisServer
+from tests.unit.contract.documents import document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from delayq.guards.renewal import LockHold
+
+    from tests.guards.conftest import Opened
 
 KEY = Keys("delayq", "q", 0).of("order-7").lock
 
@@ -76,13 +79,13 @@ def forget(servers: Sequence[RedisServer]) -> None:
 
 async def test_all_servers_have_the_lock_while_the_task_runs_and_none_afterwards(
     servers: list[RedisServer],
+    opened: Opened,
 ) -> None:
-    guard = redlock(servers)
+    guard = opened(redlock(servers))
     async with guard(task(token=41)) as hold:
         await until(lambda: owners(servers) == [hold.owner] * 5)  # the last two are not waited for
         assert hold.owner.startswith("41:")
     await until(lambda: owners(servers) == [None] * 5)
-    await guard.close()
 
 
 async def test_never_more_than_one_run_under_contention(servers: list[RedisServer]) -> None:
@@ -94,9 +97,11 @@ async def test_never_more_than_one_run_under_contention(servers: list[RedisServe
     assert owners(servers) == [None] * 5
 
 
-async def test_another_run_is_put_off_and_leaves_nothing_behind(servers: list[RedisServer]) -> None:
+async def test_another_run_is_put_off_and_leaves_nothing_behind(
+    servers: list[RedisServer], opened: Opened
+) -> None:
     """Not even where it could have had the lock."""
-    first, second = redlock(servers), redlock(servers)
+    first, second = opened(redlock(servers)), redlock(servers)
     async with first(task(token=1)) as hold:
         await until(lambda: owners(servers) == [hold.owner] * 5)
         forget(servers[:2])
@@ -106,12 +111,13 @@ async def test_another_run_is_put_off_and_leaves_nothing_behind(servers: list[Re
         assert busy.value.charge is False
         await second.close()
         assert owners(servers) == [None, None, hold.owner, hold.owner, hold.owner]
-    await first.close()
 
 
 @pytest.mark.parametrize("how", ["kill", "pause"])
-async def test_a_minority_that_is_away_delays_nobody(servers: list[RedisServer], how: str) -> None:
-    guard = redlock(servers)
+async def test_a_minority_that_is_away_delays_nobody(
+    servers: list[RedisServer], how: str, opened: Opened
+) -> None:
+    guard = opened(redlock(servers))
     for server in servers[1:3]:
         getattr(server, how)()
     await guard.check()
@@ -123,7 +129,6 @@ async def test_a_minority_that_is_away_delays_nobody(servers: list[RedisServer],
     assert time.monotonic() - began < 20 * server_seconds(30)
     for server in servers[1:3]:
         server.resume()
-    await guard.close()
 
 
 async def test_a_lock_is_kept_while_a_minority_is_away(three: list[RedisServer]) -> None:
@@ -138,22 +143,24 @@ async def test_a_lock_is_kept_while_a_minority_is_away(three: list[RedisServer])
     assert owners(three[:2]) == [None] * 2
 
 
-async def test_servers_may_be_restarted_empty_one_after_the_other(three: list[RedisServer]) -> None:
+async def test_servers_may_be_restarted_empty_one_after_the_other(
+    three: list[RedisServer], opened: Opened
+) -> None:
     """Each gets the lock back at the next renewal that the others confirm."""
-    guard = redlock(three, ttl_seconds=6)
+    guard = opened(redlock(three, ttl_seconds=6))
     async with guard(task()) as hold:
         for server in three:
             await until(lambda: owners(three) == [hold.owner] * 3)
             server.restart()
         await until(lambda: owners(three) == [hold.owner] * 3)
     await until(lambda: owners(three) == [None] * 3)
-    await guard.close()
 
 
 async def test_with_a_majority_down_the_guard_is_unavailable_until_they_are_back(
     servers: list[RedisServer],
+    opened: Opened,
 ) -> None:
-    guard = redlock(servers)
+    guard = opened(redlock(servers))
     for server in servers[:3]:
         server.stop()
     for ask in (guard.check, lambda: guard.begin(task())):
@@ -164,19 +171,17 @@ async def test_with_a_majority_down_the_guard_is_unavailable_until_they_are_back
     await guard.check()
     async with guard(task()):
         pass
-    await guard.close()
 
 
 @pytest.mark.parametrize("how", ["kill", "pause"])
 async def test_a_handler_is_interrupted_when_a_majority_is_away_for_as_long_as_a_lock_lasts(
-    three: list[RedisServer], how: str
+    three: list[RedisServer], how: str, opened: Opened
 ) -> None:
-    guard = redlock(three, ttl_seconds=3)
+    guard = opened(redlock(three, ttl_seconds=3))
     with pytest.raises(GuardLost, match=TOO_LATE):
         await interrupted(guard, lambda _: [getattr(server, how)() for server in three[1:]])
     for server in three:
         server.resume()
-    await guard.close()
 
 
 async def test_a_handler_is_interrupted_when_a_majority_has_lost_the_lock(three: list[RedisServer]) -> None:
@@ -197,10 +202,10 @@ async def test_a_handler_is_interrupted_when_a_majority_has_lost_the_lock(three:
 
 @pytest.mark.parametrize(("forgetful", "enters"), [(1, False), (2, True)])
 async def test_a_second_run_comes_in_only_when_the_majority_forgot(
-    three: list[RedisServer], forgetful: int, *, enters: bool
+    three: list[RedisServer], forgetful: int, opened: Opened, *, enters: bool
 ) -> None:
     """The known limit: servers that forget a lock within its life, as by a restart without persistence."""
-    first, second = redlock(three), redlock(three)
+    first, second = opened(redlock(three)), opened(redlock(three))
     async with first(task(token=1)) as hold:
         await until(lambda: owners(three) == [hold.owner] * 3)
         forget(three[:forgetful])
@@ -210,40 +215,12 @@ async def test_a_second_run_comes_in_only_when_the_majority_forgot(
         else:
             with pytest.raises(GuardBusy):
                 await second.begin(task(token=2))
-    await asyncio.gather(first.close(), second.close())
-
-
-async def test_a_late_unlock_leaves_the_next_holder_alone_and_is_logged(
-    three: list[RedisServer], caplog: pytest.LogCaptureFixture
-) -> None:
-    first, second = redlock(three), redlock(three)
-    late = await first.begin(task(token=1))
-    await until(lambda: owners(three) == [late.owner] * 3)
-    forget(three)
-    async with second(task(token=2)) as hold:
-        await until(lambda: owners(three) == [hold.owner] * 3)
-        await first.finish(late)
-        await first.close()
-        assert owners(three) == [hold.owner] * 3
-    assert [record.getMessage() for record in caplog.records] == ["guard_lost"]
-    await second.close()
-
-
-async def test_a_cancellation_from_outside_stays_one_and_frees_the_task(three: list[RedisServer]) -> None:
-    guard, running = redlock(three), asyncio.Event()
-    handler = asyncio.create_task(interrupted(guard, lambda _: running.set()))
-    await running.wait()
-    handler.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await handler
-    await until(lambda: owners(three) == [None] * 3)
-    await guard.close()
 
 
 async def test_looks_say_which_servers_are_away_when_that_changes(
-    three: list[RedisServer], caplog: pytest.LogCaptureFixture
+    three: list[RedisServer], caplog: pytest.LogCaptureFixture, opened: Opened
 ) -> None:
-    guard = redlock(three)
+    guard = opened(redlock(three))
     with caplog.at_level(logging.INFO, "delayq.guards.redlock"):
         await guard.check()
         three[1].stop()
@@ -253,13 +230,6 @@ async def test_looks_say_which_servers_are_away_when_that_changes(
         await guard.check()
     told = [(record.levelname, record.fields["away"]) for record in caplog.records]  # type: ignore[attr-defined]
     assert told == [("WARNING", [f"127.0.0.1:{three[1].port}"]), ("INFO", [])]
-    await guard.close()
-
-
-async def test_a_lock_remembers_nothing(three: list[RedisServer]) -> None:
-    guard = redlock(three)
-    assert await guard.seen(task()) is None
-    await guard.close()
 
 
 def build(tmp_path: Path, content: bytes | None) -> Redlock:
@@ -267,32 +237,21 @@ def build(tmp_path: Path, content: bytes | None) -> Redlock:
     if content is not None:
         (tmp_path / "locks").mkdir()
         (tmp_path / "locks" / "urls").write_bytes(content)
-    document = {
-        "apiVersion": "delayq.dev/v1alpha1",
-        "kind": "DelayQueue",
-        "metadata": {"name": "q"},
-        "spec": {
-            "redis": {"standalone": {"host": "redis.test"}},
-            "handler": {"python": {"callable": "shop:cancel"}},
-            "guard": {"redlock": {"urlsSecretRef": {"name": "locks"}, "ttlSeconds": 77}},
-        },
-    }
-    guard = guards.build(
-        parse(document), Address.from_url("redis://elsewhere"), secrets_dir=tmp_path, apart=True
-    )
+    redlock = {"urlsSecretRef": {"name": "locks"}, "ttlSeconds": 77}
+    queue = parse(document(queueName="q", guard={"redlock": redlock}))
+    guard = guards.build(queue, Address.from_url("redis://elsewhere"), secrets_dir=tmp_path, apart=True)
     assert isinstance(guard, Redlock)
     return guard
 
 
 async def test_a_document_names_a_secret_with_one_url_a_line(
-    three: list[RedisServer], tmp_path: Path
+    three: list[RedisServer], tmp_path: Path, opened: Opened
 ) -> None:
     lines = ["# in three data centres", "", *(f"  {server.url}\r" for server in three)]
-    guard = build(tmp_path, "\n".join(lines).encode())
+    guard = opened(build(tmp_path, "\n".join(lines).encode()))
     async with guard(task()):
         with three[0].client() as redis:
             assert 76_000 < redis.pttl(KEY) <= 77_000
-    await guard.close()
 
 
 def test_servers_may_be_reached_by_tls_and_by_sockets(tmp_path: Path) -> None:
@@ -340,12 +299,6 @@ async def test_an_even_number_is_no_better_than_one_less_and_is_logged(
     ]
 
 
-@pytest.mark.parametrize(("servers", "needed"), [(3, 2), (4, 3), (5, 3), (6, 4), (7, 4)])
-def test_two_majorities_have_a_server_in_common(servers: int, needed: int) -> None:
-    assert majority(servers) == needed
-    assert 2 * needed > servers
-
-
 @pytest.mark.parametrize(
     ("answers", "granted", "denied", "failed"),
     [
@@ -382,7 +335,3 @@ def answered(value: object) -> asyncio.Task[Any]:
         return await asyncio.Event().wait() if value is None else value
 
     return asyncio.ensure_future(answer())
-
-
-def test_a_server_has_less_time_than_a_lock_lasts() -> None:
-    assert [server_seconds(ttl) for ttl in (1, 5, 30, 3600)] == [0.2, 1.0, 1.0, 1.0]

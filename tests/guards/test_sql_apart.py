@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from delayq.guards.sql.guard import SqlGuard
 
-    from tests.guards.conftest import Database
+    from tests.guards.conftest import Database, Make, Opened
 
 POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 
@@ -68,9 +68,9 @@ async def test_a_run_that_never_said_how_it_ended_is_run_again(unique: SqlUnique
 
 
 async def test_a_run_that_never_said_how_it_ended_is_buried_where_the_document_says_so(
-    unique: SqlUnique, database: Database
+    unique: SqlUnique, database: Database, opened: Opened
 ) -> None:
-    careful = SqlUnique(database.async_url, apart=True, on_incomplete_run="Bury", limits=HASTY)
+    careful = opened(SqlUnique(database.async_url, apart=True, on_incomplete_run="Bury", limits=HASTY))
     await unique.begin(task(token=1))
     with pytest.raises(
         Bury, match=r"an earlier run \(token 1\) began at 20.* never said how it ended.*guard forget"
@@ -85,15 +85,16 @@ async def test_a_run_that_never_said_how_it_ended_is_buried_where_the_document_s
     assert row(unique) == [("done", 3)]
     assert await careful.forget("orders", "order-7", done=True) == "done"
     assert row(unique) == []
-    await careful.close()
 
 
 @pytest.mark.parametrize("on_incomplete_run", ["Run", "Bury"])
 async def test_a_run_that_is_interrupted_counts_as_incomplete_where_that_is_buried(
-    unique: SqlUnique, database: Database, on_incomplete_run: Literal["Run", "Bury"]
+    unique: SqlUnique, database: Database, on_incomplete_run: Literal["Run", "Bury"], opened: Opened
 ) -> None:
     """By a time limit, a drain, a lost lease: the request is sent, and a thread goes on."""
-    guard = SqlUnique(database.async_url, apart=True, on_incomplete_run=on_incomplete_run, limits=HASTY)
+    guard = opened(
+        SqlUnique(database.async_url, apart=True, on_incomplete_run=on_incomplete_run, limits=HASTY)
+    )
     inside = asyncio.Event()
 
     async def run() -> None:
@@ -111,7 +112,6 @@ async def test_a_run_that_is_interrupted_counts_as_incomplete_where_that_is_buri
             await guard.begin(task(token=2))
     else:
         assert row(unique) == []
-    await guard.close()
 
 
 async def test_a_row_that_was_deleted_while_its_run_went_on_is_written_again(
@@ -154,9 +154,9 @@ async def test_an_earlier_run_that_wakes_up_does_not_end_the_later_one(
 
 
 async def test_of_two_that_take_over_at_once_the_later_lease_has_the_row(
-    unique: SqlUnique, database: Database
+    unique: SqlUnique, database: Database, opened: Opened
 ) -> None:
-    other = SqlUnique(database.async_url, apart=True, limits=PATIENT)
+    other = opened(SqlUnique(database.async_url, apart=True, limits=PATIENT))
     for number in range(20):
         await unique.begin(task(f"order-{number}", token=1))
         await asyncio.gather(
@@ -167,7 +167,6 @@ async def test_of_two_that_take_over_at_once_the_later_lease_has_the_row(
             pass
     states = sql(unique, "SELECT state, token FROM delayq_processed")
     assert states == [("done", 3)] * 20
-    await other.close()
 
 
 @pytest.mark.parametrize("kind", APART)
@@ -185,25 +184,23 @@ async def test_plain_code_does_the_same(database: Database, kind: str) -> None:
 
 
 async def test_an_optimistic_run_apart_keeps_no_transaction_and_the_first_to_end_has_done_it(
-    database: Database,
+    make: Make,
 ) -> None:
-    guard = SqlOptimistic(
-        database.async_url, apart=True, limits=Limits(max_connections=1, lock_timeout_ms=1000)
-    )
-    prepared(guard)
+    guard = make(SqlOptimistic, apart=True, limits=Limits(max_connections=1, lock_timeout_ms=1000))
     holds = [await guard.begin(task(token=token)) for token in range(5)]
     await guard.finish(holds[3])
     for hold in (holds[0], holds[4]):
         with pytest.raises(Seen, match="meanwhile"):
             await guard.finish(hold)
     assert await guard.seen(task()) is True
-    await guard.close()
 
 
-async def test_an_optimistic_run_apart_that_fails_has_nothing_to_take_back(database: Database) -> None:
+async def test_an_optimistic_run_apart_that_fails_has_nothing_to_take_back(
+    database: Database, opened: Opened
+) -> None:
     engine = create_async_engine(database.async_url)
     guard = SqlOptimistic(engine, apart=True, limits=HASTY)
-    plain = SqlUnique(database.sync_url)
+    plain = opened(SqlUnique(database.sync_url))
     prepared(plain)
     hold, taken = await guard.begin(task()), []
     event.listen(engine.sync_engine, "checkout", lambda *_: taken.append(1))
@@ -212,15 +209,12 @@ async def test_an_optimistic_run_apart_that_fails_has_nothing_to_take_back(datab
     await guard.check()
     assert taken == [1]
     await engine.dispose()
-    await plain.close()
 
 
-async def test_a_pessimistic_lock_is_held_while_a_handler_runs_elsewhere(database: Database) -> None:
-    guard = SqlPessimistic(database.async_url, limits=HASTY)
-    prepared(guard)
+async def test_a_pessimistic_lock_is_held_while_a_handler_runs_elsewhere(make: Make) -> None:
+    guard = make(SqlPessimistic, limits=HASTY)
     async with guard(task()):
         with pytest.raises(GuardBusy):
             await guard.begin(task(token=2))
     with pytest.raises(Seen):
         await guard.begin(task(token=3))
-    await guard.close()

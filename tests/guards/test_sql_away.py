@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from delayq.guards.sql.guard import SqlGuard
 
     from tests.databases import DatabaseServer
-    from tests.guards.conftest import Database
+    from tests.guards.conftest import Database, Make, Opened
 
 POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 SERVERS = pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
@@ -68,11 +68,11 @@ def nobody() -> int:
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+asyncpg", "mysql", "mysql+aiomysql"])
 async def test_a_server_that_is_not_there_is_told_with_its_address_and_no_password(
-    scheme: str, caplog: pytest.LogCaptureFixture
+    scheme: str, caplog: pytest.LogCaptureFixture, opened: Opened
 ) -> None:
     caplog.set_level(logging.DEBUG)
     port = nobody()
-    guard = SqlUnique(f"{scheme}://{USER}:{PASSWORD}@127.0.0.1:{port}/test", limits=HASTY)
+    guard = opened(SqlUnique(f"{scheme}://{USER}:{PASSWORD}@127.0.0.1:{port}/test", limits=HASTY))
     told = await away(guard)
     assert told.where == f"{scheme.partition('+')[0]}://127.0.0.1:{port}/test"
     with pytest.raises(GuardUnavailable):
@@ -81,7 +81,6 @@ async def test_a_server_that_is_not_there_is_told_with_its_address_and_no_passwo
         with pytest.raises(GuardUnavailable):
             guard.begin_sync(task())
     assert PASSWORD not in caplog.text + repr(guard) + repr(vars(guard))
-    await guard.close()
 
 
 async def test_a_server_that_is_silent_while_we_connect_is_away() -> None:
@@ -143,9 +142,8 @@ async def test_a_database_that_may_not_be_written_is_away_and_the_check_says_so_
 
 
 @POSTGRESQL
-async def test_a_user_without_rights_is_told_by_the_check(database: Database) -> None:
-    guard = SqlUnique(database.async_url, limits=HASTY)
-    prepared(guard)
+async def test_a_user_without_rights_is_told_by_the_check(database: Database, make: Make) -> None:
+    guard = make(SqlUnique, limits=HASTY)
     user = f"reader_{database.name[-8:]}"
     sql(guard, f"CREATE USER {user} PASSWORD 'guest'")
     sql(guard, f"GRANT SELECT ON delayq_processed TO {user}")
@@ -155,13 +153,13 @@ async def test_a_user_without_rights_is_told_by_the_check(database: Database) ->
     await reader.close()
     sql(guard, f"DROP OWNED BY {user}")
     sql(guard, f"DROP USER {user}")
-    await guard.close()
 
 
 @POSTGRESQL
-async def test_too_many_connections_are_the_databases_trouble_and_not_the_tasks(database: Database) -> None:
-    guard = SqlUnique(database.async_url, limits=HASTY)
-    prepared(guard)
+async def test_too_many_connections_are_the_databases_trouble_and_not_the_tasks(
+    database: Database, make: Make
+) -> None:
+    guard = make(SqlUnique, limits=HASTY)
     user = f"few_{database.name[-8:]}"
     sql(guard, f"CREATE USER {user} SUPERUSER PASSWORD 'guest'")
     sql(guard, f"ALTER USER {user} NOSUPERUSER CONNECTION LIMIT 1")
@@ -173,11 +171,12 @@ async def test_too_many_connections_are_the_databases_trouble_and_not_the_tasks(
     await few.close()
     sql(guard, f"DROP OWNED BY {user}")
     sql(guard, f"DROP USER {user}")
-    await guard.close()
 
 
-async def test_a_restart_of_the_server_fails_the_runs_in_it_and_none_after(own: DatabaseServer) -> None:
-    guard = SqlUnique(async_url(own), limits=HASTY)
+async def test_a_restart_of_the_server_fails_the_runs_in_it_and_none_after(
+    own: DatabaseServer, opened: Opened
+) -> None:
+    guard = opened(SqlUnique(async_url(own), limits=HASTY))
     prepared(guard)
     assert await transfer(guard, task("before")) == "ran"
     hold = await guard.begin(task())
@@ -198,11 +197,12 @@ async def test_a_restart_of_the_server_fails_the_runs_in_it_and_none_after(own: 
     with guard(task("plain", token=2)):
         pass
     assert effects(guard) == {"before": 1, "order-7": 1}
-    await guard.close()
 
 
-async def test_what_was_done_elsewhere_is_written_down_when_the_server_is_back(own: DatabaseServer) -> None:
-    guard = SqlUnique(async_url(own), apart=True, limits=HASTY)
+async def test_what_was_done_elsewhere_is_written_down_when_the_server_is_back(
+    own: DatabaseServer, opened: Opened
+) -> None:
+    guard = opened(SqlUnique(async_url(own), apart=True, limits=HASTY))
     prepared(guard)
     hold = await guard.begin(task())
     own.stop()
@@ -212,13 +212,13 @@ async def test_what_was_done_elsewhere_is_written_down_when_the_server_is_back(o
     await asyncio.to_thread(own.launch)
     await finishing
     assert await guard.seen(task()) is True
-    await guard.close()
 
 
 async def test_a_server_that_does_not_answer_is_given_up_and_what_it_holds_is_let_go(
     own: DatabaseServer,
+    opened: Opened,
 ) -> None:
-    guard = SqlUnique(async_url(own), limits=Limits(lock_timeout_ms=1000, max_connections=3))
+    guard = opened(SqlUnique(async_url(own), limits=Limits(lock_timeout_ms=1000, max_connections=3)))
     guard._aio._seconds = 2.0  # not the usual 22
     prepared(guard)
     assert await transfer(guard, task("before")) == "ran"
@@ -238,17 +238,17 @@ async def test_a_server_that_does_not_answer_is_given_up_and_what_it_holds_is_le
         (Seen, GuardBusy)
     ):  # whether that COMMIT had come through was known to nobody; it is now
         await _until_known(guard)
-    await guard.close()
 
 
 @pytest.mark.parametrize("own", ["postgresql"], indirect=True)
 async def test_leaving_and_looking_wait_for_a_silent_server_no_longer_than_a_worker_has_time(
     own: DatabaseServer,
+    opened: Opened,
 ) -> None:
     limits = Limits(lock_timeout_ms=600_000, max_connections=5)
     guard, apart = (
-        SqlUnique(async_url(own), limits=limits),
-        SqlUnique(async_url(own), apart=True, limits=limits),
+        opened(SqlUnique(async_url(own), limits=limits)),
+        opened(SqlUnique(async_url(own), apart=True, limits=limits)),
     )
     prepared(guard)
     hold, other = await guard.begin(task()), await apart.begin(task("other"))
@@ -262,7 +262,6 @@ async def test_leaving_and_looking_wait_for_a_silent_server_no_longer_than_a_wor
     own.resume()
     while sql(guard, "SELECT 1 FROM delayq_processed"):  # noqa: ASYNC110 -- it ends in the background
         await asyncio.sleep(0.05)
-    await asyncio.gather(guard.close(), apart.close())
 
 
 async def _until_known(guard: SqlGuard) -> None:
@@ -273,9 +272,8 @@ async def _until_known(guard: SqlGuard) -> None:
 
 
 @POSTGRESQL
-async def test_what_the_handlers_own_sql_raises_stays_what_it_is(database: Database) -> None:
-    guard = SqlUnique(database.async_url, limits=HASTY)
-    prepared(guard)
+async def test_what_the_handlers_own_sql_raises_stays_what_it_is(make: Make) -> None:
+    guard = make(SqlUnique, limits=HASTY)
 
     async def run(statement: str) -> None:
         async with guard(task()) as hold:
@@ -284,13 +282,13 @@ async def test_what_the_handlers_own_sql_raises_stays_what_it_is(database: Datab
     for statement in ("SELECT 1/0", "SELECT * FROM nowhere", "INSERT INTO orders (id) VALUES (1)"):
         with pytest.raises(DBAPIError):
             await run(statement)
-    await guard.close()
 
 
 @POSTGRESQL
-async def test_another_database_that_a_handler_loses_is_the_handlers_trouble(database: Database) -> None:
-    guard = SqlUnique(database.async_url, limits=HASTY)
-    prepared(guard)
+async def test_another_database_that_a_handler_loses_is_the_handlers_trouble(
+    database: Database, make: Make
+) -> None:
+    guard = make(SqlUnique, limits=HASTY)
     engine = create_engine(database.sync_url)
 
     async def run() -> None:
@@ -303,15 +301,13 @@ async def test_another_database_that_a_handler_loses_is_the_handlers_trouble(dat
     with pytest.raises(DBAPIError):
         await run()
     engine.dispose()
-    await guard.close()
 
 
 @POSTGRESQL
 async def test_a_deferred_constraint_that_fails_at_the_commit_is_the_handlers_trouble(
-    database: Database,
+    make: Make,
 ) -> None:
-    guard = SqlUnique(database.async_url, limits=HASTY)
-    prepared(guard)
+    guard = make(SqlUnique, limits=HASTY)
     sql(guard, "CREATE TABLE once (id INT UNIQUE DEFERRABLE INITIALLY DEFERRED)")
 
     async def run() -> None:
@@ -321,20 +317,17 @@ async def test_a_deferred_constraint_that_fails_at_the_commit_is_the_handlers_tr
     with pytest.raises(SQLAlchemyError, match="once_id_key"):
         await run()
     assert await guard.seen(task()) is False
-    await guard.close()
 
 
 @POSTGRESQL
-async def test_runs_that_cannot_be_put_in_an_order_come_again(database: Database) -> None:
+async def test_runs_that_cannot_be_put_in_an_order_come_again(database: Database, make: Make) -> None:
     """SERIALIZABLE, as a database may be set up: the guard's step is put off, without charge."""
-    guard = SqlPessimistic(database.async_url, limits=HASTY)
-    prepared(guard)
+    guard = make(SqlPessimistic, limits=HASTY)
     sql(guard, f"ALTER DATABASE \"{database.name}\" SET default_transaction_isolation = 'serializable'")
     await guard.close()
     ended = await asyncio.gather(*(transfer(guard, task(token=token)) for token in range(10)))
     assert sorted(ended) == ["ran"] + ["seen"] * 9
     assert effects(guard) == {"order-7": 1}
-    await guard.close()
 
 
 KILLED = """
@@ -355,10 +348,9 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_process_that_is_killed_inside_leaves_nothing_and_holds_nothing(
-    database: Database, kind: str
+    database: Database, kind: str, make: Make
 ) -> None:
-    guard: SqlGuard = KINDS[kind](database.async_url, limits=Limits(lock_timeout_ms=60_000))
-    prepared(guard)
+    guard: SqlGuard = make(KINDS[kind], limits=Limits(lock_timeout_ms=60_000))
     argv = [sys.executable, "-c", KILLED, kind, database.async_url]
     with subprocess.Popen(  # noqa: ASYNC220 -- it is killed while we wait for it
         argv, stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
@@ -370,7 +362,6 @@ async def test_a_process_that_is_killed_inside_leaves_nothing_and_holds_nothing(
         assert await transfer(guard, task(token=2)) == "ran"
     assert time.monotonic() - began < 30
     assert effects(guard) == {"order-7": 1}
-    await guard.close()
 
 
 def test_drivers_words_are_short_and_on_one_line_and_never_hold_the_password() -> None:

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.databases import PASSWORD, USER
 from tests.guards.sql_bank import HASTY, effects, prepared, sql, task, transfer, transfer_sync
+from tests.unit.contract.documents import document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from delayq.guards.sql.guard import SqlGuard
     from delayq.protocol.envelope import Task
 
-    from tests.guards.conftest import Database
+    from tests.guards.conftest import Database, Make, Opened
 
 POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 GUARDS: dict[str, dict[str, Any]] = {
@@ -35,20 +36,9 @@ GUARDS: dict[str, dict[str, Any]] = {
 }
 
 
-def document(guard: str, **options: object) -> DelayQueue:
+def guarded(guard: str, **options: object) -> DelayQueue:
     spec = {"databaseSecretRef": {"name": "shop-database"}, "lockTimeoutMilliseconds": 1000, **options}
-    return parse(
-        {
-            "apiVersion": "delayq.dev/v1alpha1",
-            "kind": "DelayQueue",
-            "metadata": {"name": "orders"},
-            "spec": {
-                "redis": {"standalone": {"host": "redis"}},
-                "handler": {"python": {"callable": "shop:cancel"}},
-                "guard": {guard: spec},
-            },
-        }
-    )
+    return parse(document(guard={guard: spec}))
 
 
 def mounted(directory: Path, url: str) -> Path:
@@ -101,24 +91,23 @@ def test_a_driver_that_is_not_installed_is_named_with_the_field_and_what_to_inst
     monkeypatch.setattr(urls, "find_spec", lambda name: None if name == missing else find(name))
     mounted(tmp_path, url)
     with pytest.raises(InvalidDocument) as told:
-        made(document("sqlUnique"), tmp_path)
+        made(guarded("sqlUnique"), tmp_path)
     assert str(told.value).startswith("spec.guard.sqlUnique.databaseSecretRef: ")
     assert f"{missing} for" in str(told.value)
     assert str(told.value).endswith(f"is not installed: install {install}")
 
 
 async def test_sqlite_without_its_asynchronous_driver_is_called_in_threads(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, opened: Opened
 ) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(urls, "find_spec", lambda name: None if name == "aiosqlite" else find(name))
-    guard = SqlUnique(f"sqlite:///{tmp_path / 'x.sqlite'}", limits=HASTY)
+    guard = opened(SqlUnique(f"sqlite:///{tmp_path / 'x.sqlite'}", limits=HASTY))
     prepared(guard)
     async with guard(task()) as hold:
         assert type(hold.connection).__name__ == "Connection"
     with pytest.raises(Seen):
         await guard.begin(task(token=2))
-    await guard.close()
 
 
 async def coroutine(_task: Task, connection: object) -> None:
@@ -154,35 +143,34 @@ def test_a_secret_that_is_not_there_or_holds_no_url_is_named_and_not_quoted(
     with pytest.raises(
         InvalidDocument, match=rf"^spec\.guard\.{guard}\.databaseSecretRef: cannot read .*url: No such"
     ):
-        made(document(guard), tmp_path)
+        made(guarded(guard), tmp_path)
     mounted(tmp_path, f"postgresql://{USER}:{PASSWORD}@@:x/y/")
     with pytest.raises(InvalidDocument, match=r"databaseSecretRef: .*expected a database URL") as told:
-        made(document(guard), tmp_path)
+        made(guarded(guard), tmp_path)
     assert PASSWORD not in str(told.value)
 
 
 @pytest.mark.parametrize("guard", GUARDS)
 async def test_a_document_makes_the_guard_it_describes(
-    database: Database, tmp_path: Path, guard: str
+    database: Database, tmp_path: Path, guard: str, opened: Opened
 ) -> None:
     mounted(tmp_path, database.sync_url)
-    found = made(document(guard, **GUARDS[guard]), tmp_path, apart=True)
+    found = opened(made(guarded(guard, **GUARDS[guard]), tmp_path, apart=True))
     prepared(found)
     await found.check()
     assert isinstance(found, SqlUnique | SqlPessimistic | SqlOptimistic)
     assert (found.queue, found.limits.lock_timeout_ms, found.limits.run_seconds) == ("orders", 1000, 300)
     assert PASSWORD not in found.where
-    await found.close()
 
 
 def test_the_bounds_of_a_document_fit_each_other(tmp_path: Path) -> None:
     """A slot without a connection would be put off again and again, and a wait beyond the time limit be charged."""
     mounted(tmp_path, "sqlite:////data/x")
-    queue = document("sqlUnique", lockTimeoutMilliseconds=600_000)
+    queue = guarded("sqlUnique", lockTimeoutMilliseconds=600_000)
     limits = made(queue, tmp_path).limits
     assert limits.max_connections == queue.spec.worker.concurrency + 1
     assert limits.lock_timeout_ms == queue.spec.delivery.handler_timeout_seconds * 1000 / 2
-    assert made(document("sqlUnique", maxConnections=7), tmp_path).limits.max_connections == 7
+    assert made(guarded("sqlUnique", maxConnections=7), tmp_path).limits.max_connections == 7
 
 
 async def test_the_environment_says_where_the_database_is_on_a_laptop(
@@ -190,7 +178,7 @@ async def test_the_environment_says_where_the_database_is_on_a_laptop(
 ) -> None:
     monkeypatch.setenv("DELAYQ_DATABASE_URL", database.async_url)
     with caplog.at_level(logging.INFO):
-        guard = made(document("sqlUnique"), tmp_path)
+        guard = made(guarded("sqlUnique"), tmp_path)
     assert [record.message for record in caplog.records] == ["database_overridden"]
     assert PASSWORD not in str(vars(caplog.records[0]))
     prepared(guard)
@@ -198,16 +186,16 @@ async def test_the_environment_says_where_the_database_is_on_a_laptop(
     await guard.close()
     monkeypatch.setenv("DELAYQ_DATABASE_URL", f"nothing{PASSWORD}")
     with pytest.raises(InvalidDocument, match=r"^\$DELAYQ_DATABASE_URL: expected") as told:
-        made(document("sqlUnique"), tmp_path)
+        made(guarded("sqlUnique"), tmp_path)
     assert PASSWORD not in str(told.value)
 
 
 @POSTGRESQL
 async def test_a_rotated_secret_is_taken_up_and_runs_that_go_on_keep_their_connection(
-    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Make
 ) -> None:
     file = mounted(tmp_path, database.async_url)
-    guard = made(document("sqlUnique"), tmp_path)
+    guard = made(guarded("sqlUnique"), tmp_path)
     prepared(guard)
     owner = f"next_{database.name[-8:]}"
     sql(guard, f"CREATE USER {owner} SUPERUSER PASSWORD 'rotated'")
@@ -228,33 +216,32 @@ async def test_a_rotated_secret_is_taken_up_and_runs_that_go_on_keep_their_conne
     assert {record.message for record in caplog.records} == {"secret_unreadable"}
     assert "rotated" not in caplog.text
     await guard.close()
-    keeper = SqlUnique(database.async_url)
+    keeper = make(SqlUnique)
     sql(keeper, f"REASSIGN OWNED BY {owner} TO {USER}")
     sql(keeper, f"DROP USER {owner}")
-    await keeper.close()
 
 
 @POSTGRESQL
-async def test_asyncpg_serves_a_guard_too(database: Database) -> None:
-    guard = SqlUnique(database.async_url.replace("psycopg", "asyncpg"), limits=HASTY)
+async def test_asyncpg_serves_a_guard_too(database: Database, opened: Opened) -> None:
+    guard = opened(SqlUnique(database.async_url.replace("psycopg", "asyncpg"), limits=HASTY))
     prepared(guard)
     await guard.check()
     ended = await asyncio.gather(*(transfer(guard, task(token=token)) for token in range(20)))
     assert sorted(ended) == ["ran"] + ["seen"] * 19
-    first, second = await guard.begin(task("other")), SqlUnique(database.async_url, limits=HASTY)
+    first = await guard.begin(task("other"))
     with pytest.raises(GuardUnavailable), guard(task("x")):
         sql(guard, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
             "AND datname = current_database()")  # fmt: skip
     with pytest.raises(GuardUnavailable):
         await guard.finish(first)
-    await asyncio.gather(guard.close(), second.close())
 
 
 @POSTGRESQL
 async def test_asyncpg_keeps_no_statement_that_a_proxys_other_connection_does_not_know(
     database: Database,
+    opened: Opened,
 ) -> None:
-    guard = SqlUnique(database.async_url.replace("psycopg", "asyncpg"), limits=HASTY)
+    guard = opened(SqlUnique(database.async_url.replace("psycopg", "asyncpg"), limits=HASTY))
     prepared(guard)
     async with guard(task()) as hold:
         for _ in range(5):
@@ -263,7 +250,6 @@ async def test_asyncpg_keeps_no_statement_that_a_proxys_other_connection_does_no
         rows = kept.all()
     assert [words for words, _ in rows if "effects" in words] == []
     assert all(name.startswith("__delayq_") for _, name in rows)
-    await guard.close()
 
 
 async def test_an_engine_of_the_users_own_is_used_and_left_alone(database: Database) -> None:
@@ -280,8 +266,10 @@ async def test_an_engine_of_the_users_own_is_used_and_left_alone(database: Datab
     engine.dispose()
 
 
-async def test_an_asynchronous_engine_of_the_users_own_serves_the_loop_only(database: Database) -> None:
-    plain = SqlUnique(database.sync_url)
+async def test_an_asynchronous_engine_of_the_users_own_serves_the_loop_only(
+    database: Database, opened: Opened
+) -> None:
+    plain = opened(SqlUnique(database.sync_url))
     prepared(plain)
     engine = create_async_engine(database.async_url)
     guard = SqlUnique(engine, limits=HASTY)
@@ -292,4 +280,3 @@ async def test_an_asynchronous_engine_of_the_users_own_serves_the_loop_only(data
     async with engine.connect() as connection:
         assert connection.dialect.name in ("postgresql", "mysql", "sqlite")
     await engine.dispose()
-    await plain.close()

@@ -17,6 +17,7 @@ from delayq.handlers.importing import takes_connection
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from tests.guards.sql_bank import prepared, sql, task
+from tests.unit.contract.documents import document
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -108,19 +109,7 @@ def test_documents_of_the_page_are_valid_and_their_statements_are_accepted() -> 
     made = [yaml.safe_load(block) for block in blocks("yaml")]
     assert len(made) == 3
     for each in made:
-        queue = parse(
-            {
-                "apiVersion": "delayq.dev/v1alpha1",
-                "kind": "DelayQueue",
-                "metadata": {"name": "orders"},
-                "spec": {
-                    "redis": {"standalone": {"host": "redis"}},
-                    "handler": {"python": {"callable": "a:b"}},
-                    **each,
-                },
-            }
-        )
-        spec = queue.spec.guard
+        spec = parse(document(**each)).spec.guard
         assert spec is not None
         if spec.sql_optimistic:
             SqlOptimistic("sqlite:///x", select=spec.sql_optimistic.select, update=spec.sql_optimistic.update)

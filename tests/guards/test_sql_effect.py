@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,10 +30,12 @@ from tests.guards.sql_bank import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from delayq.guards.sql.engines import SqlHold
     from delayq.guards.sql.guard import SqlGuard
     from delayq.guards.sql.settings import Limits
+    from sqlalchemy import TextClause
 
-    from tests.guards.conftest import Database
+    from tests.guards.conftest import Database, Opened
 
 TASKS = 20
 HEAVY = text("INSERT INTO effects VALUES ('heavy', 1), ('heavy', 2), ('heavy', 3)")
@@ -137,17 +140,23 @@ async def test_of_two_runs_that_are_both_in_their_handler_one_has_an_effect(
     assert effects(guard) == {"order-7": 1}
 
 
-@POSTGRESQL
-async def test_a_connection_that_is_killed_under_the_handler_leaves_nothing_behind(guard: SqlGuard) -> None:
-    for token in range(20):
+@BOTH
+async def test_a_connection_that_is_killed_under_the_handler_leaves_nothing_behind(
+    guard: SqlGuard, database: Database
+) -> None:
+    own, kill = {
+        "postgresql": ("pg_backend_pid()", "SELECT pg_terminate_backend({})"),
+        "mariadb": ("CONNECTION_ID()", "KILL CONNECTION {}"),
+    }[database.kind]
 
-        async def run(token: int) -> None:
-            async with guard(task(token=token)) as hold:
-                await hold.connection.execute(EFFECT, {"id": "order-7", "token": token})
-                pid = await hold.connection.scalar(text("SELECT pg_backend_pid()"))
-                sql(guard, "SELECT pg_terminate_backend(:pid)", pid=pid)
-                await hold.connection.execute(EFFECT, {"id": "order-7", "token": token})
+    async def run(token: int) -> None:
+        async with guard(task(token=token)) as hold:
+            await hold.connection.execute(EFFECT, {"id": "order-7", "token": token})
+            number = await hold.connection.scalar(text(f"SELECT {own}"))
+            sql(guard, kill.format(number))
+            await hold.connection.execute(EFFECT, {"id": "order-7", "token": token})
 
+    for token in range(10):
         with pytest.raises(GuardUnavailable, match="lost while the handler ran"):
             await run(token)
         assert effects(guard) == {}
@@ -166,23 +175,6 @@ async def test_a_connection_that_is_killed_before_the_commit_leaves_nothing_behi
                 guard, "SELECT 1 FROM pg_stat_activity WHERE pid = :pid", pid=pid
             ):
                 await asyncio.sleep(0.01)
-
-    with pytest.raises(GuardUnavailable):
-        await run()
-    assert effects(guard) == {}
-    assert await transfer(guard, task(token=2)) == "ran"
-
-
-@pytest.mark.parametrize("database", ["mariadb"], indirect=True)
-async def test_a_mariadb_connection_that_is_killed_under_the_handler_leaves_nothing_behind(
-    guard: SqlGuard,
-) -> None:
-    async def run() -> None:
-        async with guard(task()) as hold:
-            await hold.connection.execute(EFFECT, {"id": "order-7", "token": 1})
-            number = await hold.connection.scalar(text("SELECT CONNECTION_ID()"))
-            sql(guard, f"KILL CONNECTION {number:d}")
-            await hold.connection.execute(EFFECT, {"id": "order-7", "token": 1})
 
     with pytest.raises(GuardUnavailable):
         await run()
@@ -228,9 +220,9 @@ async def test_a_handler_that_ends_the_transaction_itself_is_told_so(guard: SqlG
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
 @POSTGRESQL
 async def test_a_handler_that_rolls_back_in_words_of_its_own_is_told_so_too(
-    guard: SqlGuard, database: Database, driver: str
+    guard: SqlGuard, database: Database, driver: str, opened: Opened
 ) -> None:
-    made: SqlGuard = KINDS[guard.name](database.async_url.replace("psycopg", driver), limits=HASTY)
+    made: SqlGuard = opened(KINDS[guard.name](database.async_url.replace("psycopg", driver), limits=HASTY))
 
     async def run() -> None:
         async with made(task()) as hold:
@@ -240,7 +232,6 @@ async def test_a_handler_that_rolls_back_in_words_of_its_own_is_told_so_too(
     with pytest.raises(RuntimeError, match="was over before its block"):
         await run()
     assert await transfer(made, task(token=2)) == "ran"
-    await made.close()
 
 
 @pytest.mark.parametrize("ending", ["ROLLBACK", "COMMIT"])
@@ -273,31 +264,44 @@ async def test_a_handler_that_changes_a_tables_definition_is_told_that_mariadb_h
         await run()
 
 
+@asynccontextmanager
+async def deadlock(database: Database, hold: SqlHold) -> AsyncIterator[TextClause]:
+    """Gives the statement with which the hold's transaction is rolled back in favour of another one."""
+    change = text("UPDATE orders SET version = 1 WHERE id = :id")
+    first, second = (change.bindparams(id=number) for number in (1, 2))
+    engine = create_async_engine(database.async_url)
+    async with engine.connect() as heavy:
+        if database.kind == "postgresql":  # the first to look finds it
+            await heavy.execute(text("SET LOCAL deadlock_timeout = '60s'"))
+            await hold.connection.execute(text("SET LOCAL deadlock_timeout = '10ms'"))
+        await heavy.execute(second)
+        await heavy.execute(HEAVY)  # whoever has written more is not the victim
+        await hold.connection.execute(first)
+        waiting = asyncio.create_task(heavy.execute(first))
+        try:
+            yield second
+        finally:
+            await waiting
+            await heavy.rollback()
+    await engine.dispose()
+
+
 @pytest.mark.parametrize("database", ["mariadb"], indirect=True)
 async def test_a_handler_that_goes_on_after_a_deadlock_has_failed(
     guard: SqlGuard, database: Database
 ) -> None:
     """MariaDB has rolled everything back by then, and would commit what came after."""
     sql(guard, "INSERT INTO orders VALUES (1, 0, ''), (2, 0, '')")
-    engine = create_async_engine(database.async_url)
 
     async def run() -> None:
-        async with engine.connect() as heavy, guard(task()) as hold:
-            await heavy.execute(text("UPDATE orders SET version = 1 WHERE id = 2"))
-            await heavy.execute(
-                text("INSERT INTO effects VALUES ('heavy', 1), ('heavy', 2), ('heavy', 3)")
-            )  # not the victim
-            await hold.connection.execute(text("UPDATE orders SET version = 1 WHERE id = 1"))
-            waiting = asyncio.create_task(heavy.execute(text("UPDATE orders SET version = 1 WHERE id = 1")))
-            with pytest.raises(DBAPIError, match="1213"):
-                await hold.connection.execute(text("UPDATE orders SET version = 1 WHERE id = 2"))
-            await waiting
-            await heavy.rollback()
+        async with guard(task()) as hold:
+            async with deadlock(database, hold) as statement:
+                with pytest.raises(DBAPIError, match="1213"):
+                    await hold.connection.execute(statement)
             await hold.connection.execute(EFFECT, {"id": "order-7", "token": 1})
 
     with pytest.raises(RuntimeError, match="was over before its block"):
         await run()
-    await engine.dispose()
     assert effects(guard) == {}
 
 
@@ -306,29 +310,14 @@ async def test_a_handler_whose_statement_meets_a_deadlock_comes_again_without_ch
     guard: SqlGuard, database: Database
 ) -> None:
     sql(guard, "INSERT INTO orders VALUES (1, 0, ''), (2, 0, '')")
-    engine = create_async_engine(database.async_url)
-    change = text("UPDATE orders SET version = 1 WHERE id = :id")
-    first, second = (change.bindparams(id=number) for number in (1, 2))
 
     async def run() -> None:
-        async with engine.connect() as heavy, guard(task()) as hold:
-            if database.kind == "postgresql":  # the first to look finds it
-                await heavy.execute(text("SET LOCAL deadlock_timeout = '60s'"))
-                await hold.connection.execute(text("SET LOCAL deadlock_timeout = '10ms'"))
-            await heavy.execute(second)
-            await heavy.execute(HEAVY)  # whoever has written more is not the victim
-            await hold.connection.execute(first)
-            waiting = asyncio.create_task(heavy.execute(first))
-            try:
-                await hold.connection.execute(second)
-            finally:
-                await waiting
-                await heavy.rollback()
+        async with guard(task()) as hold, deadlock(database, hold) as statement:
+            await hold.connection.execute(statement)
 
     with pytest.raises(GuardBusy, match="in favour of another") as busy:
         await run()
     assert (busy.value.charge, isinstance(busy.value.__cause__, DBAPIError)) == (False, True)
-    await engine.dispose()
     assert await transfer(guard, task(token=2)) == "ran"
 
 

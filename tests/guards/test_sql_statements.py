@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.errors import Bury, GuardUnavailable, InvalidDocument, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic
-from delayq.guards.sql.statements import READS, WRITES, Statement
+from delayq.guards.sql.statements import READS, Statement
 from delayq.guards.sql_optimistic import OWN_DOING
 from delayq.protocol.envelope import BYTES_TYPE
 from sqlalchemy import text
@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from tests.guards.sql_bank import EFFECT, HASTY, PATIENT, effects, prepared, sql, task, transfer
 
 if TYPE_CHECKING:
-    from tests.guards.conftest import Database
+    from tests.guards.conftest import Database, Make, Opened
 
 FIELD = "spec.guard.sqlPessimistic.select"
 OPEN = "SELECT 1 FROM orders WHERE id = :payload_order AND status = 'open'; "
@@ -99,19 +99,17 @@ def test_parameters_that_nobody_gives_are_refused_at_the_start(
         kind("sqlite:///x", **statements)
 
 
-async def test_a_column_that_the_select_does_not_give_is_named_by_the_check(database: Database) -> None:
-    guard = SqlOptimistic(
-        database.async_url,
+async def test_a_column_that_the_select_does_not_give_is_named_by_the_check(make: Make) -> None:
+    guard = make(
+        SqlOptimistic,
         select="SELECT id FROM orders",
         update="UPDATE orders SET version = :version",
         limits=HASTY,
     )
-    prepared(guard)
     with pytest.raises(
         GuardUnavailable, match=r"sqlOptimistic.update: expected parameters from .*:id, got :version"
     ):
         await guard.check()
-    await guard.close()
 
 
 def test_values_come_from_the_task_and_from_the_top_of_its_payload() -> None:
@@ -150,14 +148,8 @@ def test_a_payload_that_is_no_json_has_no_fields() -> None:
         statement("SELECT :payload_order").values(task(body=b"\0", content_type=BYTES_TYPE))
 
 
-def test_a_statement_that_changes_rows_may_begin_with_any_of_these() -> None:
-    for word in WRITES:
-        Statement(f"{word.lower()} x", field=FIELD, begins=WRITES)
-
-
-async def test_a_version_lets_one_of_two_runs_through(database: Database) -> None:
-    guard = SqlOptimistic(database.async_url, limits=PATIENT, **BY_VERSION)
-    prepared(guard)
+async def test_a_version_lets_one_of_two_runs_through(make: Make) -> None:
+    guard = make(SqlOptimistic, limits=PATIENT, **BY_VERSION)
     for number in range(20):
         sql(guard, "INSERT INTO orders VALUES (:id, 1, 'open')", id=number)
     todo = [(f"order-{n}", b'{"order": %d}' % n, token) for n in range(20) for token in (1, 2)]
@@ -166,30 +158,26 @@ async def test_a_version_lets_one_of_two_runs_through(database: Database) -> Non
     assert set(effects(guard).values()) == {1}
     assert sql(guard, "SELECT DISTINCT version, status FROM orders") == [(2, "done")]
     assert await guard.seen(task(body=b'{"order": 3}')) is True
-    await guard.close()
 
 
-async def test_a_status_lets_one_of_two_runs_through(database: Database) -> None:
+async def test_a_status_lets_one_of_two_runs_through(make: Make) -> None:
     update = "UPDATE orders SET status = 'done' WHERE id = :payload_order AND status = 'open'"
-    guard = SqlOptimistic(database.async_url, limits=PATIENT, update=update)
-    prepared(guard)
+    guard = make(SqlOptimistic, limits=PATIENT, update=update)
     sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
     ended = await asyncio.gather(*(transfer(guard, task(token=token)) for token in range(20)))
     assert sorted(ended) == ["ran"] + ["seen"] * 19
     assert effects(guard) == {"order-7": 1}
     assert await guard.seen(task()) is None
-    await guard.close()
 
 
 @pytest.mark.parametrize("reads", [False, True])
 async def test_a_handler_that_changes_what_the_update_compares_fails_and_is_not_taken_for_somebody_else(
-    database: Database, *, reads: bool
+    database: Database, make: Make, *, reads: bool
 ) -> None:
     """Its work was rolled back: acked as seen, it would never be done."""
     select = "SELECT version FROM orders WHERE id = :payload_order" if reads else None
     update = "UPDATE orders SET status = 'done' WHERE id = :payload_order AND status = 'open'"
-    guard = SqlOptimistic(database.async_url, limits=PATIENT, select=select, update=update)
-    prepared(guard)
+    guard = make(SqlOptimistic, limits=PATIENT, select=select, update=update)
     sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
     done = text("UPDATE orders SET status = 'done' WHERE id = 7")
 
@@ -212,12 +200,10 @@ async def test_a_handler_that_changes_what_the_update_compares_fails_and_is_not_
     with pytest.raises(Seen):
         await is_overtaken()
     assert effects(guard) == {}
-    await guard.close()
 
 
-async def test_a_row_that_the_query_no_longer_finds_is_done(database: Database) -> None:
-    guard = SqlPessimistic(database.async_url, select=OPEN, limits=PATIENT)
-    prepared(guard)
+async def test_a_row_that_the_query_no_longer_finds_is_done(make: Make) -> None:
+    guard = make(SqlPessimistic, select=OPEN, limits=PATIENT)
     sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
     await guard.check()
     assert await guard.seen(task()) is False
@@ -230,37 +216,36 @@ async def test_a_row_that_the_query_no_longer_finds_is_done(database: Database) 
     with pytest.raises(Seen):
         await guard.begin(task("other", body=b'{"order": 8}'))
     assert effects(guard) == {"order-7": 1}
-    await guard.close()
 
 
-async def test_a_payload_never_becomes_sql(database: Database) -> None:
-    guard = SqlPessimistic(
-        database.async_url, select="SELECT 1 FROM orders WHERE status = :payload_s", limits=HASTY
-    )
-    prepared(guard)
+async def test_a_payload_never_becomes_sql(make: Make) -> None:
+    guard = make(SqlPessimistic, select="SELECT 1 FROM orders WHERE status = :payload_s", limits=HASTY)
     sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
     for hostile in ("' OR '1'='1", "open' --", "\\' OR 1=1 --", "%s", ":payload_s"):
         body = b'{"s": "%s"}' % hostile.replace("\\", "\\\\").encode()
         with pytest.raises(Seen):
             await guard.begin(task(body=body))
-    await guard.close()
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-async def test_a_parameter_whose_type_only_a_value_tells_does_not_fail_the_check(database: Database) -> None:
-    guard = SqlPessimistic(
-        database.async_url, select="SELECT :payload_order WHERE :payload_order IS NOT NULL", limits=HASTY
+async def test_a_parameter_whose_type_only_a_value_tells_does_not_fail_the_check(
+    database: Database, opened: Opened
+) -> None:
+    guard = opened(
+        SqlPessimistic(
+            database.async_url, select="SELECT :payload_order WHERE :payload_order IS NOT NULL", limits=HASTY
+        )
     )
     await guard.check()
-    await guard.close()
 
 
 @pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
-async def test_an_option_that_the_driver_does_not_know_is_told_by_the_check(database: Database) -> None:
-    guard = SqlPessimistic(f"{database.async_url}?ssl-mode=REQUIRED", select="SELECT 1", limits=HASTY)
+async def test_an_option_that_the_driver_does_not_know_is_told_by_the_check(
+    database: Database, opened: Opened
+) -> None:
+    guard = opened(SqlPessimistic(f"{database.async_url}?ssl-mode=REQUIRED", select="SELECT 1", limits=HASTY))
     with pytest.raises(GuardUnavailable, match="ssl-mode"):
         await guard.check()
-    await guard.close()
 
 
 async def test_an_update_of_what_is_not_there_is_told_by_the_check_which_never_runs_it(
@@ -281,25 +266,23 @@ async def test_an_update_of_what_is_not_there_is_told_by_the_check_which_never_r
 
 
 async def test_a_statement_that_fails_at_the_end_is_a_failed_attempt_and_no_reason_to_try_for_long(
-    database: Database,
+    make: Make,
 ) -> None:
     """Uncharged, the handler would run again and again without end."""
     update = "UPDATE orders SET versio = 1 WHERE id = :payload_order"
-    guard = SqlOptimistic(database.async_url, update=update, apart=True, limits=HASTY)
-    prepared(guard)
+    guard = make(SqlOptimistic, update=update, apart=True, limits=HASTY)
     hold = await guard.begin(task())
     with pytest.raises(DBAPIError):
         await asyncio.wait_for(guard.finish(hold), 10)
-    reads = SqlPessimistic(database.async_url, select="SELECT 1 FROM nowhere", limits=HASTY)
+    reads = make(SqlPessimistic, select="SELECT 1 FROM nowhere", limits=HASTY)
     with pytest.raises(DBAPIError):
         await reads.begin(task())
-    await asyncio.gather(guard.close(), reads.close())
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
 async def test_a_payload_of_a_type_that_the_statement_cannot_use_is_buried(
-    database: Database, driver: str
+    database: Database, driver: str, opened: Opened
 ) -> None:
     url = database.async_url.replace("psycopg", driver)
     select = "SELECT 1 FROM orders WHERE status = :payload_status"
@@ -312,27 +295,24 @@ async def test_a_payload_of_a_type_that_the_statement_cannot_use_is_buried(
             await guard.begin(task(body=b'{"status": 7}'))
         await guard.close()
     update = "UPDATE orders SET status = 'done' WHERE id = :payload_order"
-    late = SqlOptimistic(url, update=update, apart=True, limits=HASTY)
+    late = opened(SqlOptimistic(url, update=update, apart=True, limits=HASTY))
     hold = await late.begin(task(body=b'{"order": "seven"}'))
     with pytest.raises(Bury, match=r"update: the database takes no such value: "):
         await late.finish(hold)
-    await late.close()
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-async def test_a_column_that_no_check_could_tell_is_missing_buries_the_task(database: Database) -> None:
-    guard = SqlOptimistic(
-        database.async_url,
+async def test_a_column_that_no_check_could_tell_is_missing_buries_the_task(make: Make) -> None:
+    guard = make(
+        SqlOptimistic,
         select="SELECT :payload_order AS found WHERE :payload_order IS NOT NULL",
         update="UPDATE orders SET version = :version",
         apart=True,
         limits=HASTY,
     )
-    prepared(guard)
     await guard.check()
     with pytest.raises(Bury, match=r"update: expected parameters from .*:found, got :version"):
         await guard.finish(await guard.begin(task()))
-    await guard.close()
 
 
 async def test_a_query_of_what_is_not_there_is_told_by_the_check(database: Database) -> None:

@@ -13,17 +13,16 @@ from delayq.guards.sql import errors
 from delayq.guards.sql.settings import Limits
 from sqlalchemy import text
 
-from tests.guards.sql_bank import EFFECT, effects, prepared, sql, task, transfer
+from tests.guards.sql_bank import EFFECT, effects, sql, task, transfer
 
 if TYPE_CHECKING:
     from delayq.guards.sql.guard import SqlGuard
 
-    from tests.guards.conftest import Database
+    from tests.guards.conftest import Database, Make
 
 SHORT = Limits(lock_timeout_ms=1000)
 LONG = Limits(lock_timeout_ms=60_000)
 SERVERS = pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
-POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 SOON = 15.0  # seconds: much less than LONG, much more than it takes
 
 
@@ -43,28 +42,30 @@ def test_what_was_put_off_together_does_not_come_back_together() -> None:
 
 
 @pytest.mark.parametrize("kind", [SqlUnique, SqlPessimistic])
-async def test_waiting_for_another_run_is_bounded(database: Database, kind: Any) -> None:  # noqa: ANN401 -- a class
-    first, second = kind(database.async_url, limits=SHORT), kind(database.async_url, limits=SHORT)
-    prepared(first)
+async def test_waiting_for_another_run_is_bounded(kind: Any, make: Make) -> None:  # noqa: ANN401 -- a class
+    first, second = (
+        make(kind, limits=SHORT),
+        make(kind, limits=SHORT),
+    )
     async with first(task()) as hold:
         await hold.connection.execute(EFFECT, {"id": "order-7", "token": 1})
         assert 0.9 < await refused(second, token=2) < SOON
     assert await transfer(second, task(token=3)) == "seen"
     assert effects(first) == {"order-7": 1}
-    await asyncio.gather(first.close(), second.close())
 
 
 @SERVERS
-async def test_whoever_waits_goes_on_when_the_other_run_fails(database: Database) -> None:
-    first, second = SqlUnique(database.async_url, limits=LONG), SqlUnique(database.async_url, limits=LONG)
-    prepared(first)
+async def test_whoever_waits_goes_on_when_the_other_run_fails(make: Make) -> None:
+    first, second = (
+        make(SqlUnique, limits=LONG),
+        make(SqlUnique, limits=LONG),
+    )
     for number in range(20):
         hold = await first.begin(task(f"order-{number}"))
         waiting = asyncio.create_task(transfer(second, task(f"order-{number}", token=2)))
         await asyncio.wait({waiting}, timeout=0.02)
         await first.abandon(hold)
         assert await waiting == "ran"
-    await asyncio.gather(first.close(), second.close())
 
 
 @SERVERS
@@ -73,13 +74,12 @@ async def test_whoever_waits_goes_on_when_the_other_run_fails(database: Database
     "select", [None, "SELECT 1 FROM orders WHERE id = :payload_order AND status = 'open'"]
 )
 async def test_a_locked_row_is_not_waited_for_where_the_document_says_so(
-    database: Database,
     wait: Any,  # noqa: ANN401 -- one of a few words
     select: str | None,
+    make: Make,
 ) -> None:
-    first = SqlPessimistic(database.async_url, select=select, wait=wait, limits=LONG)
-    second = SqlPessimistic(database.async_url, select=select, wait=wait, limits=LONG)
-    prepared(first)
+    first = make(SqlPessimistic, select=select, wait=wait, limits=LONG)
+    second = make(SqlPessimistic, select=select, wait=wait, limits=LONG)
     sql(first, "INSERT INTO orders VALUES (7, 1, 'open')")
     for token in range(20):
         hold = await first.begin(task(token=token))
@@ -89,15 +89,13 @@ async def test_a_locked_row_is_not_waited_for_where_the_document_says_so(
         await hold.connection.execute(text("UPDATE orders SET status = 'cancelled' WHERE id = 7"))
     with pytest.raises(Seen):
         await second.begin(task(token=100))
-    await asyncio.gather(first.close(), second.close())
 
 
 @SERVERS
-async def test_whoever_waited_for_a_users_row_sees_that_it_is_done(database: Database) -> None:
+async def test_whoever_waited_for_a_users_row_sees_that_it_is_done(make: Make) -> None:
     select = "SELECT id FROM orders WHERE id = :payload_order AND status = 'open'"
-    first = SqlPessimistic(database.async_url, select=select, limits=LONG)
-    second = SqlPessimistic(database.async_url, select=select, limits=LONG)
-    prepared(first)
+    first = make(SqlPessimistic, select=select, limits=LONG)
+    second = make(SqlPessimistic, select=select, limits=LONG)
     for _ in range(20):
         sql(first, "DELETE FROM orders")
         sql(first, "INSERT INTO orders VALUES (7, 1, 'open')")
@@ -108,19 +106,19 @@ async def test_whoever_waited_for_a_users_row_sees_that_it_is_done(database: Dat
         await first.finish(hold)
         with pytest.raises(Seen):
             await waiting
-    await asyncio.gather(first.close(), second.close())
 
 
 @SERVERS
-async def test_whoever_waited_sees_what_the_other_run_wrote_beside_the_row(database: Database) -> None:
+async def test_whoever_waited_sees_what_the_other_run_wrote_beside_the_row(
+    database: Database, make: Make
+) -> None:
     """PostgreSQL reads the locked row again, and other tables as they were before the wait."""
     select = (
         "SELECT id FROM orders WHERE id = :payload_order "
         "AND NOT EXISTS (SELECT 1 FROM effects WHERE run = orders.id)"
     )
-    first = SqlPessimistic(database.async_url, select=select, limits=LONG)
-    second = SqlPessimistic(database.async_url, select=select, limits=LONG)
-    prepared(first)
+    first = make(SqlPessimistic, select=select, limits=LONG)
+    second = make(SqlPessimistic, select=select, limits=LONG)
     sql(first, "INSERT INTO orders VALUES (7, 1, 'open')")
     hold = await first.begin(task())
     waiting = asyncio.create_task(second.begin(task(token=2)))
@@ -129,7 +127,6 @@ async def test_whoever_waited_sees_what_the_other_run_wrote_beside_the_row(datab
     await first.finish(hold)
     with pytest.raises(Seen):
         await waiting
-    await asyncio.gather(first.close(), second.close())
 
 
 async def _waits_for_a_lock(database: Database, guard: SqlGuard) -> None:
@@ -142,28 +139,24 @@ async def _waits_for_a_lock(database: Database, guard: SqlGuard) -> None:
 
 
 @SERVERS
-async def test_an_optimistic_run_waits_at_its_end_only_and_not_for_ever(database: Database) -> None:
+async def test_an_optimistic_run_waits_at_its_end_only_and_not_for_ever(make: Make) -> None:
     update = "UPDATE orders SET version = version + 1 WHERE id = :payload_order AND version = :version"
     options = {"select": "SELECT version FROM orders WHERE id = :payload_order", "update": update}
-    guard = SqlOptimistic(database.async_url, limits=SHORT, **options)  # type: ignore[arg-type]  # they are texts
-    prepared(guard)
+    guard = make(SqlOptimistic, limits=SHORT, **options)
     sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
-    other = SqlPessimistic(database.async_url, select="SELECT 1 FROM orders WHERE id = 7", limits=SHORT)
+    other = make(SqlPessimistic, select="SELECT 1 FROM orders WHERE id = 7", limits=SHORT)
     locked = await other.begin(task())
     hold = await guard.begin(task())  # reads, and waits for nobody
     with pytest.raises(GuardBusy):
         await guard.finish(hold)
     await other.abandon(locked)
     assert sql(guard, "SELECT version FROM orders") == [(1,)]
-    await asyncio.gather(guard.close(), other.close())
 
 
-async def test_a_pool_is_bounded_and_who_waits_too_long_for_it_comes_again(database: Database) -> None:
-    guard = SqlUnique(database.async_url, limits=Limits(max_connections=2, lock_timeout_ms=1000))
-    prepared(guard)
-    select = SqlPessimistic(
-        database.async_url, select="SELECT 1", limits=Limits(max_connections=2, lock_timeout_ms=1000)
-    )
+async def test_a_pool_is_bounded_and_who_waits_too_long_for_it_comes_again(
+    database: Database, make: Make
+) -> None:
+    select = make(SqlPessimistic, select="SELECT 1", limits=Limits(max_connections=2, lock_timeout_ms=1000))
     holds = [await select.begin(task()), *([await select.begin(task())] if database.kind != "sqlite" else [])]
     if database.kind == "sqlite":
         holds.append(await asyncio.wait_for(_second_connection(select), SOON))
@@ -173,19 +166,16 @@ async def test_a_pool_is_bounded_and_who_waits_too_long_for_it_comes_again(datab
     for hold in holds:
         await select.abandon(hold)
     await select.abandon(await select.begin(task()))
-    await asyncio.gather(guard.close(), select.close())
 
 
-async def test_a_check_waits_for_nobody_for_long_and_takes_waiting_for_no_outage(database: Database) -> None:
-    guard = SqlPessimistic(database.async_url, limits=Limits(max_connections=1, lock_timeout_ms=60_000))
-    prepared(guard)
+async def test_a_check_waits_for_nobody_for_long_and_takes_waiting_for_no_outage(make: Make) -> None:
+    guard = make(SqlPessimistic, limits=Limits(max_connections=1, lock_timeout_ms=60_000))
     guard.close_sync()
     hold = await guard.begin(task())
-    other = SqlPessimistic(database.async_url, limits=LONG)  # on SQLite, it has to wait for the database
+    other = make(SqlPessimistic, limits=LONG)  # on SQLite, it has to wait for the database
     for each in (guard, other):
         await asyncio.wait_for(each.check(), SOON)
     await guard.abandon(hold)
-    await asyncio.gather(guard.close(), other.close())
 
 
 async def _second_connection(guard: SqlGuard) -> Any:  # noqa: ANN401 -- a hold
@@ -196,28 +186,14 @@ async def _second_connection(guard: SqlGuard) -> Any:  # noqa: ANN401 -- a hold
     return SqlHold(task(), pool=pool, connection=connection)
 
 
-@POSTGRESQL
+@SERVERS
 async def test_a_worker_that_stands_still_holds_its_row_no_longer_than_a_run_may_take(
-    database: Database,
+    make: Make,
 ) -> None:
-    still = SqlUnique(database.async_url, limits=Limits(run_seconds=-29))  # so that it is 1 s with the margin
-    prepared(still)
-    other = SqlUnique(database.async_url, limits=LONG)
+    other = make(SqlUnique, limits=LONG)
+    still = make(SqlUnique, limits=Limits(run_seconds=-29))  # so that it is 1 s with the margin
     hold = await still.begin(task())
     assert await transfer(other, task(token=2)) == "ran"  # waits until the database has ended the other one
     with pytest.raises(GuardUnavailable):
         await still.finish(hold)
     assert effects(other) == {"order-7": 1}
-    await asyncio.gather(still.close(), other.close())
-
-
-@pytest.mark.parametrize("database", ["mariadb"], indirect=True)
-async def test_a_worker_that_stands_still_loses_its_mariadb_row_too(database: Database) -> None:
-    still = SqlUnique(database.async_url, limits=Limits(run_seconds=-29))
-    other = SqlUnique(database.async_url, limits=LONG)
-    prepared(other)
-    hold = await still.begin(task())
-    assert await transfer(other, task(token=2)) == "ran"
-    with pytest.raises(GuardUnavailable):
-        await still.finish(hold)
-    await asyncio.gather(still.close(), other.close())

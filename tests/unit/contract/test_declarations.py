@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
-from delayq.contract import parse
 from delayq.contract.freeform import Freeform
 from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
 from delayq.contract.problems import Place
 from delayq.contract.queue import DelayQueue
-from delayq.contract.record import Section, camel, declared, shape_of
-
-from tests.unit.contract.documents import Json, document
+from delayq.contract.record import Section, declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from _typeshed import DataclassInstance
+
+    from tests.unit.contract.documents import Json
 
     Record = type[DataclassInstance]
 
@@ -92,22 +91,3 @@ def test_defaults_are_values_that_the_document_could_have_said(record: Record) -
             place = Place("here", [])
             assert field.kind.read(field.kind.write(field.default), place) == field.default
             assert place.problems == []
-
-
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
-def test_shapes_speak_of_fields_that_exist(record: Record) -> None:
-    attributes = {field.attribute: field for field in declared(record)}
-    shape = shape_of(record)
-    assert {name for rule in shape.rules for name in rule.reads} <= set(attributes)
-    assert all(attributes[option].default is None for option in shape.one_of)
-
-
-def test_a_parsed_document_cannot_be_changed() -> None:
-    queue = parse(document())
-    with pytest.raises(FrozenInstanceError):
-        queue.spec.shards = 2  # type: ignore[misc]
-
-
-def test_names_follow_kubernetes() -> None:
-    assert camel("lease_duration_seconds") == "leaseDurationSeconds"
-    assert camel("password_secret_ref") == "passwordSecretRef"

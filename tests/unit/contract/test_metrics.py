@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from delayq.contract.metrics import HANDLER_BUCKETS, LATENESS_BUCKETS, METRICS, Metric
+from delayq.contract.metrics import LATENESS_BUCKETS, METRICS, Metric
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: str(metric.name))
@@ -21,11 +21,6 @@ def test_a_metric_is_named_and_explained_as_prometheus_wants_it(metric: Metric) 
 
 def test_every_metric_has_a_name_of_its_own() -> None:
     assert len({metric.name for metric in METRICS}) == len(METRICS)
-
-
-@pytest.mark.parametrize("buckets", [LATENESS_BUCKETS, HANDLER_BUCKETS])
-def test_buckets_rise(buckets: tuple[float, ...]) -> None:
-    assert list(buckets) == sorted(set(buckets))
 
 
 def test_lateness_is_told_apart_from_half_a_millisecond_to_an_hour() -> None:

@@ -48,12 +48,6 @@ def test_an_http_call_never_takes_longer_than_a_handler_may(own: int | None, sec
     assert handler._timeout_seconds == seconds
 
 
-def test_a_wrong_document_fails_before_anything_is_claimed() -> None:
-    """Building already imports the callable."""
-    with pytest.raises(HandlerSetupError, match="has no attribute"):
-        built({"python": {"callable": "delayq.protocol.envelope:no_such_function"}})
-
-
 def test_a_port_that_is_none_is_refused() -> None:
     """What the pattern of URLs lets pass and no socket would."""
     with pytest.raises(HandlerSetupError, match=r"^spec.handler.http.url: "):

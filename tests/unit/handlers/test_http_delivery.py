@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
-from delayq.errors import Bury, Retry
+from delayq.errors import Bury, InvalidDocument, Retry
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.http_response import HTTPStatusError
 from delayq.handlers.signature import InvalidSignatureError, verify
@@ -157,12 +157,16 @@ async def test_a_signature_follows_its_secret(receiver: Receiver, tmp_path: Path
         verify(receiver.headers[1], receiver.bodies[1], secrets=[b"old"], target="/cancel")
 
 
-async def test_without_its_secret_nothing_starts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "problem"), [(None, "cannot read .*shop/key"), ("\n", ".*an empty file")]
+)
+async def test_without_its_secret_nothing_starts(tmp_path: Path, content: str | None, problem: str) -> None:
     """An unsigned call is never sent in place of a signed one."""
+    (tmp_path / "shop").mkdir()
+    if content is not None:
+        (tmp_path / "shop" / "key").write_text(content)
     reference = {"name": "shop", "key": "key"}
-    with pytest.raises(
-        HandlerSetupError, match=r"^spec.handler.http.signingSecretRef: cannot read .*shop/key"
-    ):
+    with pytest.raises(InvalidDocument, match=f"^spec.handler.http.signingSecretRef: {problem}"):
         async with http_handler("http://127.0.0.1:1/", tmp_path, signingSecretRef=reference):
             pass
 

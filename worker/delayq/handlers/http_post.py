@@ -19,14 +19,14 @@ import aiohttp
 from yarl import URL
 
 from delayq.contract.files import secret_path
-from delayq.errors import Bury
+from delayq.errors import Bury, InvalidDocument
 from delayq.handlers import signature
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.http_response import Answer
+from delayq.service.mounted import Mounted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from os import stat_result
     from pathlib import Path
 
     from delayq.contract import HttpHandler
@@ -77,59 +77,6 @@ def _content_type(task: Task) -> str:
 
 
 log = logging.getLogger(__name__)
-
-
-class SecretFile:
-    """The bytes of a file, read again when the file has changed.
-
-    Kubernetes rotates a mounted secret by swapping a symlink, so a stat per use is enough to notice. A file
-    that is gone or empty in the middle of that keeps the last good value: deliveries go on, and the log says
-    so.
-    """
-
-    def __init__(self, path: Path, *, field: str) -> None:
-        """`field` is the path in the document that errors name."""
-        self._path = path
-        self._field = field
-        self._value = b""
-        self._seen: tuple[int, int, int] | None = None
-
-    def open(self) -> None:
-        """Read it for the first time; without a value there is nothing to sign with."""
-        try:
-            self._load(_version(self._path.stat()))
-        except OSError as error:
-            raise HandlerSetupError(self._field, f"cannot read {self._path}: {error.strerror}") from error
-        if not self._value:
-            raise HandlerSetupError(self._field, f"{self._path} is empty")
-
-    def read(self) -> bytes:
-        """Return the current value."""
-        try:
-            version = _version(self._path.stat())
-            if version != self._seen:
-                self._load(version)
-        except OSError as error:
-            self._warn(error.strerror or str(error))
-        return self._value
-
-    def _load(self, version: tuple[int, int, int]) -> None:
-        value = signature.trim(self._path.read_bytes())
-        self._seen = version
-        if value:
-            self._value = value
-        elif self._value:
-            self._warn("empty")
-
-    def _warn(self, problem: str) -> None:
-        fields = {"field": self._field, "path": str(self._path), "problem": problem}
-        log.warning("secret_unreadable", extra={"fields": fields})
-
-
-def _version(stat: stat_result) -> tuple[int, int, int]:
-    return stat.st_mtime_ns, stat.st_ino, stat.st_size
-
-
 CONNECT_SECONDS = 10  # a black hole must not hold a slot for the whole of a long time limit
 KEEPALIVE_SECONDS = 4  # below the 5 s after which many servers hang up: a POST on a dying connection fails
 BODY_BYTES = 64 * 1024  # read to here to use the connection again; a longer answer costs a new connection
@@ -153,12 +100,14 @@ class Post:
         """`field` is the path in the document that errors name."""
         self._url, self._bounds = _url(spec.url, field), bounds
         self._static = _static(spec.headers, field)
-        self._secret = _secret(spec, field, secrets_dir)
+        self._signing, self._field, self._secrets_dir = spec.signing_secret_ref, field, secrets_dir
+        self._key: Mounted[bytes] | None = None
 
     async def start(self) -> None:
-        """Read the secret and make the pool; nothing is sent."""
-        if self._secret:
-            self._secret.open()
+        """Read the secret and make the pool; nothing is sent. InvalidDocument when there is no secret."""
+        if ref := self._signing:
+            path = secret_path(self._secrets_dir, ref.name, ref.key)
+            self._key = Mounted(path, _signing_key, field=f"{self._field}.signingSecretRef")
         limit, seconds = self._bounds.connections, self._bounds.timeout_seconds
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -178,9 +127,9 @@ class Post:
     async def send(self, task: Task, extra: Mapping[str, str] | None = None) -> Answer:
         """POST the task. Raises TimeoutError, aiohttp.ClientError, OSError, or Bury for what no header can carry."""
         headers = self._static | task_headers(task) | dict(extra or {})
-        if self._secret:
+        if self._key:
             headers[signature.HEADER] = signature.sign(
-                self._secret.read(),
+                self._key.read(),
                 seconds=int(time.time()),
                 method="POST",
                 target=self._url.raw_path_qs,
@@ -227,8 +176,7 @@ def _static(headers: Mapping[str, str], field: str) -> dict[str, str]:
     return dict(headers)
 
 
-def _secret(spec: HttpHandler | HttpCheck, field: str, secrets_dir: Path) -> SecretFile | None:
-    ref = spec.signing_secret_ref
-    if ref is None:
-        return None
-    return SecretFile(secret_path(secrets_dir, ref.name, ref.key), field=f"{field}.signingSecretRef")
+def _signing_key(content: bytes) -> bytes:
+    if key := signature.trim(content):
+        return key
+    raise InvalidDocument("expected a key to sign with, got an empty file")

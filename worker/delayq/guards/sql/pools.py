@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from delayq.guards.sql import urls
 from delayq.guards.sql.engines import CONNECT_SECONDS, Engines, Pool, aio_engine, plain_engine
-from delayq.guards.sql.settings import Fixed
+from delayq.guards.sql.settings import always
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
@@ -28,27 +28,24 @@ _AUTOCOMMIT = "expected an engine with transactions, got one with isolation_leve
 class Pools:
     """The engines of one database."""
 
+    url: Source
+    """Its text hides the password; errors say urls.where() of it."""
+
     def __init__(self, database: Database, limits: Limits) -> None:
         """An engine that is given is used as it is, and neither bounded nor disposed of."""
         self._given = database if isinstance(database, Engine | AsyncEngine) else None
-        self._source = Fixed(database) if isinstance(database, str) else database
-        if (
-            self._given is not None
-            and self._given.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
-        ):
-            raise ValueError(_AUTOCOMMIT)
+        if isinstance(database, Engine | AsyncEngine):
+            if database.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
+                raise ValueError(_AUTOCOMMIT)
+            self.url = always(database.url)
+        else:
+            self.url = always(urls.parse(database)) if isinstance(database, str) else database
         self._plain = Engines(
             self.url, self._given_plain if self._given else partial(plain_engine, limits=limits)
         )
         self._aio = Engines(self.url, self._given_aio if self._given else partial(aio_engine, limits=limits))
         self._threaded: tuple[URL, bool] | None = None
         _ = self.threaded  # InvalidDocument now when a driver is not installed
-
-    def url(self) -> URL:
-        """Return the URL as it is now. Its text hides the password; errors say urls.where() of it."""
-        if isinstance(self._source, Engine | AsyncEngine):
-            return self._source.url
-        return self._source.url()
 
     @property
     def threaded(self) -> bool:

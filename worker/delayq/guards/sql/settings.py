@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from delayq.contract.files import secret_path
 from delayq.contract.guard import SqlGuard
 from delayq.errors import InvalidDocument
 from delayq.guards.sql import urls
+from delayq.service.mounted import Mounted
 
 if TYPE_CHECKING:
-    from os import stat_result
+    from collections.abc import Callable
     from pathlib import Path
 
     from sqlalchemy import URL
@@ -58,67 +59,13 @@ class Limits:
 log = logging.getLogger(__name__)
 
 
-class Source(Protocol):
-    """Something that knows the URL, which may change while the process runs."""
-
-    def url(self) -> URL:
-        """Return the URL as it is now."""
+Source: TypeAlias = "Callable[[], URL]"
+"""Returns the URL as it is now: it may change while the process runs."""
 
 
-class Fixed:
-    """A URL that stays."""
-
-    def __init__(self, text: str) -> None:
-        """InvalidDocument when it is none."""
-        self._url = urls.parse(text)
-
-    def url(self) -> URL:
-        return self._url
-
-
-class Mounted:
-    """A URL in a file, read again when the file has changed: Kubernetes rotates a Secret by swapping a symlink.
-
-    What cannot be used then is logged and passed over, and the last good URL stays.
-    """
-
-    def __init__(self, path: Path, *, field: str) -> None:
-        """`field` is the path in the document that errors name."""
-        self._path, self._field = path, field
-        try:
-            self._version = _version(path.stat())
-            text = path.read_text()
-        except OSError as error:
-            raise InvalidDocument(f"{field}: cannot read {path}: {error.strerror}") from error
-        except UnicodeDecodeError:
-            raise InvalidDocument(f"{field}: {path}: {urls.EXPECTED}") from None
-        self._url = self._parsed(text)
-
-    def url(self) -> URL:
-        """Return the current one; a stat tells whether to read."""
-        try:
-            version = _version(self._path.stat())
-            if version != self._version:
-                text = self._path.read_text()
-                self._version = version
-                self._url = self._parsed(text)
-        except (OSError, UnicodeDecodeError, InvalidDocument) as error:
-            problem = error.strerror if isinstance(error, OSError) else "not a database URL that can be used"
-            fields = {"field": self._field, "path": str(self._path), "problem": problem}
-            log.warning("secret_unreadable", extra={"fields": fields})
-        return self._url
-
-    def _parsed(self, text: str) -> URL:
-        try:
-            url = urls.parse(text)
-            urls.aio(url) or urls.plain(url)
-        except InvalidDocument as error:
-            raise InvalidDocument(f"{self._field}: {self._path}: {error}") from None
-        return url
-
-
-def _version(stat: stat_result) -> tuple[int, int, int]:
-    return stat.st_mtime_ns, stat.st_ino, stat.st_size
+def always(url: URL) -> Source:
+    """Return the source of a URL that stays."""
+    return lambda: url
 
 
 URL_VARIABLE: Final = "DELAYQ_DATABASE_URL"
@@ -140,15 +87,25 @@ def source(spec: SqlGuard, field: str, secrets_dir: Path, url: str | None = None
     told = url or os.environ.get(URL_VARIABLE)
     if told:
         try:
-            found = Fixed(told)
+            found = urls.parse(told)
         except InvalidDocument as error:
             raise InvalidDocument(f"{'--database' if url else '$' + URL_VARIABLE}: {error}") from None
         if not url:
             fields = {"variable": URL_VARIABLE, "instead_of": f"{field}.databaseSecretRef"}
-            log.info("database_overridden", extra={"fields": {**fields, "where": urls.where(found.url())}})
-        return found
+            log.info("database_overridden", extra={"fields": {**fields, "where": urls.where(found)}})
+        return always(found)
     secret = spec.database_secret_ref
-    return Mounted(secret_path(secrets_dir, secret.name, secret.key), field=f"{field}.databaseSecretRef")
+    path = secret_path(secrets_dir, secret.name, secret.key)
+    return Mounted(path, _usable, field=f"{field}.databaseSecretRef").read
+
+
+def _usable(content: bytes) -> URL:
+    try:
+        url = urls.parse(content.decode())
+    except UnicodeDecodeError:
+        raise InvalidDocument(urls.EXPECTED) from None
+    urls.aio(url) or urls.plain(url)
+    return url
 
 
 def limits(queue: DelayQueue, spec: SqlGuard) -> Limits:

@@ -6,23 +6,19 @@ that the user's statements read and change, by a version or a status; or one of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from delayq.contract import guard as contract
 from delayq.errors import InvalidDocument, Seen
-from delayq.guards.sql import ledger, settings
+from delayq.guards.sql import ledger
 from delayq.guards.sql.errors import away
 from delayq.guards.sql.guard import SqlGuard
 from delayq.guards.sql.settings import Limits
 from delayq.guards.sql.statements import READS, WRITES, Statement
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sqlalchemy import Connection
 
-    from delayq.connection import Address
-    from delayq.contract import DelayQueue
+    from delayq.contract import guard as contract
     from delayq.guards.sql.engines import SqlHold
     from delayq.guards.sql.pools import Database
     from delayq.protocol.envelope import Task
@@ -62,19 +58,9 @@ class SqlOptimistic(SqlGuard):
         self.holding, self.prepares = not apart, self._update is None
 
     @classmethod
-    def of(
-        cls,
-        queue: DelayQueue,
-        _address: Address | None,
-        *,
-        secrets_dir: Path,
-        apart: bool,
-        url: str | None = None,
-    ) -> Self:
-        """Make the guard that a document describes; InvalidDocument when it cannot be. `url` overrides the Secret."""
-        spec, database, limits = settings.read(queue, contract.SqlOptimistic, secrets_dir, url)
-        statements = {"select": spec.select, "update": spec.update}
-        return cls(database, queue=queue.queue, **statements, apart=apart, limits=limits)
+    def options(cls, spec: contract.SqlOptimistic, *, apart: bool) -> dict[str, Any]:
+        """Return what the document says of it."""
+        return {"select": spec.select, "update": spec.update, "apart": apart}
 
     def enter(self, connection: Connection, task: Task) -> Any:  # noqa: ANN401 -- a version, or a row's columns
         """Read what is to be the same afterwards."""

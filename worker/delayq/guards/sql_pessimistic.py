@@ -5,23 +5,19 @@ The row is one that the user's query names, and is to be done as long as the que
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
-from delayq.contract import guard as contract
 from delayq.errors import GuardLost, InvalidDocument, Seen
-from delayq.guards.sql import ledger, settings
+from delayq.guards.sql import ledger
 from delayq.guards.sql.errors import busy
 from delayq.guards.sql.guard import SqlGuard
 from delayq.guards.sql.settings import Limits
 from delayq.guards.sql.statements import READS, Statement
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sqlalchemy import Connection
 
-    from delayq.connection import Address
-    from delayq.contract import DelayQueue
+    from delayq.contract import guard as contract
     from delayq.contract.guard import RowWait
     from delayq.guards.sql.engines import SqlHold
     from delayq.guards.sql.pools import Database
@@ -62,19 +58,10 @@ class SqlPessimistic(SqlGuard):
                 )
 
     @classmethod
-    def of(
-        cls,
-        queue: DelayQueue,
-        _address: Address | None,
-        *,
-        secrets_dir: Path,
-        apart: bool,
-        url: str | None = None,
-    ) -> Self:
-        """Make the guard that a document describes; InvalidDocument when it cannot be. `url` overrides the Secret."""
+    def options(cls, spec: contract.SqlPessimistic, *, apart: bool) -> dict[str, Any]:
+        """Return what the document says of it."""
         del apart  # the lock is held in either case
-        spec, database, limits = settings.read(queue, contract.SqlPessimistic, secrets_dir, url)
-        return cls(database, queue=queue.queue, select=spec.select, wait=spec.wait, limits=limits)
+        return {"select": spec.select, "wait": spec.wait}
 
     def enter(self, connection: Connection, task: Task) -> int | None:
         """Lock; returns the version of the ledger's row."""

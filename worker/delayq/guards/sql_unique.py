@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
-from delayq.contract import guard as contract
 from delayq.errors import Bury, Seen
-from delayq.guards.sql import ledger, settings
+from delayq.guards.sql import ledger
 from delayq.guards.sql.errors import busy
 from delayq.guards.sql.guard import SqlGuard
 from delayq.guards.sql.settings import Limits
 from delayq.guards.sql.table import DONE, RUNNING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sqlalchemy import Connection
 
-    from delayq.connection import Address
-    from delayq.contract import DelayQueue
+    from delayq.contract import guard as contract
     from delayq.contract.guard import OnIncompleteRun
     from delayq.guards.sql.engines import SqlHold
     from delayq.guards.sql.pools import Database
@@ -56,20 +52,9 @@ class SqlUnique(SqlGuard):
         self.doubts = on_incomplete_run == "Bury"
 
     @classmethod
-    def of(
-        cls,
-        queue: DelayQueue,
-        _address: Address | None,
-        *,
-        secrets_dir: Path,
-        apart: bool,
-        url: str | None = None,
-    ) -> Self:
-        """Make the guard that a document describes; InvalidDocument when it cannot be. `url` overrides the Secret."""
-        spec, database, limits = settings.read(queue, contract.SqlUnique, secrets_dir, url)
-        return cls(
-            database, queue=queue.queue, on_incomplete_run=spec.on_incomplete_run, apart=apart, limits=limits
-        )
+    def options(cls, spec: contract.SqlUnique, *, apart: bool) -> dict[str, Any]:
+        """Return what the document says of it."""
+        return {"on_incomplete_run": spec.on_incomplete_run, "apart": apart}
 
     async def incomplete_run(self, task: Task) -> str:
         """Say which run of a task began and never said how it ended: it may have taken effect. Empty for none.

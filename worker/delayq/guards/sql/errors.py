@@ -22,23 +22,21 @@ if TYPE_CHECKING:
 Meaning = Literal["busy", "unavailable", "unusable"]
 MAX_TEXT = 200
 
-_BUSY_STATES = frozenset({"40001", "40P01", "55P03", "57014"})
-_UNUSABLE_STATES = frozenset({"42P01", "42501"})  # no such table; no rights
+# PostgreSQL's states are text, the numbers of MariaDB's drivers are not: one set holds both.
+_BUSY = frozenset({"40001", "40P01", "55P03", "57014", 1020, 1205, 1213, 1317, 1969, 3024, 3058, 3572})
+_UNUSABLE = frozenset({"42P01", "42501", 1142, 1143, 1146})  # no such table; no rights
 # Connections; server's resources; administrators; login; no such database; internal; read-only; idle for too long.
-_GONE_STATES = ("08", "53", "57P", "58", "28", "3D", "XX")
-_GONE_EXACTLY = frozenset({"25006", "25P03", "F0000"})
-
-_UNTYPED_STATES = frozenset({"42P08", "42P18"})
-# A value cannot be what it should: class 22; no operator or function for its type; another type; no cast.
-_UNFIT_STATES = ("22", "42883", "42804", "42846")
-
-_BUSY_NUMBERS = frozenset({1020, 1205, 1213, 1317, 1969, 3024, 3058, 3572})
-_UNUSABLE_NUMBERS = frozenset({1142, 1143, 1146})
-_UNFIT_NUMBERS = frozenset({1264, 1292, 1366, 1406, 3140})
-_GONE_NUMBERS = frozenset(
-    {0, 1021, 1028, 1037, 1040, 1041, 1043, 1044, 1045, 1047, 1049, 1053, 1114, 1129, 1130, 1152, 1153}
+_GONE_CLASSES = ("08", "53", "57P", "58", "28", "3D", "XX")
+_GONE = frozenset(
+    {"25006", "25P03", "F0000"}
+    | {0, 1021, 1028, 1037, 1040, 1041, 1043, 1044, 1045, 1047, 1049, 1053, 1114, 1129, 1130, 1152, 1153}
     | {*range(1154, 1162), 1184, 1203, 1226, 1290, 1792, 1836, 1927, 3159, 4031, *range(2000, 2070)}
 )
+_UNTYPED = frozenset({"42P08", "42P18"})
+# A value cannot be what it should: class 22; no operator or function for its type; another type; no cast.
+_UNFIT_CLASSES = ("22", "42883", "42804", "42846")
+_UNFIT = frozenset({1264, 1292, 1366, 1406, 3140})
+_UNDONE = frozenset({"40001", "40P01", 1020, 1213})
 _SQLITE_BUSY = frozenset({5, 6})
 _SQLITE_GONE = frozenset({3, 8, 10, 11, 13, 14, 23, 26})
 
@@ -60,13 +58,8 @@ def meaning(error: BaseException) -> Meaning | None:
 
 
 def _of_driver(error: BaseException | None) -> Meaning | None:
-    # MariaDB's drivers have a state, too, but the same one for many things; only theirs have a number in front.
-    number = error.args[0] if error is not None and error.args else None
-    if isinstance(number, int) and not isinstance(error, OSError):
-        return _of_number(number)
-    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    if isinstance(state, str):
-        return _of_state(state)
+    if (found := _code(error)) is not None:
+        return _of_code(found)
     code = getattr(error, "sqlite_errorcode", None)
     if isinstance(code, int):
         return _of_sqlite(code & 0xFF, str(error))
@@ -75,20 +68,25 @@ def _of_driver(error: BaseException | None) -> Meaning | None:
     return "unavailable" if kinds & {"OperationalError", "InterfaceError"} else None
 
 
-def _of_state(state: str) -> Meaning | None:
-    if state in _BUSY_STATES:
-        return "busy"
-    if state in _UNUSABLE_STATES:
-        return "unusable"
-    return "unavailable" if state.startswith(_GONE_STATES) or state in _GONE_EXACTLY else None
+def _code(error: BaseException | None) -> int | str | None:
+    """Return the number that MariaDB's drivers have in front, else the state: theirs is the same for many things."""
+    number = error.args[0] if error is not None and error.args else None
+    if isinstance(number, int) and not isinstance(error, OSError):
+        return number
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return state if isinstance(state, str) else None
 
 
-def _of_number(number: int) -> Meaning | None:
-    if number in _BUSY_NUMBERS:
+def _of_code(code: int | str) -> Meaning | None:
+    if code in _BUSY:
         return "busy"
-    if number in _UNUSABLE_NUMBERS:
+    if code in _UNUSABLE:
         return "unusable"
-    return "unavailable" if number in _GONE_NUMBERS else None
+    return "unavailable" if code in _GONE or _in(code, _GONE_CLASSES) else None
+
+
+def _in(code: int | str | None, classes: tuple[str, ...]) -> bool:
+    return isinstance(code, str) and code.startswith(classes)
 
 
 def _of_sqlite(code: int, words: str) -> Meaning | None:
@@ -110,7 +108,7 @@ def told(error: BaseException, url: URL | None) -> str:
 
 def untyped(error: BaseException) -> bool:
     """Tell whether PostgreSQL only does not know what type a NULL is to have."""
-    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _UNTYPED_STATES
+    return isinstance(error, DBAPIError) and _code(error.orig) in _UNTYPED
 
 
 def unfit(error: BaseException) -> bool:
@@ -119,9 +117,8 @@ def unfit(error: BaseException) -> bool:
         return isinstance(error, OverflowError)  # SQLite's driver
     if isinstance(error.orig, OverflowError):
         return True
-    number = error.orig.args[0] if error.orig is not None and error.orig.args else None
-    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    return number in _UNFIT_NUMBERS or (isinstance(state, str) and state.startswith(_UNFIT_STATES))
+    code = _code(error.orig)
+    return code in _UNFIT or _in(code, _UNFIT_CLASSES)
 
 
 def lost_under(error: BaseException) -> bool:
@@ -131,13 +128,7 @@ def lost_under(error: BaseException) -> bool:
 
 def undone_under(error: BaseException) -> bool:
     """Tell whether an exception of a handler is a deadlock, or two transactions that cannot be put in an order."""
-    return any(isinstance(each, DBAPIError) and _undone(each.orig) for each in _causes(error))
-
-
-def _undone(error: BaseException | None) -> bool:
-    number = error.args[0] if error is not None and error.args else None
-    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    return number in (1020, 1213) or state in ("40001", "40P01")
+    return any(isinstance(each, DBAPIError) and _code(each.orig) in _UNDONE for each in _causes(error))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Self
 
-from delayq.errors import Bury, GuardBusy, GuardLost, GuardUnavailable, InvalidDocument, Retry
-from delayq.guards.base import Guard, Guarded
-from delayq.guards.sql import urls
+from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument
+from delayq.guards.base import Guard
+from delayq.guards.sql import settings, urls
 from delayq.guards.sql.aio import Aio
 from delayq.guards.sql.engines import SqlHold
-from delayq.guards.sql.errors import away, busy, lost_under, told, undone_under, untyped
+from delayq.guards.sql.errors import away, told, untyped
+from delayq.guards.sql.guarded import SqlGuarded
 from delayq.guards.sql.plain import Plain
 from delayq.guards.sql.pools import Pools
 from delayq.guards.sql.steps import Steps
 from delayq.guards.sql.table import install, problems
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from pathlib import Path
 
+    from delayq.connection import Address
+    from delayq.contract import DelayQueue
     from delayq.guards.sql.pools import Database
     from delayq.guards.sql.settings import Limits
     from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
 BATCH = 1000
-UNDONE: Final = "the database rolled the handler's transaction back in favour of another one"
 
 
 class SqlGuard(Steps, Guard[SqlHold]):
@@ -38,6 +40,33 @@ class SqlGuard(Steps, Guard[SqlHold]):
         self._pools = Pools(database, limits)
         self._plain = Plain(self._pools)
         self._aio = Aio(self._pools, self._plain, seconds=limits.answer_seconds)
+
+    @classmethod
+    def of(
+        cls,
+        queue: DelayQueue,
+        _address: Address | None,
+        *,
+        secrets_dir: Path,
+        apart: bool,
+        url: str | None = None,
+    ) -> Self:
+        """Make the guard that a document describes; InvalidDocument when it cannot be. `url` overrides the Secret."""
+        spec = queue.spec.guard.sql if queue.spec.guard else None
+        assert spec is not None  # noqa: S101 -- guards.build asks for what is there
+        make: Any = cls  # each kind takes options of its own
+        made: Self = make(
+            settings.source(spec, secrets_dir, url),
+            queue=queue.queue,
+            limits=settings.limits(queue, spec),
+            **cls.options(spec, apart=apart),
+        )
+        return made
+
+    @classmethod
+    def options(cls, spec: Any, *, apart: bool) -> dict[str, Any]:  # noqa: ANN401 -- the spec of its kind
+        """Return what its constructor takes beside database, queue and limits."""
+        raise NotImplementedError
 
     def __call__(self, task: Task) -> SqlGuarded:
         """Make the context manager around one run of a task, for `async with` or plain `with`."""
@@ -186,67 +215,3 @@ class SqlGuard(Steps, Guard[SqlHold]):
     def _not_abandoned(self, hold: SqlHold, error: Exception) -> None:
         fields = {"task_id": hold.task.id, "guard": self.name, "error": f"{type(error).__name__}: {error}"}
         log.warning("guard_abandon_failed", extra={"fields": fields})
-
-
-class SqlGuarded(Guarded[SqlHold]):
-    """One run of a task: `async with guard(task) as hold:` or `with guard(task) as hold:`.
-
-    A connection that breaks while the handler runs is not a failure of the handler.
-    """
-
-    def __init__(self, guard: SqlGuard, task: Task) -> None:
-        """Nothing begins before the block is entered."""
-        super().__init__(guard, task)
-        self._sql = guard
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        hold = self._hold
-        broken = _broken(hold, error)
-        undone = not broken and _undone(hold, error) and hold is not None and await self._sql.undone(hold)
-        await super().__aexit__(kind, error, trace)
-        if broken or undone:
-            raise self._unavailable() if broken else busy(UNDONE) from error
-
-    def __enter__(self) -> SqlHold:
-        self._hold = hold = self._sql.begin_sync(self._task)
-        return hold
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        hold, self._hold = self._hold, None
-        if hold is None:
-            return
-        if kind is None and not hold.lost:
-            self._sql.finish_sync(hold)
-            return
-        broken = _broken(hold, error)
-        undone = not broken and _undone(hold, error) and self._sql.undone_sync(hold)
-        self._sql.abandon_sync(hold)
-        if hold.lost:
-            raise GuardLost(hold.lost) from error
-        if broken or undone:
-            raise self._unavailable() if broken else busy(UNDONE) from error
-
-    def _unavailable(self) -> GuardUnavailable:
-        return away(self._sql.where, "the connection was lost while the handler ran")
-
-
-def _undone(hold: SqlHold | None, error: BaseException | None) -> bool:
-    """Tell whether the handler failed because a transaction was rolled back in favour of another one."""
-    return (
-        hold is not None
-        and hold.connection is not None
-        and isinstance(error, Exception)
-        and not isinstance(error, (Retry, Bury))  # the handler has decided by itself
-        and undone_under(error)
-    )
-
-
-def _broken(hold: SqlHold | None, error: BaseException | None) -> bool:
-    """Tell whether the handler failed because the guard's own connection broke, and not another one of its own."""
-    if hold is None or hold.connection is None or not isinstance(error, Exception) or not lost_under(error):
-        return False
-    return bool(hold.connection.invalidated)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from delayq.contract.files import secret_path
-from delayq.contract.guard import SqlGuard
 from delayq.errors import InvalidDocument
 from delayq.guards.sql import urls
 from delayq.service.mounted import Mounted
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
     from delayq.contract import DelayQueue
+    from delayq.contract.guard import SqlGuard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,19 +71,10 @@ def always(url: URL) -> Source:
 URL_VARIABLE: Final = "DELAYQ_DATABASE_URL"
 
 
-_S = TypeVar("_S", bound=SqlGuard)
-
-
-def read(queue: DelayQueue, kind: type[_S], secrets_dir: Path, url: str | None) -> tuple[_S, Source, Limits]:
-    """Return what spec.guard says of one kind of guard, its database and its bounds; InvalidDocument for no URL."""
-    spec = queue.spec.guard and queue.spec.guard.sql
-    assert isinstance(spec, kind)  # noqa: S101 -- guards.build asks for what is there
-    field = f"spec.guard.{kind.__name__[0].lower()}{kind.__name__[1:]}"
-    return spec, source(spec, field, secrets_dir, url), limits(queue, spec)
-
-
-def source(spec: SqlGuard, field: str, secrets_dir: Path, url: str | None = None) -> Source:
+def source(spec: SqlGuard, secrets_dir: Path, url: str | None = None) -> Source:
     """Return the URL's place: the URL given, else $DELAYQ_DATABASE_URL, else the mounted Secret."""
+    kind = type(spec).__name__
+    field = f"spec.guard.{kind[0].lower()}{kind[1:]}.databaseSecretRef"
     told = url or os.environ.get(URL_VARIABLE)
     if told:
         try:
@@ -91,12 +82,12 @@ def source(spec: SqlGuard, field: str, secrets_dir: Path, url: str | None = None
         except InvalidDocument as error:
             raise InvalidDocument(f"{'--database' if url else '$' + URL_VARIABLE}: {error}") from None
         if not url:
-            fields = {"variable": URL_VARIABLE, "instead_of": f"{field}.databaseSecretRef"}
+            fields = {"variable": URL_VARIABLE, "instead_of": field}
             log.info("database_overridden", extra={"fields": {**fields, "where": urls.where(found)}})
         return always(found)
     secret = spec.database_secret_ref
     path = secret_path(secrets_dir, secret.name, secret.key)
-    return Mounted(path, _usable, field=f"{field}.databaseSecretRef").read
+    return Mounted(path, _usable, field=field).read
 
 
 def _usable(content: bytes) -> URL:

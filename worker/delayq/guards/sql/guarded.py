@@ -1,0 +1,82 @@
+"""The block around one run of a task under a SQL guard, for handlers of both kinds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delayq.errors import Bury, GuardLost, GuardUnavailable, Retry
+from delayq.guards.base import Guarded
+from delayq.guards.sql.engines import SqlHold
+from delayq.guards.sql.errors import away, busy, lost_under, undone_under
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from delayq.guards.sql.guard import SqlGuard
+    from delayq.protocol.envelope import Task
+
+UNDONE: Final = "the database rolled the handler's transaction back in favour of another one"
+
+
+class SqlGuarded(Guarded[SqlHold]):
+    """One run of a task: `async with guard(task) as hold:` or `with guard(task) as hold:`.
+
+    A connection that breaks while the handler runs is not a failure of the handler.
+    """
+
+    def __init__(self, guard: SqlGuard, task: Task) -> None:
+        """Nothing begins before the block is entered."""
+        super().__init__(guard, task)
+        self._sql = guard
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        hold = self._hold
+        broken = _broken(hold, error)
+        undone = not broken and _undone(hold, error) and hold is not None and await self._sql.undone(hold)
+        await super().__aexit__(kind, error, trace)
+        if broken or undone:
+            raise self._unavailable() if broken else busy(UNDONE) from error
+
+    def __enter__(self) -> SqlHold:
+        self._hold = hold = self._sql.begin_sync(self._task)
+        return hold
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        hold, self._hold = self._hold, None
+        if hold is None:
+            return
+        if kind is None and not hold.lost:
+            self._sql.finish_sync(hold)
+            return
+        broken = _broken(hold, error)
+        undone = not broken and _undone(hold, error) and self._sql.undone_sync(hold)
+        self._sql.abandon_sync(hold)
+        if hold.lost:
+            raise GuardLost(hold.lost) from error
+        if broken or undone:
+            raise self._unavailable() if broken else busy(UNDONE) from error
+
+    def _unavailable(self) -> GuardUnavailable:
+        return away(self._sql.where, "the connection was lost while the handler ran")
+
+
+def _undone(hold: SqlHold | None, error: BaseException | None) -> bool:
+    """Tell whether the handler failed because a transaction was rolled back in favour of another one."""
+    return (
+        hold is not None
+        and hold.connection is not None
+        and isinstance(error, Exception)
+        and not isinstance(error, (Retry, Bury))  # the handler has decided by itself
+        and undone_under(error)
+    )
+
+
+def _broken(hold: SqlHold | None, error: BaseException | None) -> bool:
+    """Tell whether the handler failed because the guard's own connection broke, and not another one of its own."""
+    if hold is None or hold.connection is None or not isinstance(error, Exception) or not lost_under(error):
+        return False
+    return bool(hold.connection.invalidated)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delayq.guards.sql.guard import SqlGuard
     from delayq.protocol.envelope import Task
 
-    from tests.guards.conftest import Database, Make, Opened
+    from tests.guards.conftest import Database, Opened
 
 POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 GUARDS: dict[str, dict[str, Any]] = {
@@ -192,7 +192,7 @@ async def test_the_environment_says_where_the_database_is_on_a_laptop(
 
 @POSTGRESQL
 async def test_a_rotated_secret_is_taken_up_and_runs_that_go_on_keep_their_connection(
-    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Make
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture, opened: Opened
 ) -> None:
     file = mounted(tmp_path, database.async_url)
     guard = made(guarded("sqlUnique"), tmp_path)
@@ -216,7 +216,7 @@ async def test_a_rotated_secret_is_taken_up_and_runs_that_go_on_keep_their_conne
     assert {record.message for record in caplog.records} == {"secret_unreadable"}
     assert "rotated" not in caplog.text
     await guard.close()
-    keeper = make(SqlUnique)
+    keeper = opened(SqlUnique(database.async_url))
     sql(keeper, f"REASSIGN OWNED BY {owner} TO {USER}")
     sql(keeper, f"DROP USER {owner}")
 

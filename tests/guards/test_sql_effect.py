@@ -11,8 +11,8 @@ import pytest
 from delayq.errors import GuardBusy, GuardLost, GuardUnavailable, Seen
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
 
 from tests.guards.sql_bank import (
     EFFECT,
@@ -269,7 +269,7 @@ async def deadlock(database: Database, hold: SqlHold) -> AsyncIterator[TextClaus
     """Gives the statement with which the hold's transaction is rolled back in favour of another one."""
     change = text("UPDATE orders SET version = 1 WHERE id = :id")
     first, second = (change.bindparams(id=number) for number in (1, 2))
-    engine = create_async_engine(database.async_url)
+    engine = create_async_engine(database.async_url, poolclass=NullPool)
     async with engine.connect() as heavy:
         if database.kind == "postgresql":  # the first to look finds it
             await heavy.execute(text("SET LOCAL deadlock_timeout = '60s'"))
@@ -283,7 +283,6 @@ async def deadlock(database: Database, hold: SqlHold) -> AsyncIterator[TextClaus
         finally:
             await waiting
             await heavy.rollback()
-    await engine.dispose()
 
 
 @pytest.mark.parametrize("database", ["mariadb"], indirect=True)
@@ -355,45 +354,6 @@ async def test_only_what_befell_the_guards_own_transaction_comes_without_charge(
     await made.close()
     engine.dispose()
     assert await transfer(guard, task(token=2)) == "ran"
-
-
-class Base(DeclarativeBase):
-    """The models of a shop."""
-
-
-class Order(Base):
-    """One of its tables."""
-
-    __tablename__ = "orders"
-    id: Mapped[int] = mapped_column(primary_key=True)
-    version: Mapped[int]
-    status: Mapped[str]
-
-
-async def test_a_session_of_the_orm_takes_part(guard: SqlGuard) -> None:
-    async def run() -> None:
-        async with guard(task()) as hold, AsyncSession(hold.connection) as session:
-            session.add(Order(id=7, version=1, status="lost"))
-            await session.commit()  # of the session: the guard's transaction goes on
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        await run()
-    assert sql(guard, "SELECT * FROM orders") == []
-    async with guard(task(token=2)) as hold, AsyncSession(hold.connection) as session:
-        session.add(Order(id=7, version=1, status="cancelled"))
-        await session.commit()
-    assert sql(guard, "SELECT id, status FROM orders") == [(7, "cancelled")]
-    assert await transfer(guard, task(token=3)) == "seen"
-
-
-async def test_a_plain_session_of_the_orm_takes_part(guard: SqlGuard) -> None:
-    with guard(task()) as hold, Session(hold.connection) as session:
-        session.add(Order(id=7, version=1, status="cancelled"))
-        session.commit()
-    assert sql(guard, "SELECT id, status FROM orders") == [(7, "cancelled")]
-    assert transfer_sync(guard, task(token=3)) == "seen"
-    guard.close_sync()
 
 
 async def test_a_hold_that_is_lost_commits_nothing(guard: SqlGuard) -> None:

@@ -35,13 +35,11 @@ def built(handler: dict[str, object], **more: object) -> Handler:
     ],
 )
 def test_each_kind_of_document_has_its_handler(handler: dict[str, object], kind: type) -> None:
-    """Exactly one of the three is in a document, and it is the one that is built."""
     assert type(built(handler)) is kind
 
 
 @pytest.mark.parametrize(("own", "seconds"), [(None, 30), (5, 5), (50, 30)])
 def test_an_http_call_never_takes_longer_than_a_handler_may(own: int | None, seconds: int) -> None:
-    """The smaller of http.timeoutSeconds and handlerTimeoutSeconds counts."""
     spec: dict[str, object] = URL if own is None else URL | {"timeoutSeconds": own}  # type: ignore[assignment]
     handler = built({"http": spec}, delivery={"handlerTimeoutSeconds": 30})
     assert isinstance(handler, HttpHandler)

@@ -35,7 +35,6 @@ async def cancel_once_ready(handler: ExecHandler, lifeline: Lifeline) -> asyncio
 
 
 async def test_a_cancelled_command_is_asked_to_end_first(lifeline: Lifeline) -> None:
-    """SIGTERM reaches the command, which may clean up; then the cancellation goes on its way."""
     script = HOLD + 'trap "echo cleaned up >&9; exit 0" TERM; ' + READY + "sleep 3600 & wait"
     async with shell(script, str(lifeline.path)) as handler:
         running = await cancel_once_ready(handler, lifeline)
@@ -46,7 +45,6 @@ async def test_a_cancelled_command_is_asked_to_end_first(lifeline: Lifeline) -> 
 
 
 async def test_a_command_that_ignores_sigterm_is_killed_after_the_grace(lifeline: Lifeline) -> None:
-    """And with it all of its group."""
     script = HOLD + f'trap "" TERM; {READY} {FOR_EVER} & {FOR_EVER}'
     async with shell(script, str(lifeline.path), grace_seconds=0.1) as handler:
         with pytest.raises(asyncio.CancelledError):
@@ -55,7 +53,6 @@ async def test_a_command_that_ignores_sigterm_is_killed_after_the_grace(lifeline
 
 
 async def test_a_second_cancellation_kills_at_once(lifeline: Lifeline) -> None:
-    """A worker in a hurry does not wait for the grace, and still leaves nothing behind."""
     script = HOLD + f'trap "echo termed >&9" TERM; {READY} {FOR_EVER}'
     async with shell(
         script.replace("sleep 3600", "sleep 0.01"), str(lifeline.path), grace_seconds=3600
@@ -69,7 +66,6 @@ async def test_a_second_cancellation_kills_at_once(lifeline: Lifeline) -> None:
 
 
 async def test_a_call_cancelled_as_it_starts_leaves_nothing(lifeline: Lifeline) -> None:
-    """From the first instant on a command belongs to its call."""
     async with shell(HOLD + FOR_EVER, str(lifeline.path)) as handler:
         running = asyncio.ensure_future(handler.call(a_task()))
         await asyncio.sleep(0)
@@ -126,14 +122,12 @@ async def test_a_flood_of_output_is_read_dropped_and_counted(
 
 
 async def test_without_room_for_output_the_exit_code_is_enough() -> None:
-    """maxOutputBytes may be 0."""
     async with shell("echo something >&2; exit 4", maxOutputBytes=0) as handler:
         with pytest.raises(ExecFailed, match=r"^exit code 4$"):
             await handler.call(a_task())
 
 
 async def test_a_cancelled_flood_ends(lifeline: Lifeline) -> None:
-    """Endless output does not keep SIGTERM from being sent."""
     async with shell(HOLD + READY + "exec cat /dev/zero", str(lifeline.path)) as handler:
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(await cancel_once_ready(handler, lifeline), PATIENCE_SECONDS)
@@ -141,7 +135,6 @@ async def test_a_cancelled_flood_ends(lifeline: Lifeline) -> None:
 
 
 async def test_no_descriptor_of_the_worker_reaches_a_command(tmp_path: Path) -> None:
-    """A command sees its three streams and nothing of the worker's connections or of the warden's pipe."""
     script = "import os, sys; open(sys.argv[1], 'w').write(' '.join(sorted(os.listdir('/proc/self/fd'))))"
     async with command(sys.executable, "-c", script, str(tmp_path / "fds")) as handler:
         await handler.call(a_task())

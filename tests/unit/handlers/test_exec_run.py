@@ -23,7 +23,6 @@ DUMP = "import json, os, sys; json.dump([dict(os.environ), sys.argv[2:]], open(s
 
 
 async def test_the_payload_is_on_stdin(tmp_path: Path) -> None:
-    """Byte for byte, to the end, even when it is larger than any pipe."""
     body = bytes(range(256)) * 4096
     async with shell('cat > "$1"', str(tmp_path / "stdin")) as handler:
         await handler.call(a_task(body))
@@ -62,7 +61,6 @@ async def test_the_task_is_in_the_environment_and_arguments_are_left_as_they_are
 async def test_exit_code_0_acks_though_stdin_was_not_read(
     script: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A command that does not want its payload is not punished for it, nor does the event loop complain."""
     async with shell(script) as handler:
         await handler.call(a_task(b"x" * 1_000_000))
     assert [record for record in caplog.records if record.name == "asyncio"] == []
@@ -90,7 +88,6 @@ async def test_exit_code_75_asks_for_a_retry() -> None:
     ],
 )
 async def test_any_other_end_is_a_failure_that_says_how(script: str, message: str) -> None:
-    """The first line names code or signal and the last thing the command said; more of stderr follows."""
     async with shell(script) as handler:
         with pytest.raises(ExecFailed) as failure:
             await handler.call(a_task())
@@ -98,7 +95,6 @@ async def test_any_other_end_is_a_failure_that_says_how(script: str, message: st
 
 
 async def test_the_output_is_an_event(events: Callable[[str], list[dict[str, Any]]]) -> None:
-    """What the command wrote is in the log, with the task it belongs to."""
     async with shell("echo out; echo err >&2; exit 1") as handler:
         with pytest.raises(ExecFailed):
             await handler.call(a_task())
@@ -109,7 +105,6 @@ async def test_the_output_is_an_event(events: Callable[[str], list[dict[str, Any
 
 @pytest.mark.parametrize("program", ["no-such-program", "/no/such/program", __file__])
 async def test_a_command_that_is_not_there_is_refused_at_the_start(program: str) -> None:
-    """Not found, or not executable: before any task is claimed, and without running anything."""
     with pytest.raises(
         HandlerSetupError, match=r"^spec.handler.exec.command: .*not on the PATH, or not exec"
     ):
@@ -128,7 +123,6 @@ async def test_the_path_of_the_document_finds_the_command(tmp_path: Path) -> Non
 
 
 async def test_a_program_that_has_gone_since_the_start_fails_the_task(tmp_path: Path) -> None:
-    """A failure like any other, retried with backoff."""
     program = tmp_path / "cancel-order"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

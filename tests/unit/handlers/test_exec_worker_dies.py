@@ -71,7 +71,6 @@ async def python(source: str, *arguments: str) -> asyncio.subprocess.Process:
 
 @pytest.mark.parametrize("script", ["exec sleep 3600", "trap '' TERM HUP; sleep 3600 & wait"])
 async def test_commands_die_with_a_killed_worker(lifeline: Lifeline, script: str) -> None:
-    """SIGKILL to the worker ends the whole group of every command that was at work."""
     payload_read = 'exec 9>"$1"; cat >&9; echo >&9; '
     worker = await python(WORKER, str(lifeline.path), payload_read + script)
     assert await lifeline.line() == '{"order":7}'
@@ -89,7 +88,6 @@ async def test_a_worker_that_inherits_orphans_collects_them() -> None:
 
 
 async def test_exit_codes_are_seen_though_the_worker_was_started_with_sigchld_ignored() -> None:
-    """A launcher's setting does not turn failures into acks."""
     worker = await python(IGNORES_CHILDREN)
     async with asyncio.timeout(PATIENCE_SECONDS):
         out, _ = await worker.communicate()

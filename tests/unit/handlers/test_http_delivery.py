@@ -52,7 +52,6 @@ async def test_the_payload_arrives_as_it_was_scheduled_with_what_is_known_of_the
 
 
 async def test_an_empty_payload_is_an_empty_body(receiver: Receiver) -> None:
-    """Nothing is made up for a task without a payload."""
     async with http_handler(receiver.url) as handler:
         await handler.call(a_task(b"", content_type="text/plain"))
     assert receiver.bodies == [b""]
@@ -73,7 +72,6 @@ async def test_no_task_can_add_a_header(receiver: Receiver) -> None:
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 async def test_success_acks(receiver: Receiver, status: int) -> None:
-    """Every 2xx settles the task, whatever its body says."""
     receiver.answers = [web.Response(status=status)]
     async with http_handler(receiver.url) as handler:
         await handler.call(a_task())
@@ -91,7 +89,6 @@ async def test_what_may_pass_is_retried(receiver: Receiver, status: int) -> None
 
 
 async def test_a_receiver_may_say_when_to_come_back(receiver: Receiver) -> None:
-    """Retry-After takes the place of the backoff."""
     receiver.answers = [web.Response(status=429, headers={"Retry-After": "7"})]
     async with http_handler(receiver.url) as handler:
         with pytest.raises(Retry) as retry:
@@ -111,7 +108,6 @@ async def test_what_cannot_get_better_is_buried_with_the_beginning_of_the_answer
 
 
 async def test_a_redirect_is_buried_and_not_followed(receiver: Receiver) -> None:
-    """A loop of redirects is asked once; the reason names where it pointed."""
     receiver.answers = [web.Response(status=308, headers={"Location": receiver.url})] * 3
     async with http_handler(receiver.url) as handler:
         with pytest.raises(Bury, match=r"308 Permanent Redirect: redirects are not followed\nLocation: http"):
@@ -120,7 +116,6 @@ async def test_a_redirect_is_buried_and_not_followed(receiver: Receiver) -> None
 
 
 async def test_cookies_of_one_task_are_not_shown_for_the_next(receiver: Receiver) -> None:
-    """Tasks share connections and nothing else."""
     cookie = web.Response(headers={"Set-Cookie": "session=7; Path=/"})
     receiver.answers = [cookie]
     # By name: for bare addresses no client keeps cookies anyway.
@@ -134,7 +129,6 @@ async def test_cookies_of_one_task_are_not_shown_for_the_next(receiver: Receiver
 async def test_proxies_of_the_environment_are_left_alone(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Deliveries go to the URL in the document, whatever HTTP_PROXY says."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     async with http_handler(receiver.url) as handler:
         await handler.call(a_task())

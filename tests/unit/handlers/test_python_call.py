@@ -48,7 +48,6 @@ def threads() -> Iterator[Threads]:
 async def test_a_coroutine_function_is_called_without_anything_in_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`call` is the user's function itself, so a task costs no frame of ours."""
     (tmp_path / "shop_direct.py").write_text("async def cancel(task): return task.payload")
     monkeypatch.syspath_prepend(tmp_path)
     handler = build(
@@ -133,7 +132,6 @@ async def test_an_idle_thread_keeps_nothing_of_its_last_task(threads: Threads, *
 
 
 async def test_a_threads_context_is_that_of_its_task(threads: Threads) -> None:
-    """What the worker bound for log lines is there in the thread too."""
     bound: ContextVar[str] = ContextVar("bound")
     bound.set("order-7")
     assert await in_thread(lambda _: bound.get(), threads)(a_task()) == "order-7"
@@ -141,7 +139,6 @@ async def test_a_threads_context_is_that_of_its_task(threads: Threads) -> None:
 
 @pytest.mark.parametrize("error", [Retry(delay_ms=5), Bury("never"), ValueError("broken")])
 async def test_what_a_plain_function_raises_reaches_the_worker(threads: Threads, error: Exception) -> None:
-    """Retry, Bury and failures mean the same from a thread."""
     with pytest.raises(type(error)) as raised:
         await in_thread(raising(error), threads)(a_task())
     assert raised.value is error
@@ -231,7 +228,6 @@ async def test_a_thread_that_returned_as_its_task_was_cancelled_is_not_left_over
 
 
 def test_outside_a_thread_nothing_is_cancelled() -> None:
-    """A handler's helper may ask anywhere."""
     assert cancelled() is False
 
 

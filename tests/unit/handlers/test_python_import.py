@@ -65,7 +65,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], s
     "name", ["cancel", "shop", "shop.cancel", "Shop.settle", "late", "optional", "joins"]
 )
 def test_a_callable_is_found_from_the_current_directory(module: Callable[[str], str], name: str) -> None:
-    """Functions, methods, partials and callable objects are imported from where the worker was started."""
     assert callable(load(f"{module(SOURCE)}:{name}"))
 
 
@@ -87,7 +86,6 @@ def test_a_callable_is_found_from_the_current_directory(module: Callable[[str], 
 def test_what_cannot_be_called_with_a_task_is_refused(
     module: Callable[[str], str], name: str, problem: str
 ) -> None:
-    """The error names the field of the document and what is wrong with the callable."""
     with pytest.raises(HandlerSetupError) as error:
         load(f"{module(SOURCE)}:{name}")
     assert error.value.field == "spec.handler.python.callable"
@@ -112,14 +110,12 @@ def test_a_missing_module_is_told_from_a_module_that_misses_something(module: Ca
 def test_a_module_that_fails_while_it_is_imported_is_quoted(
     module: Callable[[str], str], source: str, error: str
 ) -> None:
-    """Whatever the user's module raises, even an exit, becomes an error of the document."""
     with pytest.raises(HandlerSetupError, match=error):
         load(f"{module(source)}:cancel")
 
 
 @pytest.mark.parametrize("path", ["shop", ":cancel", "shop:", ""])
 def test_a_path_without_its_two_parts_is_refused(path: str) -> None:
-    """Both the module and the callable must be named."""
     with pytest.raises(HandlerSetupError, match='expected "module:callable"'):
         load(path)
 

@@ -64,28 +64,22 @@ def test_a_signed_request_verifies(secret: bytes) -> None:
 
 
 def test_headers_of_the_way_do_not_matter() -> None:
-    """Proxies add their own."""
     assert not refused(signed() | {"X-Forwarded-For": "10.0.0.1", "User-Agent": "delayq"})
 
 
 def test_during_a_rotation_either_secret_will_do() -> None:
-    """The receiver accepts both, whichever the worker has read so far."""
     assert not refused(signed(), secrets=(b"new", KEY))
 
 
 @pytest.mark.parametrize(
     "change",
-    [{name: "3"} for name in SENT] + [{"Delayq-Token": "9"}, {"Delayq-Header-Role": "admin"}],
+    [{name: value} for name in SENT for value in ("3", None)]
+    + [{"Delayq-Token": "9"}, {"Delayq-Header-Role": "admin"}],
     ids=str,
 )
-def test_a_replay_with_another_header_is_refused(change: dict[str, str]) -> None:
+def test_a_replay_with_another_header_or_without_one_is_refused(change: dict[str, str | None]) -> None:
     """What delayq sends cannot be exchanged, and nothing added that looks as if delayq had sent it."""
-    assert refused(signed() | change)
-
-
-@pytest.mark.parametrize("name", SENT)
-def test_a_replay_without_a_header_is_refused(name: str) -> None:
-    assert refused({given: value for given, value in signed().items() if given != name})
+    assert refused({name: value for name, value in (signed() | change).items() if value is not None})
 
 
 @pytest.mark.parametrize(
@@ -151,5 +145,4 @@ def test_no_header_breaks_the_check(header: str) -> None:
 
 
 def test_a_request_without_headers_is_refused() -> None:
-    """Unsigned is not verified."""
     assert refused({})

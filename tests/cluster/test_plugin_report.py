@@ -103,9 +103,8 @@ def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
     world = World(cluster, operator, namespace)
     for name, data in SECRETS.items():
         world.make("secrets", {"metadata": {"name": name}, "stringData": data})
-    world.kubectl(
-        "apply", "-f", "-", text=yaml.safe_dump(document())
-    )  # which writes it all into an annotation, too
+    # Which writes it all into an annotation, too.
+    world.kubectl("apply", "-f", "-", text=yaml.safe_dump(document()))
     world.settle()
     return world
 
@@ -133,18 +132,16 @@ def crash(world: World) -> None:
     world.event("PodsFailing", PLANTED["last words"])
 
 
-def tell(world: World, message: str) -> None:
-    """An event of somebody else about our queue."""
-    world.make(
-        "events",
-        {
-            "metadata": {"name": "orders.1"},
-            "involvedObject": {"kind": "DelayQueue", "name": "orders", "namespace": world.namespace},
-            "reason": "Told",
-            "type": "Normal",
-            "message": message,
-        },
+def tell(world: World) -> None:
+    """An event of another program about our queue."""
+    message = (
+        f"GET https://ada:{PLANTED['event']}@pay/x failed, Authorization: Bearer {PLANTED['bearer']}, "
+        f"Cookie: {PLANTED['cookie']}, https://hooks/{PLANTED['path of a URL']}, "
+        f"password {PLANTED['redis password']}, the database's {PLANTED['database password']}"
     )
+    about = {"kind": "DelayQueue", "name": "orders", "namespace": world.namespace}
+    event = {"involvedObject": about, "reason": "Told", "type": "Normal", "message": message}
+    world.make("events", {"metadata": {"name": "orders.1"}, **event})
 
 
 def unpacked(path: Path) -> dict[str, str]:
@@ -172,12 +169,7 @@ def found_in(files: dict[str, str]) -> dict[str, list[str]]:
 def test_no_secret_is_in_a_report(dq: Plugin, world: World, tmp_path: Path) -> None:
     """Not as it is, not encoded, wherever it was planted; and the planting worked, for the cluster has them all."""
     crash(world)
-    tell(
-        world,
-        f"GET https://ada:{PLANTED['event']}@pay/x failed, Authorization: Bearer {PLANTED['bearer']}, "
-        f"Cookie: {PLANTED['cookie']}, https://hooks/{PLANTED['path of a URL']}, "
-        f"password {PLANTED['redis password']}, the database's {PLANTED['database password']}",
-    )
+    tell(world)
     everything = ("get", "delayqueues,pods,deployments,configmaps,secrets,events", "-o", "json")
     assert set(found_in({"cluster": world.kubectl(*everything)})) == set(PLANTED)
     file = tmp_path / "report.tar.gz"
@@ -186,13 +178,11 @@ def test_no_secret_is_in_a_report(dq: Plugin, world: World, tmp_path: Path) -> N
     assert found_in(files) == {}
     assert said == f"wrote {file}: {len(files)} files, without secrets; read it before you send it\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    has_what_helps(files, world)
 
 
-def test_a_report_has_what_helps(dq: Plugin, world: World, tmp_path: Path) -> None:
+def has_what_helps(files: dict[str, str], world: World) -> None:
     """The resource with its status, children, pods and events; what is missing is named."""
-    crash(world)
-    dq.out("report", "orders", "-o", str(tmp_path / "report.tar.gz"))
-    files = unpacked(tmp_path / "report.tar.gz")
     assert yaml.safe_load(files["delayqueue.yaml"])["status"]["conditions"]
     kinds = {body["kind"] for body in yaml.safe_load_all(files["children.yaml"])}
     assert {"Deployment", "ReplicaSet", "ConfigMap", "CronJob", "Service"} <= kinds
@@ -201,9 +191,8 @@ def test_a_report_has_what_helps(dq: Plugin, world: World, tmp_path: Path) -> No
     worker = next(pod for pod in pods if "-worker-" in pod["metadata"]["name"])
     ended = worker["status"]["containerStatuses"][0]["lastState"]["terminated"]
     assert ended == {"exitCode": 1, "reason": "Error", "message": "<left out>"} | ended
-    assert {"Created", "PodsFailing"} <= {
-        event["reason"] for event in yaml.safe_load_all(files["events.yaml"])
-    }
+    events = list(yaml.safe_load_all(files["events.yaml"]))
+    assert {"Created", "PodsFailing"} <= {event["reason"] for event in events}
     assert files["status.txt"].startswith(f"orders in {world.namespace}: not ready")
     assert "serverVersion" in json.loads(files["versions.json"])
     assert "Not gathered: doctor.txt: no scanner pod runs" in files["README.txt"]
@@ -211,15 +200,13 @@ def test_a_report_has_what_helps(dq: Plugin, world: World, tmp_path: Path) -> No
 
 def test_a_report_needs_no_right_to_read_secrets(world: World, tmp_path: Path) -> None:
     """Nothing is taken out, for only what the allow-list names gets in."""
-    tell(world, f"GET https://ada:{PLANTED['event']}@pay/x failed, Authorization: Bearer {PLANTED['bearer']}")
+    tell(world)
     install_rights(world.cluster, world.namespace)
     world.kubectl("create", "serviceaccount", "viewer")
-    world.kubectl(
-        "create", "role", "look", "--verb=get,list", "--resource=pods,events,delayqueues.delayq.dev"
-    )
-    world.kubectl(
-        "create", "rolebinding", "look", "--role=look", f"--serviceaccount={world.namespace}:viewer"
-    )
+    resources = "--resource=pods,events,delayqueues.delayq.dev"
+    world.kubectl("create", "role", "look", "--verb=get,list", resources)
+    account = f"--serviceaccount={world.namespace}:viewer"
+    world.kubectl("create", "rolebinding", "look", "--role=look", account)
     viewer = Plugin(world.cluster, world.namespace, world.cluster.kubeconfig_for(world.namespace, "viewer"))
     file = tmp_path / "report.tar.gz"
     done = viewer.run("report", "orders", "-o", str(file))

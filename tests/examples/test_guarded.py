@@ -13,13 +13,12 @@ import pytest
 from delayq import SyncClient
 
 from tests.databases import Postgres
-from tests.processes import Process
+from tests.processes import DELAYQ, Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "guarded"
-DELAYQ = str(Path(sys.executable).with_name("delayq"))
 PAID = [(1, 2000), (2, 2000), (3, 2000)]
 
 

@@ -13,13 +13,12 @@ import pytest
 from delayq import SyncClient
 from delayq.protocol.results import State
 
-from tests.processes import Process
+from tests.processes import DELAYQ, Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-DELAYQ = str(Path(sys.executable).with_name("delayq"))
 
 
 def copied(name: str, to: Path) -> Path:

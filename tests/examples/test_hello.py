@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,10 +50,4 @@ def test_the_example_fails_when_its_orders_are_not_as_they_should_be(hello: Proc
 
 def test_every_python_example_in_readme_compiles() -> None:
     for source in re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL):
-        compiled = subprocess.run(
-            [sys.executable, "-c", "import ast, sys; ast.parse(sys.stdin.read())"],
-            input=source,
-            text=True,
-            check=False,
-        )
-        assert compiled.returncode == 0, source
+        ast.parse(source)

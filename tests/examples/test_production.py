@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import yaml
 from delayq import SyncClient
 from delayq.client.document import read
 
-from tests.processes import Process
+from tests.processes import DELAYQ, Process
 from tests.servers import PASSWORD, PREFERRED, USER
 from tests.topologies.certificates import Tls
 from tests.topologies.cluster import Cluster
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PRODUCTION, CLUSTER = ROOT / "examples" / "production", ROOT / "examples" / "cluster"
-DELAYQ = str(Path(sys.executable).with_name("delayq"))
 TASKS = 20
 
 

@@ -35,7 +35,7 @@ def document(orders: Shard, redis_server: RedisServer, tmp_path: Path) -> str:
     return str(path)
 
 
-def test_counts_name_the_limit_and_show_what_tasks_weigh(document: str) -> None:
+def test_the_limit_is_named_and_doctor_finds_no_fault_in_it(orders: Shard, document: str) -> None:
     result = run("status", document)
     assert result.stderr == f"note: due tasks are {HELD}\n"
     told = json.loads(run("status", document, "-o", "json").stdout)
@@ -43,14 +43,7 @@ def test_counts_name_the_limit_and_show_what_tasks_weigh(document: str) -> None:
     assert told["bytes"] > 0
     assert "BYTES" in result.stdout
     assert f" {told['bytes']} " in result.stdout
-
-
-def test_doctor_finds_no_fault_in_it(document: str) -> None:
     found = {each["check"]: each for each in json.loads(run("doctor", document, "-o", "json").stdout)}
-    assert found["tasks"]["level"] == "ok"
-    assert HELD in found["tasks"]["message"]
-
-
-def test_nothing_is_said_without_a_limit(orders: Shard) -> None:
-    result = run("status", "orders", "--redis", orders.server.url)
-    assert (result.stderr, "BYTES" in result.stdout) == ("", False)
+    assert (found["tasks"]["level"], HELD in found["tasks"]["message"]) == ("ok", True)
+    unlimited = run("status", "orders", "--redis", orders.server.url)
+    assert (unlimited.stderr, "BYTES" in unlimited.stdout) == ("", False)

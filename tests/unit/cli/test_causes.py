@@ -30,11 +30,8 @@ def test_the_field_that_mends_it_is_named(said: str, field: str) -> None:
 
 
 def test_a_database_beyond_those_of_the_server_is_told_with_its_number() -> None:
+    assert hint("NOAUTH Authentication required", sentinel=True).startswith("spec.redis.sentinel.auth")
     said = "Redis at 127.0.0.1:6379 refused connect: DB index is out of range"
     assert hint(said, database=17).startswith(
         "spec.redis.database is 17, and the server's setting `databases`"
     )
-
-
-def test_a_password_of_sentinels_is_another_field() -> None:
-    assert hint("NOAUTH Authentication required", sentinel=True).startswith("spec.redis.sentinel.auth")

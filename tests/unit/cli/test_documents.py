@@ -55,6 +55,7 @@ def test_validate_checks_every_file_and_stdin(here: Path) -> None:
 
 
 OPEN = "SELECT id FROM orders WHERE id = :payload_order"
+CHANGE = "UPDATE orders SET version = version + 1"
 STATEMENTS = [
     ("sqlPessimistic", {"select": "SELECT 1; SELECT 2"}, "select: expected one SQL statement, got several"),
     ("sqlPessimistic", {"select": f"{OPEN} FOR UPDATE"}, "select: expected no FOR UPDATE"),
@@ -64,6 +65,8 @@ STATEMENTS = [
         {"select": OPEN, "update": "TRUNCATE orders"},
         "update: expected a statement that begins",
     ),
+    # The columns of `select` are known to the database alone, so they may be parameters of `update`.
+    ("sqlOptimistic", {"select": OPEN, "update": f"{CHANGE} WHERE version = :version"}, ""),
 ]
 
 
@@ -75,25 +78,15 @@ def test_validate_reads_statements_as_a_worker_does(
     guard = {kind: {"databaseSecretRef": {"name": "db"}, **statements}}
     (here / "queue.yaml").write_text(f"{RIGHT}  guard: {json.dumps(guard)}\n")
     result = run("validate", "queue.yaml")
+    if not said:
+        assert result.stdout == "queue.yaml: valid\n"
+        return
     assert (result.exit_code, result.stderr) == (3, "")
     assert result.stdout.startswith(f"queue.yaml: spec.guard.{kind}.{said}")
     [found] = json.loads(run("validate", "queue.yaml", "-o", "json").stdout)
     assert found["problems"][0]["path"] == f"spec.guard.{kind}.{said.partition(':')[0]}"
 
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    assert run("validate", "queue.yaml").stdout == "queue.yaml: valid\n"
-
-
-def test_validate_is_content_with_statements_that_a_worker_takes(here: Path) -> None:
-    """The columns of `select` are known to the database alone, so they may be parameters of `update`."""
-    update = "UPDATE orders SET version = version + 1 WHERE version = :version"
-    guard = {"sqlOptimistic": {"databaseSecretRef": {"name": "db"}, "select": OPEN, "update": update}}
-    (here / "queue.yaml").write_text(f"{RIGHT}  guard: {json.dumps(guard)}\n")
-    assert run("validate", "queue.yaml").stdout == "queue.yaml: valid\n"
-
-
-def test_validate_is_content_with_a_valid_document(here: Path) -> None:
-    (here / "queue.yaml").write_text(RIGHT)
     assert run("validate", "queue.yaml").stdout == "queue.yaml: valid\n"
 
 
@@ -111,9 +104,6 @@ def test_explain_describes_a_field_and_what_is_inside_it() -> None:
     assert result.exit_code == 0
     assert result.stdout.startswith("spec.delivery: a mapping; default: its defaults\n")
     assert "maxAttempts" in result.stdout
-
-
-def test_explain_knows_lists_and_leaves() -> None:
     assert run("explain", "spec.redis.sentinel.nodes").exit_code == 0
     leaf = json.loads(run("explain", "spec.delivery.leaseDurationSeconds", "-o", "json").stdout)
     assert (leaf["field"], leaf["default"], leaf["fields"]) == ("leaseDurationSeconds", 30, [])
@@ -134,12 +124,9 @@ def test_crd_prints_the_crd() -> None:
     assert yaml.safe_load(result.stdout)["kind"] == "CustomResourceDefinition"
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script_for_the_shell(shell: str) -> None:
-    assert "_DELAYQ_COMPLETE" in run("completion", shell).stdout
-
-
 def test_completion_completes() -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "_DELAYQ_COMPLETE" in run("completion", shell).stdout
     words = {"COMP_WORDS": "delayq dlq re", "COMP_CWORD": "2", "_DELAYQ_COMPLETE": "bash_complete"}
     done = subprocess.run([DELAYQ], env=words, capture_output=True, text=True, check=True)
     assert done.stdout == "plain,redrive\n"

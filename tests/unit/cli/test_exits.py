@@ -16,14 +16,6 @@ def said(capsys: pytest.CaptureFixture[str], why: str, hint: str = "") -> list[s
     return capsys.readouterr().err.splitlines()
 
 
-def test_what_redis_refused_has_the_hint_of_one_that_does_not_serve(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    why = "Redis at a:6379 refused connect: DB index is out of range"
-    assert said(capsys, why, DOCTOR) == [f"error: {why}", f"hint:  {DOCTOR}"]
-    assert said(capsys, why) == [f"error: {why}"]
-
-
 @pytest.mark.parametrize(
     "why",
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from io import StringIO
 
-import pytest
 import yaml
 from delayq.cli.output import Table, serialized
 from hypothesis import given
@@ -38,11 +37,6 @@ def test_on_a_terminal_the_last_column_is_cut_to_80() -> None:
     assert lines[1].startswith("  212  2m    xxxx")
     assert lines[1].endswith("x…")
     assert lines[2] == "    3  4h    [bold]not ·[31mmarkup[/]"
-
-
-@pytest.mark.parametrize("width", [20, 40, 80, 200])
-def test_no_row_breaks_on_any_terminal(width: int) -> None:
-    assert len(on_a_terminal(TABLE, width)) == 3
 
 
 VALUES = st.recursive(

@@ -19,17 +19,8 @@ PROCESSES = (ROOT / "docs/reference/processes.md").read_text()
 def test_the_pages_are_current() -> None:
     there = {name: (ROOT / "docs/reference" / name).read_text() for name in pages()}
     assert there == pages(), "run: python -m tools.reference.commands docs/reference"
-
-
-def test_every_command_is_on_one_page() -> None:
     assert sorted(command for _, commands in PAGES.values() for command in commands) == sorted(COMMANDS)
-
-
-def test_the_page_has_a_section_for_every_command_and_none_of_them_is_missing_a_help() -> None:
-    sections = re.split(r"^## ", "\n".join(pages().values()), flags=re.MULTILINE)
-    helped = {section.split("\n")[0]: section for section in sections if section.startswith("delayq ")}
-    assert {f"delayq {name}" for name in COMMANDS} <= set(helped)
-    assert [name for name, section in helped.items() if "Needs the extra" in section] == []
+    assert not any("Needs the extra" in page for page in there.values())
 
 
 def test_every_exit_code_has_a_meaning() -> None:

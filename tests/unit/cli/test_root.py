@@ -37,10 +37,6 @@ def test_wrong_usage_is_said_in_one_form(args: list[str], said: str) -> None:
     assert result.stderr.startswith(said)
 
 
-def test_every_command_has_a_help() -> None:
-    assert {name: run(name, "--help").exit_code for name in root.COMMANDS} == dict.fromkeys(root.COMMANDS, 0)
-
-
 def test_a_missing_extra_is_named_by_the_command_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("cli.worker", "cli.erase", "processes.worker", "processes.eraser", "service.shutdown"):
         monkeypatch.delitem(sys.modules, f"delayq.{name}", raising=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from delayq.cli import target
 from delayq.cli.exits import Wrong
-from delayq.cli.target import is_path, resolve
+from delayq.cli.target import resolve
 from delayq.errors import InvalidDocument
 from delayq.local import datadir
 
@@ -26,34 +26,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("queue", "path"),
-    [("orders", False), ("orders.yaml", True), ("orders.yml", True), ("a/orders", True), ("here", True)],
-)
-def test_a_path_has_a_slash_or_a_suffix_or_is_a_file(here: Path, queue: str, path: bool) -> None:  # noqa: FBT001  the example
-    (here / "here").touch()
-    assert is_path(queue) is path
-
-
 def test_a_document_says_everything(here: Path) -> None:
     (here / "queue.yaml").write_text(RIGHT + "  shards: 4\n")
     target = resolve("queue.yaml")
     assert (target.queue, target.shards, target.key_prefix) == ("orders", 4, "delayq")
     assert (target.address.where, target.source) == ("redis.shop.svc:6379", "spec.redis")
-
-
-def test_a_url_comes_before_the_document(here: Path) -> None:
-    (here / "queue.yaml").write_text(RIGHT)
     assert resolve("queue.yaml", redis=URL).address.where == "127.0.0.1:1"
-
-
-def test_a_name_finds_the_document_beside_it(here: Path) -> None:
-    (here / "queue.yaml").write_text(RIGHT)
-    target = resolve("orders")
-    assert (target.document, target.hint) == (
-        Path("queue.yaml"),
-        "delayq doctor queue.yaml checks every step of the way",
-    )
+    assert resolve("orders").document == Path("queue.yaml"), "a name finds the document beside it"
+    assert target.hint == "delayq doctor queue.yaml checks every step of the way"
+    (here / "here").write_text(RIGHT)
+    assert resolve("here").document == Path("here"), "a file needs no suffix"
+    for option in (("--shards", "2"), ("--key-prefix", "x")):
+        assert "the document says both" in run("status", "queue.yaml", *option).stderr
 
 
 def test_a_name_finds_the_document_in_the_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,12 +77,6 @@ def test_what_is_no_name_is_refused(queue: str) -> None:
     result = run("status", queue, "--redis", URL)
     assert result.exit_code == 2
     assert "expected the path of a document, or a name" in result.stderr
-
-
-@pytest.mark.parametrize("option", [("--shards", "2"), ("--key-prefix", "x")])
-def test_a_document_is_not_contradicted(here: Path, option: tuple[str, str]) -> None:
-    (here / "queue.yaml").write_text(RIGHT)
-    assert "the document says both" in run("status", "queue.yaml", *option).stderr
 
 
 @pytest.mark.parametrize(

@@ -37,23 +37,23 @@ def test_a_day_is_cut_at_full_hours_from_the_middle_of_one_to_the_middle_of_one(
     assert len(found) == 25
 
 
-def test_hours_are_full_by_the_clock_on_the_wall() -> None:
-    assert starts("2026-07-14T14:20:00Z", 3 * HOUR, KOLKATA)[:3] == ["19:50", "20:00", "20:10"]
-    assert starts("2026-07-14T14:20:00Z", 22 * HOUR, KOLKATA)[:3] == ["Tue 19:50", "Tue 20:00", "Tue 21:00"]
-
-
-def test_an_instant_that_is_not_round_has_seconds() -> None:
-    now = ms("2026-07-14T14:20:00Z")
-    assert label(ms("2026-07-14T14:30:05Z"), now, HOUR, UTC) == "14:30:05"
-    assert label(ms("2026-07-14T14:30:05Z"), now, DAY, UTC) == "Tue 14:30:05"
-
-
-def test_what_reaches_far_is_cut_at_midnights_and_has_dates() -> None:
-    assert starts("2026-07-14T22:20:00Z", 20 * DAY, PARIS)[:3] == [
-        "2026-07-15 00:20",
-        "2026-07-16 00:00",
-        "2026-07-17 00:00",
-    ]
+@pytest.mark.parametrize(
+    ("now", "within_ms", "zone", "labels"),
+    [
+        ("2026-07-14T14:20:00Z", 3 * HOUR, KOLKATA, ["19:50", "20:00", "20:10"]),
+        ("2026-07-14T14:20:30Z", 22 * HOUR, KOLKATA, ["Tue 19:50:30", "Tue 20:00", "Tue 21:00"]),
+        (
+            "2026-07-14T22:20:00Z",
+            20 * DAY,
+            PARIS,
+            ["2026-07-15 00:20", "2026-07-16 00:00", "2026-07-17 00:00"],
+        ),
+    ],
+)
+def test_spans_begin_at_round_times_of_the_clock_on_the_wall(
+    now: str, within_ms: int, zone: timezone, labels: list[str]
+) -> None:
+    assert starts(now, within_ms, zone)[:3] == labels
 
 
 def test_an_hour_that_comes_twice_is_two_hours() -> None:

@@ -33,21 +33,6 @@ def test_a_rush_on_the_hour_is_found_with_the_first_question() -> None:
     assert histogram.asks() == []
 
 
-def test_a_rush_at_any_time_is_found_and_told_from_what_comes_evenly() -> None:
-    rush = 7 * HOUR + 1_234_567
-    found = looked_at([*[rush] * 5000, *range(0, 24 * HOUR, HOUR // 8)], HOURS)
-    [short] = [each for each in found if each.tasks > 10]
-    assert short.start_ms <= rush < short.end_ms
-    assert short.width_ms <= 250
-    assert short.tasks == 5000
-
-
-def test_few_tasks_are_not_looked_at_more_closely() -> None:
-    histogram = Histogram(HOURS, few=10, short_ms=250)
-    histogram.told({at: 10 * (at >= 90_000) for at in histogram.asks()})
-    assert histogram.asks() == []
-
-
 def test_a_task_that_leaves_meanwhile_takes_no_other_along() -> None:
     histogram = Histogram([(0, 1000), (1000, 2000)], few=1, short_ms=1000)
     histogram.told({-1: 9, 999: 7, 1999: 12})

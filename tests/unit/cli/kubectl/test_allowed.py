@@ -63,20 +63,7 @@ def test_nothing_else_is_shown(body: dict[str, Any]) -> None:
     assert SECRET not in yaml.safe_dump(show(**body))
 
 
-def test_a_pod_shows_its_state_and_not_its_template() -> None:
-    spec = {"nodeName": "n1", "containers": [{"name": "worker", "command": ["delayq", SECRET]}]}
-    ended = {"exitCode": 1, "reason": "Error", "message": SECRET}
-    status = {
-        "phase": "Running",
-        "containerStatuses": [{"name": "worker", "lastState": {"terminated": ended}}],
-    }
-    found = show(kind="Pod", spec=spec, status=status)
-    assert SECRET not in str(found)
-    assert found["spec"] == {"nodeName": "n1"}
-    assert found["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] == "Error"
-
-
-def test_a_delayqueue_shows_its_settings_and_conditions() -> None:
+def test_settings_conditions_events_and_metrics_of_delayq_are_shown() -> None:
     spec: dict[str, Any] = {
         "redis": {
             "standalone": {"host": "redis.shop.svc", "port": 6379},
@@ -94,22 +81,12 @@ def test_a_delayqueue_shows_its_settings_and_conditions() -> None:
     body = {"kind": "DelayQueue", "spec": spec, "status": {"conditions": [condition], "replicas": 3}}
     template = {"worker": {**spec["worker"], "template": {"spec": {"name": SECRET}}}}
     assert show(**{**body, "spec": spec | template}) == {"metadata": {"name": "x"}, **body}
-
-
-def test_an_event_of_the_operator_is_shown() -> None:
-    event = {
-        "kind": "Event",
-        "reason": "Scaled",
-        "reportingComponent": "delayq-operator",
-        "message": "3 workers",
-    }
-    assert show(**event)["message"] == "3 workers"
-
-
-def test_a_sentence_ends_where_it_quotes() -> None:
-    said = sentence("Redis at redis:6379 does not answer: NOAUTH for ada")
-    assert said == f"Redis at redis:6379 does not answer: {LEFT_OUT}"
-    assert sentence("GET http://ada:pw@pay/x/token failed") == f"GET http: {LEFT_OUT}"
+    event = {"kind": "Event", "reason": "Scaled", "reportingComponent": "delayq-operator"}
+    assert show(**event, message="3 workers: because")["message"] == f"3 workers: {LEFT_OUT}"
+    pod = {"kind": "Pod", "spec": {"nodeName": "n1", "containers": [{"name": SECRET}]}}
+    assert show(**pod)["spec"] == {"nodeName": "n1"}
+    scraped = '# TYPE a gauge\ndelayq_due 1\nshop_card{number="4111"} 1'
+    assert metrics(scraped) == "# TYPE a gauge\ndelayq_due 1"
 
 
 def test_a_log_has_delayqs_events_and_counts_other_lines() -> None:
@@ -132,12 +109,6 @@ def test_an_event_shows_names_and_numbers_and_quotes_nothing(event: str) -> None
     found = json.loads(log(line))
     assert "4111" not in str(found)
     assert (found["task_id"], found["attempt"], found["error"]) == ("order-7", 2, f"ValueError: {LEFT_OUT}")
-
-
-def test_metrics_of_others_are_left_out() -> None:
-    assert (
-        metrics('# TYPE a gauge\ndelayq_due 1\nshop_card{number="4111"} 1') == "# TYPE a gauge\ndelayq_due 1"
-    )
 
 
 @pytest.mark.parametrize(

@@ -13,21 +13,15 @@ LEARNT: dict[str, Any] = {"scaling": {"leadSeconds": 11, "handlerMilliseconds": 
 def test_lead_and_handler_time_are_those_that_were_learnt() -> None:
     queue = {"spec": {"autoscaling": {"leadTimeSeconds": "auto"}}, "status": LEARNT}
     assert of_forecast(queue) == {"handler_ms": "480ms", "lead_ms": "11s"}
-
-
-def test_a_lead_that_the_document_tells_is_the_one_in_force() -> None:
-    queue = {"spec": {"autoscaling": {"leadTimeSeconds": 60}}, "status": LEARNT}
-    assert "lead_ms" not in of_forecast(queue)
+    told = {"spec": {"autoscaling": {"leadTimeSeconds": 60}}, "status": LEARNT}
+    assert "lead_ms" not in of_forecast(told), "the one of the document is in force"
+    assert of_forecast({"spec": {}}) == {}
 
 
 def test_a_fixed_number_of_workers_is_told_which_the_pods_do_not_know() -> None:
     """The document in the pods leaves spec.worker.replicas out."""
     assert of_forecast({"spec": {"worker": {"replicas": 4}}}) == {"most": "4"}
     assert of_forecast({"spec": {"worker": {"replicas": 4}, "autoscaling": {}}}) == {}
-
-
-def test_of_a_queue_that_is_new_nothing_is_known() -> None:
-    assert of_forecast({"spec": {}}) == {}
 
 
 def test_a_host_is_read_as_the_clusters_dns_reads_it() -> None:

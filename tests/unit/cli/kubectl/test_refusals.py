@@ -21,6 +21,7 @@ from delayq.cli.kubectl.refusals import refusal
         ("Error from server (ServiceUnavailable): etcdserver: leader changed", 4, "leader changed"),
         ('The DelayQueue "orders" is invalid: spec.shards: too many', 3, "spec.shards: too many"),
         ("something else", 1, "something else"),
+        ("", 1, "couldn't"),
     ],
 )
 def test_each_trouble_has_its_code(err: str, code: int, words: str) -> None:
@@ -46,19 +47,4 @@ def test_who_may_not_exec_is_not_allowed_either() -> None:
         'in API group "" in the namespace "shop"'
     )
     assert (found.code, found.message.split(":")[0]) == (5, "not allowed")
-    assert "--subresource=exec -n shop" in found.hint
-
-
-def test_silence_is_a_complaint_too() -> None:
-    assert "said nothing" in refusal("").message
-
-
-def test_who_is_not_allowed_is_told_how_to_check() -> None:
-    found = refusal(
-        'Error from server (Forbidden): pods "orders-scanner-1" is forbidden: User "ada" cannot create resource '
-        '"pods/exec" in API group "" in the namespace "shop"'
-    )
-    assert (found.code, found.hint) == (
-        5,
-        "kubectl auth can-i create pods --subresource=exec -n shop says the same",
-    )
+    assert found.hint == "kubectl auth can-i create pods --subresource=exec -n shop says the same"

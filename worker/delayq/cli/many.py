@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from delayq.cli import views
 from delayq.cli.exits import REFUSED, complain
 from delayq.cli.inputs import MAX_BYTES, strict_json
 from delayq.cli.output import emit, note
@@ -31,23 +32,20 @@ if TYPE_CHECKING:
 WHEN: Final = ("in", "at", "delay_ms", "due_ms")
 PAYLOADS: Final = ("payload", "payload_base64")
 READ: Final = (*WHEN, *PAYLOADS, "id", "headers", "content_type")
-# What an export tells beside the task itself.
+INSTANTS: Final = (*views.INSTANT.values(), "scheduled")
 PASSED_OVER: Final = frozenset(
     {
-        *(
-            "state",
-            "due",
-            "died",
-            "died_ms",
-            "lease_expires",
-            "lease_expires_ms",
-            "scheduled",
-            "scheduled_ms",
-            "token",
-        ),
-        *("failures", "crashes", "reason", "error"),
+        "state",
+        "token",
+        "failures",
+        "crashes",
+        "reason",
+        "error",
+        *INSTANTS,
+        *(f"{name}_ms" for name in INSTANTS),
     }
 )
+"""What an export tells beside the task itself."""
 
 
 def new_task(line: bytes) -> NewTask:

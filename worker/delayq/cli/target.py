@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -23,7 +24,6 @@ from delayq.errors import DelayQError, InvalidDocument
 from delayq.protocol.write_durability import Durability
 
 if TYPE_CHECKING:
-    from delayq.contract import Redis
     from delayq.contract.kinds import Text
 
 # Where `delayq run` says where its Redis is. The names are those of local/datadir.py, and a test holds them to it:
@@ -65,20 +65,12 @@ def _ours(file: Path) -> bool:
     return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
 
 
-def of_spec(spec: Redis) -> Address:
-    """Read spec.redis and the secrets it names."""
-    return Address.from_spec(spec, secrets_dir())
-
-
 def _answers(address: Address) -> bool:
-    connection = SyncConnection(replace(address, timeout_seconds=ANSWER_SECONDS))
-    try:
-        [reply] = connection.send([("PING",)])
-    except DelayQError:
-        return False
-    finally:
-        connection.close()
-    return bool(reply == b"PONG")
+    with closing(SyncConnection(replace(address, timeout_seconds=ANSWER_SECONDS))) as connection:
+        try:
+            return connection.send([("PING",)]) == [b"PONG"]
+        except DelayQError:
+            return False
 
 
 CONFIG_VARIABLE, URL_VARIABLE, HERE = "DELAYQ_CONFIG", "DELAYQ_REDIS_URL", Path("queue.yaml")
@@ -175,10 +167,13 @@ def is_path(queue: str) -> bool:
 def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
     """Take everything from a document, Redis from where it is said best: the URL, a `delayq run`, the document."""
     spec = document.spec
-    where, source = _where(path, document, redis)
+    source: Source = "--redis"
+    address = of_url(redis) if redis else of_run(path)
+    if not redis:
+        source = "delayq run" if address else "spec.redis"
     return Target(
         queue=document.queue,
-        address=where,
+        address=address or Address.from_spec(spec.redis, secrets_dir()),
         source=source,
         shards=spec.shards,
         key_prefix=spec.redis.key_prefix,
@@ -186,13 +181,6 @@ def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
         durability=spec.durability,
         document=path,
     )
-
-
-def _where(path: Path, document: DelayQueue, redis: str | None) -> tuple[Address, Source]:
-    if redis:
-        return of_url(redis), "--redis"
-    running = of_run(path)
-    return (running, "delayq run") if running else (of_spec(document.spec.redis), "spec.redis")
 
 
 def _beside(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | None:

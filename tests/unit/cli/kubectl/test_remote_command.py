@@ -91,7 +91,7 @@ def test_a_file_that_is_read_goes_along_on_stdin(tmp_path: Path) -> None:
     file.write_text('{"payload": 1}\n')
     found = taken("orders", "--many", str(file), path=("schedule",))
     assert "--many=-" in found.argv(DOCUMENT)
-    assert f"--many={file}" in found.here(DOCUMENT)
+    assert f"--many={file}" in found.argv(DOCUMENT, here=True)
     with found.source:
         assert found.source.read() == b'{"payload": 1}\n'
     assert found.reads_stdin

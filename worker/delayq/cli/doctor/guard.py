@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
 from delayq import guards
 from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
@@ -26,14 +26,6 @@ NAME: Final = "guard"
 SECONDS: Final = 5.0  # for a database to say whether it is there
 SECRET: Final = "is the Secret the right one, and current?"  # noqa: S105 -- a question
 REACH: Final = "does it run there, and does a firewall or NetworkPolicy let us?"
-
-
-@runtime_checkable
-class Tabled(Protocol):
-    """A guard with a table."""
-
-    async def problems(self) -> list[str]:
-        """Say what is wrong with it."""
 
 
 def guard(target: Target, *, reached: bool) -> Iterator[Finding]:
@@ -96,19 +88,14 @@ async def _serves(made: Any, spec: Guard) -> Finding:  # noqa: ANN401 -- as abov
     if spec.sql is None:
         return ok(NAME, f"{made.name} serves")
     where = f"{place(made)}{f', by ${VARIABLE}' if os.environ.get(VARIABLE) else ''}"
-    wrong = await made.problems() if _has_table(spec) else []
+    rows_of_the_user = (spec.sql_pessimistic and spec.sql_pessimistic.select) or (
+        spec.sql_optimistic and spec.sql_optimistic.update
+    )
+    wrong = [] if rows_of_the_user else await made.problems()
     if wrong:
         table = f"the table delayq_processed in {where}: {'; '.join(wrong)}"
         return failed(NAME, table, "delayq guard ddl prints it as it should be")
     return ok(NAME, f"{made.name} serves, at {where}")
-
-
-def _has_table(spec: Guard) -> bool:
-    """Tell whether it keeps delayq's own table, and not rows of the user's."""
-    own = (spec.sql_pessimistic and spec.sql_pessimistic.select) or (
-        spec.sql_optimistic and spec.sql_optimistic.update
-    )
-    return own is None
 
 
 def _majority(away: list[str], servers: list[str]) -> Finding:
@@ -124,7 +111,7 @@ def _majority(away: list[str], servers: list[str]) -> Finding:
 async def _away(made: Any, error: GuardUnavailable, init: str) -> Finding:  # noqa: ANN401 -- as above
     """Tell a store that cannot be reached from one that is not as it should be."""
     said = f"{error.where}: {error.why}"
-    if not isinstance(made, Tabled):
+    if not hasattr(made, "problems"):  # no table
         return unreachable(NAME, said, REACH)
     if not await _reached(made):
         login = any(word in error.why.lower() for word in ("password", "authentication", "access denied"))
@@ -134,7 +121,7 @@ async def _away(made: Any, error: GuardUnavailable, init: str) -> Finding:  # no
     return failed(NAME, said, "correct the statements of spec.guard, or the user's privileges")
 
 
-async def _reached(made: Tabled) -> bool:
+async def _reached(made: Any) -> bool:  # noqa: ANN401 -- as above
     """Tell whether the database can be asked anything at all."""
     try:
         async with asyncio.timeout(SECONDS):

@@ -6,14 +6,15 @@ The password is read from its Secret and handed over in memory: it is on no comm
 from __future__ import annotations
 
 import base64
-import queue as queues_of_lines
 import re
+import signal
 import subprocess
 import tempfile
 import threading
+from collections import deque
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from delayq_operator.desired.config import text
@@ -49,7 +50,7 @@ def run(kubectl: Kubectl, found: RedisAccess, remote_command: RemoteCommand) -> 
         path = Path(directory, "queue.yaml")
         path.write_text(text(document))
         url = f"redis://{userinfo}{LOOPBACK}:{local}/{document.spec.redis.database}"
-        words = remote_command.here(str(path))
+        words = remote_command.argv(str(path), here=True)
         words.insert(len(remote_command.path), f"--redis={url}")  # never leaves this process
         return in_this_process(words)
 
@@ -102,41 +103,29 @@ def port(kubectl: Kubectl, service: Service) -> Iterator[int]:
     """A free port of the loopback that leads to a Service, until the block ends."""
     what = (f"service/{service.name}", f":{service.port}", f"--address={LOOPBACK}")
     argv = kubectl.argv("port-forward", *what, namespace=service.namespace)
-    child = kubectl.start(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    lines: queues_of_lines.SimpleQueue[str | None] = queues_of_lines.SimpleQueue()
-    complaints: list[str] = []
-    hearing = [
-        threading.Thread(target=_lines, args=(child.stdout, lines.put), daemon=True),
-        threading.Thread(target=_lines, args=(child.stderr, complaints.append), daemon=True),
-    ]
-    for each in hearing:
-        each.start()
+    child = kubectl.start(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    late = threading.Timer(START_SECONDS, child.kill)
+    late.start()
     try:
-        yield _port(lines, complaints, hearing[1])
+        yield _port(child, late)
     finally:
+        late.cancel()
         child.terminate()
         with suppress(subprocess.TimeoutExpired):
             child.wait(5)
         child.kill()
 
 
-def _lines(stream: IO[bytes] | None, take: Any) -> None:  # noqa: ANN401 -- a method that takes a line
-    assert stream is not None  # noqa: S101 -- for the type checker
-    for raw in stream:
-        take(raw.decode(errors="replace"))
-    take(None)
-
-
-def _port(
-    lines: queues_of_lines.SimpleQueue[str | None], complaints: list[str], hearing: threading.Thread
-) -> int:
-    try:
-        line = lines.get(timeout=START_SECONDS)
-    except queues_of_lines.Empty:
-        raise Wrong(
-            f"kubectl port-forward did not begin within {START_SECONDS:g} s", "", UNAVAILABLE
-        ) from None
-    if found := _FORWARDING.search(line or ""):
-        return int(found[1])
-    hearing.join(5)
-    raise refusal("".join(each for each in complaints if each) or line or "")
+def _port(child: subprocess.Popen[bytes], late: threading.Timer) -> int:
+    assert child.stdout is not None  # noqa: S101 -- for the type checker
+    said = ""
+    for raw in child.stdout:
+        said += raw.decode(errors="replace")
+        if found := _FORWARDING.search(said):
+            late.cancel()
+            # It writes a line for each connection, and waits when nothing reads them.
+            threading.Thread(target=deque, args=(child.stdout, 0), daemon=True).start()
+            return int(found[1])
+    if child.wait() == -signal.SIGKILL:
+        raise Wrong(f"kubectl port-forward did not begin within {START_SECONDS:g} s", "", UNAVAILABLE)
+    raise refusal(said)

@@ -9,8 +9,7 @@ import click
 from delayq_operator.base import names
 
 from delayq.cli.kubectl import queues
-from delayq.cli.kubectl.naming import name_argument
-from delayq.cli.kubectl.options import kubectl_options, where_params
+from delayq.cli.kubectl.options import kubectl_options, name_argument, where_params
 from delayq.cli.output import note
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The options that kubectl has too: which cluster, which namespace, as whom. Before a command or after its name."""
+"""The options that kubectl has too, before a command or after its name; NAME, and its completion."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delayq.cli.kubectl.kubectl import Kubectl, Where
+from delayq.cli.kubectl.queues import KIND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,3 +46,23 @@ def kubectl_options(command: Callable[..., Any]) -> Callable[..., Any]:
     params = [*getattr(command, "__click_params__", []), *reversed(where_params())]
     called.__click_params__ = params  # type: ignore[attr-defined] # where click's own decorators leave them
     return called
+
+
+def names_there(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a DelayQueue; without a cluster, there are no candidates."""
+    try:
+        answer = Kubectl(where_of(ctx)).ask("get", KIND, "--output=name")
+    except click.ClickException:
+        return []
+    found = (line.rpartition("/")[2] for line in answer.out.splitlines())
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def name_param(name: str = "name", **extra: Any) -> click.Argument:  # noqa: ANN401 -- click's own
+    """Return NAME."""
+    return click.Argument([name], metavar=extra.pop("metavar", "NAME"), shell_complete=names_there, **extra)
+
+
+def name_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command NAME."""
+    return click.argument("name", metavar="NAME", shell_complete=names_there)(command)

@@ -14,8 +14,7 @@ import click
 
 from delayq.cli.kubectl.forward import run
 from delayq.cli.kubectl.kubectl import Kubectl
-from delayq.cli.kubectl.naming import name_param
-from delayq.cli.kubectl.options import where_of, where_params
+from delayq.cli.kubectl.options import name_param, where_of, where_params
 from delayq.cli.kubectl.redis_access import by_exec, way
 from delayq.cli.kubectl.remote_command import remote_command
 from delayq.cli.root import load
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delayq.cli.kubectl.kubectl import Object
-    from delayq.cli.kubectl.redis_access import RedisAccess
 
 QUEUE: Final = ("queue", "queues")
 LEFT_OUT: Final = ("redis", "shards", "key_prefix")
@@ -83,16 +81,16 @@ class Passed(click.Command):
     def go(self, kubectl: Kubectl, raw: Mapping[str, Any], params: Mapping[str, Any]) -> int:
         """Find the way to Redis, and run the command there."""
         name = str(next(params[each] for each in QUEUE if each in params))
-        found = self.way(kubectl, name, params, hopeless=self.path == ("doctor",))
+        found = way(
+            kubectl,
+            name,
+            forward=params["forwarded"],
+            namespace=params["redis_namespace"],
+            hopeless=self.path == ("doctor",),
+        )
         known = of_forecast(found.queue) if self.path[0] == "forecast" else {}
         job = remote_command(self, {**known, **raw}, params)
         return by_exec(kubectl, found, job) if found.pod else run(kubectl, found, job)
-
-    @staticmethod
-    def way(kubectl: Kubectl, name: str, params: Mapping[str, Any], *, hopeless: bool = False) -> RedisAccess:
-        """Find the way to Redis by the options that say which to take."""
-        forward, namespace = params["forwarded"], params["redis_namespace"]
-        return way(kubectl, name, forward=forward, namespace=namespace, hopeless=hopeless)
 
 
 def _param(original: click.Parameter) -> click.Parameter:
@@ -108,17 +106,11 @@ def of_forecast(queue: Object) -> dict[str, str]:
 
     The number of workers is among them: the document in the pods leaves it out.
     """
-    spec = queue["spec"]
+    spec, scaling = queue["spec"], queue.get("status", {}).get("scaling") or {}
     replicas = spec.get("worker", {}).get("replicas")
-    fixed = {"most": str(replicas)} if replicas is not None and spec.get("autoscaling") is None else {}
-    return {**_times(queue), **fixed}
-
-
-def _times(queue: Object) -> dict[str, str]:
-    """Return lead and handler time; a leadTimeSeconds of the document is in force, and not what was learnt."""
-    scaling = queue.get("status", {}).get("scaling") or {}
-    told = (queue["spec"].get("autoscaling") or {}).get("leadTimeSeconds")
-    found = {}
+    found = {"most": str(replicas)} if replicas is not None and spec.get("autoscaling") is None else {}
+    # A leadTimeSeconds of the document is in force, and not what was learnt.
+    told = (spec.get("autoscaling") or {}).get("leadTimeSeconds")
     if scaling.get("handlerMilliseconds"):
         found["handler_ms"] = f"{scaling['handlerMilliseconds']}ms"
     if scaling.get("leadSeconds") and told in (None, "auto"):

@@ -32,19 +32,11 @@ class RemoteCommand:
     goes_on: bool = False
     """Whether it runs until it is interrupted."""
 
-    def argv(self, document: str) -> list[str]:
-        """Return the words for a pod, behind `delayq`."""
-        return [*self.path, *_with(document, self.sent)]
-
-    def here(self, document: str) -> list[str]:
-        """Return the words for this machine."""
-        return [*self.path, *_with(document, self.typed)]
-
-
-def _with(document: str, words: tuple[str, ...]) -> list[str]:
-    """Put the queue in front of the other arguments."""
-    at = words.index("--")
-    return [*words[: at + 1], document, *words[at + 1 :]]
+    def argv(self, document: str, *, here: bool = False) -> list[str]:
+        """Return the words behind `delayq`, for a pod or for this machine: the queue before other arguments."""
+        words = self.typed if here else self.sent
+        at = words.index("--") + 1
+        return [*self.path, *words[:at], document, *words[at:]]
 
 
 def remote_command(

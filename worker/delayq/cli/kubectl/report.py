@@ -19,8 +19,7 @@ from delayq_operator.base import names
 import delayq as package
 from delayq.cli.exits import FAILED, Wrong
 from delayq.cli.kubectl import allowed, queues, status_text
-from delayq.cli.kubectl.naming import name_argument
-from delayq.cli.kubectl.options import kubectl_options
+from delayq.cli.kubectl.options import kubectl_options, name_argument
 from delayq.cli.output import note
 from delayq.contract.files import CONFIG_FILE
 

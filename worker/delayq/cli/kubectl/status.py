@@ -11,8 +11,7 @@ import click
 from delayq.cli.exits import USAGE, Wrong
 from delayq.cli.inputs import Read
 from delayq.cli.kubectl import queues, status_text
-from delayq.cli.kubectl.naming import names_there
-from delayq.cli.kubectl.options import kubectl_options
+from delayq.cli.kubectl.options import kubectl_options, names_there
 from delayq.cli.output import Table, emit
 
 if TYPE_CHECKING:

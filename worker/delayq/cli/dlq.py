@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -29,68 +28,63 @@ if TYPE_CHECKING:
 _NUMBER = re.compile("[1-9][0-9]{0,9}")
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What was asked for."""
+def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command ID..., --group and --all; the function gets `letters`, ids with their times of death.
 
-    ids: tuple[str, ...] = ()
-    group: int | None = None
-    every: bool = False
+    What was asked for and is no dead letter is reported at the end. `by_default`: without a choice, all are taken.
+    """
+
+    def give(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def choosing(
+            client: SyncClient,
+            *,
+            ids: tuple[str, ...],
+            group: str | None,
+            every: bool,
+            **rest: Any,  # noqa: ANN401 -- the command's own options
+        ) -> None:
+            letters, missing = chosen(client, ids, group, every=every, by_default=by_default)
+            command(client, letters=letters, **rest)
+            _exit_without(missing)
+
+        return inputs.options(
+            click.argument("ids", metavar="[ID...]", nargs=-1),
+            click.option(
+                "--group",
+                metavar="N",
+                help="Those of the group that delayq dlq groups gives this number, or all.",
+            ),
+            click.option("--all", "every", is_flag=True, help="All dead letters."),
+        )(choosing)
+
+    return give
 
 
-def choice_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command ID..., --group and --all; the function gets a Choice."""
-
-    @functools.wraps(command)
-    def choosing(*args: Any, ids: tuple[str, ...], group: str | None, every: bool, **rest: Any) -> None:  # noqa: ANN401 -- click's
-        command(*args, choice=_choice(ids, group, every=every), **rest)
-
-    return inputs.options(
-        click.argument("ids", metavar="[ID...]", nargs=-1),
-        click.option(
-            "--group",
-            metavar="N",
-            help="Those of the group that delayq dlq groups gives this number, or all.",
-        ),
-        click.option("--all", "every", is_flag=True, help="All dead letters."),
-    )(choosing)
-
-
-def _choice(ids: tuple[str, ...], group: str | None, *, every: bool) -> Choice:
+def chosen(
+    client: SyncClient, ids: tuple[str, ...], group: str | None, *, every: bool, by_default: bool
+) -> tuple[dict[str, int], set[str]]:
+    """Return dead letters with their times of death, and which of those asked for are none."""
     if bool(ids) + (group is not None) + every > 1:
         raise Wrong("expected one of ID..., --group and --all, got more")
-    if group is None or group == "all":
-        return Choice(ids, None, every or group == "all")
-    if not _NUMBER.fullmatch(group):
-        raise Wrong(
-            f"--group: expected a number from 1, or all, got {quote(group)}", "delayq dlq groups lists them"
-        )
-    return Choice(group=int(group))
-
-
-def chosen(client: SyncClient, choice: Choice, *, every: bool = False) -> tuple[dict[str, int], set[str]]:
-    """Return dead letters with their times of death, and which of those asked for are none.
-
-    `every` is what no choice means.
-    """
-    if choice.ids:
-        return _named(client, choice.ids)
-    if choice.group is not None:
-        return _of_group(client, choice.group), set()
-    if not (choice.every or every):
+    if ids:
+        wanted = [checked_id(task_id) for task_id in dict.fromkeys(ids)]
+        dead = {view.id: view.at_ms for view in client.dlq_get(wanted)}
+        return dead, set(wanted) - dead.keys()
+    if group not in (None, "all"):
+        return _of_group(client, str(group)), set()
+    if not (every or group or by_default):
         raise Wrong("which dead letters? expected ID..., --group N or --all", "delayq dlq groups lists them")
     return {row.id: row.at_ms for row in client.dlq_list()}, set()
 
 
-def _named(client: SyncClient, ids: tuple[str, ...]) -> tuple[dict[str, int], set[str]]:
-    wanted = [checked_id(task_id) for task_id in dict.fromkeys(ids)]
-    dead = {view.id: view.at_ms for view in client.dlq_get(wanted)}
-    return dead, set(wanted) - dead.keys()
-
-
-def _of_group(client: SyncClient, number: int) -> dict[str, int]:
+def _of_group(client: SyncClient, asked: str) -> dict[str, int]:
     """Say which error it is: the numbers change when tasks die or are redriven."""
-    groups = client.dlq_groups()
+    if not _NUMBER.fullmatch(asked):
+        raise Wrong(
+            f"--group: expected a number from 1, or all, got {quote(asked)}", "delayq dlq groups lists them"
+        )
+    number, groups = int(asked), client.dlq_groups()
     if number > len(groups):
         raise Wrong(
             f"--group: expected a number up to {len(groups)}, got {number}", "delayq dlq groups", NOT_FOUND
@@ -158,28 +152,24 @@ def get(client: SyncClient, *, ids: tuple[str, ...], output: Output) -> None:
 
 @dlq.command()
 @on_queue
-@choice_options
+@on_letters()
 @click.option("--rate", type=inputs.RATE, help="How many fall due in what time, like 50/s, 100/m or 1000/h.")
 @dry_run_option
 @output_option
-def redrive(client: SyncClient, *, choice: Choice, rate: float | None, dry_run: bool, output: Output) -> None:
+def redrive(
+    client: SyncClient, *, letters: dict[str, int], rate: float | None, dry_run: bool, output: Output
+) -> None:
     """Run dead letters again, with all attempts before them: those with these IDs, of a group, or all."""
-    letters, missing = chosen(client, choice)
     done = client.dlq_redrive([*letters], rate_per_second=rate, dry_run=dry_run)
     value = {"count": done.tasks, "seconds": round(done.seconds, 3), "dry_run": dry_run}
     spread = seconds(done.seconds)
-    said = (
-        f"would redrive {tasks(done.tasks)} {spread}; nothing changed"
-        if dry_run
-        else f"redrove {tasks(done.tasks)}, due {spread}"
-    )
-    emit(output, value, said)
-    _exit_without(missing)
+    would = f"would redrive {tasks(done.tasks)} {spread}; nothing changed"
+    emit(output, value, would if dry_run else f"redrove {tasks(done.tasks)}, due {spread}")
 
 
 @dlq.command()
 @on_queue
-@choice_options
+@on_letters(by_default=True)
 @click.option(
     "--to",
     "file",
@@ -187,38 +177,32 @@ def redrive(client: SyncClient, *, choice: Choice, rate: float | None, dry_run: 
     default="-",
     help="Where to write.  [default: stdout]",
 )
-def export(client: SyncClient, *, choice: Choice, file: TextIO) -> None:
+def export(client: SyncClient, *, letters: dict[str, int], file: TextIO) -> None:
     """Write dead letters as JSON, one a line: by default, all. schedule --many reads them back."""
-    letters, missing = chosen(client, choice, every=True)
     ids, count = [*letters], 0
     for at in range(0, len(ids), EXPORTED_AT_ONCE):
         for letter in client.dlq_get(ids[at : at + EXPORTED_AT_ONCE]):
             click.echo(one_line(views.whole(letter)), file=file)
             count += 1
     note(f"exported {tasks(count, LETTERS)}")
-    _exit_without(missing)
 
 
 @dlq.command()
 @on_queue
-@choice_options
+@on_letters()
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @dry_run_option
 @output_option
-def purge(client: SyncClient, *, choice: Choice, yes: bool, dry_run: bool, output: Output) -> None:
+def purge(client: SyncClient, *, letters: dict[str, int], yes: bool, dry_run: bool, output: Output) -> None:
     """Delete dead letters: those with these IDs, of a group, or all. They cannot be restored; export copies them."""
-    letters, missing = chosen(client, choice)
-    if dry_run:
-        said = f"would purge {tasks(len(letters), LETTERS)}; nothing changed"
-        emit(output, {"count": len(letters), "dry_run": True}, said)
-        _exit_without(missing)
-        return
-    if letters and not yes:
-        _ask(f"delete {tasks(len(letters), LETTERS)} of queue {client.queue}? They cannot be restored.")
-    # One that was redriven since, and died again, is a new dead letter: it died after all that were listed.
-    count = client.dlq_purge([*letters], before_ms=max(letters.values(), default=0) + 1)
-    emit(output, {"count": count, "dry_run": False}, f"purged {tasks(count, LETTERS)}")
-    _exit_without(missing)
+    count, said = len(letters), f"would purge {tasks(len(letters), LETTERS)}; nothing changed"
+    if not dry_run:
+        if letters and not yes:
+            _ask(f"delete {tasks(count, LETTERS)} of queue {client.queue}? They cannot be restored.")
+        # One that was redriven since, and died again, is a new dead letter: it died after all that were listed.
+        count = client.dlq_purge([*letters], before_ms=max(letters.values(), default=0) + 1)
+        said = f"purged {tasks(count, LETTERS)}"
+    emit(output, {"count": count, "dry_run": dry_run}, said)
 
 
 def _ask(question: str) -> None:

@@ -11,7 +11,6 @@ from delayq.cli.kubectl import passed
 from delayq.cli.kubectl.passed import RAW, Passed
 from delayq.cli.kubectl.remote_command import RemoteCommand, remote_command
 from delayq.cli.kubectl.root import PASSED, kubectl_dq
-from delayq.cli.root import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +43,7 @@ def leaves() -> Iterator[tuple[str, ...]]:
             yield path
 
     for name in PASSED:
-        if name in COMMANDS:
-            yield from below(passed.command(name), (name,))
+        yield from below(passed.command(name), (name,))
 
 
 @pytest.mark.parametrize(

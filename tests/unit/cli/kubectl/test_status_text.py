@@ -38,6 +38,7 @@ def test_a_degraded_queue_says_so_in_the_headline_and_in_the_overview() -> None:
     ready = {"type": "Ready", "status": "True", "reason": "AsExpected"}
     queue = {
         "metadata": {"namespace": "shop", "name": "orders"},
+        "spec": {},
         "status": {"conditions": [ready, degraded]},
     }
     headline = next(iter(told(View(queue=queue, pods=[], events=[]), 0.0)))

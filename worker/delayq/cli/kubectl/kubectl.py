@@ -23,6 +23,7 @@ PATIENCE_SECONDS: Final = 120.0
 """A login plugin may open a browser and wait for the user."""
 
 Object: TypeAlias = dict[str, Any]
+Answer: TypeAlias = subprocess.CompletedProcess[str]
 
 
 @dataclass(kw_only=True)
@@ -32,15 +33,6 @@ class Where:
     namespace: str | None = None
     context: str | None = None
     kubeconfig: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What kubectl said."""
-
-    code: int
-    out: str
-    err: str
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,7 @@ class Kubectl:
             argv.insert(2, f"--request-timeout={REQUEST_SECONDS}s")
         given: dict[str, Any] = {"stdin": subprocess.DEVNULL} if text is None else {"input": text}
         try:
-            done = subprocess.run(  # noqa: S603 -- the user's own kubectl
+            return subprocess.run(  # noqa: S603 -- the user's own kubectl
                 argv, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, **given
             )
         except OSError as error:
@@ -77,14 +69,13 @@ class Kubectl:
             raise Wrong(
                 f"kubectl {args[0]} did not end within {PATIENCE_SECONDS:g} s", "", UNAVAILABLE
             ) from None
-        return Answer(done.returncode, done.stdout, done.stderr)
 
     def text(self, *args: str, text: str | None = None, namespace: str | None = None) -> str:
         """Return what it wrote, or raise what it complained of."""
         answer = self.ask(*args, text=text, namespace=namespace)
-        if answer.code != 0:
-            raise refusal(answer.err)
-        return answer.out
+        if answer.returncode != 0:
+            raise refusal(answer.stderr)
+        return answer.stdout
 
     def json(self, *args: str, text: str | None = None, namespace: str | None = None) -> Object:
         """Return what it wrote, as JSON."""

@@ -54,7 +54,7 @@ def names_there(ctx: click.Context, _param: click.Parameter, incomplete: str) ->
         answer = Kubectl(where_of(ctx)).ask("get", KIND, "--output=name")
     except click.ClickException:
         return []
-    found = (line.rpartition("/")[2] for line in answer.out.splitlines())
+    found = (line.rpartition("/")[2] for line in answer.stdout.splitlines())
     return [name for name in found if name.startswith(incomplete)]
 
 

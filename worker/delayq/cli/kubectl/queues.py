@@ -88,15 +88,15 @@ def unled(kubectl: Kubectl, queue: Object, now: float) -> str:
     """Name the Lease of the operator that serves a queue while none holds it; empty where it cannot be read, too."""
     namespace, name = place(queue)
     told = kubectl.ask("get", "configmap", names.config(name), "--output=json", namespace=namespace)
-    annotations = json.loads(told.out)["metadata"].get("annotations") or {} if told.code == 0 else {}
+    annotations = json.loads(told.stdout)["metadata"].get("annotations") or {} if told.returncode == 0 else {}
     lease = str(annotations.get(names.INSTALLATION, "")).partition(" ")[2]
     if not lease:
         return ""
     where, _, held = lease.partition("/")
     answer = kubectl.ask("get", "lease", held, "--output=json", "--ignore-not-found", namespace=where)
-    if answer.code != 0:
+    if answer.returncode != 0:
         return ""
-    spec = json.loads(answer.out)["spec"] if answer.out.strip() else {}
+    spec = json.loads(answer.stdout)["spec"] if answer.stdout.strip() else {}
     renewed = unix(spec.get("renewTime")) if spec.get("holderIdentity") else None
     return lease if renewed is None or now - renewed > UNLED_SECONDS else ""
 

@@ -155,7 +155,7 @@ class Bundle:
             raise Wrong("no scanner pod runs")
         words = ("exec", queues.place(scanners[0])[1], "--container=scanner", "--", "delayq", "doctor")
         answer = self._kubectl.ask(*words, CONFIG_FILE, namespace=self.namespace)
-        return "\n".join(map(allowed.sentence, f"{answer.out}{answer.err}".splitlines()))
+        return "\n".join(map(allowed.sentence, f"{answer.stdout}{answer.stderr}".splitlines()))
 
 
 def _runs(pod: Object) -> bool:

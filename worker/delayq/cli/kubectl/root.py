@@ -12,7 +12,7 @@ import click
 
 import delayq as package
 from delayq.cli.kubectl.options import where_params
-from delayq.cli.root import COMMANDS, Root
+from delayq.cli.root import Root
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -35,8 +35,7 @@ class Plugin(Root):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
         """Return every name, the most used first."""
-        passed = [name for name in PASSED if name in COMMANDS]
-        return ["status", *passed, *(name for name in OWN if name != "status")]
+        return ["status", *PASSED, *(name for name in OWN if name != "status")]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command when it is used."""

@@ -86,7 +86,7 @@ def told(view: View, now: float) -> Iterator[str]:
     yield ""
     yield facts(list(_facts(view.queue, now)))
     for table in (_conditions(view.queue, now), _pods(view.pods, now), _events(view.events, now)):
-        if table is not None:
+        if table.rows:
             yield ""
             yield from table.lines()
 
@@ -177,19 +177,19 @@ def _shards(moving: Mapping[str, Any]) -> str:
     return f"{said}, moved {moving.get('movedTasks', 0):,}{waiting}"
 
 
-def _conditions(queue: Object, now: float) -> Table | None:
+def _conditions(queue: Object, now: float) -> Table:
     rows = [
         [
             _mark(each),
             each["type"],
             each["status"],
             each.get("reason", ""),
-            _age(each, now),
+            since(each.get("lastTransitionTime"), now),
             each.get("message", ""),
         ]
         for each in conditions(queue).values()
     ]
-    return Table(["", "CONDITION", "STATUS", "REASON", "FOR", "MESSAGE"], rows) if rows else None
+    return Table(["", "CONDITION", "STATUS", "REASON", "FOR", "MESSAGE"], rows)
 
 
 def _mark(condition: Object) -> str:
@@ -199,11 +199,7 @@ def _mark(condition: Object) -> str:
     return "✓" if status == EXPECTED.get(condition["type"], status) else "!"
 
 
-def _age(condition: Object, now: float) -> str:
-    return since(condition.get("lastTransitionTime"), now)
-
-
-def _pods(bodies: Sequence[Object], now: float) -> Table | None:
+def _pods(bodies: Sequence[Object], now: float) -> Table:
     rows = []
     for body in sorted(bodies, key=lambda each: str(each["metadata"]["name"])):
         pod = read(body)
@@ -218,29 +214,15 @@ def _pods(bodies: Sequence[Object], now: float) -> Table | None:
         trouble = pod.trouble.removeprefix(f"{pod.name}: ")
         node = body.get("spec", {}).get("nodeName", "-")
         rows.append([pod.name, state, f"{restarts:,}", since(pod.created, now), node, trouble or "-"])
-    return Table(["POD", "STATE", ">RESTARTS", "AGE", "NODE", "TROUBLE"], rows) if rows else None
+    return Table(["POD", "STATE", ">RESTARTS", "AGE", "NODE", "TROUBLE"], rows)
 
 
-def _events(events: Sequence[Object], now: float) -> Table | None:
+def _events(events: Sequence[Object], now: float) -> Table:
     rows = [
         [since(queues.when(each), now), each.get("type", ""), each.get("reason", ""), each.get("message", "")]
         for each in events
     ]
-    return Table(["EVENT", "TYPE", "REASON", "MESSAGE"], rows) if rows else None
-
-
-OVERVIEW: Final = (
-    "READY",
-    ">DUE",
-    ">SCHEDULED",
-    ">IN-FLIGHT",
-    ">RETRYING",
-    ">DEAD",
-    ">WORKERS",
-    ">DESIRED",
-    "NEXT-DUE",
-    "WHY",
-)
+    return Table(["EVENT", "TYPE", "REASON", "MESSAGE"], rows)
 
 
 WIDE: Final = (">SCANNERS", "REDIS", "AGE")
@@ -250,27 +232,37 @@ def overview(found: Sequence[Object], now: float, *, everywhere: bool, wide: boo
     """Put queues side by side."""
     if not found:
         return "no DelayQueues here" if not everywhere else "no DelayQueues"
-    rows = [_row(queue, now, everywhere=everywhere) + (_wide(queue, now) if wide else []) for queue in found]
-    return Table([*(["NAMESPACE"] if everywhere else []), "NAME", *OVERVIEW, *(WIDE if wide else ())], rows)
+    hidden = {*(() if everywhere else ("NAMESPACE",)), *(() if wide else WIDE)}
+    cells = [_cells(queue, now) for queue in found]
+    headings = [heading for heading in cells[0] if heading not in hidden]
+    return Table(headings, [[each[heading] for heading in headings] for each in cells])
 
 
-def _wide(queue: Object, now: float) -> list[str]:
-    scanner = queue.get("status", {}).get("scanner") or {}
-    age = since(queue["metadata"].get("creationTimestamp"), now)
-    return [f"{scanner.get('readyReplicas', 0):,}", _redis(queue["spec"].get("redis") or {}), age]
-
-
-def _row(queue: Object, now: float, *, everywhere: bool) -> list[str]:
+def _cells(queue: Object, now: float) -> dict[str, str]:
+    """Return what each column shows of a queue."""
     namespace, name = queues.place(queue)
     status = queue.get("status", {})
-    backlog = status.get("backlog") or {}
+    backlog, scanner = status.get("backlog") or {}, status.get("scanner") or {}
     ready = conditions(queue).get("Ready") or {"status": "Unknown", "reason": "NoOperator"}
-    numbers = [
-        f"{backlog[field]:,}" if field in backlog else "-"
-        for field in ("due", "scheduled", "inFlight", "retrying", "dead")
-    ]
-    workers = [f"{status.get('readyReplicas', 0):,}", f"{status.get('desiredReplicas', '-')}"]
-    following = until(backlog["nextDueTime"], now) if "nextDueTime" in backlog else "-"
     degraded = _degraded(queue) or {"reason": "-"}
-    why = degraded["reason"] if ready["status"] == "True" else ready.get("reason", "")
-    return [*([namespace] if everywhere else []), name, ready["status"], *numbers, *workers, following, why]
+
+    def number(field: str) -> str:
+        return f"{backlog[field]:,}" if field in backlog else "-"
+
+    return {
+        "NAMESPACE": namespace,
+        "NAME": name,
+        "READY": ready["status"],
+        ">DUE": number("due"),
+        ">SCHEDULED": number("scheduled"),
+        ">IN-FLIGHT": number("inFlight"),
+        ">RETRYING": number("retrying"),
+        ">DEAD": number("dead"),
+        ">WORKERS": f"{status.get('readyReplicas', 0):,}",
+        ">DESIRED": f"{status.get('desiredReplicas', '-')}",
+        "NEXT-DUE": until(backlog["nextDueTime"], now) if "nextDueTime" in backlog else "-",
+        "WHY": degraded["reason"] if ready["status"] == "True" else ready.get("reason", ""),
+        ">SCANNERS": f"{scanner.get('readyReplicas', 0):,}",
+        "REDIS": _redis(queue["spec"].get("redis") or {}),
+        "AGE": since(queue["metadata"].get("creationTimestamp"), now),
+    }

@@ -9,7 +9,9 @@ from pathlib import Path
 from delayq.cli import exits
 from delayq.cli.root import COMMANDS
 
+from tests.unit.contract.crd import every_rule
 from tools.reference.commands import MEANINGS, PAGES, pages
+from tools.reference.crd import render
 from tools.reference.result_keys import KEYS
 
 ROOT = Path(__file__).parents[3]
@@ -21,6 +23,12 @@ def test_the_pages_are_current() -> None:
     assert there == pages(), "run: python -m tools.reference.commands docs/reference"
     assert sorted(command for _, commands in PAGES.values() for command in commands) == sorted(COMMANDS)
     assert not any("Needs the extra" in page for page in there.values())
+
+
+def test_the_page_of_the_crd_is_current() -> None:
+    page = (ROOT / "docs/reference/crd.md").read_text()
+    assert page == render(), "run: python -m tools.reference.crd > docs/reference/crd.md"
+    assert [rule for rule in every_rule() if f": {rule}\n" not in page] == []
 
 
 def test_every_exit_code_has_a_meaning() -> None:

@@ -48,12 +48,6 @@ def test_a_rush_late_in_the_hour_does_not_make_what_is_due_before_it_late() -> N
     assert found[3].late_seconds == 0
 
 
-def test_a_steady_flow_takes_the_workers_that_keep_up_with_it() -> None:
-    """36,000 an hour are 10 a second; 1 s each, so 10 slots are busy: a worker. Ten times as many take ten."""
-    assert told(flow(1, 36_000)) == [NOTHING, (36_000, 1, 0), (0, 1, 0), NOTHING], "the last run on"
-    assert told(flow(1, 360_000))[1] == (360_000, 10, 0)
-
-
 def test_overdue_tasks_are_due_now_and_as_late_as_they_are() -> None:
     now = Now(0, overdue=100, oldest_overdue_ms=90_000)
     assert told(now=now)[0] == (100, 1, 90)
@@ -127,12 +121,3 @@ def test_every_task_is_told_and_workers_are_needed_where_tasks_are(
     assert sum(each.tasks for each in found) == sum(each.tasks for each in bins) + now.overdue
     assert all(each.workers >= 1 for each in found if each.tasks)
     assert all(each.late_seconds == 0 for each in found if not each.tasks)
-
-
-@given(BINS, NOWS, SUPPLIES)
-def test_with_more_workers_nothing_is_later(bins: list[Bin], now: Now, supply: Supply) -> None:
-    fewer = outlook(bins, HOURS, now, supply)
-    more = outlook(bins, HOURS, now, replace(supply, workers=supply.workers + 1))
-    for one, other in zip(fewer, more, strict=True):
-        assert other.late_seconds <= one.late_seconds + supply.handler_seconds + 1e-6
-        assert other.workers == one.workers

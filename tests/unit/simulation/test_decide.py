@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.contract.autoscaling import Behavior, ScaleDown, ScaleUp, ScalingPolicy
+from delayq.contract.autoscaling import Behavior, ScaleDown, ScalingPolicy
 from delayq.scaling import Policy, Sample, begun, decide, recorded, replayed, sentence
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,34 +117,6 @@ def test_the_windows_are_kept(given_: tuple[Policy, list[Sample | None], int]) -
         if decision.replicas > decision.before:
             wished = [each for each in decision.previous.recommendations if each.at > decision.at - up]
             assert all(each.replicas >= decision.replicas for each in wished)
-
-
-def test_going_up_waits_for_its_window_and_down_for_its_own() -> None:
-    policy = Policy(
-        slots=1,
-        lead_seconds=0.0,
-        behavior=Behavior(
-            scale_up=ScaleUp(stabilization_window_seconds=10),
-            scale_down=ScaleDown(stabilization_window_seconds=20),
-        ),
-    )
-    busy, idle = Sample(overdue=5, ready=5, handler_seconds=60.0), Sample(in_flight=1, ready=5)
-    made = chain(policy, [idle] + [busy] * 6 + [idle] * 12, 1)
-    assert [each.replicas for each in made] == [1] * 5 + [5] * 11 + [1] * 3
-
-
-def test_disabled_is_never_exceeded() -> None:
-    never = Behavior(
-        scale_up=ScaleUp(select_policy="Disabled"), scale_down=ScaleDown(select_policy="Disabled")
-    )
-    policy = Policy(slots=1, behavior=never)
-    assert [each.replicas for each in chain(policy, [Sample(overdue=9), Sample()], 3)] == [3, 3]
-
-
-@pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"sample": 1}', "\x00", "[" * 100_000])
-def test_what_is_no_record_is_refused_with_a_sentence(text: str) -> None:
-    with pytest.raises(ValueError, match=r"expected the record of a decision|Expecting value"):
-        replayed(text)
 
 
 def test_a_record_with_a_fraction_of_a_worker_is_refused() -> None:

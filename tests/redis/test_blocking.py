@@ -1,4 +1,4 @@
-"""Blocking connections to Clusters and Sentinels: who is asked, what is sent on, and what one lost server costs."""
+"""Clients of Clusters and Sentinels: who is asked, what is sent on; and what a lost server costs blocking ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from delayq.connection import Address, SyncConnection
 from delayq.protocol.commands import Commands
 from delayq.protocol.results import State
 
+from tests.redis.conftest import clients
 from tests.servers import PASSWORD, PREFERRED, USER, RedisServer
 from tests.topologies.cluster import Cluster
+from tests.topologies.secured import cut
 from tests.topologies.sentinels import Sentinels
 from tests.topologies.waiting import until
 from tests.unit.connection.silent import reply, telling
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from delayq.protocol.keys import Keys
+
+    from tests.redis.conftest import Make
 
 pytestmark = pytest.mark.slow
 SHARDS = 12
@@ -36,6 +40,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("cluster"))
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture(params=["async", "sync"])
+def make(request: pytest.FixtureRequest, queue_name: str) -> Iterator[Make]:
+    """Clients of either kind, called in the same way; the servers are those of this module."""
+    with clients(request.param, "", queue_name) as make:
+        yield make
 
 
 @pytest.fixture
@@ -70,12 +81,14 @@ def elsewhere(cluster: Cluster, keys: Keys) -> RedisServer:
     return next(node for node in cluster.primaries() if node is not held)
 
 
-def test_calls_go_to_the_servers_that_hold_their_shards(cluster: Cluster, queue_name: str) -> None:
-    with SyncClient(cluster.url, queue=queue_name, shards=SHARDS) as client:
-        assert len(client.schedule_many(tasks(200))) == 200
-        assert client.counts().waiting == 200
-        assert {row.id for row in client.list(State.SCHEDULED, limit=200)} == {f"t{n}" for n in range(200)}
-        assert client.get("t7") is not None
+def test_calls_go_to_the_servers_that_hold_their_shards(
+    make: Make, cluster: Cluster, queue_name: str
+) -> None:
+    client = make(cluster.url, shards=SHARDS)
+    assert len(client.schedule_many(tasks(200))) == 200
+    assert client.counts().waiting == 200
+    assert {row.id for row in client.list(State.SCHEDULED, limit=200)} == {f"t{n}" for n in range(200)}
+    assert client.get("t7") is not None
     commands = Commands(queue_name, shards=SHARDS)
     with connected(cluster.url) as connection:
         found = connection.servers(commands.shards)
@@ -85,168 +98,145 @@ def test_calls_go_to_the_servers_that_hold_their_shards(cluster: Cluster, queue_
     }
 
 
-def test_a_moved_slot_is_followed_and_learned(cluster: Cluster, queue_name: str) -> None:
-    [keys] = Commands(queue_name).shards
-    with SyncClient(cluster.url, queue=queue_name) as client:
-        client.schedule_many(tasks(10))
+def test_a_moved_slot_is_followed_and_confirmed_where_it_is(
+    make: Make, cluster: Cluster, queue_name: str
+) -> None:
+    client = make(cluster.url, shards=SHARDS, durability=Durability("Replicated", timeout_ms=30_000))
+    client.schedule_many(tasks(10))
+    for keys in Commands(queue_name, shards=SHARDS).shards[:3]:
         cluster.move(keys.slot, elsewhere(cluster, keys))
-        assert len(client.schedule_many(tasks(20), if_exists="keep")) == 20
-        assert client.counts().waiting == 20
-        [holding] = client._connection.servers([keys])
-        assert holding.where == place(cluster.serving(keys.slot))
+    assert len(client.schedule_many(tasks(100), if_exists="keep")) == 100
+    assert client.counts().waiting == 100
 
 
-def test_raw_commands_follow_a_moved_slot_too(cluster: Cluster, queue_name: str) -> None:
-    [keys] = Commands(queue_name).shards
-    with connected(cluster.url) as connection:
-        assert connection.send([("GET", keys.leader)], keys) == [None]
-        cluster.move(keys.slot, elsewhere(cluster, keys))
-        assert connection.send([("GET", keys.leader), ("PING",)], keys) == [None, b"PONG"]
-
-
-def test_what_a_migration_holds_up_is_done_when_it_is_over(cluster: Cluster, queue_name: str) -> None:
-    [keys] = Commands(queue_name).shards
-    target = elsewhere(cluster, keys)
-    with (
-        SyncClient(patient(cluster.url), queue=queue_name) as client,
-        ThreadPoolExecutor(1) as threads,
-    ):
-        client.schedule_many(tasks(10))
-        source = cluster.begin_move(keys.slot, target)
-        cluster.move_keys(keys.slot, source, target, most=1)
-        storing = threads.submit(client.schedule_many, tasks(20), if_exists="keep")
-        with pytest.raises(NotYet):
-            storing.result(timeout=0.5)
-        while cluster.move_keys(keys.slot, source, target):
-            pass
-        cluster.end_move(keys.slot, target)
-        assert len(storing.result(timeout=PATIENT_SECONDS)) == 20
-        assert client.counts().waiting == 20
-
-
-def test_what_outlasts_the_time_out_is_unavailable_and_says_why(cluster: Cluster, queue_name: str) -> None:
-    commands = Commands(queue_name)
-    [keys] = commands.shards
-    target = elsewhere(cluster, keys)
-    hasty = replace(patient(cluster.url), timeout_seconds=0.5)
-    with closing(SyncConnection(hasty)) as connection:
-        source = cluster.begin_move(keys.slot, target)
-        try:
-            with pytest.raises(Unavailable) as error:
-                connection.run([commands.counts(0)])
-        finally:
-            while cluster.move_keys(keys.slot, source, target):
-                pass
-            cluster.end_move(keys.slot, target)
-        assert error.value.outage == "migrating"
-        assert connection.run([commands.counts(0)])[0].waiting == 0
-
-
-def test_every_server_confirms_what_it_was_sent(cluster: Cluster, queue_name: str) -> None:
-    with SyncClient(cluster.url, queue=queue_name, shards=SHARDS, durability="Replicated") as client:
-        assert len(client.schedule_many(tasks(100))) == 100
-    for node in cluster.primaries():
-        with node.client() as redis:
-            assert redis.execute_command("WAIT", 1, 60_000) >= 1
-
-
-def test_a_confirmation_follows_a_moved_slot(cluster: Cluster, queue_name: str) -> None:
+def test_raw_commands_and_what_is_asked_behind_no_calls_follow_a_moved_slot(
+    cluster: Cluster, queue_name: str
+) -> None:
     commands = Commands(queue_name, shards=SHARDS)
-    with SyncClient(cluster.url, queue=queue_name, shards=SHARDS, durability="Replicated") as client:
-        client.schedule_many(tasks(10))
-        for keys in commands.shards[:3]:
-            cluster.move(keys.slot, elsewhere(cluster, keys))
-        assert len(client.schedule_many(tasks(100), if_exists="keep")) == 100
-        assert client.counts().waiting == 100
-
-
-def test_what_is_asked_behind_nothing_follows_a_moved_slot_too(cluster: Cluster, queue_name: str) -> None:
-    commands, behind = (
-        Commands(queue_name, shards=SHARDS),
-        Durability("Replicated", timeout_ms=30_000).behind(),
-    )
+    behind = Durability("Replicated", timeout_ms=30_000).behind()
+    moved = commands.shards[:3]
     with connected(cluster.url) as connection:
         asked = len(connection.run((), behind, commands.shards))
         assert asked == len(cluster.primaries())
-        for keys in commands.shards[:3]:
+        assert connection.send([("GET", moved[0].leader)], moved[0]) == [None]
+        for keys in moved:
             cluster.move(keys.slot, elsewhere(cluster, keys))
+        assert connection.send([("GET", moved[0].leader), ("PING",)], moved[0]) == [None, b"PONG"]
         replies = connection.run((), behind, commands.shards)
         assert len(replies) >= asked
         assert all(replicas >= 1 for _, replicas in replies)
+        connection.run([commands.counts(0)])
+        [holding] = connection.servers([moved[0]])
+        assert holding.where == place(cluster.serving(moved[0].slot))
 
 
-def test_a_server_that_is_gone_costs_the_calls_of_its_shards_only(
-    tmp_path_factory: pytest.TempPathFactory, queue_name: str
+def test_what_a_migration_holds_up_is_done_when_it_is_over(
+    make: Make, cluster: Cluster, queue_name: str
 ) -> None:
-    cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("alone"), replicas=False)
+    [keys] = Commands(queue_name).shards
+    target, client = elsewhere(cluster, keys), make(patient(cluster.url))
+    client.schedule_many(tasks(10))
+    source = cluster.begin_move(keys.slot, target)
+    cluster.move_keys(keys.slot, source, target, most=1)
+    with ThreadPoolExecutor(1) as threads:
+        storing = threads.submit(client.schedule_many, tasks(20), if_exists="keep")
+        with pytest.raises(NotYet):
+            storing.result(timeout=0.5)
+        finish_move(cluster, keys, source, target)
+        assert len(storing.result(timeout=PATIENT_SECONDS)) == 20
+    assert client.counts().waiting == 20
+
+
+def finish_move(cluster: Cluster, keys: Keys, source: RedisServer, target: RedisServer) -> None:
+    while cluster.move_keys(keys.slot, source, target):
+        pass
+    cluster.end_move(keys.slot, target)
+
+
+def test_what_outlasts_the_time_out_is_unavailable_and_says_why(
+    make: Make, cluster: Cluster, queue_name: str
+) -> None:
+    [keys] = Commands(queue_name).shards
+    target = elsewhere(cluster, keys)
+    client = make(replace(patient(cluster.url), timeout_seconds=0.5))
+    source = cluster.begin_move(keys.slot, target)
     try:
-        commands = Commands(queue_name, shards=SHARDS)
-        calls = [commands.counts(shard) for shard in range(SHARDS)]
-        with connected(cluster.url) as connection:
-            assert not any(isinstance(answer, Unavailable) for answer in connection.answers(calls))
-            lost = cluster.nodes[1]
-            held = [cluster.serving(keys.slot) is lost for keys in commands.shards]
-            assert any(held)
-            assert not all(held)
-            lost.stop()
-            for _ in range(3):
-                answers = connection.answers(calls)
-                assert [isinstance(answer, Unavailable) for answer in answers] == held
-            with pytest.raises(Unavailable, match=str(lost.port)):
-                connection.run(calls)
-            lost.restart()
-            cluster.wait_well()
-            assert not any(isinstance(answer, Unavailable) for answer in connection.answers(calls))
+        with pytest.raises(Unavailable, match="slot of this shard is moving") as error:
+            client.counts()
     finally:
-        cluster.stop()
+        finish_move(cluster, keys, source, target)
+    assert error.value.outage == "migrating"
+    assert client.counts().waiting == 0
 
 
-def test_a_server_that_hangs_holds_up_the_calls_of_its_shards_only(
-    tmp_path_factory: pytest.TempPathFactory, queue_name: str
-) -> None:
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A Cluster without replicas: what one server holds is away with it."""
+    cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("bare"), replicas=False)
+    yield cluster
+    cluster.stop()
+
+
+def held_by(cluster: Cluster, server: RedisServer, commands: Commands) -> list[bool]:
+    held = [cluster.serving(keys.slot) is server for keys in commands.shards]
+    assert any(held)
+    assert not all(held)
+    return held
+
+
+def test_a_server_that_is_gone_costs_the_calls_of_its_shards_only(bare: Cluster, queue_name: str) -> None:
+    commands, lost = Commands(queue_name, shards=SHARDS), bare.nodes[1]
+    calls = [commands.counts(shard) for shard in range(SHARDS)]
+    held = held_by(bare, lost, commands)
+    with connected(bare.url) as connection:
+        assert not any(isinstance(answer, Unavailable) for answer in connection.answers(calls))
+        lost.stop()
+        for _ in range(3):
+            answers = connection.answers(calls)
+            assert [isinstance(answer, Unavailable) for answer in answers] == held
+        with pytest.raises(Unavailable, match=str(lost.port)):
+            connection.run(calls)
+        lost.restart()
+        bare.wait_well()
+        assert not any(isinstance(answer, Unavailable) for answer in connection.answers(calls))
+
+
+def test_a_server_that_hangs_holds_up_the_calls_of_its_shards_only(bare: Cluster, queue_name: str) -> None:
     """The time-out is a minute: who waited for that server would be seen."""
-    cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("hanging"), replicas=False)
-    try:
-        commands = Commands(queue_name, shards=SHARDS)
-        lost = cluster.nodes[1]
-        hanging = [cluster.serving(keys.slot) is lost for keys in commands.shards]
-        with connected(cluster.url) as connection, ThreadPoolExecutor(1) as threads:
-            connection.run([commands.counts(shard) for shard in range(SHARDS)])
-            lost.pause()
-            waiting = threads.submit(connection.run, [commands.counts(hanging.index(True))])
-            began = time.monotonic()
-            for _ in range(20):
-                connection.run([commands.counts(shard) for shard in range(SHARDS) if not hanging[shard]])
-            assert time.monotonic() - began < PATIENT_SECONDS / 2
-            assert not waiting.done()
-            lost.resume()
-            assert waiting.result(timeout=PATIENT_SECONDS)
-    finally:
-        cluster.stop()
+    commands, lost = Commands(queue_name, shards=SHARDS), bare.nodes[1]
+    hanging = held_by(bare, lost, commands)
+    with connected(bare.url) as connection, ThreadPoolExecutor(1) as threads:
+        connection.run([commands.counts(shard) for shard in range(SHARDS)])
+        lost.pause()
+        waiting = threads.submit(connection.run, [commands.counts(hanging.index(True))])
+        began = time.monotonic()
+        for _ in range(20):
+            connection.run([commands.counts(shard) for shard in range(SHARDS) if not hanging[shard]])
+        assert time.monotonic() - began < PATIENT_SECONDS / 2
+        assert not waiting.done()
+        lost.resume()
+        assert waiting.result(timeout=PATIENT_SECONDS)
+    bare.wait_well()
 
 
 def test_a_server_that_lets_nobody_in_keeps_the_others_waiting_for_its_part_of_the_time(
-    tmp_path_factory: pytest.TempPathFactory, queue_name: str, monkeypatch: pytest.MonkeyPatch
+    bare: Cluster, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its kernel takes connections while it hangs. Nothing can be had in no time, which is all there would be."""
     monkeypatch.setattr("delayq.connection.deadline.LEAST_SECONDS", 0.0)
-    cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("closed"), replicas=False)
-    try:
-        commands = Commands(queue_name, shards=SHARDS)
-        lost = cluster.nodes[1]
-        hanging = [cluster.serving(keys.slot) is lost for keys in commands.shards]
-        first = sorted(range(SHARDS), key=lambda shard: not hanging[shard])
-        address = replace(Address.from_url(cluster.url), timeout_seconds=3.0)
-        with closing(SyncConnection(address)) as connection:
-            connection.servers(commands.shards)  # learns where they are, and keeps no connection for it
-            lost.pause()
-            try:
-                answers = connection.answers([commands.counts(shard) for shard in first])
-            finally:
-                lost.resume()
-        assert [isinstance(answer, Unavailable) for answer in answers] == [hanging[shard] for shard in first]
-    finally:
-        cluster.stop()
+    commands, lost = Commands(queue_name, shards=SHARDS), bare.nodes[1]
+    hanging = held_by(bare, lost, commands)
+    first = sorted(range(SHARDS), key=lambda shard: not hanging[shard])
+    address = replace(Address.from_url(bare.url), timeout_seconds=3.0)
+    with closing(SyncConnection(address)) as connection:
+        connection.servers(commands.shards)  # learns where they are, and keeps no connection for it
+        lost.pause()
+        try:
+            answers = connection.answers([commands.counts(shard) for shard in first])
+        finally:
+            lost.resume()
+    bare.wait_well()
+    assert [isinstance(answer, Unavailable) for answer in answers] == [hanging[shard] for shard in first]
 
 
 def kept_trying(client: SyncClient, task_id: str) -> None:
@@ -292,38 +282,28 @@ def test_an_answer_that_will_not_come_is_not_waited_for_once_there_is_a_new_mast
         old.resume()
 
 
-def test_a_sentinel_that_is_away_is_passed_over(sentinels: Sentinels, queue_name: str) -> None:
+def test_sentinels_that_are_away_are_passed_over_and_a_known_master_serves_without_any(
+    make: Make, sentinels: Sentinels
+) -> None:
     sentinels.sentinels[0].kill()
-    with SyncClient(sentinels.url, queue=queue_name) as client:
-        client.schedule(None, delay_ms=60_000)
+    client, primary = make(sentinels.url), sentinels.primary()
+    client.schedule(None, delay_ms=60_000)
     for sentinel in sentinels.sentinels[1:]:
         sentinel.kill()
-    with (
-        SyncClient(sentinels.url, queue=queue_name) as client,
-        pytest.raises(Unavailable, match="sentinel mymaster"),
-    ):
-        client.schedule(None, delay_ms=60_000)
+    cut(primary)
+    assert client.counts().waiting == 1
 
 
-def test_a_name_that_no_sentinel_knows_is_told(sentinels: Sentinels, queue_name: str) -> None:
-    address = replace(Address.from_url(sentinels.url), master_name="other")
-    with (
-        SyncClient(address, queue=queue_name) as client,
-        pytest.raises(Unavailable, match="no such master") as error,
-    ):
-        client.counts()
+def test_who_cannot_be_told_a_master_is_told_why(make: Make, sentinels: Sentinels) -> None:
+    other = make(replace(Address.from_url(sentinels.url), master_name="other"))
+    with pytest.raises(Unavailable, match="no such master") as error:
+        other.counts()
     assert error.value.outage == "no_master"
-
-
-def test_a_master_that_is_known_serves_on_without_sentinels(sentinels: Sentinels, queue_name: str) -> None:
-    commands = Commands(queue_name)
-    with connected(sentinels.url) as connection:
-        connection.run([commands.counts(0)])
-        for sentinel in sentinels.sentinels:
-            sentinel.kill()
-        discovery = connection._servers.discovery
-        discovery.doubt(discovery.holder())
-        connection.run([commands.counts(0)])
+    for sentinel in sentinels.sentinels:
+        sentinel.kill()
+    with pytest.raises(Unavailable, match="sentinel mymaster at") as error:
+        make(sentinels.url).counts()
+    assert error.value.outage == "refused"
 
 
 class Interrupted(BaseException):

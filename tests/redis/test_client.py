@@ -14,7 +14,7 @@ from delayq import (
 )
 from delayq.protocol.results import Cancelled, Outcome
 from delayq.protocol.results import State as In
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.redis.state import known
@@ -31,6 +31,10 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
     max_leaves=10,
 )
+
+
+GOOD_IDS = ["{", "}", "{q:0}", "a:b:", ":1", "*", "[a-z]?", "\\", "ü-漢-🙂", "%s", "$(id)", "--help", "-", "0",
+            "x" * 200, "é" * 100, "..", "/etc/passwd", "'", '"', "+5", "nan", "a/b?c=d"]  # fmt: skip
 
 
 def keys_left(server: RedisServer) -> int:
@@ -64,6 +68,7 @@ def test_the_past_is_now(client: SyncClient, redis_server: RedisServer, due_ms: 
 
 @settings(max_examples=25)
 @given(payload=JSON_VALUES)
+@example(payload=10**4000)
 def test_any_json_value_comes_back(client: SyncClient, payload: object) -> None:
     task_id = client.schedule(payload, delay_ms=60_000).id
     assert json.loads(known(client, task_id).body) == payload
@@ -108,8 +113,14 @@ def cycle() -> list[Any]:
         {"headers": {1: "a"}},
         {"headers": {"a": "\ud800"}},
         {"headers": [("a", "b")]},
+        {"headers": {"a": None}},
+        {"headers": {"a": b"b"}},
         {"task_id": ""},
         {"task_id": "a b"},
+        {"task_id": "\t"},
+        {"task_id": "\u2028"},
+        {"task_id": "a\r\nX: y"},
+        {"task_id": ["a"]},
         {"task_id": "a\n"},
         {"task_id": "\x00"},
         {"task_id": "\x7f"},
@@ -128,6 +139,9 @@ def cycle() -> list[Any]:
         {"delay_ms": None, "due_ms": 1.5},
         {"delay_ms": None, "due_ms": float("nan")},
         {"delay_ms": None, "due_ms": -1},
+        {"delay_ms": None, "due_ms": 10**400},
+        {"delay_ms": None, "due_ms": True},
+        {"delay_ms": None, "due_ms": "5"},
         {"delay_ms": None, "due_ms": 1_893_456_000},
     ],
     ids=",".join,
@@ -150,11 +164,20 @@ def test_an_id_that_cannot_be_is_refused_everywhere(client: SyncClient, verb: st
         getattr(client, verb)(task_id, **({"delay_ms": 1} if verb == "reschedule" else {}))
 
 
-@pytest.mark.parametrize("task_id", ["x" * 200, "ü" * 100, "a:b", "*", "{a}", "漢字", "-", "a/b?c=d"])
-def test_any_printable_id_of_up_to_200_bytes_is_taken(client: SyncClient, task_id: str) -> None:
-    client.schedule(None, delay_ms=60_000, task_id=task_id)
-    assert known(client, task_id).id == task_id
-    assert client.cancel(task_id) is Cancelled.CANCELLED
+def test_any_printable_id_of_up_to_200_bytes_is_found_again_by_every_verb(client: SyncClient) -> None:
+    for task_id in GOOD_IDS:
+        client.schedule(None, delay_ms=60_000, task_id=task_id)
+        assert known(client, task_id).id == task_id
+        assert [row.id for row in client.list(In.SCHEDULED)] == [task_id]
+        assert client.reschedule(task_id, delay_ms=50_000).outcome == "rescheduled"
+        assert client.cancel(task_id) is Cancelled.CANCELLED
+
+
+def test_headers_keep_what_would_break_other_protocols(client: SyncClient) -> None:
+    odd = {"a\r\nX-Evil": "b\r\n\r\nGET /", "nul": "\x00", "": "", "ü": "漢"}
+    headers = odd | {f"h{n}": "v" for n in range(500)}
+    client.schedule(1, delay_ms=60_000, headers=headers, task_id="a")
+    assert known(client, "a").headers == headers
 
 
 def test_a_wrong_word_for_if_exists_is_told_so(client: SyncClient, redis_server: RedisServer) -> None:

@@ -160,14 +160,6 @@ def test_many_are_each_accounted_for(make: Make, aof_server: RedisServer, replic
     assert client.counts().waiting == 10_000
 
 
-def test_what_was_refused_is_not_in_doubt(make: Make, aof_server: RedisServer, replica: RedisServer) -> None:
-    client = make(aof_server.url, durability=replicated(SHORT))
-    make(aof_server.url).schedule(1, delay_ms=60_000, task_id="a")
-    replica.pause()
-    with pytest.raises(TaskExists):
-        client.schedule(2, delay_ms=60_000, task_id="a")
-
-
 def test_too_few_replicas_are_counted(make: Make, aof_server: RedisServer, replica: RedisServer) -> None:
     client = make(aof_server.url, durability=replicated(SHORT, replicas=2))
     with pytest.raises(NotConfirmed, match="of 2 replicas confirmed") as raised:
@@ -273,16 +265,6 @@ def test_a_setting_changed_later_is_a_confirmation_that_does_not_come(
     assert client.counts().waiting == 2
 
 
-def test_a_redis_that_is_away_is_unavailable_as_ever(
-    make: Make, aof_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("delayq.client.routing.PAUSES_SECONDS", (0.01,))
-    aof_server.stop()
-    with pytest.raises(Unavailable):
-        make(aof_server.url, durability=replicated(SHORT)).schedule(1, delay_ms=1)
-    aof_server.restart()
-
-
 @pytest.mark.parametrize("writable", [False, True])
 @pytest.mark.parametrize("asked", [replicated(), Durability("Fsynced")])
 def test_a_replica_is_left_for_the_master_that_the_address_has_by_then(
@@ -376,13 +358,3 @@ def test_the_command_says_what_is_stored_and_that_nobody_confirmed_it(
     assert "note: lines up to 0 are done; of lines 1 to 2 some are stored" in many.stderr
     with SyncClient.from_document(document) as client:
         assert client.counts().waiting == 3
-
-
-@pytest.mark.parametrize("kind", [Client, SyncClient])
-def test_a_document_says_what_its_clients_wait_for(kind: type[Client | SyncClient], tmp_path: Path) -> None:
-    document = tmp_path / "queue.yaml"
-    document.write_text(DOCUMENT.replace("PORT", "6379").replace("QUEUE", "orders"))
-    client = kind.from_document(document)
-    assert client._operations.durability == Durability("Replicated", timeout_ms=200)
-    plain = kind("redis://localhost", queue="orders")
-    assert plain._operations.durability is None

@@ -270,13 +270,6 @@ def test_a_last_token_that_is_none_keeps_nothing_from_moving(pair: Shard, garbag
     assert pair.redis.hget(pair.commands.keys(1).stats, "token") == str(batch.token).encode()
 
 
-def test_a_batch_that_never_arrived_has_not_landed(pair: Shard) -> None:
-    put(pair, State(delayed={AWAY[0]: FAR}))
-    batch = depart(pair, AWAY[0])
-    assert not pair.run(pair.commands.migrate_verify(1, 0, batch.token))
-    assert arrive(pair, batch) == 1
-
-
 def test_a_batch_that_its_shard_forgot_lets_nothing_in_that_has_landed(pair: Shard) -> None:
     """Who saw it before the fail-over says so later, and another has a copy of what departed after that."""
     put(pair, State(delayed={AWAY[0]: FAR}))
@@ -399,18 +392,6 @@ def migrator(pair: Shard, monkeypatch: pytest.MonkeyPatch) -> tuple[ShardMigrati
     return move, Stepping(pair.run, move.step)
 
 
-def test_a_mover_takes_what_belongs_elsewhere_and_nothing_else(
-    pair: Shard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(pair, State(delayed=dict.fromkeys("abcdefgh", FAR)))
-    move, stepping = migrator(pair, monkeypatch)
-    for _ in range(40):
-        stepping.whole()
-    assert move.scan.done
-    assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
-    assert (move.scan.tasks, move.scan.checked, move.scan.moved) == (8, 8, len(AWAY))
-
-
 def test_a_mover_that_knows_no_shard_map_brings_nothing_anywhere(
     pair: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,7 +407,7 @@ def test_a_mover_that_knows_no_shard_map_brings_nothing_anywhere(
     assert at(pair, 1).delayed == {AWAY[0]: FAR}
 
 
-@pytest.mark.parametrize("crash_after", range(1, 12))
+@pytest.mark.parametrize("crash_after", range(12))
 def test_another_goes_on_wherever_a_mover_died(
     pair: Shard, monkeypatch: pytest.MonkeyPatch, crash_after: int
 ) -> None:
@@ -439,6 +420,8 @@ def test_another_goes_on_wherever_a_mover_died(
         stepping.whole()
     assert move.scan.done
     assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
+    if not crash_after:
+        assert (move.scan.tasks, move.scan.checked, move.scan.moved) == (8, 8, len(AWAY))
     for _ in range(40):
         dies.whole()  # it was not dead, it slept
     assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)

@@ -102,18 +102,6 @@ def test_the_systems_authorities_do_not_count_beside_the_one_that_is_named(
         reconnected(make(Address.from_spec(redis, tmp_path)))
 
 
-def test_a_server_that_wants_a_certificate_gets_one_or_says_so(make: Make, tmp_path: Path) -> None:
-    tls = Tls(tmp_path / "tls")
-    with serving(tmp_path, tls) as server:
-        mounted(tmp_path, tls)
-        redis = spec(
-            standalone={"host": server.host, "port": server.port},
-            auth=LOGIN,
-            tls={"caSecretRef": {"name": "certs"}},
-        )
-        assert refused(make(Address.from_spec(redis, tmp_path))).outage in ("tls", "other")
-
-
 def test_the_name_in_the_certificate_is_the_hosts_or_the_one_expected(make: Make, tmp_path: Path) -> None:
     tls = Tls(tmp_path / "tls", names=("redis.test",))
     with serving(tmp_path, tls) as server:
@@ -126,19 +114,6 @@ def test_the_name_in_the_certificate_is_the_hosts_or_the_one_expected(make: Make
         url = f"{server.url}&ssl_server_name=redis.test"
         reconnected(make(url))
         reconnected(make(f"{server.url}&ssl_check_hostname=no"))
-
-
-def test_plain_words_to_tls_and_tls_to_plain_words_are_unavailable(make: Make, tmp_path: Path) -> None:
-    """A Redis without TLS waits for the end of what it takes for a command: nobody can tell that from a slow one."""
-
-    def hasty(scheme: str, server: RedisServer) -> SyncClient:
-        url = f"{scheme}://{USER}:{PASSWORD}@127.0.0.1:{server.port}"
-        return make(replace(Address.from_url(url), timeout_seconds=0.5))
-
-    with serving(tmp_path, Tls(tmp_path / "tls")) as server:
-        assert refused(hasty("redis", server)).outage in ("timeout", "other")
-    with serving(tmp_path / "plain") as server:
-        assert refused(hasty("rediss", server)).outage in ("timeout", "tls")
 
 
 def test_authority_and_certificates_rotate_without_a_restart(make: Make, tmp_path: Path) -> None:

@@ -305,32 +305,6 @@ def received(sentinels: Sentinels) -> int:
     return int(found["total_connections_received"])
 
 
-async def test_without_any_sentinel_the_master_that_is_known_serves(sentinels: Sentinels) -> None:
-    async with connected(sentinels.url) as connection:
-        await connection.send([("PING",)])
-        primary = sentinels.primary()
-        for sentinel in sentinels.sentinels:
-            sentinel.kill()
-        with primary.client() as client:
-            client.execute_command("CLIENT", "KILL", "USER", "delayq")
-        with pytest.raises(Unavailable):
-            await connection.send([("PING",)])
-        assert await connection.send([("PING",)]) == [b"PONG"]
-
-
-async def test_who_cannot_be_told_a_master_is_told_why(sentinels: Sentinels) -> None:
-    async with connected(sentinels.url.replace("/mymaster/", "/another/")) as connection:
-        with pytest.raises(Unavailable, match="it has no such master") as raised:
-            await connection.send([("PING",)])
-        assert raised.value.outage == "no_master"
-    for sentinel in sentinels.sentinels:
-        sentinel.kill()
-    async with connected(sentinels.url) as connection:
-        with pytest.raises(Unavailable, match="sentinel mymaster at") as raised:
-            await connection.send([("PING",)])
-        assert raised.value.outage == "refused"
-
-
 # slots move
 
 
@@ -357,25 +331,6 @@ async def test_tasks_are_stored_once_each_while_their_slot_moves_to_and_fro(clus
         assert [view for task_id in sorted(ids) if (view := await client.get(task_id)) is None] == []
 
 
-async def test_a_call_waits_while_half_of_its_keys_have_moved(cluster: Cluster) -> None:
-    commands = Commands("orders")
-    slot = commands.shards[0].slot
-    async with Client(cluster.url, queue="orders") as client, connected(cluster.url) as connection:
-        await client.schedule(1, delay_ms=600_000, task_id="a")
-        target = next(node for node in cluster.primaries() if node is not cluster.serving(slot))
-        source = cluster.begin_move(slot, target)
-        assert cluster.move_keys(slot, source, target, most=1) == 1
-        calling = asyncio.create_task(connection.one(commands.get("a")))
-        await asyncio.to_thread(until, lambda: put_off(source, target), "it was put off", timeout_s=PATIENT)
-        assert not calling.done()
-        while cluster.move_keys(slot, source, target):
-            pass
-        cluster.end_move(slot, target)
-        view = await asyncio.wait_for(calling, PATIENT)
-        assert view is not None
-        assert view.id == "a"
-
-
 def put_off(*servers: RedisServer) -> bool:
     """Whether any has told somebody to try again: the source, and with 6.2 the target."""
     for server in servers:
@@ -398,20 +353,6 @@ async def test_closing_ends_a_call_that_waits_for_its_slot_to_move(cluster: Clus
         await connection.close()
         with pytest.raises(Unavailable, match="connection closed"):
             await asyncio.wait_for(calling, SOON_SECONDS)
-
-
-async def test_a_move_that_does_not_end_is_told_as_what_it_is(cluster: Cluster) -> None:
-    commands = Commands("orders")
-    slot = commands.shards[0].slot
-    async with Client(cluster.url, queue="orders") as client:
-        await client.schedule(1, delay_ms=600_000, task_id="a")
-    target = next(node for node in cluster.primaries() if node is not cluster.serving(slot))
-    cluster.move_keys(slot, cluster.begin_move(slot, target), target, most=1)
-    hasty = AsyncConnection(replace(Address.from_url(cluster.url), timeout_seconds=3.0))
-    with pytest.raises(Unavailable, match="slot of this shard is moving") as raised:
-        await hasty.one(commands.get("a"))
-    assert raised.value.outage == "migrating"
-    await hasty.close()
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])

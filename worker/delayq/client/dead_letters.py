@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from delayq.client.routing import Operation, persistently
 from delayq.protocol.results import DeadGroup, Searching, State, TaskRow, TaskView
-from delayq.protocol.shard_map import ShardMapOutdated, TaskMigrating
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.client.operations import Operations
+    from delayq.client.routing import Operation
     from delayq.protocol.commands import Call, Commands
 
 # What differs between two deaths of the same cause: numbers, hex strings, quoted names.
@@ -92,18 +91,9 @@ class DeadLetters:
         return [view for view in found if view is not None and view.state is State.DEAD]
 
     def _some_views(self, ids: Sequence[str]) -> Operation[list[TaskView | None]]:
-        """Ask for all at once, unless they may have to be asked for at two places."""
-        by = yield from self._operations.homes.known()
-        if not by.shard_map.moves:
-            try:
-                found: list[Any] = yield from persistently([by.get(task_id) for task_id in ids])
-            except ShardMapOutdated as error:
-                self._operations.commands.learn(error.shard_map)
-            except TaskMigrating:  # a fail-over forgot that it had left
-                pass
-            else:
-                # One that is searched for among the leases is no dead letter.
-                return [None if isinstance(each, Searching) else each for each in found]
+        found = yield from self._operations.homes.at_once(lambda by: [by.get(task_id) for task_id in ids])
+        if found is not None:  # one that is searched for among the leases is no dead letter
+            return [None if isinstance(each, Searching) else each for each in found]
         views = []
         for task_id in ids:
             view = yield from self._operations.get(task_id)

@@ -59,32 +59,6 @@ class Chunk(NamedTuple):
         flat = [item for nth in those for item in self.flat[3 * nth : 3 * nth + 3]]
         return self._replace(positions=[self.positions[nth] for nth in those], flat=flat)
 
-    def at_home(self) -> list[Chunk]:
-        """Return the same for the shards that are the tasks' homes."""
-        found: dict[int, Chunk] = {}
-        for nth, position in enumerate(self.positions):
-            home = self.shard_map.home(self.flat[3 * nth])
-            chunk = found.setdefault(
-                home,
-                Chunk(self.shard_map, home, passing=False, positions=[], flat=[], doubtful=self.doubtful),
-            )
-            chunk.positions.append(position)
-            chunk.flat.extend(self.flat[3 * nth : 3 * nth + 3])
-        return list(found.values())
-
-
-def regrouped(chunks: Iterable[Chunk], shard_map: ShardMap) -> list[Chunk]:
-    """Return the tasks of chunks for where they are to be asked for first in another shard map."""
-    found: dict[tuple[int, bool, bool], Chunk] = {}
-    for chunk in chunks:
-        for nth, position in enumerate(chunk.positions):
-            door = shard_map.door(chunk.flat[3 * nth])
-            doubtful = chunk.doubtful
-            new = found.setdefault((*door, doubtful), Chunk(shard_map, *door, [], [], doubtful))
-            new.positions.append(position)
-            new.flat.extend(chunk.flat[3 * nth : 3 * nth + 3])
-    return list(found.values())
-
 
 class TaskEncoder:
     """What a queue takes in."""

@@ -12,7 +12,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from delayq.client.confirmation import Confirmation
-from delayq.client.encoding import Chunk, TaskEncoder, due_ms_of, regrouped
+from delayq.client.encoding import Chunk, TaskEncoder, due_ms_of
+from delayq.client.placement import Onward, Placement
 from delayq.client.routing import AGAIN_SECONDS, PAUSES_SECONDS, TRIES, Each, Operation, ShardRouter, strayed
 from delayq.errors import (
     DelayQError,
@@ -24,7 +25,6 @@ from delayq.errors import (
     Unavailable,
 )
 from delayq.protocol.results import Outcome, Scheduled
-from delayq.protocol.shard_map import ShardMapOutdated
 from delayq.protocol.write_durability import Shortfall
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from delayq.contract import Limits
     from delayq.protocol.commands import Call, Commands
     from delayq.protocol.replies import Stored
-    from delayq.protocol.shard_map import ShardMap
     from delayq.protocol.write_durability import Behind, Durability
 
 REFUSALS = frozenset({Outcome.EXISTS, Outcome.FULL, Outcome.HEAVY, Outcome.TOO_FAR})
@@ -68,13 +67,6 @@ class Left:
     stale: list[Chunk] = field(default_factory=list)  # they are not: a shard knows a newer shard map
     onward: list[Onward] = field(default_factory=list)
     outage: Exception | None = None  # why to wait before it is tried again
-
-
-class Onward(NamedTuple):
-    """Tasks of a chunk that have another home; `moving` are on their way there."""
-
-    chunk: Chunk
-    moving: list[str]
 
 
 @dataclass
@@ -124,6 +116,7 @@ class TaskWriter:
     ) -> None:
         """`limits` come from spec.limits, `durability` from spec.durability."""
         self._commands, self._router, self._limits = commands, homes, limits
+        self._placement = Placement(commands, homes)
         self._confirming = Confirmation(commands, durability) if durability else None
         self._encoder = TaskEncoder(limits)
 
@@ -140,7 +133,9 @@ class TaskWriter:
         _check(if_exists)
         results, under_way = Results(), None
         try:
-            for guessed in self._together(self._encoder.chunks(tasks, results.refused, self._shard_map)):
+            for guessed in self._together(
+                self._encoder.chunks(tasks, results.refused, self._placement.shard_map)
+            ):
                 chunks = yield from self._ready(guessed)
                 asked = self._each(chunks, if_exists, results)
                 ticket = yield Start(asked.calls, asked.behind)
@@ -160,34 +155,23 @@ class TaskWriter:
         """Return chunks by their shards, after checking that the servers can confirm them."""
         if self._confirming and not self._router.apart:
             yield from self._confirming.check([0])
-        chunks = yield from self._placed(guessed)
+        chunks = yield from self._placement.placed(guessed)
         if self._confirming and self._router.apart:  # a server that is away must not keep us from the others
             yield from self._confirming.check(chunk.shard for chunk in chunks)
         return chunks
-
-    def _placed(self, chunks: Sequence[Chunk]) -> Operation[Sequence[Chunk]]:
-        """Ask for the shard map before something is stored for the first time: until then it is a guess."""
-        if all(chunk.shard_map.epoch for chunk in chunks):
-            return chunks
-        by = yield from self._router.known(chunks[0].shard, use=True)
-        return regrouped(chunks, by.shard_map)
 
     def _together(self, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
         while together := tuple(islice(chunks, CONFIRMED_CHUNKS if self._confirming else 1)):
             yield together
 
     def _store(self, chunk: Chunk, if_exists: IfExists) -> Call[Stored]:
-        by, options = self._commands.by(chunk.shard_map), self._options(chunk.shard_map, chunk.shard)
-        return by.schedule(
+        return self._commands.by(chunk.shard_map).schedule(
             *(chunk.shard, chunk.flat),
             passing=chunk.passing,
             if_exists=if_exists,
             repeated=int(chunk.doubtful),
-            **options,
+            **self._options(chunk),
         )
-
-    def _shard_map(self) -> ShardMap:
-        return self._commands.shard_map
 
     def _each(self, chunks: Sequence[Chunk], if_exists: IfExists, results: Results) -> Each:
         return Each([self._store(chunk, if_exists) for chunk in chunks], self._behind(results))
@@ -215,19 +199,17 @@ class TaskWriter:
                     raise strayed(left.onward[0].chunk.flat[0])
                 if sent_on > HOPS:
                     yield AGAIN_SECONDS
-            brought = yield from self._brought(left.onward)
-            stale = regrouped(left.stale, self._commands.shard_map)
-            chunks = yield from self._placed([*left.lost, *stale, *brought])
+            again = yield from self._placement.again(left.stale, left.onward)
+            chunks = yield from self._placement.placed([*left.lost, *again])
             asked = self._each(chunks, if_exists, results)
 
     def _noted(self, chunks: Sequence[Chunk], answers: list[Any], results: Results) -> Operation[Left]:
         """Note what is stored, confirmed and refused; returns the rest. Raises what waiting would not change."""
         left, stored, refusal = Left(), list[Chunk](), None
         for chunk, answer in zip(chunks, answers, strict=False):
-            if isinstance(answer, ShardMapOutdated):
-                self._commands.learn(answer.shard_map)
+            if self._placement.refused(answer):
                 left.stale.append(chunk)
-                if answer.shard_map is None or chunk.shard_map is self._commands.shard_map:
+                if self._placement.unsettled(chunk, answer):
                     left.outage = answer
             elif isinstance(answer, Unavailable):
                 left.lost.append(chunk._replace(doubtful=True))
@@ -250,22 +232,6 @@ class TaskWriter:
             results.confirm(self._confirming.asked, replies, new)
         return left
 
-    def _brought(self, onward: Sequence[Onward]) -> Operation[list[Chunk]]:
-        """Return chunks for the homes of tasks that were not where they were asked for, once they have arrived."""
-        chunks: list[Chunk] = []
-        for each in onward:
-            try:
-                for task_id in each.moving:
-                    yield from self._router.bring(
-                        self._commands.by(each.chunk.shard_map), each.chunk.shard, task_id
-                    )
-            except ShardMapOutdated as error:
-                self._commands.learn(error.shard_map)
-                chunks += regrouped([each.chunk], self._commands.shard_map)
-            else:
-                chunks += each.chunk.at_home()
-        return chunks
-
     def _note(self, chunk: Chunk, done: Stored, results: Results) -> Iterator[Onward]:
         """Note what became of each task; yield those that became nothing here, for another shard is their home."""
         if done.clamped:
@@ -286,9 +252,9 @@ class TaskWriter:
         if elsewhere:
             yield Onward(chunk.some(elsewhere), moving)
 
-    def _options(self, shard_map: ShardMap, shard: int) -> dict[str, Any]:
+    def _options(self, chunk: Chunk) -> dict[str, Any]:
         """What a shard takes, of what the queue does."""
-        parts = shard_map.sharing(shard)
+        parts = chunk.shard_map.sharing(chunk.shard)
         return {
             "max_length": -(-self._limits.max_length // parts),
             "max_bytes": -(-(self._limits.max_bytes or 0) // parts),  # 0: no limit

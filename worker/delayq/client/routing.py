@@ -158,6 +158,21 @@ class ShardRouter:
             [answer] = yield from persistently([answer.next])
         return answer
 
+    def at_once(self, calls: Callable[[Commands], list[Call[Any]]]) -> Operation[list[Any] | None]:
+        """Answer calls by id together; None when some of the tasks may have to be asked for at two places."""
+        by = yield from self.known()
+        if by.shard_map.moves:
+            return None
+        try:
+            answers: list[Any] = yield from persistently(calls(by))
+        except ShardMapOutdated as error:
+            self._commands.learn(error.shard_map)
+        except TaskMigrating:  # a fail-over forgot that it had left
+            pass
+        else:
+            return answers
+        return None
+
     def bring(self, by: Commands, shard: int, task_id: str) -> Operation[set[str]]:
         """See to it that a task that departed from a shard arrives; returns those that came with it."""
         while True:

@@ -55,16 +55,7 @@ class Address:
     @classmethod
     def from_url(cls, url: str) -> Address:
         """See url.py. InvalidDocument otherwise; it quotes nothing."""
-        parsed = urls.parse(url)
-        return cls(
-            parsed.places,
-            parsed.kind,
-            parsed.master_name,
-            parsed.database,
-            parsed.login,
-            parsed.sentinel_login,
-            parsed.tls,
-        )
+        return cls(*urls.parse(url))
 
     @classmethod
     def of(cls, spec: Redis, secrets_dir: Path, *, url: str | None) -> Address:

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from delayq.connection.login import Given, Login, Mounted
@@ -67,12 +66,11 @@ _YES_NO: Final[Mapping[str, bool]] = {
 _VERIFIED: Final[Mapping[str, bool]] = {"required": True, "optional": True, "none": False}
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """What a URL says."""
+class Parsed(NamedTuple):
+    """What a URL says: the first fields of an Address."""
 
-    kind: Kind
     places: tuple[Place, ...]
+    kind: Kind
     master_name: str
     database: int
     login: Login
@@ -108,8 +106,8 @@ def _parsed(url: str) -> Parsed:
         places = tuple(_place(each, default) for each in hosts.split(","))
         _check(kind != "standalone" or len(places) == 1)
     return Parsed(
-        kind,
         places,
+        kind,
         words[0] if kind == "sentinel" else "",
         _database(kind, options.get("db", words[-1])),
         _login(userinfo, options),

@@ -11,7 +11,7 @@ from delayq.connection import AsyncConnection
 from delayq.processes.recovery import recovery_of
 from delayq.processes.runtime import serve
 from delayq.protocol.due_histogram import ALWAYS
-from delayq.resharding.coordinator import DesiredShards
+from delayq.resharding import DesiredShards
 from delayq.scanner.exporter import Exporter
 from delayq.scanner.scanner import Scanner
 from delayq.service.scrape_cache import ScrapeCache

@@ -22,8 +22,7 @@ from delayq.protocol.write_durability import Durability, longest_seconds
 from delayq.reaper.guard_retention import GuardRetention, Ledger
 from delayq.reaper.size_audit import SizeAudit
 from delayq.recovery.reclaim import LIMIT, Grace, reclaim, rewind
-from delayq.resharding.migrator import AbandonedMigrations
-from delayq.resharding.shard_map_sync import ShardMapSync
+from delayq.resharding import AbandonedMigrations, ShardMapSync
 from delayq.service.counters import ProcessCounters
 from delayq.service.loop import Sweeping
 from delayq.service.per_shard import PerShard

@@ -14,9 +14,7 @@ from delayq.protocol.alarm import Alarm
 from delayq.protocol.shard_map import UNSTAMPED
 from delayq.protocol.write_durability import Durability, longest_seconds
 from delayq.recovery.reclaim import Grace, reclaim
-from delayq.resharding.coordinator import ANNOUNCE_SECONDS, DesiredShards, ReshardingCoordinator
-from delayq.resharding.migrator import Migrator
-from delayq.resharding.shard_map_sync import ShardMapSync
+from delayq.resharding import ANNOUNCE_SECONDS, DesiredShards, Migrator, ReshardingCoordinator, ShardMapSync
 from delayq.scanner.leader_election import LeaderElection
 from delayq.service.counters import ProcessCounters
 from delayq.service.service_manager import ServiceManager
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from delayq.protocol.commands import Commands
     from delayq.protocol.results import Wait
     from delayq.recovery.recovery import Recovery
-    from delayq.resharding.migration import ScanProgress
+    from delayq.resharding import ScanProgress
     from delayq.service.loop import Loop, Service
     from delayq.service.shard_groups import ShardGroup
 

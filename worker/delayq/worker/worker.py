@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.connection import AsyncConnection, BlockingReads
 from delayq.errors import DelayQError
-from delayq.resharding.shard_map_sync import ShardMapSync
+from delayq.resharding import ShardMapSync
 from delayq.service.counters import WorkerCounters
 from delayq.service.service_manager import ServiceManager
 from delayq.worker.claim_loop import ClaimLoop

@@ -13,7 +13,7 @@ from delayq.connection import Address, SyncConnection
 from delayq.contract.durability import DurabilitySpec
 from delayq.protocol.commands import Commands
 from delayq.protocol.keys import SLOTS
-from delayq.scanner.durability import QUESTIONS, risks, told
+from delayq.scanner.durability import QUESTIONS, risks, server_info
 
 from tests.servers import RedisServer
 from tests.topologies.cluster import Cluster
@@ -39,7 +39,7 @@ def server(flavour: str, tmp_path: Path) -> Iterator[RedisServer]:
 def test_a_redis_set_up_as_the_page_says_is_at_no_risk(server: RedisServer) -> None:
     connection = SyncConnection(Address.from_url(server.url))
     try:
-        assert risks(told(connection.send(QUESTIONS)), DurabilitySpec()) == frozenset()
+        assert risks(server_info(connection.send(QUESTIONS)), DurabilitySpec()) == frozenset()
     finally:
         connection.close()
 

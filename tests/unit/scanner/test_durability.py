@@ -104,7 +104,9 @@ def test_what_redis_tells_is_read_and_a_refusal_tells_nothing() -> None:
     about = b"# Persistence\r\naof_enabled:1\r\nx:a:b\r\n"
     settings: list[object] = [[b"appendfsync", b"always"], [], [b"save", b""], Exception("NOPERM")]
     for command, knows in (([None], False), ([], False), ([[b"waitaof", 4]], True)):
-        assert durability.told([about, command, *settings]) == ServerInfo(
+        assert durability.server_info([about, command, *settings]) == ServerInfo(
             {"aof_enabled": "1", "x": "a:b"}, {"appendfsync": "always", "save": ""}, knows
         )
-    assert durability.told([Exception("NOPERM")] * len(durability.QUESTIONS)) == ServerInfo({}, {}, None)
+    assert durability.server_info([Exception("NOPERM")] * len(durability.QUESTIONS)) == ServerInfo(
+        {}, {}, None
+    )

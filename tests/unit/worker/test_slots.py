@@ -38,7 +38,7 @@ def claimed(group_state: GroupState) -> list[tuple[int, int]]:
 
 async def test_slots_are_shared_among_shards_within_a_group_and_across_groups() -> None:
     [group_state] = group_states(4, 10, apart=False)
-    group_state.look()
+    group_state.hint_all()
     assert sorted(limit for _, limit in group_state.slots.shares(group_state)) == [1, 3, 3, 3]
     first, second, third = group_states(3, 10)
     first.hint(0)

@@ -77,7 +77,7 @@ async def serve(
     seconds: float | None = None,
     stop_seconds: float = STOP_SECONDS,
 ) -> None:
-    """Run a process for `seconds`, or until it is told to stop, which may take `stop_seconds` and three time-outs."""
+    """Run a process for `seconds`, or until a signal to stop, which may take `stop_seconds` and three time-outs."""
     async with _signals() as (stop, hurry):
         # No restart helps against a Redis that hangs: a step may wait for a batch before its own, and then for itself.
         patience = max(STUCK_AFTER_SECONDS, 4 * setting.address.timeout_seconds)

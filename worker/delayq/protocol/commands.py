@@ -11,7 +11,7 @@ from delayq.protocol import replies, scripts
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.keys import Keys
 from delayq.protocol.quota import share
-from delayq.protocol.results import INDEXES, UNRECORDED, State
+from delayq.protocol.results import INDEXES, UNRECORDED, Cancelled, ClampedLeases, Recovered, State
 from delayq.protocol.shard_map import ShardMap
 
 if TYPE_CHECKING:
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from delayq.contract import Limits
     from delayq.protocol.results import (
         BatchOutOfOrder,
-        Cancelled,
         Claimed,
-        ClampedLeases,
         Counts,
         Examined,
         Expired,
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
         LostTask,
         MigratingTask,
         MigrationBatch,
-        Recovered,
         Rescheduled,
         RestoredOrphans,
         ScanPage,
@@ -132,34 +129,24 @@ class Commands:
     def _call(
         self,
         verb: str,
-        shard: int,
+        at: int | Keys,
         decode: Callable[[Any], T],
         rest: Iterable[Argument] = (),
         /,
         **named: Argument,
     ) -> Call[T]:
-        script = scripts.load(verb)
-        keys = self.keys(shard)
+        """`at` is a shard, or its keys with those of a task or a claimer."""
+        script, keys = scripts.load(verb), at if isinstance(at, Keys) else self.keys(at)
         return Call(script, script.bind(keys, rest, **named), decode, keys)
 
-    def _of_lock(
-        self,
-        verb: str,
-        task_id: str,
-        decode: Callable[[Any], T],
-        *,
-        shard: int | None = None,
-        **named: Argument,
-    ) -> Call[T]:
-        script = scripts.load(verb)
-        keys = self.keys(self.shard_of(task_id) if shard is None else shard).of(task_id)
-        return Call(script, script.bind(keys, **named), decode, keys)
+    def _lock_keys(self, task_id: str, shard: int | None) -> Keys:
+        return self.keys(self.shard_of(task_id) if shard is None else shard).of(task_id)
 
     def _of_task(
         self, verb: str, task_id: str, shard: int | None, decode: Callable[[Any], T], **named: Argument
     ) -> Call[T]:
         at = self.shard_of(task_id) if shard is None else shard
-        return self._known(verb, at, decode, (), id=task_id, **named)
+        return self._known(verb, at, decode, id=task_id, **named)
 
     def _known(
         self,
@@ -196,14 +183,14 @@ class Commands:
 
     def cancel(self, task_id: str, *, shard: int | None = None) -> Call[Cancelled]:
         """Forget a task that is not running. As for all calls about an id, `shard` is where, if not at its home."""
-        return self._of_task("cancel", task_id, shard, replies.cancelled)
+        return self._of_task("cancel", task_id, shard, replies.word(Cancelled))
 
     def reschedule(
         self, task_id: str, when: str, *, max_delay_ms: int, shard: int | None = None
     ) -> Call[Rescheduled]:
         """Move the due time of a task that is not running; `when` is "+delay" or an instant, in ms."""
-        decode = replies.rescheduled
-        return self._of_task("reschedule", task_id, shard, decode, when=when, max_delay_ms=max_delay_ms)
+        named: dict[str, Argument] = {"when": when, "max_delay_ms": max_delay_ms}
+        return self._of_task("reschedule", task_id, shard, replies.rescheduled, **named)
 
     def get(self, task_id: str, *, shard: int | None = None) -> Call[TaskView | None]:
         """Return everything the queue knows of one task. With many leases, the answer may be Searching."""
@@ -222,16 +209,9 @@ class Commands:
 
     def list(self, shard: int, state: State, *, offset: int, limit: int) -> Call[Rows]:
         """Return one page of the tasks in a state, by score."""
-        leased = int(state is State.IN_FLIGHT)
-        return self._call(
-            "list",
-            shard,
-            replies.rows(state),
-            index=INDEXES[state],
-            offset=offset,
-            limit=limit,
-            leased=leased,
-        )
+        index, leased = INDEXES[state], int(state is State.IN_FLIGHT)
+        decode = replies.rows(state)
+        return self._call("list", shard, decode, index=index, offset=offset, limit=limit, leased=leased)
 
     def counts(
         self, shard: int, horizons_ms: Sequence[int] = (), instants_ms: Sequence[int] = ()
@@ -251,21 +231,21 @@ class Commands:
         return self._claiming("isolate", shard, ticket, limit=limit, lease_ms=lease_ms)
 
     def _claiming(self, verb: str, shard: int, ticket: Ticket, *, limit: int, lease_ms: int) -> Call[Claimed]:
-        script, keys = scripts.load(verb), self.keys(shard).claimed_by(ticket.claimer)
-        arguments = script.bind(
-            keys,
+        return self._call(
+            verb,
+            self.keys(shard).claimed_by(ticket.claimer),
+            replies.claimed(self.queue, shard),
             limit=min(limit, CLAIM_LIMIT),
             lease_ms=lease_ms,
             number=ticket.number,
             not_after_ms=ticket.not_after_ms,
             **self._share(shard),
         )
-        return Call(script, arguments, replies.claimed(self.queue, shard), keys)
 
     def unclaim(self, shard: int, claimer: str, number: int, lease_ms: int) -> Call[int]:
         """Put back the tasks of a claim whose reply was lost; answers with how many there were."""
-        script, keys = scripts.load("unclaim"), self.keys(shard).claimed_by(claimer)
-        return Call(script, script.bind(keys, number=number, lease_ms=lease_ms), int, keys)
+        keys = self.keys(shard).claimed_by(claimer)
+        return self._call("unclaim", keys, int, number=number, lease_ms=lease_ms)
 
     def extend(self, shard: int, members: Sequence[bytes], lease_ms: int) -> Call[set[int]]:
         """Prolong leases; answers with the positions of those that were lost."""
@@ -291,7 +271,7 @@ class Commands:
 
     def wake(self, shard: int) -> Call[Wait]:
         """Hint a worker when something is due; tells how long a scanner may sleep."""
-        return self._call("wake", shard, replies.wait, (), **self._share(shard))
+        return self._call("wake", shard, replies.wait, **self._share(shard))
 
     def elect(self, shard: int, owner: str, lease_ms: int) -> Call[Leadership]:
         """Register as a scanner of a shard; lead it if it is our turn or it has no leader. 0 ms gives up both."""
@@ -323,29 +303,19 @@ class Commands:
         """
         task_id = member.rpartition(b":")[0].decode(errors="replace")
         named: dict[str, Argument] = {"member": member, "owner": owner, "verdict": verdict.value, **options}
-        script = scripts.load("recover")
-        keys = self.keys(shard).of(task_id)
-        return Call(script, script.bind(keys, **named), replies.recovered, keys)
+        return self._call("recover", self.keys(shard).of(task_id), replies.word(Recovered), **named)
 
     def clamp_leases(self, shard: int, lease_ms: int, *, limit: int = BATCH) -> Call[ClampedLeases]:
         """Shorten leases that outlive their length, if Redis' clock stepped back; repeat until none is shortened."""
-        return self._call("clamp_leases", shard, replies.clamped_leases, (), lease_ms=lease_ms, limit=limit)
+        return self._call("clamp_leases", shard, ClampedLeases._make, lease_ms=lease_ms, limit=limit)
 
     def reconcile(
         self, shard: int, index: str, cursor: int = -1, *, count: int = 50
     ) -> Call[replies.ReconciledPage]:
         """Hold a page of one index (a key's name) against the others; -1 goes on where anybody's last page ended."""
-        scan = "HSCAN" if index in {"tasks", "attempts", "dlq_info", "followups"} else "ZSCAN"
-        return self._call(
-            "reconcile",
-            shard,
-            replies.reconciled_page,
-            index=index,
-            name=index,
-            scan=scan,
-            cursor=cursor,
-            count=count,
-        )
+        hashes = {"tasks", "attempts", "dlq_info", "followups"}
+        named = {"index": index, "name": index, "scan": "HSCAN" if index in hashes else "ZSCAN"}
+        return self._call("reconcile", shard, replies.reconciled_page, **named, cursor=cursor, count=count)
 
     def audit_size(self, shard: int, *, count: int = 300) -> Call[replies.SizeAuditPage]:
         """Add up what a page of tasks weighs, and put the counter of bytes right after the last one."""
@@ -362,7 +332,7 @@ class Commands:
 
     def erase(self, shard: int) -> Call[tuple[int, int]]:
         """Forget everything a shard holds; answers with how many keys and tasks that was."""
-        return self._call("erase", shard, replies.erased, (), gone_ms=GONE_MS)
+        return self._call("erase", shard, tuple, gone_ms=GONE_MS)
 
     # the shard map, and tasks that move
 
@@ -374,26 +344,20 @@ class Commands:
         `proposed`: it is what would follow the one that we know; shard 0 decides, and gives it its epoch.
         """
         by = shard_map.known if shard_map else ""
-        return self._call(
-            "sync_shard_map",
-            shard,
-            replies.shard_map_state,
-            (),
-            by=by,
-            proposed=int(proposed and shard_map is not None),
-        )
+        decode, proposes = replies.shard_map_state, int(proposed and shard_map is not None)
+        return self._call("sync_shard_map", shard, decode, by=by, proposed=proposes)
 
     def retire_shard(self, shard: int) -> Call[ShardMapState]:
         """Tell a shard of a shard map in which it is no more; if it is empty, all but that and its counters goes."""
-        return self._call("retire_shard", shard, replies.shard_map_state, (), by=self.shard_map.known)
+        return self._call("retire_shard", shard, replies.shard_map_state, by=self.shard_map.known)
 
     def scan(self, shard: int, cursor: str, *, count: int = BATCH) -> Call[ScanPage]:
         """Return a page of a shard's tasks, in whatever state."""
-        return self._known("scan", shard, replies.scan_page, (), cursor=cursor, count=count)
+        return self._known("scan", shard, replies.scan_page, cursor=cursor, count=count)
 
     def migrate_done(self, shard: int) -> Call[bool]:
         """Note that every task of a shard is at home; answers False while some are on their way."""
-        return self._known("migrate_done", shard, bool, (), epoch=self.shard_map.epoch)
+        return self._known("migrate_done", shard, bool, epoch=self.shard_map.epoch)
 
     def migrate_out(self, shard: int, ids: Sequence[bytes], *, near_ms: int) -> Call[MigrationBatch]:
         """Take tasks of another shard out of their index, unless they have to stay: for `near_ms`, or in flight."""
@@ -409,7 +373,7 @@ class Commands:
     ) -> Call[MigrationBatch]:
         """Return the batch on its way of which a task is part, or the oldest after a token; or only where it goes."""
         decode = replies.migration_batch
-        return self._call("list_migrating", shard, decode, (), id=task_id, after=after, whole=int(whole))
+        return self._call("list_migrating", shard, decode, id=task_id, after=after, whole=int(whole))
 
     def migrate_in(
         self, shard: int, came_from: int, token: int, tasks: Sequence[MigratingTask]
@@ -420,15 +384,15 @@ class Commands:
 
     def migrate_retoken(self, shard: int, token: int, to: int, late: BatchOutOfOrder) -> Call[int]:
         """Give what of a batch is on its way to a shard where it came too late a later token, if it is still here."""
-        return self._call("migrate_retoken", shard, int, (), token=token, to=to, above=late.last)
+        return self._call("migrate_retoken", shard, int, token=token, to=to, above=late.last)
 
     def migrate_verify(self, shard: int, came_from: int, token: int) -> Call[bool]:
         """Tell whether the oldest batch on its way from a shard has arrived, and let none before it arrive any more."""
-        return self._call("migrate_verify", shard, bool, (), shard=came_from, token=token)
+        return self._call("migrate_verify", shard, bool, shard=came_from, token=token)
 
     def migrate_commit(self, shard: int, token: int) -> Call[int]:
         """Forget a batch that has landed everywhere; answers with how many tasks it was."""
-        return self._call("migrate_commit", shard, int, (), token=token)
+        return self._call("migrate_commit", shard, int, token=token)
 
     # one task, held alone; every lock expires
 
@@ -441,22 +405,21 @@ class Commands:
         """
         # Should another document have asked for longer, recovery does no harm: a verdict without its lock is none.
         # A guard would. All ask for `isolation` for the same time.
-        equal = int(lock != "lock")
-        return self._of_lock(
-            "lock", task_id, int, shard=shard, lock=lock, owner=owner, ttl_ms=ttl_ms, equal=equal
-        )
+        keys, equal = self._lock_keys(task_id, shard), int(lock != "lock")
+        return self._call("lock", keys, int, lock=lock, owner=owner, ttl_ms=ttl_ms, equal=equal)
 
     def renew(
         self, task_id: str, owner: str, ttl_ms: int, *, lock: Lock = "lock", shard: int | None = None
     ) -> Call[bool]:
         """Hold a task for longer; answers whether it was held still. `shard` as for lock."""
-        return self._of_lock("renew", task_id, bool, shard=shard, lock=lock, owner=owner, ttl_ms=ttl_ms)
+        keys = self._lock_keys(task_id, shard)
+        return self._call("renew", keys, bool, lock=lock, owner=owner, ttl_ms=ttl_ms)
 
     def unlock(
         self, task_id: str, owner: str, *, lock: Lock = "lock", shard: int | None = None
     ) -> Call[bool]:
         """Let others have a task; answers whether it was held still. `shard` as for lock."""
-        return self._of_lock("unlock", task_id, bool, shard=shard, lock=lock, owner=owner)
+        return self._call("unlock", self._lock_keys(task_id, shard), bool, lock=lock, owner=owner)
 
     # dead letters
 

@@ -1,4 +1,4 @@
-"""The horizons of one scrape: those that everybody is told, or those asked for. Not here: counting (counts.lua)."""
+"""The horizons of one scrape: the default ones, or those asked for. Not here: counting (counts.lua)."""
 
 from __future__ import annotations
 
@@ -56,4 +56,4 @@ def _of(labels: Iterable[str], *, asked: bool) -> DueHistogram:
 
 
 ALWAYS: Final = _of(map(horizon_label, (10, 30, 60, 300, 900, 3600)), asked=False)
-"""What a scrape is told that asks for nothing."""
+"""The horizons of a scrape that asks for none."""

@@ -22,6 +22,13 @@ erase.
 """
 
 
+class _Key(cached_property[str]):
+    """A key of a shard, named as the attribute that it is."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda keys: keys._key(str(self.attrname)))  # noqa: SLF001 -- of Keys
+
+
 @dataclass(frozen=True)
 class Keys:
     """The keys of shard `shard` of queue `queue`."""
@@ -29,6 +36,72 @@ class Keys:
     prefix: str
     queue: str
     shard: int
+
+    delayed = _Key()
+    """Sorted set: task id to due ms."""
+    retry = _Key()
+    """Sorted set: task id to due ms of the next attempt."""
+    suspect = _Key()
+    """Sorted set: task id to the token of a run, of tasks whose lease expired and that run apart from healthy ones.
+
+    Suspects with one and the same token are a group: half of a run that crashed. Others have the token of their own
+    last lease. Workers lease them with isolate.lua; they count under limits.maxLength as all live tasks do. The
+    reaper prunes ids without a task; one that lost its entry is adopted by `retry` or `delayed`.
+    """
+    isolation = _Key()
+    """String: the worker that claims nothing until its tasks have ended, so that it can run suspects; expires."""
+    processing = _Key()
+    """Sorted set: lease `id:token` to lease expiry ms.
+
+    Below zero: no worker extends it, and a check's verdict has put it off; the number is minus until when. So
+    what is beyond now is held by a worker, and nothing else is.
+    """
+    tasks = _Key()
+    """Hash: task id to envelope, for every task in whatever state."""
+    attempts = _Key()
+    """Hash: task id to `failures crashes last error`, for tasks that failed or crashed and are not dead.
+
+    A task that waits for a retry, or that was redriven for later, has `failures crashes @due last error`: its due
+    time, ms, survives the loss of the index. Then a mark may follow: `~alone:group:size`, see attempts_of() in
+    prelude.lua.
+    """
+    dlq = _Key()
+    """Sorted set: task id to time of death, ms."""
+    dlq_info = _Key()
+    """Hash: task id to `failures crashes reason last error`, for dead letters."""
+    followups = _Key()
+    """Hash: task id to the envelope that takes the task's place once it has ended.
+
+    Only of a task that is in flight, or that failed and waits. The reaper makes it the task if that is gone. It has
+    the task's place in limits.maxLength, and counts towards limits.maxBytes once it is the task. A dead letter has
+    none, so purge does not concern it. A task that has one stays in its shard until it has ended.
+    """
+    wake = _Key()
+    """List: at most one token that idle workers block on."""
+    alarm = _Key()
+    """List: at most one token that tells the sleeping scanner to look again."""
+    leader = _Key()
+    """String: the leading scanner and its lease expiry ms."""
+    cursors = _Key()
+    """Hash: index name to where its reconciliation goes on, so that reapers that live a minute get to the end.
+
+    `home` holds the epoch of the shard map under which a full scan found every task at home. `clock` holds the
+    time, ms, of the last check for a step back of Redis' clock.
+    """
+    stats = _Key()
+    """Hash: monotonic counters, the last fencing token, and the shard's format, see FORMAT."""
+    scanners = _Key()
+    """Sorted set: scanner to when it counts as gone, ms; so that each knows its part of the shards."""
+    shard_map = _Key()
+    """String: the newest shard map that this shard has heard of."""
+    moving = _Key()
+    """Sorted set: task id to the token under which it departed, of tasks on their way to another shard."""
+    moving_info = _Key()
+    """Hash: task id to `shard index score`, where it is going."""
+    arrived = _Key()
+    """Hash: shard to the token of its last batch that landed here; `shard:token` to 1 for what arrived since."""
+    rate = _Key()
+    """String: when the next claim would be within spec.limits.ratePerSecond, µs; expires."""
 
     def _key(self, name: str) -> str:
         return f"{self.prefix}:{{{self.queue}:{self.shard}}}:{name}"
@@ -49,134 +122,6 @@ class Keys:
         """Hash slot of all these keys in a Redis Cluster: CRC16 of the hash tag."""
         tag = f"{self.queue}:{self.shard}".encode()
         return binascii.crc_hqx(tag, 0) % SLOTS
-
-    @cached_property
-    def delayed(self) -> str:
-        """Sorted set: task id to due ms."""
-        return self._key("delayed")
-
-    @cached_property
-    def retry(self) -> str:
-        """Sorted set: task id to due ms of the next attempt."""
-        return self._key("retry")
-
-    @cached_property
-    def suspect(self) -> str:
-        """Sorted set: task id to the token of a run, of tasks whose lease expired and that run apart from healthy ones.
-
-        Suspects with one and the same token are a group: half of a run that crashed. Others have the token of their own
-        last lease. Workers lease them with isolate.lua; they count under limits.maxLength as all live tasks do. The
-        reaper prunes ids without a task; one that lost its entry is adopted by `retry` or `delayed`.
-        """
-        return self._key("suspect")
-
-    @cached_property
-    def isolation(self) -> str:
-        """String: the worker that claims nothing until its tasks have ended, so that it can run suspects; expires."""
-        return self._key("isolation")
-
-    @cached_property
-    def processing(self) -> str:
-        """Sorted set: lease `id:token` to lease expiry ms.
-
-        Below zero: no worker extends it, and a check's verdict has put it off; the number is minus until when. So
-        what is beyond now is held by a worker, and nothing else is.
-        """
-        return self._key("processing")
-
-    @cached_property
-    def tasks(self) -> str:
-        """Hash: task id to envelope, for every task in whatever state."""
-        return self._key("tasks")
-
-    @cached_property
-    def attempts(self) -> str:
-        """Hash: task id to `failures crashes last error`, for tasks that failed or crashed and are not dead.
-
-        A task that waits for a retry, or that was redriven for later, has `failures crashes @due last error`: its due
-        time, ms, survives the loss of the index. Then a mark may follow: `~alone:group:size`, see attempts_of() in
-        prelude.lua.
-        """
-        return self._key("attempts")
-
-    @cached_property
-    def dlq(self) -> str:
-        """Sorted set: task id to time of death, ms."""
-        return self._key("dlq")
-
-    @cached_property
-    def dlq_info(self) -> str:
-        """Hash: task id to `failures crashes reason last error`, for dead letters."""
-        return self._key("dlq_info")
-
-    @cached_property
-    def followups(self) -> str:
-        """Hash: task id to the envelope that takes the task's place once it has ended.
-
-        Only of a task that is in flight, or that failed and waits. The reaper makes it the task if that is gone. It has
-        the task's place in limits.maxLength, and counts towards limits.maxBytes once it is the task. A dead letter has
-        none, so purge does not concern it. A task that has one stays in its shard until it has ended.
-        """
-        return self._key("followups")
-
-    @cached_property
-    def wake(self) -> str:
-        """List: at most one token that idle workers block on."""
-        return self._key("wake")
-
-    @cached_property
-    def alarm(self) -> str:
-        """List: at most one token that tells the sleeping scanner to look again."""
-        return self._key("alarm")
-
-    @cached_property
-    def leader(self) -> str:
-        """String: the leading scanner and its lease expiry ms."""
-        return self._key("leader")
-
-    @cached_property
-    def cursors(self) -> str:
-        """Hash: index name to where its reconciliation goes on, so that reapers that live a minute get to the end.
-
-        `home` holds the epoch of the shard map under which a full scan found every task at home. `clock` holds the
-        time, ms, of the last check for a step back of Redis' clock.
-        """
-        return self._key("cursors")
-
-    @cached_property
-    def stats(self) -> str:
-        """Hash: monotonic counters, the last fencing token, and the shard's format, see FORMAT."""
-        return self._key("stats")
-
-    @cached_property
-    def scanners(self) -> str:
-        """Sorted set: scanner to when it counts as gone, ms; so that each knows its part of the shards."""
-        return self._key("scanners")
-
-    @cached_property
-    def shard_map(self) -> str:
-        """String: the newest Shard map this shard was told of."""
-        return self._key("shard_map")
-
-    @cached_property
-    def moving(self) -> str:
-        """Sorted set: task id to the token under which it departed, of tasks on their way to another shard."""
-        return self._key("moving")
-
-    @cached_property
-    def moving_info(self) -> str:
-        """Hash: task id to `shard index score`, where it is going."""
-        return self._key("moving_info")
-
-    @cached_property
-    def arrived(self) -> str:
-        """Hash: shard to the token of its last batch that landed here; `shard:token` to 1 for what arrived since."""
-        return self._key("arrived")
-
-    @cached_property
-    def rate(self) -> str:
-        """String: when the next claim would be within spec.limits.ratePerSecond, µs; expires."""
-        return self._key("rate")
 
     @property
     def nothing(self) -> str:

@@ -11,9 +11,7 @@ from delayq.protocol.envelope import BYTES_TYPE, Envelope, Task, decode
 from delayq.protocol.results import (
     STATE_OF,
     BatchOutOfOrder,
-    Cancelled,
     Claimed,
-    ClampedLeases,
     Counts,
     Examined,
     Expired,
@@ -24,7 +22,6 @@ from delayq.protocol.results import (
     MigratingTask,
     MigrationBatch,
     Outcome,
-    Recovered,
     Rescheduled,
     RestoredOrphans,
     ScanPage,
@@ -74,17 +71,16 @@ class SizeAuditPage:
     off: int
 
 
+def word(kind: Callable[[str], T]) -> Callable[[bytes], T]:
+    """Return the reader of an answer that is one word."""
+    return lambda reply: kind(reply.decode())
+
+
 def stored(reply: list[Any]) -> Stored:
     """Read schedule.lua's answer."""
     now_ms, clamped, notes = reply
     outcomes = {int(at): Outcome(name.decode()) for at, name in zip(notes[::2], notes[1::2], strict=True)}
     return Stored(now_ms, clamped, outcomes)
-
-
-def erased(reply: list[int]) -> tuple[int, int]:
-    """Read erase.lua's answer: keys, tasks."""
-    keys, tasks = reply
-    return keys, tasks
 
 
 def shard_map_state(reply: list[Any]) -> ShardMapState:
@@ -129,11 +125,6 @@ def at_home(decode: Callable[[Any], T]) -> Callable[[Any], T]:
         return decode(reply)
 
     return read
-
-
-def cancelled(reply: bytes) -> Cancelled:
-    """Read cancel.lua's answer."""
-    return Cancelled(reply.decode())
 
 
 def rescheduled(reply: list[Any]) -> Rescheduled:
@@ -203,11 +194,6 @@ def leadership(reply: list[int]) -> Leadership:
     return Leadership(bool(leads), others_ms, stepped_back_ms, again_ms)
 
 
-def clamped_leases(reply: list[int]) -> ClampedLeases:
-    """Read clamp_leases.lua's answer."""
-    return ClampedLeases(*reply)
-
-
 def pairs(reply: list[bytes]) -> list[tuple[str, str]]:
     """Read a flat list of names and outcomes."""
     texts = [item.decode(errors="replace") for item in reply]
@@ -244,11 +230,6 @@ def _of_lease(queue: str, member: bytes, envelope: bytes | None, counted: bytes)
         return Unreadable(str(error))
     # The run's own due time went with the worker: what is left is the one the task was scheduled for.
     return Task(task_id, queue, failures + crashes + 1, number, due_ms, due_ms, body, kind, headers)
-
-
-def recovered(reply: bytes) -> Recovered:
-    """Read recover.lua's answer."""
-    return Recovered(reply.decode())
 
 
 def reconciled_page(reply: list[Any]) -> ReconciledPage:

@@ -111,7 +111,7 @@ class Scheduled(NamedTuple):
 class ShardMapState:
     """What a shard knows of the shard map, and whether it is done with it."""
 
-    shard_map: ShardMap | None  # None: it was never told of one
+    shard_map: ShardMap | None  # None: it has none yet
     home_epoch: int  # of the shard map in which all its tasks were found to belong here
     tasks: int
     erased: int = 0  # it was, and refuses shard maps of this epoch and before

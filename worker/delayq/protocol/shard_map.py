@@ -1,7 +1,7 @@
 """Where a queue's tasks are kept while its number of shards changes. Pure.
 
-Shard 0 decides which shard map follows its own; every other shard knows the newest it was told of. Who comes to a shard
-with an older one is refused and told the newer; so every task is stored where the others look for it.
+Shard 0 decides which shard map follows its own; every other shard stores the newest that it has heard of. A call with
+an older one is refused, and the answer has the newer one; so every task is stored where other processes look for it.
 
 A change goes from N to M shards in three steps, each a shard map of its own:
 
@@ -31,7 +31,7 @@ ASKED = 16  # shards, at least, that are asked for the shard map while one of th
 class ShardMap:
     """How many shards there are, were and will be."""
 
-    epoch: int  # when shard 0 decided, ms, or one more than the last; 0 is a guess that no shard was told of
+    epoch: int  # when shard 0 decided, ms, or one more than the last; 0 is a guess, which no shard stores
     shards: int
     was: int
     target: int

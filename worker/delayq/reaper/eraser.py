@@ -72,7 +72,7 @@ class Erase:
         while asked < known:
             calls = [self._commands.sync_shard_map(shard) for shard in range(asked, known)]
             asked, found = known, await self._connection.run(calls)
-            known = max([known, *(told.shard_map.widest for told in found if told.shard_map is not None)])
+            known = max([known, *(state.shard_map.widest for state in found if state.shard_map is not None)])
         await self._check_format(known)
         return known
 

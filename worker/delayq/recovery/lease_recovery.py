@@ -67,38 +67,38 @@ class Recoverer:
         self._owner = secrets.token_hex(8)
         self.done: Counter[str] = Counter()
 
-    async def recover(self, lapsed: ExpiredLease) -> bool:
+    async def recover(self, lease: ExpiredLease) -> bool:
         """Lock, ask, act; False when it has to be looked at again in a moment. Raises what Redis does."""
         lock = self._commands.lock(
-            lapsed.task_id, self._owner, self._lock_ms, lock="recovery_lock", shard=lapsed.shard
+            lease.task_id, self._owner, self._lock_ms, lock="recovery_lock", shard=lease.shard
         )
-        examine = self._commands.examine(lapsed.shard, lapsed.member)
+        examine = self._commands.examine(lease.shard, lease.member)
         others_ms, examined = await self._connection.run([lock, examine])
         if others_ms:
             return False
         if examined is None:  # settled, or extended, since we saw it
-            await self._connection.one(self._unlock(lapsed))
+            await self._connection.one(self._unlock(lease))
             return True
         judgement = await self._judgement(examined)
         if judgement is None:
-            await self._connection.one(self._unlock(lapsed))
+            await self._connection.one(self._unlock(lease))
             return False
-        outcome = await self._connection.one(self._act(lapsed, examined, judgement))
-        self._note(lapsed, judgement, outcome)
+        outcome = await self._connection.one(self._act(lease, examined, judgement))
+        self._note(lease, judgement, outcome)
         return True
 
     async def unlock(self, those: Iterable[ExpiredLease]) -> None:
         """Let others ask at once."""
-        await self._connection.run([self._unlock(lapsed) for lapsed in those])
+        await self._connection.run([self._unlock(lease) for lease in those])
 
     async def _judgement(self, examined: Examined) -> Judgement | None:
         if isinstance(examined.task, Unreadable):  # the next worker, or the script, buries or drops it
             return Judgement(Verdict.REQUEUE, examined.task.why, "unreadable")
         return await self.asking.judge(examined.task)
 
-    def _act(self, lapsed: ExpiredLease, examined: Examined, judgement: Judgement) -> Call[Recovered]:
+    def _act(self, lease: ExpiredLease, examined: Examined, judgement: Judgement) -> Call[Recovered]:
         return self._commands.recover(
-            *lapsed,
+            *lease,
             self._owner,
             judgement.verdict,
             expiry_ms=examined.expiry_ms,
@@ -108,14 +108,14 @@ class Recoverer:
             max_crashes=self._max_crashes,
         )
 
-    def _unlock(self, lapsed: ExpiredLease) -> Call[bool]:
-        return self._commands.unlock(lapsed.task_id, self._owner, lock="recovery_lock", shard=lapsed.shard)
+    def _unlock(self, lease: ExpiredLease) -> Call[bool]:
+        return self._commands.unlock(lease.task_id, self._owner, lock="recovery_lock", shard=lease.shard)
 
-    def _note(self, lapsed: ExpiredLease, judgement: Judgement, outcome: Recovered) -> None:
+    def _note(self, lease: ExpiredLease, judgement: Judgement, outcome: Recovered) -> None:
         self.done[outcome] += 1
         fields = {
-            "task_id": lapsed.task_id,
-            "token": lapsed.token,
+            "task_id": lease.task_id,
+            "token": lease.token,
             "verdict": judgement.verdict,
             "cause": judgement.cause,
             "reason": judgement.reason,

@@ -42,7 +42,7 @@ class NoCheckError(DelayQError):
 
 
 class Recovery:
-    """Recovers up to CONCURRENCY tasks at a time, of the shards it is told to look after."""
+    """Recovers up to CONCURRENCY tasks at a time, of the shards it watches."""
 
     name, blocks = "recovery", False
 
@@ -99,30 +99,30 @@ class Recovery:
 
     async def step(self) -> float:
         """Begin to recover what there is, as far as there is room; the end of each rings the alarm."""
-        pause = await self.look(self.shards, self.alarm)
+        pause = await self.recover_some(self.shards, self.alarm)
         self.passes += self.settled(self.shards)
         return pause
 
     def settled(self, shards: Collection[int]) -> bool:
         """Whether the last look left nothing to recover in these shards."""
-        left = any(lapsed.shard in shards for lapsed in (*self._running, *self._busy))
+        left = any(lease.shard in shards for lease in (*self._running, *self._busy))
         return not left and not self._grace.left(self._connection.connects, time.monotonic())
 
-    async def look(self, shards: Collection[int], alarm: Alarm) -> float:
-        """Do so for some of the shards."""
-        await self._somebody_to_ask(alarm)
+    async def recover_some(self, shards: Collection[int], alarm: Alarm) -> float:
+        """Begin to recover what there is in some of the shards."""
+        await self._await_check(alarm)
         now = time.monotonic()
-        self._busy = {lapsed: until for lapsed, until in self._busy.items() if until > now}
+        self._busy = {lease: until for lease, until in self._busy.items() if until > now}
         pause = self._longest
         # Each step goes on behind the shard where the last one ended: a shard full of slow questions is one of many.
         for shard in sorted(shards, key=lambda shard: (shard <= self._last, shard)):
             if not self._room:
                 break
             self._last = shard
-            pause = min(pause, await self._look(shard))
+            pause = min(pause, await self._page_through(shard))
         return min([pause, *(max(0.001, until - now) for until in self._busy.values())])
 
-    async def _somebody_to_ask(self, alarm: Alarm) -> None:
+    async def _await_check(self, alarm: Alarm) -> None:
         """Fail once, to be counted and told, then wait: a step that does not end has the probes ask for a restart.
 
         Only a restart ends a thread, and a lease must not be decided without its check.
@@ -140,7 +140,7 @@ class Recovery:
     def _room(self) -> int:
         return max(0, CONCURRENCY - len(self._running) - self._asking.given_up)
 
-    async def _look(self, shard: int) -> float:
+    async def _page_through(self, shard: int) -> float:
         """Page past leases that are being recovered already; return the seconds until the next one runs out."""
         offset = 0
         while self._room:
@@ -148,37 +148,37 @@ class Recovery:
             page = await self._connection.one(self._commands.expired(shard, offset=offset, limit=PAGE))
             if grace := self._grace.left(self._connection.connects, asked_at):
                 return grace
-            for lapsed in (ExpiredLease(shard, member) for member in page.members):
-                if self._room and lapsed not in self._running and lapsed not in self._busy:
-                    self._begin(lapsed)
+            for lease in (ExpiredLease(shard, member) for member in page.members):
+                if self._room and lease not in self._running and lease not in self._busy:
+                    self._begin(lease)
             if len(page.members) < PAGE:
                 return self._longest if page.next_seconds is None else page.next_seconds + 0.001
             offset += PAGE
         return self._longest
 
-    def _begin(self, lapsed: ExpiredLease) -> None:
-        self._running[lapsed] = task = asyncio.create_task(self._recover(lapsed))
-        task.add_done_callback(partial(self._ended, lapsed))
+    def _begin(self, lease: ExpiredLease) -> None:
+        self._running[lease] = task = asyncio.create_task(self._recover(lease))
+        task.add_done_callback(partial(self._ended, lease))
 
-    def _ended(self, lapsed: ExpiredLease, _task: asyncio.Task[None]) -> None:
-        del self._running[lapsed]
+    def _ended(self, lease: ExpiredLease, _task: asyncio.Task[None]) -> None:
+        del self._running[lease]
         self._ring()
 
-    async def _recover(self, lapsed: ExpiredLease) -> None:
+    async def _recover(self, lease: ExpiredLease) -> None:
         """Recover one task; whatever goes wrong, it is looked at again."""
         try:
-            if not await self._recoverer.recover(lapsed):
-                self._leave(lapsed)
+            if not await self._recoverer.recover(lease):
+                self._leave(lease)
         except DelayQError as error:
-            self._leave(lapsed)
-            fields = {"task_id": lapsed.task_id, "error": str(error)}
+            self._leave(lease)
+            fields = {"task_id": lease.task_id, "error": str(error)}
             log.warning("recovery_failed", extra={"fields": fields})
         except Exception:
-            self._leave(lapsed)
-            log.exception("recovery_failed", extra={"fields": {"task_id": lapsed.task_id}})
+            self._leave(lease)
+            log.exception("recovery_failed", extra={"fields": {"task_id": lease.task_id}})
 
-    def _leave(self, lapsed: ExpiredLease) -> None:
-        self._busy[lapsed] = time.monotonic() + BUSY_SECONDS
+    def _leave(self, lease: ExpiredLease) -> None:
+        self._busy[lease] = time.monotonic() + BUSY_SECONDS
 
     async def close(self) -> None:
         """Give up what is under way, and let others ask at once."""
@@ -205,6 +205,6 @@ class GroupRecovery:
     async def step(self) -> float:
         """Begin to recover what there is."""
         shards = self._recovery.shards.intersection(self._group.swept)
-        pause = await self._recovery.look(shards, self.alarm)
+        pause = await self._recovery.recover_some(shards, self.alarm)
         self.passes += self._recovery.settled(shards)
         return pause

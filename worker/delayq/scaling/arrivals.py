@@ -42,7 +42,7 @@ def expected(rate: float, seconds: float, percentile: float) -> float:
     return (mean + NormalDist().inv_cdf(percentile / 100) * sqrt(mean)) / seconds
 
 
-def looked(
+def remembered(
     sample: Sample, memory: Memory, now: float, *, lead_seconds: float, window_seconds: float
 ) -> tuple[Foresight, ...]:
     """Return the looks to keep: this one, and those of the last lead time, some eight at most.

@@ -57,7 +57,7 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
             policy.clamped(max(wanted, demand.replicas)), previous, policy.behavior, now
         ),
         changes=behavior.changed(replicas, previous, policy.behavior, now),
-        foresights=arrivals.looked(
+        foresights=arrivals.remembered(
             sample,
             previous,
             now,

@@ -37,7 +37,7 @@ class HandlerTime:
     def __init__(self, since: float | None = None) -> None:
         """`since` is what was known before, worth as little as a single task."""
         self._seconds, self._tasks = (0.0, 0.0) if since is None else (since, 1.0)
-        self._told: dict[str, tuple[float, float]] = {}
+        self._counters: dict[str, tuple[float, float]] = {}
         self._moved_at: dict[str, float] = {}
         self._stuck: dict[str, float] = {}
 
@@ -57,11 +57,11 @@ class HandlerTime:
         """
         if not 0 <= tasks <= MOST_TASKS or not 0 <= seconds <= tasks * LONGEST_HANDLER_SECONDS:
             return
-        known_seconds, known_tasks = self._told.get(worker, (0.0, 0.0))
+        known_seconds, known_tasks = self._counters.get(worker, (0.0, 0.0))
         if tasks < known_tasks:  # its container started anew
             known_seconds = known_tasks = 0.0
-        first = worker not in self._told
-        self._told[worker] = (seconds, tasks)
+        first = worker not in self._counters
+        self._counters[worker] = (seconds, tasks)
         more = tasks - known_tasks
         if more <= 0 or (first and older and self._tasks):
             return
@@ -80,7 +80,7 @@ class HandlerTime:
 
     def forget(self, but: Collection[str]) -> None:
         """Drop what is known of workers that are gone."""
-        for known in (self._told, self._moved_at, self._stuck):
+        for known in (self._counters, self._moved_at, self._stuck):
             for worker in known.keys() - set(but):
                 del known[worker]
 
@@ -111,7 +111,7 @@ class LeadTime:
     @property
     def by_starts(self) -> tuple[tuple[int, float], ...]:
         """From how many starts at once on → seconds; empty before anything is known."""
-        learnt = {size: told for size in range(SIZES) if (told := self._learnt(size)) is not None}
+        learnt = {size: seconds for size in range(SIZES) if (seconds := self._learnt(size)) is not None}
         if not learnt:
             return ()
         guess = max(LEAD_SECONDS, UNSEEN_FACTOR * max(learnt.values()))

@@ -49,7 +49,7 @@ def _keeps_up(replica: Mapping[str, str]) -> bool:
     return replica.get("state") == "online" and lag.isdigit() and int(lag) <= LAGGING_SECONDS
 
 
-def told(replies: Sequence[object]) -> ServerInfo:
+def server_info(replies: Sequence[object]) -> ServerInfo:
     """Read the replies to QUESTIONS; what was refused is not there."""
     about, command, *settings = replies
     values = {name: setting(reply) for name, reply in zip(SETTINGS, settings, strict=True)}
@@ -82,56 +82,56 @@ def clock_offset_seconds(reply: object, before: float, after: float) -> float | 
     return seconds + micros / 1e6 - (before + after) / 2
 
 
-def risks(told: ServerInfo, asked: DurabilitySpec) -> frozenset[DurabilityRisk]:
+def risks(server: ServerInfo, asked: DurabilitySpec) -> frozenset[DurabilityRisk]:
     """Return every way in which an accepted task may be lost; `unknown`, `fsync_unknown` where Redis does not tell."""
-    if not told.facts:
+    if not server.facts:
         return frozenset({"unknown"})
-    return frozenset((*_memory(told), *_files(told), *_durability(told, asked)))
+    return frozenset((*_memory(server), *_files(server), *_durability(server, asked)))
 
 
-def _memory(told: ServerInfo) -> Iterator[DurabilityRisk]:
+def _memory(server: ServerInfo) -> Iterator[DurabilityRisk]:
     # allkeys-… may take tasks; volatile-… what expires, of ours locks and `leader`: then there are two holders.
-    if told.facts.get("maxmemory_policy", "noeviction") != "noeviction":
+    if server.facts.get("maxmemory_policy", "noeviction") != "noeviction":
         yield "evicts"
 
 
-def _files(told: ServerInfo) -> Iterator[DurabilityRisk]:
-    logs = told.facts.get("aof_enabled") == "1"
+def _files(server: ServerInfo) -> Iterator[DurabilityRisk]:
+    logs = server.facts.get("aof_enabled") == "1"
     # With a log, a snapshot that fails loses nothing by itself; but Redis takes no writes then, unless told otherwise.
-    refuses = told.saves and told.settings.get("stop-writes-on-bgsave-error", "yes") == "yes"
-    if told.facts.get("rdb_last_bgsave_status", "ok") != "ok" and (refuses or not logs):
+    refuses = server.saves and server.settings.get("stop-writes-on-bgsave-error", "yes") == "yes"
+    if server.facts.get("rdb_last_bgsave_status", "ok") != "ok" and (refuses or not logs):
         yield "saves_failing"
     if not logs:
         yield "append_only_off"
         return
-    if told.facts.get("aof_last_write_status", "ok") != "ok":
+    if server.facts.get("aof_last_write_status", "ok") != "ok":
         yield "append_only_failing"
-    if told.facts.get("aof_last_bgrewrite_status", "ok") != "ok":
+    if server.facts.get("aof_last_bgrewrite_status", "ok") != "ok":
         yield "rewrite_failing"
-    appendfsync = told.settings.get("appendfsync")
+    appendfsync = server.settings.get("appendfsync")
     if appendfsync == "no":
         yield "fsync_off"
-    elif told.settings.get("no-appendfsync-on-rewrite") == "yes":
+    elif server.settings.get("no-appendfsync-on-rewrite") == "yes":
         yield "fsync_paused"
     if appendfsync is None:
         yield "fsync_unknown"
 
 
-def _durability(told: ServerInfo, asked: DurabilitySpec) -> Iterator[DurabilityRisk]:
+def _durability(server: ServerInfo, asked: DurabilitySpec) -> Iterator[DurabilityRisk]:
     """Name what makes every `schedule` fail, or what it waits for worthless."""
-    if asked.confirm == "Replicated" and told.replicas < asked.replicas:
+    if asked.confirm == "Replicated" and server.replicas < asked.replicas:
         yield "replicas_missing"
-    if asked.confirm == "Fsynced" and not _confirms_fsync(told):
+    if asked.confirm == "Fsynced" and not _confirms_fsync(server):
         yield "fsync_unconfirmed"
 
 
-def _confirms_fsync(told: ServerInfo) -> bool:
+def _confirms_fsync(server: ServerInfo) -> bool:
     """Whether WAITAOF can be believed. Valkey's answers early between two syncs a second apart (9.1 does)."""
-    appendfsync = told.settings.get("appendfsync", "everysec")
-    early = appendfsync == "everysec" and "valkey_version" in told.facts
+    appendfsync = server.settings.get("appendfsync", "everysec")
+    early = appendfsync == "everysec" and "valkey_version" in server.facts
     return (
-        told.waitaof is not False
-        and told.facts.get("aof_enabled") == "1"
+        server.waitaof is not False
+        and server.facts.get("aof_enabled") == "1"
         and appendfsync != "no"
         and not early
     )

@@ -45,17 +45,21 @@ class Found:
 
     down: dict[int, Outage]  # shards that Redis does not serve us with
     counts: dict[int, Counts] = field(default_factory=dict)
-    told: list[ServerInfo] = field(default_factory=list)  # by each server
+    servers: list[ServerInfo] = field(default_factory=list)
     offsets: list[float] = field(default_factory=list)  # of each server's clock, seconds
 
     def risks(self, asked: DurabilitySpec) -> set[DurabilityRisk] | None:
         """Return those of any server: each holds tasks that may be lost; None when no server was heard."""
-        return {risk for told in self.told for risk in durability.risks(told, asked)} if self.told else None
+        return (
+            {risk for server in self.servers for risk in durability.risks(server, asked)}
+            if self.servers
+            else None
+        )
 
     @property
     def replicas(self) -> int | None:
         """Of the server that has fewest."""
-        return min((told.replicas for told in self.told if told.facts), default=None)
+        return min((server.replicas for server in self.servers if server.facts), default=None)
 
     @property
     def clock_offset_seconds(self) -> float | None:
@@ -70,7 +74,7 @@ class Exporter:
         """Ask nothing before the first scrape."""
         self._scanner, self._commands, self._connection = scanner, commands, connection
         self._asked = spec.durability
-        self._told: dict[str, ServerInfo] = {}  # by server
+        self._infos: dict[str, ServerInfo] = {}  # by server
         self._where: dict[int, str] = {}  # the server that holds a shard, as far as was heard
         self._read_at, self._connects = 0.0, 0  # monotonic seconds, and the scanner's connections then
 
@@ -142,7 +146,7 @@ class Exporter:
         """Ask every server that holds a shard of the queue about its durability."""
         connects = self._scanner.connects
         if time.monotonic() - self._read_at > RISKS_SECONDS or connects != self._connects:
-            self._told.clear()
+            self._infos.clear()
             self._read_at, self._connects = time.monotonic(), connects
         held: dict[str, list[Keys]] = {}
         await self._tried([keys.shard for keys in there], deadline, found, self._holders(there, held))
@@ -166,12 +170,14 @@ class Exporter:
 
         The clocks on a connection that is open already: Redis' stands for the middle of the round trip.
         """
-        if where not in self._told:
-            self._told[where] = durability.told(await self._connection.send(durability.QUESTIONS, keys))
+        if where not in self._infos:
+            self._infos[where] = durability.server_info(
+                await self._connection.send(durability.QUESTIONS, keys)
+            )
         before = time.time()
         [reply] = await self._connection.send((("TIME",),), keys)
         offset = durability.clock_offset_seconds(reply, before, time.time())
-        found.told.append(self._told[where])
+        found.servers.append(self._infos[where])
         found.offsets += [] if offset is None else [offset]
 
 

@@ -34,7 +34,7 @@ RENEW_SECONDS = 2.0  # the longest between two looks; Redis may hang for as long
 FOLLOW_SECONDS = (
     1.0  # the same while this scanner leads nothing: it is who takes over at once when another resigns
 )
-LAPSED_SECONDS = 0.05  # after a leadership expires, or a scanner counts as gone, to be certain
+EXPIRED_SECONDS = 0.05  # after a leadership expires, or a scanner counts as gone, to be certain
 
 
 class Watch(Protocol):
@@ -76,15 +76,15 @@ class LeaderElection:
     async def step(self) -> float:
         """Ask for every shard whether we lead; returns the seconds until that is worth asking again."""
         found = await self._asked(int(LEAD_SECONDS * 1000))
-        told = {shard: answer for shard, answer in found.items() if not isinstance(answer, DelayQError)}
-        await self._changed({shard: answer.leads for shard, answer in told.items()})
-        for shard, answer in told.items():
+        answers = {shard: answer for shard, answer in found.items() if not isinstance(answer, DelayQError)}
+        await self._changed({shard: answer.leads for shard, answer in answers.items()})
+        for shard, answer in answers.items():
             if answer.stepped_back_ms:
                 self._rewinds.add(shard)
         self._note(found | await self._rewound())
         longest = RENEW_SECONDS if self._led() else FOLLOW_SECONDS
         spread = longest * random.uniform(0.9, 1.0)  # noqa: S311 -- spreads load
-        return min([spread, *(answer.again_ms / 1000 + LAPSED_SECONDS for answer in told.values())])
+        return min([spread, *(answer.again_ms / 1000 + EXPIRED_SECONDS for answer in answers.values())])
 
     @property
     def refused(self) -> Collection[int]:
@@ -92,7 +92,7 @@ class LeaderElection:
         return self._apart.refused
 
     def _note(self, found: Mapping[int, Leadership | DelayQError]) -> None:
-        """Raise what is wrong with all shards, or with their server; what is wrong with some is told."""
+        """Raise what is wrong with all shards, or with their server; what is wrong with some is logged."""
         errors = {shard: answer for shard, answer in found.items() if isinstance(answer, DelayQError)}
         for error in errors.values():
             if isinstance(error, Unavailable) or len(errors) == len(found):

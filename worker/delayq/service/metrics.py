@@ -117,8 +117,8 @@ def backend_families(
     yield _family(m.REDIS_UP, {(queue,): risks is not None})
     down = m.OUTAGES if risks is None else ()
     yield _family(m.REDIS_DOWN, {(queue, cause): cause == outage for cause in down})
-    told = () if risks is None else m.DURABILITY_RISKS
-    yield _family(m.DURABILITY_RISK, {(queue, risk): risk in (risks or ()) for risk in told})
+    known = () if risks is None else m.DURABILITY_RISKS
+    yield _family(m.DURABILITY_RISK, {(queue, risk): risk in (risks or ()) for risk in known})
     yield _known(m.REDIS_REPLICAS, queue, replicas)
     yield _known(m.REDIS_CLOCK_OFFSET_SECONDS, queue, clock_offset_seconds)
 

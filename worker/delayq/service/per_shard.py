@@ -26,12 +26,12 @@ class PerShard:
         self._loop = loop
         self.refused: dict[int, int] = {}  # shard → how often in a row
 
-    async def each(self, shards: Iterable[int], look: Callable[[int], Awaitable[T]]) -> list[T]:
+    async def each(self, shards: Iterable[int], act: Callable[[int], Awaitable[T]]) -> list[T]:
         """Look after all shards, and past those that refuse; raises where every one does, or none is served."""
         found, first = [], None
         for shard in shards:
             try:
-                found.append(await look(shard))
+                found.append(await act(shard))
             except Unavailable:
                 raise
             except DelayQError as error:

@@ -70,7 +70,7 @@ class ClaimLoop:
         now, group_state = time.monotonic(), self._group_state
         if now >= self._poll_at:
             # Hints may be lost; a look of one's own at most this late is what the queue promises.
-            group_state.look()
+            group_state.hint_all()
             self._poll_at = now + self._block_seconds * random.uniform(0.75, 1.0)  # noqa: S311 -- spreads load
         for shard in self._held.due(now):
             group_state.try_again(shard)

@@ -216,7 +216,7 @@ class Slots:
         """Look for healthy tasks once a group of suspects has ended."""
         self.suspects.end(time.monotonic())
         for group_state in self.group_states:
-            group_state.look()
+            group_state.hint_all()
         self.ring()
 
     def check_empty(self) -> None:
@@ -240,7 +240,7 @@ class GroupState:
         self._reserved, self._asked_at = 0, 0.0
         self._patience: asyncio.TimerHandle | None = None
         slots.group_states.append(self)
-        self.look()
+        self.hint_all()
 
     @property
     def ready(self) -> bool:
@@ -263,7 +263,7 @@ class GroupState:
         lost = self.claims.lost
         return not (self.group.shards or self.running or self.exchanging or self.outbox.unconfirmed or lost)
 
-    def look(self) -> None:
+    def hint_all(self) -> None:
         """Let the next exchange claim from any shard of the shard group, in any order."""
         shards = self.group.shards
         for shard in random.sample(shards, len(shards)):

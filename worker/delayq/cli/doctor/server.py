@@ -26,7 +26,7 @@ NEVER_LOST = "tasks can be lost when Redis restarts"
 
 def server(connection: SyncConnection, asked: DurabilitySpec) -> Iterator[Finding]:
     """Check everything that INFO tells, and a few settings; `asked` says what is to be confirmed."""
-    told = durability.told(connection.send(durability.QUESTIONS))
+    told = durability.server_info(connection.send(durability.QUESTIONS))
     if not told.facts:
         yield warning("version", "Redis does not tell (INFO is refused)", "allow the user INFO")
         return

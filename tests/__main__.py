@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -28,114 +28,91 @@ LANES: Final = (
 """Each lane runs its parts one after the other. The last lane mostly computes, and lets the others go first."""
 PROGRESS_SECONDS: Final = 30.0
 PERCENT: Final = re.compile(rb"\[ *(\d+)%\]")
-CLOSING_LINE: Final = re.compile(r"^=+ .* in [0-9.]+s(?: \([0-9:]+\))? =+$", re.MULTILINE)
+CLOSING_LINE: Final = re.compile(r"^=+ (.* in [0-9.]+s)\b.* =+$", re.MULTILINE)
 
 
-@dataclass
 class Part:
     """One `make` target; made when it starts."""
 
-    name: str
-    process: subprocess.Popen[bytes]
-    started: float = field(default_factory=time.monotonic)
-
-    @property
-    def log(self) -> Path:
-        return log_of(self.name)
+    def __init__(self, name: str, nice: int, variables: list[str]) -> None:
+        self.name, self.log, self.began = name, LOGS / f"{name}.log", time.monotonic()
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                ["nice", "-n", str(nice), "make", name, *variables],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def progress(self) -> str:
         percents = PERCENT.findall(self.log.read_bytes())
         return f"{self.name} {int(percents[-1])} %" if percents else self.name
 
+    def result(self) -> str:
+        """How it ended; with its output when it failed, and what pytest counted when it passed."""
+        output, took = self.log.read_text(errors="replace"), minutes(self.began)
+        if self.process.returncode:
+            return f"── output of {self.name} ──\n{output}\n· {self.name} FAILED after {took}"
+        return "; ".join((f"· {self.name} passed after {took}", *CLOSING_LINE.findall(output)))
 
-def log_of(part: str) -> Path:
-    return LOGS / f"{part}.log"
 
-
-def minutes(seconds: float) -> str:
-    return f"{int(seconds // 60)}:{int(seconds % 60):02d}"
+def minutes(began: float) -> str:
+    seconds = int(time.monotonic() - began)
+    return f"{seconds // 60}:{seconds % 60:02d}"
 
 
 class Run:
     """One run of all lanes; every lane has a thread."""
 
-    def __init__(self, variables: list[str], lanes: tuple[tuple[str, ...], ...]) -> None:
-        self.variables = variables
-        self.lanes = lanes
-        self.running: dict[str, Part] = {}
+    def __init__(self, variables: list[str]) -> None:
+        self.variables, self.began = variables, time.monotonic()
+        self.running: list[Part] = []
         self.failed: list[str] = []
-        self._lock = threading.Lock()
-        self._ended = False
+        self._lock, self._over = threading.Lock(), threading.Event()
 
     def lane(self, parts: tuple[str, ...], nice: int) -> None:
         for name in parts:
-            if part := self.start(name, nice):
-                self.report(part, part.process.wait())
-
-    def start(self, name: str, nice: int) -> Part | None:
-        command = ["nice", "-n", str(nice), "make", name, *self.variables]
-        with self._lock:
-            if self._ended:
-                return None
-            with log_of(name).open("wb") as log:
-                process = subprocess.Popen(
-                    command,
-                    cwd=ROOT,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            self.running[name] = part = Part(name, process)
-        return part
-
-    def report(self, part: Part, code: int) -> None:
-        output = part.log.read_text(errors="replace")
-        with self._lock:
-            del self.running[part.name]
-            if code:
-                self.failed.append(part.name)
-                print(f"── output of {part.name}, which failed with {code} ──\n{output}", flush=True)
-            else:
-                print(*CLOSING_LINE.findall(output), sep="\n")
-            took = minutes(time.monotonic() - part.started)
-            print(f"· {part.name} {'FAILED' if code else 'passed'} after {took}", flush=True)
-
-    def show_progress(self, done: threading.Event) -> None:
-        began = time.monotonic()
-        while not done.wait(PROGRESS_SECONDS):
             with self._lock:
-                state = ", ".join(part.progress() for part in self.running.values())
-            print(f"· {minutes(time.monotonic() - began)} running: {state}", flush=True)
+                if self._over.is_set():
+                    return
+                part = Part(name, nice, self.variables)
+                self.running.append(part)
+            code = part.process.wait()
+            with self._lock:
+                self.running.remove(part)
+                self.failed += [name] if code else []
+                print(part.result(), flush=True)
+
+    def show_progress(self) -> None:
+        while not self._over.wait(PROGRESS_SECONDS):
+            with self._lock:
+                state = ", ".join(part.progress() for part in self.running)
+            print(f"· {minutes(self.began)} running: {state}", flush=True)
 
     def end(self) -> None:
         """Interrupt what still runs, as Ctrl-C does, and wait until it has tidied up."""
         with self._lock:
-            self._ended = True
-            running = list(self.running.values())
+            self._over.set()
+            running = list(self.running)
         for part in running:
-            os.killpg(part.process.pid, signal.SIGINT)
+            with suppress(ProcessLookupError):
+                os.killpg(part.process.pid, signal.SIGINT)
         for part in running:
             part.process.wait()
 
-    def all_lanes(self) -> list[str]:
+    def all_lanes(self, lanes: tuple[tuple[str, ...], ...]) -> list[str]:
         """Run everything; the names of the parts that failed."""
-        done = threading.Event()
-        last = len(self.lanes) - 1
-        lanes = [
-            threading.Thread(target=self.lane, args=(parts, 5 if number == last else 0))
-            for number, parts in enumerate(self.lanes)
-        ]
-        progress = threading.Thread(target=self.show_progress, args=(done,))
-        for thread in (progress, *lanes):
+        threads = [threading.Thread(target=self.lane, args=(parts, 0)) for parts in lanes[:-1]]
+        threads.append(threading.Thread(target=self.lane, args=(lanes[-1], 5)))
+        for thread in (*threads, threading.Thread(target=self.show_progress)):
             thread.start()
         try:
-            for thread in lanes:
+            for thread in threads:
                 thread.join()
         finally:
             self.end()
-            done.set()
-            progress.join()
         return self.failed
 
 
@@ -144,11 +121,13 @@ def main(arguments: list[str]) -> int:
     extra = tuple(argument for argument in arguments if "=" not in argument)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     LOGS.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
     print(f"· running {len(LANES)} lanes side by side; output: {LOGS.relative_to(ROOT)}/PART.log", flush=True)
-    failed = Run(variables, (*LANES[:-1], (*LANES[-1], *extra))).all_lanes()
-    took = minutes(time.monotonic() - began)
-    print(f"· {took} {'FAILED: ' + ', '.join(failed) if failed else 'all parts passed'}", flush=True)
+    run = Run(variables)
+    failed = run.all_lanes((*LANES[:-1], (*LANES[-1], *extra)))
+    print(
+        f"· {minutes(run.began)} {'FAILED: ' + ', '.join(failed) if failed else 'all parts passed'}",
+        flush=True,
+    )
     return 1 if failed else 0
 
 

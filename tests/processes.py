@@ -28,10 +28,7 @@ PATIENCE_SECONDS: Final = 60.0
 
 
 def poll_pause(waited_s: float, shortest_s: float = 0.02) -> float:
-    """Seconds until the next question, where there is no event to wait for: who has waited long asks less often.
-
-    What was waited for is seen a twentieth later at most, and never more than half a second.
-    """
+    """Seconds until the next question, where there is no event: the longer the wait, the rarer, but twice a second."""
     return max(shortest_s, min(waited_s / 20, 0.5))
 
 
@@ -125,18 +122,12 @@ class Process:
             time.sleep(0.02)
         raise Gone(f"{url} never answered 200:\n{self.output}")
 
-    async def http(self, url: str, *, timeout_s: float = PATIENCE_SECONDS) -> bytes:
-        return await asyncio.to_thread(self.wait_http, url, timeout_s=timeout_s)
-
     def wait(self, *, timeout_s: float = PATIENCE_SECONDS) -> int:
         """The exit code, with all output read, unless a child of its own outlives it and holds the pipe."""
         code = self.popen.wait(timeout_s)
         if self._reader is not None:
-            self._reader.join(1)
+            self._reader.join(5)
         return code
-
-    async def exit(self, *, timeout_s: float = PATIENCE_SECONDS) -> int:
-        return await asyncio.to_thread(self.wait, timeout_s=timeout_s)
 
     def send(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):

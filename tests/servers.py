@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 SERVERS = Path(__file__).parent.parent / ".cache" / "servers"
 FLAVOURS = ("6.2", "7.0", "valkey9")
 PREFERRED = "7.0"
+SPEAKS = {"6.2": (6, 2), "7.0": (7, 0), "valkey9": (7, 2)}
 LOOPBACK = "127.0.0.1"
-USER, PASSWORD = (
-    "delayq",
-    "pass-for-tests",
-)  # what the product logs in with; the harness is Redis' default user
+USER, PASSWORD = "delayq", "pass-for-tests"  # of the product; the harness is Redis' default user
 
 # Below Linux' ephemeral ports (32768 and up): no client connection can sit on the port of a server that is
 # down for a moment, and a client that reconnects to it cannot end up connected to itself.
@@ -40,9 +38,6 @@ PORTS = range(20_000, 32_000)
 
 class ServerMissingError(Exception):
     """A Redis flavour was asked for that `make setup` has not put in place."""
-
-
-SPEAKS = {"6.2": (6, 2), "7.0": (7, 0), "valkey9": (7, 2)}
 
 
 def free_port(ports: range = PORTS) -> int:

@@ -30,11 +30,6 @@ async def state(task: Task) -> str:
     return verdict
 
 
-def state_sync(task: Task) -> str:
-    """The same in a thread."""
-    return asyncio.run(state(task))
-
-
 async def transfer(task: Task, connection: AsyncConnection) -> None:
     """A handler in its guard's transaction: it ends when a file says so."""
     note("start", task)

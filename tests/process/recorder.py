@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
     from delayq.protocol.envelope import Task
 
-_ledger = os.open(
-    Path(os.environ["LEDGER"]) / f"{os.getpid()}.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644
-)
+LEDGER = Path(os.environ["LEDGER"])
+_ledger = os.open(LEDGER / f"{os.getpid()}.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 # Redis reads the clock of this machine, so that is asked: it answers while Redis is down, too. Only a Redis whose
 # clock a test moves has to be asked itself.
 _clock = Redis.from_url(os.environ["LEDGER_CLOCK"]) if "LEDGER_CLOCK" in os.environ else None
@@ -119,7 +118,7 @@ async def bury(_task: Task) -> None:
 
 async def retry(task: Task, *, delay_ms: int, charge: bool = True) -> None:
     """Until a file of the task's name appears beside the ledger."""
-    if not (Path(os.environ["LEDGER"]) / f"{task.id}.enough").exists():
+    if not (LEDGER / f"{task.id}.enough").exists():
         raise Retry("not yet", delay_ms=delay_ms, charge=charge)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -42,22 +42,25 @@ SPEC: dict[str, Any] = {
 }
 
 
-@dataclass
-class Producer:
+@dataclass(eq=False)
+class Producer(threading.Thread):
     """Schedules without pause and remembers when which task was confirmed; it gives up on none and repeats none."""
 
-    name: str
+    prefix: str
     client: SyncClient
-    stop: threading.Event
+    stop: threading.Event = field(default_factory=threading.Event)
     sent: dict[str, float] = field(default_factory=dict)
     confirmed: dict[str, float] = field(default_factory=dict)
     unsure: set[str] = field(default_factory=set)  # an error came back: it may be stored or not
     errors: Counter[str] = field(default_factory=Counter)
 
+    def __post_init__(self) -> None:
+        super().__init__()
+
     def run(self) -> None:
         nth = 0
         while not self.stop.is_set():
-            ids = [f"{self.name}-{nth + each}" for each in range(BATCH)]
+            ids = [f"{self.prefix}-{nth + each}" for each in range(BATCH)]
             nth += len(ids)
             tasks = [NewTask(None, delay_ms=hash(id_) % 1000, task_id=id_) for id_ in ids]
             self.sent.update(dict.fromkeys(ids, time.time()))
@@ -69,6 +72,20 @@ class Producer:
             else:
                 self.confirmed.update(dict.fromkeys(ids, time.time()))
             self.stop.wait(PAUSE_SECONDS)
+
+
+@contextmanager
+def producing(*producers: Producer) -> Iterator[None]:
+    """Until the block ends."""
+    for each in producers:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in producers:
+            each.stop.set()
+        for each in producers:
+            each.join()
 
 
 @dataclass
@@ -86,20 +103,16 @@ class Storm:
     def keys(self) -> list[Keys]:
         return [Keys("delayq", self.fleet.queue, shard) for shard in range(self.shards)]
 
-    def grown(self, by: int = 300) -> None:
-        """Wait until handlers have run `by` more times."""
-        before = len(self.fleet.ledger())
-        until(lambda: len(self.fleet.ledger()) >= before + by, f"{by} more runs", timeout_s=60)
-
     def resumed(self, since: float, what: str, *producers: Producer) -> float:
         """Seconds from `since`, a time of day, until producers are served again and what they then sent has run."""
         asked = producers or (self.plain, self.safe)
-        until(lambda: self._first_runs(asked, since), f"{what}: all goes on", timeout_s=60)
+        waited_ms = self.fleet.waited_for_core_ms()
+        until(lambda: self._first_runs(asked, since), f"{what}: all goes on")
+        waited_ms = self.fleet.waited_for_core_ms() - waited_ms
         seconds = max(self._first_runs(asked, since)) - since
-        print(
-            f"{what}: resumed within {seconds:.2f} s; errors {dict(self.plain.errors)} {dict(self.safe.errors)}"
-        )
-        assert seconds < GENEROUS_SECONDS
+        errors = f"errors {dict(self.plain.errors)} {dict(self.safe.errors)}"
+        print(f"{what}: resumed within {seconds:.2f} s; {errors}")
+        assert seconds < GENEROUS_SECONDS + max(waited_ms, 0) / 1000
         return seconds
 
     def _first_runs(self, producers: tuple[Producer, ...], since: float) -> list[float]:
@@ -127,8 +140,7 @@ class Storm:
             )
 
     def lost(self, producer: Producer) -> set[str]:
-        ended = {entry.id for entry in self.fleet.ledger() if entry.event == "end"}
-        return set(producer.confirmed) - ended
+        return set(producer.confirmed) - self.fleet.ended()
 
     def check(self, failures: list[float]) -> None:
         """No confirmed task is lost that replicas had, none ran early, and again ran only what was in flight."""
@@ -157,22 +169,12 @@ def storm(new_fleet: NewFleet, servers: Servers, *, replicas: int, shards: int =
     """Everything runs, and is loaded, until the block ends; then producers stop, and `check` may be called."""
     fleet = new_fleet({**SPEC, "shards": shards}, server=cast("RedisServer", servers))
     fleet.start_all(*CREW)
-    stop = threading.Event()
-    with ExitStack() as stack:
-        durability = Durability("Replicated", replicas=replicas, timeout_ms=2000)
-        clients = [
-            stack.enter_context(SyncClient(servers.url, queue=fleet.queue, shards=shards, durability=each))
-            for each in (None, durability)
-        ]
-        plain, safe = Producer("plain", clients[0], stop), Producer("safe", clients[1], stop)
-        threads = [threading.Thread(target=each.run) for each in (plain, safe)]
-        for thread in threads:
-            thread.start()
-        try:
-            made = Storm(fleet, servers, shards, plain, safe)
-            made.grown()
+    durability = Durability("Replicated", replicas=replicas, timeout_ms=2000)
+    with (
+        SyncClient(servers.url, queue=fleet.queue, shards=shards) as plain,
+        SyncClient(servers.url, queue=fleet.queue, shards=shards, durability=durability) as safe,
+    ):
+        made = Storm(fleet, servers, shards, Producer("plain", plain), Producer("safe", safe))
+        with producing(made.plain, made.safe):
+            fleet.wait_more(300)
             yield made
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()

@@ -33,17 +33,3 @@ def test_a_primary_that_goes_is_followed_by_the_next(
         back = time.time()
         load.resumed(back, "with all replicas")
     load.check([failed, back])
-
-
-def test_one_sentinel_less_is_not_noticed(new_fleet: NewFleet, sentinels: Sentinels) -> None:
-    """The one that is asked first is dead: the next one knows."""
-    sentinels.sentinels[0].kill()
-    with storm(new_fleet, sentinels, replicas=REPLICAS) as load:
-        with sentinels.promoting() as promotion:
-            failed = time.time()
-            sentinels.primary().kill()
-            promotion.wait()
-        promoted = time.time()
-        print(f"with two Sentinels: promoted after {promoted - failed:.2f} s")
-        load.resumed(promoted, "with two Sentinels", load.plain)
-    load.check([failed])

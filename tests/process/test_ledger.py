@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delayq.client.encoding import NewTask
+from delayq import NewTask
 
 from tests.process.fleet import check_runs
 
@@ -58,24 +58,25 @@ class Chaos:
     fleet: Fleet
     chance: random.Random
     crew: list[tuple[Role, Process]]
-    frozen: list[tuple[float, Process]]
+    frozen: dict[int, float] = field(default_factory=dict)
+    """Until when, by the place in the crew."""
 
     def hurt(self) -> None:
         nth = self.chance.randrange(len(self.crew))
         role, process = self.crew[nth]
-        if process in [each for _, each in self.frozen]:
+        if nth in self.frozen:
             return
         if self.chance.random() < 0.6:
             process.kill()
             self.crew[nth] = role, self.fleet.start(role, ready=False)
         else:
             process.pause()
-            self.frozen.append((time.monotonic() + LEASE_SECONDS * self.chance.uniform(0.5, 3), process))
+            self.frozen[nth] = time.monotonic() + LEASE_SECONDS * self.chance.uniform(0.5, 3)
 
     def thaw(self, now: float) -> None:
-        for at, process in [each for each in self.frozen if each[0] <= now]:
-            process.resume()
-            self.frozen.remove((at, process))
+        for nth in [nth for nth, at in self.frozen.items() if at <= now]:
+            self.crew[nth][1].resume()
+            del self.frozen[nth]
 
     def rage(self, redis: Redis, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -92,13 +93,13 @@ def test_every_task_is_accounted_for_after_kills_and_freezes_at_random(
 ) -> None:
     fleet = new_fleet(SPEC)
     tasks = list(mixed(chance))
-    chaos = Chaos(fleet, chance, list(zip(ROLES, fleet.start_all(*ROLES), strict=True)), [])
+    chaos = Chaos(fleet, chance, list(zip(ROLES, fleet.start_all(*ROLES), strict=True)))
     with fleet.client() as client, fleet.server.client() as redis:
         scheduled = client.schedule_many(tasks[: TASKS // 2])
         chaos.rage(redis, CHAOS_SECONDS / 2)
         scheduled += client.schedule_many(tasks[TASKS // 2 :])
         chaos.rage(redis, CHAOS_SECONDS / 2)
-        fleet.wait_drained(redis, timeout_s=90)
+        fleet.wait_drained(redis)
         starts = fleet.starts()
         assert [each.id for each in scheduled if starts[each.id][0].at_ms < each.due_ms] == []
         account(fleet, redis, {str(task.task_id): task.payload for task in tasks})
@@ -115,7 +116,6 @@ def account(fleet: Fleet, redis: Redis, payloads: dict[str, Any]) -> None:
     assert stats["buried"] == len(doomed)
     assert set(starts) == set(payloads)
     check_runs(starts)
-    done = {entry.id for entry in fleet.ledger() if entry.event == "end"}
-    assert done == set(payloads) - doomed
+    assert fleet.ended() == set(payloads) - doomed
     again = sum(len(runs) - 1 for runs in starts.values())
     print(f"kills={len(fleet.processes) - len(ROLES)} repeated={again} stats={dict(stats)}")

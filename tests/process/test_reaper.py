@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.process.fleet import said, until
+from tests.process.fleet import said, until, wait_said
 from tests.processes import delayq
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ def test_a_reaper_that_finds_redis_hanging_makes_its_pass_when_redis_answers(new
         until(lambda: client.counts().lapsed, "its lease runs out")
         fleet.server.pause()
         reaper = delayq("reaper", "--config", str(fleet.config), "--redis", fleet.server.url, "--port", "0")
-        until(lambda: said(reaper, "redis_unavailable"), "it waits for Redis", timeout_s=60)
+        wait_said(reaper, "redis_unavailable")
         assert reaper.alive
         fleet.server.resume()
-        assert reaper.wait(timeout_s=60) == 0
+        assert reaper.wait() == 0
         (reaped,) = said(reaper, "reaped")
         assert (reaped["unfinished"], reaped["reclaimed"]) == ([], 1)
         assert not redis.zcard(fleet.keys.processing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.process.fleet import until, wait_said
+from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from tests.process.fleet import NewFleet
 
-DEADLINE_SECONDS = 30  # for what takes a fraction of a second: only a bug waits this long
 FRAME = """
 import asyncio, logging, sys, threading, time
 from delayq.service import logs, shutdown
@@ -36,47 +37,61 @@ def hold_the_log():
 
 async def main():
     loop, left = asyncio.get_running_loop(), []
-{body}
+    {body}
     print("done", flush=True)
 
 shutdown.run(main())
 """
+A_DEAF_TASK = "left.append(loop.create_task(deaf())); "
 HANGS = {
     "nothing": "pass",
-    "a_task_deaf_to_cancellation": "left.append(loop.create_task(deaf())); await asyncio.sleep(0)",
+    "a_task_deaf_to_cancellation": A_DEAF_TASK + "await asyncio.sleep(0)",
     "a_thread_of_the_executor": "loop.run_in_executor(None, time.sleep, 3600)",
     "a_thread": "threading.Thread(target=time.sleep, args=(3600,)).start()",
     "the_log": "threading.Thread(target=hold_the_log).start()",
-    "loop_stopped": "loop.stop(); await asyncio.sleep(0)",
     "task_that_exits": "left.append(loop.create_task(exits())); await asyncio.sleep(0.01)",
-    "loop_stopped_beside_a_deaf_task": "left.append(loop.create_task(deaf())); loop.stop(); await asyncio.sleep(0)",
+    "loop_stopped_beside_a_deaf_task": A_DEAF_TASK + "loop.stop(); await asyncio.sleep(0)",
 }
+LEAVING = """
+import sys
+from delayq.service import shutdown
+print("the handler's last word")
+sys.stderr.write("and its last error")
+shutdown.leave()
+"""
 
 
-def ended(body: str) -> subprocess.CompletedProcess[str]:
-    code = FRAME.format(body=f"    {body}")
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    argv = [sys.executable, "-c", code]
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+        argv, env=buffered, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
 
 
 @pytest.mark.parametrize("body", HANGS.values(), ids=HANGS)
 def test_a_process_that_is_done_ends_whatever_still_hangs(body: str) -> None:
     """With the exit code of what it did; what stopped the event loop stopped nothing else."""
-    process = ended(body)
+    process = run(FRAME.format(body=body))
     assert (process.returncode, process.stdout) == (0, "done\n"), process.stderr
 
 
-@pytest.mark.parametrize("hangs", [HANGS["a_task_deaf_to_cancellation"], HANGS["a_thread"]])
-def test_a_process_that_fails_ends_with_1_whatever_still_hangs(hangs: str) -> None:
-    process = ended(f"{hangs}; raise ValueError('failed')")
+def test_a_process_that_fails_ends_with_1_whatever_still_hangs() -> None:
+    process = run(FRAME.format(body=f"{HANGS['a_thread']}; raise ValueError('failed')"))
     assert (process.returncode, process.stdout) == (1, "")
 
 
 def test_a_process_that_does_not_get_around_to_its_end_is_ended() -> None:
-    process = ended("shutdown.end_within(0.2, 1); time.sleep(3600)")
+    process = run(FRAME.format(body="shutdown.end_within(0.2, 1); time.sleep(3600)"))
     assert process.returncode == 1
     assert "exit_forced" in process.stderr
+
+
+def test_a_process_that_leaves_at_once_prints_first_what_it_had_to_say() -> None:
+    """And a closed stdout does not keep it."""
+    left = run(LEAVING)
+    assert (left.stdout, left.stderr) == ("the handler's last word\n", "and its last error")
+    assert run("import os\nos.close(1)\n" + LEAVING).stderr == "and its last error"
 
 
 def test_a_worker_outlives_a_handler_that_stops_its_event_loop(new_fleet: NewFleet) -> None:

@@ -10,18 +10,20 @@ from delayq import NewTask
 from tests.process.fleet import check_runs, said, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from redis import Redis
 
     from tests.process.fleet import Fleet, NewFleet
     from tests.processes import Process
 
-pytestmark = pytest.mark.one_server
-
 
 def spec(concurrency: int, **delivery: int) -> dict[str, Any]:
     return {"worker": {"concurrency": concurrency}, "delivery": {"leaseDurationSeconds": 1, **delivery}}
+
+
+def asleep(ids: Iterable[str], seconds: float) -> list[NewTask]:
+    return [NewTask({"do": "sleep", "seconds": seconds}, task_id=each, delay_ms=0) for each in ids]
 
 
 def work_until(fleet: Fleet, done: Callable[[], object], what: str) -> int:
@@ -56,15 +58,10 @@ def test_a_task_that_ends_its_process_is_the_only_one_buried(
     """All of them twice, halves of halves with the poison task, and the poison task alone, as maxCrashes allows."""
     fleet = new_fleet(spec(tasks, maxCrashes=max_crashes))
     fleet.start("scanner")
-    good = [f"good-{n}" for n in range(tasks - 1)]
+    good, half = [f"good-{n}" for n in range(tasks - 1)], tasks // 2
     with fleet.client() as client, fleet.server.client() as redis:
-        client.schedule_many(
-            NewTask({"do": "sleep", "seconds": 0.2}, task_id=each, delay_ms=0) for each in good[: tasks // 2]
-        )
-        client.schedule({"do": do}, task_id="poison", delay_ms=0)
-        client.schedule_many(
-            NewTask({"do": "sleep", "seconds": 0.2}, task_id=each, delay_ms=0) for each in good[tasks // 2 :]
-        )
+        poison = NewTask({"do": do}, task_id="poison", delay_ms=0)
+        client.schedule_many([*asleep(good[:half], 0.2), poison, *asleep(good[half:], 0.2)])
         died = work_until(fleet, lambda: settled(fleet, redis), "all is done but the poison task")
         fleet.snapshot(redis).check()
         assert fleet.snapshot(redis).dlq == ["poison"]
@@ -73,7 +70,7 @@ def test_a_task_that_ends_its_process_is_the_only_one_buried(
         dead = client.get("poison")
     assert dead is not None
     assert (dead.failed.reason, dead.failed.crashes) == ("crashes", deaths)
-    assert {entry.id for entry in fleet.ledger() if entry.event == "end"} == set(good)
+    assert fleet.ended() == set(good)
     check_runs(fleet.starts())
 
 
@@ -83,12 +80,10 @@ def test_workers_that_are_killed_again_and_again_bury_no_healthy_task(new_fleet:
     fleet.start("scanner")
     ids = {f"task-{n}" for n in range(16)}
     with fleet.client() as client, fleet.server.client() as redis:
-        client.schedule_many(
-            NewTask({"do": "sleep", "seconds": 1}, task_id=each, delay_ms=0) for each in sorted(ids)
-        )
+        client.schedule_many(asleep(sorted(ids), 1))
         for kills in range(6):
             began = len(fleet.ledger())
-            worker = fleet.start("worker")
+            worker = fleet.start("worker", ready=False)
             until(lambda: len(fleet.ledger()) > began, "a task runs")  # noqa: B023  it is called right here
             worker.kill()
             assert fleet.snapshot(redis).dlq == [], f"after {kills + 1} kills"
@@ -96,7 +91,7 @@ def test_workers_that_are_killed_again_and_again_bury_no_healthy_task(new_fleet:
         fleet.wait_drained(redis)
         assert fleet.snapshot(redis).tasks == set()
         assert fleet.stats(redis)["acked"] == len(ids)
-    assert {entry.id for entry in fleet.ledger() if entry.event == "end"} == ids
+    assert fleet.ended() == ids
     check_runs(fleet.starts())
 
 
@@ -124,25 +119,22 @@ def test_a_busy_worker_makes_room_for_a_suspect_and_another_one_goes_on(new_flee
     fleet = new_fleet(spec(4, leaseDurationSeconds=10))
     fleet.start_all("scanner", "worker", "worker")
     with fleet.client() as client, fleet.server.client() as redis:
-        client.schedule_many(NewTask({"do": "sleep", "seconds": 0.2}, delay_ms=0) for _ in range(300))
+        client.schedule_many(asleep((f"task-{n}" for n in range(300)), 0.2))
         until(lambda: len(fleet.ledger()) > 8, "both workers are busy")
-        client.schedule({"do": "sleep", "seconds": 1}, task_id="suspect", delay_ms=0)
+        client.schedule_many(asleep(["suspect"], 1))
         assert redis.zrem(fleet.keys.delayed, "suspect"), "it waits behind the others"
         redis.zadd(fleet.keys.suspect, {"suspect": 7})
         fleet.wait_drained(redis)
     ledger = fleet.ledger()
     [began, ended] = [entry for entry in ledger if entry.id == "suspect"]
-    meanwhile = [entry for entry in ledger if began.at_ms <= entry.at_ms <= ended.at_ms]
-    assert {entry.pid for entry in meanwhile if entry.id != "suspect"} == {
-        entry.pid for entry in ledger if entry.pid != began.pid
-    }
-    open_runs = {entry.id for entry in ledger if entry.pid == began.pid and entry.at_ms < began.at_ms}
-    ended_before = {
-        entry.id
-        for entry in ledger
-        if entry.pid == began.pid and entry.event == "end" and entry.at_ms <= began.at_ms
-    }
-    assert open_runs == ended_before
-    assert [entry for entry in ledger if entry.at_ms > ended.at_ms and entry.pid == began.pid], (
-        "it claims again"
+    beside = [entry for entry in ledger if entry.id != "suspect"]
+    mine = [entry for entry in beside if entry.pid == began.pid]
+    during = {entry.pid for entry in beside if began.at_ms <= entry.at_ms <= ended.at_ms}
+    assert during == {entry.pid for entry in beside} - {began.pid}, (
+        "the other worker goes on, and this one waits"
     )
+    before = [(entry.event, entry.id) for entry in mine if entry.at_ms <= began.at_ms]
+    assert {id_ for event, id_ in before if event == "start"} == {
+        id_ for event, id_ in before if event == "end"
+    }
+    assert [entry for entry in mine if entry.at_ms > ended.at_ms], "it claims again"

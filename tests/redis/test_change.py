@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from delayq.protocol.results import Cancelled, Rescheduled
+from delayq.protocol.results import Rescheduled
 
 from tests.redis.state import NOW, Shard, State, envelope
 
@@ -20,15 +20,6 @@ WITHOUT_ENVELOPE = [State(delayed={"a": NOW}, tasks={}), State(retry={"a": NOW},
 
 def reschedule(shard: Shard, when: str) -> Rescheduled:
     return shard.run(shard.commands.reschedule("a", when, max_delay_ms=MAX_MS))
-
-
-@pytest.mark.parametrize("home", ["delayed", "retry"])
-@pytest.mark.parametrize("due_ms", [NOW - 1, NOW + 1])
-def test_a_cancelled_task_is_gone_whole(shard: Shard, home: str, due_ms: int) -> None:
-    before = State(attempts={"a": "1 0 x"}).but(**{home: {"a": due_ms, "b": due_ms}}, tasks=None)
-    shard.seed(before)
-    assert shard.run(shard.commands.cancel("a")) is Cancelled.CANCELLED
-    assert shard.whole() == before.without("a", **{home: {"b": due_ms}}, attempts={}, stats={"cancelled": 1})
 
 
 @pytest.mark.parametrize(("state", "outcome"), LEFT_ALONE.values(), ids=LEFT_ALONE)
@@ -69,29 +60,6 @@ def test_a_delayed_task_moves_with_its_envelope(shard: Shard, when: str, due_ms:
         tasks={"a": envelope(due_ms, [2], {"h": "3"}), "b": b"x"},
         stats={"rescheduled": 1},
     )
-
-
-def test_a_retry_moves_and_remembers_when_it_was_scheduled_for(shard: Shard) -> None:
-    before = shard.seed(State(retry={"a": NOW + 9000}, attempts={"a": "1 0 x"}))
-    reschedule(shard, "+500")
-    entry = {"a": f"1 0 @{NOW + 500} x"}
-    assert shard.whole() == before.but(
-        retry={"a": NOW + 500}, attempts=entry, alarm=1, stats={"rescheduled": 1}
-    )
-
-
-@pytest.mark.parametrize("when", ["0", str(NOW - 1)])
-def test_the_past_is_clamped_to_now_and_counted(shard: Shard, when: str) -> None:
-    shard.seed(State(delayed={"a": NOW + 9000}))
-    assert reschedule(shard, when) == Rescheduled("rescheduled", NOW)
-    assert shard.whole() == State(delayed={"a": NOW}, wake=1, stats={"rescheduled": 1, "clamped": 1})
-
-
-@pytest.mark.parametrize("when", [f"+{MAX_MS + 1}", str(NOW + MAX_MS + 1)])
-def test_too_far_ahead_is_refused_and_leaves_all_as_it_was(shard: Shard, when: str) -> None:
-    before = shard.seed(State(delayed={"a": NOW}))
-    assert reschedule(shard, when).outcome == "too_far"
-    assert shard.whole() == before
 
 
 @pytest.mark.parametrize(("when", "alarm"), [("+5", 1), ("+9", 0), ("+50", 0)])

@@ -56,23 +56,6 @@ def test_a_lease_carries_all_a_handler_is_given(shard: Shard) -> None:
     )
 
 
-def test_fresh_and_retried_tasks_share_one_due_order(shard: Shard) -> None:
-    """Neither set starves the other: a claim merges both by due time, and a fresh task wins a tie."""
-    before = shard.seed(
-        State(
-            delayed={"d1": NOW - 50, "d2": NOW - 30, "d3": NOW - 10},
-            retry={"r1": NOW - 40, "r2": NOW - 30, "r3": NOW - 20},
-            attempts={"r1": "1 0 x", "r2": "1 0 x", "r3": "1 0 x"},
-            stats={"token": TOKEN},
-        )
-    )
-    assert ids(claim(shard, 4)) == ["d1", "r1", "d2", "r2"]
-    after = shard.whole()
-    assert (after.delayed, after.retry) == ({"d3": NOW - 10}, {"r3": NOW - 20})
-    assert (after.attempts, after.wake) == (before.attempts, 1)
-    assert ids(claim(shard, 4)) == ["r3", "d3"]
-
-
 @pytest.mark.parametrize("task_id", ["a:b:c", ":", "*", "[a]?", "\\", "ü-ñ-漢", "{x}", "-inf", "x" * 200])
 def test_any_id_is_leased_under_its_own_name(shard: Shard, task_id: str) -> None:
     shard.seed(State(delayed={task_id: NOW}, stats={"token": TOKEN}))

@@ -37,14 +37,6 @@ def test_a_redriven_dead_letter_is_delayed_again_and_its_failures_are_forgotten(
     )
 
 
-def test_it_runs_as_the_first_attempt(shard: Shard) -> None:
-    shard.seed(DEAD.but(delayed={}))
-    shard.run(shard.commands.redrive(0, ["a", 0]))
-    assert shard.whole().wake == 1
-    [lease] = shard.run(shard.commands.claim(0, 9, 1000)).leases
-    assert (lease.task.id, lease.task.attempt) == ("a", 1)
-
-
 def test_a_purged_dead_letter_is_gone_whole(shard: Shard) -> None:
     before = shard.seed(DEAD)
     assert shard.run(shard.commands.purge(0, ["a"])) == 1

@@ -84,15 +84,6 @@ def test_a_leader_whose_turn_it_is_not_stays_until_the_other_comes(shard: Shard)
     assert told == Leadership(leads=False, others_ms=LEASE_MS, stepped_back_ms=0, again_ms=LEASE_MS)
 
 
-def test_everybody_is_told_when_the_next_one_counts_as_gone_for_it_may_be_their_turn_then(
-    shard: Shard,
-) -> None:
-    shard.redis.zadd(shard.keys.scanners, {"a": NOW + 900, "b": NOW + 500})
-    shard.seed(State(leader=f"a {NOW + 900}"))
-    told = lead(shard)
-    assert (told.leads, told.again_ms) == (False, 500)
-
-
 def test_a_step_back_is_told_until_leases_are_shortened_though_replies_are_lost(shard: Shard) -> None:
     lead(shard)
     shard.seed(State(leader=MINE, processing={"a:7": NOW + 30_000}))

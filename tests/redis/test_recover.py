@@ -141,20 +141,6 @@ def test_a_task_that_was_put_off_runs_again_once_nobody_is_to_be_asked(shard: Sh
     assert shard.run(shard.commands.reclaim(0, max_crashes=3)) == [("a:7", "reclaimed")]
 
 
-@pytest.mark.parametrize("verdict", Verdict)
-def test_a_lease_that_was_extended_and_ran_out_again_is_asked_about_again(
-    shard: Shard, verdict: Verdict
-) -> None:
-    """What its worker did in between, the check could not know."""
-    before = locked(shard, processing={"a:7": NOW - 500})
-    examined = shard.run(shard.commands.examine(0, b"a:7"))
-    assert examined is not None
-    shard.run(shard.commands.extend(0, [b"a:7"], 200))
-    shard.clock(NOW + 500)
-    assert recover(shard, verdict, expiry_ms=examined.expiry_ms) is Recovered.ALIVE
-    assert shard.whole() == before.but(processing={"a:7": NOW + 200})
-
-
 def test_expired_leases_come_by_page_the_longest_ago_first_and_then_those_that_were_put_off(
     shard: Shard,
 ) -> None:

@@ -29,7 +29,6 @@ from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, weigh
 from tests.unit.handlers.receivers import Receiver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from delayq.contract import DelayQueue
@@ -366,31 +365,6 @@ async def test_who_is_told_to_stop_lets_others_ask_at_once(shard: Shard) -> None
         assert len(shard.redis.keys("*recovery_lock*")) == 3
     assert shard.redis.keys("*recovery_lock*") == []
     assert shard.whole() == before
-
-
-@pytest.mark.parametrize(
-    ("act", "outcome"),
-    [
-        (lambda shard: shard.commands.extend(0, [b"a:7"], 5000), Recovered.ALIVE),
-        (lambda shard: shard.commands.ack(0, [b"a:7"]), Recovered.GONE),
-        (lambda shard: shard.commands.retry(0, [b"a:7", 0, 1, "x"], max_attempts=3), Recovered.GONE),
-    ],
-    ids=["extend", "ack", "retry"],
-)
-async def test_a_worker_that_wakes_up_while_its_task_is_asked_about_goes_first(
-    shard: Shard, act: Callable[[Shard], object], outcome: Recovered
-) -> None:
-    shard.seed(State(processing={"a:7": EXPIRED}))
-    asked = Asked()
-    asked.may_answer.clear()
-    async with recovering(shard, asked) as recovery:
-        await until(lambda: asked.tasks)
-        shard.run(act(shard))  # type: ignore[arg-type]  # a call of any kind
-        after = shard.whole()
-        asked.may_answer.set()
-        await settled(recovery, 1)
-    assert recovery.done == {outcome: 1}
-    assert shard.whole() == after
 
 
 async def test_what_others_recover_is_paged_past_and_looked_at_again_a_second_later(shard: Shard) -> None:

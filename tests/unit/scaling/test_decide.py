@@ -22,10 +22,7 @@ NEVER_FEWER = policy(behavior=Behavior(scale_down=ScaleDown(select_policy="Disab
     ("look", "before", "rules", "replicas", "limited_by", "wanted"),
     [
         (sample(next_due_seconds=30 * 86_400.0), 0, None, 0, "None", 0),  # next month's tasks ask for nobody
-        (sample(overdue=1), 0, None, 1, "None", 1),
         (sample(in_flight=1, ready=1), 1, None, 1, "None", 1),
-        # Forty tasks of ten minutes are in two workers' slots, however little else there is.
-        (sample(in_flight=40, ready=2, handler_seconds=600.0), 2, None, 2, "None", 2),
         (sample((12.0, 2000)), 0, None, 20, "MaxReplicas", 32),
         (sample(), 2, policy(min_replicas=2), 2, "MinReplicas", 0),
         (sample(ready=5), 5, NEVER_FEWER, 5, "ScaleDownPolicy", 0),

@@ -1,4 +1,4 @@
-"""Workers that a queue's limits would leave idle are not asked for, in a decision and in a simulation."""
+"""Workers that a queue's limits would leave idle are not asked for."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from math import inf
 import pytest
 from delayq.contract import Limits
 from delayq.scaling import Policy, Sample, begun, decide
-from hypothesis import given
-from hypothesis import strategies as st
-
-from benchmarks.simulation import Plant
-from benchmarks.simulation.tasks import Arrival, Tasks
 
 RUSH = Sample(overdue=2000, handler_seconds=2.0)
 
@@ -59,22 +54,3 @@ def test_a_rush_is_no_shortfall_of_workers_where_a_limit_would_leave_more_of_the
     assert needed(max_in_flight=35) == 4
     assert needed(max_in_flight=20) is None
     assert needed(rate_per_second=5, burst=5) is None
-
-
-@given(
-    st.lists(st.floats(0, 20), max_size=60),
-    st.integers(1, 20),
-    st.integers(1, 5),
-    st.integers(1, 6),
-)
-def test_a_simulated_queue_keeps_to_its_limits(dues: list[float], rate: int, burst: int, most: int) -> None:
-    tasks = Tasks.of([Arrival(due, 0.5) for due in dues])
-    limits = Limits(rate_per_second=rate, burst=burst, max_in_flight=most)
-    plant = Plant(tasks, slots=10, lead_seconds=0.0, replicas=2, limits=limits)
-    plant.advance(1000.0)
-    begun_at = list(plant.began)
-    assert plant.finished == len(dues)
-    for at, start in enumerate(begun_at):
-        for upto in range(at, len(begun_at)):
-            assert upto - at + 1 <= burst + rate * (begun_at[upto] - start) + 1e-6
-        assert sum(start - 0.5 + 1e-9 < other <= start for other in begun_at) <= most

@@ -63,14 +63,6 @@ TEN_AWAY: dict[str, Any] = {"slots": 32, "lead_seconds": 10}
 @pytest.mark.parametrize(
     ("load", "fleet", "workers"),
     [
-        # Two rounds of 0.5 s begin 2,000 tasks within a second: a thousand slots, so 32 workers of 32.
-        (Load(present=0, inflows=[Inflow(20, 20, 2000)], handler_seconds=H), Fleet(**TEN_AWAY), 32),
-        # Little's law: fifty busy slots.
-        (
-            Load(present=50, held=50, inflows=[Inflow(0, 60, 6000)], handler_seconds=H),
-            Fleet(ready=2, **TEN_AWAY),
-            2,
-        ),
         # What the workers there have mastered when another one comes is out of its reach.
         (Load(present=0, inflows=[Inflow(1, 1, 200)], handler_seconds=H), Fleet(ready=1, **TEN_AWAY), 1),
         (

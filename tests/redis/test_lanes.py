@@ -108,3 +108,18 @@ async def test_what_a_server_brings_when_others_have_the_slots_is_handed_back(
     with servers[0].client() as redis:
         stats = redis.hgetall(Commands("orders").keys(0).stats)
     assert (stats["claimed"], stats["released"], stats["acked"]) == (str(SLOTS + 1), "1", str(SLOTS))
+
+
+async def test_a_server_that_answers_again_is_trusted_again_though_no_slot_is_free(
+    servers: list[RedisServer],
+) -> None:
+    handler = Handler()
+    async with working([server.url for server in servers], handler, HINTED) as slots:
+        await until(lambda: not (slots.hinted or slots.exchanging))
+        schedule(servers[1], IDS[1][:SLOTS])
+        doubted, busy = slots.group_states
+        busy.hint(1)
+        await until(lambda: len(handler.began) == SLOTS)
+        doubted.doubtful = True
+        doubted.hint(0)
+        await until(lambda: not doubted.doubtful)

@@ -132,12 +132,6 @@ def test_a_claim_takes_at_most_250(shard: Shard) -> None:
     assert (len(after.delayed), len(after.retry), len(after.processing)) == (50, 300, 250)
 
 
-def test_huge_payloads_arrive_whole(shard: Shard) -> None:
-    big = envelope(NOW, "x" * 16_000_000)
-    shard.seed(State(delayed={"a": NOW}, tasks={"a": big}))
-    assert len(claim(shard).leases[0].task.body) == 16_000_002
-
-
 @pytest.mark.parametrize("due", [{}, {"a": NOW}])
 def test_the_claim_that_ends_a_backlog_takes_the_stale_hint_and_tells_the_scanner(
     shard: Shard, due: dict[str, int]

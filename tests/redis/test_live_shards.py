@@ -68,7 +68,7 @@ def due(shard: Shard, commands: Commands, number: int, task_id: str) -> None:
     on.lpush(keys.wake, "1")
 
 
-def lanes_of(process: Process) -> set[int | None]:
+def groups_of(process: Process) -> set[int | None]:
     """The shard groups that a process looks after: shards of a Cluster, or None for the one that there is elsewhere."""
     return {loop.group.only for loop in process.loops if loop.group is not None}
 
@@ -95,8 +95,8 @@ async def test_shards_that_come_are_looked_after_at_once(shard: Shard) -> None:
         for number in range(4):
             due(shard, commands, number, f"t{number}")
             await until(lambda number=number: f"t{number}" in handler.ran)  # type: ignore[misc]
-        assert lanes_of(worker) == lanes_of(scanner) == expected(shard, 4)
-        assert lanes_of(reaper) == expected(shard, 4)
+        assert groups_of(worker) == groups_of(scanner) == expected(shard, 4)
+        assert groups_of(reaper) == expected(shard, 4)
 
 
 @pytest.mark.every_topology
@@ -120,6 +120,6 @@ async def test_what_is_leased_of_a_shard_that_goes_is_settled_there(shard: Shard
         handler.may_end.set()
         await until(lambda: on.hget(keys.stats, "acked") == b"1")
         assert on.zcard(keys.processing) == 0
-        await until(lambda: lanes_of(worker) == lanes_of(scanner) == expected(shard, 2))
+        await until(lambda: groups_of(worker) == groups_of(scanner) == expected(shard, 2))
         due(shard, commands, 0, "next")
         await until(lambda: "next" in handler.ran)

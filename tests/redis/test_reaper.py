@@ -267,23 +267,15 @@ class Rows:
         pass
 
 
-async def test_a_guards_rows_are_forgotten_batch_by_batch_and_then_after_each_sweep() -> None:
-    counters = ProcessCounters("reaper", "q")
-    prune = GuardRetention(Rows(500, 20, 0, GuardBusy("all connections in use"), 3), spec(), counters)
-    pauses = [await prune.step() for _ in range(5)]
-    assert pauses == [0.1, 0.1, 5.0, 5.0, 0.1]
-    assert prune.done == {"forgotten": 523}
-    assert counters.loop_errors == {}
-
-
-async def test_a_database_that_is_down_is_told_once_counted_and_tried_again(
+async def test_a_guards_rows_are_forgotten_batch_by_batch_and_a_database_that_is_down_is_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It never ends the sweep, nor makes the reaper look broken."""
+    """An outage never ends the sweep, nor makes the reaper look broken; it is logged once, and counted each time."""
     down = GuardUnavailable("db:5432", "refused")
     counters = ProcessCounters("reaper", "q")
-    prune = GuardRetention(Rows(down, down, 7, down), spec(), counters)
-    assert [await prune.step() for _ in range(4)] == [5.0, 5.0, 0.1, 5.0]
-    assert counters.loop_errors == {"guard_retention": 3}
-    told = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert told == ["guard_prune_failed", "guard_prune_failed"]
+    ledger = Rows(500, 20, 0, GuardBusy("all connections in use"), down, down, 3, down)
+    prune = GuardRetention(ledger, spec(), counters)
+    assert [await prune.step() for _ in range(8)] == [0.1, 0.1, 5.0, 5.0, 5.0, 5.0, 0.1, 5.0]
+    assert (prune.done, counters.loop_errors) == ({"forgotten": 523}, {"guard_retention": 3})
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == ["guard_prune_failed", "guard_prune_failed"]

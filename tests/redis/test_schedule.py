@@ -204,10 +204,12 @@ def test_four_thousand_tasks_in_one_call(shard: Shard) -> None:
     assert len(after.envelopes) == 4000
 
 
-def test_huge_payloads_are_stored_whole(shard: Shard) -> None:
-    body = encode(b"\x00\xff" * 8_000_000, None, None)[0]
-    schedule(shard, "a", "+1", body)
-    assert shard.whole().tasks == {"a": body + (NOW + 1).to_bytes(6, "big")}
+def test_huge_payloads_are_stored_and_claimed_whole(shard: Shard) -> None:
+    payload = b"\x00\xff" * 8_000_000
+    body = encode(payload, None, None)[0]
+    schedule(shard, "a", "+0", body)
+    assert shard.whole().tasks == {"a": body + NOW.to_bytes(6, "big")}
+    assert shard.run(shard.commands.claim(0, 1, 1000)).leases[0].task.body == payload
 
 
 def test_full_memory_refuses_all_and_leaves_nothing(shard: Shard) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.protocol.envelope import Task
-    from delayq.recovery.checks import Answer, Check
+    from delayq.recovery.checks import Check
     from delayq.recovery.checks.asking import Judgement
 
 
@@ -224,40 +224,3 @@ async def test_what_the_guard_has_seen_is_the_verdict(
     await check.close()
     assert books.closed
     assert (judged and judged[:2]) == (verdict and (verdict, reason))
-
-
-class Deaf:
-    """A check that ignores its cancellation until it is let go."""
-
-    stuck = 0
-
-    def __init__(self) -> None:
-        self.enough = asyncio.Event()
-
-    async def start(self) -> None:
-        pass
-
-    async def ask(self, _task: Task) -> Answer:
-        while not self.enough.is_set():
-            try:
-                await self.enough.wait()
-            except asyncio.CancelledError:
-                continue
-        return checks.Answer(Verdict.COMPLETE)
-
-    async def close(self) -> None:
-        pass
-
-
-async def test_questions_that_ignore_their_cancellation_are_counted_until_they_end() -> None:
-    deaf = Deaf()
-    asking = Asking(deaf, spec(1))
-    judged = await asyncio.gather(*(asking.judge(a_task()) for _ in range(5)))
-    assert {each and each.cause for each in judged} == {"timeout"}
-    assert (asking.given_up, asking.hangs) == (5, True)
-    deaf.enough.set()
-    async with asyncio.timeout(20):
-        while asking.given_up:  # noqa: ASYNC110 -- nobody announces the end of what was given up
-            await asyncio.sleep(0.01)
-    assert not asking.hangs
-    assert await asking.judge(a_task()) == (Verdict.COMPLETE, "", "check")

@@ -1,11 +1,11 @@
--- ack: the work is done; forget the tasks whose lease the caller still holds
+-- ack: the tasks are done; delete those whose lease the caller still holds
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS tasks       hash  id -> envelope
 -- KEYS attempts    hash  id -> failures, crashes, due ms, last error
--- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
+-- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS delayed  zset  id -> due ms
--- KEYS wake  list  hint for an idle worker
--- KEYS alarm  list  hint for a sleeping scanner
+-- KEYS wake  list  token that wakes an idle worker
+-- KEYS alarm  list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- ARGV member ...  leases, id:token
 -- RETURNS positions of the leases that were lost

@@ -1,9 +1,9 @@
--- audit_size: add up what a page of tasks weighs; after the last page, put the counter of bytes right where it must be wrong
+-- audit_size: add up the sizes of a page of tasks; after the last page, correct the counter of bytes if it is proven wrong
 -- KEYS tasks    hash  id -> envelope
 -- KEYS cursors  hash  index name -> where the last page ended
 -- KEYS stats    hash  monotonic counters
 -- ARGV count  about how many tasks; fewer where they are large
--- RETURNS next cursor (0: done), by how many bytes the counter was put right
+-- RETURNS next cursor (0: done), by how many bytes the counter was corrected
 local tasks, cursors, stats = unpack(KEYS)
 local newer = newer_format(stats)
 if newer then return newer end
@@ -11,8 +11,8 @@ local known, run = redis.call('HMGET', stats, 'bytes', 'bytes_in', 'scheduled'),
 local bytes, came, scheduled = tonumber(known[1]) or 0, tonumber(known[2]) or 0, tonumber(known[3]) or 0
 local held = redis.call('HLEN', tasks)
 
--- Where the walk is, what it saw so far, and how things stood when it began, of any caller; but nothing of it
--- holds on another server.
+-- The state of the audit, shared by all callers: position, sums so far, and counters at its start. It is valid only on the
+-- server where it began.
 local pattern, numbers = '^(%w+) (%d+) (%d+) (%d+) (%-?%d+ %d+ %-?%d+)$', '%.0f %.0f %.0f'
 local walked, cursor, sum, seen, began = string.match(redis.call('HGET', cursors, 'audit_size') or '', pattern)
 if walked ~= run then cursor, sum, seen, began = '0', 0, 0, string.format(numbers, bytes, came, held - scheduled) end
@@ -29,10 +29,10 @@ if page[1] ~= '0' then
 end
 redis.call('HDEL', cursors, 'audit_size')
 
--- Tasks came and went meanwhile, and it is unknown which of them the walk met: all that it met and that is gone is in
--- `gone`, all that is here and that it missed in `added`. Between the two bounds the counter may well be right, and then
--- it is, for every script keeps it; beyond them it is not, and the nearer bound is nearer to the truth. Where nothing
--- came or went, both are the truth. A hash that shrinks may show a task twice: that walk is worth nothing.
+-- Tasks were stored and deleted during the scan, and it is unknown which of them the scan saw. `gone` bounds the size that
+-- it saw and that was deleted, `added` the size that it missed. A counter within these bounds is accepted, because every script
+-- maintains it. A counter outside is wrong, and is set to the nearer bound. Without changes, both bounds are the exact size.
+-- A hash that shrinks may return a task twice: such a scan is discarded.
 local bytes_then, came_then, others = string.match(began, '^(%S+) (%S+) (%S+)$')
 local added = came - came_then
 local gone = added - (bytes - bytes_then)

@@ -1,13 +1,13 @@
--- bury: the task can never succeed; put it among the dead letters
+-- bury: the task cannot succeed; make it a dead letter
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq         zset  id -> time of death
 -- KEYS dlq_info    hash  id -> reason and last error
--- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
+-- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS delayed  zset  id -> due ms
 -- KEYS tasks  hash  id -> envelope
--- KEYS wake  list  hint for an idle worker
--- KEYS alarm  list  hint for a sleeping scanner
+-- KEYS wake  list  token that wakes an idle worker
+-- KEYS alarm  list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- ARGV member error ...  lease id:token, and why
 -- RETURNS for each member: buried, superseded (its follow-up took its place) or lease_lost

@@ -1,4 +1,4 @@
--- cancel: forget a task that is not running, and what was to follow one that is
+-- cancel: delete a task that is not in flight, or the follow-up of one that is
 -- KEYS delayed   zset  id -> due ms
 -- KEYS retry     zset  id -> due ms of the next attempt
 -- KEYS suspect   zset  id -> token of the run whose group it belongs to
@@ -6,17 +6,17 @@
 -- KEYS attempts  hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq       zset  id -> time of death
 -- KEYS stats     hash  monotonic counters
--- KEYS moving    zset  id -> token of those on their way to another shard
--- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
--- KEYS shard_map string  the newest shard map this shard was told of
+-- KEYS moving    zset  id -> token of tasks in migration to another shard
+-- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
+-- KEYS shard_map string  newest shard map that this shard has received
 -- ARGV id      the task
--- ARGV by      the shard map that the caller goes by, or ''
+-- ARGV by      the caller's shard map, or ''
 -- RETURNS cancelled, in_flight, dead or not_found
 local delayed, retry, suspect, tasks, attempts, dlq, stats, moving, followups, shard_map = unpack(KEYS)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[2]) or moving_on(moving, id)
 if away then return away end
-redis.call('HDEL', followups, id) -- of a task in flight, too: it finishes, and nothing follows
+redis.call('HDEL', followups, id) -- of a task in flight too: it ends without a follow-up
 if taken_out(id, delayed, retry, suspect) > 0 then
   weigh(stats, 0, weight(tasks, id))
   redis.call('HDEL', tasks, id)

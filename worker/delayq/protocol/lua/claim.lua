@@ -4,21 +4,21 @@
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS tasks       hash  id -> envelope
 -- KEYS attempts    hash  id -> failures, crashes, due ms, last error
--- KEYS wake        list  hint for an idle worker
--- KEYS alarm       list  hint for a sleeping scanner
+-- KEYS wake        list  token that wakes an idle worker
+-- KEYS alarm       list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
--- KEYS rate        string  when the bucket of spec.limits.ratePerSecond will have run dry, µs
+-- KEYS rate        string  time at which the bucket of spec.limits.ratePerSecond is empty, µs
 -- KEYS claim       string  the claimer's last claim: number, lease expiry ms, first token, how many tokens
 -- KEYS suspect     zset    id -> token of the run whose group it belongs to
--- KEYS isolation   string  the worker that makes room for suspects
+-- KEYS isolation   string  worker that stops claiming in order to run suspects
 -- ARGV limit         how many tasks at most
 -- ARGV lease_ms      how long the lease lasts
--- ARGV number        of this claim, rising with each of its claimer; 0: keep no record of it
+-- ARGV number        of this claim, increasing for each claimer; 0: keep no record of it
 -- ARGV not_after_ms  the claimer has abandoned this claim by then
 -- ARGV interval_us   between two tasks, on average; 0: no limit
--- ARGV burst         how many may begin at once after a quiet time
+-- ARGV burst         how many may begin at once after an idle time
 -- ARGV most          how many may be leased at a time; 0: no limit
--- RETURNS now ms alone when the claim is abandoned; else now ms, first token, 1 when due tasks were left to be claimed, µs until a limit that kept any back will let more begin (-1: none did, -2: when one ends), ids, dues, envelopes, attempts entries by position, how many suspects wait
+-- RETURNS now ms alone when the claim is abandoned; else now ms, first token, 1 when due tasks remain, µs until a limit that held tasks back permits more (-1: none did, -2: when one ends), ids, dues, envelopes, attempts entries by position, how many suspects wait
 local delayed, retry, processing, tasks, attempts, wake, alarm, stats, rate, claim, suspect, isolation = unpack(KEYS)
 local us, bytes, number = now_us(), 1048576, tonumber(ARGV[3])
 local at = math.floor(us / 1000)
@@ -31,7 +31,7 @@ local fresh = redis.call('ZRANGEBYSCORE', delayed, '-inf', at, 'WITHSCORES', 'LI
 local again = redis.call('ZRANGEBYSCORE', retry, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
 local last_token, largest, claimed = unpack(redis.call('HMGET', stats, 'token', 'largest', 'claimed'))
 
--- A mebibyte and no more, but at least one task: what is large takes time to copy and to send.
+-- At most a mebibyte, but at least one task: large replies take time to copy and to send.
 local heavy = limit * (tonumber(largest) or math.huge) > bytes
 local function fits(n, id)
   if not heavy then return true end
@@ -65,13 +65,13 @@ for _, n in ipairs(retried) do
   counts[#counts + 1] = n - 1
   counts[#counts + 1] = redis.call('HGET', attempts, ids[n]) or ''
 end
-redis.call('ZCARD', processing) -- of another type, each key says so before anything is taken
+redis.call('ZCARD', processing) -- a key of another type must fail before any task is taken
 
--- Both takings are the lowest ranks of their set, so rank removes them without naming them.
+-- The tasks taken are the lowest ranks of their sets, so they can be removed by rank.
 if f > 1 then redis.call('ZREMRANGEBYRANK', delayed, 0, (f - 3) / 2) end
 if a > 1 then redis.call('ZREMRANGEBYRANK', retry, 0, (a - 3) / 2) end
 if #leases > 0 then redis.call('ZADD', processing, unpack(leases)) end
-if suspects > 0 then redis.call('ZREM', suspect, unpack(ids)) end -- one that an older reaper put back, too
+if suspects > 0 then redis.call('ZREM', suspect, unpack(ids)) end -- also a suspect that an older reaper returned to another index
 local first = string.format('%.0f', token)
 redis.call('HSET', stats, 'token', token + #ids - 1, 'claimed', raised(claimed, began)) -- Redis formats whole numbers
 if number > 0 then redis.call('SET', claim, ARGV[3] .. ' ' .. expiry .. ' ' .. first .. ' ' .. #ids, 'PX', ARGV[2]) end

@@ -1,4 +1,4 @@
--- counts: how many tasks are in each state, what is due, what falls due after now and by certain times
+-- counts: tasks by state, due tasks, and how many fall due until certain times
 -- KEYS delayed     zset  id -> due ms
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS suspect     zset  id -> token of the run whose group it belongs to
@@ -11,7 +11,7 @@ local delayed, retry, suspect, processing, dlq, stats = unpack(KEYS)
 local at = now()
 local after_now = '(' .. at
 
--- Each time costs 2 µs for each zset that is not empty, at a million tasks as well; retry mostly is.
+-- Each time costs 2 µs per sorted set that is not empty, with a million tasks too; retry is usually empty.
 local waiting = {}
 for _, zset in ipairs({delayed, retry}) do
   if redis.call('ZCARD', zset) > 0 then waiting[#waiting + 1] = zset end
@@ -32,7 +32,7 @@ local function earliest(low, other)
   return due == math.huge and -1 or due
 end
 
--- A suspect is due. Its token is the time of a claim in µs, which is as near as can be had without its envelope.
+-- A suspect is due. Its token is the time of a claim in µs: the best estimate without its envelope.
 local suspects = redis.call('ZCARD', suspect)
 local suspected_ms = suspects > 0 and math.floor(head(suspect) / 1000) or math.huge
 

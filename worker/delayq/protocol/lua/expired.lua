@@ -1,8 +1,8 @@
--- expired: leases to ask a check about, those that ran out before those put off, each the longest ago first; changes nothing
+-- expired: leases for the recovery check, expired ones before deferred ones, oldest first; read-only
 -- KEYS processing  zset  id:token -> lease expiry ms
--- ARGV offset  how many to pass over
+-- ARGV offset  how many to skip
 -- ARGV limit   how many at most
--- RETURNS µs until there is another one (-1: none), and those that there are, id:token
+-- RETURNS µs until the next one (-1: none), and the leases, id:token
 local processing = KEYS[1]
 local offset, limit, us = tonumber(ARGV[1]), tonumber(ARGV[2]), now_us()
 local at = math.floor(us / 1000)

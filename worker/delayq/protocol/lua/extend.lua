@@ -1,4 +1,4 @@
--- extend: prolong leases that the caller still holds
+-- extend: extend leases that the caller still holds
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- ARGV lease_ms    how long from now
 -- ARGV member ...  leases, id:token
@@ -6,7 +6,7 @@
 local processing = KEYS[1]
 local expiry, lost = now() + tonumber(ARGV[1]), {}
 for i = 2, #ARGV do
-  -- Removed first, as in hint(): a lease has to be prolonged though memory is full.
+  -- Remove first, as in hint(): a lease must be extended even if memory is full.
   if redis.call('ZREM', processing, ARGV[i]) == 1 then
     redis.call('ZADD', processing, expiry, ARGV[i])
   else

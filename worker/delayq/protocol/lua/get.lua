@@ -1,4 +1,4 @@
--- get: everything the queue knows of one task; of one that may be leased, after a page of leases
+-- get: all data of one task; if it may be leased, one page of leases is searched per call
 -- KEYS delayed     zset  id -> due ms
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS suspect     zset  id -> token of the run whose group it belongs to
@@ -7,15 +7,15 @@
 -- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq         zset  id -> time of death
 -- KEYS dlq_info    hash  id -> reason and last error
--- KEYS moving      zset  id -> token of those on their way to another shard
--- KEYS followups   hash  id -> envelope that takes the place of a task once it has ended
--- KEYS shard_map   string  the newest shard map this shard was told of
+-- KEYS moving      zset  id -> token of tasks in migration to another shard
+-- KEYS followups   hash  id -> envelope that takes the place of a task when it has ended
+-- KEYS shard_map   string  newest shard map that this shard has received
 -- ARGV id       the task
 -- ARGV pattern  the same id as a glob that matches its lease members
--- ARGV by       the shard map that the caller goes by, or ''
--- ARGV cursor   where to go on among the leases; 0 starts
--- ARGV count    about how many leases to look at
--- RETURNS nothing when unknown, the next cursor when no lease of this page is its, else state, score ms, lease member or '', envelope, attempts or '', dlq info or '', due ms of its follow-up (0: none)
+-- ARGV by       the caller's shard map, or ''
+-- ARGV cursor   where to continue in the leases; 0 starts
+-- ARGV count    about how many leases to scan
+-- RETURNS nothing when there is no such task, the next cursor when its lease is not on this page, else state, score ms, lease member or '', envelope, attempts or '', dlq info or '', due ms of its follow-up (0: none)
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, followups, shard_map = unpack(KEYS)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[3]) or moving_on(moving, id)

@@ -5,20 +5,20 @@
 -- KEYS processing  zset    id:token -> lease expiry ms
 -- KEYS tasks       hash    id -> envelope
 -- KEYS attempts    hash    id -> failures, crashes, due ms, last error
--- KEYS wake        list    hint for an idle worker
+-- KEYS wake        list    token that wakes an idle worker
 -- KEYS stats       hash    monotonic counters
--- KEYS rate        string  when the bucket of spec.limits.ratePerSecond will have run dry, µs
+-- KEYS rate        string  time at which the bucket of spec.limits.ratePerSecond is empty, µs
 -- KEYS claim       string  the claimer's last claim: number, lease expiry ms, first token, how many tokens
 -- KEYS dlq         zset    id -> time of death
--- KEYS moving      zset    id -> token of those on their way to another shard
+-- KEYS moving      zset    id -> token of tasks in migration to another shard
 -- ARGV limit         how many tasks at most
 -- ARGV lease_ms      how long the lease lasts
--- ARGV number        as claim.lua has it
+-- ARGV number        as in claim.lua
 -- ARGV not_after_ms  the same
 -- ARGV interval_us   the same
 -- ARGV burst         the same
 -- ARGV most          the same
--- RETURNS as claim.lua; the last number is how many suspects are left
+-- RETURNS as claim.lua; the last number is how many suspects remain
 local suspect, delayed, retry, processing, tasks, attempts, wake, stats, rate, claim, dlq, moving = unpack(KEYS)
 local us, number = now_us(), tonumber(ARGV[3])
 local at = math.floor(us / 1000)
@@ -27,14 +27,14 @@ local room, begin = allowance(rate, processing, us, ARGV[5], ARGV[6], ARGV[7], 0
 local limit, left = math.min(tonumber(ARGV[1]), room), redis.call('ZCARD', suspect)
 if limit < 1 or left == 0 then return { at, 0, 0, begin(0, left > 0), {}, {}, {}, {}, left } end
 
--- A process that knows of no suspects may have put one into another index, too, and from there where it is not due yet.
+-- An older process without support for suspects may also have put one into another index, where it may not be due yet.
 local function elsewhere(id)
   local due = math.max(redis.call('ZSCORE', delayed, id) or 0, redis.call('ZSCORE', retry, id) or 0)
   return due > at or redis.call('ZSCORE', dlq, id) or redis.call('ZSCORE', moving, id)
 end
 
--- The suspect that waited for longest and those behind it of the same group: half of a run that crashed, or, of those
--- that never ran apart, as many as there may be; as for claims, a mebibyte and no more, but at least one.
+-- The suspect that has waited longest, and those of its group behind it: half of a run that crashed, or as many as permitted
+-- of those that never ran isolated. As for claims, at most a mebibyte, but at least one.
 local found, ids, runs, envelopes = redis.call('ZRANGE', suspect, 0, limit - 1, 'WITHSCORES'), {}, {}, {}
 local bytes = 1048576
 for n = 1, #found, 2 do
@@ -55,9 +55,9 @@ if #ids == 0 then return { at, 0, 0, begin(0, false), {}, {}, {}, {}, redis.call
 local token = next_token(redis.call('HGET', stats, 'token'), us)
 local half, expiry = math.ceil(#ids / 2), string.format('%.0f', at + tonumber(ARGV[2]))
 local dues, counts, leased = {}, {}, 0
-redis.call('ZCARD', processing) -- of another type, each key says so before anything is taken
+redis.call('ZCARD', processing) -- a key of another type must fail before any task is taken
 redis.call('LLEN', wake)
-redis.call('ZREM', delayed, unpack(ids)) -- a reaper that does not know suspects may have put them there
+redis.call('ZREM', delayed, unpack(ids)) -- a reaper without support for suspects may have put them there
 redis.call('ZREM', retry, unpack(ids))
 redis.call('ZREM', suspect, unpack(ids))
 redis.call('HSET', stats, 'token', string.format('%.0f', token + #ids - 1))

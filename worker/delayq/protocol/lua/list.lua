@@ -1,4 +1,4 @@
--- list: one page of the tasks in a state, in the order of their scores
+-- list: one page of the tasks in a state, sorted by score
 -- KEYS index     zset  id -> ms, or id:token -> lease expiry ms
 -- KEYS tasks     hash  id -> envelope
 -- KEYS attempts  hash  id -> failures, crashes, due ms, last error

@@ -1,13 +1,13 @@
--- list_migrating: a batch of tasks on their way to other shards, for the process that completes the migration; changes nothing
+-- list_migrating: a batch of tasks in migration, for the process that completes it; read-only
 -- KEYS tasks        hash  id -> envelope
 -- KEYS attempts     hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq_info     hash  id -> reason and last error
--- KEYS moving       zset  id -> token of those on their way to another shard
--- KEYS moving_info  hash  id -> where to, and index and score there
--- ARGV id     a task of the batch; '': the oldest batch after
--- ARGV after  this token
--- ARGV whole  1 when the tasks themselves are wanted, too
--- RETURNS token (0: there is none), and of each task that is there and can be sent id, to, and if wanted index, score, envelope, attempts or '', dlq info or ''
+-- KEYS moving       zset  id -> token of tasks in migration to another shard
+-- KEYS moving_info  hash  id -> shard, index and score of the destination
+-- ARGV id     a task of the batch; '': the oldest batch after `after`
+-- ARGV after  a token
+-- ARGV whole  1 to return the tasks themselves too
+-- RETURNS token (0: there is none), and of each task that exists and can be sent id, to, and with `whole` index, score, envelope, attempts or '', dlq info or ''
 local tasks, attempts, dlq_info, moving, moving_info = unpack(KEYS)
 local token = redis.call('ZSCORE', moving, ARGV[1])
 if ARGV[1] == '' then

@@ -1,17 +1,17 @@
--- migrate_commit: forget a batch of tasks that has landed at its new shards; one that cannot be sent stays, and runs here
+-- migrate_commit: delete a batch that its new shards have stored; a task that cannot be sent stays and runs here
 -- KEYS delayed      zset  id -> due ms
 -- KEYS retry        zset  id -> due ms of the next attempt
 -- KEYS tasks        hash  id -> envelope
 -- KEYS attempts     hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq_info     hash  id -> reason and last error
 -- KEYS dlq          zset  id -> time of death
--- KEYS moving       zset  id -> token of those on their way to another shard
--- KEYS moving_info  hash  id -> where to, and index and score there
--- KEYS wake         list  hint for an idle worker
--- KEYS alarm        list  hint for a sleeping scanner
+-- KEYS moving       zset  id -> token of tasks in migration to another shard
+-- KEYS moving_info  hash  id -> shard, index and score of the destination
+-- KEYS wake         list  token that wakes an idle worker
+-- KEYS alarm        list  token that wakes the sleeping scanner
 -- KEYS stats        hash  monotonic counters
--- ARGV token  under which they departed
--- RETURNS how many left
+-- ARGV token  of the batch
+-- RETURNS how many were deleted
 local delayed, retry, tasks, attempts, dlq_info, dlq, moving, moving_info, wake, alarm, stats = unpack(KEYS)
 local newer = newer_format(stats)
 if newer then return newer end

@@ -1,35 +1,35 @@
--- migrate_in: store a batch of tasks that departed from another shard, unless it has arrived before
+-- migrate_in: store a batch of tasks from another shard, unless it arrived before
 -- KEYS delayed   zset    id -> due ms
 -- KEYS retry     zset    id -> due ms of the next attempt
 -- KEYS tasks     hash    id -> envelope
 -- KEYS attempts  hash    id -> failures, crashes, due ms, last error
 -- KEYS dlq       zset    id -> time of death
 -- KEYS dlq_info  hash    id -> reason and last error
--- KEYS arrived   hash    shard -> its last batch that landed here; shard:token -> 1 for those that arrived since
--- KEYS wake      list    hint for an idle worker
--- KEYS alarm     list    hint for a sleeping scanner
+-- KEYS arrived   hash    shard -> its last batch verified here; shard:token -> 1 for batches that arrived since
+-- KEYS wake      list    token that wakes an idle worker
+-- KEYS alarm     list    token that wakes the sleeping scanner
 -- KEYS stats     hash    monotonic counters
--- KEYS shard_map string  the newest shard map this shard was told of
--- ARGV by      the shard map that the caller goes by
--- ARGV shard   they come from
--- ARGV token   under which they departed
--- ARGV id index score envelope counted info ...  as depart said
--- RETURNS how many are new here, or 'LATE' and the last token that landed, when that is a later one
+-- KEYS shard_map string  newest shard map that this shard has received
+-- ARGV by      the caller's shard map
+-- ARGV shard   from which they come
+-- ARGV token   of the batch
+-- ARGV id index score envelope counted info ...  as returned by migrate_out
+-- RETURNS how many are new here, or 'LATE' and the last verified token, if that is a later one
 local delayed, retry, tasks, attempts, dlq, dlq_info, arrived, wake, alarm, stats, shard_map = unpack(KEYS)
 local newer = newer_format(stats)
 if newer then return newer end
 local stale = outdated(shard_map, ARGV[1])
 if stale then return stale end
 local shard, token, batch = ARGV[2], ARGV[3], ARGV[2] .. ':' .. ARGV[3]
--- What is older than the last that landed is a copy that comes late, or has its token from a clock that is behind.
+-- A batch older than the last verified one is a late copy, or has its token from a clock that is behind.
 local last = redis.call('HGET', arrived, shard) or '0'
 if tonumber(token) < (tonumber(last) or 0) then return 'LATE ' .. last end
 if token == last then return 0 end
--- Of another type, each key says so before the batch counts as arrived: what has would never be sent again.
+-- A key of another type must fail before the batch counts as arrived, because it would not be sent again.
 for _, zset in ipairs({ delayed, retry, dlq }) do redis.call('ZCARD', zset) end
 for _, hash in ipairs({ tasks, attempts, dlq_info, stats }) do redis.call('HLEN', hash) end
 for _, list in ipairs({ wake, alarm }) do redis.call('LLEN', list) end
-redis.call('HDEL', arrived, '') -- first, as in hint(): what has departed has to arrive though memory is full
+redis.call('HDEL', arrived, '') -- first, as in hint(): a batch must arrive even if memory is full
 if redis.call('HSETNX', arrived, batch, 1) == 0 then return 0 end
 local indexes, at, new, twice, added, largest = { delayed = delayed, retry = retry, dlq = dlq }, now(), 0, 0, 0, 0
 local note, announce = announcer(delayed, at, wake, alarm)
@@ -42,11 +42,11 @@ for i = 4, #ARGV, 6 do
     if ARGV[i + 5] ~= '' then redis.call('HSET', dlq_info, id, ARGV[i + 5]) end
     new, added, largest = new + 1, added + weight(tasks, id), math.max(largest, #envelope)
   else
-    twice = twice + 1 -- only a fail-over leaves a task at two shards: the one at home stands
+    twice = twice + 1 -- only a fail-over leaves a task in two shards: keep the one in its own shard
   end
 end
 announce()
--- It departed under a token that is greater than all that its leases had, and the next one has to be, too.
+-- The batch's token is greater than all tokens of its leases, and the next token here must be greater too.
 local ours = tonumber(redis.call('HGET', stats, 'token'))
 if not ours or ours < tonumber(token) or ours >= 2 ^ 53 then redis.call('HSET', stats, 'token', token) end
 weigh(stats, added, 0)

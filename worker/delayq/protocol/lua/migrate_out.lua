@@ -1,4 +1,4 @@
--- migrate_out: take tasks of another shard out of their index; in flight, locked, followed up or due soon, they run here
+-- migrate_out: take tasks of another shard out of their index; tasks in flight, locked, with a follow-up or due soon stay
 -- KEYS delayed      zset    id -> due ms
 -- KEYS retry        zset    id -> due ms of the next attempt
 -- KEYS suspect      zset    id -> token of the run whose group it belongs to
@@ -7,16 +7,16 @@
 -- KEYS attempts     hash    id -> failures, crashes, due ms, last error
 -- KEYS dlq          zset    id -> time of death
 -- KEYS dlq_info     hash    id -> reason and last error
--- KEYS moving       zset    id -> token of those on their way to another shard
--- KEYS moving_info  hash    id -> where to, and index and score there
--- KEYS followups    hash    id -> envelope that takes the place of a task once it has ended
+-- KEYS moving       zset    id -> token of tasks in migration to another shard
+-- KEYS moving_info  hash    id -> shard, index and score of the destination
+-- KEYS followups    hash    id -> envelope that takes the place of a task when it has ended
 -- KEYS stats        hash    monotonic counters
--- KEYS shard_map    string  the newest shard map this shard was told of
--- KEYS lock ...     string  who runs the task
--- ARGV by         the shard map that the caller goes by
--- ARGV near_ms    what is due before this is over stays, unless it is late by as much and nothing runs here
+-- KEYS shard_map    string  newest shard map that this shard has received
+-- KEYS lock ...     string  run that holds the task's lock
+-- ARGV by         the caller's shard map
+-- ARGV near_ms    tasks due within this time stay, unless they are late by as much and nothing runs here
 -- ARGV id to ...  the task, and the shard it belongs to
--- RETURNS token; of each task that departed id, to, index, score, envelope, attempts or '', dlq info or ''; ids that stay; ids that were too much for one call
+-- RETURNS token; of each task taken id, to, index, score, envelope, attempts or '', dlq info or ''; ids that stay; ids that were too large for one call
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, moving_info = unpack(KEYS)
 local followups, stats, shard_map = unpack(KEYS, 11)
 local newer = newer_format(stats)
@@ -25,7 +25,7 @@ local stale = outdated(shard_map, ARGV[1], true)
 if stale then return stale end
 local us, bytes, departed, stay, later = now_us(), 262144, {}, {}, {}
 local soon = math.floor(us / 1000) + tonumber(ARGV[2])
--- On a queue on hold nothing that is due runs: tasks that are late for long must not delay the migration.
+-- On a queue on hold no due task runs: tasks that are late for long must not delay the migration.
 local late = redis.call('ZCARD', processing) == 0 and math.floor(us / 1000) - tonumber(ARGV[2]) or -math.huge
 local token = next_token(redis.call('HGET', stats, 'token'), us)
 
@@ -34,7 +34,7 @@ local function index_of(id)
     local due = tonumber(redis.call('ZSCORE', zset, id))
     if due then return (due >= soon or due < late) and name, due, zset end
   end
-  -- A suspect runs here, apart from healthy tasks; where nothing runs, it moves as a task to retry.
+  -- A suspect runs here, isolated. If nothing runs here, it migrates as a task of retry.
   local token = tonumber(redis.call('ZSCORE', suspect, id))
   if token then return token / 1000 < late and 'retry', math.floor(token / 1000), suspect end
   local died = tonumber(redis.call('ZSCORE', dlq, id))
@@ -51,7 +51,7 @@ local function depart(id, to, lock)
     later[#later + 1] = id
   else
     bytes, score = bytes - size, string.format('%.0f', score)
-    -- First what a full Redis refuses: nothing is to depart that could not arrive.
+    -- First the write that a full Redis refuses: a task that could not arrive must not be taken.
     redis.call('HSET', moving_info, id, to .. ' ' .. index .. ' ' .. score)
     redis.call('ZADD', moving, string.format('%.0f', token), id)
     redis.call('ZREM', zset, id)

@@ -1,17 +1,17 @@
--- migrate_retoken: give tasks that are on their way to a shard, but come late there by their token, one above its last
--- KEYS moving       zset  id -> token of those on their way to another shard
--- KEYS moving_info  hash  id -> where to, and index and score there
+-- migrate_retoken: give a batch whose token is too old for its destination a token above the last one there
+-- KEYS moving       zset  id -> token of tasks in migration to another shard
+-- KEYS moving_info  hash  id -> shard, index and score of the destination
 -- KEYS stats        hash  monotonic counters
--- ARGV token  under which they departed
+-- ARGV token  of the batch
 -- ARGV to     the shard
--- ARGV above  the last token that landed there
--- RETURNS how many there are; 0 when they have left, and it was a copy that came late
+-- ARGV above  the last verified token of the destination
+-- RETURNS how many tasks it has; 0 when they were deleted, because the batch was a late copy
 local moving, moving_info, stats = unpack(KEYS)
 local newer = newer_format(stats)
 if newer then return newer end
 local next = next_token(redis.call('HGET', stats, 'token'), now_us())
 local token, renumbered = string.format('%.0f', math.max(next, tonumber(ARGV[3]) + 1)), 0
-redis.call('HDEL', moving_info, '') -- first, as in hint(): memory may be full
+redis.call('HDEL', moving_info, '') -- first, as in hint(), in case memory is full
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', moving, ARGV[1], ARGV[1])) do
   if string.match(redis.call('HGET', moving_info, id) or '', '^%d+') == ARGV[2] then
     redis.call('ZADD', moving, token, id)

@@ -1,12 +1,12 @@
--- purge: forget dead letters for good
+-- purge: delete dead letters
 -- KEYS dlq       zset  id -> time of death
 -- KEYS dlq_info  hash  id -> reason and last error
 -- KEYS tasks     hash  id -> envelope
 -- KEYS stats     hash  monotonic counters
--- KEYS moving    zset  id -> token of those on their way to another shard
--- KEYS shard_map string  the newest shard map this shard was told of
+-- KEYS moving    zset  id -> token of tasks in migration to another shard
+-- KEYS shard_map string  newest shard map that this shard has received
 -- ARGV before_ms  leave those alone that died at or after this time
--- ARGV by         the shard map that the caller goes by, or '', which also passes over those on their way
+-- ARGV by         the caller's shard map, or '', which also skips tasks in migration
 -- ARGV id ...     the dead letters
 -- RETURNS how many were purged
 local dlq, dlq_info, tasks, stats, moving, shard_map = unpack(KEYS)

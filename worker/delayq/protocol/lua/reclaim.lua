@@ -1,19 +1,19 @@
--- reclaim: take back leases that ran out; their holders crashed, hung or lost Redis
+-- reclaim: end expired leases, whose holders crashed, hung or lost Redis
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS suspect     zset  id -> token of the run whose group it belongs to
 -- KEYS tasks       hash  id -> envelope
 -- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq         zset  id -> time of death
 -- KEYS dlq_info    hash  id -> reason and last error
--- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
+-- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS delayed  zset  id -> due ms
--- KEYS wake        list  hint for an idle worker
--- KEYS alarm  list  hint for a sleeping scanner
+-- KEYS wake        list  token that wakes an idle worker
+-- KEYS alarm  list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- ARGV limit        how many leases at most
--- ARGV max_crashes  crashes after which a task is dead
+-- ARGV max_crashes  crashes after which a task is a dead letter
 -- ARGV before_ms    leases that ran out later are left alone; empty: now
--- RETURNS member and outcome (reclaimed, buried, superseded or orphans) of each lease taken back
+-- RETURNS member and outcome (reclaimed, buried, superseded or orphans) of each lease
 local processing, suspect, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats = unpack(KEYS)
 local max_crashes, at = tonumber(ARGV[2]), now()
 local before = math.min(at, tonumber(ARGV[3]) or at)

@@ -1,5 +1,5 @@
--- reconcile: hold one page of an index against the others, and repair what no transition could have left
--- KEYS index       hash or zset  the one to walk: any of those below but cursors
+-- reconcile: compare one page of an index with the others, and repair states that no transition can leave
+-- KEYS index       hash or zset  the index to scan: any of those below except cursors
 -- KEYS delayed     zset  id -> due ms
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS suspect     zset  id -> token of the run whose group it belongs to
@@ -8,16 +8,16 @@
 -- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq         zset  id -> time of death
 -- KEYS dlq_info    hash  id -> reason and last error
--- KEYS moving       zset  id -> token of those on their way to another shard
--- KEYS moving_info  hash  id -> where to, and index and score there
--- KEYS followups   hash  id -> envelope that takes the place of a task once it has ended
+-- KEYS moving       zset  id -> token of tasks in migration to another shard
+-- KEYS moving_info  hash  id -> shard, index and score of the destination
+-- KEYS followups   hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS cursors     hash  index name -> where the last page ended
 -- KEYS stats       hash  monotonic counters
--- KEYS wake        list  hint for an idle worker
--- KEYS alarm       list  hint for a sleeping scanner
+-- KEYS wake        list  token that wakes an idle worker
+-- KEYS alarm       list  token that wakes the sleeping scanner
 -- ARGV name    of the index
 -- ARGV scan    HSCAN or ZSCAN, as the index needs
--- ARGV cursor  where to go on; 0 starts, -1 goes on where the last page ended, of any caller
+-- ARGV cursor  where to continue; 0 starts, -1 continues where the last page of any caller ended
 -- ARGV count   about how many entries; fewer where they are large
 -- RETURNS next cursor (0: done), id and outcome (pruned or deduplicated) of each task that needed one, ids that are leased or in no index at all
 local index, delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving = unpack(KEYS)
@@ -27,8 +27,8 @@ if newer then return newer end
 local repaired, homeless, running, at = {}, {}, index == processing, now()
 local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
 
--- A task has one home. A lease wins over any other, else the first of delayed, retry, dlq, moving; of delayed and retry, the
--- one where it is due later. Before what is due comes suspect, which has no due time.
+-- A task belongs to one index. A lease has precedence, then suspect, then the first of delayed, retry, dlq, moving; of
+-- delayed and retry, the one with the later due time.
 local function repair(id)
   local homes, dues = {}, {}
   for _, zset in ipairs({ delayed, retry, dlq, moving }) do
@@ -44,7 +44,7 @@ local function repair(id)
     for _, zset in ipairs(homes) do redis.call('ZREM', zset, id) end
     local forgotten = redis.call('HDEL', attempts, id) + redis.call('HDEL', dlq_info, id)
     redis.call('HDEL', moving_info, id)
-    local left = redis.call('HGET', followups, id) -- its task was ended by a worker that knows of no follow-ups
+    local left = redis.call('HGET', followups, id) -- an older worker without support for follow-ups ended its task
     if left then
       redis.call('HDEL', followups, id)
       redis.call('HSET', tasks, id, left)
@@ -53,7 +53,7 @@ local function repair(id)
     end
     return #homes + forgotten > 0 and 'pruned'
   end
-  if homes[1] == dlq and not running and succeed(id) then -- a worker that knows of no follow-ups buried the task
+  if homes[1] == dlq and not running and succeed(id) then -- an older worker without support for follow-ups buried the task
     redis.call('HDEL', dlq_info, id)
     for _, zset in ipairs(homes) do redis.call('ZREM', zset, id) end
     return 'deduplicated'
@@ -70,7 +70,7 @@ local page = redis.call(ARGV[2], index, cursor, 'COUNT', count)
 redis.call('HSET', cursors, ARGV[1], page[1])
 for i = 1, #page[2], 2 do
   local id = running and id_of(page[2][i]) or page[2][i]
-  local no_lease = running and id == page[2][i] -- not the name of a lease: no worker can settle it
+  local no_lease = running and id == page[2][i] -- not a lease member: no worker can settle it
   local outcome = no_lease and redis.call('ZREM', index, id) == 1 and 'pruned' or repair(id)
   if outcome then
     repaired[#repaired + 1], repaired[#repaired + 2] = id, outcome

@@ -1,24 +1,24 @@
--- recover: do as a check said with one task whose lease ran out, unless the lease or the right to do so is gone; unlock it
+-- recover: apply the check's verdict to one expired lease, if lease and recovery lock are unchanged; unlock the task
 -- KEYS processing     zset    id:token -> lease expiry ms
 -- KEYS suspect        zset    id -> token of the run whose group it belongs to
 -- KEYS tasks          hash    id -> envelope
 -- KEYS attempts       hash    id -> failures, crashes, due ms, last error
 -- KEYS dlq            zset    id -> time of death
 -- KEYS dlq_info       hash    id -> reason and last error
--- KEYS followups    hash    id -> envelope that takes the place of a task once it has ended
+-- KEYS followups    hash    id -> envelope that takes the place of a task when it has ended
 -- KEYS delayed      zset    id -> due ms
--- KEYS wake           list    hint for an idle worker
--- KEYS alarm          list    hint for a sleeping scanner
+-- KEYS wake           list    token that wakes an idle worker
+-- KEYS alarm          list    token that wakes the sleeping scanner
 -- KEYS stats          hash    monotonic counters
--- KEYS recovery_lock  string  who asks what to do with the task
+-- KEYS recovery_lock  string  process that calls the recovery check for the task
 -- ARGV member       the lease, id:token
 -- ARGV expiry_ms    of the lease as it was examined
--- ARGV owner        who asked
+-- ARGV owner        the process that called the check
 -- ARGV verdict      requeue, complete, bury or wait
--- ARGV reason       of a burial, in the check's own words
+-- ARGV reason       of a burial, from the check
 -- ARGV wait_ms      for how long the verdict wait leaves the task alone
--- ARGV max_crashes  crashes after which a task is dead
--- ARGV failed       1 when there was no verdict and this is what to do then, else 0
+-- ARGV max_crashes  crashes after which a task is a dead letter
+-- ARGV failed       1 when the check failed and this is its onFailure, else 0
 -- RETURNS reclaimed, completed, buried, superseded (as buried, but its follow-up took its place), waited or orphans; gone, alive or lock_lost when nothing was done
 local processing, suspect, tasks, attempts, dlq, dlq_info, followups, delayed = unpack(KEYS)
 local wake, alarm, stats, recovery_lock = unpack(KEYS, 9)
@@ -28,7 +28,7 @@ local expiry = tonumber(redis.call('ZSCORE', processing, member))
 local mine = redis.call('GET', recovery_lock) == ARGV[3]
 if mine then redis.call('DEL', recovery_lock) end
 if not expiry then return 'gone' end
--- Another expiry is a sign of life, though it may be over by now, too: what the check knows is older.
+-- The lease was extended since the check read it, so the verdict is outdated, even if the lease has expired again.
 if expiry ~= tonumber(ARGV[2]) or math.abs(expiry) > at then return 'alive' end
 if not mine then return 'lock_lost' end
 
@@ -38,7 +38,7 @@ local function outcome()
   if not id or redis.call('HEXISTS', tasks, id) == 0 then return 'orphans' end
   if verdict == 'bury' then return bury(id, 'recovered', ARGV[5]) end
   if verdict == 'wait' then
-    redis.call('ZADD', processing, -(at + tonumber(ARGV[6])), member) -- below zero: no worker has it, see keys.py
+    redis.call('ZADD', processing, -(at + tonumber(ARGV[6])), member) -- negative: held by no worker, see keys.py
     return 'waited'
   end
   if verdict == 'complete' then
@@ -51,7 +51,7 @@ local function outcome()
   return requeue(id, token, tonumber(ARGV[7]))
 end
 
-redis.call('ZREM', processing, member) -- first, as in hint(): memory may be full
+redis.call('ZREM', processing, member) -- first, as in hint(), in case memory is full
 local done = outcome()
 tally(stats, done == 'superseded' and 'buried' or done, 1)
 if ARGV[8] == '1' then tally(stats, 'checks_failed', 1) end

@@ -1,14 +1,14 @@
--- redrive: give dead letters a new life, with all attempts before them again
+-- redrive: schedule dead letters again, with all their attempts
 -- KEYS dlq       zset  id -> time of death
 -- KEYS dlq_info  hash  id -> reason and last error
 -- KEYS delayed   zset  id -> due ms
 -- KEYS attempts  hash  id -> failures, crashes, due ms, last error
--- KEYS wake      list  hint for an idle worker
--- KEYS alarm     list  hint for a sleeping scanner
+-- KEYS wake      list  token that wakes an idle worker
+-- KEYS alarm     list  token that wakes the sleeping scanner
 -- KEYS stats     hash  monotonic counters
--- KEYS moving    zset  id -> token of those on their way to another shard
--- KEYS shard_map string  the newest shard map this shard was told of
--- ARGV by               the shard map that the caller goes by, or '', which also passes over those on their way
+-- KEYS moving    zset  id -> token of tasks in migration to another shard
+-- KEYS shard_map string  newest shard map that this shard has received
+-- ARGV by               the caller's shard map, or '', which also skips tasks in migration
 -- ARGV id delay_ms ...  the dead letter, and when to run it
 -- RETURNS how many were redriven
 local dlq, dlq_info, delayed, attempts, wake, alarm, stats, moving, shard_map = unpack(KEYS)
@@ -25,7 +25,7 @@ for i = 2, #ARGV, 2 do
     local due = at + tonumber(ARGV[i + 1])
     redis.call('HDEL', dlq_info, ARGV[i])
     redis.call('ZADD', delayed, due, ARGV[i])
-    -- The envelope ends with the due time of the first life.
+    -- The envelope ends with the first due time.
     if due > at then redis.call('HSET', attempts, ARGV[i], attempts_entry(0, 0, due, at, '')) end
     note(due)
     redriven = redriven + 1

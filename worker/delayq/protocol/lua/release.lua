@@ -1,13 +1,13 @@
--- release: hand back unstarted or unfinished work; no attempt is charged
+-- release: return unstarted or unfinished tasks without charging an attempt
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS delayed     zset  id -> due ms
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- KEYS suspect     zset  id -> token of the run whose group it belongs to
--- KEYS wake        list  hint for an idle worker
--- KEYS alarm       list  hint for a sleeping scanner
+-- KEYS wake        list  token that wakes an idle worker
+-- KEYS alarm       list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
--- ARGV member due_ms ...  lease id:token, and the due time to give back
+-- ARGV member due_ms ...  lease id:token, and the due time to restore
 -- RETURNS positions of the leases that were lost
 local processing, delayed, retry, attempts, suspect, wake, alarm, stats = unpack(KEYS)
 local at, lost, released = now(), {}, 0

@@ -1,6 +1,6 @@
--- renew: hold a task for longer, if the caller holds it still
+-- renew: extend the lock of a task, if the caller still holds it
 -- KEYS lock  string  owner
--- ARGV owner   who asks
+-- ARGV owner   the run that holds it
 -- ARGV ttl_ms  how long from now, unless renewed again
 -- RETURNS 1 when the caller held it, else 0
 local lock = KEYS[1]

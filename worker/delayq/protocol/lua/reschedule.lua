@@ -1,20 +1,20 @@
--- reschedule: move the due time of a task that is not running, or of what follows one that is
+-- reschedule: change the due time of a task that is not in flight, or of the follow-up of one that is
 -- KEYS delayed   zset    id -> due ms
 -- KEYS retry     zset    id -> due ms of the next attempt
 -- KEYS suspect   zset    id -> token of the run whose group it belongs to
 -- KEYS tasks     hash    id -> envelope
 -- KEYS attempts  hash    id -> failures, crashes, due ms, last error
 -- KEYS dlq       zset    id -> time of death
--- KEYS wake      list    hint for an idle worker
--- KEYS alarm     list    hint for a sleeping scanner
+-- KEYS wake      list    token that wakes an idle worker
+-- KEYS alarm     list    token that wakes the sleeping scanner
 -- KEYS stats     hash    monotonic counters
--- KEYS moving    zset    id -> token of those on their way to another shard
--- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
--- KEYS shard_map string  the newest shard map this shard was told of
+-- KEYS moving    zset    id -> token of tasks in migration to another shard
+-- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
+-- KEYS shard_map string  newest shard map that this shard has received
 -- ARGV id            the task
 -- ARGV when          as in due_at()
 -- ARGV max_delay_ms  the farthest due time, from now
--- ARGV by            the shard map that the caller goes by, or ''
+-- ARGV by            the caller's shard map, or ''
 -- RETURNS rescheduled, too_far, in_flight, dead or not_found; then the due ms; then 1 when that lay in the past
 local delayed, retry, suspect, tasks, attempts, dlq, wake, alarm, stats, moving, followups, shard_map = unpack(KEYS)
 local id, at = ARGV[1], now()
@@ -41,7 +41,7 @@ else
   note(due)
   announce()
 end
--- What has to survive the loss of the index, too. Only of an envelope that it can read: an unreadable one stays as it is.
+-- The due time must survive the loss of the index. An unreadable envelope stays as it is.
 if home == delayed and #envelope > 6 and math.floor(string.byte(envelope) / 8) == 2 then
   redis.call('HSET', tasks, id, string.sub(envelope, 1, -7) .. struct.pack('>I6', due))
 end

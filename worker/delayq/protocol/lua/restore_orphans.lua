@@ -1,4 +1,4 @@
--- restore_orphans: look for the leases of tasks that are in no index, a page a call; after the last page, index those without a lease
+-- restore_orphans: search leases of tasks without an index, a page per call; after the last page, restore those without one
 -- KEYS delayed     zset  id -> due ms
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS suspect     zset  id -> token of the run whose group it belongs to
@@ -7,14 +7,14 @@
 -- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq         zset  id -> time of death
 -- KEYS dlq_info    hash  id -> reason and last error
--- KEYS moving      zset  id -> token of those on their way to another shard
--- KEYS wake        list  hint for an idle worker
--- KEYS alarm       list  hint for a sleeping scanner
+-- KEYS moving      zset  id -> token of tasks in migration to another shard
+-- KEYS wake        list  token that wakes an idle worker
+-- KEYS alarm       list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
--- ARGV cursor  where to go on among the leases; 0 starts
--- ARGV count   about how many leases to look at
--- ARGV id trace ...  tasks that were in no index, and what the page before said of each; '' at the first page
--- RETURNS next cursor (0: done), id and trace of each task that may still be lost, those that were adopted
+-- ARGV cursor  where to continue in the leases; 0 starts
+-- ARGV count   about how many leases to scan
+-- ARGV id trace ...  tasks that were in no index, and the trace from the previous page; '' at the first page
+-- RETURNS next cursor (0: done), id and trace of each task that may still be an orphan, ids of restored tasks
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, wake, alarm, stats = unpack(KEYS)
 local newer = newer_format(stats)
 if newer then return newer end
@@ -30,8 +30,9 @@ local function has_home(id)
   end
 end
 
--- A scan shows each lease that is there from its first page to its last. A task that changes leases meanwhile is in an index
--- in between: what puts it there is counted here, or leaves another envelope. Where any of this differs, nothing is known.
+-- A scan returns each lease that exists from its first page to its last. A task that changes leases meanwhile is in an index
+-- in between; the script that puts it there increments a counter here, or stores another envelope. If any of these differs,
+-- the task may have been leased unseen, and is not restored.
 local counted = redis.call('HMGET', stats, 'retried', 'released', 'reclaimed', 'redriven', 'adopted')
 for i = 1, 5 do counted[i] = counted[i] or '' end
 local story = server_run() .. ' ' .. table.concat(counted, ' ') .. ' '

@@ -1,16 +1,16 @@
--- retry: the handler failed; run the task again after its backoff, or bury it when its attempts are used up
+-- retry: the handler failed; run the task again after its backoff, or bury it after its last attempt
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS attempts    hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq         zset  id -> time of death
 -- KEYS dlq_info    hash  id -> reason and last error
--- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
+-- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS delayed  zset  id -> due ms
 -- KEYS tasks  hash  id -> envelope
--- KEYS wake        list  hint for an idle worker
--- KEYS alarm       list  hint for a sleeping scanner
+-- KEYS wake        list  token that wakes an idle worker
+-- KEYS alarm       list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
--- ARGV max_attempts  failures after which a task is dead
+-- ARGV max_attempts  failures after which a task is a dead letter
 -- ARGV member delay_ms charge error ...  charge is 1 when this counts as a failure, else 0
 -- RETURNS for each member: retried, buried, superseded (as buried, but its follow-up took its place) or lease_lost
 local processing, retry, attempts, dlq, dlq_info, followups, delayed, tasks, wake, alarm, stats = unpack(KEYS)

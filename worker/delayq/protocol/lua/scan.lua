@@ -1,11 +1,11 @@
--- scan: a page of all tasks, so that a migrator can tell which of them belong to another shard
+-- scan: a page of all task IDs, so that the migrator can find those of other shards
 -- KEYS tasks   hash    id -> envelope
 -- KEYS stats   hash    monotonic counters
--- KEYS shard_map string  the newest shard map this shard was told of
--- ARGV by      the shard map that the caller goes by
--- ARGV cursor  where to go on; 0 starts
+-- KEYS shard_map string  newest shard map that this shard has received
+-- ARGV by      the caller's shard map
+-- ARGV cursor  where to continue; 0 starts
 -- ARGV count   about how many
--- RETURNS next cursor (0: done), the server's run, without which a cursor means nothing, how many tasks there are, the ids of this page
+-- RETURNS next cursor (0: done), the server's run ID, for which the cursor is valid, how many tasks there are, the ids of this page
 local tasks, stats, shard_map = unpack(KEYS)
 local stale = outdated(shard_map, ARGV[1])
 if stale then return stale end

@@ -1,4 +1,4 @@
--- schedule: store tasks and their due times; a refused one leaves nothing behind
+-- schedule: store tasks and their due times; nothing of a refused task is stored
 -- KEYS delayed   zset  id -> due ms
 -- KEYS retry     zset  id -> due ms of the next attempt
 -- KEYS suspect   zset  id -> token of the run whose group it belongs to
@@ -6,19 +6,19 @@
 -- KEYS attempts  hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq       zset  id -> time of death
 -- KEYS dlq_info  hash  id -> reason and last error
--- KEYS wake      list  hint for an idle worker
--- KEYS alarm     list  hint for a sleeping scanner
+-- KEYS wake      list  token that wakes an idle worker
+-- KEYS alarm     list  token that wakes the sleeping scanner
 -- KEYS stats     hash  monotonic counters
--- KEYS moving    zset  id -> token of those on their way to another shard
--- KEYS followups  hash  id -> envelope that takes the place of a task once it has ended
--- KEYS shard_map string  the newest shard map this shard was told of
+-- KEYS moving    zset  id -> token of tasks in migration to another shard
+-- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
+-- KEYS shard_map string  newest shard map that this shard has received
 -- ARGV if_exists     reject, keep or replace
 -- ARGV repeated      1 when the reply to the same call may have been lost
--- ARGV max_length    live tasks this shard may hold; those that move count where they go
--- ARGV max_bytes      what the tasks of this shard may weigh together; 0: anything
+-- ARGV max_length    live tasks of this shard; tasks in migration count at their destination
+-- ARGV max_bytes      size of all tasks of this shard; 0: no limit
 -- ARGV max_delay_ms  the farthest due time, from now
--- ARGV by            the shard map that the caller goes by, or ''
--- ARGV passing       1 when these tasks belong to another shard by now: only what is here already is stored here
+-- ARGV by            the caller's shard map, or ''
+-- ARGV passing       1 when these tasks belong to another shard now: only tasks that exist here are replaced here
 -- ARGV id when body ...  `when` as in due_at(); body is the envelope without its due time
 -- RETURNS now ms, how many due times lay in the past, then position and outcome of each task not simply created
 local delayed, retry, suspect, tasks, attempts, dlq, dlq_info, wake, alarm, stats, moving, followups = unpack(KEYS)

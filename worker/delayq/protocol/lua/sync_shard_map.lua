@@ -1,14 +1,14 @@
--- sync_shard_map: tell a shard of a shard map, unless it knows a newer one
--- KEYS shard_map string  the newest shard map this shard was told of
+-- sync_shard_map: store a shard map in a shard, unless the shard has a newer one
+-- KEYS shard_map string  newest shard map that this shard has received
 -- KEYS tasks    hash    id -> envelope
--- KEYS cursors  hash    home -> epoch in which the whole shard was found to be at home
--- ARGV by        the caller's shard map; '' only asks
--- ARGV proposed  1 when it is to be decided on, at shard 0, which takes what follows its own and gives it its epoch
--- RETURNS the shard map that the shard knows now or '', the epoch in which all its tasks were at home, how many tasks it holds
+-- KEYS cursors  hash    home -> epoch of the shard map under which all tasks belong to this shard
+-- ARGV by        the caller's shard map; '' only reads
+-- ARGV proposed  1 when shard 0 must decide: it accepts a successor of its own map, and gives it an epoch
+-- RETURNS the shard's current shard map or '', the epoch under which all its tasks belonged here, how many tasks it holds
 local shard_map, tasks, cursors = unpack(KEYS)
 local by, known = ARGV[1], redis.call('GET', shard_map) or ''
 if ARGV[2] == '1' then
-  -- An epoch is a time, so that it is later than all that a queue of this name, or a shard 0 that forgot, ever had.
+  -- An epoch is a time, so that it is later than any epoch of an erased queue of this name, or before a loss of shard 0.
   local old, new = tonumber(string.match(known, '^%d+')) or 0, tonumber(string.match(by, '^%d+'))
   local taken = string.find(known, ' ') and new <= old
   by = taken and '' or string.format('%.0f', math.max(new, old + 1, now())) .. string.match(by, ' .*$')

@@ -1,4 +1,4 @@
--- unclaim: put back the tasks of a claim whose reply was lost; should it not have been executed yet, it never is
+-- unclaim: return the tasks of a claim whose reply was lost; a claim that was not executed yet is refused from now on
 -- KEYS processing  zset    id:token -> lease expiry ms
 -- KEYS delayed     zset    id -> due ms
 -- KEYS retry       zset    id -> due ms of the next attempt
@@ -6,24 +6,24 @@
 -- KEYS tasks       hash    id -> envelope
 -- KEYS attempts    hash    id -> failures, crashes, last error
 -- KEYS claim       string  the claimer's last claim: number, lease expiry ms, first token, how many tokens
--- KEYS wake        list    hint for an idle worker
--- KEYS alarm       list    hint for a sleeping scanner
+-- KEYS wake        list    token that wakes an idle worker
+-- KEYS alarm       list    token that wakes the sleeping scanner
 -- KEYS stats       hash    monotonic counters
 -- ARGV number    of the claim
 -- ARGV lease_ms  as the claim had it
--- RETURNS how many tasks were put back
+-- RETURNS how many tasks were returned
 local processing, delayed, retry, suspect, tasks, attempts, claim, wake, alarm, stats = unpack(KEYS)
 local at, released = now(), 0
 local number, expiry, first, count = string.match(redis.call('GET', claim) or '', '^(%d+) ?(%d*) ?(%d*) ?(%d*)$')
 
--- The claim's reply, which is lost, had the score that the task was claimed from. No task is due later than it was claimed.
+-- Only the lost reply had the score of each task. No task is due later than the time of its claim.
 local function due_of(id)
   local due = kept_due(redis.call('HGET', tasks, id) or '', redis.call('HGET', attempts, id))
   return math.min(at, due > 0 and due or math.huge, expiry - ARGV[2])
 end
 
 if number == ARGV[1] and count ~= '' then
-  -- No worker has these leases, so none has extended them: they have the expiry that the claim gave them.
+  -- No worker has these leases, so none has extended them: they have the expiry of the claim.
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', processing, expiry, expiry)) do
     local id, token = id_of(member)
     if id and token >= tonumber(first) and token < first + count then
@@ -35,7 +35,7 @@ if number == ARGV[1] and count ~= '' then
   if released > 0 then tally(stats, 'released', released) end
 end
 if tonumber(number or 0) <= tonumber(ARGV[1]) then
-  redis.call('DEL', claim) -- first, as in hint(): memory may be full
+  redis.call('DEL', claim) -- first, as in hint(), in case memory is full
   redis.call('SET', claim, ARGV[1], 'PX', ARGV[2])
 end
 return released

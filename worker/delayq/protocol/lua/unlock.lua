@@ -1,6 +1,6 @@
--- unlock: let others have a task, if the caller holds it still
+-- unlock: release the lock of a task, if the caller still holds it
 -- KEYS lock  string  owner
--- ARGV owner  who asks
+-- ARGV owner  the run that holds it
 -- RETURNS 1 when the caller held it, else 0
 local lock = KEYS[1]
 if redis.call('GET', lock) ~= ARGV[1] then return 0 end

@@ -1,16 +1,16 @@
--- wake: hint one idle worker when something is due, and tell a scanner how long it may sleep
+-- wake: wake one idle worker when a task is due, and return how long the scanner may sleep
 -- KEYS delayed     zset  id -> due ms
 -- KEYS retry       zset  id -> due ms of the next attempt
 -- KEYS processing  zset  id:token -> lease expiry ms
--- KEYS wake        list  hint for an idle worker
--- KEYS alarm       list  hint for a sleeping scanner
--- KEYS rate        string  when the bucket of spec.limits.ratePerSecond will have run dry, µs
+-- KEYS wake        list  token that wakes an idle worker
+-- KEYS alarm       list  token that wakes the sleeping scanner
+-- KEYS rate        string  time at which the bucket of spec.limits.ratePerSecond is empty, µs
 -- KEYS suspect     zset  id -> token of the run whose group it belongs to
--- KEYS isolation   string  the worker that makes room for suspects
--- ARGV interval_us  as claim.lua has it
+-- KEYS isolation   string  worker that stops claiming in order to run suspects
+-- ARGV interval_us  as in claim.lua
 -- ARGV burst        the same
 -- ARGV most         the same
--- RETURNS now ms, 1 when something is due and may begin, 1 when an earlier hint lies untaken, µs until the next due time after now, µs until the next lease runs out (-1: none), µs until a limit lets more of what is due begin (-1: none keeps it back, -2: when one ends)
+-- RETURNS now ms, 1 when a task is due and may begin, 1 when an earlier token was not popped, µs until the next due time, µs until the next lease expires (-1: none), µs until a limit lets more of what is due begin (-1: none keeps it back, -2: when one ends)
 local delayed, retry, processing, wake, alarm, rate, suspect, isolation = unpack(KEYS)
 local us = now_us()
 local at = math.floor(us / 1000)

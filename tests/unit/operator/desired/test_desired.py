@@ -172,12 +172,6 @@ def test_the_job_that_erases_is_not_probed() -> None:
     assert found.keys().isdisjoint({"livenessProbe", "startupProbe", "readinessProbe"})
 
 
-def test_nothing_is_shared_between_two_calls() -> None:
-    for first in pods(queue()).values():
-        container(first)["resources"]["requests"]["cpu"] = "9"
-    assert all(container(each)["resources"]["requests"]["cpu"] != "9" for each in pods(queue()).values())
-
-
 # --- The document that pods read.
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)

@@ -98,26 +98,28 @@ def _pace(spec: Object) -> Inputs:
 def of_deployment(
     own: Inputs, queue: DelayQueue, facts: Facts, *, template: Object, component: Component
 ) -> Inputs:
-    """Put together what a Deployment's pods read: `own` of the document, their namespace's, and their template."""
-    rest = {**own, **of_template_itself(template, component)}
-    kept = {**rest, **of_pods(queue, facts, template, component=component, renew=False)}
+    """Put together what a Deployment's pods read: `own` of the document, their namespace's, and their template.
+
+    Without our own volume: it follows from the document, and has Secrets that are read again while they run.
+    """
+    volumes = [each for each in template["spec"]["volumes"] if each["name"] != mounts.VOLUME]
+    template = {**template, "spec": {**template["spec"], "volumes": volumes}}
+    rest = {**own, **_of_template(template, component)}
+    kept = {**rest, **_of_pods(queue, facts, template, component=component, renew=False)}
     if kept == facts.inputs.get(component):
         return kept
-    return {**rest, **of_pods(queue, facts, template, component=component, renew=True)}
+    return {**rest, **_of_pods(queue, facts, template, component=component, renew=True)}
 
 
-def of_pods(
+def _of_pods(
     queue: DelayQueue, facts: Facts, template: Object, *, component: Component, renew: bool
 ) -> Inputs:
     """Hash what the pods of a merged template read from their namespace when they start.
 
     Digests of the form that earlier versions wrote are only kept, unless `renew`, while nothing else replaces the pods.
-    Our own volume has more: Secrets that are read again while they run, and roll nothing.
     """
     before = facts.inputs.get(component, {})
-    volumes = [each for each in template["spec"]["volumes"] if each["name"] != mounts.VOLUME]
-    read = reads.of_template({**template, "spec": {**template["spec"], "volumes": volumes}})
-    read |= set(reads.at_start_by(component, queue.spec))
+    read = reads.of_template(template) | set(reads.at_start_by(component, queue.spec))
     read.discard((CONFIG_MAP, names.config(queue.metadata.name)))
     return {" ".join(named): _content(facts, named, before, renew=renew) for named in sorted(read)}
 
@@ -140,13 +142,11 @@ def _content(facts: Facts, named: Named, before: Mapping[str, str], *, renew: bo
     return KEYED + _hash([facts.uid, kind, name, content])
 
 
-def of_template_itself(template: Object, component: str) -> Inputs:
-    """Name the image, and hash the rest of a merged pod template, without the volume that follows from the document."""
-    spec = template["spec"]
-    containers = {each["name"]: dict(each) for each in spec["containers"]}
+def _of_template(template: Object, component: str) -> Inputs:
+    """Name the image, and hash the rest of a merged pod template."""
+    containers = {each["name"]: dict(each) for each in template["spec"]["containers"]}
     image = containers[component].pop("image", "")
-    volumes = [each for each in spec["volumes"] if each["name"] != mounts.VOLUME]
-    rest = {**template, "spec": {**spec, "containers": containers, "volumes": volumes}}
+    rest = {**template, "spec": {**template["spec"], "containers": containers}}
     return {IMAGE: str(image), TEMPLATE: _hash(rest)}
 
 

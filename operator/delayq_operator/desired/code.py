@@ -6,10 +6,11 @@ volumes and sidecars that the check needs belong into scanner.template and reape
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator.base.objects import mapping, mappings
 from delayq_operator.desired import pod
+from delayq_operator.desired.pod import Role
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
@@ -19,20 +20,28 @@ if TYPE_CHECKING:
     from delayq_operator.desired.facts import Setting
 
 
+GRACE_SECONDS: Final = (
+    10  # time for handing leadership over: one round trip, and 10 s later it has run out anyway
+)
+
+
 def asked(queue: DelayQueue) -> bool:
     """Whether scanners and reapers call a function of the user's."""
     check = queue.spec.recovery.check
     return check is not None and check.python is not None
 
 
-def image(queue: DelayQueue, setting: Setting) -> str:
-    """Name the image of scanners and reapers."""
-    return (queue.spec.worker.image if asked(queue) else None) or setting.worker_image
-
-
-def resources(queue: DelayQueue) -> Object:
-    """Say what a scanner or reaper takes; the user's code may take more than ours."""
-    return pod.OF_CODE if asked(queue) else pod.SMALL
+def role(queue: DelayQueue, setting: Setting, component: Component, **more: Any) -> Role:  # noqa: ANN401
+    """Say what scanners and reapers have in common; the user's code may take more than ours. `more` is the rest."""
+    image = queue.spec.worker.image if asked(queue) else None
+    return Role(
+        component=component,
+        image=image or setting.worker_image,
+        resources=pod.OF_CODE if asked(queue) else pod.SMALL,
+        grace_seconds=GRACE_SECONDS,
+        under=pulled(queue, component),
+        **more,
+    )
 
 
 def pulled(queue: DelayQueue, component: Component) -> Object:

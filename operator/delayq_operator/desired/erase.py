@@ -53,7 +53,7 @@ def _role(queue: DelayQueue, setting: Setting) -> Role:
         resources=pod.SMALL,
         mounted=reads.by_erase(queue.spec),
         under={},
-        arguments=("erase", *pod.LISTEN),
+        process="erase",
         probes={},
     )
 

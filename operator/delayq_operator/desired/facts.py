@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from delayq_operator.desired.policy import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
-_NO_INPUTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +23,7 @@ class Setting:
     """Names of Secrets in the queue's namespace."""
     own_namespace: str | None = None
     """Where the operator's own pods are, which read the metrics of queues; absent outside of a cluster."""
-    own_labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    own_labels: Mapping[str, str] = field(default_factory=dict)
     """What selects them there; none: every pod there."""
     policy: Policy = field(default_factory=Policy)
     """What DelayQueues may not ask for."""
@@ -44,15 +40,15 @@ class Facts:
     """What the operator that serves it writes into the ConfigMap as its claim; empty: nothing."""
     generation: int = 1
     """Of the DelayQueue: which of its documents this is."""
-    secrets: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    secrets: Mapping[str, str] = field(default_factory=dict)
     """Name → hash of the content, of each that the queue refers to; "" where there is none."""
-    unkeyed: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    unkeyed: Mapping[str, str] = field(default_factory=dict)
     """The same as earlier versions took it; it is compared, and never written anew."""
     lacking: tuple[tuple[str, str], ...] = ()
     """Name and key, of each that the document names and the Secret does not have."""
-    config_maps: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    config_maps: Mapping[str, str] = field(default_factory=dict)
     """The same for ConfigMaps."""
     kinds: frozenset[str] = frozenset()
     """Optional kinds that the API serves: PodMonitor, PrometheusRule."""
-    inputs: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: _NO_INPUTS)
+    inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Component → what its Deployment's annotation names.INPUTS says now: a Secret that is gone rolls nothing."""

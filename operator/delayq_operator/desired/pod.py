@@ -48,8 +48,6 @@ class Role:
     component: Component
     """Also the name of our container, by which a template addresses it."""
     image: str
-    arguments: tuple[str, ...]
-    """What `delayq` is started with."""
     resources: Object
     grace_seconds: int
     mounted: Keys
@@ -58,6 +56,8 @@ class Role:
     """The user's own, spec.<component>.template, to be laid over ours."""
     probes: Object
     """Probes of the container, by field."""
+    process: str = ""
+    """What `delayq` is started as, if not as the component."""
     protected: Mapping[str, str] = field(default_factory=dict)
     """Fields of the pod that the template may not touch, beside those no template may, and why."""
     under: Mapping[str, object] = field(default_factory=dict)
@@ -106,7 +106,7 @@ def _container(setting: Setting, role: Role) -> Object:
     made: Object = {
         "name": role.component,
         "image": role.image,
-        "command": ["delayq", *role.arguments],
+        "command": ["delayq", role.process or role.component, *LISTEN],
         "ports": [{"name": names.METRICS_PORT_NAME, "containerPort": names.METRICS_PORT, "protocol": "TCP"}],
         "resources": copy(role.resources),
         "terminationMessagePolicy": "FallbackToLogsOnError",  # why a process ended is its last line

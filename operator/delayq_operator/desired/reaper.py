@@ -9,15 +9,14 @@ from delayq.contract.processes import EVERY_FIVE_MINUTES
 from delayq_operator.base import names
 from delayq_operator.desired import code, pod, probes, reads
 from delayq_operator.desired.child import Object, child
-from delayq_operator.desired.pod import Role
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
     from delayq_operator.desired.facts import Facts, Setting
+    from delayq_operator.desired.pod import Role
 
 EVERY_MINUTE: Final = "* * * * *"
-GRACE_SECONDS: Final = 10
 DEADLINE_SECONDS: Final = 300
 # A run takes 180 s at most, and the time to pull an image. One that hangs would keep all others away, as no two may run
 # at once.
@@ -55,15 +54,12 @@ def _schedule(queue: DelayQueue) -> str:
 
 def role(queue: DelayQueue, setting: Setting) -> Role:
     """Say what a reaper pod is."""
-    return Role(
-        component="reaper",
-        image=code.image(queue, setting),
-        arguments=("reaper", *pod.LISTEN),
-        resources=code.resources(queue),
-        grace_seconds=GRACE_SECONDS,
+    return code.role(
+        queue,
+        setting,
+        "reaper",
         mounted=reads.by_reaper(queue.spec),
         template=queue.spec.reaper.template,
-        under=code.pulled(queue, "reaper"),
         probes=probes.of_run(queue),
         pod={"restartPolicy": "Never"},
     )

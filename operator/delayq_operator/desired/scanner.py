@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Final
 from delayq_operator.base import names
 from delayq_operator.desired import checksum, code, pod, probes, reads
 from delayq_operator.desired.child import Object, child
-from delayq_operator.desired.pod import Role
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
     from delayq_operator.desired.facts import Facts, Setting
+    from delayq_operator.desired.pod import Role
 
 REVISIONS_KEPT: Final = 2  # for reading only: who rolls back rolls back the DelayQueue
-GRACE_SECONDS: Final = (
-    10  # time for handing leadership over, which is one round trip; 10 s later it has run out anyway
-)
 
 
 def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
@@ -51,15 +48,12 @@ def revisions(limit: int | None) -> int:
 
 def role(queue: DelayQueue, setting: Setting) -> Role:
     """Say what a scanner pod is."""
-    return Role(
-        component="scanner",
-        image=code.image(queue, setting),
-        arguments=("scanner", *pod.LISTEN),
-        resources=code.resources(queue),
-        grace_seconds=GRACE_SECONDS,
+    return code.role(
+        queue,
+        setting,
+        "scanner",
         mounted=reads.by_scanner(queue.spec),
         template=queue.spec.scanner.template,
-        under=code.pulled(queue, "scanner"),
         probes=probes.of_server(queue),
         # No argument: a check of the user's brings an image of its own, whose version may not know it.
         container={"env": [{"name": names.HORIZONS_VARIABLE, "value": str(names.HORIZONS_PORT)}]},

@@ -53,7 +53,6 @@ def role(queue: DelayQueue, setting: Setting) -> Role:
     return Role(
         component="worker",
         image=spec.worker.image or setting.worker_image,
-        arguments=("worker", *pod.LISTEN),
         resources=pod.OF_CODE,
         grace_seconds=spec.worker.termination_grace_period_seconds,
         mounted=reads.by_worker(spec),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +146,11 @@ async def test_what_is_dropped_before_all_was_listed_leaves_nothing_behind() -> 
 
 async def test_what_is_not_served_any_more_is_dropped_and_what_is_back_is_followed_again() -> None:
     cluster = Cluster()
-    await cluster.look()
+    cluster.api.lists = DENIED
+    assert await cluster.look() == set()
+    assert cluster.watches.reflectors == []
+    cluster.api.lists = None
+    assert await cluster.look() == BOTH
     cluster.api.broken = Unavailable("connection refused")
     assert await cluster.look() == BOTH, "an API server that is away tells nothing"
     cluster.api.broken = None
@@ -156,21 +159,6 @@ async def test_what_is_not_served_any_more_is_dropped_and_what_is_back_is_follow
     assert cluster.copy.known == {("PrometheusRule", ("shop", "orders"))}
     assert cluster.marked == 3
     cluster.api.plurals.add("podmonitors")
-    assert await cluster.look() == BOTH
-    await cluster.parts.end()
-
-
-async def test_what_is_denied_is_not_wanted_complained_about_once_and_tried_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.WARNING)
-    cluster = Cluster()
-    cluster.api.lists = DENIED
-    assert await cluster.look() == set()
-    assert await cluster.look() == set()
-    assert [record.message for record in caplog.records] == ["kind_forbidden"] * 2  # one for each kind
-    assert cluster.watches.reflectors == []
-    cluster.api.lists = None
     assert await cluster.look() == BOTH
     await cluster.parts.end()
 

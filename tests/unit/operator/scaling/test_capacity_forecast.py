@@ -20,16 +20,14 @@ def told(outlook: CapacityForecast, at: float = NOW + 600) -> CapacityForecast:
 
 def test_a_rush_is_told_when_it_is_sure() -> None:
     outlook = CapacityForecast()
-    outlook.look(forecast(NOW + 600, NOW), NOW)
-    assert outlook.rush is None
-    assert told(outlook).rush == Rush(at=NOW + 600, needed=63, late_seconds=100)
-
-
-def test_one_that_was_forecast_once_is_not_told() -> None:
-    outlook = CapacityForecast()
     for now in (NOW, NOW + 2, NOW + 4, NOW + 6, NOW + 8):
         outlook.look(forecast(NOW + 600, now) if now in (NOW, NOW + 8) else None, now)
-    assert outlook.rush is None
+        assert outlook.rush is None
+    assert told(CapacityForecast()).rush == Rush(at=NOW + 600, needed=63, late_seconds=100)
+    # Otherwise each restart would take the warning back, and give it again.
+    restarted = CapacityForecast(told=True)
+    restarted.look(forecast(NOW + 600, NOW), NOW)
+    assert restarted.rush is not None
 
 
 def test_one_that_lands_a_little_elsewhere_is_the_same() -> None:
@@ -50,10 +48,3 @@ def test_one_that_is_absent_for_a_look_is_not_over() -> None:
     assert outlook.rush is not None
     outlook.look(None, NOW + SURE_SECONDS + OVER_SECONDS + 1)
     assert outlook.rush is None
-
-
-def test_one_that_an_earlier_operator_told_of_is_there_with_the_first_look() -> None:
-    """Otherwise each restart would take the warning back, and give it again."""
-    outlook = CapacityForecast(told=True)
-    outlook.look(forecast(NOW + 600, NOW), NOW)
-    assert outlook.rush is not None

@@ -360,7 +360,6 @@ MESSAGES: list[tuple[str, View, str]] = [
     ("Ready", view(worker=STARTING, waiting=WAITING), WAITING["worker"]),
     ("Ready", view(worker=replace(STARTING, pods=0)), "kubectl describe deployment orders-worker"),
     ("Ready", view(worker=STARTING, troubles=NO_CODE), SET_IMAGE),
-    ("Degraded", view(worker=STARTING, troubles=NO_CODE), SET_IMAGE),
     (
         "Accepted",
         view(problems=(*PROBLEM, Problem("spec.redis", "required"))),
@@ -379,7 +378,6 @@ MESSAGES: list[tuple[str, View, str]] = [
         f"2 of 4 shards: shard 1 at 10.0.0.7:6379 ({OUTAGES['timeout']}); shard 3 ({OUTAGES['cluster_down']}). Their",
     ),
     ("BackendAvailable", view(backlog=ON_MANY), "20 of 32 shards: shard 0, 5, 10, 15 at redis-0:6379"),
-    ("BackendAvailable", view(backlog=ON_MANY), "and those of 2 more servers"),
     *[
         ("BackendAvailable", view(backlog=replace(UNREACHED, outage=cause)), f": {words}.")
         for cause, words in OUTAGES.items()

@@ -146,6 +146,14 @@ def moved(oldest: float = 0, following: float = 0) -> View:
 
 
 FOUR = queue(shards=4)
+LEARNT = Learnt(looked=True, lead_seconds=7.2, handler_seconds=0.4371, scaled_at=NOW - 60)
+WAKES = decided(Sample(next_due_seconds=7219, lead_seconds=7.2), replicas=0)
+LATER = replace(WAKES, at=NOW + 60, sample=replace(WAKES.sample or Sample(), next_due_seconds=7159))
+SAME_TIME = replace(LATER, wake_seconds=(WAKES.wake_seconds or 0) - 61)
+ANEW = replace(LEARNT, lead_seconds=8.9, handler_seconds=0.47)
+MANY = decided(Sample(overdue=5_000), replicas=10)
+UNLIMITED = replace(MANY, limited_by="None")
+WAKING = view(**scaled(WAKES), learnt=LEARNT)
 ASKED, FAR = view(queue=FOUR, backlog=MOVING), replace(MOVING.shards, checked=150)
 STUCK = replace(MOVING, whole=False, whole_at=NOW - 60, shards=replace(MOVING.shards, unled=(1,)))
 LATE = replace(BUSY, oldest_due_at=NOW - 100)
@@ -191,6 +199,10 @@ WRITES: dict[str, tuple[View, View, float | None]] = {
     "late for hours": (view(backlog=LATE), view(backlog=replace(LATE, read_at=NOW + 7200)), NEVER),
     # A busy queue claims something in one look and nothing in the next.
     "why tasks are late": (view(backlog=LATE), view(backlog=replace(LATE, in_flight=0)), NOW_AND_THEN),
+    "another number of workers": (view(**scaled(MANY)), view(**scaled(WAKES)), AT_ONCE),
+    "whether it is limited": (view(**scaled(MANY)), view(**scaled(UNLIMITED)), NOW_AND_THEN),
+    "another time to wake": (WAKING, view(**scaled(LATER), learnt=LEARNT), NOW_AND_THEN),
+    "what is learnt anew all the time": (WAKING, view(**scaled(SAME_TIME), learnt=ANEW), NEVER),
     "on time again": (view(backlog=LATE), view(backlog=replace(LATE, oldest_due_at=None)), AT_ONCE),
 }
 
@@ -213,9 +225,6 @@ def test_a_bucket_is_within_five_percent_and_exact_for_small_numbers(number: int
 
 
 # --- What the operator decides on the number of workers.
-
-LEARNT = Learnt(looked=True, lead_seconds=7.2, handler_seconds=0.4371, scaled_at=NOW - 60)
-WAKES = decided(Sample(next_due_seconds=7219, lead_seconds=7.2), replicas=0)
 
 
 def test_a_decision_is_told_with_its_sentence_and_what_was_learnt() -> None:
@@ -295,30 +304,3 @@ def test_a_restart_is_no_news() -> None:
     assert entry(edited, "Ready")["observedGeneration"] == 4
     looked = status(view(queue=made, scale=scale(made, 0), learnt=Learnt(looked=True)), before, NOW + 60)
     assert entry(looked, "ScalingActive")["reason"] == "NotEvaluated"
-
-
-@pytest.mark.parametrize(
-    "moved",
-    [
-        {"lead_seconds": 7.9},
-        {"handler_seconds": 0.47},
-        {"lead_seconds": 8.9},
-    ],
-)
-def test_what_is_learnt_anew_all_the_time_is_not_written(moved: dict[str, Any]) -> None:
-    made = status(view(**scaled(WAKES), learnt=LEARNT), {}, NOW)
-    later = replace(WAKES, at=NOW + 60, sample=replace(WAKES.sample or Sample(), next_due_seconds=7159))
-    again = status(view(**scaled(later), learnt=replace(LEARNT, **moved)), made, NOW + 60)
-    assert wait_seconds(again, made, since_write=1000) == 0, "the wake time is another"
-    same = replace(later, wake_seconds=(WAKES.wake_seconds or 0) - 61)
-    again = status(view(**scaled(same), learnt=replace(LEARNT, **moved)), made, NOW + 60)
-    assert wait_seconds(again, made, since_write=1000) is None
-
-
-def test_another_number_is_written_at_once_and_what_limits_it_now_and_then() -> None:
-    many = decided(Sample(overdue=5_000), replicas=10)
-    made = status(view(**scaled(many)), {}, NOW)
-    less = status(view(**scaled(replace(many, limited_by="None"))), made, NOW)
-    assert entry(less, "ScalingLimited")["status"] != entry(made, "ScalingLimited")["status"]
-    assert wait_seconds(less, made, since_write=2) == NUMBERS_SECONDS - 2
-    assert wait_seconds(status(view(**scaled(WAKES)), made, NOW), made, since_write=2) == 0

@@ -13,7 +13,6 @@ from delayq_operator.base.errors import NotFound
 from delayq_operator.cache.queues import Queues
 from delayq_operator.cache.workload import Workload
 from delayq_operator.reconcile import report
-from delayq_operator.reconcile.apply import Outcome, Scaled
 from delayq_operator.reconcile.report import Reporter, turned
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Learnt
@@ -149,7 +148,6 @@ class World:
     def __init__(self) -> None:
         self.written: list[dict[str, Any]] = []
         self.posted: list[str] = []
-        self.records: list[str] = []
         self.later: list[float] = []
         self.gone = False
         self.queues = Queues(lambda _key: None)
@@ -169,9 +167,8 @@ class World:
     def mark_in(self, _key: object, seconds: float) -> None:
         self.later.append(seconds)
 
-    def post(self, _resource: object, reason: str, _message: str, record: str = "") -> None:
+    def post(self, _resource: object, reason: str, _message: str) -> None:
         self.posted.append(reason)
-        self.records.append(record)
 
     async def report(self, seen: View) -> None:
         known = self.queues.get(seen.resource.key)
@@ -219,12 +216,6 @@ async def test_a_delayqueue_that_went_meanwhile_is_nothing_to_complain_of() -> N
     world.gone = True
     await world.report(view())
     assert world.written == []
-
-
-def test_a_number_that_was_changed_is_told_with_what_it_was_made_from() -> None:
-    world = World()
-    world.reporter.tell(resource(), Outcome(scaled=Scaled(reason="ScaledUp", message="1 → 2", record="{}")))
-    assert (world.posted, world.records) == (["ScaledUp"], ["{}"])
 
 
 @pytest.mark.usefixtures("clock")

@@ -44,6 +44,7 @@ class Served:
 
     async def watch(self, *_: object, **__: object) -> AsyncIterator[Event]:
         await asyncio.Event().wait()
+        raise AssertionError
         yield
 
 

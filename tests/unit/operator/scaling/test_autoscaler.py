@@ -198,6 +198,11 @@ def test_only_what_was_written_uses_up_what_a_policy_allows() -> None:
     world.carry_out(first, NOW + 10)
     numbers = [world.look(NOW + at, due=5_000).replicas for at in (12, 59, 61)]
     assert numbers == [3, 3, 5]
+    both = World(replicas=1, behavior={**AT_ONCE, "scaleUp": POLICY})
+    for at, due, replicas in ((0, 40, 2), (2, 5_000, 3), (4, 5_000, 3)):
+        found = both.look(NOW + at, due=due)
+        assert found.replicas == replicas
+        both.carry_out(found, NOW + at)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from delayq.connection import Address
-from delayq.contract import parse
 from delayq.protocol.results import Verdict
 from delayq.recovery.checks import Answer
 from delayq.recovery.recovery import Recovery
@@ -15,6 +14,7 @@ from delayq.service.counters import ProcessCounters
 from delayq.service.loop import Loop
 
 from tests.redis.state import NOW
+from tests.unit.handlers import support
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -29,20 +29,11 @@ PATIENCE_SECONDS = 60
 EXPIRED = NOW - 1
 
 
+PYTHON = {"python": {"callable": "unused:unused"}}
+
+
 def document(check: Mapping[str, object], **spec: Any) -> DelayQueue:  # noqa: ANN401
-    return parse(
-        {
-            "apiVersion": "delayq.dev/v1alpha1",
-            "kind": "DelayQueue",
-            "metadata": {"name": "q"},
-            "spec": {
-                "redis": {"standalone": {"host": "unused"}},
-                "handler": {"exec": {"command": ["true"]}},
-                "recovery": {"check": {"python": {"callable": "unused:unused"}} | dict(check)},
-            }
-            | spec,
-        }
-    )
+    return support.document({"exec": {"command": ["true"]}}, recovery={"check": PYTHON | dict(check)}, **spec)
 
 
 class Asked:
@@ -76,7 +67,7 @@ class Asked:
 
 def recovery_of(shard: Shard, check: Check, **spec: Any) -> Recovery:  # noqa: ANN401
     """A recovery that nobody runs; spec.recovery.check has these fields beside the check."""
-    queue = document({"python": {"callable": "unused:unused"}} | spec)
+    queue = document(spec)
     address = Address.from_url(shard.server.url)
     return Recovery(shard.commands, address, queue.spec, check, shards=[shard.index])
 

@@ -49,6 +49,11 @@ async def handle(task: Task) -> None:
         raise Bury("never")
 
 
+async def ended(group_state: GroupState) -> None:
+    """Wait until every handler has ended."""
+    await asyncio.wait([running.handling for running in group_state.running.values() if running.handling])
+
+
 @asynccontextmanager
 async def exchange_of(commands: Commands, url: str) -> AsyncIterator[tuple[ClaimLoop, GroupState, Recorded]]:
     counters = WorkerCounters("worker", "q")
@@ -105,7 +110,7 @@ async def test_the_log_says_which_tasks_became_dead_letters_and_why(
     shard.seed(State(retry={"fails": NOW}, delayed={"dies": NOW}, attempts={"fails": f"{failures} 0 no"}))
     async with exchange_of(shard.commands, redis_url) as (exchange, group_state, _):
         await exchange.step()
-        await asyncio.wait([running.handling for running in group_state.running.values() if running.handling])
+        await ended(group_state)
         await exchange.step()
     told = [vars(record)["fields"] for record in caplog.records if record.message == "buried"]
     assert sorted(told, key=lambda fields: fields["task_id"]) == [
@@ -127,9 +132,7 @@ async def test_a_settlement_refused_beside_a_claim_is_sent_again(
         url = f"redis://worker:secret@127.0.0.1:{redis_server.port}"
         async with exchange_of(shard.commands, url) as (exchange, group_state, connection):
             await exchange.step()
-            await asyncio.wait(
-                [running.handling for running in group_state.running.values() if running.handling]
-            )
+            await ended(group_state)
             but_dead_letters = "resetkeys", f"~{base}[^d]*", f"~{base}delayed"
             redis.execute_command("ACL", "SETUSER", "worker", *but_dead_letters)
             connection.scripts.clear()

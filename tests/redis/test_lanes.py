@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq import SyncClient
+from delayq import NewTask, SyncClient
 from delayq.protocol.commands import Commands
 from delayq.protocol.keys import shard_of
 
@@ -38,8 +38,7 @@ def servers(tmp_path: Path) -> Iterator[list[RedisServer]]:
 def schedule(server: RedisServer, ids: list[str]) -> None:
     """Store due tasks on a server; all of them are of one shard."""
     with SyncClient(server.url, queue="orders", shards=2) as client:
-        for id_ in ids:
-            client.schedule(None, delay_ms=0, task_id=id_)
+        client.schedule_many([NewTask(None, delay_ms=0, task_id=id_) for id_ in ids])
 
 
 def suspect(server: RedisServer, ids: list[str]) -> None:

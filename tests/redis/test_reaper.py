@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from delayq.connection import Address
-from delayq.contract import parse
 from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.protocol.commands import BATCH, LEASES, Commands
 from delayq.protocol.shard_map import ShardMap
@@ -17,6 +16,7 @@ from delayq.service.counters import ProcessCounters
 from delayq.service.shard_groups import ShardGroup
 
 from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, whole
+from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,17 +34,7 @@ T = TypeVar("T")
 
 
 def spec(**retention: int) -> Spec:
-    document = {
-        "apiVersion": "delayq.dev/v1alpha1",
-        "kind": "DelayQueue",
-        "metadata": {"name": "q"},
-        "spec": {
-            "redis": {"standalone": {"host": "unused"}},
-            "handler": {"exec": {"command": ["true"]}},
-            "retention": retention,
-        },
-    }
-    return parse(document).spec
+    return document({"exec": {"command": ["true"]}}, retention=retention).spec
 
 
 async def one_walk(shard: Shard, connection: AsyncConnection) -> Reconcile:

@@ -72,7 +72,7 @@ def template(argv: list[str], make: Callable[[Path], None]) -> Path:
 class DatabaseServer(ABC):
     """One server. `dir` outlives it, so `restart()` finds its data again.
 
-    A commit survives `kill()` always, as the kernel has it. `durable` waits for the disk, too, which is what it costs.
+    A commit survives `kill()`, for the kernel has it; the disk is not waited for.
     """
 
     kind: ClassVar[str]
@@ -81,24 +81,16 @@ class DatabaseServer(ABC):
 
     dir: Path
     port: int
-    host: str
-    durable: bool
     process: Process = field(init=False)
 
     @classmethod
-    def start(
-        cls,
-        dir: Path,  # noqa: A002  the word of tests/servers.py
-        *,
-        durable: bool = False,
-        host: str = LOCALHOST,
-    ) -> Self:
+    def start(cls, dir: Path) -> Self:  # noqa: A002  the word of tests/servers.py
         """Start, with a database `test`, on a port that turns out to be free."""
         dir.mkdir(parents=True, exist_ok=True)
         made = cls._template()
         subprocess.run(["cp", "-a", "--reflink=auto", str(made), str(dir / "data")], check=True)
         while True:
-            server = cls(dir, random.choice(PORTS), host, durable)
+            server = cls(dir, random.choice(PORTS))
             try:
                 server.launch()
             except Gone as gone:
@@ -136,9 +128,7 @@ class DatabaseServer(ABC):
 
     def url(self, driver: str | None = None, database: str = "test") -> str:
         """For SQLAlchemy."""
-        scheme = f"{self.kind}+{driver or self.driver}"
-        host = LOCALHOST if self.host == "0.0.0.0" else self.host  # noqa: S104  compared, not bound
-        return f"{scheme}://{USER}:{PASSWORD}@{host}:{self.port}/{database}"
+        return f"{self.kind}+{driver or self.driver}://{USER}:{PASSWORD}@{LOCALHOST}:{self.port}/{database}"
 
     def stop(self) -> None:
         """In good order, without waiting for clients."""
@@ -199,10 +189,10 @@ class Postgres(DatabaseServer):
 
     def _argv(self) -> list[str]:
         settings = {
-            "listen_addresses": self.host,
+            "listen_addresses": LOCALHOST,
             "port": self.port,
             "unix_socket_directories": "",
-            "fsync": "on" if self.durable else "off",
+            "fsync": "off",
             "max_connections": 200,
             "shared_buffers": "32MB",
             "dynamic_shared_memory_type": "mmap",  # in its directory: nothing is left behind when it is killed
@@ -274,10 +264,10 @@ class MariaDB(DatabaseServer):
         settings = {
             "datadir": self.dir / "data",
             "init-file": start,
-            "bind-address": self.host,
+            "bind-address": LOCALHOST,
             "port": self.port,
             "socket": "socket",  # in its directory, whose path may be longer than one of a socket
-            "innodb-flush-log-at-trx-commit": 1 if self.durable else 2,  # 2 gives it to the kernel
+            "innodb-flush-log-at-trx-commit": 2,  # gives it to the kernel
             "innodb-buffer-pool-size": "32M",
             "max-connections": 200,
         }

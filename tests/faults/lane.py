@@ -25,7 +25,7 @@ class ReachablePostgres(Postgres):
     also: str = ""
 
     def _argv(self) -> list[str]:
-        return [*super()._argv(), "-c", f"listen_addresses={self.host},{self.also}".rstrip(",")]
+        return [*super()._argv(), "-c", f"listen_addresses={LOOPBACK},{self.also}".rstrip(",")]
 
 
 @dataclass

@@ -12,6 +12,7 @@ from delayq.handlers.failures import (
     MAX_CHARS,
     MAX_ERROR_BYTES,
     MAX_FRAMES,
+    bounded,
     described,
     traceback_of,
     with_frames,
@@ -62,6 +63,10 @@ def test_an_exception_that_cannot_be_shown_is_still_told() -> None:
             raise RuntimeError
 
     assert described(Broken()) == "Broken: (its message cannot be shown: RuntimeError)"
+
+
+def test_an_error_is_cut_between_characters() -> None:
+    assert bounded("ü" * MAX_ERROR_BYTES) == "ü" * (MAX_ERROR_BYTES // 2)
 
 
 def nested() -> object:

@@ -134,14 +134,10 @@ def test_a_secret_put_where_a_reference_belongs_is_not_repeated(way: RedisAccess
 
 
 def test_a_url_with_a_password_is_refused_without_repeating_it() -> None:
-    assert messages(document(handler={"http": {"url": "https://user:hunter2@shop/"}})) == [
-        "spec.handler.http.url: expected an http or https URL without user name and password, got text"
-    ]
-
-
-def test_a_url_where_a_host_belongs_is_refused_without_repeating_its_password() -> None:
-    assert messages(document(redis={"standalone": {"host": "redis://:hunter2@shop"}})) == [
-        "spec.redis.standalone.host: expected a host name or address, got text"
+    http, host = {"url": "https://user:hunter2@shop/"}, {"host": "redis://:hunter2@shop"}
+    assert messages(document(redis={"standalone": host}, handler={"http": http})) == [
+        "spec.redis.standalone.host: expected a host name or address, got text",
+        "spec.handler.http.url: expected an http or https URL without user name and password, got text",
     ]
 
 

@@ -152,9 +152,9 @@ class Slots:
         )
 
     def shares(self, group_state: GroupState) -> list[tuple[int, int]]:
-        """Return how many tasks this desk is to claim from which shards, for all that may have some to get a share.
+        """Return how many tasks this shard group is to claim from which shards: all that may have some get a share.
 
-        With fewer slots than shards, those go first whose turn has not come for longest. Desks that cannot claim now
+        With fewer slots than shards, those go first whose turn has not come for longest. Groups that cannot claim now
         do not count, or slots would wait for a server that hangs.
         """
         free, found = self.free, list[tuple[int, int]]()
@@ -169,7 +169,7 @@ class Slots:
         return found
 
     def isolates(self, group_state: GroupState) -> int | None:
-        """Return the shard of this desk whose suspects the worker takes now: nothing runs, and nothing can come.
+        """Return the shard of this group whose suspects the worker takes now: nothing runs, and nothing can come.
 
         A server that hangs keeps no suspects of others waiting; what its claim brings too late is handed back.
         """
@@ -181,7 +181,7 @@ class Slots:
         return self.suspects.group_of(group_state.group.shards, time.monotonic(), hinted=hinted)
 
     def offer(self) -> None:
-        """Wake the desks whose turn it is for slots that became free."""
+        """Wake the shard groups whose turn it is for slots that became free."""
         if len(self.group_states) > 1 and self.may_claim:
             waiting = (group_state for group_state in self.hinted.values() if group_state.ready)
             for group_state in islice(waiting, self.free):
@@ -195,7 +195,7 @@ class Slots:
                     group_state.listener_alarm.ring()
 
     def ring(self) -> None:
-        """Have every desk look what there is to do."""
+        """Have the claim loop of every shard group look what there is to do."""
         for group_state in self.group_states:
             group_state.exchange_alarm.ring()
 
@@ -329,7 +329,7 @@ class GroupState:
         self.doubtful = not well or time.monotonic() - self._asked_at > PATIENCE_SECONDS
 
     def close(self) -> None:
-        """Be no desk any more."""
+        """Take no part any more."""
         self.slots.group_states.remove(self)
         for shard in [shard for shard, group_state in self.slots.hinted.items() if group_state is self]:
             del self.slots.hinted[shard]

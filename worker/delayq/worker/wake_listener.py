@@ -1,6 +1,6 @@
 """The listeners: an idle worker blocks on the wake lists, a sleeping scanner on the alarm lists.
 
-Hints make things quick; the Exchange and the ShardScanner look by themselves, which makes them sure.
+Hints make things quick; the claim loop and the scanner also look by themselves, which makes them sure.
 """
 
 from __future__ import annotations

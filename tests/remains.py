@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 MARK: Final = "DELAYQ_TEST_RUN"
 """Environment variable of every process of a run: the ids of the run and of those that it is a part of."""
-INTERFACES: Final = "dq"
-"""How the names of the network interfaces begin that tests make."""
 PATIENCE_SECONDS: Final = 30.0
 """For processes that were sent a signal and have not ended yet."""
 
@@ -28,8 +26,7 @@ class Remains:
     def __init__(self, config: pytest.Config) -> None:
         """Mark every process that starts from here on."""
         self._config, self.mark = config, uuid4().hex
-        os.environ[MARK] = f"{os.environ.get(MARK, '')} {self.mark}"
-        self._interfaces = set(interfaces())
+        os.environ[MARK] = f"{os.environ.get(MARK, '')} {self.mark}".strip()
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -47,7 +44,7 @@ class Remains:
         return [
             *(f"process {pid}: {line}" for pid, line in processes(self.mark)),
             *(f"mount {point}" for point in mounts(folder)),
-            *(f"network interface {name}" for name in interfaces() if name not in self._interfaces),
+            *(f"network interface {name}" for name in interfaces(self.mark)),
         ]
 
 
@@ -70,6 +67,14 @@ def mounts(folder: Path) -> Iterator[str]:
             yield point
 
 
-def interfaces() -> Iterator[str]:
-    """Network interfaces of this machine that have such names as tests give."""
-    yield from (path.name for path in Path("/sys/class/net").iterdir() if path.name.startswith(INTERFACES))
+def alias() -> tuple[str, str]:
+    """Options of `ip link set` that mark a network interface as one of this run: others run beside it."""
+    return "alias", os.environ.get(MARK, "tests")
+
+
+def interfaces(mark: str) -> Iterator[str]:
+    """Network interfaces of this machine with this mark."""
+    for file in Path("/sys/class/net").glob("*/ifalias"):
+        with suppress(OSError):  # it has just gone
+            if mark in file.read_text():
+                yield file.parent.name

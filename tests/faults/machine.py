@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from tests.node.harness import programs
 from tests.node.harness.network import NetworkError, free_blocks
 from tests.processes import Process
+from tests.remains import alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ class Cable:
     def lay(self, pid: int, far_name: str) -> None:
         _ip("link", "add", self.name, "type", "veth", "peer", "name", far_name, "netns", str(pid))
         _ip("address", "add", f"{self.here}/30", "dev", self.name)
-        _ip("link", "set", self.name, "up")
+        _ip("link", "set", self.name, "up", *alias())
         far_ip = ("nsenter", f"--net=/proc/{pid}/ns/net", "--", "ip")
         _run(*far_ip, "address", "add", f"{self.there}/30", "dev", far_name)
         _run(*far_ip, "link", "set", far_name, "up")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from tests.node.harness import programs
 from tests.node.harness.network import NetworkError, free_blocks
 from tests.processes import Process
+from tests.remains import alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +58,7 @@ class Switch:
         run(*inside(holder), "ip", "link", "add", "switch", "type", "bridge")
         run(*inside(holder), "ip", "link", "set", "switch", "up")
         made._plug(None, f"dq-{made.tag}", "here", made.network[1])
+        run("ip", "link", "set", f"dq-{made.tag}", *alias())
         return made
 
     def machine(self, name: str) -> Machine:

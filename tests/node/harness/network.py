@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Final
 
 from tests.node.harness import programs
+from tests.remains import alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,7 +110,7 @@ def disconnect(interface: str) -> bool:
 def _join(sandbox: Sandbox, interface: str, block: Block) -> None:
     _ip("link", "add", interface, "type", "veth", "peer", "name", "eth0", "netns", str(sandbox.pid))
     _ip("address", "add", f"{block.host}/30", "dev", interface)
-    _ip("link", "set", interface, "up")
+    _ip("link", "set", interface, "up", *alias())
     sandbox.run("ip", "address", "add", f"{block.node}/30", "dev", "eth0")
     sandbox.run("ip", "link", "set", "eth0", "up")
     # There is no way out of the node but to this machine. And a Service's address needs a route for a connection to

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from delayq_operator.cache.children import Children
+from delayq_operator.cache.pods import Pods
+from delayq_operator.cache.queues import Queues
+from delayq_operator.cache.rivals import Rivals
+
 if TYPE_CHECKING:
-    from delayq_operator.cache.children import Children
-    from delayq_operator.cache.pods import Pods
-    from delayq_operator.cache.queues import Queues
-    from delayq_operator.cache.rivals import Rivals
+    from collections.abc import Callable
+
+    from delayq_operator.base.names import Key
 
 
-@dataclass(frozen=True)
 class Inventory:
     """All of it that a reconciliation looks at."""
 
-    queues: Queues
-    children: Children
-    pods: Pods
-    rivals: Rivals
+    def __init__(self, mark: Callable[[Key], None]) -> None:
+        """Tell `mark` of each queue of which something changes."""
+        self.queues = Queues(mark)
+        self.children = Children(self.queues, mark)
+        self.pods = Pods(self.queues, mark)
+        self.rivals = Rivals()

@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator import handlers
@@ -16,18 +16,13 @@ from delayq_operator.base import names
 from delayq_operator.base.errors import Denied, LeadershipLost, NoCluster, OperatorError
 from delayq_operator.base.supervision import Parts
 from delayq_operator.base.work import Work
-from delayq_operator.cache.children import Children
 from delayq_operator.cache.inventory import Inventory
-from delayq_operator.cache.pods import Pods
-from delayq_operator.cache.queues import Queues
-from delayq_operator.cache.rivals import Rivals
 from delayq_operator.cache.versions import Versions
 from delayq_operator.cache.watch_verifier import WatchVerifier
 from delayq_operator.cache.watches import Watches
 from delayq_operator.kube import kopf_engine
 from delayq_operator.kube.api import Api, own_namespace
 from delayq_operator.kube.lease import Leadership
-from delayq_operator.kube.reflector import Limits
 from delayq_operator.polling.scanner_poller import ScannerPoller
 from delayq_operator.polling.worker_poller import WorkerPoller
 from delayq_operator.reconcile.apply import Applier
@@ -47,6 +42,7 @@ from delayq_operator.status.lateness import Latenesses
 
 if TYPE_CHECKING:
     from delayq_operator.desired.facts import Setting
+    from delayq_operator.kube.reflector import Limits
 
 log = logging.getLogger(__name__)
 
@@ -63,17 +59,17 @@ class Options:
     """How the operator was started."""
 
     setting: Setting
-    namespaces: tuple[str, ...] = ()
+    namespaces: tuple[str, ...]
     """Those it serves; none: all."""
-    lease_name: str | None = names.OPERATOR
+    lease_name: str | None
     """None: no election."""
-    lease_namespace: str | None = None
+    lease_namespace: str | None
     """None: the operator's own."""
-    host: str = "127.0.0.1"
-    port: int = 8080
-    workers: int = 8
-    resync_seconds: float = 300.0
-    limits: Limits = field(default_factory=Limits)
+    host: str
+    port: int
+    workers: int
+    resync_seconds: float
+    limits: Limits
 
 
 class Operator:
@@ -87,22 +83,20 @@ class Operator:
         self.parts = Parts()
         self.watches = Watches(api, self.parts, namespaces=options.namespaces, limits=options.limits)
         self.work = Work()
-        self.queues = Queues(self.work.mark)
+        self.inventory = Inventory(self.work.mark)
+        self.queues = self.inventory.queues
         self.watch_verifier = WatchVerifier(api, self.queues)
         self.health = Health(self.leadership, self.watch_verifier, self.work, self.watches.reflectors)
-        self.children = Children(self.queues, self.work.mark)
-        self.pods = Pods(self.queues, self.work.mark)
         self.secrets, self.config_maps = Versions(self.work.mark), Versions(self.work.mark)
         self.recorder = Recorder(api, identity)
         self.referees = Referees(api, self.secrets, self.config_maps)
         self.optional = OptionalKinds(
             api,
             watches=self.watches,
-            children=self.children,
+            children=self.inventory.children,
             referees=self.referees,
             mark_all=self._mark_all,
         )
-        self.inventory = Inventory(self.queues, self.children, self.pods, Rivals())
         aims = ScalingConfigs(self.queues)
         autoscaler = Autoscaler(self.inventory, aims, self.work)
         guards = Guards(aims, self.work)
@@ -114,8 +108,8 @@ class Operator:
         self.reconciler = self._reconciler()
 
     def _reconciler(self) -> Reconciler:
-        applier = Applier(self.api, self.children)
-        victims = Victims(self.api, self.pods, self.survey.busy, self.work.mark)
+        applier = Applier(self.api, self.inventory.children)
+        victims = Victims(self.api, self.inventory.pods, self.survey.busy, self.work.mark)
         self.ending = Deletion(
             self.api,
             inventory=self.inventory,
@@ -141,7 +135,7 @@ class Operator:
         self.parts.start("leadership", self.leadership.run())
         self.parts.start("health", self.health.run())
         try:
-            await self.parts.unless(stop, self._work(stop))
+            await self.parts.unless(stop, self._lead(stop))
         finally:
             await self.parts.end()
             await self._release()
@@ -158,12 +152,8 @@ class Operator:
         except (OperatorError, TimeoutError) as error:
             log.warning("finalizers_not_released", extra={"fields": {"namespace": own, "error": str(error)}})
 
-    async def _work(self, stop: asyncio.Event) -> None:
-        await self.leadership.confirmed()
-        await self._lead(stop)
-        await stop.wait()
-
     async def _lead(self, stop: asyncio.Event) -> None:
+        await self.leadership.confirmed()
         self.inventory.rivals.me = self.referees.installation = self.leadership.installation
         self._watch()
         self.parts.start("events", self.recorder.run())
@@ -183,11 +173,12 @@ class Operator:
         self.parts.start("resync", self._resync())
         await self.watch_verifier.listed.wait()
         self.health.synced = True
+        await stop.wait()
 
     def _watch(self) -> None:
         for kind in names.CHILDREN:
-            self.watches.follow(kind, self.children)
-        self.watches.follow(names.POD, self.pods)
+            self.watches.follow(kind, self.inventory.children)
+        self.watches.follow(names.POD, self.inventory.pods)
         self.watches.follow(names.SECRET, self.secrets, metadata_only=True)
         self.watches.follow(names.CONFIG_MAP, self.config_maps, metadata_only=True)
         self.watches.follow(names.DELAY_QUEUE, self.watch_verifier, metadata_only=True)

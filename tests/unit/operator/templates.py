@@ -8,26 +8,6 @@ from hypothesis import strategies as st
 
 Object = dict[str, Any]
 
-QUANTITIES = st.sampled_from(
-    [
-        "0",
-        0,
-        "1",
-        1,
-        "1000m",
-        "0.5",
-        0.25,
-        "1e3",
-        "1024",
-        "1Ki",
-        "100M",
-        "0.1Gi",
-        "1.5Gi",
-        "129e6",
-        "12E",
-        "5k",
-    ]
-)
 WORDS = st.sampled_from(["a", "b-1", "x.y"])
 FLAGS = st.booleans()
 NEVER = st.sampled_from([False])

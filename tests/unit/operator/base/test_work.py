@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from tests.unit.operator.fakes import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     import pytest
 
 KEYS = [Key("shop", name) for name in "abc"]
-A, B, C = KEYS
+A, B, *_ = KEYS
 
 
 async def settle(turns: int = 50) -> None:
@@ -34,28 +34,32 @@ async def at_once() -> None:
     """Work is always allowed."""
 
 
-class Running:
+class Runs(list[Key]):
+    """Notes which keys were worked on, each until `go` is set."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.go.set()
+
+    async def handle(self, key: Key) -> float | None:
+        self.append(key)
+        await self.go.wait()
+        return None
+
+
+@asynccontextmanager
+async def running(
+    work: Work,
+    handle: Callable[[Key], Awaitable[float | None]],
+    workers: int = 2,
+    allowed: Callable[[], Awaitable[object]] = at_once,
+) -> AsyncIterator[None]:
     """Workers on a Work, stopped at the end."""
-
-    def __init__(
-        self,
-        work: Work,
-        handle: Callable[[Key], Awaitable[float | None]],
-        workers: int = 2,
-        allowed: Callable[[], Awaitable[object]] | None = None,
-    ) -> None:
-        self._tasks = [
-            asyncio.create_task(work.run(handle, allowed=allowed or at_once)) for _ in range(workers)
-        ]
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+    tasks = [asyncio.create_task(work.run(handle, allowed=allowed)) for _ in range(workers)]
+    yield
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 step = st.one_of(
@@ -92,7 +96,7 @@ def test_what_was_marked_is_seen_and_by_one_worker_at_a_time(
 
     async def play() -> None:
         work = Work()
-        async with Running(work, handle, workers):
+        async with running(work, handle, workers):
             for what, argument in steps:
                 if isinstance(argument, int):
                     await settle(argument)
@@ -102,8 +106,7 @@ def test_what_was_marked_is_seen_and_by_one_worker_at_a_time(
                     work.mark(argument)
                 else:
                     work.mark_in(argument, 0)
-            for _ in range(200):
-                await asyncio.sleep(0)
+            await settle(200)
 
     failures_possible = len(failures)
     with patch.object(module, "FIRST_BACKOFF_SECONDS", 0.0):
@@ -112,57 +115,27 @@ def test_what_was_marked_is_seen_and_by_one_worker_at_a_time(
     assert len(runs) <= sum(now.values()) + failures_possible
 
 
-async def test_many_marks_are_one_run() -> None:
-    runs: list[Key] = []
-
-    async def handle(key: Key) -> float | None:
-        runs.append(key)
-        return None
-
-    work = Work()
-    for _ in range(10):
-        work.mark(A)
-    work.mark(B)
-    async with Running(work, handle):
+async def test_many_marks_are_one_run_and_those_during_the_work_one_more() -> None:
+    runs, work = Runs(), Work()
+    runs.go.clear()
+    async with running(work, runs.handle):
+        for _ in range(2):
+            for key in (A, A, A, B):
+                work.mark(key)
+            await settle()
+            assert runs == [A, B]
+        runs.go.set()
         await settle()
-    assert runs == [A, B]
-
-
-async def test_marks_during_the_work_are_one_more_run() -> None:
-    runs, go = 0, asyncio.Event()
-
-    async def handle(_key: Key) -> float | None:
-        nonlocal runs
-        runs += 1
-        await go.wait()
-        return None
-
-    work = Work()
-    async with Running(work, handle):
-        work.mark(A)
-        await settle()
-        for _ in range(3):
-            work.mark(A)
-        await settle()
-        assert runs == 1
-        go.set()
-        await settle()
-        assert runs == 2
+        assert runs == [A, B, A, B]
 
 
 async def test_the_earliest_of_several_timers_counts() -> None:
-    work, marked = Work(), asyncio.Event()
-
-    async def handle(_key: Key) -> float | None:
-        marked.set()
-        return None
-
-    async with Running(work, handle):
-        work.mark_in(A, 60)
-        work.mark_in(A, 0.01)
-        work.mark_in(A, 30)
-        await asyncio.wait_for(marked.wait(), 5)
-        assert not work._later
+    runs, work = Runs(), Work()
+    async with running(work, runs.handle), asyncio.timeout(5):
+        for seconds in (60, 0.01, 30):
+            work.mark_in(A, seconds)
+        while not runs:  # noqa: ASYNC110 -- a timer's turn
+            await asyncio.sleep(0.005)
 
 
 async def test_failures_back_off_until_one_succeeds_and_a_change_is_looked_at_soon(
@@ -177,7 +150,7 @@ async def test_failures_back_off_until_one_succeeds_and_a_change_is_looked_at_so
             work.mark(key)  # an edit, during the last try
         return results.pop(0)
 
-    async with Running(work, handle, workers=1):
+    async with running(work, handle, workers=1):
         for _ in range(12):
             work.mark(A)
             await settle()
@@ -199,7 +172,7 @@ async def test_how_long_the_oldest_work_has_gone_on_counts_from_when_it_was_allo
     work = Work()
     seen = []
     work.mark(A)
-    async with Running(work, handle, workers=2, allowed=lead.wait):
+    async with running(work, handle, workers=2, allowed=lead.wait):
         steps: tuple[Callable[[], None], ...] = (lambda: None, lead.set, lambda: work.mark(B), go.set)
         for step in steps:
             step()
@@ -221,36 +194,26 @@ def test_a_backoff_grows_up_to_the_longest(tries: int, longest: float, chance: f
 
 async def test_namespaces_take_turns() -> None:
     """A tenant with many queues in line, and first, delays its own."""
-    runs: list[Key] = []
-
-    async def handle(key: Key) -> float | None:
-        runs.append(key)
-        return None
-
-    work = Work()
-    crowd = [Key("crowd", str(each)) for each in range(50)]
-    for key in (*crowd, A, B, Key("bank", "x")):
+    runs, work = Runs(), Work()
+    crowd, bank = [Key("crowd", str(each)) for each in range(50)], Key("bank", "x")
+    for key in (*crowd, A, B, bank):
         work.mark(key)
-    async with Running(work, handle, workers=1):
+    async with running(work, runs.handle, workers=1):
         await settle(300)
-    assert runs[:4] == [crowd[0], A, Key("bank", "x"), crowd[1]]
-    assert runs[4] == B
-    assert sorted(runs) == sorted((*crowd, A, B, Key("bank", "x")))
+    assert runs[:5] == [crowd[0], A, bank, crowd[1], B]
+    assert sorted(runs) == sorted((*crowd, A, B, bank))
 
 
 async def test_a_namespace_whose_queues_hang_leaves_a_worker_to_others() -> None:
-    runs: list[Key] = []
+    runs, work = Runs(), Work()
 
     async def handle(key: Key) -> float | None:
         runs.append(key)
-        if key.namespace == "stuck":
-            await asyncio.Event().wait()
-        return None
+        return await asyncio.Event().wait() if key.namespace == "stuck" else None
 
-    work = Work()
     for each in range(10):
         work.mark(Key("stuck", str(each)))
-    async with Running(work, handle, workers=4):
+    async with running(work, handle, workers=4):
         await settle()
         assert len(runs) == 3
         for key in KEYS:
@@ -261,21 +224,11 @@ async def test_a_namespace_whose_queues_hang_leaves_a_worker_to_others() -> None
 
 async def test_work_that_never_waits_lets_the_loop_do_other_things() -> None:
     """The Lease is renewed while a hundred keys are computed one after the other."""
-    runs: list[Key] = []
-    between: list[int] = []
-
-    async def handle(key: Key) -> float | None:
-        runs.append(key)
-        return None
-
-    async def renew() -> None:
-        while len(runs) < 100:
-            between.append(len(runs))
-            await asyncio.sleep(0)
-
-    work = Work()
+    runs, work, between = Runs(), Work(), set[int]()
     for each in range(100):
         work.mark(Key("shop", str(each)))
-    async with Running(work, handle, workers=1):
-        await renew()
-    assert len(set(between)) > 50
+    async with running(work, runs.handle, workers=1):
+        while len(runs) < 100:
+            between.add(len(runs))
+            await asyncio.sleep(0)
+    assert len(between) > 50

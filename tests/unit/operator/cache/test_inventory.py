@@ -54,20 +54,18 @@ def queue(name: str = "orders", version: int = 1, uid: str = "u1", **more: Any) 
 # --- DelayQueues.
 
 
-def test_what_we_wrote_ourselves_is_known_before_the_watch_tells_and_marks_nothing(marks: Marks) -> None:
-    queues = Queues(marks)
-    queues.seen(queue(version=1))
-    marks.taken()
-    queues.seen(queue(version=2), ours=True)
-    queues.seen(queue(version=2))  # the watch
-    assert marks.taken() == {}
-    assert queues.version(ORDERS) == 2
-
-
 @pytest.mark.parametrize(
-    "edit", [{"generation": 8}, {"annotations": {names.PAUSED: "true"}}, {"deletionTimestamp": "now"}]
+    ("edit", "marked"),
+    [
+        ({}, {}),
+        ({"generation": 8}, {ORDERS: 1}),
+        ({"annotations": {names.PAUSED: "true"}}, {ORDERS: 1}),
+        ({"deletionTimestamp": "now"}, {ORDERS: 1}),
+    ],
 )
-def test_an_edit_that_came_just_before_what_we_wrote_is_not_lost(marks: Marks, edit: dict[str, Any]) -> None:
+def test_what_we_wrote_marks_nothing_unless_an_edit_came_just_before(
+    marks: Marks, edit: dict[str, Any], marked: dict[Key, int]
+) -> None:
     """The answer to our own write has it, and the watch will bring nothing newer."""
     queues = Queues(marks)
     queues.seen(queue(version=1))
@@ -75,7 +73,7 @@ def test_an_edit_that_came_just_before_what_we_wrote_is_not_lost(marks: Marks, e
     queues.seen(queue(version=3, **edit), ours=True)
     queues.seen(queue(version=2, **edit))  # the watch, late
     queues.seen(queue(version=3, **edit))
-    assert marks.taken() == {ORDERS: 1}
+    assert marks.taken() == marked
 
 
 @given(st.permutations([3, 9, 10, 100]))
@@ -86,21 +84,17 @@ def test_versions_compare_as_numbers_in_whatever_order_they_come(versions: list[
     assert queues.version(ORDERS) == 100
 
 
-def test_a_delayqueue_that_went_is_forgotten_and_marked(marks: Marks) -> None:
+def test_a_delayqueue_that_went_is_forgotten_and_the_end_of_an_earlier_one_is_none(marks: Marks) -> None:
     queues = Queues(marks)
-    queues.seen(queue())
+    queues.seen(queue(uid="u2"))
     marks.taken()
     queues.gone(ORDERS, "u1")
-    queues.gone(ORDERS, "u1")  # kopf and the witness both tell
+    assert (queues.keys(), marks.taken()) == ([ORDERS], {})
+    queues.gone(ORDERS, "u2")
+    queues.gone(ORDERS, "u2")  # kopf and the watch verifier both tell
+    queues.seen(queue(version=9, uid="u2"))  # the answer to a write that was under way
     assert (queues.get(ORDERS), queues.keys(), queues.labelled("shop", "orders")) == (None, [], None)
     assert marks.taken() == {ORDERS: 1}
-
-
-def test_the_end_of_an_earlier_one_is_not_the_end_of_this_one(marks: Marks) -> None:
-    queues = Queues(marks)
-    queues.seen(queue(version=9, uid="u2"))
-    queues.gone(ORDERS, "u1")
-    assert queues.keys() == [ORDERS]
 
 
 # --- Children.
@@ -113,15 +107,8 @@ def child(
     label: str = "orders",
     **metadata: Any,  # noqa: ANN401 -- JSON
 ) -> dict[str, Any]:
-    owners = [
-        {
-            "apiVersion": names.API_VERSION,
-            "kind": "DelayQueue",
-            "name": owner,
-            "uid": f"uid of {owner}",
-            "controller": True,
-        }
-    ]
+    reference = {"apiVersion": names.API_VERSION, "kind": "DelayQueue", "controller": True}
+    owners = [reference | {"name": owner, "uid": f"uid of {owner}"}]
     return {
         "metadata": {
             "name": name,
@@ -145,7 +132,7 @@ def children(marks: Marks) -> Children:
     return Children(queues, marks)
 
 
-REFERENCE = ("Deployment", "orders-worker")
+REFERENCE, WORKER = ("Deployment", "orders-worker"), ("shop", "orders-worker")
 
 
 def test_an_older_version_of_a_child_replaces_nothing_and_marks_nothing(
@@ -160,18 +147,15 @@ def test_an_older_version_of_a_child_replaces_nothing_and_marks_nothing(
     assert marks.taken() == {}
 
 
-def test_a_child_without_an_owner_is_found_by_its_label(children: Children, marks: Marks) -> None:
-    """Somebody removed its owner reference: it is still a child, and has to be put right."""
-    children.seen(names.DEPLOYMENT, child(owner=None))
-    assert children.of(ORDERS)[REFERENCE].owner_uid is None
-    assert marks.taken() == {ORDERS: 1}
-
-
-def test_a_known_child_without_owner_and_label_is_still_the_same(children: Children, marks: Marks) -> None:
-    children.seen(names.DEPLOYMENT, child())
-    children.seen(names.DEPLOYMENT, child(version=2, owner=None, label=""))
+@pytest.mark.parametrize("known", [True, False])
+def test_a_child_that_lost_its_owner_is_still_one(children: Children, marks: Marks, *, known: bool) -> None:
+    """It is known by its name, or found by its label: it has to be put right."""
+    if known:
+        children.seen(names.DEPLOYMENT, child())
+    marks.taken()
+    children.seen(names.DEPLOYMENT, child(version=2, owner=None, label="" if known else "orders"))
     assert children.of(ORDERS)[REFERENCE].version == 2
-    assert marks.taken() == {ORDERS: 2}
+    assert marks.taken() == {ORDERS: 1}
 
 
 def test_a_child_that_changes_hands_is_not_left_with_the_first(children: Children, marks: Marks) -> None:
@@ -183,15 +167,17 @@ def test_a_child_that_changes_hands_is_not_left_with_the_first(children: Childre
     assert marks.taken() == {ORDERS: 1, BILLS: 1}
 
 
-def test_what_belongs_to_a_child_of_ours_is_not_a_child(children: Children, marks: Marks) -> None:
-    """The reaper's CronJob makes Jobs that carry our labels."""
-    job = child(
-        "orders-reaper-28123",
-        ownerReferences=[{"kind": "CronJob", "name": "orders-reaper", "controller": True}],
-    )
-    children.seen(names.JOB, job)
-    assert children.of(ORDERS) == {}
-    assert marks.taken() == {}
+@pytest.mark.parametrize(
+    "owner",
+    [{"kind": "CronJob", "name": "orders-reaper"}, {"apiVersion": "example.com/v1", "kind": "DelayQueue"}],
+)
+def test_what_another_kind_controls_is_no_child(
+    children: Children, marks: Marks, owner: dict[str, str]
+) -> None:
+    """Such as the Jobs of the reaper's CronJob, which carry our labels."""
+    owners = [{"name": "orders", "uid": "x", "controller": True, **owner}]
+    children.seen(names.JOB, child("orders-reaper-28123", ownerReferences=owners))
+    assert (children.of(ORDERS), marks.taken()) == ({}, {})
 
 
 def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(
@@ -199,16 +185,18 @@ def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(
 ) -> None:
     """The watch may be quicker than the answer; afterwards nobody would say again that it is gone."""
     children.seen(names.DEPLOYMENT, child(version=4))
-    with children.written(names.DEPLOYMENT, ("shop", "orders-worker")) as take:
+    with children.written(names.DEPLOYMENT, WORKER) as take:
         children.seen(names.DEPLOYMENT, child(version=5))
-        children.gone(names.DEPLOYMENT, ("shop", "orders-worker"))
+        children.gone(names.DEPLOYMENT, WORKER)
         marks.taken()
         take(child(version=5))
     assert children.of(ORDERS) == {}
     assert marks.taken() == {ORDERS: 1}  # to look again
     children.seen(names.DEPLOYMENT, child(version=9))  # the write, or somebody, made it anew
     assert children.of(ORDERS)[REFERENCE].version == 9
-    assert children._writing == {}
+    with children.written(names.DEPLOYMENT, WORKER) as take:
+        take(child(version=10))
+    assert children.of(ORDERS)[REFERENCE].version == 10, "nothing went during this write"
 
 
 @pytest.mark.parametrize(
@@ -228,31 +216,25 @@ def test_whether_our_scaler_owns_the_replicas(
     assert children.of(ORDERS)[REFERENCE].scaled is scaled
 
 
-def test_a_child_that_somebody_took_away_is_known_when_it_is_there_again(marks: Marks) -> None:
-    """Once, and not if it was we who deleted it, even if the watch told first."""
+def test_a_child_that_another_client_deleted_is_known_when_it_is_there_again(marks: Marks) -> None:
+    """Once, and not if we deleted it, even if the watch told first, nor if it went with its queue."""
     queues = Queues(marks)
     queues.seen(queue("orders", uid="uid of orders"))
-    children, name = Children(queues, marks), ("shop", "orders-worker")
+    children = Children(queues, marks)
     for version, (tellers, again) in enumerate([([False], True), ([True], False), ([False, True], False)]):
         children.seen(names.DEPLOYMENT, child(version=version + 1))
         for ours in tellers:
-            children.gone(names.DEPLOYMENT, name, ours=ours)
-        assert children.found_again(names.DEPLOYMENT, name) == again
-        assert not children.found_again(names.DEPLOYMENT, name)
-
-
-def test_a_child_that_went_with_its_delayqueue_is_not_missed(marks: Marks) -> None:
-    queues = Queues(marks)
-    queues.seen(queue("orders", uid="uid of orders"))
-    children, name = Children(queues, marks), ("shop", "orders-worker")
-    children.seen(names.DEPLOYMENT, child())
-    children.gone(names.DEPLOYMENT, name)
+            children.gone(names.DEPLOYMENT, WORKER, ours=ours)
+        assert children.found_again(names.DEPLOYMENT, WORKER) == again
+        assert not children.found_again(names.DEPLOYMENT, WORKER)
+    children.seen(names.DEPLOYMENT, child(version=8))
+    children.gone(names.DEPLOYMENT, WORKER)
     children.forget(ORDERS)
-    assert not children.found_again(names.DEPLOYMENT, name)
-    children.seen(names.DEPLOYMENT, child(version=2))
+    assert not children.found_again(names.DEPLOYMENT, WORKER)
+    children.seen(names.DEPLOYMENT, child(version=9))
     queues.gone(ORDERS, "uid of orders")
-    children.gone(names.DEPLOYMENT, name)
-    assert not children.found_again(names.DEPLOYMENT, name)
+    children.gone(names.DEPLOYMENT, WORKER)
+    assert not children.found_again(names.DEPLOYMENT, WORKER)
 
 
 @pytest.mark.parametrize("owner", ["orders", "unknown", None])
@@ -276,12 +258,6 @@ def test_a_child_that_others_made_too_large_is_put_right_without_its_body(childr
     assert len(found.text) < 1000
     assert differs(child(), found.body)
     assert workload({**found.body, "metadata": {"generation": 1}}).wanted == 2
-
-
-def test_a_kind_of_the_same_name_is_no_owner(children: Children) -> None:
-    owner = {"apiVersion": "example.com/v1", "kind": "DelayQueue", "name": "orders", "controller": True}
-    children.seen(names.DEPLOYMENT, child(ownerReferences=[{**owner, "uid": "x"}]))
-    assert children.of(ORDERS) == {}
 
 
 def test_every_child_that_is_made_has_a_name_that_is_known() -> None:
@@ -329,9 +305,12 @@ def test_a_pod_marks_its_queue_when_it_comes_gets_ready_and_goes(pods: Pods, mar
     assert pods.of(ORDERS) == []
 
 
-def test_a_pod_that_is_done_is_as_good_as_gone(pods: Pods, marks: Marks) -> None:
+@pytest.mark.parametrize("last", [{"phase": "Succeeded"}, {"label": None}])
+def test_a_pod_that_is_done_or_lost_its_label_is_as_good_as_gone(
+    pods: Pods, marks: Marks, last: dict[str, Any]
+) -> None:
     pods.seen(names.POD, pod())
-    pods.seen(names.POD, pod(phase="Succeeded"))
+    pods.seen(names.POD, pod(**last))
     assert pods.of(ORDERS) == []
     assert marks.taken() == {ORDERS: 2}
 
@@ -372,15 +351,19 @@ def test_a_secret_marks_who_refers_to_it_and_nobody_else(versions: Versions, mar
     assert not versions.exists(SECRET)
 
 
-def test_a_digest_counts_until_the_secret_changes(versions: Versions) -> None:
-    versions.refer(ORDERS, ["redis"])
+def test_a_digest_counts_until_the_secret_changes_or_nobody_refers_to_it(versions: Versions) -> None:
+    for key in (ORDERS, BILLS):
+        versions.refer(key, ["redis"])
     versions.seen(names.SECRET, secret("1"))
-    assert versions.digest(SECRET) is None
     one = versions.taken(secret("1", key="a"))
     assert versions.digest(SECRET) == one
     versions.seen(names.SECRET, secret("2"))
     assert versions.digest(SECRET) is None
-    assert versions.taken(secret("2", key="b")) != one
+    assert versions.taken(secret("2", key="a")) == one
+    versions.refer(ORDERS, [])
+    assert versions.digest(SECRET) == one  # bills still needs it
+    versions.refer(BILLS, ["other"])
+    assert versions.digest(SECRET) is None
 
 
 def test_a_digest_of_a_version_that_the_watch_has_not_told_of_is_not_kept(versions: Versions) -> None:
@@ -402,20 +385,6 @@ def test_the_digest_of_a_secret_takes_what_only_its_readers_know(versions: Versi
     assert taken("ConfigMap", "1") == taken("ConfigMap", "2")
 
 
-def test_who_refers_to_nothing_any_more_leaves_nothing_behind(versions: Versions, marks: Marks) -> None:
-    for key in (ORDERS, BILLS):
-        versions.refer(key, ["redis"])
-    versions.seen(names.SECRET, secret("1"))
-    versions.taken(secret("1"))
-    marks.taken()
-    versions.refer(ORDERS, [])
-    assert versions.digest(SECRET) is not None  # bills still needs it
-    versions.refer(BILLS, ["other"])
-    assert versions.digest(SECRET) is None
-    versions.refer(BILLS, [])
-    assert (versions._referrers, versions._referred, versions._digests) == ({}, {}, {})
-
-
 def stored(name: str, namespace: str = "shop", *, version: int = 1, **spec: object) -> dict[str, Any]:
     least = {"redis": {"standalone": {"host": "redis", "port": 6379}, "database": 0, "keyPrefix": "delayq"}}
     metadata = {
@@ -425,24 +394,6 @@ def stored(name: str, namespace: str = "shop", *, version: int = 1, **spec: obje
         "resourceVersion": str(version),
     }
     return {"metadata": {**metadata, "generation": 1}, "spec": least | spec}
-
-
-def test_delayqueues_that_share_their_tasks_are_told_of_each_other() -> None:
-    """The same queue name, server, database and prefix: neither may erase what the other has."""
-    marked: list[Key] = []
-    queues = Queues(marked.append)
-    first, second = Key("shop", "orders"), Key("shop", "orders2")
-    queues.seen(stored("orders"))
-    queues.seen(stored("orders2"))
-    assert queues.sharing(first) == []
-    marked.clear()
-    queues.seen(stored("orders2", version=2, queueName="orders"))
-    assert (queues.sharing(first), queues.sharing(second)) == ([second], [first])
-    assert first in marked
-    marked.clear()
-    queues.gone(second, "shop-orders2")
-    assert queues.sharing(first) == []
-    assert first in marked
 
 
 def test_those_that_name_other_nodes_of_one_cluster_share_their_tasks() -> None:

@@ -100,26 +100,16 @@ def test_a_pod_whose_node_is_gone_may_still_work() -> None:
     assert read(gated).trouble == ""
 
 
-def test_a_pod_that_was_just_made_has_nothing_to_say() -> None:
-    bare = pod()
-    bare["status"] = {}
-    found = read(bare)
-    assert (found.address, found.ready, found.failed, found.leaving, found.trouble) == (
-        "",
-        False,
-        False,
-        False,
-        "",
-    )
-
-
 def test_long_last_words_are_cut() -> None:
     talkative = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "x" * 5000}}}
     assert len(read(pod(talkative)).trouble) == LONGEST_WORDS
 
 
-def test_how_a_pod_leaves() -> None:
-    leaving = pod(RUNNING, ready=True, podIP="10.0.0.1")
+def test_how_a_pod_comes_and_leaves() -> None:
+    made, leaving = pod(), pod(RUNNING, ready=True, podIP="10.0.0.1")
+    made["status"] = {}
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert (read(leaving).leaving, read(leaving).address) == (True, "10.0.0.1")
-    assert read(pod(phase="Failed")).failed
+    seen = [read(each) for each in (made, leaving, pod(phase="Failed"))]
+    assert [(each.address, each.leaving, each.failed, each.trouble) for each in seen] == [
+        *(("", False, False, ""), ("10.0.0.1", True, False, ""), ("", False, True, ""))
+    ]

@@ -30,16 +30,33 @@ TIMED_OUT = {
 
 
 @pytest.mark.parametrize(
-    "status",
+    ("status", "rolls"),
     [
-        {},  # its controller has not seen it yet
-        SETTLED | {"observedGeneration": 3},
-        SETTLED | {"updatedReplicas": 2},
-        SETTLED | {"replicas": 4},  # an old one has not gone
+        (SETTLED, False),
+        (SETTLED | {"readyReplicas": 0}, False),
+        ({}, True),  # its controller has not seen it yet
+        (SETTLED | {"observedGeneration": 3}, True),
+        (SETTLED | {"updatedReplicas": 2}, True),
+        (SETTLED | {"replicas": 4}, True),  # an old one has not gone
     ],
 )
-def test_a_deployment_rolls_until_all_pods_are_new_and_no_old_one_is_left(status: dict[str, Any]) -> None:
-    assert workload(deployment(**status)).rolling
+def test_a_deployment_rolls_until_all_pods_are_new_and_no_old_one_is_left(
+    status: dict[str, Any], *, rolls: bool
+) -> None:
+    assert workload(deployment(**status)).rolling is rolls
+
+
+@pytest.mark.parametrize(
+    ("change", "stuck"),
+    [
+        ({}, "timed out"),
+        ({"message": ""}, "ProgressDeadlineExceeded"),
+        ({"status": "True"}, ""),
+        ({"type": "Available"}, ""),
+    ],
+)
+def test_why_a_rollout_is_stuck(change: dict[str, str], stuck: str) -> None:
+    assert workload(deployment(**SETTLED, conditions=[TIMED_OUT | change])).stuck == stuck
 
 
 def test_a_deployment_whose_pods_are_rejected_says_why_without_the_name_of_the_pod() -> None:
@@ -88,16 +105,3 @@ def test_a_run_of_the_reaper_without_a_pod(
     now = datetime(2026, 1, 1, 0, 0, 20, tzinfo=UTC).timestamp()
     status = {"lastScheduleTime": "2026-01-01T00:00:00Z", "lastSuccessfulTime": good}
     assert runless_seconds({"spec": spec, "status": status}, newest, now) == seconds
-
-
-def test_pods_that_do_not_get_ready_are_not_a_rollout() -> None:
-    assert not workload(deployment(**SETTLED | {"readyReplicas": 0})).rolling
-
-
-def test_why_a_rollout_is_stuck() -> None:
-    assert workload(deployment(**SETTLED, conditions=[TIMED_OUT])).stuck == "timed out"
-    assert workload(deployment(**SETTLED, conditions=[TIMED_OUT | {"message": ""}])).stuck == (
-        "ProgressDeadlineExceeded"
-    )
-    assert workload(deployment(**SETTLED, conditions=[TIMED_OUT | {"status": "True"}])).stuck == ""
-    assert workload(deployment(**SETTLED, conditions=[TIMED_OUT | {"type": "Available"}])).stuck == ""

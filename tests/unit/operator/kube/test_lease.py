@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pytest
 from delayq_operator.base.errors import Conflict, Denied, LeadershipLost, Unavailable
@@ -13,14 +12,11 @@ from delayq_operator.kube.lease import LEASE, LEASE_SECONDS, MARGIN_SECONDS, Lea
 
 from tests.unit.operator.fakes import Clock, Objects
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 AWAY = Unavailable("connection refused")
 DENIED = Denied(403, "Forbidden", "no")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(lease, "time", clock)
@@ -33,11 +29,17 @@ def api() -> Objects:
 
 
 @pytest.fixture
-def candidate(api: Objects, clock: Clock) -> Callable[[str], Leadership]:  # noqa: ARG001 -- the clock first
-    def make(identity: str) -> Leadership:
-        return Leadership(api, namespace="delayq", name="delayq-operator", identity=identity)  # type: ignore[arg-type]
+def a(api: Objects) -> Leadership:
+    return candidate(api, "a")
 
-    return make
+
+@pytest.fixture
+def b(api: Objects) -> Leadership:
+    return candidate(api, "b")
+
+
+def candidate(api: Objects, identity: str) -> Leadership:
+    return Leadership(api, namespace="delayq", name="delayq-operator", identity=identity)  # type: ignore[arg-type]
 
 
 async def attempt(candidate: Leadership) -> bool:
@@ -52,10 +54,7 @@ async def spec(api: Objects) -> dict[str, object]:
     return found
 
 
-async def test_a_lease_that_is_renewed_is_never_taken(
-    candidate: Callable[[str], Leadership], clock: Clock
-) -> None:
-    a, b = candidate("a"), candidate("b")
+async def test_a_lease_that_is_renewed_is_never_taken(a: Leadership, b: Leadership, clock: Clock) -> None:
     for _ in range(50):
         assert await attempt(a)
         assert not await attempt(b)
@@ -63,9 +62,8 @@ async def test_a_lease_that_is_renewed_is_never_taken(
 
 
 async def test_a_lease_is_taken_after_its_full_length_of_silence(
-    candidate: Callable[[str], Leadership], clock: Clock, api: Objects
+    a: Leadership, b: Leadership, clock: Clock, api: Objects
 ) -> None:
-    a, b = candidate("a"), candidate("b")
     await attempt(a)
     assert not await attempt(b)
     clock.now += LEASE_SECONDS - MARGIN_SECONDS
@@ -79,22 +77,20 @@ async def test_a_lease_is_taken_after_its_full_length_of_silence(
 
 
 async def test_what_counts_is_how_long_we_have_seen_it_unchanged(
-    candidate: Callable[[str], Leadership], clock: Clock
+    a: Leadership, b: Leadership, clock: Clock
 ) -> None:
     """Whatever the clock of the holder says: one that is new to us gets its full length from now."""
-    await attempt(candidate("a"))
+    await attempt(a)
     clock.now += 1000
-    b = candidate("b")
     assert not await attempt(b)
     clock.now += LEASE_SECONDS + 0.1
     assert await attempt(b)
 
 
 async def test_leadership_counts_from_before_the_question(
-    candidate: Callable[[str], Leadership], clock: Clock, api: Objects, monkeypatch: pytest.MonkeyPatch
+    a: Leadership, clock: Clock, api: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow answer must not make us believe for longer than others do that we lead."""
-    a = candidate("a")
     replace = api.create
 
     async def slow(*args: object) -> dict[str, object]:
@@ -108,10 +104,10 @@ async def test_leadership_counts_from_before_the_question(
 
 
 async def test_of_two_who_take_it_at_once_one_does(
-    candidate: Callable[[str], Leadership], clock: Clock, api: Objects
+    a: Leadership, b: Leadership, clock: Clock, api: Objects
 ) -> None:
-    await attempt(candidate("a"))
-    b, c = candidate("b"), candidate("c")
+    await attempt(a)
+    c = candidate(api, "c")
     await attempt(b)
     await attempt(c)
     clock.now += LEASE_SECONDS + 1
@@ -125,10 +121,9 @@ async def test_of_two_who_take_it_at_once_one_does(
 
 
 async def test_an_outage_longer_than_the_lease_deposes_nobody(
-    candidate: Callable[[str], Leadership], clock: Clock, api: Objects
+    a: Leadership, clock: Clock, api: Objects
 ) -> None:
     """It does not lead meanwhile, so it writes nothing; then it goes on, without starting anew."""
-    a = candidate("a")
     await attempt(a)
     api.broken = AWAY
     clock.now += 90
@@ -137,10 +132,7 @@ async def test_an_outage_longer_than_the_lease_deposes_nobody(
     assert await attempt(a)
 
 
-async def test_a_lease_that_somebody_deleted_is_made_again(
-    candidate: Callable[[str], Leadership], api: Objects
-) -> None:
-    a = candidate("a")
+async def test_a_lease_that_somebody_deleted_is_made_again(a: Leadership, api: Objects) -> None:
     await attempt(a)
     api._objects.clear()
     assert await attempt(a)
@@ -148,10 +140,10 @@ async def test_a_lease_that_somebody_deleted_is_made_again(
 
 
 async def test_a_leader_that_missed_an_answer_reads_the_lease_again(
-    candidate: Callable[[str], Leadership], api: Objects, monkeypatch: pytest.MonkeyPatch
+    a: Leadership, api: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server may have stored the renewal: the version that the leader has is then an old one."""
-    a, replace = candidate("a"), api.replace
+    replace = api.replace
     await attempt(a)
 
     async def lost(*args: object) -> None:
@@ -167,9 +159,8 @@ async def test_a_leader_that_missed_an_answer_reads_the_lease_again(
 
 
 async def test_who_resigns_leaves_it_to_the_next_at_once(
-    candidate: Callable[[str], Leadership], clock: Clock, api: Objects
+    a: Leadership, b: Leadership, clock: Clock, api: Objects
 ) -> None:
-    a, b = candidate("a"), candidate("b")
     await attempt(a)
     await attempt(b)
     await a.resign()
@@ -178,10 +169,7 @@ async def test_who_resigns_leaves_it_to_the_next_at_once(
     assert (await spec(api))["leaseTransitions"] == 1
 
 
-async def test_an_api_server_that_is_away_keeps_nobody_from_stopping(
-    candidate: Callable[[str], Leadership], api: Objects
-) -> None:
-    a = candidate("a")
+async def test_an_api_server_that_is_away_keeps_nobody_from_stopping(a: Leadership, api: Objects) -> None:
     await attempt(a)
     api.broken = AWAY
     await a.resign()
@@ -204,18 +192,15 @@ def sleepless(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Clock:
 
 
 async def test_rights_may_be_missing_for_a_while_and_then_end_it(
-    candidate: Callable[[str], Leadership], api: Objects, sleepless: Clock
+    a: Leadership, api: Objects, sleepless: Clock
 ) -> None:
     began, api.broken = sleepless.now, DENIED
     with pytest.raises(Denied):
-        await candidate("a").run()
+        await a.run()
     assert lease.DENIED_SECONDS < sleepless.now - began < lease.DENIED_SECONDS + 2
 
 
-async def test_who_was_overtaken_ends(
-    candidate: Callable[[str], Leadership], api: Objects, sleepless: Clock
-) -> None:
-    a, b = candidate("a"), candidate("b")
+async def test_who_was_overtaken_ends(a: Leadership, b: Leadership, api: Objects, sleepless: Clock) -> None:
     task = asyncio.create_task(a.run())
     await a.confirmed()
     sleepless.now += 100
@@ -226,9 +211,8 @@ async def test_who_was_overtaken_ends(
 
 
 async def test_work_waits_until_leadership_is_sure_again(
-    candidate: Callable[[str], Leadership], api: Objects, sleepless: Clock
+    a: Leadership, api: Objects, sleepless: Clock
 ) -> None:
-    a = candidate("a")
     task = asyncio.create_task(a.run())
     await a.confirmed()
     api.broken = AWAY
@@ -242,10 +226,9 @@ async def test_work_waits_until_leadership_is_sure_again(
 
 
 async def test_how_long_nothing_could_be_learnt_of_the_lease(
-    candidate: Callable[[str], Leadership], api: Objects, clock: Clock
+    a: Leadership, b: Leadership, api: Objects, clock: Clock
 ) -> None:
     """A standby that reads whose it is has learnt enough to be ready."""
-    a, b = candidate("a"), candidate("b")
     await attempt(a)
     clock.now += 100
     await attempt(b)

@@ -10,20 +10,14 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.contract.metrics import (
-    DURABILITY_RISKS,
-    RESHARDING_CHECKED_TASKS,
-    RESHARDING_MIGRATED_TASKS,
-    RESHARDING_TASKS,
-    RESHARDING_WAITING_TASKS,
-    SHARD_MAP_EPOCH,
-    SHARD_MAP_SHARDS,
-)
+from delayq.contract.metrics import DURABILITY_RISKS
+from delayq.contract.queue import MOST_SHARDS
 from delayq_operator.cache.pod import read
 from delayq_operator.scrape import exposition
 from delayq_operator.scrape.backlog import NEEDED
 from delayq_operator.scrape.exposition import Client, Question
 
+from tests.exposition import samples
 from tests.unit.operator.scrape.test_backlog import BUSY, scanner_text
 
 if TYPE_CHECKING:
@@ -43,7 +37,6 @@ POD = read(
         "status": {"podIP": "127.0.0.1"},
     }
 )
-RESHARD = (RESHARDING_TASKS, RESHARDING_CHECKED_TASKS, RESHARDING_MIGRATED_TASKS, RESHARDING_WAITING_TASKS)
 WORDS = "root:hunter2"
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
 LINE = b'delayq_tasks{queue="orders",shard="0",state="scheduled"} 3\n'
@@ -89,17 +82,10 @@ def body(content: bytes, *headers: bytes) -> bytes:
 
 async def test_only_the_lines_that_count_are_read() -> None:
     text = scanner_text({0: True, 1: False}, ["evicts"], **BUSY)
+    expected = [(name, labels) for name, labels, _ in samples(text.decode()) if name in NEEDED]
     found = await asked(body(text))
     assert isinstance(found, list)
-    assert len(found) == sum(line.startswith(exposition._starts(NEEDED)) for line in text.splitlines())
-    assert {name for name, _, _ in found} == NEEDED - {
-        "delayq_erased_shards",
-        "delayq_redis_down",
-        "delayq_due_within_tasks",
-        "delayq_shard_down",
-        *(metric.name for metric in (SHARD_MAP_EPOCH, SHARD_MAP_SHARDS)),
-        *(metric.name for metric in RESHARD),
-    }
+    assert [(name, labels) for name, labels, _ in found] == expected
 
 
 async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
@@ -114,12 +100,6 @@ async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
 
     found = await asked(slowly)
     assert found == [("delayq_tasks", {"queue": "orders", "shard": "0", "state": "scheduled"}, 3)] * 3
-
-
-async def test_a_queue_of_all_shards_fits() -> None:
-    found = await asked(body(scanner_text(dict.fromkeys(range(256), True), (), **BUSY)))
-    assert isinstance(found, list)
-    assert len(found) == 256 * 12 + 1 + len(DURABILITY_RISKS)
 
 
 async def test_a_scanner_is_asked_for_horizons_at_their_port_and_a_worker_for_other_metrics() -> None:
@@ -147,11 +127,11 @@ async def test_a_scanner_is_asked_for_horizons_at_their_port_and_a_worker_for_ot
     assert worker == [("delayq_worker_busy_slots", {"queue": "orders"}, 3.0)]
 
 
-async def test_a_queue_of_one_shard_may_say_less_than_one_of_many() -> None:
+async def test_a_queue_of_all_shards_fits_and_one_of_one_shard_may_say_less() -> None:
     """Its answer is bounded by what it can have to say: hundreds are read at a time."""
-    text = scanner_text(dict.fromkeys(range(64), True), (), **BUSY)
-    assert isinstance(await asked(body(text), Question(shards=64)), list)
-    assert await asked(body(text), Question(shards=1)) == TOO_MUCH
+    text = scanner_text(dict.fromkeys(range(MOST_SHARDS), True), (), **BUSY)
+    assert len(await asked(body(text))) == MOST_SHARDS * 12 + 1 + len(DURABILITY_RISKS)
+    assert await asked(body(text), Question(shards=64)) == TOO_MUCH
 
 
 # --- Answers that no scanner gives.
@@ -179,14 +159,7 @@ async def test_what_is_no_exposition_is_called_so_and_not_repeated(content: byte
 
 
 @pytest.mark.parametrize("status", [b"301 Moved", b"302 " + WORDS.encode(), b"307 X", b"404 X", b"500 X"])
-async def test_a_status_is_told_by_its_number(status: bytes) -> None:
-    found = await asked(
-        b"HTTP/1.1 " + status + b"\r\nLocation: http://169.254.169.254/\r\n\r\n" + WORDS.encode()
-    )
-    assert found == f"orders-scanner-1 answers with HTTP {status[:3].decode()}"
-
-
-async def test_a_redirect_is_not_followed() -> None:
+async def test_a_status_is_told_by_its_number_and_a_redirect_is_not_followed(status: bytes) -> None:
     """It could lead to what only the operator can reach, such as the node's or the cloud's own addresses."""
     asked_there = []
 
@@ -196,7 +169,8 @@ async def test_a_redirect_is_not_followed() -> None:
 
     async with listening(there) as port:
         location = f"Location: http://127.0.0.1:{port}/metrics\r\n\r\n".encode()
-        assert await asked(b"HTTP/1.1 302 Found\r\n" + location) == "orders-scanner-1 answers with HTTP 302"
+        found = await asked(b"HTTP/1.1 " + status + b"\r\n" + location + WORDS.encode())
+    assert found == f"orders-scanner-1 answers with HTTP {status[:3].decode()}"
     assert not asked_there
 
 
@@ -224,7 +198,7 @@ async def test_what_breaks_off_is_no_reading(answer: bytes) -> None:
     assert found.endswith(("broke off its answer", "no metrics exposition"))
 
 
-async def test_nobody_there() -> None:
+async def test_a_refused_connection_is_called_so() -> None:
     async with listening(lambda _: asyncio.sleep(0)) as port:
         pass
     async with aclosing(Client(port)) as client:

@@ -85,21 +85,25 @@ def test_a_shard_that_serves_a_scanner_that_does_not_lead_it_is_not_down() -> No
     assert [each.shard for each in Reading([new, new]).sharding().down] == [0, 1]
 
 
+SERVERS = ("10.0.0.7:6379", "[fd00::1]:6379", "redis-0.redis.shop.svc:7000")
+
+
 @pytest.mark.parametrize(
-    "nonsense",
-    [down("x"), down("-1"), down("256"), down("9" * 400), down("²"), down(1, "because")],
-    ids=["word", "negative", "beyond", "long", "no decimal", "cause"],
+    ("said", "repeated"),
+    [
+        *((down(shard), ()) for shard in ("x", "-1", "256", "9" * 400, "²")),
+        (down(1, "because"), ()),
+        *((down(1, server=server), (Down(1, "timeout", server),)) for server in SERVERS),
+        *(
+            (down(1, server=server), (Down(1, "timeout", ""),))
+            for server in ("-", "", "a b:1", "x" * 300, 'evil"}\n', "<script>")
+        ),
+    ],
 )
-def test_what_no_scanner_of_ours_would_say_of_a_shard_is_not_repeated(nonsense: Sample) -> None:
-    told = shard_map(1, 2, 2, 2)
-    assert Reading([leads(0, of=2, told=[*told, nonsense])]).sharding().down == ()
-
-
-@pytest.mark.parametrize("server", ["-", "", "a b:1", "x" * 300, 'evil"}\n', "<script>"])
-def test_a_server_whose_name_is_none_is_not_repeated(server: str) -> None:
-    assert Reading(
-        [leads(0, of=2, told=[*shard_map(1, 2, 2, 2), down(1, server=server)])]
-    ).sharding().down == (Down(1, "timeout", ""),)
+def test_what_no_scanner_of_ours_says_of_a_shard_is_not_repeated(
+    said: Sample, repeated: tuple[Down, ...]
+) -> None:
+    assert Reading([leads(0, of=2, told=[*shard_map(1, 2, 2, 2), said])]).sharding().down == repeated
 
 
 @pytest.mark.parametrize(
@@ -114,11 +118,6 @@ def test_a_server_whose_name_is_none_is_not_repeated(server: str) -> None:
 )
 def test_half_a_shard_map_is_none(told: list[Sample]) -> None:
     assert Reading([leads(0, of=2, told=told)]).shard_map is None
-
-
-def test_no_shard_map_has_more_shards_than_a_queue_can() -> None:
-    found = Reading([leads(0, of=1, told=shard_map(1, 1e300, 1, 1))]).shard_map
-    assert found == ShardMap(1, 256, 1, 1)
 
 
 def test_progress_adds_up_over_shards_and_its_end_is_unknown_until_each_has_told() -> None:

@@ -7,7 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Literal
 
-from delayq_operator.base.names import METRICS_PORT
+from delayq_operator.base.names import HORIZONS_PORT, METRICS_PORT
 
 from tests.unit.operator.scrape.test_backlog import scanner_text
 
@@ -39,7 +39,7 @@ class Liar:
                 """Say nothing."""
 
         self._handler: type[BaseHTTPRequestHandler] = Handler
-        self._server: ThreadingHTTPServer | None = None
+        self._servers: list[ThreadingHTTPServer] = []
 
     def __enter__(self) -> Self:
         self._listen()
@@ -59,16 +59,16 @@ class Liar:
             self._listen()
 
     def _listen(self) -> None:
-        self._server = ThreadingHTTPServer((self.address, METRICS_PORT), self._handler)
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-        ).start()
+        for port in (METRICS_PORT, HORIZONS_PORT):
+            server = ThreadingHTTPServer((self.address, port), self._handler)
+            self._servers.append(server)
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
 
     def _hush(self) -> None:
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._server = None
+        while self._servers:
+            server = self._servers.pop()
+            server.shutdown()
+            server.server_close()
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         self.asked += 1

@@ -185,13 +185,11 @@ async def serving(api: ApiServer) -> AsyncIterator[Operator]:
 
 
 def path(plural: str, namespace: str | None = None) -> str:
-    """Path of the lists and watches of a kind."""
     where = f"namespaces/{namespace}/" if namespace else ""
     return f"/apis/{GROUP}/{VERSION}/{where}{plural}"
 
 
 def body(name: str, version: int) -> dict[str, Any]:
-    """Return an object."""
     metadata = {"namespace": "shop", "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Things", "metadata": metadata}
 
@@ -203,7 +201,6 @@ def listed(version: int, *names: str, further: str = "") -> dict[str, Any]:
 
 
 def event(what: str, name: str, version: int) -> dict[str, Any]:
-    """Return a line of a watch."""
     return {"type": what, "object": body(name, version)}
 
 
@@ -213,11 +210,9 @@ def error(code: int) -> dict[str, Any]:
 
 
 def watches_running() -> list[asyncio.Task[Any]]:
-    """Return the tasks of kopf that list and watch."""
     return [task for task in asyncio.all_tasks() if task.get_name().startswith("watcher for ")]
 
 
 async def eventually(true: Callable[[], bool]) -> None:
-    """Wait until something is true."""
     while not true():  # noqa: ASYNC110 -- kopf sets no event
         await asyncio.sleep(0.005)

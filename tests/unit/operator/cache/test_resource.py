@@ -11,11 +11,3 @@ def test_only_the_word_true_pauses() -> None:
         found = resource(annotations={"delayq.dev/paused": other})
         assert (found.paused, found.pausing) == (False, other)
     assert resource().pausing == "false"
-
-
-def test_deletion_policy_is_read_from_an_invalid_spec_too() -> None:
-    found = resource()
-    found.body["spec"] = {"deletionPolicy": "Delete", "no": "such field"}
-    assert found.erases
-    found.body.pop("spec")
-    assert not found.erases

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
+import kopf
 from delayq_operator import handlers
 from delayq_operator.base import names
 from delayq_operator.kube import kopf_engine
@@ -13,29 +13,22 @@ from delayq_operator.kube import kopf_engine
 from tests.unit.operator.kopf_api import ApiServer, error, eventually, listed, serving, watches_running
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 QUEUE = names.DELAY_QUEUE
 
 
-class Quick(kopf_engine.Pace):
-    """Logs in at once."""
-
-    async def keep(self) -> None:
-        """Wait for nothing."""
-
-
-async def test_no_watch_of_a_kopf_that_ended_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_no_watch_of_a_kopf_that_ended_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else each error in one namespace would add a watch of every other one, for as long as the process lives."""
     monkeypatch.setattr(kopf_engine, "BEGIN_ANEW_SECONDS", 0.01)
+    monkeypatch.setattr(kopf_engine.Pace, "keep", lambda _: asyncio.sleep(0))
     api = ApiServer(QUEUE.plural, group=QUEUE.group, version=QUEUE.version)
     bad = f"/apis/{QUEUE.api_version}/namespaces/bad/{QUEUE.plural}"
     api.answers[bad].lists, api.answers[bad].watches = [listed(5), listed(6), listed(7)], [[error(500)]] * 2
+    memo: Any = handlers.Memo(queues=None, watch_verifier=None)  # type: ignore[arg-type]
     async with serving(api) as server:
-        monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, server.url)))
-        memo: Any = handlers.Memo(queues=None, watch_verifier=None, logins=Quick())  # type: ignore[arg-type]
+        login = kopf.ConnectionInfo(server=server.url)
+        monkeypatch.setattr(kopf, "login_with_kubeconfig", lambda **_: login)
         following = asyncio.create_task(kopf_engine.run(memo, ["bad", "good"], started=lambda: None))
         async with asyncio.timeout(20):
             await eventually(lambda: "watch from 7" in api.asked)
@@ -43,20 +36,3 @@ async def test_no_watch_of_a_kopf_that_ended_goes_on(monkeypatch: pytest.MonkeyP
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         assert watches_running() == []
-
-
-def kubeconfig(directory: Path, url: str) -> Path:
-    """Write where the API server is."""
-    file = directory / "kubeconfig"
-    context = {"name": "test", "context": {"cluster": "test", "user": "test"}}
-    file.write_text(
-        json.dumps(
-            {
-                "current-context": "test",
-                "contexts": [context],
-                "clusters": [{"name": "test", "cluster": {"server": url}}],
-                "users": [{"name": "test", "user": {}}],
-            }
-        )
-    )
-    return file

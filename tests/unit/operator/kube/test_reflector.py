@@ -91,26 +91,15 @@ async def test_what_vanished_while_no_watch_was_open_is_noticed_by_the_next_list
 
 
 @pytest.mark.usefixtures("clock")
-async def test_half_a_list_is_no_list() -> None:
+@pytest.mark.parametrize("error", [AWAY, GONE])
+async def test_half_a_list_is_no_list(error: Exception) -> None:
     """The second page fails: nothing is taken for gone, and nothing is watched before all was listed."""
     copy, script, followed = await play(
-        [page(7, "a"), page(7, "b")], GONE, [page(9, "a"), AWAY], [page(9, "a")]
+        *([page(7, "a"), page(7, "b")], GONE, [page(9, "a", "c"), error], [page(9, "a")])
     )
     assert script.asked == ["list", "watch from 7", "list", "list", "watch from 9"]
-    assert copy.names == {"a"}
+    assert copy.names == {"a"}, "c, of which only the half told, is gone, too"
     assert followed.synced.is_set()
-
-
-@pytest.mark.usefixtures("clock")
-async def test_what_half_a_list_told_of_can_vanish_too() -> None:
-    copy, _, _ = await play([page(7, "a"), AWAY], [page(9)])
-    assert copy.story == ["+a", "-a"]
-
-
-@pytest.mark.usefixtures("clock")
-async def test_a_list_that_expires_between_pages_begins_anew() -> None:
-    copy, script, _ = await play([page(7, "a"), GONE], [page(9, "b")])
-    assert (copy.names, script.asked) == ({"b"}, ["list", "list", "watch from 9"])
 
 
 async def test_an_api_server_that_is_away_is_asked_again_within_two_seconds(clock: Clock) -> None:

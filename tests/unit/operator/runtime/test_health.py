@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from delayq_operator.base import names
 from delayq_operator.runtime.health import HUNG_SECONDS, STUCK_SECONDS, WATCH_DEAD_SECONDS, Health
 
-
-class Part:
-    """A part of the operator, as far as probes look at it."""
-
-    def __init__(self, **seen: Any) -> None:  # noqa: ANN401 -- any attribute
-        self.__dict__.update(seen)
+HEALTHY: dict[str, Any] = {
+    "unanswered_seconds": 0.0,
+    "leads": True,
+    "kind": names.SECRET,
+    "idle_seconds": 0.0,
+    "behind_seconds": 0.0,
+    "longest_seconds": 0.0,
+    "synced": True,
+    "lag_seconds": 0.0,
+}
 
 
 def probe(**seen: Any) -> Health:  # noqa: ANN401 -- any attribute
-    """A healthy leader, but for what is given."""
-    leadership = Part(unanswered_seconds=seen.get("unanswered_seconds", 0.0), leads=seen.get("leads", True))
-    reflector = Part(kind=names.SECRET, idle_seconds=seen.get("idle_seconds", 0.0))
-    watch_verifier = Part(behind_seconds=seen.get("behind_seconds", 0.0))
-    work = Part(longest_seconds=seen.get("longest_seconds", 0.0))
-    return Health(
-        leadership,  # type: ignore[arg-type]
-        watch_verifier,  # type: ignore[arg-type]
-        work,  # type: ignore[arg-type]
-        reflectors=[reflector],  # type: ignore[list-item]
-        synced=seen.get("synced", True),
-        lag_seconds=seen.get("lag_seconds", 0.0),
-    )
+    """A healthy leader, but for what is given; one object stands for all parts."""
+    part: Any = SimpleNamespace(**HEALTHY | seen)
+    return Health(part, part, part, reflectors=[part], synced=part.synced, lag_seconds=part.lag_seconds)
 
 
 def test_a_leader_that_works_is_alive_and_ready() -> None:

@@ -153,20 +153,6 @@ QUIET = read(scanner({0: True}, scheduled=3, next_due_ms=NOW_MS + 60_000))
 LOADED = read(scanner({0: True}, **{**BUSY, "scheduled": 3_000, "due": 2_000}))
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        scanner({0: True}, ["evicts"], scheduled=3, next_due_ms=NOW_MS + 60_000),
-        scanner({0: True}, None),
-        scanner({0: False}),
-        scanner({0: True}, scheduled=2, due=1, next_due_ms=NOW_MS + 60_000),
-    ],
-)
-def test_redis_risks_leaders_and_the_first_or_last_due_task_turn_it(other: list[Sample]) -> None:
-    assert read(other).turned(QUIET, ALLOWED)
-    assert QUIET.turned(read(other), ALLOWED)
-
-
 def test_lateness_turns_it_when_it_crosses_what_is_allowed() -> None:
     later = replace(LOADED, read_at=NOW + 2)
     assert (LOADED.late_seconds, later.late_seconds) == (9, 11)

@@ -62,7 +62,7 @@ class Api:
         self.may_write: Callable[[], bool] = lambda: True
 
     def hasty(self, timeout_seconds: float) -> Api:
-        """Return a client of its own for urgent calls: it shares no connection pool, and only reads."""
+        """Return a client of its own, for the Lease: it shares no connections, and writes also while not leading."""
         other = Api(self._configuration, timeout_seconds=timeout_seconds)
         self._others.append(other)
         return other

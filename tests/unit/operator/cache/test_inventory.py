@@ -199,23 +199,6 @@ def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(
     assert children.of(ORDERS)[REFERENCE].version == 10, "nothing went during this write"
 
 
-@pytest.mark.parametrize(
-    ("manager", "fields", "scaled"),
-    [
-        (names.SCALER, {"f:spec": {"f:replicas": {}}}, True),
-        (names.OPERATOR, {"f:spec": {"f:replicas": {}}}, False),
-        ("kubectl", {"f:spec": {"f:replicas": {}}}, False),
-        (names.SCALER, {"f:spec": {}}, False),
-        (names.SCALER, {}, False),
-    ],
-)
-def test_whether_our_scaler_owns_the_replicas(
-    children: Children, manager: str, fields: dict[str, Any], *, scaled: bool
-) -> None:
-    children.seen(names.DEPLOYMENT, child(managedFields=[{"manager": manager, "fieldsV1": fields}]))
-    assert children.of(ORDERS)[REFERENCE].scaled is scaled
-
-
 def test_a_child_that_another_client_deleted_is_known_when_it_is_there_again(marks: Marks) -> None:
     """Once, and not if we deleted it, even if the watch told first, nor if it went with its queue."""
     queues = Queues(marks)
@@ -291,18 +274,6 @@ def pods(marks: Marks) -> Pods:
     queues.seen(queue("bills"))
     marks.taken()
     return Pods(queues, marks)
-
-
-def test_a_pod_marks_its_queue_when_it_comes_gets_ready_and_goes(pods: Pods, marks: Marks) -> None:
-    for seen in (pod(ready=False), pod(ready=False), pod(ready=True), pod(ready=True)):
-        pods.seen(names.POD, seen)
-    assert marks.taken() == {ORDERS: 2}
-    assert [(each.name, each.component, each.address) for each in pods.of(ORDERS)] == [
-        ("orders-worker-1", "worker", "10.0.0.1")
-    ]
-    pods.gone(names.POD, ("shop", "orders-worker-1"))
-    assert marks.taken() == {ORDERS: 1}
-    assert pods.of(ORDERS) == []
 
 
 @pytest.mark.parametrize("last", [{"phase": "Succeeded"}, {"label": None}])

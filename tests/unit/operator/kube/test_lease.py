@@ -158,23 +158,6 @@ async def test_a_leader_that_missed_an_answer_reads_the_lease_again(
     assert api.writes == before + 1
 
 
-async def test_who_resigns_leaves_it_to_the_next_at_once(
-    a: Leadership, b: Leadership, clock: Clock, api: Objects
-) -> None:
-    await attempt(a)
-    await attempt(b)
-    await a.resign()
-    clock.now += 0.1
-    assert await attempt(b)
-    assert (await spec(api))["leaseTransitions"] == 1
-
-
-async def test_an_api_server_that_is_away_keeps_nobody_from_stopping(a: Leadership, api: Objects) -> None:
-    await attempt(a)
-    api.broken = AWAY
-    await a.resign()
-
-
 # --- The loop.
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq_operator.base import names
-from delayq_operator.base.errors import Denied, Gone, NotFound, Unavailable
+from delayq_operator.base.errors import Denied, Gone, Unavailable
 from delayq_operator.kube import reflector
 from delayq_operator.kube.api import Event
 from delayq_operator.kube.reflector import Reflector
@@ -116,26 +116,6 @@ async def test_rights_may_be_missing_for_a_while(clock: Clock) -> None:
     assert copy.names == {"b"}
     assert script.asked == ["list", "watch from 7", "list", "list", "watch from 9"]
     assert clock.now - began < reflector.DENIED_SECONDS
-
-
-async def test_rights_that_stay_missing_end_it(clock: Clock) -> None:
-    began = clock.now
-    followed = Reflector(Script(*[DENIED] * 1000), names.SECRET, Copy())  # type: ignore[arg-type]
-    with pytest.raises(Denied):
-        await followed.run()
-    assert reflector.DENIED_SECONDS < clock.now - began < reflector.DENIED_SECONDS + 3
-
-
-async def test_only_of_an_optional_kind_it_is_news_that_it_is_not_served(clock: Clock) -> None:
-    """The CRD of DelayQueues may be away while it is replaced; that of PodMonitors may be gone for good."""
-    missing = NotFound(404, "NotFound", "no such kind")
-    copy, _, _ = await play([page(7, "a")], missing, missing, [event("ADDED", "b", 9)])
-    assert copy.names == {"a", "b"}
-    began = clock.now
-    optional = Reflector(Script([page(7)], missing), names.POD_MONITOR, Copy(), optional=True)  # type: ignore[arg-type]
-    with pytest.raises(NotFound):
-        await optional.run()
-    assert clock.now == began
 
 
 async def test_an_outage_in_between_is_not_a_lack_of_rights(clock: Clock) -> None:

@@ -66,22 +66,6 @@ async def test_a_visit_that_takes_its_time_holds_up_no_other() -> None:
     assert visits.of[ORDERS] == 1
 
 
-async def test_a_visit_that_breaks_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither those to other queues nor the next ones to the same."""
-
-    class Breaks(Visits):
-        async def visit(self, key: Key) -> float:
-            if self.of[key] < 3:
-                await super().visit(key)
-                raise RecursionError
-            return await super().visit(key)
-
-    visits = Breaks()
-    async with visits.running():
-        await visits.until(lambda: min(visits.of[ORDERS], visits.of[MAILS]) >= 5)
-    assert caplog.messages == ["scrape_crashed"] * 6
-
-
 async def test_a_queue_that_comes_is_visited_and_one_that_goes_is_not() -> None:
     visits = Visits()
     async with visits.running():

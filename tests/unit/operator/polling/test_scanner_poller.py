@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 ORDERS, MAILS = Key("shop", "orders"), Key("shop", "mails")
 LEADS, STANDS_BY = scanner({0: True, 1: True}, scheduled=3), scanner({0: False, 1: False})
 HALF, OTHER_HALF = scanner({0: True, 1: False}, scheduled=3), scanner({0: False, 1: True}, scheduled=3)
-ERASED: list[Sample] = [("delayq_erased_shards", {"queue": "orders"}, 2.0)]
 
 
 class Marks:
@@ -185,14 +184,6 @@ async def test_the_bound_of_an_answer_is_what_the_spec_or_the_last_answer_asks_f
         assert answers.questions["a"].shards == expected
 
 
-async def test_the_erase_job_is_asked_though_a_scanner_tells_everything(
-    scraper: ScannerPoller, pods: Pods
-) -> None:
-    pods.there[ORDERS].append(replace(POD, name="erase", component="erase"))
-    assert await read(scraper, Answers(a=LEADS, erase=ERASED)) == ["erase", "a"]
-    assert scraper.erased_shards(ORDERS) == 2
-
-
 async def test_many_pods_that_do_not_answer_take_a_bounded_time(
     scraper: ScannerPoller, pods: Pods, clock: Clock
 ) -> None:
@@ -265,24 +256,6 @@ async def test_there_is_a_look_also_when_nothing_could_be_read(
     clock.now += 2
     await read(scraper, Answers())
     assert [told for _, told, _ in looks(scraper).of] == [False, False]
-
-
-async def test_while_no_worker_can_use_its_guard_nothing_is_decided(
-    scraper: ScannerPoller, clock: Clock
-) -> None:
-    """More workers would not run anything either; when the guard is back, the next look decides."""
-    guard = {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}}
-    spec: dict[str, Any] = {"autoscaling": {}, "guard": guard}
-    scraper._queues.seen(known(ORDERS, 10, version=101, **spec))
-    watch = scraper.guards.watch(ORDERS)
-    assert watch is not None
-    for name in ("w", "w", "v", "v"):
-        watch.take(replace(POD, name=name), [("delayq_worker_guard_up", {}, 0.0)], clock.now)
-    await read(scraper, Answers(a=LEADS))
-    assert (looks(scraper).of, looks(scraper).rested[ORDERS]) == ([], 1)
-    watch.take(replace(POD, name="w"), [("delayq_worker_guard_up", {}, 1.0)], clock.now)
-    await read(scraper, Answers(a=LEADS))
-    assert [told for _, told, _ in looks(scraper).of] == [True]
 
 
 async def test_no_more_is_decided_than_the_spec_says(scraper: ScannerPoller, clock: Clock) -> None:

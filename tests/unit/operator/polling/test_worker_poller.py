@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from delayq_operator.cache.queues import Queues
@@ -17,7 +17,7 @@ from delayq_operator.scrape.worker_stats import WorkerStats
 from delayq_operator.status import guards, lateness
 from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import AGAIN_SECONDS, Lateness, Latenesses, counted
-from delayq_operator.status.view import WINDOW_SECONDS, Begun, Guarding
+from delayq_operator.status.view import WINDOW_SECONDS, Begun
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.polling.test_scanner_poller import ORDERS, Answers, Looks, Marks, Pods, known
@@ -171,24 +171,6 @@ async def test_who_misses_the_objective_is_marked_when_it_does_and_when_that_is_
     clock.now += WINDOW_SECONDS
     await world.visit()
     assert (world.lateness.seen(ORDERS), world.marks.of[ORDERS]) == (Begun(), 2)
-
-
-GUARD: Any = {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}}
-
-
-def up(value: float) -> list[Sample]:
-    return [("delayq_worker_guard_up", {"queue": "orders"}, value)]
-
-
-async def test_workers_with_a_guard_are_asked_whoever_scales_them(clock: Clock) -> None:
-    world = World(W, w=up(0))
-    world.queues.seen(known(ORDERS, 10, version=101, guard=GUARD))
-    for _ in range(3):
-        assert await world.visit() == worker_stats.SOON_SECONDS
-        clock.now += 1
-    assert world.guards.seen(ORDERS) == Guarding(unable=1)
-    assert world.marks.of[ORDERS] == 1
-    assert (world.crew.lead.seconds, world.crew.handler.seconds) == (None, None)
 
 
 def test_what_a_histogram_counts_between_two_bounds_is_in_proportion() -> None:

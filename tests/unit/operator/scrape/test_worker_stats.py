@@ -175,20 +175,3 @@ def test_a_clock_that_is_put_back_leaves_nobody_out() -> None:
     crew = WorkerStats({})
     assert crew.to_ask([worker("w", ready=True)], NOW)
     assert crew.to_ask([worker("w", ready=True)], NOW - 3600)
-
-
-def test_workers_that_were_there_before_teach_only_what_happens_from_now_on() -> None:
-    """What was remembered is younger than their lifetime's mean."""
-    crew = WorkerStats({"handlerMilliseconds": 5000}, since=NOW - 50)
-    crew.take(worker("old", 1000), says(total=100_000, count=1_000_000), NOW)
-    assert crew.handler.seconds == 5.0
-    crew.take(worker("new", 10), says(total=10, count=10), NOW)
-    assert crew.handler.seconds == pytest.approx(15 / 11)
-
-
-def test_handlers_that_do_not_end_are_noticed_while_they_run() -> None:
-    crew = WorkerStats({})
-    busy: Sample = ("delayq_worker_busy_slots", {}, 32)
-    crew.take(worker("w"), [*says(), busy], NOW)
-    crew.take(worker("w"), [*says(), busy], NOW + 40)
-    assert crew.handler.seconds == 40

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from delayq.guards.sql.guard import SqlGuard
 
 DIALECTS = ("postgresql", "mysql", "sqlite")
-NAMES = "which names the guard"
 WORDS = {
     True: "has taken effect",
     False: "has not taken effect",
@@ -72,7 +71,7 @@ def ddl(queue: str | None, dialect: str | None) -> None:
     guarded.need_sqlalchemy()
     if dialect is None and queue is not None:
         with errors_as_exits():
-            document = document_of(queue, NAMES)[1]
+            document = document_of(queue)
             dialect = guarded.of_document(document, None, own=True).where.partition(":")[0]
     from delayq.guards.sql.table import ddl as statements  # noqa: PLC0415 -- needs an extra
 
@@ -108,7 +107,7 @@ def seen(queue: str, task_id: str, *, database: str | None, payload: str, output
 
 def _asked(queue: str, database: str | None) -> tuple[DelayQueue, SqlGuard]:
     with errors_as_exits():
-        document = document_of(queue, NAMES)[1]
+        document = document_of(queue)
         return document, guarded.of_document(document, database, own=True)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
 from delayq.cli.exits import FAILED, INVALID, UNAVAILABLE, Wrong
+from delayq.cli.inputs import options
 from delayq.cli.target import document_of
 from delayq.client.document import read
 from delayq.connection.address import secrets_dir
@@ -23,25 +24,22 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
     from delayq.guards.sql.guard import SqlGuard
 
-C = TypeVar("C", bound="Callable[..., Any]")
 T = TypeVar("T")
 VARIABLE: Final = "DELAYQ_DATABASE_URL"
 HINT: Final = "is the URL in the Secret right, and may this machine connect? --database URL takes another one"
 KEEPS: Final = "sqlUnique, sqlPessimistic or sqlOptimistic, which keep a table"
 
 
-def database_option(command: C) -> C:
-    """Give a command --database."""
-    text = f"Instead of the guard's databaseSecretRef; or ${VARIABLE}."
-    return click.option("--database", metavar="URL", help=text)(command)
-
-
-def document_options(command: C) -> C:
-    """Give a command QUEUE, which may be left out where the document is mounted, and --config, which says the same."""
-    config = click.option(
+database_option = click.option(
+    "--database", metavar="URL", help=f"Instead of the guard's databaseSecretRef; or ${VARIABLE}."
+)
+document_options = options(
+    click.argument("queue", metavar="[QUEUE]", required=False),
+    click.option(
         "--config", metavar="PATH", help=f"The same as QUEUE.  [default: {CONFIG_FILE}, where it is]"
-    )
-    return click.argument("queue", metavar="[QUEUE]", required=False)(config(command))
+    ),
+)
+"""Give a command QUEUE, which may be left out where the document is mounted, and --config, which says the same."""
 
 
 def found(queue: str | None, config: str | None = None) -> DelayQueue | None:
@@ -49,7 +47,7 @@ def found(queue: str | None, config: str | None = None) -> DelayQueue | None:
     if queue is not None and config is not None:
         raise Wrong("expected QUEUE or --config, got both")
     if queue is not None:
-        return document_of(queue, "which names the guard")[1]
+        return document_of(queue)
     return read(config or CONFIG_FILE) if config or Path(CONFIG_FILE).is_file() else None
 
 

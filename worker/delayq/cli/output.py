@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import yaml
@@ -14,25 +14,20 @@ from delayq.cli.words import clean
 from delayq.service.terminal import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
-C = TypeVar("C", bound="Callable[..., Any]")
 Output = Literal["table", "json", "yaml"]
 
 
-def output_option(command: C) -> C:
-    """Give a command -o."""
-    kinds = click.Choice(["table", "json", "yaml"])
-    return click.option(
-        "-o", "--output", type=kinds, default="table", show_default=True, help="How to write the result."
-    )(command)
-
-
-def dry_run_option(command: C) -> C:
-    """Give a command --dry-run."""
-    return click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")(
-        command
-    )
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="How to write the result.",
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 
 
 @dataclass(frozen=True)

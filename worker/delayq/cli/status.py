@@ -16,8 +16,6 @@ from delayq.cli.output import Table, emit, emit_next, note, output_option
 from delayq.cli.words import length, relative
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from delayq.cli.look import Look
     from delayq.cli.output import Output
     from delayq.cli.target import TargetClient
@@ -26,14 +24,10 @@ if TYPE_CHECKING:
 
 HEADINGS = ["QUEUE", ">SCHEDULED", ">DUE", ">IN-FLIGHT", ">RETRYING", ">DEAD", ">OLDEST", "NEXT-DUE"]
 
+interval_option = click.option(
+    "--interval", type=DURATION, default="1s", show_default=True, help="Between two looks."
+)
 MIN_INTERVAL_MS = 100
-
-
-def interval_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --interval."""
-    return click.option(
-        "--interval", type=DURATION, default="1s", show_default=True, help="Between two looks."
-    )(command)
 
 
 def pause_seconds(interval_ms: int) -> float:

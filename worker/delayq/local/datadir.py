@@ -28,8 +28,7 @@ class DataDir:
     def __init__(self, path: Path, lock: int) -> None:
         """Use `take`."""
         self.path, self.lock = path, lock
-        self.redis = path / "redis"
-        self._url = path / URL_FILE
+        self.redis, self._url = path / "redis", path / URL_FILE
 
     @classmethod
     def take(cls, path: Path) -> Self:

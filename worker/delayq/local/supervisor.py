@@ -88,13 +88,13 @@ class Run:
             async with client:
                 showing = asyncio.create_task(self._show(watch))
                 await self._until_ended(tasks)
-                clean = await self._end_workers()
+                clean = await self._end(workers=True)
                 showing.cancel()
                 await asyncio.gather(showing, return_exceptions=True)
                 with suppress(TimeoutError):  # Redis may be what ended
                     await asyncio.wait_for(watch.step(), LAST_LOOK_SECONDS)
                 await watch.close()
-                clean = await self._end_helpers() and clean
+                clean = await self._end(workers=False) and clean
         for task in tasks:
             task.result()
         return clean
@@ -121,12 +121,9 @@ class Run:
     def _led(self) -> int:
         return len(set().union(*(relay.led for relay in self._relays.values())))
 
-    async def _end_workers(self) -> bool:
+    async def _end(self, *, workers: bool) -> bool:
         """Workers end first, so that scanners wake others for what they hand back; Redis, not here, last of all."""
-        seconds = self._plan.queue.spec.worker.drain_timeout_seconds + HURRY_SECONDS
-        return await end([self._keepers[name] for name in self._plan.worker_names], seconds, self._urgency)
-
-    async def _end_helpers(self) -> bool:
-        workers = self._plan.worker_names
-        helpers = [keeper for name, keeper in self._keepers.items() if name not in workers]
-        return await end(helpers, HELPERS_SECONDS, self._urgency)
+        drain_seconds = self._plan.queue.spec.worker.drain_timeout_seconds + HURRY_SECONDS
+        names = self._plan.worker_names
+        these = [keeper for name, keeper in self._keepers.items() if (name in names) is workers]
+        return await end(these, drain_seconds if workers else HELPERS_SECONDS, self._urgency)

@@ -20,8 +20,8 @@ def main() -> None:
 def complete() -> None:
     """Answer kubectl, which asks `kubectl_complete-dq` what may follow the words so far."""
     try:
-        from delayq.cli.kubectl.completing import answer  # noqa: PLC0415 -- as above
+        from delayq.cli.kubectl.root import candidates  # noqa: PLC0415 -- as above
     except ModuleNotFoundError:
         return
-    for line in answer(sys.argv[1:]):
+    for line in candidates(sys.argv[1:]):
         print(line)  # noqa: T201 -- what kubectl reads

@@ -9,12 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import ShellComplete
 
 import delayq as package
 from delayq.cli.kubectl.options import where_params
 from delayq.cli.root import Root
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType
 
 OWN: Final = {
@@ -28,6 +30,10 @@ OWN: Final = {
 
 PASSED: Final = ("top", "forecast", "schedule", "task", "dlq", "doctor")
 """Commands of the CLI that are carried out where Redis can be reached."""
+
+NO_FILES: Final = ":4"
+FILES: Final = ":0"
+"""What kubectl takes for: the shell may complete files, too."""
 
 
 class Plugin(Root):
@@ -70,3 +76,12 @@ def kubectl_dq() -> None:
     found on the path or named in $KUBECTL, does the talking, with your rights.
     """
     logging.getLogger("delayq").addHandler(logging.NullHandler())  # commands speak for themselves
+
+
+def candidates(words: Sequence[str]) -> list[str]:
+    """Return what may follow these words, of which the last is being typed, as kubectl asks of its plugins."""
+    *before, incomplete = words or [""]
+    found = ShellComplete(kubectl_dq, {}, "kubectl dq", "").get_completions(list(before), incomplete)
+    plain = [each for each in found if each.type == "plain"]
+    lines = [f"{each.value}\t{each.help}" if each.help else str(each.value) for each in plain]
+    return [*lines, NO_FILES if len(plain) == len(found) else FILES]

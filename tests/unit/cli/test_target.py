@@ -112,6 +112,20 @@ def test_a_file_that_leads_nowhere_is_passed_over(here: Path, text: str) -> None
     assert resolve("queue.yaml").address.where == "redis.shop.svc:6379"
 
 
+def test_a_file_that_came_with_a_checkout_leads_to_no_other_host(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with --redis may name any host, in a file that only its user can read."""
+    monkeypatch.setattr(target, "_answers", lambda _address: True)
+    (here / "queue.yaml").write_text(RIGHT)
+    (here / ".delayq").mkdir()
+    file = here / ".delayq/redis.url"
+    file.write_text("redis://evil.example:6379")
+    for mode, where in ((0o644, "redis.shop.svc:6379"), (0o600, "evil.example:6379")):
+        file.chmod(mode)
+        assert resolve("queue.yaml").address.where == where
+
+
 def test_a_missing_secret_is_named(here: Path) -> None:
     (here / "queue.yaml").write_text(
         RIGHT.replace("shop.svc}", "shop.svc}, auth: {passwordSecretRef: {name: redis-auth}}")

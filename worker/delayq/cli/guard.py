@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from delayq.guards.sql.guard import SqlGuard
 
 DIALECTS = ("postgresql", "mysql", "sqlite")
+NAMES = "which names the guard"
 WORDS = {
     True: "has taken effect",
     False: "has not taken effect",
@@ -71,7 +72,7 @@ def ddl(queue: str | None, dialect: str | None) -> None:
     guarded.need_sqlalchemy()
     if dialect is None and queue is not None:
         with errors_as_exits():
-            document = document_of(queue)
+            document = document_of(queue, NAMES)[1]
             dialect = guarded.of_document(document, None, own=True).where.partition(":")[0]
     from delayq.guards.sql.table import ddl as statements  # noqa: PLC0415 -- needs an extra
 
@@ -107,7 +108,7 @@ def seen(queue: str, task_id: str, *, database: str | None, payload: str, output
 
 def _asked(queue: str, database: str | None) -> tuple[DelayQueue, SqlGuard]:
     with errors_as_exits():
-        document = document_of(queue)
+        document = document_of(queue, NAMES)[1]
         return document, guarded.of_document(document, database, own=True)
 
 

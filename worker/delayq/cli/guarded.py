@@ -47,7 +47,7 @@ def found(queue: str | None, config: str | None = None) -> DelayQueue | None:
     if queue is not None and config is not None:
         raise Wrong("expected QUEUE or --config, got both")
     if queue is not None:
-        return document_of(queue)
+        return document_of(queue, "which names the guard")[1]
     return read(config or CONFIG_FILE) if config or Path(CONFIG_FILE).is_file() else None
 
 

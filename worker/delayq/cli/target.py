@@ -148,15 +148,15 @@ def resolve(
     return Target(queue=queue, address=of_url(redis), shards=shards or 1, key_prefix=prefix, limits=Limits())
 
 
-def document_of(queue: str) -> DelayQueue:
-    """Find the document of QUEUE, which names the guard."""
+def document_of(queue: str, says: str) -> tuple[Path, DelayQueue]:
+    """Find the document of QUEUE, without which a command can do nothing; `says` is what it is needed for."""
     path = Path(queue) if is_path(queue) else Path(os.environ.get(CONFIG_VARIABLE) or HERE)
     if not is_path(queue) and not path.is_file():
-        raise Wrong(f"queue {queue}: expected its document, which names the guard, found no {path}")
+        raise Wrong(f"queue {queue}: expected its document, {says}, found no {path}")
     document = read(path)
     if not is_path(queue) and document.queue != queue:
         raise Wrong(f"{path} is the document of queue {document.queue}, not of {queue}", "", INVALID)
-    return document
+    return path, document
 
 
 def is_path(queue: str) -> bool:

@@ -340,7 +340,7 @@ def test_horizons_are_for_the_operator_alone_and_nothing_else_is_shut() -> None:
         (SETTING, {"metricsFrom": [PROMETHEUS]}, [OPERATOR, PROMETHEUS]),
         (replace(SETTING, own_labels={}), {"metricsFrom": [PROMETHEUS]}, [HERE, PROMETHEUS]),
         (replace(SETTING, own_namespace=None), {"metricsFrom": [PROMETHEUS]}, [PROMETHEUS]),
-        (SETTING, {}, None),  # anybody: one peer would shut out all others
+        (SETTING, {}, None),  # all clients: one peer would shut out all others
     ],
 )
 def test_the_operator_may_always_read_the_metrics_it_decides_by(

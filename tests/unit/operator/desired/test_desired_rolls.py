@@ -146,7 +146,7 @@ READ_AGAIN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", READ_AGAIN)
-def test_a_secret_that_is_read_again_while_they_run_rolls_nobody(name: str) -> None:
+def test_a_secret_that_is_read_again_while_pods_run_rolls_none(name: str) -> None:
     """Kubernetes changes the mounted file, and the next connect, or the next use, is with what it holds then."""
     for component in BOTH:
         contents = ({"secrets": {name: content}} for content in ("1", "2"))
@@ -173,11 +173,11 @@ def reading(*sources: Object) -> Spec:
             reading({"secretRef": {"name": "shop-redis"}}),
             "secrets",
             "shop-redis",
-        ),  # whoever else reads it again while it runs
+        ),  # though processes read it again for spec.redis
         ({}, "config_maps", "app"),
     ],
 )
-def test_what_workers_read_once_rolls_them_and_nobody_else(spec: Spec, field: str, name: str) -> None:
+def test_what_workers_read_once_rolls_workers_alone(spec: Spec, field: str, name: str) -> None:
     kind = "Secret" if field == "secrets" else "ConfigMap"
     for component, reasons in (("worker", [f"{kind} {name} changed"]), ("scanner", [])):
         old, new = (inputs(component, **spec, known={field: {name: content}}) for content in ("1", "2"))
@@ -250,7 +250,7 @@ def stamps(*steps: Spec, generations: tuple[int, ...], known: Object | None = No
 
 
 def test_a_document_has_the_generation_that_last_changed_the_shards() -> None:
-    """Another change, such as one of replicas, writes no ConfigMap and rolls nobody."""
+    """Another change, such as one of replicas, writes no ConfigMap and rolls no pod."""
     steps: list[Spec] = [
         {},
         {"worker": worker(replicas=9), "autoscaling": None},
@@ -261,14 +261,16 @@ def test_a_document_has_the_generation_that_last_changed_the_shards() -> None:
     found = stamps(*steps, generations=(1, 2, 3, 9, 10))
     since = [(1, "1 since 1"), (1, "1 since 1"), (3, "4 since 3"), (3, "4 since 3"), (10, "1 since 10")]
     assert found == since
-    assert stamps({}, {}, generations=(1, 3)) == since[:2], "changed and changed back before anybody saw it"
+    assert stamps({}, {}, generations=(1, 3)) == since[:2], (
+        "changed and changed back before the operator saw it"
+    )
 
 
 @pytest.mark.parametrize(
     "odd", ["1 since 99", "1 since x", "1", "", "1 since ²", "2 since 4", "abcdef012345"]
 )
 def test_a_generation_that_cannot_be_is_not_believed(odd: str) -> None:
-    """Somebody edited the annotation, or an older operator wrote it."""
+    """A client edited the annotation, or an older operator wrote it."""
     known = {"inputs": {"scanner": {"spec.shards": odd}}}
     assert stamps({}, generations=(7,), known=known) == [(7, "1 since 7")]
 

@@ -182,7 +182,7 @@ async def test_what_is_not_wanted_any_more_is_deleted_by_its_uid(
 
 
 @pytest.mark.parametrize("inputs", ["", "no JSON", "[]", "null"])
-async def test_inputs_that_somebody_edited_are_no_reason_to_fail(world: World, inputs: str) -> None:
+async def test_inputs_that_a_client_edited_are_no_reason_to_fail(world: World, inputs: str) -> None:
     await world.make(worker(image="1"))
     world.api.objects["Deployment", "orders-worker"]["metadata"]["annotations"][names.INPUTS] = inputs
     world.edited(names.DEPLOYMENT, "orders-worker")

@@ -92,7 +92,7 @@ def test_a_difference_is_named_by_its_path(ours: Object, theirs: Object, path: s
 def test_a_field_that_is_gone_from_what_is_wanted_is_noticed_by_the_fingerprint() -> None:
     live = stamped(wanted(a=1, b=2))
     assert differs(stamped(wanted(a=1)), live) == f"metadata.annotations[{names.APPLIED}]"
-    assert differs(wanted(a=1), live) is None, "without a fingerprint nobody can know"
+    assert differs(wanted(a=1), live) is None, "without a fingerprint it cannot be known"
 
 
 def test_a_fingerprint_does_not_depend_on_itself_and_other_annotations_stay() -> None:
@@ -117,7 +117,7 @@ def _leaves(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @given(
     st.sampled_from(children()).flatmap(lambda body: st.tuples(st.just(body), st.sampled_from(_leaves(body))))
 )
-def test_whatever_leaf_somebody_changes_it_is_a_difference(drawn: tuple[Object, tuple[Any, ...]]) -> None:
+def test_a_change_of_any_leaf_is_a_difference(drawn: tuple[Object, tuple[Any, ...]]) -> None:
     body, (*path, last) = drawn
     live = deepcopy(body)
     at: Any = live
@@ -143,7 +143,7 @@ def test_quantities_are_compared_by_amount(one: str, other: str, same: bool) -> 
     assert same_quantity(other, one) is same
 
 
-def test_containers_that_nobody_wanted_are_named() -> None:
+def test_containers_that_the_spec_does_not_have_are_named() -> None:
     """One look at each: once for each container took seconds with some thousand of them."""
     of = queue(RICH)
     for body in desired(of, SETTING, facts(of)):
@@ -188,7 +188,7 @@ PRIVILEGES: list[tuple[Object, str]] = [
     (container(**security(appArmorProfile=UNCONFINED)), f'appArmorProfile.type: "Unconfined" {OURS}'),
     (container(**security(seLinuxOptions={"type": "spc_t"})), f"seLinuxOptions {OURS}"),
     (container(ports=[{"containerPort": 9, "hostPort": 80}]), f"hostPort 80 {OURS}"),
-    # Nobody's business.
+    # Harmless.
     ({"hostNetwork": False, "nodeSelector": {"disk": "ssd"}, "dnsPolicy": "ClusterFirst"}, ""),
     (security(runAsUser=1000, runAsNonRoot=True, fsGroup=0), ""),
     ({"volumes": [{"name": "more", "secret": {"secretName": "a"}}, {"name": "cache", "emptyDir": {}}]}, ""),
@@ -198,7 +198,7 @@ PRIVILEGES: list[tuple[Object, str]] = [
 
 
 def worker_with(extra: Object, wanted: Object | None = None) -> tuple[Object, Object]:
-    """A worker Deployment whose template asks for `wanted`, and as it is with `extra` that somebody added."""
+    """A worker Deployment whose template asks for `wanted`, and as it is with `extra` that another client added."""
     of = queue(worker={"template": {"spec": wanted or {}}})
     made = {(each["kind"], each["metadata"]["name"]): each for each in desired(of, SETTING, facts(of))}
     body = made["Deployment", names.worker("orders")]
@@ -220,7 +220,7 @@ def add(to: Object, extra: Object) -> None:
 
 
 @pytest.mark.parametrize(("extra", "told"), PRIVILEGES)
-def test_what_somebody_lets_our_pods_do_is_told(extra: Object, told: str) -> None:
+def test_a_privilege_that_another_client_adds_is_reported(extra: Object, told: str) -> None:
     body, live = worker_with(extra)
     assert foreign(body, live) == ([told] if told else [])
     assert differs(body, live) is None or not told

@@ -65,7 +65,7 @@ class Copy:
         self.known.add((kind.kind, (body["metadata"]["namespace"], body["metadata"]["name"])))
 
     def gone(self, kind: Kind, name: Name, *, ours: bool = False) -> None:
-        assert ours  # nobody took it away
+        assert ours  # no other client deleted it
         assert kind.kind not in self.referees.kinds  # else it would be made again
         self.known.discard((kind.kind, name))
 

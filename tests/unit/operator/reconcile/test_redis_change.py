@@ -1,4 +1,4 @@
-"""Another Redis is taken only when no task is left behind, or somebody allows it."""
+"""Another Redis is taken only when no task is left behind, or an annotation allows it."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class World:
         self.queues.seen(made | ({"status": status} if status else {}))
 
     def asks_for(self, replicas: int) -> None:
-        """What the Deployment says, whoever wrote it."""
+        """Have the Deployment ask for so many, as any client may write."""
         self.version += 1
         metadata = {
             "name": names.worker("orders"),
@@ -114,7 +114,7 @@ def test_another_number_is_asked_for_at_once_and_once() -> None:
     assert world.marks == 1
 
 
-def test_a_number_or_a_spec_that_somebody_changed_counts_before_the_next_look() -> None:
+def test_a_number_or_a_spec_that_a_client_changed_counts_before_the_next_look() -> None:
     world = World(replicas=2)
     world.carry_out(world.look(due=5_000))
     world.asks_for(3)
@@ -228,7 +228,7 @@ def test_nothing_is_decided_for_others_nor_while_held_and_what_was_learnt_is_kep
     world.scaler.rest(KEY, NOW + 2)
     assert (KEY in world.scaler._of) is remembered
     world.edit(autoscaling={"behavior": AT_ONCE})
-    assert world.scaler.decision(KEY, NOW + 3) is None, "nobody has looked since"
+    assert world.scaler.decision(KEY, NOW + 3) is None, "there was no look since"
 
 
 def test_workers_on_their_way_from_none_are_waited_for_as_long_as_they_usually_take() -> None:
@@ -237,7 +237,7 @@ def test_workers_on_their_way_from_none_are_waited_for_as_long_as_they_usually_t
     world.carry_out(world.look(due=1))
     assert world.scaler.learnt(KEY, NOW + 30).waking
     assert not world.scaler.learnt(KEY, NOW + 61).waking
-    assert world.later[60.0] == 1, "then somebody has to look"
+    assert world.later[60.0] == 1, "then the queue is reconciled"
 
 
 def test_what_is_only_told_is_told_now_and_then() -> None:
@@ -249,7 +249,7 @@ def test_what_is_only_told_is_told_now_and_then() -> None:
     assert max(world.later) <= NUMBERS_SECONDS
 
 
-def test_what_moves_by_itself_wakes_nobody() -> None:
+def test_what_moves_by_itself_asks_for_no_reconciliation() -> None:
     """A due time is read as so many seconds from now, a mean as what it is by now."""
     world = World(replicas=0)
     world.pods.append(replace(POD, component="worker", name="w", created_at=NOW - 10, ready=True))

@@ -37,7 +37,7 @@ CASES: list[tuple[dict[str, Any], int | None, int, str]] = [
 
 
 @pytest.mark.parametrize(("spec", "current", "replicas", "reason"), CASES)
-def test_the_number_of_workers_that_nobody_decides_on(
+def test_the_number_of_workers_without_a_decision(
     spec: dict[str, Any], current: int | None, replicas: int, reason: str
 ) -> None:
     found = scale(queue(**spec), current)

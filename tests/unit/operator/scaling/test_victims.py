@@ -78,7 +78,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 Picked = dict[str, tuple[int | None, dict[str, Any]]]
 PICKS: dict[str, tuple[Picked, int, set[str]]] = {
-    "as many as have to go, and nobody else": (
+    "as many as have to go, and no others": (
         {"a": (3, {}), "b": (0, {}), "c": (1, {}), "d": (9, {})},
         2,
         {"b", "c"},
@@ -94,9 +94,9 @@ PICKS: dict[str, tuple[Picked, int, set[str]]] = {
         1,
         {"young", "other"},
     ),
-    # Who is dear to others stays, though it is idle; who goes first by their word leaves nobody else to go.
+    # Who is dear to others stays, though it is idle; who goes first by their word leaves no other to go.
     "not who is dear to others": ({"a": (0, {"cost": "1000"}), "b": (2, {})}, 1, {"b"}),
-    "nobody beside who goes by their word": ({"a": (0, {"cost": "-5"}), "b": (2, {})}, 1, set()),
+    "none beside who goes by their word": ({"a": (0, {"cost": "-5"}), "b": (2, {})}, 1, set()),
     "a cost that is no number": ({"a": (3, {"cost": "x"}), "b": (2, {})}, 1, {"b"}),
 }
 
@@ -120,7 +120,7 @@ async def test_who_was_marked_and_has_more_to_do_by_now_is_not_any_more() -> Non
 
 
 @pytest.mark.parametrize("replicas", [0, 2, 5])
-async def test_when_all_go_or_none_that_is_ready_nobody_has_to_be_picked(replicas: int) -> None:
+async def test_when_all_go_or_none_that_is_ready_none_has_to_be_picked(replicas: int) -> None:
     world = World(a=3, b=0, leaves=1, starts=0)
     world.pods["leaves"] = replace(world.pods["leaves"], leaving=True)
     world.pods["starts"] = replace(world.pods["starts"], ready=False)

@@ -82,9 +82,9 @@ SEEN: dict[str, list[tuple[str, View]]] = {
     "Ready": [
         ("AsExpected", view()),
         ("AsExpected", view(worker=ASLEEP, queue=EXTERNAL, scale=BY_OTHERS)),  # an HPA may want none
-        ("NoWorkers", view(worker=ASLEEP)),  # nobody would scale from there
+        ("NoWorkers", view(worker=ASLEEP)),  # a fixed number stays there
         ("AsExpected", view(worker=ROLLING)),  # the old ones still work
-        ("AsExpected", view(backlog=None)),  # nobody could tell, but scanners are ready, which takes Redis
+        ("AsExpected", view(backlog=None)),  # unknown, but scanners are ready, which takes Redis
         ("Deleting", view(erasing=ERASING)),
         ("InvalidSpec", view(problems=PROBLEM)),
         ("PolicyViolation", view(forbidden=PROBLEM)),
@@ -282,7 +282,7 @@ def test_a_condition_has_the_reason_that_the_view_calls_for_and_a_sentence(
 
 
 def test_every_reason_can_be_reached() -> None:
-    """A reason that nothing leads to would be documented for nobody."""
+    """A reason that nothing leads to would be documented in vain."""
     every = {(kind, reason) for kind, reasons in REASONS.items() for reason in reasons}
     assert {(kind, reason) for kind, reason, _ in CASES} == every
 

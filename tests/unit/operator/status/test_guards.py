@@ -116,7 +116,7 @@ def test_a_reconciliation_is_asked_for_when_there_is_something_to_tell(clock: Cl
 
 
 def test_one_worker_that_cannot_use_the_guard_does_not_speak_for_those_that_could(clock: Clock) -> None:
-    """It may be on a node that resolves no names: were the number held then, nobody else would ever start."""
+    """It may be on a node that resolves no names: were the number held then, no other worker would ever start."""
     one = Queue(clock)
     one.says("w", 0, 0)
     assert one.guards.seen(ORDERS).down
@@ -127,7 +127,7 @@ def test_one_worker_that_cannot_use_the_guard_does_not_speak_for_those_that_coul
     assert not one.guards.down(ORDERS)
 
 
-def test_a_queue_whose_guard_is_gone_is_nobodys_business(clock: Clock) -> None:
+def test_a_queue_whose_guard_is_gone_is_forgotten(clock: Clock) -> None:
     one = Queue(clock)
     one.says("w", 0, 0)
     one.says("v", 0, 0)

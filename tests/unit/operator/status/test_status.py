@@ -1,4 +1,4 @@
-"""The status says when a condition turned, keeps what nobody knows now, and is written when it says something new."""
+"""The status says when a condition turned, keeps what is unknown now, and is written when it says something new."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_revision_is_the_old_one_until_the_rollout_is_done() -> None:
 
 
 @pytest.mark.parametrize("unknown", [None, replace(HEALTHY, whole=False, due=1)])
-def test_a_backlog_that_nobody_knows_now_stays_with_the_time_it_was_measured(unknown: Backlog | None) -> None:
+def test_a_backlog_that_is_unknown_now_stays_with_the_time_it_was_measured(unknown: Backlog | None) -> None:
     before = status(view(backlog=BUSY), {}, NOW)
     assert status(view(backlog=unknown), before, NOW + 60)["backlog"] == before["backlog"]
     assert "backlog" not in status(view(backlog=unknown), {}, NOW)
@@ -195,7 +195,7 @@ WRITES: dict[str, tuple[View, View, float | None]] = {
         view(backlog=None, unread="orders-scanner-2: timed out"),
         NOW_AND_THEN,
     ),
-    # Where nobody claims, the oldest task gets later for ever: the column LATENESS shows it without a write.
+    # Where no worker claims, the oldest task gets later for ever: the column LATENESS shows it without a write.
     "late for hours": (view(backlog=LATE), view(backlog=replace(LATE, read_at=NOW + 7200)), NEVER),
     # A busy queue claims something in one look and nothing in the next.
     "why tasks are late": (view(backlog=LATE), view(backlog=replace(LATE, in_flight=0)), NOW_AND_THEN),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq import Durability, NewTask, SyncClient, Unavailable
 from delayq.connection import Address, SyncConnection
+from delayq.connection.deadline import Deadline
 from delayq.protocol.commands import Commands
 from delayq.protocol.results import State
 
@@ -337,7 +338,7 @@ def test_connections_to_a_former_master_are_closed(
             url = f"redis+sentinel://{USER}:{PASSWORD}@{one}/mymaster"
             with connected(url) as connection, aof_server.client() as old:
                 pool = connection._servers.pool(connection._servers.discovery.holder())
-                for line in [pool.wait() for _ in range(5)]:
+                for line in [pool.wait(Deadline(60)) for _ in range(5)]:
                     pool.give(line)
                 assert len(ours(old)) == 5
                 masters.append(other)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq import SyncClient
 from delayq.connection import Address, SyncConnection
+from delayq.connection.deadline import Deadline
 from delayq.connection.pool import Pool
 from delayq.errors import Unavailable
 from delayq.protocol.commands import Commands
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.servers import RedisServer
+
+
+def ended_well(script: str, *arguments: str) -> None:
+    """Run a script in a process of its own: pytest has threads, which do not survive a fork."""
+    command = [sys.executable, "-c", script, *arguments]
+    assert subprocess.run(command, timeout=120, check=False).returncode == 0
 
 
 def test_what_the_server_closed_meanwhile_is_not_used_again(aof_server: RedisServer, queue_name: str) -> None:
@@ -71,9 +78,7 @@ connection.close()
 def test_a_forked_child_connects_anew_and_leaves_the_parents_connection_alone(
     aof_server: RedisServer, queue_name: str
 ) -> None:
-    """In a process of its own: pytest has threads, which do not survive a fork."""
-    done = subprocess.run([sys.executable, "-c", FORKS, aof_server.url, queue_name], timeout=60, check=False)
-    assert done.returncode == 0
+    ended_well(FORKS, aof_server.url, queue_name)
 
 
 STARTS = """
@@ -147,9 +152,7 @@ loop.run_until_complete(client.close())
 
 @pytest.mark.one_server
 def test_a_forked_child_opens_an_asynchronous_client_anew(redis_server: RedisServer, queue_name: str) -> None:
-    command = [sys.executable, "-c", FORKS_ASYNC, redis_server.url, queue_name]
-    done = subprocess.run(command, timeout=120, check=False)
-    assert done.returncode == 0
+    ended_well(FORKS_ASYNC, redis_server.url, queue_name)
 
 
 LOOPS = """
@@ -183,9 +186,7 @@ def test_an_asynchronous_client_is_not_used_in_another_event_loop(
     redis_server: RedisServer, queue_name: str
 ) -> None:
     """No answer would arrive there, so a call would be sent twice, and a task due at once could run twice."""
-    command = [sys.executable, "-c", LOOPS, redis_server.url, queue_name]
-    done = subprocess.run(command, timeout=120, check=False)
-    assert done.returncode == 0
+    ended_well(LOOPS, redis_server.url, queue_name)
 
 
 FORKS_MEANWHILE = """
@@ -220,29 +221,28 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_child_that_is_forked_while_a_thread_asks_for_a_master_asks_for_itself() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKS_MEANWHILE], timeout=120, check=False)
-    assert done.returncode == 0
+    ended_well(FORKS_MEANWHILE)
 
 
 def test_there_are_never_more_connections_than_allowed_and_each_is_given_back(
     aof_server: RedisServer,
 ) -> None:
-    pool = Pool(replace(Address.from_url(aof_server.url), max_connections=2, timeout_seconds=0.05))
-    first, second = pool.wait(), pool.wait()
-    assert pool.take() is None
+    pool, patient = Pool(replace(Address.from_url(aof_server.url), max_connections=2)), Deadline(60)
+    first, second = pool.wait(patient), pool.wait(patient)
+    assert pool.take(patient) is None
     with pytest.raises(Unavailable, match="no free connection within"):
-        pool.wait()
-    more = pool.more()
-    more.write([("PING",)])
-    assert more.read(1) == [b"PONG"]
+        pool.wait(Deadline(0.05))
+    more = pool.more(patient)
+    more.write([("PING",)], patient)
+    assert more.read(1, patient) == [b"PONG"]
     pool.give(more)
-    assert pool.take() is None  # what was beyond the bound does not widen it
+    assert pool.take(patient) is None  # what was beyond the bound does not widen it
     pool.give(first)
-    assert pool.take() is first
+    assert pool.take(patient) is first
     pool.drop()
     pool.give(first)
     pool.give(second)
-    assert {pool.wait(), pool.wait()} == {first, second}
+    assert {pool.wait(patient), pool.wait(patient)} == {first, second}
     pool.give(first)
     pool.give(second)
     pool.drop()

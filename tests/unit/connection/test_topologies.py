@@ -8,7 +8,8 @@ import pytest
 from delayq.connection import Address, sentinels, slots
 from delayq.connection.place import Place
 from delayq.connection.redirects import Redirect, down, redirect, soon, unblocked
-from delayq.connection.topology_state import ClusterTopology, SentinelTopology
+from delayq.connection.topology_state import ClusterTopology, SentinelTopology, no_master
+from delayq.errors import Unavailable
 from delayq.protocol.keys import Keys
 from redis.exceptions import ResponseError
 
@@ -93,8 +94,11 @@ def test_a_key_in_a_slot_is_where_redis_takes_it_to_be() -> None:
     assert slots.slot_of("{}b") != slots.slot_of("b")
 
 
+CLUSTER = Address.from_url("redis+cluster://10.0.0.1:7000,10.0.0.2:7000")
+
+
 def cluster() -> ClusterTopology:
-    return ClusterTopology(Address.from_url("redis+cluster://10.0.0.1:7000,10.0.0.2:7000"))
+    return ClusterTopology(CLUSTER)
 
 
 def view(epoch: int, holder: Place, *, state: str = "ok") -> list[Any]:
@@ -136,6 +140,26 @@ def test_a_slot_that_moved_is_where_its_last_holder_said_and_others_stay() -> No
     topology.moved(Redirect("MOVED", 5, OTHER))
     assert (topology.holder(4), topology.holder(5), topology.holder(6)) == (ASKED, OTHER, ASKED)
     assert {address.places[0] for address in topology.asked()} == {ASKED, OTHER}
+
+
+def test_a_cluster_without_slots_was_reached() -> None:
+    topology = cluster()
+    topology.begin()
+    topology.learn(ASKED, [b"cluster_state:fail\r\ncluster_current_epoch:0\r\n", []])
+    topology.settle()
+    error = no_master(CLUSTER, topology, None)
+    assert isinstance(error, Unavailable)
+    assert (error.answered, error.outage) == (True, "cluster_down")
+    assert str(error).endswith("does not serve (CLUSTERDOWN no node serves the slot)")
+
+
+def test_a_cluster_that_nobody_told_of_is_not_known() -> None:
+    refused = Unavailable("a:7000", "connection refused", outage="refused")
+    error = no_master(CLUSTER, cluster(), refused)
+    assert (str(error), getattr(error, "outage", "")) == (
+        f"cannot reach Redis at {CLUSTER.where} (connection refused)",
+        "refused",
+    )
 
 
 SENTINELS = [Place("10.0.1.1", 26379), Place("10.0.1.2", 26379), Place("10.0.1.3", 26379)]

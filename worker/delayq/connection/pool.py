@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
-from delayq.connection.deadline import CHECK_SECONDS, Deadline
+from delayq.connection.deadline import CHECK_SECONDS
 from delayq.connection.round_trip import packed, shown, translated
 from delayq.connection.sentinels import ROLE, is_master
 from delayq.errors import Unavailable
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from redis import Connection
 
     from delayq.connection.address import Address
+    from delayq.connection.deadline import Deadline
     from delayq.connection.round_trip import Command
 
 
@@ -41,9 +42,8 @@ class Wire:
         """Whether it was not dropped."""
         return bool(self._connection.is_connected)
 
-    def ready(self, deadline: Deadline | None = None) -> None:
+    def ready(self, deadline: Deadline) -> None:
         """Connect, unless it is connected and alive. Unavailable otherwise."""
-        deadline = deadline or Deadline(self.address.timeout_seconds)
         try:
             if self.connected and not self._alive(deadline):
                 self.drop()
@@ -81,11 +81,10 @@ class Wire:
         except (RedisError, OSError):
             return False
 
-    def write(self, commands: Sequence[Command], deadline: Deadline | None = None) -> None:
+    def write(self, commands: Sequence[Command], deadline: Deadline) -> None:
         """Send; the holder reads the replies."""
         try:
-            if deadline is not None:
-                self._connection.update_current_socket_timeout(deadline.left)
+            self._connection.update_current_socket_timeout(deadline.left)
             self._connection.send_packed_command([packed(commands)], check_health=False)
         except (RedisError, OSError) as error:
             self.drop()
@@ -94,9 +93,8 @@ class Wire:
             self.drop()
             raise
 
-    def read(self, count: int, deadline: Deadline | None = None) -> list[object]:
+    def read(self, count: int, deadline: Deadline) -> list[object]:
         """Return as many replies, an error reply as a value."""
-        deadline = deadline or Deadline(self.address.timeout_seconds)
         try:
             replies = [self._reply(deadline) for _ in range(count)]
         except (RedisError, OSError) as error:
@@ -140,9 +138,8 @@ class Pool:
         self._taken: set[Wire] = set()
         self._fresh: set[Wire] = set()  # of those, what is to be kept afterwards
 
-    def take(self, deadline: Deadline | None = None, *, waiting: bool = False) -> Wire | None:
+    def take(self, deadline: Deadline, *, waiting: bool = False) -> Wire | None:
         """Return a connection that is ready; None without a free one, or one in time. Unavailable without Redis."""
-        deadline = deadline or Deadline(self.address.timeout_seconds)
         if not (
             self._places.acquire(timeout=deadline.left) if waiting else self._places.acquire(blocking=False)
         ):
@@ -160,15 +157,14 @@ class Pool:
             raise
         return line
 
-    def wait(self, deadline: Deadline | None = None) -> Wire:
+    def wait(self, deadline: Deadline) -> Wire:
         """Return a connection that is ready, waiting as long as for an answer."""
-        deadline = deadline or Deadline(self.address.timeout_seconds)
         line = self.take(deadline, waiting=True)
         if line is None:
             raise Unavailable(self.address.where, f"no free connection within {deadline.seconds:g} s")
         return line
 
-    def more(self, deadline: Deadline | None = None) -> Wire:
+    def more(self, deadline: Deadline) -> Wire:
         """Return a connection that is ready at once, one beyond the bound if need be.
 
         For redirected calls: their caller may hold connections already, and must not wait for another.

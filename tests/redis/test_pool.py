@@ -18,6 +18,8 @@ from delayq.connection.pool import Pool
 from delayq.errors import Unavailable
 from delayq.protocol.commands import Commands
 
+from tests.redis.proxy import proxy_to
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -36,6 +38,26 @@ def test_what_the_server_closed_meanwhile_is_not_used_again(aof_server: RedisSer
         connection.run([call])
         aof_server.restart()
         connection.run([call])
+
+
+def test_every_connection_to_a_demoted_master_is_left_at_its_first_refusal(
+    redis_server: RedisServer, aof_server: RedisServer, queue_name: str
+) -> None:
+    call = Commands(queue_name).elect(0, "me", 9000)
+    with (
+        proxy_to(aof_server.port) as proxy,
+        closing(SyncConnection(Address.from_url(proxy.url))) as connection,
+    ):
+        for ticket in [connection.start([call]) for _ in range(3)]:
+            connection.finish(ticket)
+        with aof_server.client() as old:
+            old.replicaof("127.0.0.1", redis_server.port)
+        with pytest.raises(Unavailable, match="READONLY"):
+            connection.run([call])
+        proxy.target = redis_server.port
+        for ticket in [connection.start([call]) for _ in range(3)]:
+            [answer] = connection.finish(ticket)
+            assert not isinstance(answer, Unavailable)
 
 
 def test_a_thread_that_holds_a_connection_does_not_wait_for_another(

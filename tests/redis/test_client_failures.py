@@ -282,26 +282,6 @@ async def test_an_interrupt_leaves_no_error_that_nobody_hears_of(
     assert unheard == []
 
 
-async def test_a_cancelled_schedule_many_leaves_nothing_running(
-    aof_server: RedisServer, queue_name: str
-) -> None:
-    async with Client(impatient(aof_server.url, seconds=5), queue=queue_name) as client:
-        await client.counts()
-        for steps in range(12):
-            aof_server.pause()
-            before = asyncio.all_tasks()
-            storing = asyncio.create_task(client.schedule_many(tasks(1600), if_exists="keep"))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            storing.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await storing
-            # What was written has its replies on the way: the connection, not this call, waits for them.
-            assert asyncio.all_tasks() - before <= {line_of(client._connection)._flusher}
-            aof_server.resume()
-            assert await client.get("nobody") is None
-
-
 def test_more_threads_than_connections_wait_their_turn(redis_url: str, queue_name: str) -> None:
     """schedule_many has two calls under way: were the second to wait for a connection, all might wait for ever."""
     with SyncClient(impatient(redis_url, seconds=5, connections=3), queue=queue_name) as client:

@@ -54,7 +54,7 @@ class BlockingDiscovery:
         if known is None or known in self._doubted:
             self.ask(deadline)
         elif not self.address.apart and time.monotonic() > self._look_at:
-            self._look(deadline)
+            self.ask(deadline, waits=False)  # no failure is known
         place = self.topology.holder(slot)
         if place is None:
             raise no_master(self.address, self.topology, self._error)
@@ -76,13 +76,13 @@ class BlockingDiscovery:
         if before is not None:
             self.doubt(before)
 
-    def ask(self, deadline: Deadline | None = None) -> None:
-        """Ask anew, unless another thread is asking or just has."""
+    def ask(self, deadline: Deadline | None = None, *, waits: bool = True) -> None:
+        """Ask anew, unless another thread is asking or just has; `waits` for it."""
         if self.topology is None:
             return
         deadline = deadline or Deadline(self.address.timeout_seconds)
         rounds, lock = self._rounds, self._lock
-        if not lock.acquire(timeout=deadline.left):
+        if not lock.acquire(timeout=deadline.left if waits else 0):
             return
         try:
             if self._rounds == rounds:
@@ -90,15 +90,6 @@ class BlockingDiscovery:
                 self._ask(self.topology, deadline)
         finally:
             lock.release()
-
-    def _look(self, deadline: Deadline | None) -> None:
-        """Ask, unless another caller does; no failure is known, so the others need not wait."""
-        lock = self._lock
-        if self.topology is not None and lock.acquire(blocking=False):
-            try:
-                self._ask(self.topology, deadline or Deadline(self.address.timeout_seconds))
-            finally:
-                lock.release()
 
     def _ask(self, topology: Topology, deadline: Deadline) -> None:
         began = time.monotonic()

@@ -1,7 +1,7 @@
 """The Job that erases a queue's keys before its DelayQueue goes. Not in desired(): only deletion asks for it.
 
 It needs nothing that goes with the DelayQueue, and does not go with it either: `kubectl delete --cascade=foreground`
-deletes all children first, and would the Job too. ending.py deletes it when it is done.
+deletes all children first, and would the Job too. deletion.py deletes it when it is done.
 """
 
 from __future__ import annotations

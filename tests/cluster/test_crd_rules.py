@@ -156,7 +156,7 @@ CASES: dict[tuple[str, str], Case] = {
 }
 
 CHANGES: dict[tuple[str, str], Change] = {
-    ("", "queueName cannot be changed"): Change({}, {"queueName": "orders"}, {"queueName": "other"}),
+    ("", "queueName cannot be changed"): Change({}, {"queueName": "orders-0"}, {"queueName": "other"}),
     ("spec.redis.keyPrefix", "keyPrefix cannot be changed"): Change(
         {"redis": {"standalone": HOST, "keyPrefix": "shop"}},
         {"redis": {"standalone": {"host": "other"}, "keyPrefix": "shop"}},
@@ -191,25 +191,25 @@ def test_each_rule_has_a_case() -> None:
 
 
 @pytest.mark.parametrize(("path", "message"), CASES, ids=lambda part: part)
-def test_a_rule_is_kept_or_broken(cluster: Cluster, namespace: str, path: str, message: str) -> None:
-    case = CASES[path, message]
-    cluster.rest.create(delayqueues(namespace), document(**case.kept), dryRun="All", fieldValidation="Strict")
+def test_a_rule_is_kept_or_broken(cluster: Cluster, path: str, message: str) -> None:
+    case, queues = CASES[path, message], delayqueues("default")
+    cluster.rest.create(queues, document(**case.kept), dryRun="All", fieldValidation="Strict")
     with pytest.raises(Refused) as caught:
-        cluster.rest.create(delayqueues(namespace), document(**case.broken), dryRun="All")
+        cluster.rest.create(queues, document(**case.broken), dryRun="All")
     assert_refused_for(caught, path, message)
     with pytest.raises(SpecError):
         parse(document(**case.broken))
 
 
-@pytest.mark.parametrize(("path", "message"), CHANGES, ids=lambda part: part)
-def test_a_change_is_allowed_or_refused(cluster: Cluster, namespace: str, path: str, message: str) -> None:
-    change = CHANGES[path, message]
-    stored = cluster.rest.create(delayqueues(namespace), document(**change.stored))
-    one = f"{delayqueues(namespace)}/orders"
-    with pytest.raises(Refused) as caught:
-        cluster.rest.replace(one, stored | {"spec": document(**change.refused)["spec"]})
-    assert_refused_for(caught, path, message)
-    cluster.rest.replace(one, stored | {"spec": document(**change.allowed)["spec"]})
+def test_a_change_is_allowed_or_refused(cluster: Cluster, namespace: str) -> None:
+    for number, ((path, message), change) in enumerate(CHANGES.items()):
+        body = document(**change.stored) | {"metadata": {"name": f"orders-{number}"}}
+        stored = cluster.rest.create(delayqueues(namespace), body)
+        one = f"{delayqueues(namespace)}/orders-{number}"
+        with pytest.raises(Refused) as caught:
+            cluster.rest.replace(one, stored | {"spec": document(**change.refused)["spec"]})
+        assert_refused_for(caught, path, message)
+        cluster.rest.replace(one, stored | {"spec": document(**change.allowed)["spec"]})
 
 
 def test_all_members_of_a_choice_may_be_exchanged(cluster: Cluster, namespace: str) -> None:

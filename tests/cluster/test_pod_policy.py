@@ -76,41 +76,35 @@ def test_a_cost_is_set_changed_and_taken_back(pods: Pods) -> None:
     assert pods.admin.get(f"{pods.path}/worker")["metadata"]["annotations"] == {"theirs": "1", COST: "7"}
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (IMAGE, "does not change what a pod runs"),
-        ({"spec": {"activeDeadlineSeconds": 1}}, "does not change what a pod runs"),
-        ({"spec": {"tolerations": [{"key": "x", "operator": "Exists"}]}}, "does not change what a pod runs"),
-        ({"metadata": {"labels": {"app": "other"}}}, "changes annotations only"),
-        ({"metadata": {"labels": {"app": None}}}, "changes annotations only"),
-        ({"metadata": {"labels": None}}, "changes annotations only"),
-        ({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.b/c"]}}, "changes annotations only"),
-        (
-            {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}]}},
-            "changes annotations only",
-        ),
-        (annotated(mine="1"), f"changes {COST} only"),
-        (annotated(theirs="2"), f"changes {COST} only"),
-        (annotated(theirs=None), f"changes {COST} only"),
-        ({"metadata": {"annotations": None}}, f"changes {COST} only"),
-        (IMAGE | annotated(**{COST: "1"}), "does not change what a pod runs"),
-    ],
+CHANGES: Final[tuple[tuple[Body, str], ...]] = (
+    (IMAGE, "does not change what a pod runs"),
+    ({"spec": {"activeDeadlineSeconds": 1}}, "does not change what a pod runs"),
+    ({"spec": {"tolerations": [{"key": "x", "operator": "Exists"}]}}, "does not change what a pod runs"),
+    ({"metadata": {"labels": {"app": "other"}}}, "changes annotations only"),
+    ({"metadata": {"labels": {"app": None}}}, "changes annotations only"),
+    ({"metadata": {"labels": None}}, "changes annotations only"),
+    ({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.b/c"]}}, "changes annotations only"),
+    (
+        {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}]}},
+        "changes annotations only",
+    ),
+    (annotated(mine="1"), f"changes {COST} only"),
+    (annotated(theirs="2"), f"changes {COST} only"),
+    (annotated(theirs=None), f"changes {COST} only"),
+    ({"metadata": {"annotations": None}}, f"changes {COST} only"),
+    (IMAGE | annotated(**{COST: "1"}), "does not change what a pod runs"),
 )
-def test_nothing_else_of_a_worker_is_changed(pods: Pods, change: Body, why: str) -> None:
+
+
+def test_nothing_else_is_changed_and_no_other_pod(pods: Pods) -> None:
+    """By the operator: others are not held to it."""
     pods.make("worker")
-    before = pods.admin.get(f"{pods.path}/worker")
-    assert why in pods.refusal("worker", change)
-    assert pods.admin.get(f"{pods.path}/worker") == before
-
-
-def test_other_pods_are_not_changed_at_all(pods: Pods) -> None:
     pods.make("scanner", component="scanner")
+    before = pods.admin.get(f"{pods.path}/worker")
+    for change, why in CHANGES:
+        assert why in pods.refusal("worker", change)
+    assert pods.admin.get(f"{pods.path}/worker") == before
     assert "no pods but workers" in pods.refusal("scanner", annotated(**{COST: "1"}))
-
-
-def test_others_are_not_held_to_it(pods: Pods) -> None:
-    pods.make("worker")
     pods.admin.patch(f"{pods.path}/worker", annotated(theirs="2"))
     assert pods.admin.get(f"{pods.path}/worker")["metadata"]["annotations"] == {"theirs": "2"}
 

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "build-images"
 
 
+@pytest.mark.full  # it computes for a minute; test_contents.py has what makes it so: times, and bytecode by hash
 @pytest.mark.usefixtures("images")
 @pytest.mark.timeout(1800)
 def test_the_same_files_make_the_same_image() -> None:

@@ -55,11 +55,6 @@ class Life:
     costs: list[int] = field(default_factory=list)
     """Deletion costs it was given."""
 
-    @property
-    def start_seconds(self) -> float | None:
-        """From its creation to its first claim: what the operator learns."""
-        return None if self.claimed_at is None else self.claimed_at - self.created_at
-
 
 @dataclass
 class Diary:

@@ -6,6 +6,7 @@ import random
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qs, urlsplit
 
 from delayq_operator.base.names import HORIZONS_PORT, METRICS_PORT
 
@@ -75,16 +76,21 @@ class Liar:
         if self.mood == "hangs":
             self._ending.wait(10)
             return
-        body = self._body()
+        body = self._body(request.path)
         request.send_response(500 if self.mood == "breaks" else 200)
         request.send_header("Content-Length", str(len(body)))
         request.end_headers()
         request.wfile.write(body)
 
-    def _body(self) -> bytes:
-        text = scanner_text(
-            {0: self.mood != "standby"}, None if self.mood == "unserved" else (), **self.tasks
-        )
+    def _body(self, path: str) -> bytes:
+        tasks, due_within = dict(self.tasks), self.tasks.get("due_within", {})
+        if due_within:  # on the horizons that were asked for
+            asked = [float(each) * 1000 for each in parse_qs(urlsplit(path).query).get("horizon", ())]
+            tasks["due_within"] = {
+                ms: max(number for at, number in due_within.items() if at <= max(ms, min(due_within)))
+                for ms in asked
+            }
+        text = scanner_text({0: self.mood != "standby"}, None if self.mood == "unserved" else (), **tasks)
         match self.mood:
             case "empty":
                 return b""

@@ -25,7 +25,7 @@ BY_SCANNER = set(m.METRICS) - BY_WORKER - {m.ERASED_SHARDS} | BY_ALL
 SELDOM = {m.REDIS_DOWN, m.SHARD_DOWN, *(each for each in m.METRICS if "_resharding_" in each.name)}
 HEAVY = {
     *("aiohttp", "prometheus_client", "http.server", "urllib.request", "wsgiref"),
-    *("cryptography.x509", "jsonschema", "kopf", "kubernetes", "rich", "sqlalchemy"),
+    *("cryptography.x509", "kopf", "kubernetes", "rich", "sqlalchemy"),
     *("delayq.client.base", "delayq.connection.sync", "delayq.forecast", "delayq.local", "delayq.scaling"),
 }
 ROLES = {f"delayq.{package}.{package}" for package in ("worker", "scanner", "reaper")}

@@ -213,7 +213,10 @@ def settled(world: World) -> bool:
 
 def _replicas(resource: Resource, live: Any) -> list[str]:  # noqa: ANN401  what of() returns
     asked = resource.body["spec"].get("worker", {}).get("replicas", 1)
-    worker = live[("Deployment", names.worker(resource.key.name))].body["spec"]["replicas"]
+    child = live.get(("Deployment", names.worker(resource.key.name)))
+    if child is None:
+        return ["no workers yet"]
+    worker = child.body["spec"]["replicas"]
     return [] if asked == worker else [f"{worker} workers instead of {asked}"]
 
 

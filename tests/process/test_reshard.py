@@ -31,7 +31,7 @@ def shards_of(fleet: Fleet) -> list[Keys]:
 
 def shard_map(fleet: Fleet, redis: Redis) -> ShardMap:
     known: Any = redis.get(fleet.keys.shard_map)
-    return ShardMap.parse(known) if known else ShardMap.guess(1)
+    return ShardMap.parse(known) if known else ShardMap.assumed(1)
 
 
 def under_way(fleet: Fleet, redis: Redis) -> bool:

@@ -94,7 +94,7 @@ def test_a_replica_that_hangs_fails_the_call_and_the_task_is_stored(
         client.schedule(1, delay_ms=60_000, task_id="a")
     assert str(raised.value) == (
         "task a is stored on the primary, but 0 of 1 replicas confirmed within 200 ms: until then it may be lost at a "
-        'fail-over; call again with the same id and if_exists="keep" to have it confirmed; '
+        'fail-over; call again with the same id and if_exists="keep" to confirm it; '
         "a task that is done by then runs once more"
     )
     assert raised.value.scheduled == raised.value.unconfirmed

@@ -43,7 +43,7 @@ def decided(shard: Shard, shard_map: ShardMap) -> ShardMap:
 
 
 def towards(shard_map: ShardMap, wanted: int, asked: str) -> ShardMap:
-    announced = shard_map.towards(wanted, asked)
+    announced = shard_map.announcing(wanted, asked)
     assert announced is not None
     return announced
 
@@ -160,7 +160,7 @@ def test_a_shard_that_was_erased_alone_is_refused_for_seconds_and_then_mended_by
     few.run(few.commands.erase(7))
     verbs = operations.get(gone), operations.cancel(gone), DeadLetters(operations).purge([gone])
     for verb in (operations.schedule(NewTask("x", delay_ms=HOUR, task_id=gone), "reject"), *verbs):
-        with pytest.raises(ShardMapOutdated, match="was erased, and others were not"):
+        with pytest.raises(ShardMapOutdated, match="was erased, but others were not"):
             do(few, verb)
     assert do(few, operations.get(there)) is not None
     leader.whole()

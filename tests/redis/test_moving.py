@@ -398,7 +398,7 @@ def test_a_mover_that_knows_no_shard_map_brings_nothing_anywhere(
     """A shard that has been dropped meanwhile could not refuse it."""
     put(pair, State(delayed={AWAY[0]: FAR}))
     depart(pair, AWAY[0])
-    pair.commands.follow(ShardMap.guess(2))
+    pair.commands.follow(ShardMap.assumed(2))
     _, stepping = migrator(pair, monkeypatch)
     stepping.whole()
     assert at(pair, 1) == State()

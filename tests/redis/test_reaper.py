@@ -117,7 +117,7 @@ async def test_a_page_that_took_long_is_followed_by_a_longer_pause(
         (ShardMap(2, 1, 1, 4, 4), 8, 8),  # shards that are announced hold nothing yet
         (ShardMap(3, 4, 1, 4, 4), 8, 8),
         (ShardMap(3, 1, 4, 1, 4), 8, 8),
-        (ShardMap.guess(4), 8, 8),  # what the document says may not be so
+        (ShardMap.assumed(4), 8, 8),  # what the document says may not be so
         (ShardMap.first(4), 8, 2),
         (ShardMap.first(256), 100, 1),
     ],

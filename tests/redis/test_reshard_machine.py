@@ -111,10 +111,10 @@ class Resharding(RuleBasedStateMachine):
         self.run(self.worker.sync_shard_map(0, settled))
         for task_id in ids:
             self.schedule(0, task_id, 50_000, "reject", lost=False)
-        announced = settled.towards(after, "x:1")
+        announced = settled.announcing(after, "x:1")
         if announced is None:
             return
-        moving_ = announced.follows()
+        moving_ = announced.next_step()
         assert moving_ is not None
         for shard_map in (announced, moving_):
             for shard in {0, *told}:
@@ -409,7 +409,7 @@ class Resharding(RuleBasedStateMachine):
     def somebody_moves_on(self, wanted: int) -> None:
         """A good deal of a change at once, so that examples come to its end and begin another."""
         shard_map = self.shard_map() or ShardMap.first(1)
-        asked = shard_map.towards(wanted, "x:1") if shard_map.settled else shard_map.follows()
+        asked = shard_map.announcing(wanted, "x:1") if shard_map.settled else shard_map.next_step()
         if asked is not None and not shard_map.moves:
             self.run(self.worker.sync_shard_map(0, asked))
         for shard in range(shard_map.covers):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.servers import RedisServer
 
 SETTLED = ShardMap.first(2)
-ANNOUNCED = SETTLED.towards(4, "u:2")
+ANNOUNCED = SETTLED.announcing(4, "u:2")
 IDS = "abcdefgh"
 AT_1 = {name for name in IDS if SETTLED.home(name) == 1}
 

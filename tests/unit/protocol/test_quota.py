@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delayq.contract import Limits
-from delayq.protocol.quota import Share, part, share
+from delayq.protocol.quota import Quota, part, quota
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,12 +22,12 @@ def test_the_parts_of_all_shards_add_up_to_the_limit_and_are_even(limit: int, sh
 @given(st.integers(1, 10**6), SHARDS)
 def test_the_rates_of_all_shards_add_up_to_the_rate(rate: int, shards: int) -> None:
     limits = Limits(rate_per_second=rate)
-    shares = [share(limits, shard, shards) for shard in range(shards)]
-    assert abs(sum(1e6 / float(each.interval_us) for each in shares) - rate) <= rate * 1e-5
-    assert sum(each.burst for each in shares) == max(rate, shards)
+    quotas = [quota(limits, shard, shards) for shard in range(shards)]
+    assert abs(sum(1e6 / float(each.interval_us) for each in quotas) - rate) <= rate * 1e-5
+    assert sum(each.burst for each in quotas) == max(rate, shards)
 
 
 def test_what_is_not_limited_is_told_as_nothing() -> None:
-    assert share(None, 0, 4) == share(Limits(), 3, 4) == Share("0", 0, 0)
-    assert share(Limits(max_in_flight=9), 0, 4) == Share("0", 0, 3)
-    assert share(Limits(rate_per_second=10, burst=5), 3, 4) == Share("400000.000000", 1, 0)
+    assert quota(None, 0, 4) == quota(Limits(), 3, 4) == Quota("0", 0, 0)
+    assert quota(Limits(max_in_flight=9), 0, 4) == Quota("0", 0, 3)
+    assert quota(Limits(rate_per_second=10, burst=5), 3, 4) == Quota("400000.000000", 1, 0)

@@ -16,23 +16,23 @@ COUNTS = st.integers(1, 64)
 
 def test_a_change_goes_through_its_steps_and_nothing_else_follows() -> None:
     settled = ShardMap.first(4, "u:1")
-    announced = settled.towards(8, "u:2")
+    announced = settled.announcing(8, "u:2")
     assert announced == ShardMap(2, 4, 4, 8, 8, "u:2")
-    moving = announced.follows()
+    moving = announced.next_step()
     assert moving == ShardMap(3, 8, 4, 8, 8, "u:2")
-    assert moving.towards(2, "u:3") is None, "it is asked for again when tasks have moved"
-    done = moving.follows()
+    assert moving.announcing(2, "u:3") is None, "it is asked for again when tasks have moved"
+    done = moving.next_step()
     assert done == ShardMap(4, 8, 8, 8, 8, "u:2")
-    assert done.follows() is None
-    fewer = done.towards(3, "u:3")
+    assert done.next_step() is None
+    fewer = done.announcing(3, "u:3")
     assert fewer is not None
     assert (fewer.covers, fewer.widest) == (8, 8)
 
 
 def test_what_is_announced_may_change_for_nothing_has_moved() -> None:
     announced = ShardMap(2, 4, 4, 256, 256)
-    assert announced.towards(5, "u:9") == ShardMap(3, 4, 4, 5, 256, "u:9")
-    back = announced.towards(4, "u:9")
+    assert announced.announcing(5, "u:9") == ShardMap(3, 4, 4, 5, 256, "u:9")
+    back = announced.announcing(4, "u:9")
     assert back is not None
     assert back.settled
 
@@ -57,7 +57,7 @@ def test_a_task_is_looked_for_where_it_was_before_where_it_goes(was: int, now: i
     homes = shard_map.homes(task_id)
     assert homes[0] == ShardMap.first(was).home(task_id)
     assert homes[-1] == shard_map.home(task_id)
-    assert shard_map.door(task_id) == (homes[0], homes[0] != homes[-1])
+    assert shard_map.first_lookup(task_id) == (homes[0], homes[0] != homes[-1])
     assert all(home < shard_map.covers for home in homes)
 
 
@@ -68,7 +68,7 @@ def test_limits_are_the_documents_before_and_after_a_change_and_less_than_twice_
     """And no shard has less than its part where its tasks were, or go: none waits because of the change."""
 
     def parts(shard_map: ShardMap) -> list[int]:
-        return [part(limit, shard, shard_map.sharing(shard)) for shard in range(shard_map.covers)]
+        return [part(limit, shard, shard_map.quota_shards(shard)) for shard in range(shard_map.covers)]
 
     old, new = parts(ShardMap.first(was)), parts(ShardMap.first(now))
     assert sum(old) == sum(new) == limit

@@ -98,7 +98,7 @@ async def test_a_group_that_is_no_more_waits_for_what_it_has_to_settle() -> None
     queue = document({"python": {"callable": "unused:unused"}})
     group_state = GroupState(Slots(queue.spec, WorkerCounters("worker", "q")), ShardGroup(commands, 1))
     assert not group_state.idle
-    commands.follow(ShardMap.guess(1))
+    commands.follow(ShardMap.assumed(1))
     group_state.asks(1)
     assert not group_state.idle
     group_state.answered(well=True)

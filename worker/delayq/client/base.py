@@ -51,7 +51,7 @@ class QueueClient:
         for name, kind, given in (("queue", OBJECT_NAME, queue), ("key_prefix", KEY_PREFIX, key_prefix)):
             if not kind.fits(given):  # no document could name that queue, so no worker would run its tasks
                 raise ValueError(f"{name}: expected {kind.expected}, got {given!r}")
-        confirmed = Durability.given(durability)
+        confirmed = Durability.parse(durability)
         self.address = url if isinstance(url, Address) else Address.from_url(url)
         self.queue = queue
         self.limits = limits or Limits()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.client.routing import persistently
 from delayq.errors import DelayQError, Unavailable
-from delayq.protocol.write_durability import EARLY, HURRY_MS, Behind, unfit, worst
+from delayq.protocol.write_durability import EARLY_WAITAOF, MIN_WAIT_MS, Behind, fsync_problem, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +30,7 @@ class Confirmation:
 
     def behind(self, *, hurry: bool = False) -> Behind:
         """What has to confirm a round trip; not waited for in a `hurry`, when what it says does not matter any more."""
-        return self.asked.behind(HURRY_MS if hurry else None)
+        return self.asked.behind(MIN_WAIT_MS if hurry else None)
 
     def check(self, shards: Iterable[int]) -> Operation[None]:
         """Find out, before anything is stored there, whether the Redis of these can confirm, and speaks the truth."""
@@ -38,12 +38,12 @@ class Confirmation:
         if not missing:
             return
         held = tuple(map(self._commands.keys, sorted(missing)))
-        replies = yield from self._told(asked.behind(HURRY_MS), held)  # a write: only a master takes one
+        replies = yield from self._told(asked.behind(MIN_WAIT_MS), held)  # a write: only a master takes one
         why = str(replies) if isinstance(replies, DelayQError) else ""
         if not why and asked.kind == "Fsynced":
             replies = yield from self._told(Behind((("CONFIG", "GET", "appendfsync"),), marked=False), held)
             settings: Any = [each[0] for each in replies] if isinstance(replies, list) else [None]
-            why = next(filter(None, map(unfit, settings)), "")
+            why = next(filter(None, map(fsync_problem, settings)), "")
             why = why or (yield from self._answers_early(settings, held))
         if why:
             raise DelayQError(f"durability {asked.kind}: {why}; nothing was stored")
@@ -64,7 +64,7 @@ class Confirmation:
             early = [so_far + self.asked.early(each) for so_far, each in zip(early, found, strict=False)]
             if all(tries - each >= 2 for each in early):  # noqa: PLR2004 -- of three
                 return ""
-        return EARLY
+        return EARLY_WAITAOF
 
     def again(self, shards: Iterable[int], *, hurry: bool = False) -> Operation[Any]:
         """Ask the servers that hold these shards once more; returns the worst of their replies, or the error."""

@@ -85,7 +85,7 @@ class TaskEncoder:
             if shard_map() is not now:
                 yield from (Chunk(now, *door, *each[:2]) for door, each in open_chunks.items())
                 now, open_chunks = shard_map(), {}
-            door = now.door(task_id)
+            door = now.first_lookup(task_id)
             if door not in open_chunks:
                 open_chunks[door] = [], [], [0]
             positions, flat, size = open_chunks[door]
@@ -100,7 +100,7 @@ class TaskEncoder:
     def chunk(self, task: NewTask, shard_map: ShardMap) -> Chunk:
         """Return a chunk of this task alone; Refused when it is malformed or too large."""
         prepared = self.prepare(task, ids(1))
-        return Chunk(shard_map, *shard_map.door(prepared[0]), [0], [*prepared])
+        return Chunk(shard_map, *shard_map.first_lookup(prepared[0]), [0], [*prepared])
 
     def prepare(self, task: NewTask, fresh: Iterator[str]) -> Prepared:
         """Return a task as schedule.lua takes it, with a `fresh` id if it has none; Refused when it is malformed."""

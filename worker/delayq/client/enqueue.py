@@ -254,7 +254,7 @@ class TaskWriter:
 
     def _options(self, chunk: Chunk) -> dict[str, Any]:
         """What a shard takes, of what the queue does."""
-        parts = chunk.shard_map.sharing(chunk.shard)
+        parts = chunk.shard_map.quota_shards(chunk.shard)
         return {
             "max_length": -(-self._limits.max_length // parts),
             "max_bytes": -(-(self._limits.max_bytes or 0) // parts),  # 0: no limit

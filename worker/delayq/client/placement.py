@@ -74,7 +74,7 @@ class Placement:
 
 def _regrouped(chunks: Iterable[Chunk], shard_map: ShardMap) -> list[Chunk]:
     """Return the tasks of chunks for where they are to be asked for first in another shard map."""
-    return _grouped(chunks, shard_map, shard_map.door)
+    return _grouped(chunks, shard_map, shard_map.first_lookup)
 
 
 def _at_home(chunk: Chunk) -> list[Chunk]:

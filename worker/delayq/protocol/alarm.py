@@ -1,4 +1,4 @@
-"""A sleep that can be cut short. asyncio.wait_for would start a task for every sleep."""
+"""An interruptible sleep. asyncio.wait_for would start a task for every sleep."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 
 
 class Alarm:
-    """One sleeper; ring() wakes it, or lets its next wait() return at once."""
+    """One waiting coroutine; ring() wakes it, or makes its next wait() return at once."""
 
     def __init__(self) -> None:
-        """Start silent."""
+        """Start without a pending ring."""
         self._rung = False
         self._sleeper: asyncio.Future[None] | None = None
 
     def ring(self) -> None:
-        """Wake the sleeper, now or the next time it lies down."""
+        """Wake the waiting coroutine; without one, the next wait() returns at once."""
         self._rung = True
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)

@@ -1,4 +1,4 @@
-"""One method per verb: each returns the Call that performs it. Nothing here waits; connection/ sends."""
+"""One method per verb: each returns the Call that performs it. No I/O here; connection/ sends calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 from delayq.protocol import replies, scripts
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.keys import Keys
-from delayq.protocol.quota import share
+from delayq.protocol.quota import quota
 from delayq.protocol.results import INDEXES, UNRECORDED, Cancelled, ClampedLeases, Recovered, State
 from delayq.protocol.shard_map import ShardMap
 
@@ -51,10 +51,10 @@ Rows: TypeAlias = "list[TaskRow]"
 Pairs: TypeAlias = "list[tuple[str, str]]"
 Lock: TypeAlias = Literal["lock", "recovery_lock", "isolation"]  # the last of a shard, others of a task
 
-CLAIM_LIMIT = 250  # tasks a claim may lease: about a millisecond of Redis' time
-BATCH = 250  # tasks any other call may carry
-LEASES = 500  # leases that a call may look at: about a millisecond of Redis' time
-# For a week after a queue was erased, clients that had used it are told so, and do not go by its shard map any more.
+CLAIM_LIMIT = 250  # tasks per claim: about a millisecond of Redis' time
+BATCH = 250  # tasks per call of any other verb
+LEASES = 500  # leases that one call reads: about a millisecond of Redis' time
+# For a week after an erase, Redis rejects the erased queue's shard map, so that clients drop their cached copy.
 GONE_MS = 7 * 24 * 3600 * 1000
 
 
@@ -65,7 +65,7 @@ class Call(Generic[T]):
     script: Script
     arguments: list[Argument]
     decode: Callable[[Any], T]
-    keys: Keys  # of the shard it is about: in a Cluster, all of them are on one server
+    keys: Keys  # of the call's shard: in a Cluster, all of them are on one server
 
 
 class Commands:
@@ -74,40 +74,37 @@ class Commands:
     def __init__(
         self, queue: str, *, prefix: str = "delayq", shards: int = 1, limits: Limits | None = None
     ) -> None:
-        """`shards` is how many sorted sets the queue is taken to be spread over, until Redis says how many.
-
-        `limits` are those on what may begin; who never claims needs none.
-        """
+        """`shards` is the assumed number of shards until the shard map is read. Only claims need `limits`."""
         self.queue, self._prefix, self._limits = queue, prefix, limits
         self._pinned: Commands | None = None  # see by()
-        self.changed = Alarm()  # rung by follow(); a process' ServiceManager sleeps on it
-        self._guess = ShardMap.guess(shards)
-        self.follow(self._guess)
+        self.changed = Alarm()  # follow() rings it; a process' ServiceManager waits on it
+        self._assumed = ShardMap.assumed(shards)
+        self.follow(self._assumed)
 
     def learn(self, shard_map: ShardMap | None) -> bool:
-        """Go by a shard map if it is news; None says that the queue we knew was erased. Returns whether it was."""
+        """Adopt a newer shard map; None means that the queue was erased. Returns whether the shard map changed."""
         if shard_map is None:
-            shard_map = self._guess
-            news = self.shard_map.epoch > 0
+            shard_map = self._assumed
+            changed = self.shard_map.epoch > 0
         else:
-            news = shard_map.newer(self.shard_map)
-        if news:
+            changed = shard_map.newer(self.shard_map)
+        if changed:
             steps = {"now": shard_map.shards, "was": shard_map.was, "target": shard_map.target}
             log.info(
                 "shard_map_changed",
                 extra={"fields": {"queue": self.queue, "epoch": shard_map.epoch, **steps}},
             )
             self.follow(shard_map)
-        return news
+        return changed
 
     def follow(self, shard_map: ShardMap) -> None:
-        """Go by this shard map from now on. `shards` are all that it covers."""
+        """Use this shard map from now on. `shards` are all that it covers."""
         self.shard_map, self._pinned = shard_map, None
         self.shards = tuple(Keys(self._prefix, self.queue, shard) for shard in range(shard_map.covers))
         self.changed.ring()
 
     def by(self, shard_map: ShardMap) -> Commands:
-        """Return the same queue by this shard map, whatever is followed meanwhile: for calls that belong together."""
+        """Return a copy pinned to this shard map, for calls that must use the same one."""
         if shard_map is self.shard_map and self._pinned is not None:
             return self._pinned
         pinned = copy(self)
@@ -119,11 +116,11 @@ class Commands:
         return pinned
 
     def keys(self, shard: int) -> Keys:
-        """Return the keys of any shard: what was leased of one that is no more is settled there all the same."""
+        """Return the keys of any shard; leases of a removed shard are still settled there."""
         return self.shards[shard] if shard < len(self.shards) else Keys(self._prefix, self.queue, shard)
 
     def shard_of(self, task_id: str) -> int:
-        """Return the shard a task is stored in from now on."""
+        """Return the task's home under the current shard map."""
         return self.shard_map.home(task_id)
 
     def _call(
@@ -135,7 +132,7 @@ class Commands:
         /,
         **named: Argument,
     ) -> Call[T]:
-        """`at` is a shard, or its keys with those of a task or a claimer."""
+        """`at` is a shard, or its keys extended with those of a task or a claimer."""
         script, keys = scripts.load(verb), at if isinstance(at, Keys) else self.keys(at)
         return Call(script, script.bind(keys, rest, **named), decode, keys)
 
@@ -157,11 +154,11 @@ class Commands:
         /,
         **named: Argument,
     ) -> Call[T]:
-        """Say by which shard map we go. The answer may be ShardMapOutdated or TaskMigrating."""
+        """Send the caller's shard map. The reply may be ShardMapOutdated or TaskMigrating."""
         return self._call(verb, shard, replies.at_home(decode), rest, by=self.shard_map.known, **named)
 
-    def _share(self, shard: int) -> dict[str, Argument]:
-        return share(self._limits, shard, self.shard_map.sharing(shard))._asdict()
+    def _quota(self, shard: int) -> dict[str, Argument]:
+        return quota(self._limits, shard, self.shard_map.quota_shards(shard))._asdict()
 
     # from outside
 
@@ -176,28 +173,28 @@ class Commands:
     ) -> Call[replies.Stored]:
         """Store tasks given flat as id, when, body; options: if_exists, repeated, max_length, max_delay_ms.
 
-        `passing`: they belong to another shard by now, and are stored here only where they are here already.
+        `passing`: their home is another shard; Redis replaces or keeps tasks that still are here, and adds none.
         """
         options |= {"max_bytes": max_bytes, "passing": int(passing)}
         return self._known("schedule", shard, replies.stored, tasks, **options)
 
     def cancel(self, task_id: str, *, shard: int | None = None) -> Call[Cancelled]:
-        """Forget a task that is not running. As for all calls about an id, `shard` is where, if not at its home."""
+        """Delete a task that is not running. `shard`, here and in all calls by id, overrides the task's home."""
         return self._of_task("cancel", task_id, shard, replies.word(Cancelled))
 
     def reschedule(
         self, task_id: str, when: str, *, max_delay_ms: int, shard: int | None = None
     ) -> Call[Rescheduled]:
-        """Move the due time of a task that is not running; `when` is "+delay" or an instant, in ms."""
+        """Change the due time of a task that is not running; `when` is "+delay" or an instant, in ms."""
         named: dict[str, Argument] = {"when": when, "max_delay_ms": max_delay_ms}
         return self._of_task("reschedule", task_id, shard, replies.rescheduled, **named)
 
     def get(self, task_id: str, *, shard: int | None = None) -> Call[TaskView | None]:
-        """Return everything the queue knows of one task. With many leases, the answer may be Searching."""
+        """Return everything stored about one task. With many leases, the answer may be Searching."""
         return self._search(task_id, shard, "0", again=True)
 
     def _search(self, task_id: str, shard: int | None, cursor: str, *, again: bool) -> Call[TaskView | None]:
-        """Look at a page of leases. One that was settled and claimed anew meanwhile may have been missed: `again`."""
+        """Read a page of leases. `again`: repeat once, because a task claimed again meanwhile may be missed."""
 
         def next_page(found: str | None) -> Call[TaskView | None] | None:
             if found is not None:
@@ -223,11 +220,11 @@ class Commands:
     # leases
 
     def claim(self, shard: int, limit: int, lease_ms: int, *, ticket: Ticket = UNRECORDED) -> Call[Claimed]:
-        """Lease up to `limit` due tasks, unless Redis gets to it after the claimer has abandoned this claim."""
+        """Lease up to `limit` due tasks. Redis ignores the claim after the ticket's deadline."""
         return self._claiming("claim", shard, ticket, limit=limit, lease_ms=lease_ms)
 
     def isolate(self, shard: int, limit: int, lease_ms: int, *, ticket: Ticket = UNRECORDED) -> Call[Claimed]:
-        """Lease a group of suspects, at most `limit`, to a worker that runs nothing else; abandoned as a claim is."""
+        """Lease a group of at most `limit` suspects to a worker that runs nothing else. The ticket is as for claim."""
         return self._claiming("isolate", shard, ticket, limit=limit, lease_ms=lease_ms)
 
     def _claiming(self, verb: str, shard: int, ticket: Ticket, *, limit: int, lease_ms: int) -> Call[Claimed]:
@@ -239,24 +236,24 @@ class Commands:
             lease_ms=lease_ms,
             number=ticket.number,
             not_after_ms=ticket.not_after_ms,
-            **self._share(shard),
+            **self._quota(shard),
         )
 
     def unclaim(self, shard: int, claimer: str, number: int, lease_ms: int) -> Call[int]:
-        """Put back the tasks of a claim whose reply was lost; answers with how many there were."""
+        """Return the tasks of a claim whose reply was lost to their indexes; the reply is their number."""
         keys = self.keys(shard).claimed_by(claimer)
         return self._call("unclaim", keys, int, number=number, lease_ms=lease_ms)
 
     def extend(self, shard: int, members: Sequence[bytes], lease_ms: int) -> Call[set[int]]:
-        """Prolong leases; answers with the positions of those that were lost."""
+        """Extend leases; the reply has the positions of lost ones."""
         return self._call("extend", shard, set[int], members, lease_ms=lease_ms)
 
     def ack(self, shard: int, members: Sequence[bytes]) -> Call[Settlements]:
-        """Finish tasks for good."""
+        """Delete tasks whose handlers succeeded."""
         return self._call("ack", shard, replies.settled(len(members), "acked"), members)
 
     def retry(self, shard: int, settles: Sequence[Argument], *, max_attempts: int) -> Call[Settlements]:
-        """Put failed tasks back; `settles` is flat: member, delay ms, charge (1 or 0), error."""
+        """Schedule failed tasks again; `settles` is flat: member, delay ms, charge (1 or 0), error."""
         return self._call("retry", shard, replies.each_settled, settles, max_attempts=max_attempts)
 
     def bury(self, shard: int, settles: Sequence[Argument]) -> Call[Settlements]:
@@ -264,40 +261,40 @@ class Commands:
         return self._call("bury", shard, replies.each_settled, settles)
 
     def release(self, shard: int, settles: Sequence[Argument]) -> Call[Settlements]:
-        """Hand tasks back without charging an attempt; `settles` is flat: member, due ms."""
+        """Return tasks to their index without charging an attempt; `settles` is flat: member, due ms."""
         return self._call("release", shard, replies.settled(len(settles) // 2, "released"), settles)
 
-    # upkeep
+    # scanners and reapers
 
     def wake(self, shard: int) -> Call[Wait]:
-        """Hint a worker when something is due; tells how long a scanner may sleep."""
-        return self._call("wake", shard, replies.wait, **self._share(shard))
+        """Push a wake token if a task is due; the reply has the time that a scanner may sleep."""
+        return self._call("wake", shard, replies.wait, **self._quota(shard))
 
     def elect(self, shard: int, owner: str, lease_ms: int) -> Call[Leadership]:
-        """Register as a scanner of a shard; lead it if it is our turn or it has no leader. 0 ms gives up both."""
+        """Register as a scanner of a shard, and take part in its leader election. 0 ms gives up both."""
         return self._call("elect", shard, replies.leadership, owner=owner, shard=shard, lease_ms=lease_ms)
 
     def reclaim(
         self, shard: int, *, max_crashes: int, limit: int = 100, before_ms: int | None = None
     ) -> Call[Pairs]:
-        """Take back leases that ran out, before a time of Redis' clock if given; answers with member and outcome."""
+        """Reclaim expired leases, only those expired before `before_ms` if given; the reply has member and outcome."""
         before = "" if before_ms is None else before_ms
         return self._call(
             "reclaim", shard, replies.pairs, limit=limit, max_crashes=max_crashes, before_ms=before
         )
 
     def expired(self, shard: int, *, offset: int, limit: int) -> Call[Expired]:
-        """Return a page of the leases that ran out, the longest ago first, and when the next will."""
+        """Return a page of expired leases, oldest expiry first, and the time until the next expiry."""
         return self._call("expired", shard, replies.expired, offset=offset, limit=limit)
 
     def examine(self, shard: int, member: bytes) -> Call[Examined | None]:
-        """Return the task of a lease that ran out, for a check to be asked about."""
+        """Return the task of an expired lease, as input of a check."""
         return self._call("examine", shard, replies.examined(self.queue, member), member=member)
 
     def recover(
         self, shard: int, member: bytes, owner: str, verdict: Verdict, **options: str | int
     ) -> Call[Recovered]:
-        """Do as a check said with a task whose lease ran out.
+        """Carry out a check's verdict on a task whose lease expired.
 
         Options: expiry_ms as examined, reason, wait_ms, max_crashes, failed.
         """
@@ -306,61 +303,61 @@ class Commands:
         return self._call("recover", self.keys(shard).of(task_id), replies.word(Recovered), **named)
 
     def clamp_leases(self, shard: int, lease_ms: int, *, limit: int = BATCH) -> Call[ClampedLeases]:
-        """Shorten leases that outlive their length, if Redis' clock stepped back; repeat until none is shortened."""
+        """Shorten leases longer than `lease_ms` after Redis' clock stepped back; repeat until none is shortened."""
         return self._call("clamp_leases", shard, ClampedLeases._make, lease_ms=lease_ms, limit=limit)
 
     def reconcile(
         self, shard: int, index: str, cursor: int = -1, *, count: int = 50
     ) -> Call[replies.ReconciledPage]:
-        """Hold a page of one index (a key's name) against the others; -1 goes on where anybody's last page ended."""
+        """Compare a page of one index (a key's name) with the others; -1 continues at the stored cursor."""
         hashes = {"tasks", "attempts", "dlq_info", "followups"}
         named = {"index": index, "name": index, "scan": "HSCAN" if index in hashes else "ZSCAN"}
         return self._call("reconcile", shard, replies.reconciled_page, **named, cursor=cursor, count=count)
 
     def audit_size(self, shard: int, *, count: int = 300) -> Call[replies.SizeAuditPage]:
-        """Add up what a page of tasks weighs, and put the counter of bytes right after the last one."""
+        """Add up the sizes of a page of tasks; after the last page, correct the counter of bytes."""
         return self._call("audit_size", shard, replies.size_audit_page, count=count)
 
     def restore_orphans(
         self, shard: int, lost: Sequence[LostTask], cursor: str = "0"
     ) -> Call[RestoredOrphans]:
-        """Give tasks that are in no index, and not leased, a home again; to be repeated as its answer says."""
+        """Index tasks again that are in no index and not leased; repeat with the reply's tasks and cursor."""
         flat = [item for task in lost for item in task]
         return self._call(
             "restore_orphans", shard, replies.restored_orphans, flat, cursor=cursor, count=LEASES
         )
 
     def erase(self, shard: int) -> Call[tuple[int, int]]:
-        """Forget everything a shard holds; answers with how many keys and tasks that was."""
+        """Delete everything a shard holds; the reply has the numbers of keys and tasks."""
         return self._call("erase", shard, tuple, gone_ms=GONE_MS)
 
-    # the shard map, and tasks that move
+    # shard map and migration
 
     def sync_shard_map(
         self, shard: int, shard_map: ShardMap | None = None, *, proposed: bool = False
     ) -> Call[ShardMapState]:
-        """Tell a shard of a shard map, unless it knows a newer one; None only asks.
+        """Store a shard map unless the shard has a newer one; None only reads.
 
-        `proposed`: it is what would follow the one that we know; shard 0 decides, and gives it its epoch.
+        `proposed`: it is the next step after ours; shard 0 decides and assigns the epoch.
         """
         by = shard_map.known if shard_map else ""
         decode, proposes = replies.shard_map_state, int(proposed and shard_map is not None)
         return self._call("sync_shard_map", shard, decode, by=by, proposed=proposes)
 
     def retire_shard(self, shard: int) -> Call[ShardMapState]:
-        """Tell a shard of a shard map in which it is no more; if it is empty, all but that and its counters goes."""
+        """Store a shard map without this shard; if the shard is empty, delete all but the map and its counters."""
         return self._call("retire_shard", shard, replies.shard_map_state, by=self.shard_map.known)
 
     def scan(self, shard: int, cursor: str, *, count: int = BATCH) -> Call[ScanPage]:
-        """Return a page of a shard's tasks, in whatever state."""
+        """Return a page of a shard's tasks in all states."""
         return self._known("scan", shard, replies.scan_page, cursor=cursor, count=count)
 
     def migrate_done(self, shard: int) -> Call[bool]:
-        """Note that every task of a shard is at home; answers False while some are on their way."""
+        """Store that every task of a shard is at home; the reply is False while some migrate."""
         return self._known("migrate_done", shard, bool, epoch=self.shard_map.epoch)
 
     def migrate_out(self, shard: int, ids: Sequence[bytes], *, near_ms: int) -> Call[MigrationBatch]:
-        """Take tasks of another shard out of their index, unless they have to stay: for `near_ms`, or in flight."""
+        """Start to migrate tasks whose home is another shard; those due within `near_ms` or in flight stay."""
         script, keys = scripts.load("migrate_out"), self.keys(shard)
         names = [raw.decode(errors="replace") for raw in ids]
         flat = [item for raw, name in zip(ids, names, strict=True) for item in (raw, self.shard_of(name))]
@@ -371,64 +368,64 @@ class Commands:
     def list_migrating(
         self, shard: int, *, task_id: str = "", after: int = 0, whole: bool = True
     ) -> Call[MigrationBatch]:
-        """Return the batch on its way of which a task is part, or the oldest after a token; or only where it goes."""
+        """Return the migrating batch that contains a task, or the oldest after a token; not `whole`: targets only."""
         decode = replies.migration_batch
         return self._call("list_migrating", shard, decode, id=task_id, after=after, whole=int(whole))
 
     def migrate_in(
         self, shard: int, came_from: int, token: int, tasks: Sequence[MigratingTask]
     ) -> Call[int | BatchOutOfOrder]:
-        """Store a migrated batch unless it is stored already; answers with how many are new, or BatchOutOfOrder."""
+        """Store a migrated batch, idempotently; the reply is the number of new tasks, or BatchOutOfOrder."""
         flat = [argument for task in tasks for argument in task.arguments]
         return self._known("migrate_in", shard, replies.migrated_in, flat, shard=came_from, token=token)
 
     def migrate_retoken(self, shard: int, token: int, to: int, late: BatchOutOfOrder) -> Call[int]:
-        """Give what of a batch is on its way to a shard where it came too late a later token, if it is still here."""
+        """Give the part of a batch that shard `to` rejected as out of order a later token, if it is still here."""
         return self._call("migrate_retoken", shard, int, token=token, to=to, above=late.last)
 
     def migrate_verify(self, shard: int, came_from: int, token: int) -> Call[bool]:
-        """Tell whether the oldest batch on its way from a shard has arrived, and let none before it arrive any more."""
+        """Return whether the oldest migrating batch of a shard has arrived; older batches are rejected from now on."""
         return self._call("migrate_verify", shard, bool, shard=came_from, token=token)
 
     def migrate_commit(self, shard: int, token: int) -> Call[int]:
-        """Forget a batch that has landed everywhere; answers with how many tasks it was."""
+        """Delete the source's copy of a batch that all its targets have; the reply is its number of tasks."""
         return self._call("migrate_commit", shard, int, token=token)
 
-    # one task, held alone; every lock expires
+    # locks; each expires
 
     def lock(
         self, task_id: str, owner: str, ttl_ms: int, *, lock: Lock = "lock", shard: int | None = None
     ) -> Call[int]:
-        """Lock a task, or confirm our lock; answers with 0, or how many ms another's lock may last.
+        """Take a lock, or confirm our own; the reply is 0, or the remaining ms of another owner's lock.
 
-        `shard` is where the task was found; without it, where its id says it is.
+        `shard` is where the task was found; by default its home.
         """
-        # Should another document have asked for longer, recovery does no harm: a verdict without its lock is none.
-        # A guard would. All ask for `isolation` for the same time.
+        # `equal` may shorten a lock. For recovery that is safe: Redis rejects a verdict without its lock. For a guard
+        # it is not. All workers use one duration for `isolation`.
         keys, equal = self._lock_keys(task_id, shard), int(lock != "lock")
         return self._call("lock", keys, int, lock=lock, owner=owner, ttl_ms=ttl_ms, equal=equal)
 
     def renew(
         self, task_id: str, owner: str, ttl_ms: int, *, lock: Lock = "lock", shard: int | None = None
     ) -> Call[bool]:
-        """Hold a task for longer; answers whether it was held still. `shard` as for lock."""
+        """Extend a lock; the reply is whether `owner` still had it. `shard` as for lock."""
         keys = self._lock_keys(task_id, shard)
         return self._call("renew", keys, bool, lock=lock, owner=owner, ttl_ms=ttl_ms)
 
     def unlock(
         self, task_id: str, owner: str, *, lock: Lock = "lock", shard: int | None = None
     ) -> Call[bool]:
-        """Let others have a task; answers whether it was held still. `shard` as for lock."""
+        """Release a lock; the reply is whether `owner` still had it. `shard` as for lock."""
         return self._call("unlock", self._lock_keys(task_id, shard), bool, lock=lock, owner=owner)
 
     # dead letters
 
     def redrive(self, shard: int, letters: Sequence[Argument]) -> Call[int]:
-        """Give dead letters a new life; `letters` is flat: id, delay ms."""
+        """Schedule dead letters again; `letters` is flat: id, delay ms."""
         return self._known("redrive", shard, int, letters)
 
     def purge(self, shard: int, ids: Sequence[str], *, before_ms: int | str = "inf") -> Call[int]:
-        """Forget dead letters that died before `before_ms`."""
+        """Delete dead letters that died before `before_ms`."""
         return self._known("purge", shard, int, ids, before_ms=before_ms)
 
 

@@ -1,4 +1,4 @@
-"""The horizons of one scrape: the default ones, or those asked for. Not here: counting (counts.lua)."""
+"""The horizons of one scrape: the defaults, or those of the query. Not here: counting (counts.lua)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 @dataclass(frozen=True)
 class DueHistogram:
-    """Labels with their milliseconds, rising."""
+    """Labels with their milliseconds, ascending."""
 
     ms: Mapping[str, int]
     asked: bool
 
     def samples(self, due_within: Mapping[int, int]) -> Iterable[tuple[str, int]]:
-        """Yield label and tasks. Of those asked for, one that adds no task to its smaller neighbour is left out."""
+        """Yield label and tasks. Horizons of a query that add no task to the next smaller one are left out."""
         before = 0
         for label, ms in self.ms.items():
             if not self.asked or due_within[ms] != before:
@@ -32,9 +32,9 @@ class DueHistogram:
 
 
 def asked(words: Sequence[str]) -> DueHistogram:
-    """Read what a query says, in any order; ValueError says what is wrong with it.
+    """Parse the horizons of a query, in any order; ValueError for an invalid one.
 
-    A horizon is what its label says, which has six digits: 1234567 counts what falls due within 1.23457e+06 s.
+    A horizon is rounded to its label's six digits: 1234567 counts what falls due within 1.23457e+06 s.
     """
     if len(words) > MOST_HORIZONS:
         raise ValueError(f"horizon: expected at most {MOST_HORIZONS} of them, got {len(words)}")
@@ -56,4 +56,4 @@ def _of(labels: Iterable[str], *, asked: bool) -> DueHistogram:
 
 
 ALWAYS: Final = _of(map(horizon_label, (10, 30, 60, 300, 900, 3600)), asked=False)
-"""The horizons of a scrape that asks for none."""
+"""The horizons of a scrape without a query."""

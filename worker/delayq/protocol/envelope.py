@@ -1,7 +1,7 @@
-"""A task and its envelope, the bytes that Redis keeps for it. No queue state here: that lives in the sorted sets.
+"""A task and its envelope, the bytes that Redis stores for it. A task's state is not in it, but in the sorted sets.
 
-Envelope, version 1: one byte of version (high nibble) and flags, then what the flags announce, the payload as it came,
-and last the due time as 6 big-endian bytes, which the scripts append because only Redis knows the time. Seven bytes
+Envelope, version 1: one byte of version (high nibble) and flags, then the fields that the flags announce, the payload
+unchanged, and the due time as 6 big-endian bytes, which the scripts append by Redis' clock. Seven bytes
 around the payload keep a 100-byte payload inside one 112-byte allocation: 16 bytes per task less than with eight more.
 """
 
@@ -31,7 +31,7 @@ encode_json = json.JSONEncoder(
 
 @dataclass(eq=False)
 class Task:
-    """What a handler is given. Nothing reads it back, so it need not be frozen, which would slow every task."""
+    """The handler's argument. It is not frozen, because that would slow every task."""
 
     id: str
     queue: str
@@ -42,7 +42,7 @@ class Task:
     body: bytes
     content_type: str
     headers: Mapping[str, str]
-    shard: int = 0  # that it was claimed from; a task migrates only while it is not running
+    shard: int = 0  # of the claim; a running task does not migrate
 
     @cached_property
     def payload(self) -> Any:  # noqa: ANN401 -- any JSON value
@@ -60,7 +60,7 @@ class Envelope(NamedTuple):
 
 
 def encode(payload: object, content_type: str | None, headers: Mapping[str, str] | None) -> tuple[bytes, int]:
-    """Envelope without its due time, and the size of the payload in bytes. ValueError when it is not JSON."""
+    """Return the envelope without its due time, and the payload's size in bytes. ValueError when it is not JSON."""
     if isinstance(payload, bytes | bytearray | memoryview):
         return _encode_bytes(bytes(payload), content_type or BYTES_TYPE, headers)
     if content_type not in (None, JSON_TYPE):
@@ -83,7 +83,7 @@ def _encode_bytes(body: bytes, kind: str, headers: Mapping[str, str] | None) -> 
 
 
 def decode(envelope: bytes) -> Envelope:
-    """Read an envelope with its due time; EnvelopeTooNew or EnvelopeError when it cannot be read."""
+    """Decode an envelope with its due time; EnvelopeTooNew or EnvelopeError when it cannot be decoded."""
     if len(envelope) <= DUE_BYTES:
         raise EnvelopeError(f"expected at least {DUE_BYTES + 1} bytes, got {len(envelope)}")
     version, flags = envelope[0] >> 4, envelope[0] & 15
@@ -112,7 +112,7 @@ def _decode_rest(envelope: bytes, flags: int, due_ms: int) -> Envelope:
 
 
 def _headers(raw: bytes) -> Mapping[str, str]:
-    """Read headers; another client may have written anything, and handlers are promised text."""
+    """Decode and validate headers: other clients may write anything, and handlers rely on strings."""
     found = json.loads(raw)
     if type(found) is not dict or not all(type(value) is str for value in found.values()):
         raise ValueError("headers: expected a mapping of strings to strings")

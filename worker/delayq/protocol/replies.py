@@ -1,4 +1,4 @@
-"""From what a script answers to values. Redis answers in bytes, integers and lists; nothing else gets past here."""
+"""Decoders of the scripts' replies: bytes, integers and lists in, values out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _COUNTED = re.compile(rb"(\d{1,15}) (\d{1,15}) (?:@\d{1,16} )?(?:~\d{1,16}:\d{1,
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What schedule.lua did: Redis' now, due times that lay in the past, outcomes other than created by position."""
+    """schedule.lua's reply: Redis' time, the number of due times in the past, and outcomes except `created`."""
 
     now_ms: int
     clamped: int
@@ -56,7 +56,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class ReconciledPage:
-    """A page of reconciliation: the next cursor (0 when done), each repaired task with its outcome, and suspects."""
+    """A page of reconciliation: the next cursor (0 when done), repaired tasks with outcomes, and possible orphans."""
 
     cursor: int
     tasks: list[tuple[str, str]]
@@ -65,48 +65,48 @@ class ReconciledPage:
 
 @dataclass(frozen=True, slots=True)
 class SizeAuditPage:
-    """A page of what tasks weigh: where to go on (0 when done), and what the counter of bytes was wrong by."""
+    """A page of the size audit: the next cursor (0 when done), and by how much the counter of bytes was wrong."""
 
     cursor: int
     off: int
 
 
 def word(kind: Callable[[str], T]) -> Callable[[bytes], T]:
-    """Return the reader of an answer that is one word."""
+    """Return the decoder of a one-word reply."""
     return lambda reply: kind(reply.decode())
 
 
 def stored(reply: list[Any]) -> Stored:
-    """Read schedule.lua's answer."""
+    """Decode schedule.lua's reply."""
     now_ms, clamped, notes = reply
     outcomes = {int(at): Outcome(name.decode()) for at, name in zip(notes[::2], notes[1::2], strict=True)}
     return Stored(now_ms, clamped, outcomes)
 
 
 def shard_map_state(reply: list[Any]) -> ShardMapState:
-    """Read sync_shard_map.lua's answer."""
+    """Decode sync_shard_map.lua's reply."""
     known, home_epoch, tasks = reply
     return ShardMapState(_shard_map(known), home_epoch, tasks, int(known) if known.isdigit() else 0)
 
 
 def _shard_map(known: bytes) -> ShardMap | None:
-    """Read what a shard knows: nothing, or only since when no queue is there."""
+    """Parse a shard's shard map; None when it has none, or only the epoch of an erase."""
     return ShardMap.parse(known.decode()) if b" " in known else None
 
 
 def migrated_in(reply: int | bytes) -> int | BatchOutOfOrder:
-    """Read migrate_in.lua's answer."""
+    """Decode migrate_in.lua's reply."""
     return BatchOutOfOrder(int(reply.split()[1])) if isinstance(reply, bytes) else reply
 
 
 def scan_page(reply: list[Any]) -> ScanPage:
-    """Read scan.lua's answer."""
+    """Decode scan.lua's reply."""
     cursor, run, tasks, found = reply
     return ScanPage(cursor.decode(), run.decode(), tasks, found)
 
 
 def migration_batch(reply: list[Any]) -> MigrationBatch:
-    """Read migrate_out.lua's answer, or list_migrating.lua's."""
+    """Decode the reply of migrate_out.lua or list_migrating.lua."""
     token, tasks, *left = reply
     return MigrationBatch(
         int(token), [MigratingTask(int(to), (name, *rest)) for name, to, *rest in tasks], *left
@@ -114,9 +114,9 @@ def migration_batch(reply: list[Any]) -> MigrationBatch:
 
 
 def at_home(decode: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Return a reader of answers to calls about ids: a shard may have to say that it is not the one to ask."""
+    """Return a decoder for calls that carry a shard map: raises ShardMapOutdated and TaskMigrating."""
 
-    def read(reply: Any) -> T:  # noqa: ANN401 -- whatever the script answers
+    def read(reply: Any) -> T:  # noqa: ANN401 -- the script's raw reply
         word, _, rest = reply.partition(b" ") if isinstance(reply, bytes) else (b"", b"", b"")
         if word == b"STALELAYOUT":
             raise ShardMapOutdated(_shard_map(rest))
@@ -128,12 +128,12 @@ def at_home(decode: Callable[[Any], T]) -> Callable[[Any], T]:
 
 
 def rescheduled(reply: list[Any]) -> Rescheduled:
-    """Read reschedule.lua's answer."""
+    """Decode reschedule.lua's reply."""
     return Rescheduled(reply[0].decode(), int(reply[1]))
 
 
 def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
-    """Return the reader of claim.lua's answer for one shard."""
+    """Return the decoder of claim.lua's reply for one shard."""
 
     def read(reply: list[Any]) -> Claimed:
         if len(reply) == 1:
@@ -165,7 +165,7 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
 
 
 def settled(count: int, outcome: str) -> Callable[[list[int]], list[Settled]]:
-    """Return the reader of an answer that names only the positions of lost leases."""
+    """Return the decoder of a reply that has only the positions of lost leases."""
 
     def read(lost: list[int]) -> list[Settled]:
         outcomes = [Settled(outcome)] * count
@@ -177,37 +177,37 @@ def settled(count: int, outcome: str) -> Callable[[list[int]], list[Settled]]:
 
 
 def each_settled(reply: list[bytes]) -> list[Settled]:
-    """Read an answer that names an outcome for each lease."""
+    """Decode a reply with an outcome for each lease."""
     return [Settled(name.decode()) for name in reply]
 
 
 def wait(reply: list[int]) -> Wait:
-    """Read wake.lua's answer."""
+    """Decode wake.lua's reply."""
     now_ms, due, untaken, next_due_us, next_expiry_us, room_us = reply
     waits = _seconds(next_due_us), _seconds(next_expiry_us)
     return Wait(now_ms, bool(due), bool(untaken), *waits, *_held(room_us))
 
 
 def leadership(reply: list[int]) -> Leadership:
-    """Read elect.lua's answer."""
+    """Decode elect.lua's reply."""
     leads, others_ms, stepped_back_ms, again_ms = reply
     return Leadership(bool(leads), others_ms, stepped_back_ms, again_ms)
 
 
 def pairs(reply: list[bytes]) -> list[tuple[str, str]]:
-    """Read a flat list of names and outcomes."""
+    """Decode a flat list of names and outcomes."""
     texts = [item.decode(errors="replace") for item in reply]
     return list(zip(texts[::2], texts[1::2], strict=True))
 
 
 def expired(reply: list[Any]) -> Expired:
-    """Read expired.lua's answer."""
+    """Decode expired.lua's reply."""
     next_us, members = reply
     return Expired(members, _seconds(next_us))
 
 
 def examined(queue: str, member: bytes) -> Callable[[list[Any] | None], Examined | None]:
-    """Return the reader of examine.lua's answer for one lease; None when it is gone, lasts or is put off."""
+    """Return the decoder of examine.lua's reply for one lease; None when it is settled, extended or deferred."""
 
     def read(reply: list[Any] | None) -> Examined | None:
         if reply is None:
@@ -228,28 +228,28 @@ def _of_lease(queue: str, member: bytes, envelope: bytes | None, counted: bytes)
         task_id, number = raw_id.decode(), int(token)
     except (EnvelopeError, ValueError) as error:
         return Unreadable(str(error))
-    # The run's own due time went with the worker: what is left is the one the task was scheduled for.
+    # Redis does not store the due time of the run, only that for which the task was scheduled.
     return Task(task_id, queue, failures + crashes + 1, number, due_ms, due_ms, body, kind, headers)
 
 
 def reconciled_page(reply: list[Any]) -> ReconciledPage:
-    """Read reconcile.lua's answer."""
+    """Decode reconcile.lua's reply."""
     return ReconciledPage(int(reply[0]), pairs(reply[1]), reply[2])
 
 
 def size_audit_page(reply: list[Any]) -> SizeAuditPage:
-    """Read audit_size.lua's answer."""
+    """Decode audit_size.lua's reply."""
     return SizeAuditPage(int(reply[0]), reply[1])
 
 
 def restored_orphans(reply: list[Any]) -> RestoredOrphans:
-    """Read restore_orphans.lua's answer."""
+    """Decode restore_orphans.lua's reply."""
     cursor, left, ids = reply
     return RestoredOrphans(cursor.decode(), list(map(LostTask, left[::2], left[1::2])), ids)
 
 
 def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[list[Any]], Counts]:
-    """Return the reader of counts.lua's answer for these horizons and instants."""
+    """Return the decoder of counts.lua's reply for these horizons and instants."""
 
     def read(reply: list[Any]) -> Counts:
         now_ms, delayed, retry, suspect, *others = reply
@@ -280,7 +280,7 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
 
 
 def _whole_numbers(flat: list[bytes]) -> dict[str, int]:
-    """Read a hash of counters; a field that is none, which no script wrote, is passed over."""
+    """Decode a hash of counters; fields that are not numbers, which no script writes, are ignored."""
     pairs_of = zip(flat[::2], flat[1::2], strict=True)
     return {
         name.decode(errors="replace"): int(value)
@@ -290,7 +290,7 @@ def _whole_numbers(flat: list[bytes]) -> dict[str, int]:
 
 
 def rows(state: State) -> Callable[[list[Any]], list[TaskRow]]:
-    """Return the reader of list.lua's answer for one state."""
+    """Return the decoder of list.lua's reply for one state."""
 
     def read(reply: list[Any]) -> list[TaskRow]:
         return [_row(state, *entry) for entry in reply]
@@ -299,9 +299,9 @@ def rows(state: State) -> Callable[[list[Any]], list[TaskRow]]:
 
 
 def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[Any], Any]:
-    """Return the reader of get.lua's answer for one task.
+    """Return the decoder of get.lua's reply for one task.
 
-    `next_page` is given the cursor of the next page, or None after the last one, which showed no lease of the task.
+    `next_page` receives the cursor of the next page, or None after a last page without a lease of the task.
     """
 
     def read(reply: list[Any] | None) -> TaskView | Searching | None:
@@ -329,14 +329,14 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
 
 
 def _readable(envelope: bytes) -> Envelope:
-    """Read an envelope; one that cannot be read is shown as it is, so that nothing hides the tasks beside it."""
+    """Decode an envelope; return an unreadable one as raw bytes, so that it does not hide other tasks."""
     try:
         return decode(envelope)
     except EnvelopeError:
         return Envelope(envelope, BYTES_TYPE, {}, 0)
 
 
-def _row(state: State, *entry: Any) -> TaskRow:  # noqa: ANN401 -- one entry of Redis' answer, as it came
+def _row(state: State, *entry: Any) -> TaskRow:  # noqa: ANN401 -- one raw entry of the reply
     member, at_ms, size, counted, info = entry
     name = member.decode(errors="replace")
     task_id = name.rpartition(":")[0] or name if state is State.IN_FLIGHT else name
@@ -344,7 +344,7 @@ def _row(state: State, *entry: Any) -> TaskRow:  # noqa: ANN401 -- one entry of 
 
 
 def _at_ms(state: State, score: int) -> int:
-    """Read a score: that of a suspect is a token, the µs of a claim; below zero is a lease that was put off."""
+    """Convert a score to ms: a suspect's is a token, the µs of a claim; a deferred lease's is negative."""
     return score // 1000 if state is State.SUSPECT else abs(score)
 
 
@@ -358,13 +358,13 @@ def _failures(counted: bytes, info: bytes) -> Failures:
 
 
 def _counted(entry: bytes) -> tuple[int, int]:
-    """Failures and crashes; none if the entry is unreadable, as attempts_of() in the prelude does."""
+    """Return failures and crashes; zero if the entry is unreadable, as attempts_of() in prelude.lua."""
     found = _COUNTED.match(entry)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _held(room_us: int) -> tuple[bool, float | None]:
-    """Whether a limit kept tasks back, and for how long if anybody knows: claim.lua has the numbers."""
+    """Return whether a limit holds tasks back, and the seconds until it allows more if known; see claim.lua."""
     return room_us != -1, _seconds(room_us)
 
 

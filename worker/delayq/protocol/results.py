@@ -1,4 +1,4 @@
-"""What calls on a queue answer with. Frozen, and nothing but facts."""
+"""The results of calls on a queue. Frozen data, no behavior."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """Where a task is; every accepted task is in exactly one of these, or done."""
+    """The state of a task; every accepted task is in exactly one, or done."""
 
-    SCHEDULED = "scheduled"  # or due, and not claimed yet
+    SCHEDULED = "scheduled"  # or due and not claimed
     RETRYING = "retrying"  # an attempt failed: it runs again
-    SUSPECT = "suspect"  # its lease expired: it runs again apart from healthy tasks
+    SUSPECT = "suspect"  # its lease expired: it runs again, isolated from healthy tasks
     IN_FLIGHT = "in_flight"
     DEAD = "dead"
-    ORPHAN = "orphan"  # in no index: only a crash of Redis can leave this; the reaper repairs it
+    ORPHAN = "orphan"  # in no index, after a crash of Redis; the reaper repairs it
 
 
 INDEXES: Final[Mapping[State, str]] = {
@@ -37,27 +37,27 @@ STATE_OF: Final[Mapping[str, State]] = {
     **{index: state for state, index in INDEXES.items()},
     "orphan": State.ORPHAN,
 }
-"""What get.lua says → the state."""
+"""The state's name in get.lua's reply → the state."""
 
 
 class Outcome(StrEnum):
-    """What became of one task in a call to schedule."""
+    """The result of `schedule` for one task."""
 
     CREATED = "created"
-    KEPT = "kept"  # if_exists="keep": the earlier one stands
+    KEPT = "kept"  # if_exists="keep": the existing task is unchanged
     REPLACED = "replaced"
-    REPEATED = "repeated"  # an earlier try had stored it though its reply was lost
+    REPEATED = "repeated"  # an earlier call stored it, and its reply was lost
     EXISTS = "exists"
-    FOLLOWS = "follows"  # if_exists="replace": the task is in flight, and is replaced once it has ended
+    FOLLOWS = "follows"  # if_exists="replace" of a task in flight: stored as its follow-up
     FULL = "full"
-    HEAVY = "heavy"  # there is room for another task, but not for its bytes
+    HEAVY = "heavy"  # limits.maxLength allows another task, limits.maxBytes does not
     TOO_FAR = "too_far"
-    ELSEWHERE = "elsewhere"  # not here, and from now on to be stored at another shard; clients ask there
-    MOVING = "moving"  # on its way to another shard; clients see to it that it arrives
+    ELSEWHERE = "elsewhere"  # not in this shard; clients store it in its home
+    MOVING = "moving"  # migrating; clients complete the migration first
 
 
 class Settled(StrEnum):
-    """What became of one lease. LEASE_LOST: the task has another lease or none; nothing was changed."""
+    """The result of a settlement. LEASE_LOST: the task has another lease or none; nothing changed."""
 
     ACKED = "acked"
     RETRIED = "retried"
@@ -68,39 +68,39 @@ class Settled(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a check may answer when it is asked about a task whose lease ran out."""
+    """A check's answer about a task whose lease expired."""
 
     REQUEUE = "requeue"  # it still has to run
-    COMPLETE = "complete"  # it has taken effect, or need not any more
+    COMPLETE = "complete"  # it has taken effect, or is obsolete
     BURY = "bury"  # it needs manual work
-    WAIT = "wait"  # not known yet: ask again later
+    WAIT = "wait"  # unknown: repeat the check later
 
 
 class Recovered(StrEnum):
-    """What became of one task whose lease ran out; the last three mean that nothing was done."""
+    """The result of a recovery; the last three mean that nothing changed."""
 
     RECLAIMED = "reclaimed"
     COMPLETED = "completed"
     BURIED = "buried"
     SUPERSEDED = "superseded"  # it would have been buried, but its follow-up took its place
     WAITED = "waited"
-    ORPHANS = "orphans"  # no such task: the lease was dropped
+    ORPHANS = "orphans"  # the lease had no task: it was dropped
     GONE = "gone"  # settled meanwhile, or recovered by another process
-    ALIVE = "alive"  # its worker woke up and extended the lease since it was examined
-    LOCK_LOST = "lock_lost"  # asking took too long: another process may ask
+    ALIVE = "alive"  # its worker has extended the lease meanwhile
+    LOCK_LOST = "lock_lost"  # the check took longer than the recovery lock
 
 
 class Cancelled(StrEnum):
-    """What a call to cancel found."""
+    """The result of `cancel`."""
 
     CANCELLED = "cancelled"
-    IN_FLIGHT = "in_flight"  # being handled: it will finish
+    IN_FLIGHT = "in_flight"  # its handler runs
     DEAD = "dead"  # a dead letter: purge it instead
     NOT_FOUND = "not_found"
 
 
 class Scheduled(NamedTuple):
-    """A stored task. `due_ms` is by Redis' clock; for a kept task it is what was asked, not what stands."""
+    """A stored task. `due_ms` is by Redis' clock; for a kept task it is the requested, not the stored due time."""
 
     id: str
     due_ms: int
@@ -109,49 +109,49 @@ class Scheduled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShardMapState:
-    """What a shard knows of the shard map, and whether it is done with it."""
+    """A shard's copy of the shard map, and its progress under it."""
 
-    shard_map: ShardMap | None  # None: it has none yet
-    home_epoch: int  # of the shard map in which all its tasks were found to belong here
+    shard_map: ShardMap | None  # None: the shard has none
+    home_epoch: int  # of the shard map under which a full scan found all its tasks at home
     tasks: int
-    erased: int = 0  # it was, and refuses shard maps of this epoch and before
+    erased: int = 0  # epoch of the erase: the shard refuses shard maps up to it; 0: not erased
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPage:
-    """A page of a shard's tasks. `cursor` is where to go on, "0" when there is no more."""
+    """A page of a shard's tasks. `cursor` is that of the next page, "0" after the last."""
 
     cursor: str
-    run: str  # of the server: its cursors mean nothing to another, and nothing after a restart
-    tasks: int  # that the shard has
+    run: str  # ID of the server's run: a cursor is valid only within it
+    tasks: int  # in the shard
     ids: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class MigratingTask:
-    """One task on its way, as it is stored: all that migrate_in.lua has to know of it."""
+    """One migrating task as it is stored, for migrate_in.lua."""
 
     to: int
     arguments: tuple[bytes, ...]  # id, index, score, envelope, attempts or empty, dlq info or empty
 
 
 class BatchOutOfOrder(NamedTuple):
-    """A batch came to a shard where a later one has landed."""
+    """A batch arrived at a shard that has verified a later one."""
 
-    last: int  # token that landed there
+    last: int  # token of the last verified batch
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationBatch:
-    """A batch of tasks that is on its way. Without tasks there was none."""
+    """A batch of migrating tasks; without tasks there is none."""
 
     token: int
     tasks: list[MigratingTask]
     stay: list[bytes] = field(default_factory=list)  # in flight, locked or due soon
-    later: list[bytes] = field(default_factory=list)  # too much for one batch
+    later: list[bytes] = field(default_factory=list)  # too large for this batch
 
     def by_shard(self) -> dict[int, list[MigratingTask]]:
-        """Return what goes to each shard."""
+        """Return the tasks of each target shard."""
         found: dict[int, list[MigratingTask]] = {}
         for task in self.tasks:
             found.setdefault(task.to, []).append(task)
@@ -160,7 +160,7 @@ class MigrationBatch:
 
 @dataclass(frozen=True, slots=True)
 class Rescheduled:
-    """Whether a task was moved, and to when."""
+    """The result of `reschedule`."""
 
     outcome: str  # rescheduled, or why not: too_far, in_flight, dead, not_found
     due_ms: int
@@ -168,7 +168,7 @@ class Rescheduled:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """How often a task failed and crashed, and the last error."""
+    """A task's failures, crashes and last error."""
 
     failures: int = 0
     crashes: int = 0
@@ -178,25 +178,25 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """Everything the queue knows of one task."""
+    """Everything that is stored about one task."""
 
     id: str
     state: State
-    at_ms: int  # due time, begin of a suspect's last run, lease expiry or time of death, as the state has it
+    at_ms: int  # by state: due time, start of a suspect's last run, lease expiry, or time of death
     scheduled_ms: int
     body: bytes
     content_type: str
     headers: Mapping[str, str]
     failed: Failures
     token: int | None = None  # of the current lease
-    follow_up_due_ms: int | None = None  # of what takes its place once it has ended
+    follow_up_due_ms: int | None = None  # due time of its follow-up
 
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """An answer that is not known yet: the shard has more leases than a call may look at."""
+    """No result yet: the shard has more leases than one call reads."""
 
-    next: Any  # the Call that looks at the next page
+    next: Any  # the Call that reads the next page
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class TaskRow:
 
 
 class LostTask(NamedTuple):
-    """A task that was in no index, and what the last page of leases said of it."""
+    """A task in no index, and its trace from the previous page of leases (restore_orphans.lua)."""
 
     id: bytes
     trace: bytes = b""
@@ -219,7 +219,7 @@ class LostTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RestoredOrphans:
-    """After one page of leases: which tasks may still be lost, and which were, and have an index again."""
+    """After one page of leases: tasks that may still be orphans, and orphans that are indexed again."""
 
     cursor: str  # "0": this was the last page
     left: list[LostTask]
@@ -228,25 +228,23 @@ class RestoredOrphans:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many tasks are in each state: a task is scheduled, retrying, due, in flight or dead."""
+    """The number of tasks by state: scheduled, retrying, due, in flight or dead."""
 
     now_ms: int
-    scheduled: int  # for later, never tried
-    retrying: int  # for later, after an attempt that failed
+    scheduled: int  # not due, without an attempt
+    retrying: int  # not due, after a failed attempt
     due: int  # and not claimed
     in_flight: int
     dead: int
     oldest_due_ms: int | None  # the earliest due time, in the past or not
     next_due_ms: int | None  # the first due time after now
     due_within: Mapping[int, int] = field(default_factory=dict)  # horizon ms to tasks
-    due_by: Mapping[int, int] = field(
-        default_factory=dict
-    )  # instant, Unix ms, to tasks that fall due until then
+    due_by: Mapping[int, int] = field(default_factory=dict)  # instant, Unix ms, to tasks due by then
     stats: Mapping[str, int] = field(default_factory=dict)
-    lapsed: int = 0  # of those in flight: the lease expired, and recovery has not decided yet
+    lapsed: int = 0  # of those in flight: the lease expired and is not recovered
     bytes: int = 0  # ids and envelopes of all tasks, dead letters included
     format: int = 1  # of the keys, see keys.FORMAT; the newest of several shards
-    suspect: int = 0  # of those due: the lease expired, and they run again apart from healthy ones
+    suspect: int = 0  # of those due: suspects
 
     @property
     def waiting(self) -> int:
@@ -255,26 +253,26 @@ class Counts:
 
     @property
     def late_ms(self) -> int:
-        """For how long the oldest due task has been due; 0 when none is."""
+        """The lateness of the oldest due task, 0 without any."""
         return max(0, self.now_ms - self.oldest_due_ms) if self.due and self.oldest_due_ms is not None else 0
 
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """One claimed task and the name under which its lease is held."""
+    """One claimed task and the name of its lease."""
 
     task: Task
     shard: int
-    member: bytes  # as Redis has it: an id that is not UTF-8 can still be settled
-    failures: int = 0  # charged before this run; unlike task.attempt without crashes
+    member: bytes  # raw, so that an id that is not UTF-8 can be settled
+    failures: int = 0  # charged before this run; task.attempt also counts crashes
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What one claim brought. `unreadable` are leases whose envelope could not be decoded, with the reason.
+    """The result of one claim. `unreadable` are leases whose envelope cannot be decoded, with the reason.
 
-    `held`: a limit of the queue kept due tasks back; not to be asked again for `room_seconds`, or until one ends.
-    `abandoned`: Redis got to the claim too late, and took no task.
+    `held`: a limit holds due tasks back for `room_seconds`, or if that is None until a running task ends.
+    `abandoned`: Redis executed the claim after its deadline and leased nothing.
     """
 
     now_ms: int
@@ -284,14 +282,14 @@ class Claimed:
     held: bool = False
     room_seconds: float | None = None
     abandoned: bool = False
-    suspects: int = 0  # that wait to run apart from healthy tasks
+    suspects: int = 0  # waiting in the shard
 
 
 class Ticket(NamedTuple):
-    """What a claim carries so that Redis can tell an abandoned one, and its claimer can find its leases again."""
+    """A claim's deadline, and the identity with which its claimer can return its leases."""
 
     claimer: str
-    number: int  # rises with each claim of the claimer; 0: no record is kept
+    number: int  # increases with each claim of the claimer; 0: no record is kept
     not_after_ms: int | str  # of Redis' clock
 
 
@@ -307,7 +305,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A lease that ran out: its task, and when it did; minus until when it was put off, if it was."""
+    """An expired lease: its task and its expiry; for a deferred lease, minus the time until which it waits."""
 
     task: Task | Unreadable
     expiry_ms: int
@@ -315,7 +313,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """One page of leases that ran out, as Redis has them, and when the next will; None when none is left."""
+    """One page of expired leases, raw, and the seconds until the next expiry; None without another lease."""
 
     members: list[bytes]
     next_seconds: float | None
@@ -323,31 +321,31 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """How long a scanner may sleep on one shard; None when there is nothing to wait for."""
+    """How long a scanner may sleep on one shard; None: no such event is known."""
 
     now_ms: int
-    due: bool  # and may begin
-    untaken: bool  # an earlier hint still lies there: every worker is busy, or none lives
+    due: bool  # and may start
+    untaken: bool  # the previous wake token is still there: no worker is free
     next_due_seconds: float | None  # due times after now
     next_expiry_seconds: float | None
-    held: bool = False  # something is due, but a limit of the queue keeps it back
-    room_seconds: float | None = None  # for how long; None: until another one ends
+    held: bool = False  # a limit holds due tasks back
+    room_seconds: float | None = None  # for how long; None: until a running task ends
 
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Whether this scanner leads a shard, or how long another one does."""
+    """Whether this scanner leads a shard, or the remaining ms of another leader's lease."""
 
     leads: bool
     others_ms: int
     stepped_back_ms: int
     again_ms: (
-        int  # after which it is worth asking again: a scanner counts as gone, or is about to take its turn
+        int  # until the election may have another result: a scanner expires, or leadership is handed over
     )
 
 
 class ClampedLeases(NamedTuple):
-    """By how much Redis' clock stepped back, if it did, and how many leases one call shortened for that."""
+    """By how much Redis' clock stepped back (0: it did not), and how many leases the call shortened."""
 
     stepped_back_ms: int
     shortened: int
@@ -355,7 +353,7 @@ class ClampedLeases(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeadGroup:
-    """Dead letters that died of the same error, but for numbers and names in it; `error` is the latest's."""
+    """Dead letters with the same error, ignoring numbers and names in it; `error` is the latest one's."""
 
     error: str
     count: int

@@ -1,7 +1,7 @@
 """The Lua scripts, one file per verb, and the binding of named arguments to KEYS and ARGV.
 
 A script's header is executable: its `-- KEYS name` and `-- ARGV name` lines, in order, are what a caller may pass.
-A last ARGV line that ends in `...` repeats; so does a last KEYS line, a key for each task. Nothing here talks to Redis.
+A last ARGV line that ends in `...` repeats; so does a last KEYS line, a key for each task. No I/O.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Script:
     ) -> list[Argument]:
         """Return what follows EVALSHA's sha: the key count, the keys and the arguments in the header's order.
 
-        A key's name may stand for one of several: `index="delayed"` says which one a script is to walk. `each` are
-        the keys of tasks, where a key of each is wanted.
+        A named argument may select a key: with `index="delayed"` the script's KEY `index` is `delayed`. `each` are
+        the keys of tasks, for scripts that take one key per task.
         """
         names = self.keys
         if len(named) > len(self.arguments):

@@ -1,8 +1,8 @@
-"""What `schedule` waits for beyond Redis' own answer: replicas that have the task, or the disk. Nothing here waits.
+"""Durability of `schedule`: which commands confirm a write on replicas or on disk, and how to read replies. No I/O.
 
-WAIT and WAITAOF speak of what their own connection wrote last, and newer servers count a connection that wrote nothing
-as confirmed at once: a task found again after a lost reply would be "confirmed" without a replica. So a small
-write of our own goes before each, and is younger than the writes to confirm.
+WAIT and WAITAOF confirm the last write of their own connection; newer servers confirm a connection without a write at
+once. A task that a repeated call finds stored would be "confirmed" without a replica. So a small write precedes each,
+later than the writes to confirm.
 """
 
 from __future__ import annotations
@@ -18,45 +18,44 @@ if TYPE_CHECKING:
 Kind = Literal["Replicated", "Fsynced"]
 Commands = tuple[tuple[str | int, ...], ...]
 
-MARK: Final = "confirmations"
-"""Field of `stats`: how often anybody asked for one."""
-HURRY_MS: Final = 1
-"""How long to wait where the answer is to be had at once, or does not matter any more."""
+CONFIRMATIONS: Final = "confirmations"
+"""Field of `stats`: the number of confirmations requested."""
+MIN_WAIT_MS: Final = 1
+"""Timeout of a confirmation whose reply is immediate or no longer needed."""
 FIRST_MS: Final = 3000
-"""How long the first of two confirmations may take, whatever its caller's patience: more than two syncs of everysec."""
+"""Timeout of the first of two confirmations, independent of the caller's: more than two syncs of everysec."""
 TWICE_MS: Final = 400
-"""How long the second of two confirmations may take: four rounds of an idle server, less than half of everysec."""
+"""Timeout of the second of two confirmations: four rounds of an idle server, less than half of everysec."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What follows scripts on their connection: each of these questions, behind a small write of our own if `marked`.
+    """Commands that follow scripts on their connection, each after a small write if `marked`.
 
-    In a Cluster every server has its own confirmations, and so its own write: calls that go out together to one server
-    share both, whatever their shards.
+    In a Cluster every server confirms its own writes: calls of one round trip to one server share a confirmation.
     """
 
     questions: Commands
     marked: bool = True
 
     def commands(self, stats: str) -> Commands:
-        """Return what to send; `stats` is the key of a counter of ours on the server that is asked."""
+        """Return the commands to send; `stats` is a key on the same server, for the small write."""
         if not self.marked:
             return self.questions
-        mark: tuple[str | int, ...] = ("HINCRBY", stats, MARK, 1)
+        mark: tuple[str | int, ...] = ("HINCRBY", stats, CONFIRMATIONS, 1)
         return tuple(command for question in self.questions for command in (mark, question))
 
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """Replicated: `replicas` of them have the task. Fsynced: the append-only file with it is on Redis' own disk."""
+    """Replicated: `replicas` replicas have the task. Fsynced: Redis' append-only file with the task is on disk."""
 
     kind: Kind
     replicas: int = 1
     timeout_ms: int = 1000
 
     def __post_init__(self) -> None:
-        """ValueError for what no Redis could do."""
+        """ValueError for an unknown kind, or a number below 1."""
         if self.kind not in ("Replicated", "Fsynced"):
             raise ValueError(f'durability: expected "Replicated" or "Fsynced", got {self.kind!r:.60}')
         for name, value in (("replicas", self.replicas), ("timeout_ms", self.timeout_ms)):
@@ -64,25 +63,25 @@ class Durability:
                 raise ValueError(f"durability: {name}: expected a whole number from 1, got {value!r:.60}")
 
     @classmethod
-    def given(cls, said: object) -> Durability | None:
-        """Return what a client is told: one of these, its kind alone, or None; TypeError for anything else."""
-        if said is None or isinstance(said, cls):
-            return said
-        if isinstance(said, str):
-            return cls(said)  # type: ignore[arg-type]  # __post_init__ looks
+    def parse(cls, value: object) -> Durability | None:
+        """Convert a client's argument: a Durability, its kind, or None; TypeError for anything else."""
+        if value is None or isinstance(value, cls):
+            return value
+        if isinstance(value, str):
+            return cls(value)  # type: ignore[arg-type]  # __post_init__ validates it
         expected = 'expected a Durability, "Replicated", "Fsynced" or None'
-        raise TypeError(f"durability: {expected}, got {type(said).__name__}")
+        raise TypeError(f"durability: {expected}, got {type(value).__name__}")
 
     @classmethod
     def of(cls, section: DurabilitySpec) -> Durability | None:
-        """Return what a document asks for."""
+        """Return the durability of a document."""
         if section.confirm == "None":
             return None
         return cls(section.confirm, section.replicas, section.timeout_milliseconds)
 
     @property
     def wanted(self) -> int:
-        """How many have to confirm: replicas, or the one disk."""
+        """The number of confirmations needed: replicas, or the one disk."""
         return self.replicas if self.kind == "Replicated" else 1
 
     def waiting(self, timeout_ms: int | None = None) -> tuple[str | int, ...]:
@@ -91,71 +90,71 @@ class Durability:
         return ("WAIT", self.replicas, longest) if self.kind == "Replicated" else ("WAITAOF", 1, 0, longest)
 
     def behind(self, timeout_ms: int | None = None) -> Behind:
-        """Return what follows the scripts on their connection."""
+        """Return the confirmation that follows the scripts on their connection."""
         return Behind((self.waiting(timeout_ms),))
 
     def twice(self) -> Behind:
-        """Return two confirmations in a row: the second has no time to come true."""
+        """Return two consecutive confirmations. The second is too soon to be true with everysec, see EARLY_WAITAOF."""
         return Behind((self.waiting(FIRST_MS), self.waiting(TWICE_MS)))
 
     @property
     def longest_ms(self) -> int:
-        """How long all that may be behind one round trip can wait together."""
-        return self.timeout_ms + HURRY_MS + (FIRST_MS + TWICE_MS if self.kind == "Fsynced" else 0)
+        """The longest time for which all confirmations of one round trip wait."""
+        return self.timeout_ms + MIN_WAIT_MS + (FIRST_MS + TWICE_MS if self.kind == "Fsynced" else 0)
 
     def confirmed(self, replies: object) -> int:
-        """Return how many have confirmed, by the replies to behind(); none when these are an error."""
+        """Return the number of confirmations in the replies to behind(); 0 for an error."""
         return _count(replies[-1]) if isinstance(replies, list) else 0
 
     def early(self, replies: object) -> bool:
-        """Whether both of two confirmations came, by the replies to twice(): the second alone may have come in time."""
+        """Whether the replies to twice() confirm both times; a single confirmation proves nothing."""
         return isinstance(replies, list) and all(map(_count, replies[1::2]))
 
 
 def longest_seconds(asked: Durability | None) -> float:
-    """Return how long a round trip may wait for what is to confirm it: that is no sign of a Redis that hangs."""
+    """Return for how long a round trip may wait for its confirmations, in addition to Redis' timeout."""
     return asked.longest_ms / 1000 if asked else 0.0
 
 
-def _count(reply: Any) -> int:  # noqa: ANN401 -- as Redis sent it
+def _count(reply: Any) -> int:  # noqa: ANN401 -- a raw reply
     return int(reply[0]) if isinstance(reply, list) else int(reply)
 
 
-def worst(found: Sequence[Any]) -> Any:  # noqa: ANN401 -- replies as Redis sent them, or an error
-    """Return what the server with the fewest confirmations replied; an error confirms nothing."""
+def worst(found: Sequence[Any]) -> Any:  # noqa: ANN401 -- raw replies or errors
+    """Return the replies of the server with the fewest confirmations; an error counts as none."""
     return min(found, key=lambda replies: _count(replies[-1]) if isinstance(replies, list) else -1)
 
 
-def unfit(appendfsync: object) -> str:
-    """Say why an append-only file with this setting confirms nothing; empty when it may."""
+def fsync_problem(appendfsync: object) -> str:
+    """Return why Redis with this setting cannot confirm Fsynced; empty when it can."""
     setting = appendfsync[1] if isinstance(appendfsync, list) and len(appendfsync) > 1 else b""
     if setting == b"no":
         return "Redis has appendfsync no and never forces its file to the disk; set everysec or always"
     if not setting:
         return (
-            "delayq cannot check whether Redis forces its file to the disk, for this user may not use CONFIG GET; "
+            "delayq cannot check whether Redis forces its file to the disk: this user may not run CONFIG GET; "
             "allow it with the rule that `delayq acl --config-get` prints, or use durability Replicated"
         )
     return ""
 
 
-EARLY: Final = (
+EARLY_WAITAOF: Final = (
     "this Redis answers WAITAOF before its file is on the disk, as Valkey 9.1 does with appendfsync everysec; "
     "set appendfsync always, or durability Replicated"
 )
-"""Of a server that confirms twice within a millisecond, though it syncs its file once a second."""
+"""Problem of a server that confirms twice within a millisecond, although it syncs its file once a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """What was confirmed of what was to be."""
+    """A durability that was not reached."""
 
     asked: Durability
     confirmed: int
     why: str = ""
 
     def message(self, unconfirmed: Sequence[str]) -> str:
-        """Say what is stored, what is not known of it, what may become of it, and what calling again does."""
+        """Return the error message: what is stored, what is not confirmed, what may happen, what to do next."""
         one = len(unconfirmed) == 1
         what = f"task {unconfirmed[0]} is" if one else f"{len(unconfirmed):,} tasks are"
         task = "it" if one else "they"
@@ -167,7 +166,7 @@ class Shortfall:
             who, fate = f"its disk did not confirm {within}", f"{task} may be lost if its machine fails"
         because = f" ({self.why})" if self.why else ""
         again = (
-            'call again with the same id and if_exists="keep" to have it confirmed; '
+            'call again with the same id and if_exists="keep" to confirm it; '
             "a task that is done by then runs once more"
         )
         return f"{what} stored on the primary, but {who}{because}: until then {fate}; {again}"

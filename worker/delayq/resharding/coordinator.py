@@ -58,7 +58,7 @@ class DesiredShards:
         if self.shards == shard_map.target:
             self.asked = True
             return None
-        return shard_map.towards(self.shards, self.stamp)
+        return shard_map.announcing(self.shards, self.stamp)
 
     def _may(self, shard_map: ShardMap) -> bool:
         if self.stamp == UNSTAMPED:
@@ -181,7 +181,7 @@ class ReshardingCoordinator:
             ready = all(told.home_epoch == shard_map.epoch for told in found[: shard_map.covers])
         else:
             ready = now - self._since >= self._announce_seconds
-        following = shard_map.follows()
+        following = shard_map.next_step()
         if ready and following is not None:
             self._follow(
                 await self._connection.one(self._commands.sync_shard_map(0, following, proposed=True))

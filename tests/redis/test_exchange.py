@@ -124,7 +124,7 @@ async def test_the_log_says_which_tasks_became_dead_letters_and_why(
 async def test_a_settlement_refused_beside_a_claim_is_sent_again(
     shard: Shard, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim_backoff, "ASIDE_SECONDS", 0.0)
+    monkeypatch.setattr(claim_backoff, "REFUSED_SECONDS", 0.0)
     shard.seed(State(delayed={"dies": NOW}))
     base = shard.keys.dlq.removesuffix("dlq")
     with redis_server.client() as redis:

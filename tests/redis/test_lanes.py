@@ -72,7 +72,7 @@ async def test_what_a_server_brings_while_suspects_run_is_handed_back(servers: l
         schedule(servers[0], IDS[0][:1])
         servers[0].pause()
         slots.group_states[0].hint(0)
-        await until(lambda: slots.group_states[0].doubtful)
+        await until(lambda: slots.group_states[0].unresponsive)
         suspect(servers[1], IDS[1][:1])
         slots.group_states[1].hint(1)
         await until(lambda: handler.began)
@@ -119,6 +119,6 @@ async def test_a_server_that_answers_again_is_trusted_again_though_no_slot_is_fr
         doubted, busy = slots.group_states
         busy.hint(1)
         await until(lambda: len(handler.began) == SLOTS)
-        doubted.doubtful = True
+        doubted.unresponsive = True
         doubted.hint(0)
-        await until(lambda: not doubted.doubtful)
+        await until(lambda: not doubted.unresponsive)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from delayq.protocol.results import Claimed
-from delayq.worker.claim_backoff import ASIDE_SECONDS, ClaimBackoff
+from delayq.worker.claim_backoff import REFUSED_SECONDS, ClaimBackoff
 
 
 def claimed(tasks: int = 0, *, held: bool = True, room_seconds: float | None = None) -> Claimed:
@@ -39,7 +39,7 @@ def test_a_shard_that_redis_refuses_is_tried_again_after_a_moment() -> None:
     assert (held.refuse(1, 10.0), held.refuse(1, 20.0), held.refuse(2, 20.0)) == (1, 2, 1)
     assert not held.all_refused([1, 2, 3])
     assert held.all_refused([1, 2])
-    assert held.due(20.0 + ASIDE_SECONDS) == [1, 2]
+    assert held.due(20.0 + REFUSED_SECONDS) == [1, 2]
     held.note(1, claimed(held=False), 22.0)
     assert held.refuse(1, 30.0) == 1
 
@@ -50,4 +50,4 @@ def test_a_claim_does_not_end_the_wait_for_what_was_refused_beside_it() -> None:
     held.refuse(1, 10.0)
     held.note(1, claimed(2, room_seconds=0.5), 10.0)
     assert not held.refused, "the shard serves claims"
-    assert (held.due(10.5), held.due(10.0 + ASIDE_SECONDS), held.due(99.0)) == ([1], [1], [])
+    assert (held.due(10.5), held.due(10.0 + REFUSED_SECONDS), held.due(99.0)) == ([1], [1], [])

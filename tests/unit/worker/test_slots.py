@@ -32,7 +32,7 @@ def claimed(group_state: GroupState) -> list[tuple[int, int]]:
     shares = group_state.slots.shares(group_state)
     for shard, _ in shares:
         del group_state.slots.hinted[shard]
-    group_state.asks(sum(limit for _, limit in shares))
+    group_state.begin_exchange(sum(limit for _, limit in shares))
     return shares
 
 
@@ -60,7 +60,7 @@ async def test_with_fewer_slots_than_shards_they_take_turns() -> None:
         ]
         group_state = (first, second, third)[shard]
         assert (claimed(group_state), limit) == ([(shard, 1)], 1)
-        group_state.answered(well=True)
+        group_state.end_exchange(served=True)
         group_state.hint(shard)  # there is more
         turns.append(shard)
     assert turns == [0, 1, 2, 0, 1, 2]
@@ -68,18 +68,18 @@ async def test_with_fewer_slots_than_shards_they_take_turns() -> None:
 
 async def test_a_group_that_waits_for_an_answer_or_failed_keeps_no_slot_from_others() -> None:
     first, second, third = group_states(3, 9)
-    first.asks(0)
-    second.answered(well=False)
+    first.begin_exchange(0)
+    second.end_exchange(served=False)
     for shard, group_state in enumerate((first, second, third)):
         group_state.hint(shard)
     assert third.slots.shares(third) == [(2, 9)]
     assert second.slots.shares(second) == [(1, 5)]  # it may try, with nothing reserved
-    second.asks(5)
+    second.begin_exchange(5)
     assert third.slots.free == 9
 
 
 async def test_what_is_reserved_is_given_back_when_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(slots, "RESERVATION_SECONDS", 0.01)
     first, second = group_states(2, 5)
     first.hint(0)
     claimed(first)
@@ -89,8 +89,8 @@ async def test_what_is_reserved_is_given_back_when_no_answer_comes(monkeypatch: 
     async with asyncio.timeout(10):
         await second.exchange_alarm.wait(60)
     assert second.slots.shares(second) == [(1, 5)]
-    first.answered(well=True)
-    assert (first.slots.free, first.doubtful) == (5, True)
+    first.end_exchange(served=True)
+    assert (first.slots.free, first.unresponsive) == (5, True)
 
 
 async def test_a_group_that_is_no_more_waits_for_what_it_has_to_settle() -> None:
@@ -99,9 +99,9 @@ async def test_a_group_that_is_no_more_waits_for_what_it_has_to_settle() -> None
     group_state = GroupState(Slots(queue.spec, WorkerCounters("worker", "q")), ShardGroup(commands, 1))
     assert not group_state.idle
     commands.follow(ShardMap.assumed(1))
-    group_state.asks(1)
+    group_state.begin_exchange(1)
     assert not group_state.idle
-    group_state.answered(well=True)
+    group_state.end_exchange(served=True)
     group_state.outbox.sent = 1
     assert not group_state.idle
     group_state.outbox.sent = 0
@@ -115,5 +115,5 @@ async def test_a_group_whose_server_may_hang_takes_no_suspects() -> None:
     first, second = group_states(2, 5)
     for shard in range(2):
         first.slots.suspects.note(shard, 1, 0.0)
-    first.answered(well=False)
+    first.end_exchange(served=False)
     assert (first.slots.isolates(first), second.slots.isolates(second)) == (None, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delayq.worker.suspects import PATIENCE_SECONDS, RENEW_SECONDS, Suspects
+from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, Suspects
 
 ALL, HANDLER_SECONDS = range(4), 60.0
 
@@ -33,8 +33,8 @@ def test_without_suspects_there_is_nothing_to_do_ever() -> None:
 
 
 def test_a_busy_worker_stops_claiming_once_its_patience_is_over_and_says_so_again_and_again() -> None:
-    suspects, late = known(3), 10.0 + PATIENCE_SECONDS
-    assert suspects.next_in(ALL, 10.0) == PATIENCE_SECONDS
+    suspects, late = known(3), 10.0 + IDLE_WORKER_SECONDS
+    assert suspects.next_in(ALL, 10.0) == IDLE_WORKER_SECONDS
     assert (suspects.room_for(ALL, late - 0.1), suspects.room_for([1], late)) == (None, None)
     assert suspects.room_for(ALL, late) == 3
     assert not suspects.blocks
@@ -51,7 +51,7 @@ def test_where_another_worker_reserves_itself_or_took_them_this_one_claims_on() 
     suspects.reserve(3, 20.0, granted=False)
     assert not suspects.blocks
     assert suspects.room_for(ALL, 20.0) is None
-    assert suspects.room_for(ALL, 20.0 + PATIENCE_SECONDS) == 3
+    assert suspects.room_for(ALL, 20.0 + IDLE_WORKER_SECONDS) == 3
     suspects.reserve(3, 30.0, granted=True)
     suspects.note(3, 0, 30.5)
     assert not suspects.blocks
@@ -75,7 +75,7 @@ def test_after_a_group_healthy_tasks_have_their_turn() -> None:
     suspects.end(30.0)
     assert not suspects.blocks
     assert suspects.room_for(ALL, 30.0) is None
-    assert suspects.room_for(ALL, 30.0 + PATIENCE_SECONDS) == 3
+    assert suspects.room_for(ALL, 30.0 + IDLE_WORKER_SECONDS) == 3
 
 
 def test_a_try_in_vain_is_not_repeated_at_once() -> None:

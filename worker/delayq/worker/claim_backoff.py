@@ -1,7 +1,7 @@
-"""Which shards a worker is not to claim from for now, and when to look at them again. Pure.
+"""Shards from which a worker does not claim for now, and until when. Pure.
 
-Limits of the queue keep due tasks back, and Redis says until when. One shard may also be broken: for example, by a
-foreign key under one of its names. Neither may cost the other shards anything.
+A limit of the queue may hold due tasks back until a time that Redis returns. A shard may also reject calls, for
+example because another client wrote one of its keys. Neither affects other shards.
 """
 
 from __future__ import annotations
@@ -13,53 +13,51 @@ if TYPE_CHECKING:
 
     from delayq.protocol.results import Claimed
 
-ASIDE_SECONDS = 1.0  # before a shard that Redis refused is tried again
+REFUSED_SECONDS = 1.0  # before the next try of a shard whose call Redis rejected
 
 
 class ClaimBackoff:
     """The shards of one shard group. Times are monotonic seconds."""
 
     def __init__(self) -> None:
-        """Nothing is held."""
-        self._room: dict[int, float] = {}  # shard to when a rate has room for more
-        self._aside: dict[int, float] = {}  # shard to when what it refused is tried again
-        self._refused: dict[int, int] = {}  # shard to how often in a row
+        """No shard is backed off."""
+        self._held_until: dict[int, float] = {}  # shard to when the rate limit allows more
+        self._refused_until: dict[int, float] = {}  # shard to its next try after a rejected call
+        self._refused: dict[int, int] = {}  # shard to rejections in a row
 
     def note(self, shard: int, claimed: Claimed, now: float) -> None:
-        """Take note of what a claim brought.
+        """Record the result of a claim: the shard serves claims again.
 
-        The worker that claimed the last tasks of a rate claims again when the rate allows more. The others need not,
-        while that one has free slots: otherwise the scanner wakes them, and their own polling is soon enough. At
-        maxInFlight there is nothing to note: the worker that ends a task claims again, or wakes another.
-
-        The shard serves claims again. A settlement that it refused is still to be tried again, at its own time.
+        The worker whose claim exhausted the rate claims again when the rate allows more. Other workers need no timer:
+        they poll, and the scanner wakes them if that worker has no free slot. maxInFlight needs no timer either: the
+        worker that ends a task claims again, or wakes another. A rejected settlement keeps its own time.
         """
-        self._room.pop(shard, None)
+        self._held_until.pop(shard, None)
         self._refused.pop(shard, None)
         if claimed.leases and claimed.room_seconds is not None:
-            self._room[shard] = now + claimed.room_seconds
+            self._held_until[shard] = now + claimed.room_seconds
 
     def refuse(self, shard: int, now: float) -> int:
-        """Put a shard aside that Redis refused; returns how often that was so in a row."""
-        self._aside[shard] = now + ASIDE_SECONDS
+        """Back off from a shard whose call Redis rejected; returns the number of rejections in a row."""
+        self._refused_until[shard] = now + REFUSED_SECONDS
         self._refused[shard] = self._refused.get(shard, 0) + 1
         return self._refused[shard]
 
     @property
     def refused(self) -> Collection[int]:
-        """The shards that Redis refused, and that are not due to be looked at again."""
-        return self._refused.keys() & self._aside.keys() if self._refused else ()
+        """The shards whose calls Redis rejected, and whose next try is not due."""
+        return self._refused.keys() & self._refused_until.keys() if self._refused else ()
 
     def all_refused(self, shards: Collection[int]) -> bool:
-        """Whether none of these shards serves: that is an outage, and no trouble of a single shard."""
+        """Whether Redis rejects the calls of all these shards: that is an outage, not a problem of one shard."""
         return all(shard in self._refused for shard in shards)
 
     def due(self, now: float) -> list[int]:
-        """Return the shards to look at again."""
-        if not (self._room or self._aside):
+        """Return the shards to try again now."""
+        if not (self._held_until or self._refused_until):
             return []
         found = set[int]()
-        for times in (self._room, self._aside):
+        for times in (self._held_until, self._refused_until):
             over = [shard for shard, at in times.items() if at <= now]
             found.update(over)
             for shard in over:
@@ -67,5 +65,5 @@ class ClaimBackoff:
         return sorted(found)
 
     def next_in(self, now: float) -> float:
-        """Return the seconds until there is one; inf when none is held for a known time."""
-        return min([*self._room.values(), *self._aside.values()], default=float("inf")) - now
+        """Return the seconds until the next shard is due; inf without any."""
+        return min([*self._held_until.values(), *self._refused_until.values()], default=float("inf")) - now

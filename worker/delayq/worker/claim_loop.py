@@ -1,6 +1,6 @@
-"""The exchange: one round trip settles what ended since the last one and claims into what is free.
+"""The claim loop: one round trip (an exchange) settles the tasks that ended, and claims tasks into free slots.
 
-That is all the batching there is. Nothing waits for a batch to fill: while a round trip is under way, more tasks end.
+There is no other batching. No task waits for a batch to fill: tasks that end during a round trip form the next one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from delayq.protocol.envelope import DUE_BYTES
 from delayq.protocol.results import Settled
 from delayq.worker.claim_backoff import ClaimBackoff
 from delayq.worker.slots import Running, Settlement
-from delayq.worker.suspects import PATIENCE_SECONDS, RENEW_SECONDS, RESERVED_MS
+from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, RESERVED_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The shortest and the longest pause before a task that only a newer worker can read is offered again.
+# The shortest and the longest retry delay of a task that only a newer worker can read.
 TOO_NEW_PAUSE_MS = (30_000, 600_000)
 
 
 class Claim(NamedTuple):
-    """A claim on its way."""
+    """A claim to send."""
 
     call: Call[Claimed]
     shard: int
     limit: int
     ticket: Ticket
-    apart: bool = False  # it is for suspects
+    isolated: bool = False  # of suspects
 
 
 class ClaimLoop:
-    """One round trip after the other, over one shard group."""
+    """Repeats exchanges with one shard group."""
 
     blocks = False
 
@@ -60,24 +60,24 @@ class ClaimLoop:
         self._delivery, self._counters = self._slots.delivery, self._slots.counters
         self._lease_ms, self._claims = self._delivery.lease_duration_seconds * 1000, group_state.claims
         self._block_seconds = self._delivery.max_block_milliseconds / 1000
-        self._poll_at = 0.0  # monotonic seconds of the next look of one's own
-        self._held = ClaimBackoff()
+        self._poll_at = 0.0  # monotonic seconds
+        self._backoff = ClaimBackoff()
         self._loop = asyncio.get_running_loop()
         self.alarm = group_state.exchange_alarm
 
     async def step(self) -> float:
-        """Settle what ended and claim into what is free; returns the seconds until the next unasked look."""
+        """Settle ended tasks and claim into free slots; returns the seconds until the next poll."""
         now, group_state = time.monotonic(), self._group_state
         if now >= self._poll_at:
-            # Hints may be lost; a look of one's own at most this late is what the queue promises.
+            # Wake tokens may be lost: polling at least this often is a promise of the queue.
             group_state.hint_all()
             self._poll_at = now + self._block_seconds * random.uniform(0.75, 1.0)  # noqa: S311 -- spreads load
-        for shard in self._held.due(now):
+        for shard in self._backoff.due(now):
             group_state.try_again(shard)
-        refused = self._held.refused
-        if refused and not self._held.all_refused(group_state.group.shards):
+        refused = self._backoff.refused
+        if refused and not self._backoff.all_refused(group_state.group.shards):
             for shard in refused:
-                # A claim that is refused half-way may leave a hint: following it would be a busy loop.
+                # A rejected claim may leave a wake token: claiming because of it would be a busy loop.
                 self._slots.hinted.pop(shard, None)
         suspects = self._slots.suspects
         if suspects.waiting:
@@ -85,24 +85,24 @@ class ClaimLoop:
         settling, claiming = list(self._settlements()), list(self._claimed_from())
         if settling or claiming or self._claims.lost:
             await self._round_trip(settling, claiming)
-        elif self._slots.blocked or (group_state.doubtful and group_state.hinted):
-            await self._try()
+        elif self._slots.blocked or (group_state.unresponsive and group_state.hinted):
+            await self._probe()
         if group_state.has_work:
             return 0.0
         self._listen()
         now = time.monotonic()
-        pause = min(self._poll_at - now, self._held.next_in(now))
+        pause = min(self._poll_at - now, self._backoff.next_in(now))
         if suspects.waiting and self._slots.open:
             pause = min(pause, suspects.next_in(group_state.group.shards, now))
         return max(0.001, pause)
 
     def _listen(self) -> None:
-        """Have our listener listen, and those of other shard groups that had no room."""
+        """Wake this group's listener, and the paused ones of other shard groups."""
         self._group_state.listener_alarm.ring()
         self._slots.listen()
 
     async def _make_room(self, now: float) -> None:
-        """Stop claiming for suspects that waited too long for a worker with nothing to do, or go on doing so."""
+        """Reserve this worker for suspects that waited too long for an idle worker, or renew the reservation."""
         suspects = self._slots.suspects
         shard = suspects.room_for(self._group_state.group.shards, now) if self._slots.open else None
         if shard is None:
@@ -111,23 +111,23 @@ class ClaimLoop:
         try:
             others_ms, counts = await self._connection.run([reserve, self._commands.counts(shard)])
         except BaseException:
-            suspects.give_up(shard, now, PATIENCE_SECONDS)
+            suspects.give_up(shard, now, IDLE_WORKER_SECONDS)
             raise
         if suspects.reserved is None and not others_ms:
             log.info("claims_suspended", extra={"fields": {"shard": shard, "suspects": counts.suspect}})
         suspects.reserve(shard, now, granted=not others_ms)
         suspects.note(shard, counts.suspect, now)
 
-    async def _try(self) -> None:
-        """Ask a server something harmless where nothing else would: without a free slot, or while the guard is away.
+    async def _probe(self) -> None:
+        """Send a harmless call when no other is sent: without a free slot, or while the guard breaker is open.
 
-        Else a server that is in doubt would stay so, and a worker whose guard is away would be ready without Redis.
+        It detects that an unresponsive server serves again, and that Redis is down while the breaker is open.
         """
-        self._group_state.asks(0)
+        self._group_state.begin_exchange(0)
         [answer] = await self._answers(
             [self._commands.wake(shard) for shard in self._group_state.group.shards[:1]]
         )
-        self._group_state.answered(well=not isinstance(answer, Exception))
+        self._group_state.end_exchange(served=not isinstance(answer, Exception))
         if isinstance(answer, Exception):
             raise answer
 
@@ -150,44 +150,44 @@ class ClaimLoop:
         return self._commands.release(shard, flat)
 
     def _claimed_from(self) -> Iterable[Claim]:
-        """Claim our share of the free slots from the shards that may hold due tasks.
+        """Yield claims for this group's share of the free slots; a claim of suspects is the only one.
 
-        A hint is used up here, before the claim: one that comes while the claim is under way may tell of a task that
-        the claim did not see, and has to stay. Suspects are claimed alone.
+        Each claim consumes its shard's hint before it is sent: a hint that arrives meanwhile may be for a task that
+        the claim does not return, and must remain.
         """
         if (suspected := self._slots.isolates(self._group_state)) is not None:
-            yield self._group(suspected)
+            yield self._suspects_of(suspected)
             return
         for shard, limit in self._slots.shares(self._group_state):
             del self._slots.hinted[shard]
-            seconds = self._connection.address.timeout_seconds / 2  # less than we wait for the reply
+            seconds = self._connection.address.timeout_seconds / 2  # less than the timeout of the reply
             ticket = self._claims.ticket(time.monotonic(), seconds)
             call = self._commands.claim(shard, limit, self._lease_ms, ticket=ticket)
             yield Claim(call, shard, limit, ticket)
 
-    def _group(self, shard: int) -> Claim:
-        """Claim a group of suspects: nothing else until they have ended."""
+    def _suspects_of(self, shard: int) -> Claim:
+        """Return the claim of a group of suspects; the worker runs nothing else until they have ended."""
         self._slots.suspects.begin()
         ticket = self._claims.ticket(time.monotonic(), self._connection.address.timeout_seconds / 2)
         limit = self._slots.free
         call = self._commands.isolate(shard, limit, self._lease_ms, ticket=ticket)
-        return Claim(call, shard, limit, ticket, apart=True)
+        return Claim(call, shard, limit, ticket, isolated=True)
 
     async def _round_trip(
         self, settling: list[tuple[Call[Any], list[Settlement]]], claiming: list[Claim]
     ) -> None:
         sent_at, group_state, lost = time.monotonic(), self._group_state, dict(self._claims.lost)
         group_state.outbox.sent = sum(len(batch) for _, batch in settling)
-        group_state.asks(sum(claim.limit for claim in claiming))
+        group_state.begin_exchange(sum(claim.limit for claim in claiming))
         calls = [
             *(call for call, _ in settling),
             *self._lost_claims(lost),
             *(claim.call for claim in claiming),
         ]
-        answers = await self._answers([*calls, *self._passed_on(settling, claiming)])
+        answers = await self._answers([*calls, *self._wakes(settling, claiming)])
         errors = [answer for answer in answers if isinstance(answer, Exception)]
         outages = [error for error in errors if isinstance(error, Unavailable)]
-        group_state.answered(well=not outages)
+        group_state.end_exchange(served=not outages)
         group_state.outbox.sent = 0
         for (_, batch), answer in zip(settling, answers, strict=False):
             self._settled(batch, answer)
@@ -195,15 +195,15 @@ class ClaimLoop:
             self._returned(shard, answer)
         for claim, answer in zip(claiming, answers[len(settling) + len(lost) : len(calls)], strict=True):
             self._answered(claim, answer, sent_at)
-            if claim.apart and not self._slots.running:  # there was no group, or none may begin
+            if claim.isolated and not self._slots.running:  # no group was available
                 self._slots.suspects.give_up(claim.shard, time.monotonic(), RENEW_SECONDS)
-        self._slots.offer()  # what was reserved and not used
-        self._slots.check_empty()  # whatever came of it, no claim is under way now
-        if outages or (errors and self._held.all_refused(group_state.group.shards)):
+        self._slots.offer()  # reserved slots that were not used
+        self._slots.check_empty()
+        if outages or (errors and self._backoff.all_refused(group_state.group.shards)):
             raise (outages or errors)[0]
 
     def _lost_claims(self, lost: dict[int, int]) -> Iterable[Call[int]]:
-        """Have Redis put back what they took. Ahead of new claims: those may take the same tasks then."""
+        """Yield calls that return the tasks of lost claims, before new claims, which may then lease them."""
         for shard, number in lost.items():
             yield self._commands.unclaim(shard, self._claims.claimer, number, self._lease_ms)
 
@@ -216,22 +216,22 @@ class ClaimLoop:
         elif answer:
             log.warning("claim_returned", extra={"fields": {"shard": shard, "tasks": answer}})
 
-    def _passed_on(
+    def _wakes(
         self, settling: list[tuple[Call[Any], list[Settlement]]], claiming: list[Claim]
     ) -> Iterable[Call[Any]]:
-        """Have others look where we make room under maxInFlight and cannot use it: we drain, or our slots are taken."""
+        """Yield calls that wake other workers where settlements make room under maxInFlight and we do not claim."""
         if self._slots.limited:
             settled = {batch[0].lease.shard for _, batch in settling}
             yield from map(self._commands.wake, settled - {claim.shard for claim in claiming})
 
     async def _answers(self, calls: list[Call[Any]]) -> list[Any]:
-        """Each call's answer or error. When the round trip itself fails, that is the answer to every call."""
+        """Return each call's answer or error; an error of the whole round trip is repeated for every call."""
         try:
             return await self._connection.answers(calls)
         except asyncio.CancelledError:
-            self._group_state.answered(well=False)
+            self._group_state.end_exchange(served=False)
             raise
-        except Exception as error:  # noqa: BLE001 -- raised again once everything is back in its place
+        except Exception as error:  # noqa: BLE001 -- raised again after the outbox and slots are restored
             return [error] * len(calls)
 
     def _settled(self, batch: list[Settlement], answer: list[Settled] | Exception) -> None:
@@ -246,9 +246,9 @@ class ClaimLoop:
         for settlement, outcome in zip(batch, answer, strict=True):
             settled[outcome] += 1
             if outcome is not Settled.ACKED:
-                self._tell(settlement, outcome)
+                self._log_outcome(settlement, outcome)
 
-    def _tell(self, settlement: Settlement, outcome: Settled) -> None:
+    def _log_outcome(self, settlement: Settlement, outcome: Settled) -> None:
         if outcome is Settled.LEASE_LOST:
             task = settlement.lease.task
             fields = {"task_id": task.id, "token": task.token, "verb": settlement.verb}
@@ -256,7 +256,7 @@ class ClaimLoop:
         elif outcome is Settled.BURIED:
             log.warning("buried", extra={"fields": _death(settlement)})
         elif outcome is Settled.SUPERSEDED:
-            self._counters.settled[Settled.BURIED] += 1  # as far as metrics go
+            self._counters.settled[Settled.BURIED] += 1  # metrics count it as buried
             log.warning("dead_letter_replaced", extra={"fields": _death(settlement)})
 
     def _answered(self, claim: Claim, answer: Claimed | Exception, sent_at: float) -> None:
@@ -278,17 +278,17 @@ class ClaimLoop:
         shard = claim.shard
         if answer.more:
             self._slots.hinted.setdefault(shard, self._group_state)
-        self._held.note(shard, answer, time.monotonic())
+        self._backoff.note(shard, answer, time.monotonic())
         if answer.suspects or self._slots.suspects.waiting:
             self._note_suspects(shard, answer)
         if self._counters.first_claim is None:
             self._counters.first_claim = (
                 time.time()
-            )  # of this clock, and not of Redis': held against the pod's creation
+            )  # by the local clock, not by Redis': compared with the pod's creation
         self._counters.claimed += len(answer.leases)
         deadline = time.monotonic() + self._delivery.handler_timeout_seconds
-        # Release what cannot run: the worker drains, or other shard groups took the slots meanwhile.
-        late = self._slots.draining or claim.apart != self._slots.suspects.running
+        # Release tasks that cannot run: the worker drains, or other shard groups use the slots now.
+        late = self._slots.draining or claim.isolated != self._slots.suspects.running
         room = 0 if late else max(0, self._slots.free)
         for lease in answer.leases:
             self._counters.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
@@ -306,8 +306,8 @@ class ClaimLoop:
             log.info("suspects_isolated", extra={"fields": fields})
 
     def _refused(self, shard: int, error: Exception) -> None:
-        """Let a shard alone for a moment that has a trouble of its own; the others go on."""
-        times = self._held.refuse(shard, time.monotonic())
+        """Back off from a shard that rejects calls, without affecting others."""
+        times = self._backoff.refuse(shard, time.monotonic())
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, … in a row
             fields = {"shard": shard, "error": str(error), "times": times}
             log.warning("shard_refused", extra={"fields": fields})
@@ -321,10 +321,10 @@ class ClaimLoop:
         self._group_state.ended(running, await self._runner.run(running))
 
     def _ended(self, running: Running, handling: asyncio.Task[None]) -> None:
-        """End what `_run` did not: a task cancelled before its first step never enters it."""
+        """End a run that `_run` did not end: an asyncio task cancelled before its first step never enters it."""
         if running.lease.member not in self._slots.running:
             return
-        settlement = None  # should this fail, too, the lease runs out; the slot is free in any case
+        settlement = None  # if settlement() fails, the lease expires; the slot is freed anyway
         try:
             error = asyncio.CancelledError() if handling.cancelled() else handling.exception()
             settlement = self._runner.settlement(running, error)
@@ -333,14 +333,14 @@ class ClaimLoop:
 
 
 def _death(settlement: Settlement) -> dict[str, object]:
-    """Return which task is a dead letter now, and the reason as the dead letter has it."""
+    """Return the log fields of a new dead letter."""
     task, reason = settlement.lease.task, "attempts" if settlement.verb == "retry" else "buried"
     return {"task_id": task.id, "attempt": task.attempt, "reason": reason}
 
 
 def _unreadable(claimed: Claimed) -> Iterable[Settlement]:
     too_new = [(lease, error) for lease, error in claimed.unreadable if isinstance(error, EnvelopeTooNew)]
-    if too_new:  # one line for all of them: after a rollback there may be many, again and again
+    if too_new:  # one line for all: after a rollback there may be many, repeatedly
         first, why = too_new[0]
         fields = {"tasks": len(too_new), "task_id": first.task.id, "error": str(why)}
         log.error("envelope_too_new", extra={"fields": fields})
@@ -356,7 +356,7 @@ def _unreadable(claimed: Claimed) -> Iterable[Settlement]:
 
 
 def _too_new_pause_ms(envelope: bytes, now_ms: int) -> int:
-    """As long as the task has waited already, within bounds: many such tasks must not keep workers busy for days."""
+    """Return the time that the task has waited already, within bounds, so that the delay doubles each time."""
     waited_ms = now_ms - int.from_bytes(envelope[-DUE_BYTES:], "big")
     shortest, longest = TOO_NEW_PAUSE_MS
     return min(max(shortest, waited_ms), longest)

@@ -1,8 +1,8 @@
-"""A shard group's claims in progress: until when Redis may execute each, and which replies were lost. Pure.
+"""A shard group's claims in progress: the deadline of each, and which replies were lost. Pure.
 
-A worker that waits no longer for a reply cannot withdraw its request: a server that hung executes it when it goes on.
-So each claim says until when it may be executed, by Redis' clock, which each reply tells. A worker that does not know
-that clock, at first and after a failure, sends a claim that may not be executed at all, and learns it from the reply.
+A worker that times out cannot withdraw its request: a server that hung executes it later. So each claim carries a
+deadline by Redis' clock, which the worker reads from replies. Without a reading, at first and after a failure, the
+worker sends a claim that has expired already, only to read the clock.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ class ClaimTickets:
         self._ahead_ms: float | None = None  # of Redis' clock, compared with ours
 
     def ticket(self, now: float, seconds: float) -> Ticket:
-        """Return what the next claim carries, which Redis may execute for some seconds from now on."""
+        """Return the ticket of the next claim, which Redis may execute within `seconds` from now."""
         if self._ahead_ms is None:
             return Ticket(self.claimer, 0, 0)
         self._number += 1
         return Ticket(self.claimer, self._number, int(now * 1000 + self._ahead_ms + seconds * 1000))
 
     def replied(self, now_ms: int, sent_at: float) -> None:
-        """Note Redis' time in a reply. It counts from the request, so a server that is always slow gets its time."""
+        """Record Redis' time from a reply, relative to the request, so that claims of a slow server do not expire."""
         self._ahead_ms = now_ms - sent_at * 1000
 
     def failed(self, shard: int, ticket: Ticket) -> None:
-        """Note that a reply was lost. Another server may answer next time, with another clock."""
+        """Record a lost reply. The next reply may come from another server with another clock."""
         self._ahead_ms = None
         if ticket.number:
             self.lost[shard] = ticket.number
 
     def returned(self, shard: int) -> None:
-        """Note that Redis has put back what the lost claim took, and will not execute it any more."""
+        """Record that Redis has returned the tasks of the lost claim, and will not execute it later."""
         self.lost.pop(shard, None)

@@ -1,4 +1,4 @@
-"""Running one task: start its handler, and turn the way it ended into a settlement."""
+"""Run one task: call its handler, and convert the result into a settlement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What a guard says of a task, and not its handler: no failure, and no sample of how long the handler takes.
+# Raised by a guard, not by the handler: no failure, and no sample of the handler's duration.
 _REFUSED = (Seen, GuardBusy, GuardUnavailable)
 _EVENTS: dict[type[Retry], str] = {
     Retry: "handler_failed",
@@ -37,7 +37,7 @@ UNREADABLE = "the handler raised an exception that cannot be read (a Retry witho
 
 
 class Executor:
-    """Calls the handler and counts what happens."""
+    """Calls the handler and counts the results."""
 
     def __init__(self, call: HandlerCall, delivery: Delivery, counters: WorkerCounters) -> None:
         """`call` is the handler's."""
@@ -48,12 +48,12 @@ class Executor:
         """Run one task to its end. None when there is nothing to settle, because the lease is lost."""
         started = time.monotonic()
         if started - running.extended_at > self._lease_seconds:
-            return None  # this process was stopped since the claim; the task has another lease
+            return None  # this process was suspended since the claim: the lease has expired
         self._counters.claimed_to_started.observe(started - running.extended_at)
         try:
             await self._call(running.lease.task)
             end_if_forked()
-        except BaseException as error:  # noqa: BLE001 -- whatever a handler raises is that task's failure
+        except BaseException as error:  # noqa: BLE001 -- every exception of a handler is a failure of its task
             end_if_forked()
             settlement = self.settlement(running, error)
             if isinstance(error, _REFUSED):
@@ -64,19 +64,19 @@ class Executor:
         return settlement
 
     def settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
-        """Turn the end of a task into its settlement, whatever was raised; `error` is None when the handler returned.
+        """Return the settlement of a task that ended; `error` is None when the handler returned.
 
-        Exceptions are users' code, too: their attributes may be missing, and even str() of them may raise or exit.
+        Exceptions are users' code, too: attributes may be missing, and str() of them may raise or exit.
         """
         try:
             return self._settlement(running, error)
-        except BaseException:  # noqa: BLE001 -- nothing of it can be trusted, so nothing of it is told
+        except BaseException:  # noqa: BLE001 -- the exception cannot be read, so its text is not used
             if running.cancelled_for == "drain":
                 return _released(running)
             return self._retried(running, None, UNREADABLE)
 
     def _settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
-        """A cancelled handler does not decide by how it ends: its cleanup may raise, or swallow the cancellation."""
+        """The cancellation reason decides first: a cancelled handler may raise in cleanup, or return normally."""
         reason = running.cancelled_for
         if reason is None:
             return Settlement("ack", running.lease) if error is None else self._failed(running, error)
@@ -84,11 +84,11 @@ class Executor:
             return None
         if isinstance(error, Seen):
             return self._seen(running, error)
-        if reason == "drain":  # what is no order would charge the task for our stopping
+        if reason == "drain":  # any other error may come from our cancellation: charge no attempt
             return self._failed(running, error) if isinstance(error, (Bury, Retry)) else _released(running)
         seconds = self._delivery.handler_timeout_seconds
         timeout = TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})")
-        timeout.__cause__ = error  # its traceback says where the handler was
+        timeout.__cause__ = error  # its traceback shows where the handler was
         return self._failed(running, timeout)
 
     def _seen(self, running: Running, error: Seen) -> Settlement:
@@ -102,14 +102,14 @@ class Executor:
         if isinstance(error, Bury):
             return self._bury(running, error)
         if isinstance(error, Retry):
-            check_retry(error.delay_ms, charge=error.charge)  # a subclass may not have called ours
+            check_retry(error.delay_ms, charge=error.charge)  # a subclass may not have called Retry.__init__
             event = _EVENTS.get(type(error), _EVENTS[Retry])
             return self._retried(
                 running, error, described(error), delay_ms=error.delay_ms, charge=error.charge, event=event
             )
-        own_doing = isinstance(error, asyncio.CancelledError)
+        cancelled_itself = isinstance(error, asyncio.CancelledError)
         return self._retried(
-            running, error, "the handler cancelled itself" if own_doing else described(error)
+            running, error, "the handler cancelled itself" if cancelled_itself else described(error)
         )
 
     def _retried(
@@ -133,17 +133,17 @@ class Executor:
             "retry", running.lease, (delay_ms, int(charge), _kept(text, error) if last else text)
         )
 
-    def _bury(self, running: Running, order: Bury) -> Settlement:
-        text = bounded(message_of(order)) or "buried by the handler"
-        fields = {"task_id": running.lease.task.id, "error": text} | _trace(order)
+    def _bury(self, running: Running, error: Bury) -> Settlement:
+        text = bounded(message_of(error)) or "buried by the handler"
+        fields = {"task_id": running.lease.task.id, "error": text} | _trace(error)
         log.warning("handler_buried", extra={"fields": fields})
-        return Settlement("bury", running.lease, (_kept(text, order),))
+        return Settlement("bury", running.lease, (_kept(text, error),))
 
 
 def _raised(error: BaseException | None) -> BaseException | None:
-    """Return what a traceback is worth having of: Retry and Bury are orders, but they may stem from an error."""
+    """Return the exception whose traceback is useful: for Retry and Bury, only their cause."""
     if isinstance(error, tuple(each for each in _EVENTS if each is not Retry)):
-        return None  # of a guard, whose message says it all
+        return None  # a guard's error: its message is sufficient
     if isinstance(error, (Retry, Bury)):
         return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return error
@@ -156,7 +156,7 @@ def _trace(error: BaseException | None) -> dict[str, Any]:
 
 
 def _kept(text: str, error: BaseException | None) -> str:
-    """Return an error as a dead letter keeps it: with the last lines of its traceback."""
+    """Return the error text of a dead letter: with the last lines of the traceback."""
     raised = _raised(error)
     return text if raised is None else with_frames(text, raised)
 

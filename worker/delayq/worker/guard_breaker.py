@@ -1,7 +1,7 @@
-"""What a worker does with its guard: counts how each run under it ended, and claims nothing while it cannot serve.
+"""The circuit breaker of a worker's guard, and the counters of guarded runs.
 
-A guard that is away would send every due task round, claimed and put off, for as long as it is away. So the first task
-that finds out closes the door, and this service opens it again.
+Without it, the worker would claim and postpone every due task again and again while the guard is unavailable. The first
+GuardUnavailable opens the breaker: the worker stops claiming. This service closes it when the guard serves again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 10.0  # between looks at a guard that serves: an idle worker has no task to find out with
-AWAY_SECONDS = (0.5, 5.0)  # the first pause between looks at one that does not, and the longest
+CHECK_SECONDS = 10.0  # between checks while closed: an idle worker has no runs that show an outage
+OPEN_SECONDS = (0.5, 5.0)  # the first and the longest pause between checks while open
 
 _OUTCOMES: dict[type[BaseException], GuardOutcome] = {
     Seen: "duplicate",
@@ -40,15 +40,15 @@ class GuardBreaker:
     name, blocks = "guard_breaker", False
 
     def __init__(self, guard: Guard[Any], slots: Slots) -> None:
-        """Nothing is claimed before the guard was seen to serve."""
+        """The breaker is open until the first successful check."""
         self._guard, self._slots, self._counters = guard, slots, slots.counters
-        self._pause = AWAY_SECONDS[0]
-        self._opened_at = self._shut_until = 0.0  # monotonic seconds
+        self._pause = OPEN_SECONDS[0]
+        self._closed_at = self._open_until = 0.0  # monotonic seconds
         self.alarm = Alarm()
         slots.blocked, slots.counters.guard_up = True, False
 
     def around(self, call: HandlerCall) -> HandlerCall:
-        """Return `call`, a handler's under the guard, with its ends counted."""
+        """Return `call`, the handler under the guard, with its results counted."""
 
         async def counted(task: Task) -> object:
             try:
@@ -64,47 +64,47 @@ class GuardBreaker:
     def _count(self, error: BaseException) -> None:
         self._counters.guarded[_OUTCOMES.get(type(error), "abandoned")] += 1
         if isinstance(error, GuardUnavailable) and not self._slots.blocked:
-            self._away(error)
+            self._open(error)
             now = time.monotonic()
-            if now - self._opened_at < LOOK_SECONDS:
-                # Looks succeed and runs do not: too few connections, a full disk. Tasks would go round and round.
-                self._shut_until = now + self._longer_pause()
+            if now - self._closed_at < CHECK_SECONDS:
+                # Checks succeed and runs fail (too few connections, a full disk): stay open for longer.
+                self._open_until = now + self._longer_pause()
             self.alarm.ring()
 
     def _longer_pause(self) -> float:
-        pause, self._pause = self._pause, min(2 * self._pause, AWAY_SECONDS[1])
-        return pause * random.uniform(0.75, 1.0)  # noqa: S311 -- spreads the workers' looks
+        pause, self._pause = self._pause, min(2 * self._pause, OPEN_SECONDS[1])
+        return pause * random.uniform(0.75, 1.0)  # noqa: S311 -- spreads the workers' checks
 
     async def step(self) -> float:
-        """Look whether the guard serves; returns the pause until the next look."""
-        shut = self._shut_until - time.monotonic()
-        if self._slots.blocked and shut > 0:
-            return shut
+        """Check the guard; returns the pause until the next check."""
+        left = self._open_until - time.monotonic()
+        if self._slots.blocked and left > 0:
+            return left
         try:
-            await self._serves()
+            await self._check()
         except GuardUnavailable as error:
-            if not self._slots.blocked or self._pause == AWAY_SECONDS[0]:
-                self._away(error)
+            if not self._slots.blocked or self._pause == OPEN_SECONDS[0]:
+                self._open(error)
             return self._longer_pause()
         if self._slots.blocked:
             log.info("guard_breaker_closed", extra={"fields": {"guard": self._guard.name}})
             self._slots.blocked, self._counters.guard_up = False, True
-            self._opened_at = time.monotonic()
+            self._closed_at = time.monotonic()
             self._slots.ring()
         else:
-            self._pause = AWAY_SECONDS[0]  # it has served from one look to the next
-        return LOOK_SECONDS
+            self._pause = OPEN_SECONDS[0]  # closed from one check to the next
+        return CHECK_SECONDS
 
-    async def _serves(self) -> None:
+    async def _check(self) -> None:
         try:
             await self._guard.check()
         except GuardUnavailable:
             raise
         except Exception as error:
-            # Whatever it is, a guard that cannot even be looked at must not be run under.
+            # A guard whose check fails in any way must not guard a run.
             raise GuardUnavailable(self._guard.name, f"{type(error).__name__}: {error}") from error
 
-    def _away(self, error: GuardUnavailable) -> None:
+    def _open(self, error: GuardUnavailable) -> None:
         self._slots.blocked, self._counters.guard_up = True, False
         fields = {"guard": self._guard.name, "where": error.where, "error": error.why}
         log.error("guard_breaker_opened", extra={"fields": fields})

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CLEANUP_SECONDS = 6.0
-"""For which a cancelled handler keeps its task, so that it does not begin again beside it: more than the 5 s between
-SIGTERM and SIGKILL of an exec handler."""
+"""For how long a cancelled handler keeps its task, so that no second run overlaps: more than the 5 s between SIGTERM
+and SIGKILL of an exec handler."""
 
 
 class LeaseRenewal:
-    """Looks at every running task of one shard group at least once a second."""
+    """Checks every running task of one shard group at least once a second."""
 
     blocks = False
 
     def __init__(
         self, group_state: GroupState, commands: Commands, connection: AsyncConnection, runner: Executor
     ) -> None:
-        """Watch the running tasks of `group_state`; `runner` says what becomes of one whose handler is given up."""
+        """Watch the running tasks of `group_state`; `runner` returns the settlement of an abandoned handler."""
         self.name = group_state.group.named("lease_renewal")
         self._group_state, self._commands, self._connection, self._runner = (
             group_state,
@@ -45,7 +45,7 @@ class LeaseRenewal:
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Look at every running task once; raises the first error of a shard after every shard is done."""
+        """Check every running task once; raises the first shard's error after all shards are done."""
         now = time.monotonic()
         self._enforce_timeouts(now)
         self._give_up(now)
@@ -57,7 +57,7 @@ class LeaseRenewal:
     def _enforce_timeouts(self, now: float) -> None:
         for (
             running
-        ) in self._group_state.running.values():  # in the order they began, which is that of their deadlines
+        ) in self._group_state.running.values():  # in the order of their start, and so of their deadlines
             if running.deadline > now:
                 break
             if running.cancelled_for is None:
@@ -67,15 +67,15 @@ class LeaseRenewal:
     def _give_up(self, now: float) -> None:
         """Settle the tasks of handlers that ignore their cancellation, as if they had ended.
 
-        Nothing waits for such a handler but its slot: else its task would seem to have crashed this worker, and no task
-        that did could run here, for those run where nothing else does.
+        Only the slot stays in use. Otherwise the lease would expire and make the task a suspect, and this worker could
+        run no suspects, because they need a worker that runs nothing else.
         """
         for running in [each for each in self._group_state.running.values() if self._is_over(each, now)]:
             log.error("cancellation_ignored", extra={"fields": {"task_id": running.lease.task.id}})
             self._group_state.give_up(running, self._runner.settlement(running, None))
 
     def _is_over(self, running: Running, now: float) -> bool:
-        """Whether a handler was cancelled so long ago that it should have ended."""
+        """Whether the cleanup time of a cancelled handler is over."""
         if running.cancelled_for == "timeout":
             return now >= running.deadline + CLEANUP_SECONDS
         if running.cancelled_for == "lease_lost":
@@ -96,7 +96,7 @@ class LeaseRenewal:
             self._commands.extend(shard, [each.lease.member for each in held], self._lease_seconds * 1000)
             for shard, held in batches
         ]
-        # One shard that fails must not hide which leases of the other shards are lost.
+        # An error of one shard must not hide the lost leases of other shards.
         answers: list[set[int] | Exception] = await self._connection.answers(calls)
         for (_, held), lost in zip(batches, answers, strict=True):
             if not isinstance(lost, Exception):

@@ -1,7 +1,7 @@
-"""The slots of a worker: the tasks it is running, and what it still has to tell Redis about those it has run.
+"""The slots of a worker: its running tasks, and the settlements to send.
 
-All shard groups share the slots. A group reserves slots for a claim only briefly, so that a server that does not
-answer cannot keep slots from the other groups.
+All shard groups share the slots. A group reserves slots for a claim only briefly, so that an unresponsive server
+cannot block the slots of other groups.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from delayq.service.shard_groups import ShardGroup
 
 Verb = Literal["ack", "retry", "bury", "release"]
-PATIENCE_SECONDS = 0.5  # for which a claim that is not answered keeps slots from other shard groups
+RESERVATION_SECONDS = 0.5  # for how long an unanswered claim keeps its slots from other shard groups
 CancelReason = Literal["timeout", "lease_lost", "drain", "given_up"]
 
 
@@ -42,7 +42,7 @@ class Running:
     cancelled_for: CancelReason | None = None
 
     def cancel(self, reason: CancelReason) -> None:
-        """Stop the handler; the reason decides what becomes of the task. The first reason stands."""
+        """Cancel the handler; the reason decides about the settlement. The first reason counts."""
         if self.cancelled_for is None and self.handling is not None:
             self.cancelled_for = reason
             self.handling.cancel()
@@ -50,7 +50,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What is to become of one lease; `arguments` are the verb's own, after the member."""
+    """How to end one lease; `arguments` are the verb's own, after the member."""
 
     verb: Verb
     lease: Lease
@@ -61,25 +61,25 @@ class Settlement:
 class Outbox:
     """Settlements that Redis has not confirmed.
 
-    At most one per slot of a shard group: it claims for a slot only after its settlement left. Others may claim sooner.
+    At most one per slot of a shard group, because it claims for a slot after sending the slot's settlement.
     """
 
     waiting: list[Settlement] = field(default_factory=list)
-    sent: int = 0  # those of the round trip under way
-    refused: list[Settlement] = field(default_factory=list)  # to be tried again
+    sent: int = 0  # in the current round trip
+    refused: list[Settlement] = field(default_factory=list)  # to be sent again
 
     @property
     def unconfirmed(self) -> int:
-        """How many settlements Redis may not know of."""
+        """The number of settlements without a reply."""
         return len(self.waiting) + self.sent + len(self.refused)
 
     def try_again(self, shard: int) -> None:
-        """Send again what was refused for this shard."""
+        """Send the rejected settlements of this shard again."""
         self.waiting += [each for each in self.refused if each.lease.shard == shard]
         self.refused = [each for each in self.refused if each.lease.shard != shard]
 
     def take(self) -> Iterator[tuple[int, Verb, list[Settlement]]]:
-        """Empty the box: yield shard, verb and settlements, of each kind together."""
+        """Empty the outbox: yield shard, verb and settlements, grouped by shard and verb."""
         groups: dict[tuple[int, Verb], list[Settlement]] = {}
         for settlement in self.waiting:
             groups.setdefault((settlement.lease.shard, settlement.verb), []).append(settlement)
@@ -89,48 +89,51 @@ class Outbox:
 
 
 class Slots:
-    """What the services of a worker share: who is running, and where due tasks may be."""
+    """State shared by the services of a worker: running tasks, and shards that may have due tasks."""
 
     def __init__(self, spec: Spec, counters: WorkerCounters) -> None:
         """All slots are free."""
         self.delivery, self.counters = spec.delivery, counters
         self.total = counters.slots = spec.worker.concurrency  # less those that are stuck
         self.running: dict[bytes, Running] = {}  # by lease member, in the order they began
-        self.stuck = 0  # of handlers that were given up and go on
+        self.stuck = 0  # used by abandoned handlers that still run
         self.reserved = 0  # for claims under way
         self.group_states: list[GroupState] = []
-        # Shards that may hold due tasks, in the order in which it is their turn to be claimed from.
-        self.hinted: dict[int, GroupState] = {}
-        self.limited = spec.limits.max_in_flight is not None  # the end of a task lets another begin, anywhere
-        self.held = spec.stop_policy != "None"  # the document says to claim nothing
+        self.hinted: dict[
+            int, GroupState
+        ] = {}  # shards that may have due tasks, in the order of the next claims
+        self.limited = (
+            spec.limits.max_in_flight is not None
+        )  # the end of a task allows another worker a claim
+        self.held = spec.stop_policy != "None"
         self.draining = False
         self.blocked = False  # the guard cannot serve
         self.suspects = Suspects(drain_seconds=self.delivery.handler_timeout_seconds)
-        self.empty = asyncio.Event()  # set once draining has left nothing running or under way
+        self.empty = asyncio.Event()  # set while draining, once no task runs and no claim is under way
 
     @property
     def free(self) -> int:
-        """Slots that could take a task; below zero when a claim brought tasks so late that others had its slots."""
+        """Free slots; negative after a late claim whose slots other groups have used."""
         return self.total - len(self.running) - self.reserved
 
     @property
     def busy(self) -> int:
-        """Slots that a handler uses."""
+        """Slots that handlers use."""
         return len(self.running) + self.stuck
 
     @property
     def may_claim(self) -> bool:
-        """Whether there is room for tasks, and nothing forbids taking them."""
+        """Whether the worker may claim healthy tasks now."""
         return self.free > 0 and self.open and not self.suspects.blocks
 
     @property
     def open(self) -> bool:
-        """Whether this worker may begin tasks at all."""
+        """Whether this worker may start tasks."""
         return not (self.draining or self.held or self.blocked or self.total <= 0)
 
     @property
     def may_listen(self) -> bool:
-        """Whether a hint would be of use, now or once a claim under way has brought less than it might."""
+        """Whether a wake token is useful, now or after a claim under way that does not fill its slots."""
         return len(self.running) < self.total and self.open and not self.suspects.blocks
 
     @property
@@ -140,22 +143,22 @@ class Slots:
 
     @property
     def unconfirmed(self) -> int:
-        """How many settlements Redis may not know of."""
+        """The number of settlements without a reply."""
         return sum(group_state.outbox.unconfirmed for group_state in self.group_states)
 
     @property
     def settling(self) -> bool:
-        """Whether Redis may hold leases for us that it will have to be asked about, or does not know what became of."""
+        """Whether Redis may hold leases of this worker that are not settled or not known here."""
         return any(
             group_state.exchanging or group_state.outbox.unconfirmed or group_state.claims.lost
             for group_state in self.group_states
         )
 
     def shares(self, group_state: GroupState) -> list[tuple[int, int]]:
-        """Return how many tasks this shard group is to claim from which shards: all that may have some get a share.
+        """Return from which shards, and how many tasks, this shard group claims: hinted shards share the free slots.
 
-        With fewer slots than shards, those go first whose turn has not come for longest. Groups that cannot claim now
-        do not count, or slots would wait for a server that hangs.
+        With fewer slots than shards, the shards that waited longest go first. Groups that cannot claim now do not
+        count: slots must not wait for a server that hangs.
         """
         free, found = self.free, list[tuple[int, int]]()
         if not self.may_claim:
@@ -169,33 +172,33 @@ class Slots:
         return found
 
     def isolates(self, group_state: GroupState) -> int | None:
-        """Return the shard of this group whose suspects the worker takes now: nothing runs, and nothing can come.
+        """Return the shard of this group whose suspects the worker claims now: no task runs, no claim is under way.
 
-        A server that hangs keeps no suspects of others waiting; what its claim brings too late is handed back.
+        A server that hangs does not delay suspects of others: the tasks of its late claim are released.
         """
-        if not self.suspects.waiting or group_state.doubtful or self.running or not self.open:
+        if not self.suspects.waiting or group_state.unresponsive or self.running or not self.open:
             return None
-        if any(each.exchanging and not each.doubtful for each in self.group_states):
+        if any(each.exchanging and not each.unresponsive for each in self.group_states):
             return None
-        hinted = any(not each.doubtful for each in self.hinted.values())
+        hinted = any(not each.unresponsive for each in self.hinted.values())
         return self.suspects.group_of(group_state.group.shards, time.monotonic(), hinted=hinted)
 
     def offer(self) -> None:
-        """Wake the shard groups whose turn it is for slots that became free."""
+        """Wake the shard groups that are next to use free slots."""
         if len(self.group_states) > 1 and self.may_claim:
             waiting = (group_state for group_state in self.hinted.values() if group_state.ready)
             for group_state in islice(waiting, self.free):
                 group_state.exchange_alarm.ring()
 
     def listen(self) -> None:
-        """Let those listen again that stopped because there was no room."""
+        """Wake the listeners that paused for want of a free slot."""
         if self.may_listen:
             for group_state in self.group_states:
-                if group_state.deaf:
+                if group_state.listener_paused:
                     group_state.listener_alarm.ring()
 
     def ring(self) -> None:
-        """Have the claim loop of every shard group look what there is to do."""
+        """Wake the claim loop of every shard group."""
         for group_state in self.group_states:
             group_state.exchange_alarm.ring()
 
@@ -208,74 +211,74 @@ class Slots:
         self.check_empty()
 
     def withhold(self, slots: int) -> None:
-        """Have fewer slots, which are stuck; below zero: have them back."""
+        """Mark slots as stuck; a negative number returns them."""
         self.stuck += slots
         self.total -= slots
 
     def claim_again(self) -> None:
-        """Look for healthy tasks once a group of suspects has ended."""
+        """Claim healthy tasks again after a group of suspects."""
         self.suspects.end(time.monotonic())
         for group_state in self.group_states:
             group_state.hint_all()
         self.ring()
 
     def check_empty(self) -> None:
-        """Tell the draining worker once nothing runs and nothing can begin."""
+        """While draining, set `empty` once no task runs and none can start."""
         if self.draining and not self.running and not self.exchanging:
             self.empty.set()
 
 
 class GroupState:
-    """What the services of one shard group share: its settlements, its claim under way, its part of the hints."""
+    """State shared by the services of one shard group: running tasks, settlements, the claim under way, hints."""
 
     def __init__(self, slots: Slots, group: ShardGroup) -> None:
-        """Every shard of the shard group is worth a look."""
+        """Every shard of the shard group may have due tasks."""
         self.slots, self.group = slots, group
-        self.running: dict[bytes, Running] = {}  # those of slots.running that are the shard group's
+        self.running: dict[bytes, Running] = {}  # the shard group's part of slots.running
         self.outbox, self.claims = Outbox(), ClaimTickets()
         self.exchanging = False  # a claim may be under way
-        self.doubtful = False  # its server failed or kept us waiting last time: it gets no slot reserved
-        self.deaf = False  # the listener waits for room
+        self.unresponsive = False  # its last exchange failed or was slow: no slots are reserved for it
+        self.listener_paused = False  # until a slot is free
         self.exchange_alarm, self.listener_alarm = Alarm(), Alarm()
-        self._reserved, self._asked_at = 0, 0.0
-        self._patience: asyncio.TimerHandle | None = None
+        self._reserved, self._began_at = 0, 0.0
+        self._timer: asyncio.TimerHandle | None = None
         slots.group_states.append(self)
         self.hint_all()
 
     @property
     def ready(self) -> bool:
-        """Whether it would claim if it had a slot."""
-        return not (self.exchanging or self.doubtful)
+        """Whether it can claim once a slot is free."""
+        return not (self.exchanging or self.unresponsive)
 
     @property
     def has_work(self) -> bool:
-        """Whether another exchange would have something to send."""
+        """Whether the next exchange has something to send."""
         return bool(self.outbox.waiting or self.slots.shares(self) or self.slots.isolates(self) is not None)
 
     @property
     def hinted(self) -> bool:
-        """Whether any of its shards may hold due tasks."""
+        """Whether any of its shards may have due tasks."""
         return self in self.slots.hinted.values()
 
     @property
     def idle(self) -> bool:
-        """Whether it can go: its shards are gone, and everything is settled."""
+        """Whether it can be closed: it has no shards, and everything is settled."""
         lost = self.claims.lost
         return not (self.group.shards or self.running or self.exchanging or self.outbox.unconfirmed or lost)
 
     def hint_all(self) -> None:
-        """Let the next exchange claim from any shard of the shard group, in any order."""
+        """Claim from every shard of the shard group in the next exchange, in random order."""
         shards = self.group.shards
         for shard in random.sample(shards, len(shards)):
             self.slots.hinted.setdefault(shard, self)
 
     def hint(self, shard: int) -> None:
-        """Let the next exchange claim from this shard."""
+        """Claim from this shard in the next exchange."""
         self.slots.hinted.setdefault(shard, self)
         self.exchange_alarm.ring()
 
     def try_again(self, shard: int) -> None:
-        """Claim from a shard that was held, and settle what it refused."""
+        """Claim from a shard after its backoff, and send its rejected settlements again."""
         self.outbox.try_again(shard)
         if shard in self.group.shards:
             self.slots.hinted.setdefault(shard, self)
@@ -285,13 +288,13 @@ class GroupState:
         self.slots.running[running.lease.member] = self.running[running.lease.member] = running
 
     def give_up(self, running: Running, settlement: Settlement | None) -> None:
-        """Let a task go on without its handler, which ignores its cancellation and uses the slot until it ends."""
+        """Settle a task whose handler ignores its cancellation; the handler uses the slot until it ends."""
         self.slots.withhold(1)
         self.ended(running, settlement)
         running.cancelled_for = "given_up"
 
     def ended(self, running: Running, settlement: Settlement | None) -> None:
-        """Free a slot, and have its settlement sent; None when the lease was lost."""
+        """Free a slot and send its settlement, None when the lease was lost."""
         if running.cancelled_for == "given_up":
             self.slots.withhold(-1)
             self.slots.ring()
@@ -302,34 +305,34 @@ class GroupState:
         self.exchange_alarm.ring()
         self.slots.ended(running)
 
-    def asks(self, wanted: int) -> None:
-        """Begin an exchange, with slots reserved for what it claims: for a moment, if others could use them."""
-        self.exchanging, self._asked_at = True, time.monotonic()
-        if not self.doubtful:
+    def begin_exchange(self, wanted: int) -> None:
+        """Reserve slots for a claim; with several shard groups, only for RESERVATION_SECONDS."""
+        self.exchanging, self._began_at = True, time.monotonic()
+        if not self.unresponsive:
             self._reserved = wanted
             self.slots.reserved += wanted
         if len(self.slots.group_states) > 1:
-            self._patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._doubt)
+            self._timer = asyncio.get_running_loop().call_later(RESERVATION_SECONDS, self._time_out)
 
-    def _doubt(self) -> None:
-        self.doubtful = True
-        self._give_back()
+    def _time_out(self) -> None:
+        self.unresponsive = True
+        self._unreserve()
         self.slots.offer()
 
-    def _give_back(self) -> None:
+    def _unreserve(self) -> None:
         self.slots.reserved -= self._reserved
         self._reserved = 0
 
-    def answered(self, *, well: bool) -> None:
-        """End an exchange; what it claimed is yet to begin."""
-        if self._patience is not None:
-            self._patience.cancel()
-        self._give_back()
+    def end_exchange(self, *, served: bool) -> None:
+        """Release the reserved slots; the caller starts the claimed tasks afterwards."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._unreserve()
         self.exchanging = False
-        self.doubtful = not well or time.monotonic() - self._asked_at > PATIENCE_SECONDS
+        self.unresponsive = not served or time.monotonic() - self._began_at > RESERVATION_SECONDS
 
     def close(self) -> None:
-        """Take no part any more."""
+        """Remove this shard group from the worker."""
         self.slots.group_states.remove(self)
         for shard in [shard for shard, group_state in self.slots.hinted.items() if group_state is self]:
             del self.slots.hinted[shard]

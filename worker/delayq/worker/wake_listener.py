@@ -1,6 +1,6 @@
 """The listeners: an idle worker blocks on the wake lists, a sleeping scanner on the alarm lists.
 
-Hints make things quick; the claim loop and the scanner also look by themselves, which makes them sure.
+Tokens only reduce latency: they may be lost, so the claim loop and the scanner also poll.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from delayq.service.shard_groups import ShardGroup
     from delayq.worker.slots import GroupState
 
-IDLE_SECONDS = 60.0  # between looks of a listener with nothing to listen for; ringing its alarm ends it
+IDLE_SECONDS = 60.0  # sleep of a listener without lists; its alarm ends it
 
 
 class Listener:
-    """Waits on a shard group's wake lists, on a connection of its own, while there is nothing to do and a free slot."""
+    """Blocks on a shard group's wake lists, on its own connection, while the worker is idle with a free slot."""
 
     blocks = True
 
@@ -33,10 +33,11 @@ class Listener:
         self.alarm = group_state.listener_alarm
 
     async def step(self) -> float:
-        """Wait for one hint. A worker that is busy or knows of due tasks leaves the hints to others."""
+        """Wait for one wake token. A worker that is busy or has hints of due tasks leaves tokens to others."""
         group_state = self._group_state
-        group_state.deaf = not group_state.slots.may_listen
-        if group_state.hinted or group_state.exchanging or group_state.deaf or not group_state.group.shards:
+        group_state.listener_paused = not group_state.slots.may_listen
+        busy = group_state.hinted or group_state.exchanging or group_state.listener_paused
+        if busy or not group_state.group.shards:
             return IDLE_SECONDS
         self._lists = {self._commands.keys(shard).wake: shard for shard in group_state.group.shards}
         woken = await self._blocking_reads.wait(list(self._lists))
@@ -45,29 +46,29 @@ class Listener:
         return 0.0
 
     async def changed(self) -> None:
-        """Listen on other lists, if the shard group has other shards now."""
+        """Listen on the new lists if the shards of the shard group have changed."""
         if set(self._lists.values()) != set(self._group_state.group.shards):
             self.alarm.ring()
             await self._blocking_reads.interrupt()
 
 
 class AlarmListener:
-    """Waits on the alarm lists of those shards of a shard group that this process leads, on a connection of its own.
+    """Blocks on the alarm lists of the shards that this process leads, on its own connection.
 
-    The alarms of shards led elsewhere are not ours to take.
+    Alarms of other shards are left to their leaders.
     """
 
     blocks = True
 
     def __init__(self, group: ShardGroup, commands: Commands, blocking_reads: BlockingReads) -> None:
-        """Listen to nothing yet."""
+        """Start without lists."""
         self.name = group.named("alarm_listener")
         self._commands, self._blocking_reads = commands, blocking_reads
         self._rings: dict[str, Alarm] = {}  # list to the alarm it rings
         self.alarm = Alarm()
 
     async def listen(self, changes: Mapping[int, Alarm | None]) -> None:
-        """Ring these alarms for these shards from now on; None stops that."""
+        """Set the alarms to ring for these shards; None removes one."""
         for shard, alarm in changes.items():
             key = self._commands.keys(shard).alarm
             if alarm is None:
@@ -82,7 +83,7 @@ class AlarmListener:
         if not self._rings:
             return IDLE_SECONDS
         rung = await self._blocking_reads.wait(list(self._rings))
-        # After an interruption anything may have been on its way to us.
+        # After an interruption an alarm may have been lost: ring all.
         for key in [rung] if rung else list(self._rings):
             if key in self._rings:
                 self._rings[key].ring()

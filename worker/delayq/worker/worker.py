@@ -1,6 +1,6 @@
-"""The worker: claims due tasks into free slots, runs them, settles them, and stops without killing work.
+"""The worker: claims due tasks into free slots, runs and settles them, and drains before it stops.
 
-A task is never held before it is due, so memory is what the slots hold and no more.
+It never claims a task before its due time, so only the slots use memory.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CANCEL_SECONDS = 10.0  # for handlers to clean up once they are told to stop
-FLUSH_SECONDS = 5.0  # for Redis to take what is still to be settled
+CANCEL_SECONDS = 10.0  # for handlers to clean up after their cancellation
+FLUSH_SECONDS = 5.0  # to send the remaining settlements
 
 
 class GroupParts(NamedTuple):
-    """What a worker has for one shard group."""
+    """A worker's objects for one shard group."""
 
     group_state: GroupState
     listener: Listener
@@ -49,7 +49,7 @@ class GroupParts(NamedTuple):
 
 
 class Worker:
-    """One worker process' services."""
+    """The services of one worker process."""
 
     def __init__(
         self,
@@ -60,15 +60,15 @@ class Worker:
         *,
         guard: Guard[Any] | None = None,
     ) -> None:
-        """Nothing is connected before run(). `call` is the handler's, under the guard if there is one."""
+        """Connect nothing before run(). `call` calls the handler, under the guard if there is one."""
         self.counters = WorkerCounters("worker", commands.queue)
         self.slots = Slots(spec, self.counters)
         self._commands, self._address = commands, address
         self._drain_seconds = spec.worker.drain_timeout_seconds
         self.stop_seconds = self._drain_seconds + CANCEL_SECONDS + 2 * FLUSH_SECONDS
-        # The lease renewal has a connection of its own: a large claim must not hold up a lease's extension.
-        self._connection, self._watch_connection = AsyncConnection(address), AsyncConnection(address)
-        self._tables: dict[ShardGroup, GroupParts] = {}
+        # Lease renewal has its own connection: a large claim must not delay it.
+        self._connection, self._renewal_connection = AsyncConnection(address), AsyncConnection(address)
+        self._parts: dict[ShardGroup, GroupParts] = {}
         guard_breaker = None if guard is None else GuardBreaker(guard, self.slots)
         if guard_breaker is not None:
             call = guard_breaker.around(call)
@@ -76,71 +76,71 @@ class Worker:
         self.services = ServiceManager(self, commands, self.counters, apart=address.apart)
         if guard_breaker is not None:
             self.services.add(guard_breaker)
-        self.services.add(ShardMapSync(commands, self._watch_connection))
+        self.services.add(ShardMapSync(commands, self._renewal_connection))
         self.services.open()
 
     @property
     def loops(self) -> Sequence[Loop]:
-        """What the probes look at."""
+        """The loops that probes check."""
         return self.services.loops
 
     def opened(self, group: ShardGroup) -> Iterable[Service]:
-        """Claim from a shard group, and settle there."""
+        """Return the services of a new shard group."""
         group_state, blocking_reads = GroupState(self.slots, group), BlockingReads(self._address)
         listener = Listener(group_state, self._commands, blocking_reads)
-        self._tables[group] = GroupParts(group_state, listener, blocking_reads)
+        self._parts[group] = GroupParts(group_state, listener, blocking_reads)
         return (
             ClaimLoop(group_state, self._commands, self._connection, self._runner),
             listener,
-            LeaseRenewal(group_state, self._commands, self._watch_connection, self._runner),
+            LeaseRenewal(group_state, self._commands, self._renewal_connection, self._runner),
         )
 
     async def closed(self, group: ShardGroup) -> bool:
-        """Leave a shard group once what we hold of it is settled."""
-        table = self._tables[group]
-        if not table.group_state.idle:
+        """Close a removed shard group; False while its leases are not settled."""
+        parts = self._parts[group]
+        if not parts.group_state.idle:
             return False
-        table.group_state.close()
-        del self._tables[group]
-        await table.blocking_reads.close()
+        parts.group_state.close()
+        del self._parts[group]
+        await parts.blocking_reads.close()
         return True
 
     async def changed(self) -> None:
-        """Listen for the shards there are now."""
-        for table in self._tables.values():
-            table.group_state.exchange_alarm.ring()
-            await table.listener.changed()
+        """Adopt the current shards."""
+        for parts in self._parts.values():
+            parts.group_state.exchange_alarm.ring()
+            await parts.listener.changed()
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
-        """Work until `stop`, then drain; `hurry` ends the draining early."""
+        """Run until `stop`, then drain; `hurry` ends draining early."""
         self.services.start()
         try:
             await stop.wait()
             self.slots.draining = True
             fields = {"running": len(self.slots.running), "seconds": self._drain_seconds}
             log.info("drain_started", extra={"fields": fields})
-            # At the same time: a Redis that does not answer must not use up the time that handlers are given.
+            # Concurrently: an unresponsive Redis must not use up the handlers' drain timeout.
             await asyncio.gather(self._stop_listening(), self._finish_running(hurry))
             await self._flush()
         finally:
             await self.services.end(finish=self._loops_of(ClaimLoop), seconds=FLUSH_SECONDS)
-            blocking_reads = (table.blocking_reads.close() for table in self._tables.values())
-            await asyncio.gather(self._connection.close(), self._watch_connection.close(), *blocking_reads)
+            blocking_reads = (parts.blocking_reads.close() for parts in self._parts.values())
+            await asyncio.gather(self._connection.close(), self._renewal_connection.close(), *blocking_reads)
 
     def _loops_of(self, kind: type) -> list[Loop]:
         return [loop for loop in self.loops if isinstance(loop.service, kind)]
 
     async def _stop_listening(self) -> None:
-        """Stop blocking on hints, and pass on those that may have been on their way to us."""
+        """Stop the listeners, and forward wake tokens that they may have received."""
         await self.services.drop(*self._loops_of(Listener))
         wakes = [self._commands.wake(keys.shard) for keys in self._commands.shards]
         try:
-            await self._watch_connection.run(wakes)
+            await self._renewal_connection.run(wakes)
         except DelayQError as error:
             log.warning("wake_not_forwarded", extra={"fields": {"error": str(error)}})
 
     async def _finish_running(self, hurry: asyncio.Event) -> None:
-        """Let handlers finish within the drain timeout; hand back the tasks of those that do not."""
+        """Let handlers finish within the drain timeout; cancel the others and release their tasks."""
         running, started = self.slots.running, time.monotonic()
         await self._wait_empty(self._drain_seconds, hurry)
         if running:
@@ -161,9 +161,9 @@ class Worker:
             wait.cancel()
 
     async def _flush(self) -> None:
-        """Let the exchange deliver every settlement; what Redis does not take in time, its lease will recover.
+        """Wait until the claim loop has sent every settlement; leases of the others expire and are recovered.
 
-        A claim may still be under way, when draining was hurried: what it brings is handed back here, too.
+        If `hurry` ended draining, a claim may be under way: its tasks are released here, too.
         """
         slots, deadline = self.slots, time.monotonic() + FLUSH_SECONDS
         while slots.settling and time.monotonic() < deadline:

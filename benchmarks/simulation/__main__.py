@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from delayq.cli.exits import Wrong, errors_as_exits
+from delayq.cli.exits import CommandError, errors_as_exits
 from delayq.cli.inputs import DURATION
 from delayq.cli.output import note, output_option
 from delayq.cli.target import document_of
@@ -96,7 +96,9 @@ def _policy(document: DelayQueue, least: int | None, most: int | None) -> Policy
         max_replicas=policy.max_replicas if most is None else most,
     )
     if policy.min_replicas > policy.max_replicas:
-        raise Wrong(f"expected --min not above --max, got {policy.min_replicas} and {policy.max_replicas}")
+        raise CommandError(
+            f"expected --min not above --max, got {policy.min_replicas} and {policy.max_replicas}"
+        )
     return policy
 
 
@@ -129,7 +131,7 @@ def _runs(
             for pilot in pilots
         ]
     except simulation.TooLong as error:
-        raise Wrong(str(error), "more workers with --max, or less time with --for") from None
+        raise CommandError(str(error), "more workers with --max, or less time with --for") from None
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
-from delayq.cli.exits import INVALID, Wrong
+from delayq.cli.exits import INVALID, CommandError
+from delayq.cli.formats import length
+from delayq.cli.formats import tasks as counted
 from delayq.cli.inputs import DURATION
 from delayq.cli.output import note
-from delayq.cli.words import length
-from delayq.cli.words import tasks as counted
 from delayq.scaling.policy import HANDLER_SECONDS
 
 from benchmarks.simulation import Tasks, TooMany, scenario, trace
@@ -72,7 +72,7 @@ def source_options(command: Callable[..., None]) -> Callable[..., None]:
             seed=seed,
         )
         if trace is not None and scenario is not None:
-            raise Wrong("expected one of --trace and --scenario, got both")
+            raise CommandError("expected one of --trace and --scenario, got both")
         command(source=source, **rest)
 
     for option in _OPTIONS:
@@ -117,7 +117,9 @@ def load(source: Source, notice_seconds: float) -> Workload:
     kept = tasks.until(source.until_ms / 1000)
     _told_of_later(len(tasks) - len(kept), source)
     if not len(kept):
-        raise Wrong("expected tasks to simulate, found none that falls due in time", "--for, or --scenario")
+        raise CommandError(
+            "expected tasks to simulate, found none that falls due in time", "--for, or --scenario"
+        )
     return Workload(kept, start)
 
 
@@ -126,9 +128,9 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except trace.WrongLine as error:
-        raise Wrong(str(error), "", INVALID) from None
+        raise CommandError(str(error), "", INVALID) from None
     except TooMany as error:
-        raise Wrong(str(error), "simulate a part of it, with the bounds scaled down alike") from None
+        raise CommandError(str(error), "simulate a part of it, with the bounds scaled down alike") from None
 
 
 def _default() -> str:
@@ -143,7 +145,7 @@ def _invented(source: Source, text: str) -> list[Arrival]:
     except TooMany:
         raise
     except ValueError as error:
-        raise Wrong(f"--scenario: {error}") from None
+        raise CommandError(f"--scenario: {error}") from None
 
 
 def _traced(source: Source, name: str, notice_seconds: float) -> trace.Trace:

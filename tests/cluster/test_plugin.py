@@ -225,7 +225,7 @@ def test_a_queue_that_no_operator_serves_is_said_to_be_so(dq: Plugin, world: Wor
     world.operator.process.pause()
     try:
         world.create()
-        assert "no operator has looked at it yet" in dq.out("status", "orders")
+        assert "no operator has reconciled it yet" in dq.out("status", "orders")
         assert "NoOperator" in dq.out("status")
     finally:
         world.operator.process.resume()

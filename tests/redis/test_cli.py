@@ -142,8 +142,8 @@ def test_many_that_broke_off_say_what_a_repetition_stores(orders: Shard) -> None
     with orders.full_memory():
         result = on(orders, "schedule", "orders", "--many", "-", stdin=b'{"payload": 1, "id": "a"}')
     assert result.exit_code == 4
-    assert "leaves tasks that wait or run as they are" in result.stderr
-    assert "a task that was done meanwhile is stored anew and runs again" in result.stderr
+    assert "keeps tasks that wait or run" in result.stderr
+    assert "a task that has finished meanwhile is stored again and runs again" in result.stderr
 
 
 def test_a_full_redis_is_not_called_unreachable(orders: Shard) -> None:

@@ -101,7 +101,7 @@ def test_tls_to_a_redis_without_is_told_from_one_that_does_not_answer(redis_serv
     with closing(SyncConnection(replace(Address.from_url(url), timeout_seconds=0.5))) as connection:
         found = reach.login(connection)
     assert found.unreachable
-    assert found.message == "Redis answers without TLS at this port, and TLS was asked for"
+    assert found.message == "Redis answers without TLS at this port, but TLS is configured"
     assert "redis:// instead of rediss://" in found.hint
 
 
@@ -142,7 +142,7 @@ def test_a_clock_that_is_off_is_told_with_what_it_does_and_does_not(redis_server
     redis_server.clock.set_ms(-90_000)
     found = findings(redis_server.url)["clock"]
     assert found["level"] == "warning"
-    assert "behind this machine: nothing starts early" in found["message"]
+    assert "behind this machine: no task starts early" in found["message"]
 
 
 def test_what_the_document_wants_confirmed_is_checked(aof_server: RedisServer, tmp_path: Path) -> None:
@@ -237,10 +237,10 @@ def orders(redis_server: RedisServer) -> Iterator[Shard]:
 @pytest.mark.parametrize(
     ("name", "kind", "next_step"),
     [
-        ("delayed", "sorted set", "reapers put the tasks that were listed there where they belong"),
+        ("delayed", "sorted set", "reapers restore the index entries of its tasks"),
         ("tasks", "hash", "restore a backup"),
-        ("wake", "list", "no task was kept there"),
-        ("rate", "string", "no task was kept there"),
+        ("wake", "list", "it stores no tasks"),
+        ("rate", "string", "it stores no tasks"),
     ],
 )
 def test_a_key_of_somebody_elses_is_named_with_what_to_do(

@@ -82,7 +82,7 @@ def test_a_day_is_shown_by_the_clock_on_the_wall(shard: Shard, document: str) ->
         "Wed 04:00           7  ▎                           1  -",
         (
             "648 tasks within 1d: 6 workers are needed from Tue 08:00 on; "
-            "with at most 2 workers, tasks begin up to 29 s late."
+            "with at most 2 workers, tasks start up to 29 s late."
         ),
     ]
     assert result.stderr == (
@@ -191,10 +191,10 @@ def test_without_autoscaling_the_workers_are_those_there_are(shard: Shard, tmp_p
     result = on(shard, "forecast", document)
     assert "LATE (3 workers)" in result.stdout
     assert (
-        "9 workers are needed from Tue 06:30 on; with 3 workers, tasks begin up to 29 s late."
+        "9 workers are needed from Tue 06:30 on; with 3 workers, tasks start up to 29 s late."
         in result.stdout
     )
-    assert "note: assumed defaults: how long a task takes (--handler-time)\n" in result.stderr
+    assert "note: assumed defaults: handler time (--handler-time)\n" in result.stderr
     what_if = on(shard, "forecast", document, "--max", "9", "--lead", "30.5s").stdout
     assert "9 workers are needed from Tue 06:30 on; at most 9 workers will do." in what_if
 

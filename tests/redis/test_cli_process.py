@@ -69,7 +69,7 @@ def test_an_unreachable_redis_is_one_sentence_and_what_to_do(
     assert done.returncode == 4
     assert done.stderr == (
         "error: cannot reach Redis at 127.0.0.1:1 (connection refused)\n"
-        f"hint:  delayq doctor queue.yaml checks every step of the way{more}\n"
+        f"hint:  delayq doctor queue.yaml checks each requirement{more}\n"
     )
 
 

@@ -66,8 +66,8 @@ def found_by_doctor(orders: Shard, directory: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("shard_map", "said"),
     [
-        (ANNOUNCED, ("ok", "2, about to become 3 shards; nothing waits for it")),
-        (MOVING, ("ok", "tasks move from 2 to 3 shards; nothing waits for it")),
+        (ANNOUNCED, ("ok", "2, about to become 3 shards; tasks run meanwhile")),
+        (MOVING, ("ok", "tasks move from 2 to 3 shards; tasks run meanwhile")),
         (SETTLED, ("warning", "the document says 4, the queue has 2")),
     ],
 )

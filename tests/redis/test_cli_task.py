@@ -62,8 +62,8 @@ def test_cancel_says_of_each_task_what_became_of_it(orders: Shard) -> None:
     result = on(orders, "task", "cancel", "orders", "a", "c", "d")
     assert (result.exit_code, result.stdout) == (5, "cancelled a\n")
     assert result.stderr == (
-        "error: task c is in flight: its handler runs, and cannot be cancelled\n"
-        "error: task d is a dead letter: delayq dlq redrive or delayq dlq purge\n"
+        "error: task c is in flight: a running task cannot be cancelled\n"
+        "error: task d is a dead letter: use delayq dlq redrive or delayq dlq purge\n"
     )
     assert orders.whole() == before.without("a", delayed={}, stats={"cancelled": 1})
 

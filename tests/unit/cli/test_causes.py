@@ -21,7 +21,7 @@ from delayq.cli.doctor.causes import hint
         ),
         ("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required", "certSecretRef"),
         ("[SSL: WRONG_VERSION_NUMBER] wrong version number", "does not speak TLS"),
-        ("connection closed by server", "does it want TLS"),
+        ("connection closed by server", "does it require TLS"),
         ("NOPERM this user has no permissions to run the 'role' command", "delayq acl"),
     ],
 )

@@ -159,12 +159,12 @@ def test_a_number_is_compared_with_what_delayq_needs(
         (
             server.eviction,
             {"maxmemory_policy": "volatile-ttl"},
-            "maxmemory-policy volatile-ttl: Redis may evict locks, so that two hold one",
+            "maxmemory-policy volatile-ttl: Redis may evict locks, so that two holders have one",
         ),
         (
             server.role,
             {"connected_slaves": "2", "slave1": "state=online,lag=60", **REPLICA},
-            "master, 1 replicas, and 1 that do not keep up",
+            "master, 1 replicas, and 1 that lag behind",
         ),
     ],
 )

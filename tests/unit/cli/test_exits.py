@@ -6,7 +6,7 @@ import pytest
 from delayq.cli.exits import errors_as_exits
 from delayq.errors import DelayQError
 
-DOCTOR = "delayq doctor orders checks every step of the way"
+DOCTOR = "delayq doctor orders checks each requirement"
 
 
 def said(capsys: pytest.CaptureFixture[str], why: str, hint: str = "") -> list[str]:
@@ -27,5 +27,7 @@ def said(capsys: pytest.CaptureFixture[str], why: str, hint: str = "") -> list[s
 def test_a_right_that_lacks_names_the_rule_and_who_says_which(
     capsys: pytest.CaptureFixture[str], why: str
 ) -> None:
-    assert said(capsys, why, DOCTOR)[1] == f"hint:  delayq acl prints what the user needs; {DOCTOR}"
+    assert (
+        said(capsys, why, DOCTOR)[1] == f"hint:  delayq acl prints the rights that the user needs; {DOCTOR}"
+    )
     assert "delayq doctor QUEUE" in said(capsys, why)[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from delayq.cli import target
-from delayq.cli.exits import Wrong
+from delayq.cli.exits import CommandError
 from delayq.cli.target import resolve
 from delayq.errors import InvalidDocument
 from delayq.local import datadir
@@ -33,18 +33,18 @@ def test_a_document_says_everything(here: Path) -> None:
     assert (target.address.where, target.source) == ("redis.shop.svc:6379", "spec.redis")
     assert resolve("queue.yaml", redis=URL).address.where == "127.0.0.1:1"
     assert resolve("orders").document == Path("queue.yaml"), "a name finds the document beside it"
-    assert target.hint == "delayq doctor queue.yaml checks every step of the way"
+    assert target.hint == "delayq doctor queue.yaml checks each requirement"
     (here / "here").write_text(RIGHT)
     assert resolve("here").document == Path("here"), "a file needs no suffix"
     for option in (("--shards", "2"), ("--key-prefix", "x")):
-        assert "the document says both" in run("status", "queue.yaml", *option).stderr
+        assert "the document sets both" in run("status", "queue.yaml", *option).stderr
 
 
 def test_a_name_finds_the_document_in_the_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "other.yaml").write_text(RIGHT)
     monkeypatch.setenv("DELAYQ_CONFIG", str(here / "other.yaml"))
     assert resolve("orders").document == here / "other.yaml"
-    with pytest.raises(Wrong, match="is the document of queue orders, not of mails"):
+    with pytest.raises(CommandError, match="is the document of queue orders, not of mails"):
         resolve("mails")
 
 

@@ -31,7 +31,7 @@ def forecast(due_ms: list[int], supply: Supply) -> list[Expected]:
     """From counts, as Redis would give them."""
     histogram = Histogram(SPANS, few=supply.slots, short_ms=supply.short_ms)
     for _ in range(ROUNDS):
-        histogram.told({at: sum(due <= at for due in due_ms) for at in histogram.asks()})
+        histogram.add({at: sum(due <= at for due in due_ms) for at in histogram.next_instants()})
     return outlook(histogram.bins, SPANS, Now(0), supply)
 
 

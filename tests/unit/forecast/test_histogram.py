@@ -20,22 +20,22 @@ def looked_at(
     due = sorted(at for at in due_ms if at >= spans[0][0])
     histogram = Histogram(spans, few=few, short_ms=short_ms)
     for _ in range(ROUNDS):
-        asked = histogram.asks()
+        asked = histogram.next_instants()
         assert len(asked) <= 128
-        histogram.told({at: bisect_right(due, at) for at in asked})
+        histogram.add({at: bisect_right(due, at) for at in asked})
     return histogram.bins
 
 
 def test_a_rush_on_the_hour_is_found_with_the_first_question() -> None:
     histogram = Histogram(HOURS, few=10, short_ms=250)
-    histogram.told({at: 5000 * (at >= 2 * HOUR) for at in histogram.asks()})
+    histogram.add({at: 5000 * (at >= 2 * HOUR) for at in histogram.next_instants()})
     assert [each for each in histogram.bins if each.tasks] == [Bin(2 * HOUR, 2 * HOUR + 250, 5000)]
-    assert histogram.asks() == []
+    assert histogram.next_instants() == []
 
 
 def test_a_task_that_leaves_meanwhile_takes_no_other_along() -> None:
     histogram = Histogram([(0, 1000), (1000, 2000)], few=1, short_ms=1000)
-    histogram.told({-1: 9, 999: 7, 1999: 12})
+    histogram.add({-1: 9, 999: 7, 1999: 12})
     assert [each.tasks for each in histogram.bins] == [0, 5]
 
 

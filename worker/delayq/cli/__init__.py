@@ -1,4 +1,4 @@
-"""The delayq command. One module per group of commands; this one only puts them together."""
+"""Entry point of the delayq command."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; the extras it needs may be missing."""
+    """Run the command line. Exit with a message when an extra is missing."""
     if os.getpid() == 1:
-        # Process 1 of a container is deaf to signals that it has no handler for, and importing takes a while: a pod
-        # that is deleted meanwhile would go on until it is killed.
+        # The kernel ignores SIGTERM for process 1 of a container without a handler. Without this line, a pod that is
+        # deleted during the imports runs until SIGKILL.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     gc.disable()  # until the command is loaded: root.load
     try:

@@ -1,4 +1,4 @@
-"""delayq acl: the rights that delayq's user needs, as one line to paste into redis-cli."""
+"""delayq acl: the ACL rule that delayq's user needs, as one command for redis-cli."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
     type=click.Choice(list(VERSIONS)),
     default="7.2",
     show_default=True,
-    help="7.0 for Redis before 7.2; 7.2 for younger ones and Valkey.",
+    help="7.0 for Redis before 7.2; 7.2 for later versions and Valkey.",
 )
-@click.option("--sentinel", is_flag=True, help="For the user of the Sentinels instead.")
+@click.option("--sentinel", is_flag=True, help="Print the rule for the Sentinels' user instead.")
 @click.option("--queue", metavar="NAME", help="Allow the keys of this queue only.  [default: of all queues]")
 @click.option(
     "--key-prefix",
@@ -32,18 +32,18 @@ VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
 @click.option(
     "--config-get",
     is_flag=True,
-    help="Allow CONFIG GET, which durability.confirm: Fsynced takes. It reveals Redis' own passwords.",
+    help="Allow CONFIG GET, which durability.confirm: Fsynced needs. It reveals Redis' own passwords.",
 )
 @click.option("--user", metavar="NAME", help="Name of the user.  [default: delayq, or delayq-QUEUE]")
 def acl(
     *, server: str, sentinel: bool, queue: str | None, key_prefix: str, config_get: bool, user: str | None
 ) -> None:
-    """Print what delayq's user may do, and nothing more, as one command for redis-cli.
+    """Print the minimal rights of delayq's user, as one command for redis-cli.
 
-    Give each queue a user of its own with --queue: a user without it can read, run and delete the tasks of all.
-    Put a password in the place of PASSWORD, and run it on every node, replicas included: servers do not pass users on.
-    Sentinels take that of --sentinel instead, each of them. ACL SAVE (with an aclfile) or CONFIG REWRITE, on a
-    Sentinel SENTINEL FLUSHCONFIG, keeps it over a restart.
+    Create one user for each queue with --queue: without it, the user can read, run and delete the tasks of all queues.
+    Replace PASSWORD, and run the command on every node, replicas included: Redis does not replicate users.
+    Run the output of --sentinel on every Sentinel. To keep the user over a restart, run ACL SAVE (with an aclfile) or
+    CONFIG REWRITE, on a Sentinel SENTINEL FLUSHCONFIG.
     """
     check_text(KEY_PREFIX, "--key-prefix", KEY_PREFIX.expected, key_prefix)
     if queue is not None:

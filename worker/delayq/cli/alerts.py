@@ -1,4 +1,4 @@
-"""delayq alerts: the alerting rules of queues, for a Prometheus that no operator configures."""
+"""delayq alerts: the alerting rules of queues, for a Prometheus outside Kubernetes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WIDTH = 1_000_000  # an expression on one line can be searched
 @click.command()
 @click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def alerts(documents: tuple[Path, ...]) -> None:
-    """Print the alerting rules of the queues of DOCUMENTs, as a file that Prometheus' rule_files can name.
+    """Print the alerting rules of the queues of DOCUMENTs, as a file for Prometheus' rule_files.
 
-    On Kubernetes, spec.monitoring.prometheusRule has the operator make them. Elsewhere, print them into a file:
-    delayq alerts orders.yaml >delayq.rules.yaml. Print them again when a document changes.
+    On Kubernetes, the operator creates them: spec.monitoring.prometheusRule. Elsewhere, write them to a file:
+    delayq alerts orders.yaml >delayq.rules.yaml. Write them again when a document changes.
     """
     with errors_as_exits("delayq validate checks documents"):
         queues = [read(document) for document in documents]

@@ -1,4 +1,4 @@
-"""delayq completion: the script that teaches a shell to complete delayq's words."""
+"""delayq completion: shell completion scripts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ WHERE = {
 
 
 @click.command(
-    help="Print the script that makes a shell complete commands and options.\n\n\b\n"
+    help="Print the script with which a shell completes commands and options.\n\n\b\n"
     + "\n".join(WHERE.values())
 )
 @click.argument("shell", type=click.Choice(list(WHERE)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print it; see the help above."""
+    """Print the script."""
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"no completion for {shell}")

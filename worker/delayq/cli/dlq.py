@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from delayq.cli import inputs, views
-from delayq.cli.exits import FAILED, NOT_FOUND, Wrong, complain
+from delayq.cli.exits import FAILED, NOT_FOUND, CommandError, print_error
+from delayq.cli.formats import clean, length, seconds, tasks
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, note, one_line, output_option
 from delayq.cli.task import described, listing, page_options
-from delayq.cli.words import clean, length, seconds, tasks
 from delayq.client.encoding import checked_id
 from delayq.contract.problems import quote
 from delayq.protocol.results import State
@@ -29,12 +29,12 @@ _NUMBER = re.compile("[1-9][0-9]{0,9}")
 
 
 def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command ID..., --group and --all; the function gets `letters`, ids with their times of death.
+    """Add ID..., --group and --all to a command; its function receives `letters`: IDs with their times of death.
 
-    What was asked for and is no dead letter is reported at the end. `by_default`: without a choice, all are taken.
+    The command reports IDs that are not dead letters at the end. `by_default`: all dead letters without a choice.
     """
 
-    def give(command: Callable[..., None]) -> Callable[..., None]:
+    def add(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def choosing(
             client: SyncClient,
@@ -53,20 +53,20 @@ def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], C
             click.option(
                 "--group",
                 metavar="N",
-                help="Those of the group that delayq dlq groups gives this number, or all.",
+                help="Dead letters of group N of delayq dlq groups, or all.",
             ),
             click.option("--all", "every", is_flag=True, help="All dead letters."),
         )(choosing)
 
-    return give
+    return add
 
 
 def chosen(
     client: SyncClient, ids: tuple[str, ...], group: str | None, *, every: bool, by_default: bool
 ) -> tuple[dict[str, int], set[str]]:
-    """Return dead letters with their times of death, and which of those asked for are none."""
+    """Return dead letters with their times of death, and the requested IDs that are not dead letters."""
     if bool(ids) + (group is not None) + every > 1:
-        raise Wrong("expected one of ID..., --group and --all, got more")
+        raise CommandError("expected one of ID..., --group and --all, got more")
     if ids:
         wanted = [checked_id(task_id) for task_id in dict.fromkeys(ids)]
         dead = {view.id: view.at_ms for view in client.dlq_get(wanted)}
@@ -74,19 +74,21 @@ def chosen(
     if group not in (None, "all"):
         return _of_group(client, str(group)), set()
     if not (every or group or by_default):
-        raise Wrong("which dead letters? expected ID..., --group N or --all", "delayq dlq groups lists them")
+        raise CommandError(
+            "which dead letters? expected ID..., --group N or --all", "delayq dlq groups lists them"
+        )
     return {row.id: row.at_ms for row in client.dlq_list()}, set()
 
 
 def _of_group(client: SyncClient, asked: str) -> dict[str, int]:
-    """Say which error it is: the numbers change when tasks die or are redriven."""
+    """Return the dead letters of a group, and print its error: group numbers change when tasks die or are redriven."""
     if not _NUMBER.fullmatch(asked):
-        raise Wrong(
+        raise CommandError(
             f"--group: expected a number from 1, or all, got {quote(asked)}", "delayq dlq groups lists them"
         )
     number, groups = int(asked), client.dlq_groups()
     if number > len(groups):
-        raise Wrong(
+        raise CommandError(
             f"--group: expected a number up to {len(groups)}, got {number}", "delayq dlq groups", NOT_FOUND
         )
     group = groups[number - 1]
@@ -100,7 +102,7 @@ EXPORTED_AT_ONCE = 100
 
 @click.group(help=f"Inspect dead letters, run them again, export or purge them.\n\n{QUEUE_HELP}")
 def dlq() -> None:
-    """Hold the commands below."""
+    """Group of the commands below."""
 
 
 @dlq.command("list")
@@ -117,7 +119,7 @@ def list_(client: SyncClient, *, limit: int, offset: int, output: Output) -> Non
 @on_queue
 @output_option
 def groups(client: SyncClient, *, output: Output) -> None:
-    """Group dead letters by error, the largest group first. Numbers and names in an error do not matter."""
+    """Group dead letters by error, the largest group first, ignoring numbers and names in errors."""
     found = list(enumerate(client.dlq_groups(), 1))
     now_ms = client.counts().now_ms
     rows = [
@@ -137,7 +139,7 @@ def groups(client: SyncClient, *, output: Output) -> None:
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @output_option
 def get(client: SyncClient, *, ids: tuple[str, ...], output: Output) -> None:
-    """Show dead letters whole, with payload and last error."""
+    """Show dead letters with payload and last error."""
     wanted = [checked_id(task_id) for task_id in dict.fromkeys(ids)]
     found = client.dlq_get(wanted)
     now_ms = client.counts().now_ms
@@ -153,13 +155,13 @@ def get(client: SyncClient, *, ids: tuple[str, ...], output: Output) -> None:
 @dlq.command()
 @on_queue
 @on_letters()
-@click.option("--rate", type=inputs.RATE, help="How many fall due in what time, like 50/s, 100/m or 1000/h.")
+@click.option("--rate", type=inputs.RATE, help="Rate at which they fall due, like 50/s, 100/m or 1000/h.")
 @dry_run_option
 @output_option
 def redrive(
     client: SyncClient, *, letters: dict[str, int], rate: float | None, dry_run: bool, output: Output
 ) -> None:
-    """Run dead letters again, with all attempts before them: those with these IDs, of a group, or all."""
+    """Schedule dead letters again, with all their attempts: those with these IDs, of a group, or all."""
     done = client.dlq_redrive([*letters], rate_per_second=rate, dry_run=dry_run)
     value = {"count": done.tasks, "seconds": round(done.seconds, 3), "dry_run": dry_run}
     spread = seconds(done.seconds)
@@ -175,10 +177,10 @@ def redrive(
     "file",
     type=click.File("w", encoding="utf-8", atomic=True),
     default="-",
-    help="Where to write.  [default: stdout]",
+    help="File to write.  [default: stdout]",
 )
 def export(client: SyncClient, *, letters: dict[str, int], file: TextIO) -> None:
-    """Write dead letters as JSON, one a line: by default, all. schedule --many reads them back."""
+    """Write dead letters as JSON, one a line: by default, all. schedule --many can read the output."""
     ids, count = [*letters], 0
     for at in range(0, len(ids), EXPORTED_AT_ONCE):
         for letter in client.dlq_get(ids[at : at + EXPORTED_AT_ONCE]):
@@ -190,30 +192,30 @@ def export(client: SyncClient, *, letters: dict[str, int], file: TextIO) -> None
 @dlq.command()
 @on_queue
 @on_letters()
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @dry_run_option
 @output_option
 def purge(client: SyncClient, *, letters: dict[str, int], yes: bool, dry_run: bool, output: Output) -> None:
-    """Delete dead letters: those with these IDs, of a group, or all. They cannot be restored; export copies them."""
-    count, said = len(letters), f"would purge {tasks(len(letters), LETTERS)}; nothing changed"
+    """Delete dead letters: those with these IDs, of a group, or all. They cannot be restored; export them first."""
+    count, result = len(letters), f"would purge {tasks(len(letters), LETTERS)}; nothing changed"
     if not dry_run:
         if letters and not yes:
             _ask(f"delete {tasks(count, LETTERS)} of queue {client.queue}? They cannot be restored.")
         # One that was redriven since, and died again, is a new dead letter: it died after all that were listed.
         count = client.dlq_purge([*letters], before_ms=max(letters.values(), default=0) + 1)
-        said = f"purged {tasks(count, LETTERS)}"
-    emit(output, {"count": count, "dry_run": dry_run}, said)
+        result = f"purged {tasks(count, LETTERS)}"
+    emit(output, {"count": count, "dry_run": dry_run}, result)
 
 
 def _ask(question: str) -> None:
     if not sys.stdin.isatty():
-        raise Wrong(f"{question} stdin is not a terminal; pass --yes", "dlq export writes a copy")
+        raise CommandError(f"{question} stdin is not a terminal; pass --yes", "dlq export saves a copy")
     if not click.confirm(clean(question), err=True):
-        raise Wrong("nothing changed", code=FAILED)
+        raise CommandError("nothing changed", code=FAILED)
 
 
 def _exit_without(missing: set[str]) -> None:
     for task_id in sorted(missing):
-        complain(f"no dead letter {task_id}")
+        print_error(f"no dead letter {task_id}")
     if missing:
         sys.exit(NOT_FOUND)

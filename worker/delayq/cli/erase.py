@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from delayq.cli.exits import FAILED, Wrong, errors_as_exits
+from delayq.cli.exits import FAILED, CommandError, errors_as_exits
+from delayq.cli.formats import clean, tasks
 from delayq.cli.inputs import DURATION
 from delayq.cli.output import dry_run_option
 from delayq.cli.process import process_options, setting_of
-from delayq.cli.words import clean, tasks
 from delayq.client.blocking import SyncClient
 from delayq.processes.eraser import run_eraser
 
-PATIENCE = "60s"  # a Redis that restarts with much data to load takes that long
+PATIENCE = "60s"  # a Redis that restarts needs this time to load much data
 
 
 @click.command()
@@ -25,28 +25,30 @@ PATIENCE = "60s"  # a Redis that restarts with much data to load takes that long
     type=DURATION,
     default=PATIENCE,
     show_default=True,
-    help="How long to try while Redis cannot be reached, or while the queue is still in use.",
+    help="How long to retry while Redis is unreachable or the queue is still in use.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask. Without a terminal, the command never asks.")
+@click.option(
+    "--yes", is_flag=True, help="Skip the confirmation. Without a terminal, the command never asks."
+)
 @dry_run_option
 def erase(patience: int, *, yes: bool, dry_run: bool, **options: Any) -> None:  # noqa: ANN401 -- click's, named in process_options
     """Delete a queue with all its tasks and dead letters from Redis. They cannot be restored.
 
-    The erase Job of a DelayQueue with deletionPolicy Delete runs this. Stop workers, scanners and reapers before:
-    what they or clients write meanwhile is deleted, too. Exits with 0 when nothing is left.
+    The erase Job of a DelayQueue with deletionPolicy Delete runs this command. First stop workers, scanners and
+    reapers: the command also deletes what they or clients write meanwhile. Exit code 0 means that nothing is left.
     """
     with errors_as_exits():
         setting = setting_of(**options)
         if dry_run:
             with SyncClient.from_document(options["config"], url=options["redis"]) as client:
                 found = client.counts()
-            held = found.waiting + found.in_flight + found.dead
-            click.echo(f"would erase queue {setting.queue.queue} with {tasks(held)}; nothing changed")
+            total = found.waiting + found.in_flight + found.dead
+            click.echo(f"would erase queue {setting.queue.queue} with {tasks(total)}; nothing changed")
             return
         if not yes and sys.stdin.isatty():
             question = (
                 f"delete every task of queue {setting.queue.queue} in Redis at {setting.address.where}?"
             )
             if not click.confirm(clean(question), err=True):
-                raise Wrong("nothing changed", code=FAILED)
+                raise CommandError("nothing changed", code=FAILED)
         run_eraser(setting, patience / 1000)

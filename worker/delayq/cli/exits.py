@@ -1,4 +1,4 @@
-"""Exit codes, the same for every command, and how errors are said: what is wrong, then what to do."""
+"""Exit codes and error output of every command: an error, then a hint."""
 
 from __future__ import annotations
 
@@ -23,64 +23,63 @@ from delayq.service.terminal import safe
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FAILED = 1  # something unexpected; the message says what
+FAILED = 1  # unexpected error; see the message
 USAGE = 2  # click's own: unknown option, missing argument
-INVALID = 3  # the document, or something it names, cannot be used
-UNAVAILABLE = 4  # Redis, or a guard's store, cannot be reached or will not serve
-REFUSED = 5  # the queue turned the call down and stored nothing
+INVALID = 3  # the document, or an object that it names, cannot be used
+UNAVAILABLE = 4  # Redis, or a guard's store, is unreachable or refuses to serve
+REFUSED = 5  # the queue refused the call and stored nothing
 NOT_FOUND = 6  # no such task or dead letter
-NOT_CONFIRMED = 7  # stored, and not confirmed in time by what spec.durability names
+NOT_CONFIRMED = 7  # stored, but not confirmed in time as spec.durability requires
 INTERRUPTED = 130  # Ctrl-C, as shells count it: 128 + SIGINT
-PIPE_CLOSED = 141  # 128 + SIGPIPE: who read our output had enough
+PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader closed the pipe
 
 DENIED: Final = re.compile(r"NOPERM|can't run this command|no permissions", re.IGNORECASE)
-"""What Redis says of a right that the user lacks, of a call or, with each version in its own words, in a script."""
+"""Redis' errors for a missing right, of a call or, worded differently by each version, of a script."""
+
+_REPEAT: Final = "repeat it with --id ID --if-exists keep: a task that has already finished runs once more"
 
 
-_REPEAT: Final = "repeat it with --id ID --if-exists keep: a task that is done by then runs once more"
-
-
-class Wrong(click.ClickException):
-    """A sentence on stderr, a hint below it, an exit code."""
+class CommandError(click.ClickException):
+    """An error message, a hint for the next step, and an exit code."""
 
     def __init__(self, message: str, hint: str = "", code: int = USAGE) -> None:
-        """`hint` says what to do next."""
+        """`hint`: what the user can do next; empty for none."""
         super().__init__(message)
         self.hint, self.code = hint, code
 
 
 @contextmanager
 def errors_as_exits(hint: str = "") -> Iterator[None]:
-    """Turn delayq's errors into a line on stderr, a hint, and an exit code."""
+    """Print delayq's errors with `hint` to stderr, and exit with their code."""
     try:
         yield
     except InvalidDocument as error:
         click.echo(safe(str(error)), err=True)
         sys.exit(INVALID)
     except Unavailable as error:
-        complain(str(error), hint)
+        print_error(str(error), hint)
         sys.exit(UNAVAILABLE)
     except TaskExists as error:
-        complain(f"task {error.task_id} exists already", "--if-exists keep, or replace")
+        print_error(f"task {error.task_id} exists already", "--if-exists keep, or replace")
         sys.exit(REFUSED)
     except NotConfirmed as error:
-        complain(str(error), f"{_REPEAT}; {hint}")
+        print_error(str(error), f"{_REPEAT}; {hint}")
         sys.exit(NOT_CONFIRMED)
     except (Refused, TasksRefused) as error:
-        complain(str(error))
+        print_error(str(error))
         sys.exit(REFUSED)
     except DelayQError as error:
-        complain(str(error), _denied(hint) if DENIED.search(str(error)) else hint)
+        print_error(str(error), _denied(hint) if DENIED.search(str(error)) else hint)
         sys.exit(FAILED)
 
 
 def _denied(hint: str) -> str:
-    """Name the command that prints the rule beside the one that says what of it lacks."""
-    return f"delayq acl prints what the user needs; {hint or 'delayq doctor QUEUE says what it lacks'}"
+    """Add `delayq acl` to the hint of an error about missing rights."""
+    return f"delayq acl prints the rights that the user needs; {hint or 'delayq doctor QUEUE names the missing ones'}"
 
 
-def complain(message: str, hint: str = "") -> None:
-    """Say what is wrong, and what to do about it."""
+def print_error(message: str, hint: str = "") -> None:
+    """Print an error and a hint to stderr."""
     click.echo(f"error: {safe(message)}", err=True)
     if hint:
         click.echo(f"hint:  {safe(hint)}", err=True)

@@ -1,4 +1,4 @@
-"""delayq explain: what a field of the document means, from the declarations that the parser reads it by."""
+"""delayq explain: the reference of the document's fields, from the parser's declarations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq.cli.exits import NOT_FOUND, Wrong
+from delayq.cli.exits import NOT_FOUND, CommandError
 from delayq.cli.output import Table, emit, output_option
 from delayq.contract.kinds import Listing
 from delayq.contract.problems import quote
@@ -40,7 +40,7 @@ def _find(path: str) -> tuple[Declared | None, Any]:
     for at, name in enumerate(words := [word.removesuffix("[]") for word in path.split(".") if word]):
         known = {field.name: field for field in declared(record)} if record else {}
         if name not in known:
-            raise Wrong(_unknown(".".join(words[:at]), name, list(known)), code=NOT_FOUND)
+            raise CommandError(_unknown(".".join(words[:at]), name, list(known)), code=NOT_FOUND)
         about = known[name]
         record = _inside(about)
     return about, record
@@ -48,11 +48,7 @@ def _find(path: str) -> tuple[Declared | None, Any]:
 
 def _unknown(parent: str, name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    hint = (
-        f"did you mean {near[0]}?"
-        if near
-        else f"expected {', '.join(known) or 'none, for it holds no fields'}"
-    )
+    hint = f"did you mean {near[0]}?" if near else f"expected {', '.join(known) or 'none: it has no fields'}"
     return f"{parent or 'the document'} has no field {quote(name)}: {hint}"
 
 

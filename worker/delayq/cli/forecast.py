@@ -1,6 +1,6 @@
-"""delayq forecast: what falls due when, how many workers that takes, how late tasks begin with the most allowed.
+"""delayq forecast: when tasks fall due, the workers they need, and their lateness with the allowed workers.
 
-Not here: how it is reckoned (delayq/forecast), what is said about it (forecasted.py).
+delayq/forecast computes it; forecast_text.py formats it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq.cli import forecasted
+from delayq.cli import forecast_text
 from delayq.cli.exits import errors_as_exits
-from delayq.cli.forecasted import Forecast, Terms
+from delayq.cli.forecast_text import Forecast, Terms
 from delayq.cli.inputs import DURATION
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import emit, note, output_option
@@ -35,26 +35,26 @@ LONGEST_MS = 366 * 86_400_000
 @click.argument("queue")
 @redis_options
 @click.option(
-    "--within", type=DURATION, default="24h", show_default=True, help="How far to look, up to 366d."
+    "--within", type=DURATION, default="24h", show_default=True, help="Time span of the forecast, up to 366d."
 )
 @click.option(
     "--max",
     "most",
     type=click.IntRange(0, 10_000),
     metavar="N",
-    help="The most workers.  [default: autoscaling.maxReplicas, else worker.replicas]",
+    help="Maximum number of workers.  [default: autoscaling.maxReplicas, else worker.replicas]",
 )
 @click.option(
     "--handler-time",
     "handler_ms",
     type=DURATION,
-    help=f"How long a handler takes on average.  [default: {HANDLER_SECONDS:g}s, an assumption]",
+    help=f"Mean duration of a handler.  [default: {HANDLER_SECONDS:g}s, an assumption]",
 )
 @click.option(
     "--lead",
     "lead_ms",
     type=DURATION,
-    help="How long a new worker takes until it claims.  [default: autoscaling.leadTimeSeconds, else "
+    help="Time from the creation of a worker to its first claim.  [default: autoscaling.leadTimeSeconds, else "
     f"{LEAD_SECONDS:g}s, an assumption]",
 )
 @output_option
@@ -68,10 +68,10 @@ def forecast(
     output: Output,
     **where: Any,  # noqa: ANN401 -- redis_options
 ) -> None:
-    """Say what falls due when, how many workers that takes, and how late tasks begin with the most allowed.
+    """Show when tasks fall due, how many workers they need, and how late they start with the allowed workers.
 
-    QUEUE's document says how many tasks a worker runs at a time, how late they may begin, and how many workers there
-    can be. What will be scheduled from now on is not in it, nor what is retried then.
+    QUEUE's document sets the concurrency of a worker, the accepted lateness, and the number of workers. The forecast
+    does not include tasks that are scheduled or retried from now on.
     """
     if not 0 < within <= LONGEST_MS:
         raise click.BadParameter("expected a time above 0 and up to 366d", param_hint="'--within'")
@@ -81,22 +81,22 @@ def forecast(
         target = resolve(queue, **where)
         terms = _terms(target, most, handler_ms, None if lead_ms is None else lead_ms / 1000)
     with errors_as_exits(_hint(target)), target.client() as client:
-        found = _reckoned(client, within, terms)
-    emit(output, forecasted.view(found), forecasted.shown(found))
+        found = _computed(client, within, terms)
+    emit(output, forecast_text.view(found), forecast_text.shown(found))
     if output == "table" and found.tasks:
-        click.echo(forecasted.summary(found))
-        for each in forecasted.notes(found):
+        click.echo(forecast_text.summary(found))
+        for each in forecast_text.notes(found):
             note(each)
 
 
 def _hint(target: Target) -> str:
-    """Where a document's Redis does not answer, it may be one that only the cluster reaches."""
+    """Return the hint for an unreachable Redis, which may be reachable only from inside the cluster."""
     outside = target.source == "spec.redis" and "KUBERNETES_SERVICE_HOST" not in os.environ
     return f"{target.hint}; in a cluster: kubectl dq forecast {target.queue}" if outside else target.hint
 
 
 def _terms(target: Target, most: int | None, handler_ms: int | None, lead: float | None) -> Terms:
-    """Combine options and document; what neither sets is assumed, and the output names it."""
+    """Combine options, document and assumed defaults; the output lists the assumptions."""
     spec = None if target.document is None else read(target.document).spec
     policy = Policy(slots=Worker().concurrency) if spec is None else Policy.of(spec)
     fixed = most is None and spec is not None and spec.autoscaling is None
@@ -107,7 +107,7 @@ def _terms(target: Target, most: int | None, handler_ms: int | None, lead: float
         "lead_ms": lead is None and policy.lead_seconds is None and not fixed,
     }
     if lead is None:
-        lead = 0.0 if fixed else policy.lead(None)  # a number that never changes is there already
+        lead = 0.0 if fixed else policy.lead(None)  # a fixed number of workers already runs
     supply = Supply(
         slots=policy.slots,
         handler_seconds=HANDLER_SECONDS if handler_ms is None else handler_ms / 1000,
@@ -124,20 +124,20 @@ def _workers(spec: Spec | None, policy: Policy) -> int:
     return spec.worker.replicas
 
 
-def _reckoned(client: SyncClient, within_ms: int, terms: Terms) -> Forecast:
-    """Ask Redis what falls due when, ever more finely, and reckon with it."""
+def _computed(client: SyncClient, within_ms: int, terms: Terms) -> Forecast:
+    """Refine the histogram of due times in rounds, and compute the forecast."""
     supply, found = terms.supply, client.counts()
     parts = spans(found.now_ms, within_ms, None)
     histogram = Histogram(parts, few=supply.slots, short_ms=supply.short_ms)
     for nth in range(ROUNDS):
-        asked = histogram.asks()
-        if not asked:
+        instants = histogram.next_instants()
+        if not instants:
             break
-        told = client.counts(instants_ms=asked)
-        histogram.told(told.due_by)
-        found = told if nth == 0 else found
+        counts = client.counts(instants_ms=instants)
+        histogram.add(counts.due_by)
+        found = counts if nth == 0 else found
     now = Now(parts[0][0], found.due, found.late_ms, found.in_flight)
     if now.overdue:
-        parts = [(now.at_ms, now.at_ms), *parts]  # told apart from what is still to come
-    told_spans = outlook(histogram.bins, parts, now, supply)
-    return Forecast(client.queue, now, told_spans, terms, found, histogram.bins)
+        parts = [(now.at_ms, now.at_ms), *parts]  # overdue tasks have their own span
+    expected = outlook(histogram.bins, parts, now, supply)
+    return Forecast(client.queue, now, expected, terms, found, histogram.bins)

@@ -1,4 +1,4 @@
-"""delayq guard: the SQL guards' table. Not here: what guards do with it."""
+"""delayq guard: manage the table of the SQL guards."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from delayq.cli import guarded, views
-from delayq.cli.exits import FAILED, NOT_FOUND, REFUSED, Wrong, errors_as_exits
+from delayq.cli.exits import FAILED, NOT_FOUND, REFUSED, CommandError, errors_as_exits
+from delayq.cli.formats import tasks
 from delayq.cli.inputs import strict_json
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.target import document_of
-from delayq.cli.words import tasks
 from delayq.protocol.envelope import JSON_TYPE, Task
 from delayq.recovery.checks.ledger import Remembers
 
@@ -30,7 +30,7 @@ WORDS = {
 
 @click.group()
 def guard() -> None:
-    """Make, look at and tidy the table in which SQL guards remember tasks.
+    """Create, query and prune the table in which SQL guards record finished tasks.
 
     QUEUE is the path of a DelayQueue document, or the name of a queue that has one.
     """
@@ -40,24 +40,26 @@ def guard() -> None:
 @guarded.document_options
 @guarded.database_option
 def init(queue: str | None, config: str | None, database: str | None) -> None:
-    """Make the table delayq_processed, unless it is there; then say whether it is as it should be.
+    """Create the table delayq_processed unless it exists, and check its columns.
 
-    With --database, no document is needed. The user in the URL has to be allowed to make tables; workers' need not be.
+    With --database, no document is needed. The user of the URL needs the right to create tables; workers' do not.
     """
     with errors_as_exits():
         document = guarded.found(queue, config)
         made = guarded.of_document(document, database, own=True) if document else guarded.of_url(database)
     if made is None:
-        raise Wrong("expected a document or --database URL, got neither", "delayq guard init queue.yaml")
+        raise CommandError(
+            "expected a document or --database URL, got neither", "delayq guard init queue.yaml"
+        )
 
     async def run() -> tuple[bool, list[str]]:
         return await made.install(), await made.problems()
 
-    new, problems = guarded.ask(made, run)
+    new, problems = guarded.query(made, run)
     table = f"the table delayq_processed in {guarded.place(made)}"
     if problems:
-        raise Wrong(f"{table}: {'; '.join(problems)}", "delayq guard ddl", FAILED)
-    click.echo(f"{'made' if new else 'found'} {table}")
+        raise CommandError(f"{table}: {'; '.join(problems)}", "delayq guard ddl", FAILED)
+    click.echo(f"{'created' if new else 'found'} {table}")
 
 
 @guard.command()
@@ -68,7 +70,7 @@ def init(queue: str | None, config: str | None, database: str | None) -> None:
     help=f"[default: that of QUEUE's database, {DIALECTS[0]} without QUEUE]",
 )
 def ddl(queue: str | None, dialect: str | None) -> None:
-    """Print the statements that make the table, for tools that manage a schema. MariaDB's dialect is mysql."""
+    """Print the statements that create the table, for schema migration tools. For MariaDB, use mysql."""
     guarded.need_sqlalchemy()
     if dialect is None and queue is not None:
         with errors_as_exits():
@@ -85,13 +87,13 @@ def ddl(queue: str | None, dialect: str | None) -> None:
 @click.argument("task_id", metavar="ID")
 @guarded.database_option
 @click.option(
-    "--payload", metavar="JSON", default="null", help="For a query with parameters from the payload."
+    "--payload", metavar="JSON", default="null", help="Payload, if the guard's query has parameters from it."
 )
 @output_option
 def seen(queue: str, task_id: str, *, database: str | None, payload: str, output: Output) -> None:
-    """Show whether the task has taken effect, by the guard's record.
+    """Show whether a task has taken effect, by the guard's record.
 
-    The effect of a run that began and did not report its end is unknown.
+    The effect is unknown if a run began and did not report its end.
     """
     document, made = _asked(queue, database)
     task = _task(document, task_id, payload)
@@ -101,9 +103,9 @@ def seen(queue: str, task_id: str, *, database: str | None, payload: str, output
         begun = await made.incomplete_run(task) if known is False and isinstance(made, Remembers) else ""
         return (None, begun) if begun else (known, "")
 
-    known, begun = guarded.ask(made, ask)
-    said = f"{task_id}: a run {begun}, or still goes on" if begun else f"{task_id} {WORDS[known]}"
-    emit(output, views.guarded(task_id, seen=known), said)
+    known, begun = guarded.query(made, ask)
+    text = f"{task_id}: a run {begun}, or is still running" if begun else f"{task_id} {WORDS[known]}"
+    emit(output, views.guarded(task_id, seen=known), text)
 
 
 def _asked(queue: str, database: str | None) -> tuple[DelayQueue, SqlGuard]:
@@ -116,7 +118,7 @@ def _task(document: DelayQueue, task_id: str, payload: str) -> Task:
     try:
         strict_json(payload.encode())
     except ValueError as error:
-        raise Wrong(f"--payload: expected JSON ({error})") from None
+        raise CommandError(f"--payload: expected JSON ({error})") from None
     return Task(
         id=task_id,
         queue=document.queue,
@@ -134,29 +136,33 @@ def _task(document: DelayQueue, task_id: str, payload: str) -> Task:
 @click.argument("queue", metavar="QUEUE")
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
 @guarded.database_option
-@click.option("--force", is_flag=True, help="Also of tasks that are done: they may take effect again.")
+@click.option(
+    "--force", is_flag=True, help="Also delete rows of finished tasks. These may then take effect again."
+)
 def forget(queue: str, task_ids: tuple[str, ...], *, database: str | None, force: bool) -> None:
-    """Delete what the guard remembers of tasks that began and never said how they ended, so that they may run again.
+    """Delete the guard's record of incomplete runs, so that their tasks can run again.
 
-    With onIncompleteRun: Bury, such a task is buried each time that it is redriven; find out what it did, and be
-    sure that it does not run any more.
+    With onIncompleteRun: Bury, the guard buries such a task after each redrive. First find out what the incomplete run
+    did, and make sure that it no longer runs.
     """
     document, made = _asked(queue, database)
 
     async def run() -> dict[str, str | None]:
         return {each: await made.forget(document.queue, each, done=force) for each in task_ids}
 
-    states = guarded.ask(made, run)
+    states = guarded.query(made, run)
     for each, state in states.items():
         if state == "running" or (state and force):
             click.echo(f"forgot {each}, which was {state}")
     if None in states.values():
         absent = ", ".join(each for each, state in states.items() if state is None)
-        raise Wrong(f"the guard has no record of {absent}", code=NOT_FOUND)
+        raise CommandError(f"the guard has no record of {absent}", code=NOT_FOUND)
     if "done" in states.values() and not force:
         done = ", ".join(each for each, state in states.items() if state == "done")
-        raise Wrong(
-            f"{done}: done already", "--force forgets it all the same: it may take effect again", REFUSED
+        raise CommandError(
+            f"{done}: already finished",
+            "--force deletes the record anyway: the task may take effect again",
+            REFUSED,
         )
 
 
@@ -164,11 +170,13 @@ def forget(queue: str, task_ids: tuple[str, ...], *, database: str | None, force
 @guarded.document_options
 @guarded.database_option
 def prune(queue: str | None, config: str | None, database: str | None) -> None:
-    """Delete the rows of tasks that were done longer ago than retentionSeconds. The reaper does so by itself."""
+    """Delete the rows of tasks that finished more than retentionSeconds ago. The reaper also does this."""
     with errors_as_exits():
         document = guarded.found(queue, config)
         if document is None:
-            raise Wrong("expected a document, which says retentionSeconds", "delayq guard prune queue.yaml")
+            raise CommandError(
+                "expected a document, which sets retentionSeconds", "delayq guard prune queue.yaml"
+            )
         made = guarded.of_document(document, database)
 
     async def run() -> int:
@@ -177,4 +185,4 @@ def prune(queue: str | None, config: str | None, database: str | None) -> None:
             total += count
         return total
 
-    click.echo(f"deleted the rows of {tasks(guarded.ask(made, run))}")
+    click.echo(f"deleted the rows of {tasks(guarded.query(made, run))}")

@@ -1,4 +1,4 @@
-"""What a person types, as option types: durations, instants, rates, headers, payloads."""
+"""Option types: durations, instants, rates, headers, payloads."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq.cli.exits import Wrong
-from delayq.cli.words import duration_ms, instant_ms, rate_per_second
+from delayq.cli.exits import CommandError
+from delayq.cli.formats import duration_ms, instant_ms, rate_per_second
 from delayq.contract.problems import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-MAX_BYTES = 64 << 20  # four times the largest payload a queue can allow: beyond, do not even read on
+MAX_BYTES = 64 << 20  # of a file or stdin: four times the largest payload that a queue can allow
 CUT = 40
 
 
 def options(*those: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that gives a command these options, in this order."""
+    """Return a decorator that adds these options to a command, in this order."""
 
-    def give(command: Callable[..., Any]) -> Callable[..., Any]:
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for each in reversed(those):
             command = each(command)
         return command
 
-    return give
+    return add
 
 
 class Read(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4 only
-    """An option's value, read by a function whose ValueError says what it expected."""
+    """An option type with a parse function, whose ValueError names the expected format."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
-        """`name` stands in the help."""
+        """`name`: metavar in the help."""
         self.name, self._read = name, read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 -- click's signature
-        """Read it."""
+        """Parse the value."""
         try:
             return self._read(value) if isinstance(value, str) else value
         except ValueError as error:
@@ -67,29 +67,29 @@ HEADER = Read("k=v", _header)
 
 
 def when(delay_ms: int | None, due_ms: int | None) -> dict[str, int]:
-    """Return the due time as Client takes it; without any, now."""
+    """Return the due time as arguments of Client; the default is now."""
     if delay_ms is not None and due_ms is not None:
-        raise Wrong("--in and --at: expected one of them, got both")
+        raise CommandError("--in and --at: expected one of them, got both")
     return {"due_ms": due_ms} if due_ms is not None else {"delay_ms": delay_ms or 0}
 
 
 def payload(text: str, *, raw: bool) -> Any:  # noqa: ANN401 -- any JSON value, or bytes
-    """Read PAYLOAD: the text itself, - for stdin, @file for a file's content."""
+    """Return PAYLOAD: the text itself, - for stdin, @file for a file's content."""
     content = _content(text)
     return content if raw else parsed(content, "PAYLOAD")
 
 
 def parsed(content: bytes, what: str) -> Any:  # noqa: ANN401 -- any JSON value
-    """Read JSON; Wrong says where it ends to be JSON."""
+    """Parse JSON; CommandError names the position of the error."""
     try:
         return strict_json(content)
     except ValueError as error:
         shown = content[:CUT].decode(errors="replace")
-        raise Wrong(f"{what}: expected JSON, got {quote(shown)} ({error})", _hint(shown)) from None
+        raise CommandError(f"{what}: expected JSON, got {quote(shown)} ({error})", _hint(shown)) from None
 
 
 def strict_json(content: bytes) -> Any:  # noqa: ANN401 -- as above
-    """Read JSON as RFC 8259 has it: no NaN, no Infinity, no half characters; ValueError otherwise."""
+    """Parse JSON by RFC 8259: valid UTF-8, no NaN, no Infinity; ValueError otherwise."""
     try:
         return json.loads(content.decode(), parse_constant=_no_constant)
     except json.JSONDecodeError as error:
@@ -107,7 +107,7 @@ def _no_constant(name: str) -> None:
 def _hint(shown: str) -> str:
     if not shown:
         return "an empty payload is null, or --bytes ''"
-    return """quote it for the shell, like '{"order": 7}'; a text is '"text"'; --bytes takes anything"""
+    return """quote it for the shell, like '{"order": 7}'; a string is '"text"'; --bytes accepts any bytes"""
 
 
 def _content(text: str) -> bytes:
@@ -121,7 +121,7 @@ def _content(text: str) -> bytes:
 
 def _limited(content: bytes, name: str) -> bytes:
     if len(content) > MAX_BYTES:
-        raise Wrong(f"{name}: expected at most {MAX_BYTES:,} bytes, got more")
+        raise CommandError(f"{name}: expected at most {MAX_BYTES:,} bytes, got more")
     return content
 
 
@@ -129,5 +129,5 @@ def headers(pairs: Sequence[tuple[str, str]]) -> dict[str, str] | None:
     """Return the headers; None for none."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise Wrong("--header: expected each name once, got one twice")
+        raise CommandError("--header: expected each name once, got one twice")
     return found or None

@@ -1,4 +1,4 @@
-"""Scheduling from a file, in batches: it may be larger than memory. Refused tasks are reported by line."""
+"""Schedule the tasks of a file in batches, and report refused tasks by line. The file can be larger than memory."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delayq.cli import views
-from delayq.cli.exits import REFUSED, complain
+from delayq.cli.exits import REFUSED, print_error
+from delayq.cli.formats import duration_ms, instant_ms, tasks
 from delayq.cli.inputs import MAX_BYTES, strict_json
 from delayq.cli.output import emit, note
-from delayq.cli.words import duration_ms, instant_ms, tasks
 from delayq.client.encoding import NewTask
 from delayq.contract.problems import quote, type_name
 from delayq.errors import NotConfirmed, TasksRefused, Unavailable
@@ -45,11 +45,11 @@ PASSED_OVER: Final = frozenset(
         *(f"{name}_ms" for name in INSTANTS),
     }
 )
-"""What an export tells beside the task itself."""
+"""Further keys of exported tasks, which are ignored."""
 
 
 def new_task(line: bytes) -> NewTask:
-    """Read a line; ValueError says what is wrong with it."""
+    """Parse a line; ValueError describes the problem."""
     fields = strict_json(line)
     if not isinstance(fields, dict):
         expected = 'a JSON object like {"payload": …, "in": "30m"}'
@@ -108,15 +108,15 @@ def _when(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 FILE_LINES, FILE_BYTES = 5000, 16 << 20  # of a file, given to schedule_many at a time
 AGAIN = (
-    "note: with ids in the file, the same command with --if-exists keep stores what is missing and leaves tasks that "
-    "wait or run as they are; a task that was done meanwhile is stored anew and runs again"
+    "note: with IDs in the file, the same command with --if-exists keep stores the missing tasks and keeps tasks that "
+    "wait or run; a task that has finished meanwhile is stored again and runs again"
 )
 SHOWN = 20  # refused lines that are printed; the rest are counted
 
 
 @dataclass
 class Progress:
-    """What a file has come to so far."""
+    """Progress through a file."""
 
     name: str
     stored: int = 0
@@ -127,20 +127,20 @@ class Progress:
     refused: list[tuple[int, str]] = field(default_factory=list)
 
     def refuse(self, line: int, message: str) -> None:
-        """Note that a line was not stored; the others are."""
+        """Report a line that is not stored; continue with the others."""
         self.count += 1
         if self.count <= SHOWN:
             self.refused.append((line, message))
             click.echo(f"error: {self.name} line {line:,}: {safe(message)}", err=True)
 
-    def tell(self) -> None:
-        """Show how far it is, on a terminal."""
+    def show(self) -> None:
+        """Print the progress on a terminal."""
         if sys.stderr.isatty():
             click.echo(f"\r{tasks(self.stored)} scheduled", nl=False, err=True)
 
 
 def schedule(client: SyncClient, file: BinaryIO, *, if_exists: IfExists, output: Output) -> None:
-    """Store the tasks of a file and say what became of them."""
+    """Store the tasks of a file, and print the result."""
     progress = Progress(getattr(file, "name", "-"))
     for numbers, batch in _batches(file, progress):
         if not progress.reached:
@@ -154,7 +154,7 @@ def schedule(client: SyncClient, file: BinaryIO, *, if_exists: IfExists, output:
             note(f"note: lines up to {done:,} are done; of lines {done + 1:,} to {numbers[-1]:,} some {what}")
             note(AGAIN)
             raise
-        progress.tell()
+        progress.show()
     if sys.stderr.isatty():
         click.echo("\r", nl=False, err=True)
     _report(progress, output)
@@ -194,7 +194,7 @@ def _batches(file: BinaryIO, progress: Progress) -> Iterator[tuple[list[int], li
 
 
 def _lines(file: BinaryIO, progress: Progress) -> Iterator[bytes]:
-    """Yield lines that are not blank; one that is too long is refused and passed over piece by piece."""
+    """Yield lines that are not blank; refuse and skip lines that are too long."""
     while line := file.readline(MAX_BYTES):
         progress.number += 1
         if len(line) == MAX_BYTES and not line.endswith(b"\n"):
@@ -216,6 +216,6 @@ def _report(progress: Progress, output: Output) -> None:
     refused = f", refused {progress.count:,}" if progress.count else ""
     emit(output, value, f"scheduled {tasks(progress.stored)}{kept}{refused}")
     if progress.count > SHOWN:
-        complain(f"{progress.count - SHOWN:,} more lines were refused")
+        print_error(f"{progress.count - SHOWN:,} more lines were refused")
     if progress.count:
         sys.exit(REFUSED)

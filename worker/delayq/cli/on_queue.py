@@ -1,4 +1,4 @@
-"""What every command on a queue takes: QUEUE, and the options that say where it is."""
+"""QUEUE and the connection options, shared by every command on a queue."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ QUEUE_HELP = "QUEUE is the path of a DelayQueue document, or the name of a queue
 
 
 redis_options = options(
-    click.option("--redis", metavar="URL", envvar=URL_VARIABLE, help="Instead of spec.redis."),
+    click.option("--redis", metavar="URL", envvar=URL_VARIABLE, help="Redis to use instead of spec.redis."),
     click.option(
         "--shards",
         type=click.IntRange(1, MOST_SHARDS),
         metavar="N",
-        help="With a name and a URL: shards of a queue that is not in use yet.",
+        help="With a name and a URL: number of shards of a queue that is not in use yet.",
     ),
     click.option("--key-prefix", metavar="TEXT", help="With a name and a URL: spec.redis.keyPrefix."),
 )
-"""Give a command the options that say where a queue is kept; resolve() takes them."""
+"""Add the options that locate a queue; resolve() takes their values."""
 
 
 def on_queue(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command QUEUE and its options; the function is called with a client of that queue first."""
+    """Add QUEUE and its options to a command; its function receives a client of that queue as first argument."""
 
     @functools.wraps(command)
     def connected(*, queue: str, **rest: Any) -> None:  # noqa: ANN401 -- where it is, and the command's own

@@ -1,4 +1,4 @@
-"""How results are written: tables for people, JSON or YAML for programs. Not here: what a result is (views.py)."""
+"""Write results: tables for people, JSON or YAML for programs. views.py defines the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 import yaml
 
-from delayq.cli.words import clean
+from delayq.cli.formats import clean
 from delayq.service.terminal import escaped
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ output_option = click.option(
     type=click.Choice(["table", "json", "yaml"]),
     default="table",
     show_default=True,
-    help="How to write the result.",
+    help="Format of the result.",
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would happen, and change nothing.")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings, which begin with > where the column is aligned to the right."""
+    """Rows under headings. A heading that begins with > aligns its column to the right."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -40,11 +40,11 @@ class Table:
 
     @property
     def columns(self) -> list[tuple[str, bool]]:
-        """Heading of each column, and whether it is aligned to the right."""
+        """Heading of each column, and whether the column is aligned to the right."""
         return [(heading.lstrip(">"), heading.startswith(">")) for heading in self.headings]
 
     def lines(self) -> Iterable[str]:
-        """Write it plainly: every cell whole, columns two spaces apart."""
+        """Return plain lines: uncut cells, two spaces between columns."""
         rows = [[heading for heading, _ in self.columns], *[list(map(clean, row)) for row in self.rows]]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
@@ -56,14 +56,14 @@ class Table:
         yield from map(clean, self.below)
 
     def rich(self) -> Any:  # noqa: ANN401 -- rich is loaded for terminals only
-        """Return the same for a terminal: a line that is too long is cut, which is why errors stand last."""
-        from rich.console import Group  # noqa: PLC0415 -- a tenth of a second that pipes need not pay
+        """Return the table for a terminal, which cuts long lines; therefore errors are the last column."""
+        from rich.console import Group  # noqa: PLC0415 -- takes 0.1 s, which pipes do not need
         from rich.text import Text  # noqa: PLC0415 -- as above
 
         lines = list(self.lines())
         text = Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
         text.stylize("bold", 0, len(lines[0]))
-        return Group(text)  # a bare text loses its way of wrapping when it is printed
+        return Group(text)  # printing a bare Text would reset no_wrap
 
 
 def emit(output: Output, value: Any, table: Table | str) -> None:  # noqa: ANN401 -- whatever JSON can hold
@@ -87,7 +87,7 @@ def emit_next(output: Output, value: Any) -> None:  # noqa: ANN401 -- as above
 def serialized(output: Output, value: Any) -> str:  # noqa: ANN401 -- as above
     """Return JSON or YAML; the order of keys is that of views.py."""
     if output == "yaml":
-        # PyYAML would write line breaks of Unicode, which it reads as such, and changes of direction as they are.
+        # With allow_unicode, PyYAML would write Unicode line breaks and bidirectional controls unescaped.
         plain = json.dumps(value, ensure_ascii=False).isprintable()
         return yaml.safe_dump(value, sort_keys=False, allow_unicode=plain, width=100).rstrip("\n")
     return escaped(json.dumps(value, indent=2, ensure_ascii=False))
@@ -105,12 +105,12 @@ def _print(table: Table) -> None:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Write one thing: a fact a line, values under each other."""
+    """Format name-value pairs, one a line, values aligned."""
     shown = [(name, clean(value)) for name, value in pairs]
     width = max(len(name) for name, _ in shown)
     return "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in shown)
 
 
 def note(text: str) -> None:
-    """Say something beside the result."""
+    """Print a note to stderr."""
     click.echo(clean(text), err=True)

@@ -1,6 +1,6 @@
-"""What the commands of pods share: their options. Each process is started from the document alone.
+"""Options of scanner, worker, reaper and erase.
 
-Not here: the commands. Each has a module of its own, so that a process imports what it runs and nothing of the others.
+Each command has its own module, so that a process imports only the code that it runs.
 """
 
 from __future__ import annotations
@@ -25,18 +25,24 @@ process_options = options(
     click.option("--log-level", type=LOG_LEVEL, default="info", show_default=True),
     click.option("--log-format", type=click.Choice(["json", "console"]), default="json", show_default=True),
     click.option(
-        "--port", type=PORT, default=8080, show_default=True, help="Their port; 0 takes a free one."
+        "--port",
+        type=PORT,
+        default=8080,
+        show_default=True,
+        help="Port of probes and metrics; 0: any free port.",
     ),
     click.option(
         "--host",
         default="127.0.0.1",
         show_default=True,
-        help="Where probes and metrics listen; * is every address, of IPv4 and IPv6.",
+        help="Address of probes and metrics; * listens on every address, IPv4 and IPv6.",
     ),
-    click.option("--redis", metavar="URL", envvar="DELAYQ_REDIS_URL", help="Instead of spec.redis."),
+    click.option(
+        "--redis", metavar="URL", envvar="DELAYQ_REDIS_URL", help="Redis to use instead of spec.redis."
+    ),
     click.option("--config", default=CONFIG_FILE, show_default=True, help="The DelayQueue document."),
 )
-"""Give a command the options that all processes share."""
+"""Add the options that all processes share."""
 
 
 def setting_of(
@@ -49,7 +55,7 @@ def setting_of(
     log_level: str,
     horizons_port: int | None = None,
 ) -> Setting:
-    """Set up logs, read the document, and return what the process is started with."""
+    """Configure logging, read the document, and return the process' settings."""
     logs.configure(log_format, log_level)
     queue = read(config)
     directory = secrets_dir()

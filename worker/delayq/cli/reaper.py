@@ -11,7 +11,7 @@ from delayq.cli.inputs import DURATION
 from delayq.cli.process import process_options, setting_of
 from delayq.processes.reaper import run_reaper
 
-ONE_PASS_SECONDS = 180.0  # at most: a DelayQueue's Job may take 300 s, and has to pull an image
+ONE_PASS_SECONDS = 180.0  # maximum: a DelayQueue's Job has 300 s, image pull included
 
 
 @click.command()
@@ -20,12 +20,12 @@ ONE_PASS_SECONDS = 180.0  # at most: a DelayQueue's Job may take 300 s, and has 
     "--for",
     "sweep_ms",
     type=DURATION,
-    help="Go on for this long; 0s: until SIGTERM. Without it, the process ends after one pass over all there is.",
+    help="How long to run; 0s: until SIGTERM. Without it, the process ends after one pass over all tasks.",
 )
 def reaper(sweep_ms: int | None, **options: Any) -> None:  # noqa: ANN401 -- click's, named in process_options
-    """Sweep for expired leases, reconcile the indexes, purge dead letters past their retention.
+    """Reclaim expired leases, reconcile the indexes, and purge dead letters older than their retention.
 
-    One pass takes three minutes at most. With more than half a million tasks, run it with --for 0s instead.
+    One pass takes three minutes at most. For more than half a million tasks, run the reaper with --for 0s.
     """
     with errors_as_exits():
         seconds = ONE_PASS_SECONDS if sweep_ms is None else sweep_ms / 1000 or None

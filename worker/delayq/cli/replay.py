@@ -1,4 +1,4 @@
-"""delayq replay: the decision on the number of workers that an event records, made again."""
+"""delayq replay: recompute a scaling decision that an event records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import BinaryIO, Final
 
 import click
 
-from delayq.cli.exits import INVALID, Wrong
+from delayq.cli.exits import INVALID, CommandError
 from delayq.scaling import replayed, sentence
 
 MOST_BYTES: Final = 1 << 20
@@ -15,13 +15,13 @@ MOST_BYTES: Final = 1 << 20
 @click.command()
 @click.argument("file", type=click.File("rb"))
 def replay(file: BinaryIO) -> None:
-    """Make a scaling decision of the operator again, and print it with its inputs.
+    """Recompute a scaling decision of the operator, and print it with its inputs.
 
-    FILE holds the annotation delayq.dev/decision of a ScaledUp or ScaledDown event; - is stdin.
+    FILE contains the annotation delayq.dev/decision of a ScaledUp or ScaledDown event; - reads from stdin.
     """
     try:
         decision = replayed(file.read(MOST_BYTES).decode())
     except ValueError as error:
         hint = "kubectl get event -o json shows it in the annotation delayq.dev/decision"
-        raise Wrong(f"{getattr(file, 'name', '-')}: {error}", hint, INVALID) from None
+        raise CommandError(f"{getattr(file, 'name', '-')}: {error}", hint, INVALID) from None
     click.echo(sentence(decision))

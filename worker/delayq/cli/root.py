@@ -1,7 +1,7 @@
-"""The root command: which module holds which command, and what happens when one ends in an unusual way.
+"""The root command: it loads commands and turns errors into exit codes.
 
-Modules are loaded when their command is used: `delayq schedule` starts in a third of the time that `delayq worker`
-needs, and works without the extra [worker].
+It imports a module only when its command is used: `delayq schedule` starts in a third of the time of `delayq worker`,
+and works without the extra [worker].
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 import click
 
-from delayq.cli.exits import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, Wrong, complain
+from delayq.cli.exits import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, CommandError, print_error
 from delayq.service import extras
 
 COMMANDS = {
@@ -45,18 +45,18 @@ COMMANDS = {
 
 
 class Root(click.Group):
-    """Loads commands when they are used, and turns every end into an exit code."""
+    """Loads commands on demand, and turns every error into an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
-        """Return every name, the most used first."""
+        """Return the names of all commands, the most used first."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- as above
-        """Load a command; one that needs an extra says so when it is used."""
+        """Load a command; a command without its extra fails when it is used."""
         return load(cmd_name) if cmd_name in COMMANDS else None
 
     def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 -- click's signature
-        """Run and exit; nothing that a user can cause ends in a traceback."""
+        """Run and exit; user errors never print a traceback."""
         _settle_streams()
         try:
             code = self._code(*args, **extra)
@@ -71,24 +71,24 @@ class Root(click.Group):
             error.show()
             return USAGE
         except click.ClickException as error:
-            return _complained(error)
+            return _print_click_error(error)
         except ModuleNotFoundError as error:
-            said = extras.sentence(error.name)
-            if not said:
+            message = extras.sentence(error.name)
+            if not message:
                 raise
-            complain(said)
+            print_error(message)
             return FAILED
-        except click.Abort:  # click's word for Ctrl-C, and for the end of input at a question
+        except click.Abort:  # Ctrl-C, or the end of input at a prompt
             return INTERRUPTED
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            complain(f"{where}{error.strerror or type(error).__name__}")
+            print_error(f"{where}{error.strerror or type(error).__name__}")
             _discard_unwritten()
             return FAILED
         return code if isinstance(code, int) else 0
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
-        """Run the command; click itself would exit with 1 when the reader of a pipe has gone."""
+        """Run the command; click itself would exit with 1 when the reader closes the pipe."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -101,7 +101,7 @@ def _pipe_closed() -> int:
 
 
 def _discard_unwritten() -> None:
-    """Discard what standard output does not take: the interpreter flushes at its end, and would end with 120."""
+    """Discard unwritten output: otherwise the interpreter's last flush fails, with exit code 120."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -116,7 +116,7 @@ def _discard(*streams: TextIO | None) -> None:
 
 
 def _settle_streams() -> None:
-    """Let no command fail for a stream that is closed, or for a terminal that has no ✓."""
+    """Replace closed streams, and escape characters that the terminal's encoding lacks."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 -- until we end
@@ -135,41 +135,41 @@ def load(name: str) -> click.Command:
             raise
         return _unavailable(name, error.name)
     finally:
-        # Modules are not garbage: to look for some among them takes an eighth of a worker's start, and time ever after.
+        # Exclude modules from garbage collection: scanning them takes an eighth of a worker's start, and time later.
         gc.freeze()
         gc.enable()
     return command
 
 
 def _unavailable(name: str, missing: str) -> click.Command:
-    def complain() -> None:
-        raise Wrong(f"delayq {name} needs {missing}, which is not installed", hint, FAILED)
+    def fail() -> None:
+        raise CommandError(f"delayq {name} needs {missing}, which is not installed", hint, FAILED)
 
     hint = f"install {extras.BROUGHT_BY.get(missing.partition('.')[0], 'delayq[worker]')}"
-    # Whatever options come along: that they are unknown to this stand-in is not what is wrong.
+    # Accept all options, so that the error is the missing module and not an unknown option.
     anything = {"ignore_unknown_options": True, "allow_extra_args": True}
     about = f"Needs {missing}: {hint}."
-    return click.Command(name, callback=complain, context_settings=anything, help=about)
+    return click.Command(name, callback=fail, context_settings=anything, help=about)
 
 
-def _complained(error: click.ClickException) -> int:
-    """Say click's own complaints in the form of ours."""
-    hint = error.hint if isinstance(error, Wrong) else ""
+def _print_click_error(error: click.ClickException) -> int:
+    """Print click's own errors in delayq's format; return the exit code."""
+    hint = error.hint if isinstance(error, CommandError) else ""
     if isinstance(error, click.UsageError) and error.ctx is not None:
         hint = f"{error.ctx.command_path} --help"
-    complain(error.format_message().replace("Invalid value for ", ""), hint)
-    return error.code if isinstance(error, Wrong) else error.exit_code
+    print_error(error.format_message().replace("Invalid value for ", ""), hint)
+    return error.code if isinstance(error, CommandError) else error.exit_code
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="delayq", prog_name="delayq")
 def delayq() -> None:
     """A delay queue on Redis: tasks run when they fall due, never early, never lost."""
-    logging.getLogger("delayq").addHandler(logging.NullHandler())  # commands speak for themselves
+    logging.getLogger("delayq").addHandler(logging.NullHandler())  # commands print their own messages
 
 
 if sys.flags.safe_path:
-    # Started with -P, a process does not want modules found where it was started; `delayq run` adds that directory to
-    # the path once this module is loaded, and a queue.py beside queue.yaml must not become the standard library's.
+    # Import all modules of processes before `delayq run` adds the working directory to the path: a queue.py beside
+    # queue.yaml must not replace the standard library's module.
     for each in ("run", "scanner", "worker", "reaper"):
         load(each)

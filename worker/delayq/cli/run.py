@@ -1,4 +1,4 @@
-"""delayq run: a whole queue on this machine."""
+"""delayq run: all processes of a queue on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from delayq import local
-from delayq.cli.exits import FAILED, Wrong, complain, errors_as_exits
+from delayq.cli.exits import FAILED, CommandError, errors_as_exits, print_error
 from delayq.cli.inputs import DURATION, LOG_LEVEL
 from delayq.cli.target import URL_VARIABLE
 from delayq.client.document import read
@@ -28,12 +28,12 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
     "--redis",
     metavar="URL",
     envvar="DELAYQ_REDIS_URL",
-    help="Use this Redis instead of an embedded one; `spec`: that of spec.redis.",
+    help="Use this Redis instead of an embedded one; `spec`: the one of spec.redis.",
 )
 @click.option(
     "--data-dir",
     type=DIRECTORY,
-    help="Where the embedded Redis keeps tasks.  [default: .delayq beside DOCUMENT]",
+    help="Directory of the embedded Redis' data.  [default: .delayq beside DOCUMENT]",
 )
 @click.option(
     "--scanners", type=click.IntRange(0, 100), default=1, show_default=True, help="Scanner processes."
@@ -73,19 +73,18 @@ def run(  # noqa: PLR0913 -- one parameter an option
     log_format: LogFormat,
     log_level: str,
 ) -> None:
-    """Run the queue of DOCUMENT on this machine: scanner, worker, reaper, and Redis too unless given a URL.
+    """Run the queue of DOCUMENT on this machine: scanner, worker, reaper, and an embedded Redis unless given a URL.
 
-    spec.redis is where the queue lives on Kubernetes; it is used here with --redis spec alone, and the Secrets it
-    names are then read below $DELAYQ_SECRETS_DIR. A Cluster with TLS, for example, is
-    --redis 'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt', and what Sentinels watch is
-    --redis 'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. Tasks are kept in the data directory
-    and survive until the next run. With --metrics-port 9100, Prometheus scrapes workers from 127.0.0.1:9100 on, then
-    scanners, then the reaper. Ctrl-C lets running handlers finish; a second one hands their tasks back.
+    The command uses spec.redis only with --redis spec, and reads its Secrets below $DELAYQ_SECRETS_DIR. For a Cluster
+    with TLS: --redis 'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt'. For Sentinels:
+    --redis 'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. The embedded Redis keeps tasks in the data
+    directory until the next run. With --metrics-port 9100, Prometheus scrapes workers from 127.0.0.1:9100 on, then
+    scanners, then the reaper. The first Ctrl-C lets running handlers finish; the second one releases their tasks.
     """
-    told = "" if URL_VARIABLE in os.environ or redis == local.SPEC else " --redis URL"
-    if said := extras.lacking("aiohttp", "uvloop"):  # of the processes that this one starts
-        raise Wrong(said, code=FAILED)
-    with errors_as_exits(f"delayq doctor {document}{told} checks every step of the way"):
+    redis_option = "" if URL_VARIABLE in os.environ or redis == local.SPEC else " --redis URL"
+    if missing := extras.lacking("aiohttp", "uvloop"):  # the child processes need them
+        raise CommandError(missing, code=FAILED)
+    with errors_as_exits(f"delayq doctor {document}{redis_option} checks each requirement"):
         queue = read(document)
         if workers is None:
             workers = queue.spec.worker.replicas
@@ -109,7 +108,7 @@ def _run(plan: local.Plan) -> None:
     try:
         clean = local.run(plan)
     except local.CannotRun as error:
-        complain(str(error), error.hint)
+        print_error(str(error), error.hint)
         sys.exit(FAILED)
     if not clean:
         sys.exit(FAILED)

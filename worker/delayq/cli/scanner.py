@@ -19,9 +19,9 @@ from delayq.processes.scanner import run_scanner
     type=PORT,
     envvar="DELAYQ_HORIZONS_PORT",
     show_envvar=True,
-    help="Where it answers /metrics?horizon=…, for the operator alone; absent: nowhere.",
+    help="Port of /metrics?horizon=… for the operator. Without it, the scanner does not serve that path.",
 )
 def scanner(**options: Any) -> None:  # noqa: ANN401 -- click's, named in process_options
-    """Wake workers when tasks fall due, take back the leases of dead ones, export what the queue holds."""
+    """Wake workers when tasks fall due, reclaim expired leases, and export the metrics of the queue."""
     with errors_as_exits():
         run_scanner(setting_of(**options))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from delayq.cli import inputs, many, views
-from delayq.cli.exits import FAILED, Wrong
+from delayq.cli.exits import FAILED, CommandError
+from delayq.cli.formats import clean, iso, length
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import emit, note, output_option
-from delayq.cli.words import clean, iso, length
 from delayq.client.enqueue import IfExists
 from delayq.protocol.envelope import JSON_TYPE
 from delayq.protocol.results import Outcome
@@ -33,20 +33,24 @@ ONE_ONLY = {
     "raw": "--bytes",
     "content_type": "--content-type",
 }
-"""What describes one task: parameter → as it is typed."""
+"""Parameters of a single task → their options."""
 
 
 when_options = inputs.options(
-    click.option("--in", "delay_ms", type=inputs.DURATION, help="How long from now, like 30m or 1h30m."),
-    click.option("--at", "due_ms", type=inputs.INSTANT, help="When, like 2026-12-01T09:00:00Z."),
+    click.option("--in", "delay_ms", type=inputs.DURATION, help="Delay from now, like 30m or 1h30m."),
+    click.option("--at", "due_ms", type=inputs.INSTANT, help="Due time, like 2026-12-01T09:00:00Z."),
 )
 task_options = inputs.options(
     click.argument("payload", required=False),
     when_options,
-    click.option("--id", "task_id", metavar="ID", help="Id of the task.  [default: drawn at random]"),
-    click.option("--header", "headers", type=inputs.HEADER, multiple=True, help="May be repeated."),
-    click.option("--bytes", "raw", is_flag=True, help="Take the payload as it is, not as JSON."),
-    click.option("--content-type", metavar="TYPE", help="Type of the payload; implies --bytes unless JSON."),
+    click.option("--id", "task_id", metavar="ID", help="ID of the task.  [default: a random ID]"),
+    click.option(
+        "--header", "headers", type=inputs.HEADER, multiple=True, help="Header of the task; repeatable."
+    ),
+    click.option("--bytes", "raw", is_flag=True, help="Store the payload as raw bytes, not as JSON."),
+    click.option(
+        "--content-type", metavar="TYPE", help="Content type of the payload; implies --bytes unless JSON."
+    ),
 )
 
 
@@ -58,11 +62,13 @@ task_options = inputs.options(
     type=click.Choice(get_args(IfExists)),
     default="reject",
     show_default=True,
-    help="What to do when a task has this id.",
+    help="What to do if a task with this ID exists.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask, nor warn, about a queue that was never used.")
 @click.option(
-    "--many", "file", type=click.File("rb"), help="Schedule the tasks of a file, one a line, as JSON."
+    "--yes", is_flag=True, help="Skip the confirmation and the warning for a queue that was never used."
+)
+@click.option(
+    "--many", "file", type=click.File("rb"), help="Schedule the tasks of a file: one JSON object a line."
 )
 @output_option
 def schedule(
@@ -74,23 +80,23 @@ def schedule(
     output: Output,
     **task: Any,  # noqa: ANN401 -- named in task_options
 ) -> None:
-    """Store a task, due now unless --in or --at says later.
+    """Store a task. It is due now, or at the time of --in or --at.
 
-    PAYLOAD is JSON, - to read it from stdin, or @FILE. Write -- before one that begins with a minus sign.
+    PAYLOAD is JSON, - to read it from stdin, or @FILE. Write -- before a PAYLOAD that begins with a minus sign.
 
     A line of --many is like {"payload": {"order": 7}, "in": "30m", "id": "order-7", "headers": {"k": "v"}}.
-    Instead of "in" it may have "at", "delay_ms" or "due_ms"; instead of "payload", "payload_base64" and "content_type";
-    what dlq export writes can be read back.
+    Instead of "in", it may have "at", "delay_ms" or "due_ms"; instead of "payload", "payload_base64" and
+    "content_type". The command accepts the output of dlq export.
     """
     got = [typed for name, typed in ONE_ONLY.items() if task[name] not in (None, (), False)]
     if file is not None and got:
-        raise Wrong(
+        raise CommandError(
             f"--many: expected no PAYLOAD and no option of a task, got {', '.join(got)}",
             "write that into the file",
         )
     unknown = "" if yes or client.documented is not None else _unknown(client)
-    if unknown and sys.stdin.isatty() and not click.confirm(f"{unknown}. Schedule all the same?", err=True):
-        raise Wrong("nothing was stored", code=FAILED)
+    if unknown and sys.stdin.isatty() and not click.confirm(f"{unknown}. Schedule anyway?", err=True):
+        raise CommandError("nothing was stored", code=FAILED)
     if file is None:
         _one(client, if_exists, output, **task)
     else:
@@ -100,7 +106,7 @@ def schedule(
 
 
 def _unknown(client: TargetClient) -> str:
-    """Say that the queue was never used, if so: a misspelt name makes keys that no process looks at."""
+    """Return a warning if the queue was never used: a misspelt name creates keys that no process reads."""
     if client.used():
         return ""
     where = client.address.where
@@ -121,7 +127,7 @@ def _one(  # noqa: PLR0913 -- one parameter an option
     content_type: str | None,
 ) -> None:
     if payload is None:
-        raise Wrong("PAYLOAD: required, but missing", "--many FILE schedules the tasks of a file")
+        raise CommandError("PAYLOAD: required, but missing", "--many FILE schedules the tasks of a file")
     stored = client.schedule(
         inputs.payload(payload, raw=raw or content_type not in (None, JSON_TYPE)),
         task_id=task_id,
@@ -136,13 +142,12 @@ def _one(  # noqa: PLR0913 -- one parameter an option
         return _kept(client, stored, output)
     relative = "" if due_ms is not None else f" (in {length(delay_ms)})" if delay_ms else " (now)"
     then = ", once its run has ended" if stored.outcome is Outcome.FOLLOWS else ""
-    said = f"scheduled {stored.id}, due {iso(stored.due_ms)}{relative}{then}"
-    emit(output, _view(stored), said)
+    emit(output, _view(stored), f"scheduled {stored.id}, due {iso(stored.due_ms)}{relative}{then}")
     return None
 
 
 def _kept(client: SyncClient, stored: Scheduled, output: Output) -> None:
-    """Tell when the task that was there is due, not when the one that was not stored would have been."""
+    """Print the due time of the existing task, not of the one that was not stored."""
     task = client.get(stored.id)
     due_ms = task.at_ms if task and views.INSTANT.get(task.state) == "due" else None
     due = f", due {iso(due_ms)}" if due_ms is not None else f", {task.state}" if task else ", done by now"

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from delayq.cli.exits import UNAVAILABLE
+from delayq.cli.formats import length, relative
 from delayq.cli.inputs import DURATION
-from delayq.cli.look import look
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import Table, emit, emit_next, note, output_option
-from delayq.cli.words import length, relative
+from delayq.cli.snapshot import take_snapshot
 
 if TYPE_CHECKING:
-    from delayq.cli.look import Look
     from delayq.cli.output import Output
+    from delayq.cli.snapshot import Snapshot
     from delayq.cli.target import TargetClient
     from delayq.protocol.results import Counts
     from delayq.protocol.shard_map import ShardMap
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 HEADINGS = ["QUEUE", ">SCHEDULED", ">DUE", ">IN-FLIGHT", ">RETRYING", ">DEAD", ">OLDEST", "NEXT-DUE"]
 
 interval_option = click.option(
-    "--interval", type=DURATION, default="1s", show_default=True, help="Between two looks."
+    "--interval", type=DURATION, default="1s", show_default=True, help="Time between two samples."
 )
 MIN_INTERVAL_MS = 100
 
 
 def pause_seconds(interval_ms: int) -> float:
-    """Return the pause between two looks: not so short that Redis does little else."""
+    """Return the pause between two samples, bounded below to limit the load on Redis."""
     return max(MIN_INTERVAL_MS, interval_ms) / 1000
 
 
@@ -43,30 +43,30 @@ def pause_seconds(interval_ms: int) -> float:
 def status(client: TargetClient, *, watch: bool, interval: int, output: Output) -> None:
     """Show how many tasks of a queue are in each state, how late the oldest is, and when the next falls due.
 
-    While a node of a Cluster is away, the tasks of the other shards are counted, and the exit code is 4.
+    While a node of a Cluster is unavailable, the command counts the tasks of the other shards and exits with 4.
     """
-    said = list[str]()
+    printed = list[str]()
     if not watch:
-        seen = look(client)
-        _noted(client, seen, said)
-        table = Table(_headings(client), [_row(client, seen.found)])
-        emit(output, seen.view(client.queue), table)
-        sys.exit(UNAVAILABLE if seen.away else 0)
+        snapshot = take_snapshot(client)
+        _print_notes(client, snapshot, printed)
+        table = Table(_headings(client), [_row(client, snapshot.found)])
+        emit(output, snapshot.view(client.queue), table)
+        sys.exit(UNAVAILABLE if snapshot.away else 0)
     first = True
     while True:
-        seen = look(client)
-        said = _noted(client, seen, said)
-        _watched(client, seen, output, first=first)
+        snapshot = take_snapshot(client)
+        printed = _print_notes(client, snapshot, printed)
+        _print_sample(client, snapshot, output, first=first)
         first = False
         time.sleep(pause_seconds(interval))
 
 
-def _noted(client: TargetClient, seen: Look, said: list[str]) -> list[str]:
-    """Say beside the numbers what they do not; what was said of the sample before is not repeated."""
+def _print_notes(client: TargetClient, snapshot: Snapshot, printed: list[str]) -> list[str]:
+    """Print and return the notes of a snapshot; leave out those already printed for the previous one."""
     moving = [] if client.shard_map.settled else [resharding(client.queue, client.shard_map)]
-    notes = [*moving, *documented(client), *seen.notes]
+    notes = [*moving, *documented(client), *snapshot.notes]
     for each in notes:
-        if each not in said:
+        if each not in printed:
             note(each)
     return notes
 
@@ -76,30 +76,30 @@ def documented(client: TargetClient) -> list[str]:
     wanted, shard_map = client.documented, client.shard_map
     if wanted is None or not shard_map.epoch or not shard_map.settled or wanted == shard_map.shards:
         return []
-    says = f"! shards: the document says {wanted}, the queue has {shard_map.shards}"
-    return [f"{says}: a scanner that starts with the document changes that"]
+    differs = f"! shards: the document says {wanted}, the queue has {shard_map.shards}"
+    return [f"{differs}: a scanner that starts with the document changes that"]
 
 
 def resharding(queue: str, shard_map: ShardMap) -> str:
-    """Say what becomes of the queue's shards."""
+    """Describe the resharding in progress."""
     if shard_map.moves:
         return f"note: tasks of {queue} move from {shard_map.was} to {shard_map.target} shards"
     return f"note: {queue} is about to have {shard_map.target} shards instead of {shard_map.shards}"
 
 
-def _watched(client: TargetClient, seen: Look, output: Output, *, first: bool) -> None:
-    """Write one sample: a line of a table whose columns stay where they are, a line of JSON, a YAML document."""
+def _print_sample(client: TargetClient, snapshot: Snapshot, output: Output, *, first: bool) -> None:
+    """Print one sample: a line of a table with columns of fixed width, a line of JSON, or a YAML document."""
     if output == "table":
         headings = _headings(client)
         spaces = [[" " * len(client.queue), *["9,999,999"] * (len(headings) - 2), ""]]
-        heading, _, line = Table(headings, [*spaces, _row(client, seen.found)]).lines()
+        heading, _, line = Table(headings, [*spaces, _row(client, snapshot.found)]).lines()
         click.echo(f"{heading}\n{line}" if first else line)
     else:
-        emit_next(output, seen.view(client.queue))
+        emit_next(output, snapshot.view(client.queue))
 
 
 def _headings(client: TargetClient) -> list[str]:
-    """What weighs is of interest where there is a limit to it."""
+    """Show BYTES only where limits.maxBytes is set."""
     return HEADINGS if client.limits.max_bytes is None else [*HEADINGS[:-1], ">BYTES", HEADINGS[-1]]
 
 
@@ -110,10 +110,10 @@ def _row(client: TargetClient, found: Counts) -> list[str]:
 
 
 def oldest(found: Counts) -> str:
-    """Say for how long the oldest due task has been due."""
+    """Format the lateness of the oldest due task."""
     return length(found.late_ms) if found.due else "-"
 
 
 def following(found: Counts) -> str:
-    """Say when the next task falls due."""
+    """Format when the next task falls due."""
     return "-" if found.next_due_ms is None else relative(found.next_due_ms, found.now_ms)

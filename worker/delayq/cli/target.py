@@ -1,4 +1,4 @@
-"""QUEUE on the command line: a document's path or a queue's name, and where its Redis is. Not here: what is done."""
+"""Resolve QUEUE, a document's path or a queue's name, to its Redis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from delayq.cli.exits import INVALID, Wrong
+from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.output import note
 from delayq.client.blocking import SyncClient
 from delayq.client.document import read
@@ -26,25 +26,25 @@ from delayq.protocol.write_durability import Durability
 if TYPE_CHECKING:
     from delayq.contract.kinds import Text
 
-# Where `delayq run` says where its Redis is. The names are those of local/datadir.py, and a test holds them to it:
-# importing them would load half of delayq.
+# `delayq run` writes the URL of its Redis to this file. local/datadir.py has the same names, which a test compares:
+# importing that module would load half of delayq.
 DATA_DIR: Final = ".delayq"
 URL_FILE: Final = "redis.url"
-LOOPBACK: Final = "127.0.0.1"  # an embedded Redis listens nowhere else
+LOOPBACK: Final = "127.0.0.1"  # the only address of an embedded Redis
 ANSWER_SECONDS = 1.0
 
 
 def of_url(url: str) -> Address:
-    """Read --redis."""
+    """Parse --redis."""
     try:
         return Address.from_url(url)
     except InvalidDocument as error:
         what, _, hint = str(error).partition("; ")
-        raise Wrong(what.replace("Redis URL", "--redis"), hint) from None
+        raise CommandError(what.replace("Redis URL", "--redis"), hint) from None
 
 
 def of_run(document: Path) -> Address | None:
-    """Return the Redis of a `delayq run` of this document, when one is running; say so, for it is not spec.redis."""
+    """Return the Redis of a running `delayq run` of this document, and print a note, for it is not spec.redis."""
     file = document.parent / DATA_DIR / URL_FILE
     try:
         running = Address.from_url(file.read_text().strip())
@@ -53,14 +53,16 @@ def of_run(document: Path) -> Address | None:
     if running.places[0].host != LOOPBACK and not _ours(file):
         return None
     if not _answers(running):
-        note(f"note: no Redis answers at the address in {file}, which a delayq run left; using spec.redis")
+        note(
+            f"note: no Redis answers at the address in {file}, written by a past delayq run; using spec.redis"
+        )
         return None
     note(f"note: using the Redis of the running delayq run ({file})")
     return running
 
 
 def _ours(file: Path) -> bool:
-    """Whether a run wrote it: with --redis it may name any host. A file that came with a checkout, others can read."""
+    """Whether only this user can read the file. Another file, such as one of a checkout, may name a foreign host."""
     found = file.stat()
     return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
 
@@ -78,19 +80,19 @@ Source = Literal["--redis", "delayq run", "spec.redis"]
 
 
 class TargetClient(SyncClient):
-    """A client with the document's number of shards, if there is a document: the queue may have another."""
+    """A client with the document's number of shards, which can differ from the queue's."""
 
     documented: int | None = None
 
     def used(self) -> bool:
-        """Whether anything was ever stored in this queue, or a scanner has served it."""
+        """Whether a client or a scanner has ever used this queue."""
         self._do(self._operations.homes.asked())
         return self.shard_map.epoch > 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """One queue, and how to get there."""
+    """A queue and its Redis."""
 
     queue: str
     address: Address
@@ -103,12 +105,12 @@ class Target:
 
     @property
     def hint(self) -> str:
-        """What to do when Redis does not answer. The URL is not repeated: it may hold a password."""
-        told = " --redis URL" if self.source == "--redis" and URL_VARIABLE not in os.environ else ""
-        return f"delayq doctor {self.document or self.queue}{told} checks every step of the way"
+        """Hint for an unreachable Redis, without the URL, which may contain a password."""
+        option = " --redis URL" if self.source == "--redis" and URL_VARIABLE not in os.environ else ""
+        return f"delayq doctor {self.document or self.queue}{option} checks each requirement"
 
     def client(self) -> TargetClient:
-        """Return a client that connects when it is used."""
+        """Return a client that connects on its first call."""
         client = TargetClient(
             self.address,
             queue=self.queue,
@@ -124,21 +126,21 @@ class Target:
 def resolve(
     queue: str, *, redis: str | None = None, shards: int | None = None, key_prefix: str | None = None
 ) -> Target:
-    """Find a queue. A document says everything; a name and a URL say enough when the queue has one shard."""
-    told = shards is not None or key_prefix is not None
+    """Find a queue by its document, or by its name and a URL."""
+    by_options = shards is not None or key_prefix is not None
     if is_path(queue):
-        if told:
-            raise Wrong(
-                "--shards and --key-prefix: the document says both",
+        if by_options:
+            raise CommandError(
+                "--shards and --key-prefix: the document sets both",
                 "leave them out, or give the queue's name",
             )
         return of_document(Path(queue), read(queue), redis)
     check_text(OBJECT_NAME, "QUEUE", f"the path of a document, or a name of {OBJECT_NAME.expected}", queue)
-    found = None if told else _beside(queue, redis)
+    found = None if by_options else _named_document(queue, redis)
     if found is not None:
         return of_document(*found, redis)
     if redis is None:
-        raise Wrong(
+        raise CommandError(
             f"queue {queue}: found no document of that queue, so its Redis is unknown",
             f"name its document instead of {queue} (or in ${CONFIG_VARIABLE}, or as ./{HERE}), "
             f"or give --redis URL (or ${URL_VARIABLE})",
@@ -148,24 +150,24 @@ def resolve(
     return Target(queue=queue, address=of_url(redis), shards=shards or 1, key_prefix=prefix, limits=Limits())
 
 
-def document_of(queue: str, says: str) -> tuple[Path, DelayQueue]:
-    """Find the document of QUEUE, without which a command can do nothing; `says` is what it is needed for."""
+def document_of(queue: str, purpose: str) -> tuple[Path, DelayQueue]:
+    """Return path and document of QUEUE; `purpose` completes the error message."""
     path = Path(queue) if is_path(queue) else Path(os.environ.get(CONFIG_VARIABLE) or HERE)
     if not is_path(queue) and not path.is_file():
-        raise Wrong(f"queue {queue}: expected its document, {says}, found no {path}")
+        raise CommandError(f"queue {queue}: expected its document, {purpose}, found no {path}")
     document = read(path)
     if not is_path(queue) and document.queue != queue:
-        raise Wrong(f"{path} is the document of queue {document.queue}, not of {queue}", "", INVALID)
+        raise CommandError(f"{path} is the document of queue {document.queue}, not of {queue}", "", INVALID)
     return path, document
 
 
 def is_path(queue: str) -> bool:
-    """Tell a document's path from a queue's name."""
+    """Whether QUEUE is the path of a document, not a queue's name."""
     return "/" in queue or queue.endswith((".yaml", ".yml")) or Path(queue).is_file()
 
 
 def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
-    """Take everything from a document, Redis from where it is said best: the URL, a `delayq run`, the document."""
+    """Return the target of a document; its Redis is that of --redis, of a running `delayq run`, or of spec.redis."""
     spec = document.spec
     source: Source = "--redis"
     address = of_url(redis) if redis else of_run(path)
@@ -183,8 +185,8 @@ def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
     )
 
 
-def _beside(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | None:
-    """Find the document of a name: $DELAYQ_CONFIG, else ./queue.yaml, when its queue has that name."""
+def _named_document(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | None:
+    """Return $DELAYQ_CONFIG, else ./queue.yaml, if it is the document of the queue of this name."""
     named = os.environ.get(CONFIG_VARIABLE)
     path = Path(named) if named else HERE
     if not named and not path.is_file():
@@ -194,12 +196,12 @@ def _beside(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | None:
     except InvalidDocument as error:
         if redis is None:
             raise
-        note(f"note: {path} is passed over, it cannot be used: {str(error).splitlines()[0]}")
+        note(f"note: ignoring {path}, which is invalid: {str(error).splitlines()[0]}")
         return None
     if document.queue == queue:
         return path, document
     if named and redis is None:
-        raise Wrong(
+        raise CommandError(
             f"${CONFIG_VARIABLE}: {path} is the document of queue {document.queue}, not of {queue}",
             "",
             INVALID,
@@ -208,6 +210,6 @@ def _beside(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | None:
 
 
 def check_text(kind: Text, name: str, expected: str, got: str) -> None:
-    """Refuse a word that no document could have."""
+    """Raise CommandError if a document would not accept this text."""
     if kind.pattern is None or len(got) > kind.max_length or not re.fullmatch(kind.pattern, got):
-        raise Wrong(f"{name}: expected {expected}, got {quote(got)}")
+        raise CommandError(f"{name}: expected {expected}, got {quote(got)}")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from delayq.cli import inputs, views
-from delayq.cli.exits import NOT_FOUND, REFUSED, Wrong, complain
+from delayq.cli.exits import NOT_FOUND, REFUSED, CommandError, print_error
+from delayq.cli.formats import iso, relative
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, facts, one_line, output_option
 from delayq.cli.schedule import when_options
-from delayq.cli.words import iso, relative
 from delayq.protocol.results import Cancelled, State
 
 if TYPE_CHECKING:
@@ -24,22 +24,26 @@ STATES = [state.value for state in views.INSTANT]
 HEADINGS = {"due": "DUE", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}
 UNTOUCHED = {State.IN_FLIGHT: Cancelled.IN_FLIGHT, State.DEAD: Cancelled.DEAD}
 WHY_NOT = {
-    "in_flight": "is in flight: its handler runs, and cannot be cancelled",
-    "dead": "is a dead letter: delayq dlq redrive or delayq dlq purge",
+    "in_flight": "is in flight: a running task cannot be cancelled",
+    "dead": "is a dead letter: use delayq dlq redrive or delayq dlq purge",
     "not_found": "is not in the queue: it has ended, was cancelled or purged, or never existed",
 }
 
 
 @click.group(help=f"Inspect tasks, cancel or reschedule them.\n\n{QUEUE_HELP}")
 def task() -> None:
-    """Hold the commands below."""
+    """Group of the commands below."""
 
 
 page_options = inputs.options(
     click.option(
-        "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="How many at most."
+        "--limit",
+        type=click.IntRange(1, 100_000),
+        default=100,
+        show_default=True,
+        help="Maximum number of tasks.",
     ),
-    click.option("--offset", type=click.IntRange(0, 1 << 40), default=0, help="How many to pass over."),
+    click.option("--offset", type=click.IntRange(0, 1 << 40), default=0, help="Number of tasks to skip."),
 )
 
 
@@ -51,7 +55,7 @@ def get(client: SyncClient, *, task_id: str, output: Output) -> None:
     """Show one task with its payload, headers and failures."""
     found = client.get(task_id)
     if found is None:
-        raise Wrong(f"task {task_id} {WHY_NOT['not_found']}", code=NOT_FOUND)
+        raise CommandError(f"task {task_id} {WHY_NOT['not_found']}", code=NOT_FOUND)
     emit(output, views.whole(found), described(found, client.counts().now_ms))
 
 
@@ -62,12 +66,12 @@ def get(client: SyncClient, *, task_id: str, output: Output) -> None:
     type=click.Choice(STATES),
     default=State.SCHEDULED.value,
     show_default=True,
-    help="Which tasks.",
+    help="State of the tasks.",
 )
 @page_options
 @output_option
 def list_(client: SyncClient, *, state: str, limit: int, offset: int, output: Output) -> None:
-    """List the tasks of one state, by due time (lease expiry, time of death)."""
+    """List the tasks of one state, sorted by due time (in flight: lease expiry; dead: time of death)."""
     rows = client.list(State(state), offset=offset, limit=limit)
     emit(output, [views.row(each) for each in rows], listing(State(state), rows, client.counts().now_ms))
 
@@ -78,7 +82,7 @@ def list_(client: SyncClient, *, state: str, limit: int, offset: int, output: Ou
 @dry_run_option
 @output_option
 def cancel(client: SyncClient, *, ids: tuple[str, ...], dry_run: bool, output: Output) -> None:
-    """Delete tasks that are not in flight. Dead letters are purged: delayq dlq purge."""
+    """Delete tasks that are not in flight. For dead letters, use delayq dlq purge."""
     how = _would_be if dry_run else type(client).cancel
     outcomes = {task_id: how(client, task_id) for task_id in dict.fromkeys(ids)}
     done = [task_id for task_id, outcome in outcomes.items() if outcome is Cancelled.CANCELLED]
@@ -108,9 +112,9 @@ def _would_be(client: SyncClient, task_id: str) -> Cancelled:
 def reschedule(
     client: SyncClient, *, task_id: str, delay_ms: int | None, due_ms: int | None, output: Output
 ) -> None:
-    """Move the due time of a task that is not running."""
+    """Change the due time of a task that is not running."""
     if delay_ms is None and due_ms is None:
-        raise Wrong("expected --in or --at, got neither", "--in 0s makes it due now")
+        raise CommandError("expected --in or --at, got neither", "--in 0s makes it due now")
     moved = client.reschedule(task_id, **inputs.when(delay_ms, due_ms))
     done = moved.outcome == "rescheduled"
     value = {"id": task_id, "outcome": moved.outcome, **views.instant("due", moved.due_ms if done else None)}
@@ -120,16 +124,16 @@ def reschedule(
 
 
 def _exit_when_not(outcomes: dict[str, Cancelled] | dict[str, str]) -> None:
-    """Say for each task why nothing was done; a task that is missing weighs more than one that may not be touched."""
+    """Print why each task was not changed. NOT_FOUND takes precedence over REFUSED."""
     refused = {task_id: str(outcome) for task_id, outcome in outcomes.items() if str(outcome) in WHY_NOT}
     for task_id, outcome in refused.items():
-        complain(f"task {task_id} {WHY_NOT[outcome]}")
+        print_error(f"task {task_id} {WHY_NOT[outcome]}")
     if refused:
         sys.exit(NOT_FOUND if "not_found" in refused.values() else REFUSED)
 
 
 def listing(state: State, rows: list[TaskRow], now_ms: int) -> Table:
-    """Return a page of tasks for people."""
+    """Return a page of tasks as a table."""
     return Table(
         ["ID", HEADINGS[views.INSTANT[state]], ">BYTES", ">FAILURES", ">CRASHES", "ERROR"],
         [
@@ -147,7 +151,7 @@ def listing(state: State, rows: list[TaskRow], now_ms: int) -> Table:
 
 
 def described(found: TaskView, now_ms: int) -> str:
-    """Return one task for people; instants relative to Redis' now."""
+    """Format one task; instants are relative to Redis' now."""
     value = views.whole(found)
     shown = {
         name: text for name, text in value.items() if not name.endswith("_ms") and text not in ("", {}, None)

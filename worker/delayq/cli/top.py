@@ -1,4 +1,4 @@
-"""delayq top: queues side by side, repeatedly. Not here: how one queue is looked at (look.py)."""
+"""delayq top: live counts and rates of several queues. snapshot.py samples one queue."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delayq.cli.exits import UNAVAILABLE, errors_as_exits
-from delayq.cli.look import look
+from delayq.cli.formats import length
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Table, emit, emit_next, output_option
+from delayq.cli.snapshot import take_snapshot
 from delayq.cli.status import documented, following, interval_option, oldest, pause_seconds
 from delayq.cli.target import resolve
-from delayq.cli.words import length
 from delayq.contract.metrics import STATES
 from delayq.errors import Unavailable
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from delayq.cli import views
-    from delayq.cli.look import Look
     from delayq.cli.output import Output
+    from delayq.cli.snapshot import Snapshot
     from delayq.cli.target import TargetClient
     from delayq.protocol.results import Counts
 
 
 @contextmanager
 def keyboard() -> Iterator[Callable[[float], str]]:
-    """Give a function that waits so many seconds for a key and returns it, or nothing."""
+    """Yield a function that waits some seconds for a key, and returns it or an empty string."""
     if not sys.stdin.isatty():
         yield _sleep
         return
@@ -63,18 +63,18 @@ RATES = ("scheduled", "claimed", "acked", "retried", "buried")
 
 @dataclass
 class Watched:
-    """A queue, its last sample, and how fast its counters rise."""
+    """A queue, its last sample, and the rates of its counters."""
 
     client: TargetClient
-    seen: Look | None = None
+    seen: Snapshot | None = None
     trouble: str = ""
     per_second: Mapping[str, float] = field(default_factory=dict)
 
-    def look(self) -> None:
-        """Take a sample. Rates are by Redis' clock, and unknown until there are two samples."""
+    def sample(self) -> None:
+        """Take a sample. Rates use Redis' clock and need two samples."""
         before = self.seen
         try:
-            self.seen = look(self.client)
+            self.seen = take_snapshot(self.client)
         except Unavailable as error:
             self.trouble = f"{error}; trying again"
             self.seen, self.per_second = None, {}
@@ -86,18 +86,18 @@ class Watched:
 
     @property
     def found(self) -> Counts | None:
-        """The numbers of the last sample; None while Redis does not serve."""
+        """Counts of the last sample; None while Redis is unavailable."""
         return None if self.seen is None else self.seen.found
 
     def view(self) -> views.View:
-        """Return the sample for programs."""
+        """Return the JSON view of the sample."""
         if self.seen is None:
             return {"queue": self.client.queue, "error": self.trouble}
         return self.seen.view(self.client.queue) | {"per_second": dict(self.per_second)}
 
 
 def table(watched: Sequence[Watched]) -> Table:
-    """Return a column for each queue, a row for each fact, and below them whatever is wrong."""
+    """Return a column for each queue, a row for each value, and problems below."""
     columns = [_column(each) for each in watched]
     rows = [[name, *(column.get(name, "") for column in columns)] for name in max(columns, key=len)]
     troubles = [f"{each.client.queue}: {each.trouble}" for each in watched if each.trouble]
@@ -120,7 +120,7 @@ def _column(watched: Watched) -> dict[str, str]:
 
 
 def rates(before: Counts, after: Counts) -> dict[str, float]:
-    """Return how much each counter rose a second; a queue that was emptied meanwhile starts again."""
+    """Return each counter's rate per second; 0 after a reset."""
     seconds = (after.now_ms - before.now_ms) / 1000
     if seconds <= 0:
         return {}
@@ -132,12 +132,14 @@ def rates(before: Counts, after: Counts) -> dict[str, float]:
 @click.argument("queues", metavar="QUEUE...", nargs=-1, required=True)
 @redis_options
 @click.option(
-    "--once", is_flag=True, help="Two looks an interval apart, one table, and end; so it is in a pipe."
+    "--once",
+    is_flag=True,
+    help="Take two samples, print one table, and exit; the default without a terminal.",
 )
 @interval_option
 @output_option
 def top(queues: tuple[str, ...], *, once: bool, interval: int, output: Output, **where: Any) -> None:  # noqa: ANN401 -- redis_options
-    """Show queues as they are now: states, what is overdue and falls due, and rates. q or Ctrl-C ends."""
+    """Show the current states, overdue and upcoming tasks, and rates of queues. Quit with q or Ctrl-C."""
     pause = pause_seconds(interval)
     with errors_as_exits(), ExitStack() as stack:
         targets = [resolve(queue, **where) for queue in queues]
@@ -155,9 +157,9 @@ def _once(watched: Sequence[Watched], pause: float, output: Output) -> None:
     for nth in range(2):
         time.sleep(pause * nth)
         for each in watched:
-            each.look()
+            each.sample()
             if each.found is None:
-                each.client.counts()  # raises what is wrong, which a script has to hear
+                each.client.counts()  # raises the error, for a non-zero exit code
     emit(output, [each.view() for each in watched], table(watched))
     sys.exit(UNAVAILABLE if any(each.seen is not None and each.seen.away for each in watched) else 0)
 
@@ -165,7 +167,7 @@ def _once(watched: Sequence[Watched], pause: float, output: Output) -> None:
 def _stream(watched: Sequence[Watched], pause: float, output: Output) -> None:
     while True:
         for each in watched:
-            each.look()
+            each.sample()
             emit_next(output, each.view())
         time.sleep(pause)
 
@@ -176,7 +178,7 @@ def _live(watched: Sequence[Watched], pause: float) -> None:
     with keyboard() as pressed, Live(auto_refresh=False, screen=True) as live:
         while True:
             for each in watched:
-                each.look()
+                each.sample()
             live.update(table(watched).rich(), refresh=True)
             if pressed(pause) in ("q", "Q"):
                 return

@@ -1,4 +1,4 @@
-"""delayq validate: is a document right? delayq crd: what Kubernetes has to know of it."""
+"""delayq validate: check documents. delayq crd: print the CustomResourceDefinition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from delayq.cli import guarded, views
-from delayq.cli.exits import INVALID, Wrong
+from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.output import Output, emit, output_option
 from delayq.client.document import MAX_BYTES, parse_text, read
 from delayq.contract import Problem, SpecError
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
 CRD = "delayqueue.yaml"
-NOWHERE = "sqlite://"  # a guard is made to read its statements, and never connects
+NOWHERE = "sqlite://"  # a guard that checks its statements and never connects
 
 
 @click.command()
 @click.argument("documents", metavar="FILE...", nargs=-1, required=True)
 @output_option
 def validate(documents: tuple[str, ...], *, output: Output) -> None:
-    """Check documents, and say everything that is wrong with them. - reads from stdin.
+    """Check documents, and print every problem. - reads from stdin.
 
-    SQL of a guard is looked at where SQLAlchemy is installed; tables and columns, delayq doctor looks for.
+    The command checks a guard's SQL only where SQLAlchemy is installed. delayq doctor checks tables and columns.
     """
     found = {name: problems(name) for name in documents}
     value = [
@@ -44,7 +44,7 @@ def validate(documents: tuple[str, ...], *, output: Output) -> None:
 
 
 def problems(name: str) -> list[Problem]:
-    """Return what is wrong with a document; one problem without a path when it cannot even be parsed."""
+    """Return the problems of a document; one problem without a path when it cannot be parsed."""
     try:
         document = parse_text(_stdin(), name) if name == "-" else read(name)
     except InvalidDocument as error:
@@ -55,7 +55,7 @@ def problems(name: str) -> list[Problem]:
 
 
 def _statements(document: DelayQueue) -> Iterator[Problem]:
-    """Read SQL as a worker does, which needs the guard's extra; without it, a worker is the first to tell."""
+    """Check the guard's SQL as a worker does. Without the guard's extra, check nothing."""
     spec = document.spec.guard
     if spec is None or spec.sql is None or spec.sql_unique is not None:
         return
@@ -64,7 +64,7 @@ def _statements(document: DelayQueue) -> Iterator[Problem]:
     except InvalidDocument as error:
         path, _, message = str(error).partition(": ")
         yield Problem(path, message)
-    except Wrong:
+    except CommandError:
         return
 
 
@@ -88,8 +88,8 @@ def crd() -> None:
 
 
 def crd_text() -> str:
-    """Read it from the installed package, or from the source tree that the wheel takes it from."""
+    """Read the CRD from the installed package or from the source tree."""
     for folder in (files("delayq") / "crds", Path(__file__).parents[3] / "crds"):
         if (folder / CRD).is_file():
             return (folder / CRD).read_text(encoding="utf-8")
-    raise Wrong(f"this installation holds no {CRD}", "install delayq again", 1)
+    raise CommandError(f"this installation has no {CRD}", "install delayq again", 1)

@@ -1,6 +1,6 @@
-"""Results as JSON and YAML have them. What each key means is in tools/reference/result_keys.py.
+"""JSON and YAML views of results. tools/reference/result_keys.py describes the keys.
 
-Instants come twice: `…_ms`, Unix milliseconds by Redis' clock, and the same as ISO 8601.
+Each instant has two keys: `…_ms`, Unix milliseconds by Redis' clock, and the same as ISO 8601.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, Final
 
+from delayq.cli.formats import iso, length
 from delayq.cli.inputs import strict_json
-from delayq.cli.words import iso, length
 from delayq.contract.metrics import STATES
 from delayq.protocol.envelope import JSON_TYPE, encode_json
 from delayq.protocol.results import State
@@ -30,12 +30,12 @@ INSTANT: Final = {
 
 
 def instant(name: str, ms: int | None) -> View:
-    """Say one instant in both ways."""
+    """Return both keys of an instant."""
     return {f"{name}_ms": ms, name: None if ms is None else iso(ms)}
 
 
 def row(task: TaskRow) -> View:
-    """Return one line of a listing."""
+    """Return one task of a listing."""
     return {
         "id": task.id,
         "state": task.state.value,
@@ -46,7 +46,7 @@ def row(task: TaskRow) -> View:
 
 
 def failed(failures: Failures) -> View:
-    """Return what went wrong so far."""
+    """Return a task's failures and crashes."""
     return {
         "failures": failures.failures,
         "crashes": failures.crashes,
@@ -56,7 +56,7 @@ def failed(failures: Failures) -> View:
 
 
 def whole(task: TaskView) -> View:
-    """Return everything of one task: what `schedule --many` needs to store it again, and what became of it."""
+    """Return all fields of a task: those that `schedule --many` reads, and its state."""
     return {
         "id": task.id,
         **content(task),
@@ -71,7 +71,7 @@ def whole(task: TaskView) -> View:
 
 
 def content(task: TaskView) -> View:
-    """Return the payload as JSON when reading that back gives the very same bytes, else as they are."""
+    """Return the payload as JSON if that round-trips to the same bytes, else as base64."""
     if task.content_type == JSON_TYPE:
         try:
             value = strict_json(task.body)
@@ -83,7 +83,7 @@ def content(task: TaskView) -> View:
 
 
 def group(number: int, dead: DeadGroup) -> View:
-    """Return dead letters that died of one error."""
+    """Return a group of dead letters with the same error."""
     return {
         "group": number,
         "count": dead.count,
@@ -94,7 +94,7 @@ def group(number: int, dead: DeadGroup) -> View:
 
 
 def counts(queue: str, found: Counts) -> View:
-    """Return how a queue stands."""
+    """Return the counts of a queue."""
     return {
         "queue": queue,
         **instant("now", found.now_ms),

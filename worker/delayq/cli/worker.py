@@ -14,6 +14,9 @@ from delayq.processes.worker import run_worker
 @click.command()
 @process_options
 def worker(**options: Any) -> None:  # noqa: ANN401 -- click's, named in process_options
-    """Claim due tasks and run the document's handler. SIGTERM drains; a second one hands back at once."""
+    """Claim due tasks and run the document's handler.
+
+    The first SIGTERM drains the worker. The second SIGTERM releases the running tasks at once.
+    """
     with errors_as_exits():
         run_worker(setting_of(**options))

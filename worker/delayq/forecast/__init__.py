@@ -1,6 +1,6 @@
-"""What falls due when, how many workers that takes, and how late tasks begin with fewer. Pure.
+"""Forecast: when tasks fall due, the workers they need, and their lateness with fewer. Pure.
 
-The caller counts tasks in Redis (cli/forecast.py); the model is that of scaling.
+The caller counts tasks in Redis (cli/forecast.py); delayq/scaling has the model.
 """
 
 from delayq.forecast.calendar import label, offset, spans

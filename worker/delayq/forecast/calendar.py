@@ -1,4 +1,4 @@
-"""Hours and days as a wall clock shows them: where each begins, and what it is called. Pure: the zone is an argument.
+"""Split a time into spans of wall-clock hours and days, and label them. Pure.
 
 A zone of None is that of this machine.
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
 MOST_SPANS: Final = 25
-"""A day in hours fits, begun in the middle of one."""
+"""24 hours from the middle of an hour make 25 spans."""
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -26,7 +26,7 @@ STEPS_MS: Final = (
 
 
 def spans(now_ms: int, within_ms: int, zone: tzinfo | None) -> list[tuple[int, int]]:
-    """Cut a time from now into spans that begin at round times of the clock, but for the first and the last end."""
+    """Return spans from now, with edges at round wall-clock times, except for the first start and the last end."""
     step = next((step for step in STEPS_MS if within_ms <= step * (MOST_SPANS - 1)), STEPS_MS[-1])
     end, edges, number = now_ms + within_ms, [now_ms], 1
     while (edge := _edge(now_ms, step, number, zone)) < end:
@@ -37,7 +37,7 @@ def spans(now_ms: int, within_ms: int, zone: tzinfo | None) -> list[tuple[int, i
 
 
 def _edge(now_ms: int, step: int, number: int, zone: tzinfo | None) -> int:
-    """Return the nth round time after now. Hours go on evenly where a clock is put back; days follow the clock."""
+    """Return the nth round time after now. At a clock change, hours keep their length and days follow the clock."""
     wall = _local(now_ms, zone).replace(tzinfo=None)
     midnight = wall.replace(hour=0, minute=0, second=0, microsecond=0)
     since = (wall - midnight) // timedelta(milliseconds=1)
@@ -48,7 +48,7 @@ def _edge(now_ms: int, step: int, number: int, zone: tzinfo | None) -> int:
 
 
 def label(at_ms: int, now_ms: int, within_ms: int, zone: tzinfo | None) -> str:
-    """Name a time as briefly as it is clear: 02:00, 02:00:05, Tue 02:00, 2026-07-14 02:00; another offset, too."""
+    """Format a time without redundant parts: 02:00, 02:00:05, Tue 02:00, 2026-07-14 02:00, 02:00 UTC+01:00."""
     at, now, last = (_local(ms, zone) for ms in (at_ms, now_ms, now_ms + within_ms - 1))
     clock = f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
     if within_ms > WEEK_MS:
@@ -59,7 +59,7 @@ def label(at_ms: int, now_ms: int, within_ms: int, zone: tzinfo | None) -> str:
 
 
 def offset(at_ms: int, zone: tzinfo | None) -> str:
-    """Say how far the clock is from UTC: UTC, UTC+05:30."""
+    """Format the offset from UTC: UTC, UTC+05:30."""
     minutes = round((_local(at_ms, zone).utcoffset() or timedelta()).total_seconds() / 60)
     sign = "-" if minutes < 0 else "+"
     return f"UTC{sign}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}" if minutes else "UTC"

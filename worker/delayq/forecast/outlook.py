@@ -1,7 +1,7 @@
-"""From what falls due to workers and lateness, span by span, by the model that scaling decides with. Pure.
+"""Compute workers and lateness for each span, with the model of delayq/scaling. Pure.
 
-Two courses of things are followed: one with as many workers as each span needs, where all that is left over for the
-next is what still runs; and one with the most workers allowed, where a backlog stays until it is worked off.
+It simulates the queue twice: with the workers that each span needs, where only running tasks carry over to the next
+span; and with the maximum number of workers, where the backlog carries over.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 Ramp = list[tuple[float, int]]
 HALF: Final = 0.5
-"""Of a task: less than that is none. In the model the last of many never quite ends, and must not make another late."""
+"""Fewer tasks than this count as none. In the model, the last task ends only asymptotically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
-    """Who does the work, and how."""
+    """Workers and handlers."""
 
     slots: int
     """Tasks that one worker runs at a time."""
@@ -32,18 +32,18 @@ class Supply:
     lateness_seconds: float
     """The objective."""
     workers: int
-    """The most that there can be."""
+    """Maximum number of workers."""
     lead_seconds: float
-    """Until a worker that is asked for now claims its first task."""
+    """Time from the creation of a worker to its first claim."""
 
     @property
     def short_ms(self) -> int:
-        """Tasks that fall due in so short a time count as falling due at once."""
+        """Tasks that fall due within this time count as simultaneous."""
         return max(100, round(self.lateness_seconds * 1000 / 4))
 
 
 class Now(NamedTuple):
-    """Where the queue stands."""
+    """Current state of the queue."""
 
     at_ms: int
     overdue: int = 0
@@ -57,21 +57,21 @@ class Expected(NamedTuple):
     start_ms: int
     end_ms: int
     tasks: int
-    """That fall due; in the first span, overdue ones as well."""
+    """Tasks that fall due; in the first span, also overdue ones."""
     workers: int
-    """The fewest that begin all of them within the objective."""
+    """Fewest workers that start all tasks within the objective."""
     late_seconds: float
-    """How late they begin with the most workers allowed; inf without any."""
+    """Greatest lateness with the maximum number of workers; inf without workers."""
 
 
 def outlook(
     bins: Sequence[Bin], spans: Iterable[tuple[int, int]], now: Now, supply: Supply
 ) -> list[Expected]:
-    """Follow both courses through all spans, the first of which begins now; each bin lies within one span."""
-    ready = min(supply.workers, ceil(now.processing / supply.slots))  # a worker that holds leases is there
+    """Run both simulations over all spans. The first span begins now; each bin is within one span."""
+    ready = min(supply.workers, ceil(now.processing / supply.slots))  # workers with leases are running
     allowed = Fleet(slots=supply.slots, ready=ready, lead_seconds=supply.lead_seconds).ramp(supply.workers)
     present = float(now.overdue + now.processing)
-    needed, given = _Course(present, held=now.processing), _Course(present)
+    needed, given = _Simulation(present, held=now.processing), _Simulation(present)
     found: list[Expected] = []
     for start, end in spans:
         inflows = _inflows((each for each in bins if start <= each.start_ms < end), start, supply)
@@ -86,14 +86,14 @@ def outlook(
     return found
 
 
-class _Course:
-    """What is in the system from span to span."""
+class _Simulation:
+    """Tasks in the system from span to span."""
 
     def __init__(self, present: float, held: int = 0) -> None:
         self._present, self._held = present, held
 
     def staffed(self, inflows: Sequence[Inflow], seconds: float, supply: Supply) -> int:
-        """Go through a span with as many workers as it needs, and return their number."""
+        """Simulate a span with the workers that it needs, and return their number."""
         load = Load(
             present=self._present,
             held=self._held,
@@ -101,16 +101,16 @@ class _Course:
             handler_seconds=supply.handler_seconds,
         )
         workers = required(load, Fleet(slots=supply.slots), supply.lateness_seconds)
-        self._through(load, seconds, [(0.0, workers * supply.slots)])
+        self._advance(load, seconds, [(0.0, workers * supply.slots)])
         self._held = min(round(self._present), workers * supply.slots)
         return workers
 
     def late(
         self, inflows: Sequence[Inflow], seconds: float, ramp: Ramp, supply: Supply, *, overdue: bool
     ) -> float:
-        """Go through a span with these slots, and return how late tasks begin that come in it."""
+        """Simulate a span with these slots, and return the greatest lateness of its tasks."""
         load = Load(present=self._present, inflows=inflows, handler_seconds=supply.handler_seconds)
-        moments = self._through(load, seconds, ramp)
+        moments = self._advance(load, seconds, ramp)
         coming = {at for inflow in inflows for at in (inflow.start, inflow.end)} | (
             {0.0} if overdue else set()
         )
@@ -118,7 +118,7 @@ class _Course:
             (_late(moment, ramp[-1], supply) for moment in moments if moment.at in coming), default=0.0
         )
 
-    def _through(self, load: Load, seconds: float, ramp: Ramp) -> list[Moment]:
+    def _advance(self, load: Load, seconds: float, ramp: Ramp) -> list[Moment]:
         end = Load(
             present=load.present,
             inflows=[*load.inflows, Inflow(seconds, seconds, 0.0)],
@@ -130,7 +130,7 @@ class _Course:
 
 
 def _inflows(bins: Iterable[Bin], start_ms: int, supply: Supply) -> list[Inflow]:
-    """Return stretches as the model takes them: short ones at once, as they begin; others evenly."""
+    """Convert bins for the model: tasks of a short bin arrive at its start, those of others evenly."""
     found = []
     for each in bins:
         start, end = ((at - start_ms) / 1000 for at in (each.start_ms, each.end_ms))
@@ -140,13 +140,13 @@ def _inflows(bins: Iterable[Bin], start_ms: int, supply: Supply) -> list[Inflow]
 
 
 def _from(ramp: Ramp, start: float) -> Ramp:
-    """Return slots over time, seen from a later start."""
+    """Return the ramp relative to a later start."""
     there = max(at for at, _ in ramp if at <= start)
     return [(max(0.0, at - start), slots) for at, slots in ramp if at >= there]
 
 
 def _late(moment: Moment, full: tuple[float, int], supply: Supply) -> float:
-    """How late the last task begins: with the slots of the moment, or with all of them once they are there."""
+    """Return the lateness of the last task, with the present slots or with all slots once they are ready."""
     at, full_slots = full
     wait = max(0.0, at - moment.at)
     tasks = max(0.0, moment.tasks - HALF)

@@ -47,4 +47,4 @@ def test_who_may_not_exec_is_not_allowed_either() -> None:
         'in API group "" in the namespace "shop"'
     )
     assert (found.code, found.message.split(":")[0]) == (5, "not allowed")
-    assert found.hint == "kubectl auth can-i create pods --subresource=exec -n shop says the same"
+    assert found.hint == "kubectl auth can-i create pods --subresource=exec -n shop checks this right"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from delayq.cli.kubectl.status_text import View, overview, told
+from delayq.cli.kubectl.status_text import View, lines, overview
 from delayq.cli.output import Table
 
 
@@ -28,8 +28,8 @@ def test_a_condition_is_marked_by_whether_all_is_well(type_: str, status: str, m
         "metadata": {"namespace": "shop", "name": "orders"},
         "status": {"conditions": [{"type": type_, "status": status}]},
     }
-    lines = list(told(View(queue=queue, pods=[], events=[]), 0.0))
-    [row] = [line for line in lines if f"  {type_} " in line]
+    text = list(lines(View(queue=queue, pods=[], events=[]), 0.0))
+    [row] = [line for line in text if f"  {type_} " in line]
     assert row.startswith(f"{mark}  {type_} ")
 
 
@@ -41,7 +41,7 @@ def test_a_degraded_queue_says_so_in_the_headline_and_in_the_overview() -> None:
         "spec": {},
         "status": {"conditions": [ready, degraded]},
     }
-    headline = next(iter(told(View(queue=queue, pods=[], events=[]), 0.0)))
+    headline = next(iter(lines(View(queue=queue, pods=[], events=[]), 0.0)))
     assert headline.endswith(", but degraded: Two share one.")
     table = overview([queue], 0.0, everywhere=False)
     assert isinstance(table, Table)
@@ -56,8 +56,8 @@ def line(name: str, *, spec: dict[str, Any] | None = None, status: dict[str, Any
         "spec": spec or {},
         "status": ready | (status or {}),
     }
-    lines = "\n".join(told(View(queue=queue, pods=[], events=[]), 0.0)).splitlines()
-    found = [text for text in lines if text.startswith(f"{name} ")]
+    text = "\n".join(lines(View(queue=queue, pods=[], events=[]), 0.0)).splitlines()
+    found = [line for line in text if line.startswith(f"{name} ")]
     return found[0].partition(" ")[2].strip() if found else ""
 
 
@@ -83,7 +83,7 @@ def test_where_redis_is_is_told_whatever_it_is(redis: dict[str, Any], words: str
         (None, ""),
         (
             {"fromShards": 1, "toShards": 4, "checkedTasks": 0, "movedTasks": 0},
-            "1 → 4: looked at 0 tasks, moved 0",
+            "1 → 4: checked 0 tasks, moved 0",
         ),
         (
             {
@@ -94,7 +94,7 @@ def test_where_redis_is_is_told_whatever_it_is(redis: dict[str, Any], words: str
                 "movedTasks": 600,
                 "waitingTasks": 7,
             },
-            "4 → 8: looked at 1,200 of 3,000 tasks, moved 600, 7 wait to run",
+            "4 → 8: checked 1,200 of 3,000 tasks, moved 600, 7 wait to run",
         ),
     ],
 )

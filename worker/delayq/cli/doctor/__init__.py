@@ -1,4 +1,4 @@
-"""delayq doctor: every step from the document to a queue that works, checked in order, with what to do next."""
+"""delayq doctor: check every requirement of a working queue, and suggest corrections."""
 
 from delayq.cli.doctor.command import doctor
 

@@ -1,4 +1,4 @@
-"""The command: checks in order until one stands in the way of the rest, then the verdict."""
+"""The command: run the checks in order, and stop where a failure prevents the rest."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from delayq.cli.doctor.rights import run_scripts
 from delayq.cli.doctor.server import server
 from delayq.cli.doctor.topology import find
 from delayq.cli.exits import FAILED, UNAVAILABLE
-from delayq.cli.look import learn
+from delayq.cli.formats import clean
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Output, emit, output_option
+from delayq.cli.snapshot import learn
 from delayq.cli.target import Target, is_path, resolve
-from delayq.cli.words import clean
 from delayq.client.document import read
 from delayq.connection import Address, SyncConnection
 from delayq.errors import DelayQError, InvalidDocument, Unavailable
@@ -42,29 +42,29 @@ VIEW = ("check", "level", "message", "hint")
 @click.command()
 @click.argument("queue")
 @redis_options
-@click.option("--strict", is_flag=True, help="A warning counts as a failure.")
+@click.option("--strict", is_flag=True, help="Count warnings as failures.")
 @output_option
 def doctor(queue: str, *, strict: bool, output: Output, **where: Any) -> None:  # noqa: ANN401 -- redis_options
-    """Check every step of the way to a queue that works, and say what to do next.
+    """Check every requirement of a working queue, and suggest corrections.
 
-    Exits with 1 when a check failed, with 4 when Redis or the guard's store cannot be reached. It changes nothing;
-    to see whether a worker could start, it imports the document's callable.
+    Exits with 1 if a check fails, with 4 if Redis or the guard's store is unreachable. It changes nothing. It imports
+    the document's callable, to check whether a worker can start.
     """
     findings: list[Finding] = []
     elsewhere = click.get_current_context().find_root().info_name == KUBECTL
     for finding in examine(queue, elsewhere=elsewhere, **where):
         findings.append(finding)
         if output == "table":
-            click.echo(said(finding))
+            click.echo(text(finding))
     if output != "table":
         emit(output, [{field: str(getattr(each, field)) for field in VIEW} for each in findings], "")
     sys.exit(verdict(findings, strict=strict))
 
 
 def examine(queue: str, *, elsewhere: bool = False, **where: Any) -> Iterator[Finding]:  # noqa: ANN401 -- as above
-    """Yield what each check finds, in order; the rest is left out when it cannot be checked.
+    """Yield the findings of each check in order; leave out checks that cannot run.
 
-    `elsewhere`: the handler's code is in a cluster, and only Redis can be reached from here.
+    `elsewhere`: the handler's code is in a cluster, and only Redis is reachable from here.
     """
     try:
         if is_path(queue):
@@ -77,7 +77,7 @@ def examine(queue: str, *, elsewhere: bool = False, **where: Any) -> Iterator[Fi
     except InvalidDocument as error:
         yield failed("redis", str(error), "mount it, set $DELAYQ_SECRETS_DIR, or give --redis URL")
         return
-    yield ok("redis", f"{target.address.where}, {_said_by(target)}")
+    yield ok("redis", f"{target.address.where}, {_source(target)}")
     reached = True
     for found in _redis(target):
         reached = reached and not found.unreachable
@@ -86,7 +86,7 @@ def examine(queue: str, *, elsewhere: bool = False, **where: Any) -> Iterator[Fi
     yield from check_guard(target, reached=reached)
 
 
-def _said_by(target: Target) -> str:
+def _source(target: Target) -> str:
     secrets = target.source == "spec.redis" and target.address.login
     return f"by {target.source}{', secrets readable' if secrets else ''}"
 
@@ -105,7 +105,7 @@ def _redis(target: Target) -> Iterator[Finding]:
 
 
 def _commands(target: Target) -> Commands:
-    """Return the verbs of the queue, with as many shards as Redis says that it has."""
+    """Return the queue's commands, with the shard map from Redis."""
     limits = target.limits
     commands = Commands(target.queue, prefix=target.key_prefix, shards=target.shards, limits=limits)
     with closing(SyncConnection(target.address)) as connection, suppress(DelayQError, ValueError):
@@ -114,7 +114,7 @@ def _commands(target: Target) -> Commands:
 
 
 def _server(address: Address, asked: DurabilitySpec, *, apart: bool) -> Iterator[Finding]:
-    """Check one server of those that hold the queue."""
+    """Check one of the queue's servers."""
     found = connect(address)
     yield found
     if found.unreachable:
@@ -137,14 +137,14 @@ def _server(address: Address, asked: DurabilitySpec, *, apart: bool) -> Iterator
 
 
 def _together(target: Target, commands: Commands) -> Iterator[Finding]:
-    """Check what all servers together do for the queue."""
+    """Check the queue across all servers."""
     with closing(SyncConnection(target.address)) as connection:
         try:
             away, served = serving(connection, commands)
             yield from away
-            spoilt = list(poison(connection, commands, served))
-            yield from spoilt
-            if any(each.level is Level.FAILED for each in spoilt):
+            corrupt = list(poison(connection, commands, served))
+            yield from corrupt
+            if any(each.level is Level.FAILED for each in corrupt):
                 return
             scripts = run_scripts(connection, commands, target.durability, served)
             yield scripts
@@ -159,12 +159,14 @@ def _together(target: Target, commands: Commands) -> Iterator[Finding]:
 
 def _gone(error: DelayQError) -> Finding:
     if isinstance(error, Unavailable):
-        return unreachable("connection", str(error), "Redis went away meanwhile: again")
+        return unreachable(
+            "connection", str(error), "Redis became unavailable during the checks: run them again"
+        )
     return failed("rights", str(error), causes.hint(str(error)))
 
 
-def said(finding: Finding) -> str:
-    """Return a finding for people, its hint below it."""
+def text(finding: Finding) -> str:
+    """Format a finding, its hint below it."""
     first, *rest = [clean(line) for line in finding.message.split("\n")]
     lines = [f"{MARKS[finding.level]} {finding.check:<12}{first}", *(f"{'':<14}{line}" for line in rest)]
     return "\n".join([*lines, *([f"{'':<14}→ {finding.hint}"] if finding.hint else [])])

@@ -1,4 +1,4 @@
-"""What a check finds: good, doubtful or bad, and what to do about it. Not here: checks."""
+"""The findings of checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """Severity."""
 
     OK = "ok"
     WARNING = "warning"
@@ -23,51 +23,51 @@ MARKS = {Level.OK: "✓", Level.WARNING: "!", Level.FAILED: "✗"}
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found."""
+    """The result of one check."""
 
     check: str
     level: Level
     message: str
     hint: str = ""
-    unreachable: bool = False  # nothing after it can be checked
+    unreachable: bool = False  # later checks cannot run
 
 
 def ok(check: str, message: str) -> Finding:
-    """Return that all is well."""
+    """Return a passed check."""
     return Finding(check, Level.OK, message)
 
 
 def warning(check: str, message: str, hint: str) -> Finding:
-    """Return what works, but not as promised."""
+    """Return a limitation: it works, but not as promised."""
     return Finding(check, Level.WARNING, message, hint)
 
 
 def failed(check: str, message: str, hint: str) -> Finding:
-    """Return what does not work."""
+    """Return a failure."""
     return Finding(check, Level.FAILED, message, hint)
 
 
 def unreachable(check: str, message: str, hint: str) -> Finding:
-    """Return why Redis cannot be asked any further."""
+    """Return a failure that prevents the later checks."""
     return Finding(check, Level.FAILED, message, hint, unreachable=True)
 
 
 def merged(found: Mapping[str, list[Finding]]) -> list[Finding]:
-    """Put what is found of several servers together: each check in order, and who it is said of."""
+    """Merge equal findings of several servers, in the order of the checks, with the servers' names."""
     if len(found) == 1:
         return next(iter(found.values()))
-    said: dict[Finding, list[str]] = {}
+    by_finding: dict[Finding, list[str]] = {}
     for where, findings in found.items():
         for finding in findings:
-            said.setdefault(finding, []).append(where)
-    checks = list(dict.fromkeys(finding.check for finding in said))
+            by_finding.setdefault(finding, []).append(where)
+    checks = list(dict.fromkeys(finding.check for finding in by_finding))
     return [
-        replace(finding, message=_said(finding.message, of, len(found)))
-        for finding, of in sorted(said.items(), key=lambda each: checks.index(each[0].check))
+        replace(finding, message=_with_servers(finding.message, of, len(found)))
+        for finding, of in sorted(by_finding.items(), key=lambda each: checks.index(each[0].check))
     ]
 
 
-def _said(message: str, of: list[str], servers: int) -> str:
-    if message.startswith(of[0]):  # it says so itself
+def _with_servers(message: str, of: list[str], servers: int) -> str:
+    if message.startswith(of[0]):  # it names the server already
         return message
     return f"{f'all {servers} servers' if len(of) == servers else ', '.join(of)}: {message}"

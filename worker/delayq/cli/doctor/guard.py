@@ -1,4 +1,4 @@
-"""The document's guard: what a worker asks before it claims anything, and what of the guard's store could be better."""
+"""Check the document's guard as a worker does before it claims, and the guard's store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq import guards
 from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
-from delayq.cli.exits import Wrong
+from delayq.cli.exits import CommandError
 from delayq.cli.guarded import VARIABLE, need_sqlalchemy, place
 from delayq.client.document import read
 from delayq.connection.address import secrets_dir
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from delayq.contract.guard import Guard
 
 NAME: Final = "guard"
-SECONDS: Final = 5.0  # for a database to say whether it is there
+SECONDS: Final = 5.0  # timeout of a database
 SECRET: Final = "is the Secret the right one, and current?"  # noqa: S105 -- a question
-REACH: Final = "does it run there, and does a firewall or NetworkPolicy let us?"
+REACH: Final = "does it run there, and does a firewall or NetworkPolicy allow the connection?"
 
 
 def guard(target: Target, *, reached: bool) -> Iterator[Finding]:
-    """Check the guard that the document names. `reached`: whether the queue's own Redis was."""
+    """Check the document's guard. `reached`: whether the queue's Redis is reachable."""
     document = None if target.document is None else read(target.document)
     spec = None if document is None else document.spec.guard
     if document is None or spec is None or (spec.redis_lock and not reached):
@@ -42,7 +42,7 @@ def guard(target: Target, *, reached: bool) -> Iterator[Finding]:
         if spec.sql is not None:
             need_sqlalchemy()
         made = guards.build(document, target.address, secrets_dir=secrets_dir(), apart=True)
-    except Wrong as error:
+    except CommandError as error:
         yield failed(NAME, error.message, error.hint)
         return
     except InvalidDocument as error:
@@ -52,13 +52,13 @@ def guard(target: Target, *, reached: bool) -> Iterator[Finding]:
 
 
 def _elsewhere(target: Target, spec: Guard) -> Finding | None:
-    """Say that it cannot be asked here, where its Secret need not be: in a scanner's pod, or at a forwarded port."""
+    """Return a finding if the guard's Secret is not here: scanner pods and forwarded ports do not have it."""
     secret = spec.redlock.urls_secret_ref if spec.redlock else spec.sql and spec.sql.database_secret_ref
-    told = spec.sql is not None and os.environ.get(VARIABLE)
-    if not secret or told or secret_path(secrets_dir(), secret.name, secret.key).exists():
+    by_variable = spec.sql is not None and os.environ.get(VARIABLE)
+    if not secret or by_variable or secret_path(secrets_dir(), secret.name, secret.key).exists():
         return None
     said = (
-        f"its Secret {secret.name} is not here: the condition GuardAvailable says whether workers can use it"
+        f"its Secret {secret.name} is not here: the condition GuardAvailable shows whether workers can use it"
     )
     if target.document == Path(CONFIG_FILE):
         return ok(NAME, said)
@@ -94,22 +94,24 @@ async def _serves(made: Any, spec: Guard) -> Finding:  # noqa: ANN401 -- as abov
     wrong = [] if rows_of_the_user else await made.problems()
     if wrong:
         table = f"the table delayq_processed in {where}: {'; '.join(wrong)}"
-        return failed(NAME, table, "delayq guard ddl prints it as it should be")
+        return failed(NAME, table, "delayq guard ddl prints the expected table")
     return ok(NAME, f"{made.name} serves, at {where}")
 
 
 def _majority(away: list[str], servers: list[str]) -> Finding:
     if away:
-        said = f"redlock serves, but {len(away)} of {len(servers)} servers are away: {', '.join(away)}"
-        return warning(NAME, said, "bring them back: no task begins when the majority is away")
+        said = f"redlock serves, but {len(away)} of {len(servers)} servers are unavailable: {', '.join(away)}"
+        return warning(NAME, said, "repair them: no task starts without a majority")
     if len(servers) % 2 == 0:
         said = f"redlock serves, on {len(servers)} servers"
-        return warning(NAME, said, f"they bear no more outages than {len(servers) - 1}: add or remove one")
+        return warning(
+            NAME, said, f"they tolerate no more outages than {len(servers) - 1}: add or remove one"
+        )
     return ok(NAME, f"redlock serves, on {len(servers)} of {len(servers)} servers")
 
 
 async def _away(made: Any, error: GuardUnavailable, init: str) -> Finding:  # noqa: ANN401 -- as above
-    """Tell a store that cannot be reached from one that is not as it should be."""
+    """Return whether the store is unreachable or misconfigured."""
     said = f"{error.where}: {error.why}"
     if not hasattr(made, "problems"):  # no table
         return unreachable(NAME, said, REACH)
@@ -122,12 +124,12 @@ async def _away(made: Any, error: GuardUnavailable, init: str) -> Finding:  # no
 
 
 async def _reached(made: Any) -> bool:  # noqa: ANN401 -- as above
-    """Tell whether the database can be asked anything at all."""
+    """Whether the database answers."""
     try:
         async with asyncio.timeout(SECONDS):
             await made.problems()
     except (GuardUnavailable, TimeoutError):
         return False
-    except Exception:  # noqa: BLE001 -- an answer, for one that is of no table
+    except Exception:  # noqa: BLE001 -- any other error is an answer of the database
         return True
     return True

@@ -1,4 +1,4 @@
-"""Whether a worker could start here with the document's handler: a callable that can be imported, a command on PATH."""
+"""Check whether a worker can start with the document's handler: the callable's import, or the command on PATH."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 NAME: Final = "handler"
 BESIDE: Final = (
-    "workers do not start so: run this where they run, with the code beside the document or on PYTHONPATH"
+    "workers cannot start: run this where they run, with the code beside the document or on PYTHONPATH"
 )
 
 
 def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
-    """Check what a worker checks when it starts, by importing the callable. An HTTP service is not called.
+    """Check the handler as a starting worker does. Do not call an HTTP service.
 
-    `elsewhere`: the code runs in a cluster. So it does for a mounted document: a scanner's pod lacks it.
+    `elsewhere`: the code is in a cluster. It is also absent where the document is mounted: in a scanner's pod.
     """
     if target.document is None or elsewhere or target.document == Path(CONFIG_FILE):
         return
@@ -38,11 +38,11 @@ def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
     spec = document.spec.handler
     if spec.http is not None:
         return
-    beside = str(target.document.absolute().parent)  # which `delayq run` puts on the path, too
+    beside = str(target.document.absolute().parent)  # as `delayq run` does
     if beside not in sys.path:
         sys.path.insert(0, beside)
     try:
-        with redirect_stdout(sys.stderr):  # what the user's module prints is no result of ours
+        with redirect_stdout(sys.stderr):  # stdout is for the findings
             asyncio.run(_started(document))
     except InvalidDocument as error:
         yield failed(NAME, str(error), BESIDE)

@@ -1,6 +1,6 @@
-"""Whether another program wrote into the queue's keys: another type than ours, or a counter that holds no number.
+"""Find keys that another program overwrote: with another type, or with counters that are not numbers.
 
-Not here: tasks that cannot be read. Workers make dead letters of them, with their bytes kept.
+Unreadable tasks are not checked: workers bury them and keep their bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from delayq.cli.doctor.findings import Finding, failed, warning
-from delayq.cli.words import clean
+from delayq.cli.formats import clean
 from delayq.errors import DelayQError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ KINDS: Final = {
     "list": ("LLEN", ("wake", "alarm")),
     "string": ("GET", ("leader", "rate", "shard_map", "isolation")),
 }
-"""What each key is, and a command that Redis refuses for any other type. TYPE would take one right more."""
+"""Type of key → a command that Redis refuses for any other type, and the keys. TYPE would need another right."""
 
 _LOOK: Final = """
 local wrong, unread = {}, {}
@@ -44,14 +44,14 @@ return { wrong, unread }
 
 
 def poison(connection: SyncConnection, commands: Commands, shards: Sequence[int]) -> Iterator[Finding]:
-    """Yield what is wrong with the keys of any of these shards; nothing when all are as they should be."""
+    """Yield the problems of these shards' keys."""
     for keys in map(commands.keys, shards):
         asked = [(kind, command, name) for kind, (command, names) in KINDS.items() for name in names]
         named = [str(getattr(keys, name)) for _, _, name in asked]
         reads = [command for _, command, _ in asked]
         look = ("EVAL", _LOOK, str(len(named) + 1), *named, keys.stats, *reads)
         reply = None
-        with suppress(DelayQError):  # not served, or without the right to run scripts: the next check tells
+        with suppress(DelayQError):  # unavailable, or no right to run scripts: the next check reports it
             [reply] = connection.send([look], keys)
         wrong, unread = reply if isinstance(reply, list) else ([], [])
         for at in wrong:
@@ -66,16 +66,14 @@ def _wrong(key: str, kind: str, _: str, name: str) -> Finding:
         return failed(
             "keys", said, "its payloads are overwritten: restore a backup, or DEL it and schedule again"
         )
-    return failed(
-        "keys", said, f"look what it is, then RENAME it away, or DEL it; {_NEXT.get(name, _OTHERS)}"
-    )
+    return failed("keys", said, f"inspect it, then RENAME or DEL it; {_NEXT.get(name, _OTHERS)}")
 
 
-_PUT_BACK: Final = "reapers put the tasks that were listed there where they belong"
+_PUT_BACK: Final = "reapers restore the index entries of its tasks"
 _NEXT: Final = dict.fromkeys(("delayed", "retry", "suspect", "processing", "dlq", "moving"), _PUT_BACK)
-_OTHERS: Final = "no task was kept there"
+_OTHERS: Final = "it stores no tasks"
 
 
 def _unread(key: str, fields: list[str]) -> Finding:
     said = f"{key} holds no number in {', '.join(fields)}: another program wrote there"
-    return warning("keys", said, f"HDEL {key} {' '.join(fields)}; what is counted there begins anew")
+    return warning("keys", said, f"HDEL {key} {' '.join(fields)}; these counters restart at 0")

@@ -1,4 +1,4 @@
-"""How the queue itself does: who leads, what is overdue, and whether anybody claims it."""
+"""Check the queue itself: shard map, format, leaders, and overdue tasks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
-from delayq.cli.look import held_by, not_served
-from delayq.cli.words import clean, length, tasks
+from delayq.cli.formats import clean, length, tasks
+from delayq.cli.snapshot import held_by, not_served
 from delayq.client.operations import summed
 from delayq.errors import Unavailable
 from delayq.protocol.keys import FORMAT
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from delayq.protocol.keys import Keys
     from delayq.protocol.results import Counts
 
-PATIENCE_SECONDS = 1.0  # between two looks at what is claimed
-LATE_MS = 5000  # two and a half of the waits that idle workers make at most
+PATIENCE_SECONDS = 1.0  # between two samples of the claims
+LATE_MS = 5000  # 2.5 times the longest wait of an idle worker
 
 
 def serving(connection: SyncConnection, commands: Commands) -> tuple[list[Finding], list[int]]:
-    """Return what is wrong, and the shards that are served; all of them where none is, for the rest to say why.
+    """Return findings of unavailable shards, and the available ones; all shards if none is available.
 
-    A node that is away keeps its own shards from being checked, and no other.
+    An unavailable node excludes only its own shards from the checks.
     """
     every = range(commands.shard_map.covers)
     answers = connection.answers([commands.counts(shard) for shard in every])
     away = {shard: answers[shard] for shard in every if isinstance(answers[shard], Unavailable)}
     served = [shard for shard in every if shard not in away]
     wrong = not_served(away, len(every)) if served else []
-    hint = "its tasks wait for it, those of the others run"
+    hint = "its tasks wait; those of other shards run"
     return [unreachable("shards", each, hint) for each in wrong], served or list(every)
 
 
@@ -47,10 +47,7 @@ def queue(
     served: Sequence[int],
     limits: Limits,
 ) -> Iterator[Finding]:
-    """Check what only the queue's own keys tell, of the shards that are served.
-
-    `documented` are the shards of its document, if there is one.
-    """
+    """Check the keys of the available shards. `documented`: the document's number of shards, if any."""
     yield from shards(commands, documented)
     yield from formats(connection, commands, served)
     yield leaders(connection, commands, served)
@@ -58,7 +55,7 @@ def queue(
 
 
 def shards(commands: Commands, documented: int | None) -> Iterator[Finding]:
-    """Tell when the queue's shard map is not what the document says, or not yet."""
+    """Report resharding, and a shard map that differs from the document."""
     shard_map = commands.shard_map
     if not shard_map.epoch:
         return
@@ -68,16 +65,14 @@ def shards(commands: Commands, documented: int | None) -> Iterator[Finding]:
             if shard_map.moves
             else f"{shard_map.shards}, about to become"
         )
-        yield ok("shards", f"{phase} {shard_map.target} shards; nothing waits for it")
+        yield ok("shards", f"{phase} {shard_map.target} shards; tasks run meanwhile")
     elif documented not in (None, shard_map.shards):
         said = f"the document says {documented}, the queue has {shard_map.shards}"
-        yield warning(
-            "shards", said, "a scanner that starts with the document changes that, and nothing else does"
-        )
+        yield warning("shards", said, "only a scanner that starts with the document changes that")
 
 
 def formats(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> Iterator[Finding]:
-    """Tell when a newer delayq wrote keys that this one does not know."""
+    """Report keys of a newer delayq."""
     found = _counts(connection, commands, served).format
     if found > FORMAT:
         said = f"a newer delayq wrote this queue, in format {found}; this delayq reads formats up to {FORMAT}"
@@ -86,7 +81,7 @@ def formats(connection: SyncConnection, commands: Commands, served: Sequence[int
 
 
 def leaders(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> Finding:
-    """Each shard wants a scanner that leads it."""
+    """Check that each shard has a leader."""
     led = {
         keys.shard: holder
         for keys, reply, now_ms in _asked(connection, commands, served, lambda keys, _: ("GET", keys.leader))
@@ -106,7 +101,7 @@ def _asked(
     served: Sequence[int],
     question: Callable[[Keys, int], tuple[str, ...]],
 ) -> Iterator[tuple[Keys, Any, int]]:
-    """Ask a question of each shard; yield its keys, the answer, and the time of its server, which questions get."""
+    """Send a command to each shard; yield its keys, the reply, and the server's time, which `question` receives."""
     for _, held in connection.servers([commands.keys(shard) for shard in served]):
         [(seconds, micros)] = connection.send([("TIME",)], held[0])
         now_ms = int(seconds) * 1000 + int(micros) // 1000
@@ -123,7 +118,7 @@ def _holder(reply: object, now_ms: int) -> str:
 
 
 def overdue(connection: SyncConnection, commands: Commands, served: Sequence[int], limits: Limits) -> Finding:
-    """Overdue tasks are expected while workers claim them, or a limit delays them."""
+    """Check overdue tasks: they are normal while workers claim them, or a limit delays them."""
     before = _counts(connection, commands, served)
     if before.late_ms < LATE_MS:
         later = f"{tasks(before.scheduled)} scheduled, {before.due:,} due, {before.in_flight:,} in flight"
@@ -148,12 +143,12 @@ def overdue(connection: SyncConnection, commands: Commands, served: Sequence[int
     return failed(
         "tasks",
         f"{said}, none claimed within a second, and no worker holds a lease",
-        "no worker serves this queue: start delayq run, or delayq worker; its log says why it does not claim",
+        "no worker serves this queue: start delayq run, or delayq worker; its log shows why it does not claim",
     )
 
 
 def _leased(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> int:
-    """Count the tasks in flight whose lease a worker keeps up: those of a dead one stay in flight for a while."""
+    """Count the valid leases: tasks of a crashed worker stay in flight until a scanner reclaims them."""
     replies = _asked(
         connection, commands, served, lambda keys, now_ms: ("ZCOUNT", keys.processing, f"({now_ms}", "+inf")
     )

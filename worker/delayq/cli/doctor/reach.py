@@ -1,4 +1,4 @@
-"""Getting to Redis: its name, its port, its login."""
+"""Check the connection to Redis: DNS name, port, login, mode, latency, clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLOW_MS, SKEWED_MS = 5.0, 1000
 
 
 def connect(address: Address) -> Finding:
-    """Look the name up and open a connection, without a word of Redis."""
+    """Resolve the name and open a connection, without sending a command."""
     (place,) = address.places
     try:
         if place.is_socket:
@@ -35,7 +35,7 @@ def connect(address: Address) -> Finding:
         return unreachable(
             "connect",
             f"{address.where}: {why}",
-            "is Redis running there, and does a firewall or NetworkPolicy let us?",
+            "is Redis running there, and does a firewall or NetworkPolicy allow the connection?",
         )
 
 
@@ -57,14 +57,14 @@ def _tcp(address: Address) -> Finding:
 
 
 def login(connection: SyncConnection) -> Finding:
-    """Log in (and shake hands, with TLS), and be answered."""
+    """Log in, with TLS if configured, and check that PING succeeds."""
     user = connection.address.login.name() or "the default user"
     try:
         [reply] = connection.send([("PING",)])
     except Unavailable as error:
         if connection.address.tls is not None and _answers_without_tls(connection.address):
             return unreachable(
-                "login", "Redis answers without TLS at this port, and TLS was asked for", causes.NO_TLS
+                "login", "Redis answers without TLS at this port, but TLS is configured", causes.NO_TLS
             )
         return unreachable("login", reason(error.why), causes.hint(error.why))
     except DelayQError as error:
@@ -77,7 +77,7 @@ def login(connection: SyncConnection) -> Finding:
 
 
 def _answers_without_tls(address: Address) -> bool:
-    """Whether a PING in plain text is answered. Such a Redis reads a TLS handshake as a command, and waits for more."""
+    """Whether Redis answers PING without TLS. Such a Redis treats a TLS handshake as an incomplete command."""
     host, port = address.places[0]
     try:
         with socket.create_connection((host, port), timeout=address.timeout_seconds) as plain:
@@ -88,20 +88,20 @@ def _answers_without_tls(address: Address) -> bool:
 
 
 def mode(connection: SyncConnection, *, apart: bool) -> Finding | None:
-    """Report what is not a single Redis: a Cluster node has some shards only, a Sentinel stores no tasks."""
+    """Report a server of another mode: a Cluster node has only some shards, a Sentinel stores no tasks."""
     [reply] = connection.send([("INFO", "server")])
     said = reply.decode(errors="replace") if isinstance(reply, bytes) else ""
     if "redis_mode:sentinel" in said:
         hint = "spec.redis.sentinel, or redis+sentinel://host:26379/NAME, with the name of its master"
-        return unreachable("mode", "this is a Sentinel, which keeps no tasks", hint)
+        return unreachable("mode", "this is a Sentinel, which stores no tasks", hint)
     if "redis_mode:cluster" in said and not apart:
         hint = "use spec.redis.cluster, or redis+cluster://host:port,host:port"
-        return unreachable("mode", "this is a Cluster, and was given as one server", hint)
+        return unreachable("mode", "this is a Cluster, but configured as one server", hint)
     return None
 
 
 def latency(connection: SyncConnection) -> Finding:
-    """Ping a hundred times."""
+    """Measure the round-trip time."""
     took = []
     for _ in range(PINGS):
         start = time.perf_counter()
@@ -115,7 +115,7 @@ def latency(connection: SyncConnection) -> Finding:
 
 
 def clock(connection: SyncConnection) -> Finding:
-    """Compare the clocks. Redis' decides; this one only matters to people who read --at off it."""
+    """Compare the clocks. Redis' clock decides; this machine's clock matters only to users of --at."""
     before = time.time()
     [reply] = connection.send([("TIME",)])
     offset = durability.clock_offset_seconds(reply, before, time.time())
@@ -126,8 +126,8 @@ def clock(connection: SyncConnection) -> Finding:
     if abs(offset_ms) > SKEWED_MS:
         return warning(
             "clock",
-            f"{said}: nothing starts early, for Redis' clock alone decides, and delays hold; "
-            "but an instant read off a clock here (--at, due_ms) comes by that of Redis",
+            f"{said}: no task starts early, and delays are exact, for Redis' clock decides; "
+            "but an instant by a clock here (--at, due_ms) shifts by the difference",
             "check NTP on both",
         )
     return ok("clock", said)

@@ -1,4 +1,4 @@
-"""Whether the scripts may run, and if not, which commands the user lacks: on any of the servers, each has its users."""
+"""Check whether the user may run the scripts on every server, and name the commands that it may not use."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NAMED = re.compile(r"'([\w|]+)' command")  # of an error reply
 LUA = "is that a Redis with Lua?"
 BUSY = "another client's script runs: wait, or end it with SCRIPT KILL"
 SAYS = "correct what it names: docs/reference/redis-errors.md"
-UNASKED = "single rights were not checked: they can be asked from Redis 7.0 on"
+UNASKED = "single rights were not checked: that needs Redis 7.0"
 
 
 def run_scripts(
     connection: SyncConnection, commands: Commands, asked: DurabilitySpec, served: Sequence[int]
 ) -> Finding:
-    """Run `wake` and `counts` on every shard that is served, which change nothing but a hint, and forget nothing.
+    """Run `wake` and `counts` on every available shard. They change nothing but a wake token.
 
     Raises Unavailable when Redis does not answer.
     """
@@ -69,15 +69,15 @@ def _allow(commands: Sequence[str]) -> str:
 
 
 def needed(*, apart: bool = False) -> list[str]:
-    """Return what every process sends, from the documented rule; what tells of persistence, it can do without."""
+    """Return the commands that every process needs. INFO and CONFIG GET are optional."""
     return sorted({*acl.SCRIPTS, *OUTSIDE, *(acl.CLUSTER if apart else ())})
 
 
 def denied(connection: SyncConnection, shards: Sequence[Keys], more: Sequence[str] = ()) -> list[str] | None:
-    """Ask each server which of them the user may not use; None when none is known to lack, and one cannot be asked."""
+    """Return the commands that the user may not use on some server; None if unknown."""
     commands, found, unasked = [*needed(apart=connection.address.apart), *more], set[str](), False
     for _, held in connection.servers(shards):
-        # Redis looks at the command and at the keys; how many words a call takes, it only counts when it runs one.
+        # acl_check_cmd checks the command and its keys, but not the number of arguments.
         key = held[0].delayed
         asked = json.dumps([[*name.split("|"), key, key] for name in commands])
         [answer] = connection.send([("EVAL", _MAY, "1", key, asked)], held[0])
@@ -98,4 +98,4 @@ for at, call in ipairs(cjson.decode(ARGV[1])) do
 end
 return redis.acl_check_cmd and allowed or redis.error_reply('ERR before 7.0')
 """
-"""It runs none of the calls, and takes no right but EVAL, which all that runs scripts need."""
+"""It runs none of the calls, and needs no right but EVAL."""

@@ -1,4 +1,4 @@
-"""What kind of Redis it is, and whether it keeps what it is given: read from INFO, which needs few rights."""
+"""Check version, role, persistence, eviction and memory of a server, from INFO, which needs few rights."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 OLDEST = (5, 0)
 TESTED = (6, 2)
 NEARLY_FULL = 0.8
-PATIENT_MS = 3000  # two syncs of appendfsync everysec, and a second for a busy disk
-UNTOLD = "not known: on the server, redis-cli CONFIG GET appendfsync should say everysec or always"
+PATIENT_MS = 3000  # two syncs of appendfsync everysec, and one second for a busy disk
+UNTOLD = "not known: on the server, redis-cli CONFIG GET appendfsync should return everysec or always"
 NEVER_LOST = "tasks can be lost when Redis restarts"
 
 
 def server(connection: SyncConnection, asked: DurabilitySpec) -> Iterator[Finding]:
-    """Check everything that INFO tells, and a few settings; `asked` says what is to be confirmed."""
+    """Check INFO and a few settings; `asked` is spec.durability."""
     told = durability.server_info(connection.send(durability.QUESTIONS))
     if not told.facts:
-        yield warning("version", "Redis does not tell (INFO is refused)", "allow the user INFO")
+        yield warning("version", "not known: Redis refuses INFO", "allow the user INFO")
         return
     yield version(told.facts)
     yield from vulnerable_lua(told.facts)
@@ -41,7 +41,7 @@ def server(connection: SyncConnection, asked: DurabilitySpec) -> Iterator[Findin
 
 
 def version(facts: Mapping[str, str]) -> Finding:
-    """5 is the oldest whose scripts may read the time and then write."""
+    """Check the version. 5 is the oldest whose scripts can read the time and then write."""
     found = facts.get("redis_version", "")
     name = (
         f"Valkey {facts['valkey_version']}"
@@ -59,17 +59,17 @@ def version(facts: Mapping[str, str]) -> Finding:
 
 
 def role(told: ServerInfo) -> Finding:
-    """A replica takes no writes."""
+    """Check that the server is a master: replicas refuse writes."""
     if told.facts.get("role") in ("slave", "replica"):
         master = f"{told.facts.get('master_host', '?')}:{told.facts.get('master_port', '?')}"
         return failed("role", f"a replica of {master}", "point spec.redis at the master")
     lagging = int(told.facts.get("connected_slaves", 0)) - told.replicas
-    behind = f", and {lagging} that do not keep up" if lagging > 0 else ""
+    behind = f", and {lagging} that lag behind" if lagging > 0 else ""
     return ok("role", f"master, {told.replicas} replicas{behind}")
 
 
 def persistence(told: ServerInfo) -> Iterator[Finding]:
-    """Never lost takes an append-only file that reaches the disk: each way it may not, the gravest first."""
+    """Report the risks to the append-only file, the most serious first: without it, a restart loses tasks."""
     found = durability.risks(told, DurabilitySpec())
     wrong = [finding for risk, finding in _PERSISTENCE.items() if risk in found]
     fsync = told.settings.get("appendfsync")
@@ -106,7 +106,7 @@ _PERSISTENCE: Final[Mapping[DurabilityRisk, Finding]] = {
 
 
 def confirmed(told: ServerInfo, asked: DurabilitySpec) -> Finding:
-    """What the document wants confirmed has to be possible, or every schedule fails."""
+    """Check that Redis can confirm writes as spec.durability requires: otherwise every schedule fails."""
     found = durability.risks(told, asked)
     if "replicas_missing" in found:
         return failed(
@@ -132,17 +132,17 @@ def confirmed(told: ServerInfo, asked: DurabilitySpec) -> Finding:
 
 
 def eviction(told: ServerInfo) -> Finding:
-    """Eviction forgets tasks, or who holds one, without a word."""
+    """Check the eviction policy: eviction silently deletes tasks or leases."""
     policy = told.facts.get("maxmemory_policy", "")
     if "evicts" in durability.risks(told, DurabilitySpec()):
         volatile = policy.startswith("volatile")
-        what = "locks, so that two hold one" if volatile else "waiting tasks"
+        what = "locks, so that two holders have one" if volatile else "waiting tasks"
         return warning("eviction", f"maxmemory-policy {policy}: Redis may evict {what}", "set noeviction")
     return ok("eviction", f"maxmemory-policy {policy or 'unknown'}")
 
 
 def memory(facts: Mapping[str, str]) -> Finding:
-    """A full Redis refuses to schedule; what is there still runs."""
+    """Check the memory: a full Redis refuses to schedule, but stored tasks still run."""
     used, limit = int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0))
     if not limit:
         return ok("memory", f"{mebibytes(used)} used, no maxmemory")
@@ -155,7 +155,7 @@ def memory(facts: Mapping[str, str]) -> Finding:
 
 
 def mebibytes(count: int) -> str:
-    """Say how many bytes."""
+    """Format a number of bytes."""
     return f"{count / (1 << 20):,.1f} MiB"
 
 
@@ -164,7 +164,7 @@ FIXED: Final[Mapping[str, Mapping[tuple[int, int], int]]] = {
     "Redis": {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2},
     "Valkey": {(7, 2): 11, (8, 0): 6, (8, 1): 4, (9, 0): 0},
 }
-"""Release line → the first patch release with the fix. Older lines in between have none, newer lines always had it."""
+"""Release line → its first release with the fix. Other older lines have no fix; all newer lines have it."""
 
 
 def vulnerable_lua(facts: Mapping[str, str]) -> Iterator[Finding]:
@@ -178,7 +178,7 @@ def vulnerable_lua(facts: Mapping[str, str]) -> Iterator[Finding]:
     yield warning(
         "lua",
         f"{name} {found} may have {CVE}: a user who may run scripts can run code on the server; fixed in {first}",
-        "upgrade; distributions fix it without a new version number: look for it in the package's changelog "
+        "upgrade; distributions fix it without a new version number: search the package's changelog "
         "(apt changelog redis-server, rpm -q --changelog redis), or ask the provider",
     )
 

@@ -1,4 +1,4 @@
-"""Finding the servers: what Sentinels say of the master, what a Cluster's nodes say of slots. Not here: servers."""
+"""Find the servers: ask Sentinels for the master, and a Cluster's nodes for the slots."""
 
 from __future__ import annotations
 
@@ -25,22 +25,20 @@ if TYPE_CHECKING:
 
 STOPPED = (
     "is a majority of its masters there? Or does a slot lack one (redis-cli --cluster check)? "
-    "With cluster-require-full-coverage no, the other slots go on"
+    "With cluster-require-full-coverage no, the other slots stay available"
 )
-REACH = (
-    "do they run there, and does a firewall or NetworkPolicy let us? spec.redis.tls and the Secrets fit them?"
-)
+REACH = "do they run there, does a firewall or NetworkPolicy allow the connection, do spec.redis.tls and Secrets match?"
 
 
 def find(address: Address, shards: Sequence[Keys]) -> Found:
-    """Return what is found on the way, and the addresses of the servers that hold these shards."""
+    """Return findings, and the addresses of the servers of these shards."""
     if address.kind == "sentinel":
         return _by_sentinels(address)
     return _by_slots(address, shards) if address.apart else ([], [address])
 
 
-def _told(address: Address, questions: Sequence[Any]) -> list[Any] | str:
-    """Return the replies of one of them, or why there are none."""
+def _replies(address: Address, questions: Sequence[Any]) -> list[Any] | str:
+    """Return the replies of a server, or its error."""
     with closing(SyncConnection(address)) as connection:
         try:
             return connection.send(questions)
@@ -54,7 +52,7 @@ def _by_sentinels(address: Address) -> Found:
     masters: dict[Place, Master] = {}
     silent: list[str] = []
     for sentinel in address.sentinels:
-        place, replies = sentinel.places[0], _told(sentinel, saying.questions(address.master_name))
+        place, replies = sentinel.places[0], _replies(sentinel, saying.questions(address.master_name))
         master = None if isinstance(replies, str) else saying.read(replies)
         if master is not None:
             masters[place] = master
@@ -62,7 +60,7 @@ def _by_sentinels(address: Address) -> Found:
             silent.append(f"{place}: {_why(replies, 0, f'knows no {address.master_name}')}")
     if not masters:
         said = "; ".join(silent)
-        unknown = "spec.redis.sentinel.masterName: is that what they call it?"
+        unknown = "spec.redis.sentinel.masterName: do they monitor a master of this name?"
         return [
             unreachable("sentinels", said, unknown if "knows no " in said else _hint(said, sentinel=True))
         ], []
@@ -86,11 +84,11 @@ def _agreement(name: str, masters: dict[Place, Master], silent: list[str]) -> Fi
     if len(named) > 1:
         said = f"they name {len(named)} masters of {name}: {', '.join(named)}"
         return warning(
-            "sentinels", said, "a fail-over is under way, or some are cut off from the others: again"
+            "sentinels", said, "a failover is in progress, or a network partition: run the checks again"
         )
     said = f"{len(masters)} of {len(masters) + len(silent)} answer: {name} is {named[0]}"
     if silent:
-        hint = f"a fail-over takes a majority of them; {REACH}"
+        hint = f"a failover needs a majority of them; {REACH}"
         return warning("sentinels", f"{said}; {'; '.join(silent)}", hint)
     return ok("sentinels", said)
 
@@ -99,12 +97,12 @@ def _by_slots(address: Address, shards: Sequence[Keys]) -> Found:
     maps: dict[Place, SlotMap] = {}
     silent: list[str] = []
     for place in address.places:
-        replies = _told(address.at(place), holding.QUESTIONS)
+        replies = _replies(address.at(place), holding.QUESTIONS)
         slots = None if isinstance(replies, str) else holding.read(replies, place)
         if slots is not None:
             maps[place] = slots
         else:
-            silent.append(f"{place}: {_why(replies, 1, 'does not tell its slots')}")
+            silent.append(f"{place}: {_why(replies, 1, 'does not report its slots')}")
     said, findings = "; ".join(silent), list[Finding]()
     if not maps:
         one = "it is one server: use spec.redis.standalone, or redis://host:port"
@@ -112,7 +110,7 @@ def _by_slots(address: Address, shards: Sequence[Keys]) -> Found:
     if silent:
         named = f"{len(maps)} of {len(address.places)} named nodes answer; {said}"
         findings.append(
-            warning("cluster", named, "name others in spec.redis.cluster.nodes too, or repair these")
+            warning("cluster", named, "add other nodes to spec.redis.cluster.nodes, or repair these")
         )
     best = max(maps.values(), key=lambda each: (each.healthy, each.epoch))
     return [*findings, _state(best, shards)], [address.at(place) for place in sorted(_holders(best, shards))]
@@ -126,7 +124,7 @@ def _state(slots: SlotMap, shards: Sequence[Keys]) -> Finding:
     lost = [str(keys.shard) for keys in shards if slots.holders[keys.slot] is None]
     if lost:
         said = f"no node serves the slots of shards {', '.join(lost)}"
-        return failed("cluster", said, "redis-cli --cluster check says which slots are not covered")
+        return failed("cluster", said, "redis-cli --cluster check lists the uncovered slots")
     masters = len(slots.masters)
     said = (
         f"{masters} masters, {len(slots.nodes) - masters} replicas; "

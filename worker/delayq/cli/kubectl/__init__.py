@@ -1,6 +1,6 @@
-"""kubectl dq: the delayq command for queues in a cluster. It finds the queue and the way there; the CLI does the rest.
+"""kubectl dq: the delayq command for queues in a cluster. It finds the queue and its Redis, and runs the CLI there.
 
-It calls kubectl for everything, with the user's login and rights.
+It accesses the cluster only through kubectl, with the user's login and rights.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; the extra it needs may be missing."""
+    """Run the command line. Exit with a message when its extra is missing."""
     try:
         from delayq.cli.kubectl.root import kubectl_dq  # noqa: PLC0415 -- click is an extra
     except ModuleNotFoundError as error:
@@ -18,7 +18,7 @@ def main() -> None:
 
 
 def complete() -> None:
-    """Answer kubectl, which asks `kubectl_complete-dq` what may follow the words so far."""
+    """Print completions: kubectl runs this as `kubectl_complete-dq`."""
     try:
         from delayq.cli.kubectl.root import candidates  # noqa: PLC0415 -- as above
     except ModuleNotFoundError:

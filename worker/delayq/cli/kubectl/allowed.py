@@ -1,7 +1,7 @@
-"""What a report may show: an allow-list of fields. Pure.
+"""Allow-list of the fields that a report shows. Pure.
 
-Numbers and booleans are shown. A string is shown because of the field it stands in, never because it looks harmless.
-A sentence is shown up to its first colon: after it, a message quotes an error, a log or a handler.
+A report shows numbers and booleans, and the strings of listed fields, whatever their content. It cuts messages at the
+first colon, for the rest can quote an error, a log or a handler.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 PARTS: Final = ("apiVersion", "kind", "metadata", "status")
-"""Of every object. Templates, commands, variables and data stand elsewhere."""
+"""Shown parts of every object. Templates, commands, variables and data are in other parts."""
 
 MORE: Final = {
     names.DELAY_QUEUE.kind: ("spec",),
@@ -32,7 +32,7 @@ MORE: Final = {
         *("firstTimestamp", "lastTimestamp", "eventTime"),
     ),
 }
-"""Further parts, by kind."""
+"""Further shown parts, by kind."""
 
 FIELDS: Final = _words("""
     apiVersion kind name namespace uid generateName resourceVersion finalizers
@@ -44,18 +44,18 @@ FIELDS: Final = _words("""
     keyPrefix host masterName serverName callable onIncompleteRun key
     maxUnavailable minAvailable
 """)
-"""Fields whose strings identify an object, or are words of Kubernetes' or of delayq's vocabulary."""
+"""Fields whose strings identify an object, or are terms of Kubernetes or delayq."""
 
 NEVER: Final = frozenset({"annotations", "managedFields", "template", "env", "headers"})
-"""What an author fills with names of his own."""
+"""Fields with names that users choose."""
 
 EVENT: Final = "event"
 EXPLAINED: Final = frozenset({"conditions", "scaling", EVENT})
-"""Where a `message` is the operator's or Kubernetes' own; that of a container is the handler's."""
+"""Fields whose `message` the operator or Kubernetes writes. A container's message is the handler's."""
 
 LABELS: Final = ("delayq.dev/", "app.kubernetes.io/")
 SOURCES: Final = re.compile(r"delayq-operator|kubelet|default-scheduler|[a-z]+-controller")
-"""Who writes events that are shown: the operator and Kubernetes itself."""
+"""Sources of shown events: the operator and Kubernetes."""
 
 LOG_FIELDS: Final = _words("""
     time level logger event task_id lease token attempt shard verb verdict outcome cause queue loop guard
@@ -66,7 +66,7 @@ _ERROR: Final = re.compile(r"[A-Za-z_][\w.]{0,200}(?:Error|Exception|Exit|Interr
 
 
 def shown(body: Object) -> Object:
-    """Return what may be shown of an object of the API, with a placeholder for every other string."""
+    """Return the shown parts of an API object, with a placeholder for every other string."""
     kind, spec = body.get("kind"), body.get("spec") or {}
     parts = {part: body[part] for part in (*PARTS, *MORE.get(str(kind), ())) if part in body}
     if kind == "Pod" and "nodeName" in spec:
@@ -77,13 +77,13 @@ def shown(body: Object) -> Object:
 
 
 def sentence(text: str) -> str:
-    """Return the first line of a message up to the colon of a quotation or a URL."""
-    said = re.split(r": |://|\n", text, maxsplit=1)
-    return said[0] if len(said) == 1 else f"{said[0]}: {LEFT_OUT}"
+    """Return the first line of a message, up to the colon of a quotation or a URL."""
+    parts = re.split(r": |://|\n", text, maxsplit=1)
+    return parts[0] if len(parts) == 1 else f"{parts[0]}: {LEFT_OUT}"
 
 
 def log(text: str) -> str:
-    """Return the events of delayq and kopf with numbers and LOG_FIELDS, and how many other lines there are."""
+    """Return the log events of delayq and kopf, reduced to numbers and LOG_FIELDS, and the count of other lines."""
     lines = text.splitlines()
     events = [event for event in map(_logged, lines) if event]
     others = len(lines) - len(events)
@@ -91,7 +91,7 @@ def log(text: str) -> str:
 
 
 def metrics(text: str) -> str:
-    """Return the lines of a scrape that delayq, Python or the process itself writes."""
+    """Return the metrics of delayq, Python and the process in a scrape."""
     lines = text.splitlines()
     return "\n".join(line for line in lines if line.startswith(("# ", "delayq_", "process_", "python_")))
 

@@ -1,6 +1,6 @@
-"""A port of this machine that leads to Redis for as long as one command runs, and the command itself, in this process.
+"""Run a command in this process against a forwarded port of Redis.
 
-The password is read from its Secret and handed over in memory: it is on no command line, in no file and in no log.
+The password stays in memory: it appears on no command line, in no file and in no log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from delayq_operator.desired.config import text
 
-from delayq.cli.exits import INVALID, UNAVAILABLE, Wrong
+from delayq.cli.exits import INVALID, UNAVAILABLE, CommandError
 from delayq.cli.kubectl import queues
 from delayq.cli.kubectl.refusals import refusal
 from delayq.contract import parse
@@ -39,8 +39,8 @@ _FORWARDING: Final = re.compile(rf"Forwarding from {LOOPBACK}:(\d+) ")
 
 
 def run(kubectl: Kubectl, found: RedisAccess, remote_command: RemoteCommand) -> int:
-    """Run the errand here, at the other end of a forwarded port."""
-    assert found.service is not None  # noqa: S101 -- way() says so
+    """Run the command in this process, through a forwarded port; return its exit code."""
+    assert found.service is not None  # noqa: S101 -- find_access() says so
     document = _document(found)
     userinfo = _userinfo(kubectl, document.spec.redis, found.namespace)
     with (
@@ -50,17 +50,17 @@ def run(kubectl: Kubectl, found: RedisAccess, remote_command: RemoteCommand) -> 
         path = Path(directory, "queue.yaml")
         path.write_text(text(document))
         url = f"redis://{userinfo}{LOOPBACK}:{local}/{document.spec.redis.database}"
-        words = remote_command.argv(str(path), here=True)
-        words.insert(len(remote_command.path), f"--redis={url}")  # never leaves this process
-        return in_this_process(words)
+        args = remote_command.argv(str(path), here=True)
+        args.insert(len(remote_command.path), f"--redis={url}")  # never leaves this process
+        return in_this_process(args)
 
 
-def in_this_process(words: list[str]) -> int:
-    """Run a command of the CLI; its exit code."""
+def in_this_process(args: list[str]) -> int:
+    """Run a command of the CLI; return its exit code."""
     from delayq.cli.root import delayq  # noqa: PLC0415 -- and not its name for the package
 
     try:
-        delayq.main(args=words, prog_name="kubectl dq")
+        delayq.main(args=args, prog_name="kubectl dq")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     return 0
@@ -74,16 +74,16 @@ def _document(found: RedisAccess) -> DelayQueue:
         | {"metadata": {"name": name, "namespace": namespace}}
     )
     if document.spec.redis.tls is not None:
-        raise Wrong(
-            "spec.redis.tls: the server's certificate is not for a forwarded port",
-            "without --port-forward, once a scanner pod runs",
+        raise CommandError(
+            "spec.redis.tls: the server's certificate is not valid for a forwarded port",
+            "leave out --port-forward, once a scanner pod runs",
             INVALID,
         )
     return document
 
 
 def _userinfo(kubectl: Kubectl, redis: Redis, namespace: str) -> str:
-    """Return user and password as a URL has them; nothing when Redis wants none."""
+    """Return user and password in URL form; empty without spec.redis.auth."""
     if redis.auth is None:
         return ""
 
@@ -92,7 +92,7 @@ def _userinfo(kubectl: Kubectl, redis: Redis, namespace: str) -> str:
             return ""
         data = kubectl.json("get", "secret", ref.name, namespace=namespace).get("data") or {}
         if ref.key not in data:
-            raise Wrong(f"Secret {ref.name}: expected a key {ref.key}, found none", "", INVALID)
+            raise CommandError(f"Secret {ref.name}: expected a key {ref.key}, found none", "", INVALID)
         return quote(base64.b64decode(data[ref.key]).decode().strip(), safe="")
 
     return f"{value(redis.auth.username_secret_ref)}:{value(redis.auth.password_secret_ref)}@"
@@ -100,7 +100,7 @@ def _userinfo(kubectl: Kubectl, redis: Redis, namespace: str) -> str:
 
 @contextmanager
 def port(kubectl: Kubectl, service: Service) -> Iterator[int]:
-    """A free port of the loopback that leads to a Service, until the block ends."""
+    """Forward a free loopback port to a Service, until the block ends."""
     what = (f"service/{service.name}", f":{service.port}", f"--address={LOOPBACK}")
     argv = kubectl.argv("port-forward", *what, namespace=service.namespace)
     child = kubectl.start(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -118,14 +118,14 @@ def port(kubectl: Kubectl, service: Service) -> Iterator[int]:
 
 def _port(child: subprocess.Popen[bytes], late: threading.Timer) -> int:
     assert child.stdout is not None  # noqa: S101 -- for the type checker
-    said = ""
+    text = ""
     for raw in child.stdout:
-        said += raw.decode(errors="replace")
-        if found := _FORWARDING.search(said):
+        text += raw.decode(errors="replace")
+        if found := _FORWARDING.search(text):
             late.cancel()
-            # It writes a line for each connection, and waits when nothing reads them.
+            # kubectl writes a line for each connection, and blocks when the pipe is full.
             threading.Thread(target=deque, args=(child.stdout, 0), daemon=True).start()
             return int(found[1])
     if child.wait() == -signal.SIGKILL:
-        raise Wrong(f"kubectl port-forward did not begin within {START_SECONDS:g} s", "", UNAVAILABLE)
-    raise refusal(said)
+        raise CommandError(f"kubectl port-forward did not start within {START_SECONDS:g} s", "", UNAVAILABLE)
+    raise refusal(text)

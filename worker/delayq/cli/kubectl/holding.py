@@ -1,4 +1,4 @@
-"""kubectl dq hold, unhold: start no tasks. kubectl dq reconcile pause, resume: change no children."""
+"""kubectl dq hold, unhold: stop and restart claims. kubectl dq reconcile pause, resume: of the operator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from delayq.cli.kubectl.kubectl import Kubectl, Object
 
 MANAGER: Final = "--field-manager=kubectl-dq"
-SAID: Final = {
+RESULTS: Final = {
     "Hold": "{name} held: running tasks finish, new workers claim nothing, scheduled tasks wait.\n"
     "To start tasks again: kubectl dq unhold {name}",
     "HoldAndDrain": "{name} held: running tasks finish, then the workers stop; scheduled tasks wait.\n"
@@ -27,13 +27,12 @@ SAID: Final = {
 
 @click.command()
 @name_argument
-@click.option("--drain", is_flag=True, help="Stop the workers, too, after their running tasks.")
+@click.option("--drain", is_flag=True, help="Also stop the workers once their running tasks finish.")
 @kubectl_options
 def hold(kubectl: Kubectl, *, name: str, drain: bool) -> None:
-    """Start no more tasks of a queue. Running tasks finish; tasks can be scheduled, and wait.
+    """Stop starting tasks of a queue. Running tasks finish; clients can still schedule tasks, which wait.
 
-    This sets spec.stopPolicy to Hold, or with --drain to HoldAndDrain. A tool that applies the DelayQueue may set it
-    back.
+    This sets spec.stopPolicy to Hold, with --drain to HoldAndDrain. A tool that applies the DelayQueue may reset it.
     """
     _stop_policy(kubectl, name, "HoldAndDrain" if drain else "Hold")
 
@@ -48,14 +47,14 @@ def unhold(kubectl: Kubectl, *, name: str) -> None:
 
 @click.group(params=where_params())
 def reconcile() -> None:
-    """Pause or resume the operator for a queue. Tasks are not affected: hold stops them."""
+    """Pause or resume the operator for a queue. Tasks continue; to stop them, use hold."""
 
 
 @reconcile.command()
 @name_argument
 @kubectl_options
 def pause(kubectl: Kubectl, *, name: str) -> None:
-    """Let the operator change none of a queue's children, and not scale it. Tasks continue.
+    """Stop the operator from changing the children of a queue, and from scaling it. Tasks continue.
 
     This sets the annotation delayq.dev/paused.
     """
@@ -73,7 +72,7 @@ def pause(kubectl: Kubectl, *, name: str) -> None:
 @name_argument
 @kubectl_options
 def resume(kubectl: Kubectl, *, name: str) -> None:
-    """Let the operator change and scale a queue's children again."""
+    """Let the operator change the children of a queue and scale it again."""
     queue = queues.one(kubectl, name)
     if _is_paused(queue):
         kubectl.text("annotate", MANAGER, queues.KIND, name, f"{names.PAUSED}-")
@@ -101,6 +100,6 @@ def _stop_policy(kubectl: Kubectl, name: str, policy: str) -> None:
     else:
         patch = json.dumps({"spec": {"stopPolicy": policy}})
         kubectl.text("patch", MANAGER, queues.KIND, name, "--type=merge", f"--patch={patch}")
-        click.echo(SAID[policy].format(name=name))
+        click.echo(RESULTS[policy].format(name=name))
     if _is_paused(queue):
         note(f"note: reconciliation is paused, so nothing changes until: kubectl dq reconcile resume {name}")

@@ -1,4 +1,4 @@
-"""kubectl as a child process, with the user's kubeconfig and login. Its refusals are in refusals.py."""
+"""Run kubectl as a child process, with the user's kubeconfig and login. refusals.py explains its errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from delayq.cli.exits import FAILED, UNAVAILABLE, Wrong
+from delayq.cli.exits import FAILED, UNAVAILABLE, CommandError
 from delayq.cli.kubectl.refusals import refusal
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 VARIABLE: Final = "KUBECTL"
 REQUEST_SECONDS: Final = 30
 STREAMS: Final = ("exec", "logs")
-"""What may go on for longer than a request."""
+"""Commands without a request timeout."""
 
 PATIENCE_SECONDS: Final = 120.0
 """A login plugin may open a browser and wait for the user."""
@@ -37,24 +37,24 @@ class Where:
 
 @dataclass(frozen=True)
 class Kubectl:
-    """Calls kubectl, each time with the user's own options."""
+    """Calls kubectl with the user's options."""
 
     where: Where
 
     def argv(self, *args: str, namespace: str | None = None) -> list[str]:
-        """Return a whole command line; no secret is ever part of it."""
-        told = {
+        """Return a command line, without secrets."""
+        where = {
             "--namespace": namespace or self.where.namespace,
             "--context": self.where.context,
             "--kubeconfig": self.where.kubeconfig,
         }
-        # Right behind the verb: after `exec … --` everything is the command's own.
+        # Directly behind the verb: everything after `exec … --` belongs to the command in the pod.
         verb, *rest = args
-        options = [f"{name}={value}" for name, value in told.items() if value is not None]
+        options = [f"{name}={value}" for name, value in where.items() if value is not None]
         return [os.environ.get(VARIABLE) or "kubectl", verb, *options, *rest]
 
-    def ask(self, *args: str, text: str | None = None, namespace: str | None = None) -> Answer:
-        """Run it to its end, whatever that is."""
+    def run(self, *args: str, text: str | None = None, namespace: str | None = None) -> Answer:
+        """Run kubectl, and return its output with any exit code."""
         argv = self.argv(*args, namespace=namespace)
         if args[0] not in STREAMS:
             argv.insert(2, f"--request-timeout={REQUEST_SECONDS}s")
@@ -66,19 +66,19 @@ class Kubectl:
         except OSError as error:
             raise missing(argv[0], error) from None
         except subprocess.TimeoutExpired:
-            raise Wrong(
+            raise CommandError(
                 f"kubectl {args[0]} did not end within {PATIENCE_SECONDS:g} s", "", UNAVAILABLE
             ) from None
 
     def text(self, *args: str, text: str | None = None, namespace: str | None = None) -> str:
-        """Return what it wrote, or raise what it complained of."""
-        answer = self.ask(*args, text=text, namespace=namespace)
+        """Return kubectl's stdout; raise its error."""
+        answer = self.run(*args, text=text, namespace=namespace)
         if answer.returncode != 0:
             raise refusal(answer.stderr)
         return answer.stdout
 
     def json(self, *args: str, text: str | None = None, namespace: str | None = None) -> Object:
-        """Return what it wrote, as JSON."""
+        """Return kubectl's JSON output."""
         found: Object = json.loads(self.text(*args, "--output=json", text=text, namespace=namespace))
         return found
 
@@ -87,14 +87,14 @@ class Kubectl:
         return list(self.json(*args, namespace=namespace).get("items") or ())
 
     def start(self, argv: Sequence[str], **streams: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 -- Popen's own
-        """Start it and return at once: for streams."""
+        """Start kubectl and return at once: for streams."""
         try:
             return subprocess.Popen(argv, **streams)  # noqa: S603 -- the user's own kubectl
         except OSError as error:
             raise missing(argv[0], error) from None
 
 
-def missing(program: str, error: OSError) -> Wrong:
-    """Say that kubectl cannot be run."""
+def missing(program: str, error: OSError) -> CommandError:
+    """Return the error for a kubectl that cannot be run."""
     hint = f"install it, or name it in ${VARIABLE}"
-    return Wrong(f"cannot run {program}: {error.strerror or type(error).__name__}", hint, FAILED)
+    return CommandError(f"cannot run {program}: {error.strerror or type(error).__name__}", hint, FAILED)

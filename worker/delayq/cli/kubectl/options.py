@@ -1,4 +1,4 @@
-"""The options that kubectl has too, before a command or after its name; NAME, and its completion."""
+"""kubectl's options, before or after the name of a command; NAME, and its completion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def where_of(ctx: click.Context) -> Where:
-    """Return what was said so far, by the group's options and by the command's."""
+    """Return the options so far, of the group and of the command."""
     return ctx.find_root().ensure_object(Where)
 
 
@@ -24,7 +24,7 @@ def _remember(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 def where_params() -> list[click.Parameter]:
-    """Return the options; the last one said wins."""
+    """Return the options; the last occurrence wins."""
     texts = (
         (("-n", "--namespace"), "Namespace of the queue.  [default: the context's]"),
         (("--context",), "Context of the kubeconfig.  [default: the current one]"),
@@ -37,21 +37,21 @@ def where_params() -> list[click.Parameter]:
 
 
 def kubectl_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command kubectl's options, and call it with a Kubectl that has them."""
+    """Add kubectl's options to a command, and call it with a Kubectl that uses them."""
 
     def called(*args: Any, **extra: Any) -> Any:  # noqa: ANN401 -- the command's own options
         return command(Kubectl(where_of(click.get_current_context())), *args, **extra)
 
     called.__doc__, called.__name__ = command.__doc__, command.__name__
     params = [*getattr(command, "__click_params__", []), *reversed(where_params())]
-    called.__click_params__ = params  # type: ignore[attr-defined] # where click's own decorators leave them
+    called.__click_params__ = params  # type: ignore[attr-defined] # as click's own decorators do
     return called
 
 
-def names_there(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+def complete_name(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a DelayQueue; without a cluster, there are no candidates."""
     try:
-        answer = Kubectl(where_of(ctx)).ask("get", KIND, "--output=name")
+        answer = Kubectl(where_of(ctx)).run("get", KIND, "--output=name")
     except click.ClickException:
         return []
     found = (line.rpartition("/")[2] for line in answer.stdout.splitlines())
@@ -59,10 +59,10 @@ def names_there(ctx: click.Context, _param: click.Parameter, incomplete: str) ->
 
 
 def name_param(name: str = "name", **extra: Any) -> click.Argument:  # noqa: ANN401 -- click's own
-    """Return NAME."""
-    return click.Argument([name], metavar=extra.pop("metavar", "NAME"), shell_complete=names_there, **extra)
+    """Return the NAME argument."""
+    return click.Argument([name], metavar=extra.pop("metavar", "NAME"), shell_complete=complete_name, **extra)
 
 
 def name_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command NAME."""
-    return click.argument("name", metavar="NAME", shell_complete=names_there)(command)
+    """Add the NAME argument to a command."""
+    return click.argument("name", metavar="NAME", shell_complete=complete_name)(command)

@@ -1,7 +1,7 @@
-"""The CLI's commands under kubectl dq: taken apart by the CLI's own options, carried out where Redis can be reached.
+"""The CLI's commands under kubectl dq, which run where Redis is reachable.
 
-What is wrong on the command line is said here, before a cluster is asked anything. Files are this machine's: what is
-read goes to the command's stdin, what is written comes from its stdout (remote_command.py).
+The plugin parses the command line before it accesses the cluster. Files are local: the plugin sends an input file to
+the command's stdin and writes its stdout to an output file (remote_command.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 from delayq.cli.kubectl.forward import run
 from delayq.cli.kubectl.kubectl import Kubectl
 from delayq.cli.kubectl.options import name_param, where_of, where_params
-from delayq.cli.kubectl.redis_access import by_exec, way
+from delayq.cli.kubectl.redis_access import by_exec, find_access
 from delayq.cli.kubectl.remote_command import remote_command
 from delayq.cli.root import load
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 QUEUE: Final = ("queue", "queues")
 LEFT_OUT: Final = ("redis", "shards", "key_prefix")
-"""Options that say where a queue is: the DelayQueue says it here."""
+"""Options that locate a queue: here the DelayQueue does."""
 
 RAW: Final = "delayq.cli.kubectl.raw"
 
 
 def command(name: str) -> click.Command:
-    """Make a command of kubectl dq from one of the CLI."""
+    """Return a command of kubectl dq for one of the CLI."""
     return _passed(load(name), (name,))
 
 
@@ -49,19 +49,19 @@ def _passed(original: click.Command, path: tuple[str, ...]) -> click.Command:
 
 
 class Passed(click.Command):
-    """One command: its own NAME and options, and kubectl's."""
+    """A command with NAME, its own options, and kubectl's."""
 
     def __init__(self, original: click.Command, path: tuple[str, ...], about: str) -> None:
-        """`path` are the words that lead to it, below `delayq`."""
+        """`path`: the command's words below `delayq`."""
         forward = click.Option(
             ["--port-forward", "forwarded"],
             is_flag=True,
-            help="Reach Redis by kubectl port-forward, not from within a pod.",
+            help="Reach Redis through kubectl port-forward instead of from a scanner pod.",
         )
         namespace = click.Option(
             ["--redis-namespace"],
             metavar="NAMESPACE",
-            help="Let port-forward connect to Redis' Service there, if it is not in the queue's namespace.",
+            help="Namespace of Redis' Service for port-forward, if it is not the queue's namespace.",
         )
         own = [_param(each) for each in original.params if each.name not in LEFT_OUT]
         about = about.replace("delayq ", "kubectl dq ")
@@ -69,24 +69,24 @@ class Passed(click.Command):
         self.path = path
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what was typed: the command is to read it again, elsewhere."""
+        """Keep the raw arguments, which the remote command parses again."""
         typed, _, _ = self.make_parser(ctx).parse_args(list(args))
         ctx.meta[RAW] = typed
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
-        """Go, and end as the command does."""
-        sys.exit(self.go(Kubectl(where_of(ctx)), ctx.meta[RAW], ctx.params))
+        """Run the command, and exit with its code."""
+        sys.exit(self.run(Kubectl(where_of(ctx)), ctx.meta[RAW], ctx.params))
 
-    def go(self, kubectl: Kubectl, raw: Mapping[str, Any], params: Mapping[str, Any]) -> int:
-        """Find the way to Redis, and run the command there."""
+    def run(self, kubectl: Kubectl, raw: Mapping[str, Any], params: Mapping[str, Any]) -> int:
+        """Find access to Redis, and run the command there."""
         name = str(next(params[each] for each in QUEUE if each in params))
-        found = way(
+        found = find_access(
             kubectl,
             name,
             forward=params["forwarded"],
             namespace=params["redis_namespace"],
-            hopeless=self.path == ("doctor",),
+            any_pod=self.path == ("doctor",),
         )
         known = of_forecast(found.queue) if self.path[0] == "forecast" else {}
         job = remote_command(self, {**known, **raw}, params)
@@ -102,17 +102,17 @@ def _param(original: click.Parameter) -> click.Parameter:
 
 
 def of_forecast(queue: Object) -> dict[str, str]:
-    """Return what the operator has learnt, as options of the CLI; options that the user types override it.
+    """Return the operator's measurements as options of the CLI; the user's options override them.
 
-    The number of workers is among them: the document in the pods leaves it out.
+    The options include the number of workers, which the document in the pods leaves out.
     """
     spec, scaling = queue["spec"], queue.get("status", {}).get("scaling") or {}
     replicas = spec.get("worker", {}).get("replicas")
     found = {"most": str(replicas)} if replicas is not None and spec.get("autoscaling") is None else {}
-    # A leadTimeSeconds of the document is in force, and not what was learnt.
-    told = (spec.get("autoscaling") or {}).get("leadTimeSeconds")
+    # A leadTimeSeconds of the document overrides the measurement.
+    documented = (spec.get("autoscaling") or {}).get("leadTimeSeconds")
     if scaling.get("handlerMilliseconds"):
         found["handler_ms"] = f"{scaling['handlerMilliseconds']}ms"
-    if scaling.get("leadSeconds") and told in (None, "auto"):
+    if scaling.get("leadSeconds") and documented in (None, "auto"):
         found["lead_ms"] = f"{scaling['leadSeconds']}s"
     return found

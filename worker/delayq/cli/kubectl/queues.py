@@ -1,4 +1,4 @@
-"""DelayQueues in the cluster, and what belongs to each. How they are shown is in status_text.py."""
+"""Read DelayQueues and their pods, events and Lease from the cluster. status_text.py formats them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base import names
 
-from delayq.cli.exits import NOT_FOUND, Wrong
+from delayq.cli.exits import NOT_FOUND, CommandError
 from delayq.cli.kubectl.times import unix
 from delayq.contract.problems import quote
 
@@ -16,42 +16,44 @@ if TYPE_CHECKING:
     from delayq.cli.kubectl.kubectl import Kubectl, Object
 
 KIND: Final = f"{names.PLURAL}.{names.DELAY_QUEUE.group}"
-"""In full: the short name `dq` may be ambiguous."""
+"""The full name: the short name `dq` may be ambiguous."""
 
 
 MOST_NAMED: Final = 8
-UNLED_SECONDS: Final = 60.0
+LEASE_EXPIRED_SECONDS: Final = 60.0
 """A Lease is renewed every 3 s and lasts 15; clocks differ."""
 
 
 def one(kubectl: Kubectl, name: str) -> Object:
-    """Return a DelayQueue; when there is none, say which there are."""
+    """Return a DelayQueue; the error for an unknown name lists the existing ones."""
     try:
         return kubectl.json("get", KIND, name)
-    except Wrong as error:
+    except CommandError as error:
         if error.code != NOT_FOUND or names.PLURAL not in error.message:
             raise
         raise _unknown(kubectl, name) from None
 
 
-def _unknown(kubectl: Kubectl, name: str) -> Wrong:
+def _unknown(kubectl: Kubectl, name: str) -> CommandError:
     there = [each["metadata"]["name"] for each in kubectl.items("get", KIND)]
     close = difflib.get_close_matches(name, there, n=1)
     namespace = kubectl.where.namespace or _own_namespace(kubectl)
     hint = f"did you mean {close[0]}?" if close else f"there {_listed(there, namespace)}"
-    return Wrong(f"no DelayQueue {quote(name)} in namespace {namespace}", hint, NOT_FOUND)
+    return CommandError(f"no DelayQueue {quote(name)} in namespace {namespace}", hint, NOT_FOUND)
 
 
 def _own_namespace(kubectl: Kubectl) -> str:
     """Return the context's namespace, kubectl's default."""
-    said = kubectl.text("config", "view", "--minify", "--output=jsonpath={.contexts[0].context.namespace}")
-    return said.strip() or "default"
+    namespace = kubectl.text(
+        "config", "view", "--minify", "--output=jsonpath={.contexts[0].context.namespace}"
+    )
+    return namespace.strip() or "default"
 
 
 def _listed(there: list[str], namespace: str) -> str:
     more = ", …" if len(there) > MOST_NAMED else ""
     names_of_them = ", ".join(sorted(there)[:MOST_NAMED]) if there else f"none in {namespace}"
-    return f"{'are' if len(there) > 1 else 'is'} {names_of_them}{more}; -n tells another namespace"
+    return f"{'are' if len(there) > 1 else 'is'} {names_of_them}{more}; -n selects another namespace"
 
 
 def place(queue: Object) -> tuple[str, str]:
@@ -60,7 +62,7 @@ def place(queue: Object) -> tuple[str, str]:
 
 
 def selector(name: str, component: str | None = None) -> str:
-    """Select what belongs to a queue."""
+    """Return the label selector of a queue's children."""
     mine = f"--selector={names.QUEUE_LABEL}={names.label_value(name)}"
     return f"{mine},{names.COMPONENT_LABEL}={component}" if component else mine
 
@@ -84,25 +86,27 @@ def events(kubectl: Kubectl, queue: Object) -> list[Object]:
     return sorted(found, key=when)
 
 
-def unled(kubectl: Kubectl, queue: Object, now: float) -> str:
-    """Name the Lease of the operator that serves a queue while none holds it; empty where it cannot be read, too."""
+def expired_lease(kubectl: Kubectl, queue: Object, now: float) -> str:
+    """Return the Lease of the queue's operator if it has expired; empty if it is valid or cannot be read."""
     namespace, name = place(queue)
-    told = kubectl.ask("get", "configmap", names.config(name), "--output=json", namespace=namespace)
-    annotations = json.loads(told.stdout)["metadata"].get("annotations") or {} if told.returncode == 0 else {}
+    config = kubectl.run("get", "configmap", names.config(name), "--output=json", namespace=namespace)
+    annotations = (
+        json.loads(config.stdout)["metadata"].get("annotations") or {} if config.returncode == 0 else {}
+    )
     lease = str(annotations.get(names.INSTALLATION, "")).partition(" ")[2]
     if not lease:
         return ""
     where, _, held = lease.partition("/")
-    answer = kubectl.ask("get", "lease", held, "--output=json", "--ignore-not-found", namespace=where)
+    answer = kubectl.run("get", "lease", held, "--output=json", "--ignore-not-found", namespace=where)
     if answer.returncode != 0:
         return ""
     spec = json.loads(answer.stdout)["spec"] if answer.stdout.strip() else {}
     renewed = unix(spec.get("renewTime")) if spec.get("holderIdentity") else None
-    return lease if renewed is None or now - renewed > UNLED_SECONDS else ""
+    return lease if renewed is None or now - renewed > LEASE_EXPIRED_SECONDS else ""
 
 
 def when(event: Object) -> str:
-    """Return when an event last was, as the API writes times."""
+    """Return the last time of an event, in the API's format."""
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return next((str(time) for time in times if time), str(event["metadata"].get("creationTimestamp") or ""))

@@ -1,11 +1,11 @@
-"""kubectl's errors, by what to do about them. Pure."""
+"""Turn kubectl's errors into a message, a hint and an exit code. Pure."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from delayq.cli.exits import FAILED, INVALID, NOT_FOUND, REFUSED, UNAVAILABLE, USAGE, Wrong
+from delayq.cli.exits import FAILED, INVALID, NOT_FOUND, REFUSED, UNAVAILABLE, USAGE, CommandError
 
 INSTALL: Final = "delayq crd | kubectl apply --server-side -f -, and install the operator's chart"
 _NOISE: Final = re.compile(r"^(?:[EWI]\d{4} |Warning: |command terminated with exit code )")
@@ -33,12 +33,12 @@ _KNOWN: Final = tuple(
         ),
         (
             r"Unauthorized|must be logged in",
-            "the API server does not know you: not logged in, or not any more",
+            "the API server rejects your login: not logged in, or the login has expired",
             "",
             REFUSED,
         ),
         (
-            # Where kubectl looks that knows of no cluster.
+            # kubectl's default address without a kubeconfig.
             r"connection to the server localhost:8080 was refused|http://localhost:8080/",
             "cannot reach the API server: {message}",
             "no kubeconfig is in use: export KUBECONFIG=…, or name it with --kubeconfig",
@@ -57,33 +57,35 @@ _KNOWN: Final = tuple(
 _LONGEST: Final = 2000
 
 
-def refusal(err: str) -> Wrong:
-    """Make of kubectl's stderr a sentence, a hint and an exit code."""
-    said = "\n".join(line for line in err.strip().splitlines() if not _NOISE.match(line)).strip()
-    if found := _SERVER.search(said):
+def refusal(err: str) -> CommandError:
+    """Return the error for kubectl's stderr."""
+    text = "\n".join(line for line in err.strip().splitlines() if not _NOISE.match(line)).strip()
+    if found := _SERVER.search(text):
         return _by_reason(found["reason"] or "", found["message"])
-    if found := _UPGRADE.search(said):
+    if found := _UPGRADE.search(text):
         return _by_reason("Forbidden", found["message"])
     message = (
-        said.removeprefix("error: ")[:_LONGEST] or err.strip()[:_LONGEST] or "kubectl failed and said nothing"
+        text.removeprefix("error: ")[:_LONGEST]
+        or err.strip()[:_LONGEST]
+        or "kubectl failed without a message"
     )
-    for pattern, text, hint, code in _KNOWN:
-        if pattern.search(said):
-            return Wrong(text.format(message=message), hint, code)
-    return Wrong(message, "", FAILED)
+    for pattern, template, hint, code in _KNOWN:
+        if pattern.search(text):
+            return CommandError(template.format(message=message), hint, code)
+    return CommandError(message, "", FAILED)
 
 
-def _by_reason(reason: str, message: str) -> Wrong:
+def _by_reason(reason: str, message: str) -> CommandError:
     message = message.strip()[:_LONGEST]
     if reason == "NotFound":
-        return Wrong(message, "", NOT_FOUND)
+        return CommandError(message, "", NOT_FOUND)
     if reason == "Forbidden":
-        return Wrong(f"not allowed: {message}", _ask_for(message), REFUSED)
+        return CommandError(f"not allowed: {message}", _ask_for(message), REFUSED)
     if reason in ("Invalid", "BadRequest"):
-        return Wrong(message, "", INVALID)
+        return CommandError(message, "", INVALID)
     if reason in ("ServiceUnavailable", "Timeout", "TooManyRequests", "InternalError"):
-        return Wrong(message, "", UNAVAILABLE)
-    return Wrong(message, "", FAILED)
+        return CommandError(message, "", UNAVAILABLE)
+    return CommandError(message, "", FAILED)
 
 
 def _ask_for(message: str) -> str:
@@ -95,4 +97,4 @@ def _ask_for(message: str) -> str:
     verb, resource, group, namespace = found.groups()
     base, slash, sub = resource.partition("/")
     what = f"{base}{'.' + group if group else ''}{' --subresource=' + sub if slash else ''}"
-    return f"kubectl auth can-i {verb} {what}{' -n ' + namespace if namespace else ''} says the same"
+    return f"kubectl auth can-i {verb} {what}{' -n ' + namespace if namespace else ''} checks this right"

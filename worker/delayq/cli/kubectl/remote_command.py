@@ -16,33 +16,33 @@ PAYLOAD: Final = "payload"
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteCommand:
-    """What to do, wherever Redis can be reached."""
+    """A command of the CLI with its files."""
 
     path: tuple[str, ...]
     typed: tuple[str, ...]
-    """Options and arguments behind the queue, as they were typed."""
+    """Options and arguments as the user typed them, for this machine."""
     sent: tuple[str, ...]
-    """The same where files of this machine are not there."""
+    """The same with stdin and stdout in place of local files, for a pod."""
     source: Any = None
-    """A file to send along on stdin."""
+    """Local file to send on stdin."""
     target: Any = None
-    """A file to write stdout to."""
+    """Local file to write stdout to."""
     reads_stdin: bool = False
     """Whether the command reads stdin."""
-    goes_on: bool = False
+    endless: bool = False
     """Whether it runs until it is interrupted."""
 
     def argv(self, document: str, *, here: bool = False) -> list[str]:
-        """Return the words behind `delayq`, for a pod or for this machine: the queue before other arguments."""
-        words = self.typed if here else self.sent
-        at = words.index("--") + 1
-        return [*self.path, *words[:at], document, *words[at:]]
+        """Return the arguments of `delayq`, for this machine (`here`) or for a pod."""
+        args = self.typed if here else self.sent
+        at = args.index("--") + 1
+        return [*self.path, *args[:at], document, *args[at:]]
 
 
 def remote_command(
     command: click.Command, raw: Mapping[str, Any], values: Mapping[str, Any]
 ) -> RemoteCommand:
-    """Put together what was taken apart: `raw` as typed, `values` as understood, with its files open."""
+    """Return the command for `raw` arguments as typed, and parsed `values` with open files."""
     files = {
         each.name: each for each in command.params if isinstance(each.type, click.File) and _given(raw, each)
     }
@@ -58,7 +58,7 @@ def remote_command(
         source=source,
         target=target if raw.get("file") != "-" else None,
         reads_stdin=source is not None or payload == "-",
-        goes_on=bool(raw.get("watch")) or (command.name == "top" and not raw.get("once")),
+        endless=bool(raw.get("watch")) or (command.name == "top" and not raw.get("once")),
     )
 
 

@@ -1,6 +1,6 @@
 """kubectl dq report: one file to attach to a support request, without secrets and without payloads.
 
-Not here: what of an object, a log or a metric may be shown (allowed.py).
+allowed.py decides which parts of objects, logs and metrics a report shows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 from delayq_operator.base import names
 
 import delayq as package
-from delayq.cli.exits import FAILED, Wrong
+from delayq.cli.exits import FAILED, CommandError
 from delayq.cli.kubectl import allowed, queues, status_text
 from delayq.cli.kubectl.options import kubectl_options, name_argument
 from delayq.cli.output import note
@@ -66,10 +66,10 @@ handler writes. They do show task ids, names, host names and addresses: read the
 )
 @kubectl_options
 def report(kubectl: Kubectl, *, name: str, path: Path | None, lines: int) -> None:
-    """Write a file for support: the resource, its children, pods, events, logs and metrics.
+    """Write an archive for support: the resource, its children, pods, events, logs and metrics.
 
-    It shows numbers, names, times and the words of Kubernetes and delayq. It shows no Secret, no payload, and
-    nothing that a handler writes; `kubectl logs` has that.
+    It contains numbers, names, times and terms of Kubernetes and delayq. It contains no Secret, no payload, and no
+    output of a handler; for that, use `kubectl logs`.
     """
     queue = queues.one(kubectl, name)
     bundle = Bundle(kubectl, queues.place(queue)[0])
@@ -86,23 +86,23 @@ def report(kubectl: Kubectl, *, name: str, path: Path | None, lines: int) -> Non
 
 
 class Bundle:
-    """The files of a report, and a note for each that could not be gathered."""
+    """The files of a report, and a note for each missing file."""
 
     def __init__(self, kubectl: Kubectl, namespace: str) -> None:
-        """The rights are those of the user of kubectl."""
+        """`kubectl` has the user's rights."""
         self._kubectl, self.namespace = kubectl, namespace
         self.files: dict[str, str] = {}
         self.notes: list[str] = []
 
     def gather(self, queue: Object, lines: int) -> None:
-        """Add everything about a queue, with so many lines of each log."""
+        """Add all files of a queue, with the last `lines` of each log."""
         name, mine = queues.place(queue)[1], queues.selector(queues.place(queue)[1])
         self._objects("delayqueue.yaml", lambda: [queue])
         self._objects("children.yaml", lambda: self._items(CHILDREN, mine))
         pods = self._objects("pods.yaml", lambda: self._items("pods", mine))
         events = self._objects("events.yaml", lambda: _about(name, self._items("events")))
         view = status_text.View(queue=allowed.shown(queue), pods=pods, events=events)
-        self._text("status.txt", lambda: "\n".join(status_text.told(view, time.time())) + "\n")
+        self._text("status.txt", lambda: "\n".join(status_text.lines(view, time.time())) + "\n")
         self._text("versions.json", lambda: self._kubectl.text("version", "--output=json"))
         self._text("doctor.txt", lambda: self._doctor(pods))
         operators = self._objects(
@@ -118,11 +118,11 @@ class Bundle:
     def _text(self, path: str, make: Callable[[], str]) -> None:
         try:
             self.files[path] = make()
-        except Wrong as error:
+        except CommandError as error:
             self.notes.append(f"{path}: {allowed.sentence(error.message)}")
 
     def _objects(self, path: str, make: Callable[[], list[Object]]) -> list[Object]:
-        """Add what may be shown of objects, and return it."""
+        """Add the shown parts of objects, and return them."""
         found: list[Object] = []
 
         def text() -> str:
@@ -133,7 +133,7 @@ class Bundle:
         return found
 
     def _pod(self, under: str, pod: Object, lines: int) -> None:
-        """Add the logs of a pod, those before a restart included, and its metrics."""
+        """Add the metrics and logs of a pod, including the log before the last restart."""
         namespace, name = queues.place(pod)
 
         def run(path: str, show: Callable[[str], str], *args: str) -> None:
@@ -152,9 +152,9 @@ class Bundle:
     def _doctor(self, pods: list[Object]) -> str:
         scanners = [pod for pod in pods if _runs(pod) and queues.component(pod) == "scanner"]
         if not scanners:
-            raise Wrong("no scanner pod runs")
+            raise CommandError("no scanner pod runs")
         words = ("exec", queues.place(scanners[0])[1], "--container=scanner", "--", "delayq", "doctor")
-        answer = self._kubectl.ask(*words, CONFIG_FILE, namespace=self.namespace)
+        answer = self._kubectl.run(*words, CONFIG_FILE, namespace=self.namespace)
         return "\n".join(map(allowed.sentence, f"{answer.stdout}{answer.stderr}".splitlines()))
 
 
@@ -163,7 +163,7 @@ def _runs(pod: Object) -> bool:
 
 
 def _about(name: str, events: list[Object]) -> list[Object]:
-    """Choose the events of a queue, of its children and of their pods, by their names."""
+    """Return the events of a queue, its children and their pods, by name."""
     named = [(str((each.get("involvedObject") or {}).get("name", "")), each) for each in events]
     return sorted((each for of, each in named if of == name or of.startswith(f"{name}-")), key=queues.when)
 
@@ -181,4 +181,4 @@ def _write(target: Path, title: str, files: dict[str, str]) -> None:
                 entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
                 archive.addfile(entry, io.BytesIO(content))
     except OSError as error:
-        raise Wrong(f"{target}: {error.strerror}", "-o names another file", FAILED) from None
+        raise CommandError(f"{target}: {error.strerror}", "-o names another file", FAILED) from None

@@ -1,4 +1,4 @@
-"""The root command of kubectl dq: its own commands, and those of the CLI that work on a queue."""
+"""The root command of kubectl dq: its own commands, and the CLI's commands on queues."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ OWN: Final = {
 """Command → module."""
 
 PASSED: Final = ("top", "forecast", "schedule", "task", "dlq", "doctor")
-"""Commands of the CLI that are carried out where Redis can be reached."""
+"""Commands of the CLI that run where Redis is reachable."""
 
 NO_FILES: Final = ":4"
 FILES: Final = ":0"
-"""What kubectl takes for: the shell may complete files, too."""
+"""Completion directives of kubectl: no file names, or file names too."""
 
 
 class Plugin(Root):
-    """Ends as the CLI does, with the same exit codes."""
+    """A root command with the CLI's exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
-        """Return every name, the most used first."""
+        """Return the names of all commands, the most used first."""
         return ["status", *PASSED, *(name for name in OWN if name != "status")]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -53,7 +53,7 @@ class Plugin(Root):
         return None
 
     def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 -- click's signature
-        """Run and exit; SIGTERM ends as Ctrl-C does, so that no kubectl of ours is left behind."""
+        """Run and exit. SIGTERM also runs the cleanup, so that no kubectl child process remains."""
         signal.signal(signal.SIGTERM, _terminated)
         super().main(*args, **extra)
 
@@ -70,16 +70,16 @@ def _terminated(number: int, _frame: FrameType | None) -> None:
 )
 @click.version_option(package.__version__, prog_name="kubectl dq")
 def kubectl_dq() -> None:
-    """Look at DelayQueues and work with their tasks.
+    """Inspect DelayQueues and manage their tasks.
 
-    NAME is a DelayQueue of the namespace. -n, --context and --kubeconfig are kubectl's own; kubectl itself, which is
-    found on the path or named in $KUBECTL, does the talking, with your rights.
+    NAME is a DelayQueue of the namespace. -n, --context and --kubeconfig have kubectl's meaning. The plugin runs
+    kubectl from the PATH, or the program in $KUBECTL, with your rights.
     """
-    logging.getLogger("delayq").addHandler(logging.NullHandler())  # commands speak for themselves
+    logging.getLogger("delayq").addHandler(logging.NullHandler())  # commands print their own messages
 
 
 def candidates(words: Sequence[str]) -> list[str]:
-    """Return what may follow these words, of which the last is being typed, as kubectl asks of its plugins."""
+    """Return completions for the last of these words, in kubectl's format for plugins."""
     *before, incomplete = words or [""]
     found = ShellComplete(kubectl_dq, {}, "kubectl dq", "").get_completions(list(before), incomplete)
     plain = [each for each in found if each.type == "plain"]

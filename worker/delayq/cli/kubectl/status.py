@@ -1,4 +1,4 @@
-"""kubectl dq status: one DelayQueue for people, or all of a namespace side by side. The words are in status_text.py."""
+"""kubectl dq status: one DelayQueue, or a table of those of a namespace. status_text.py formats them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from delayq.cli.exits import USAGE, Wrong
+from delayq.cli.exits import USAGE, CommandError
 from delayq.cli.inputs import Read
 from delayq.cli.kubectl import queues, status_text
-from delayq.cli.kubectl.options import kubectl_options, names_there
+from delayq.cli.kubectl.options import complete_name, kubectl_options
 from delayq.cli.output import Table, emit
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _output(text: str) -> str:
 
 
 @click.command()
-@click.argument("name", metavar="[NAME]", required=False, shell_complete=names_there)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_name)
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All queues of all namespaces.")
 @click.option("-l", "--selector", metavar="LABELS", help="Only queues with these labels, like team=shop.")
 @click.option("-w", "--watch", is_flag=True, help="Print a queue again when it changes, until Ctrl-C.")
@@ -41,7 +41,7 @@ def _output(text: str) -> str:
     type=click.IntRange(0, 1000),
     default=8,
     show_default=True,
-    help="How many events, the last ones.",
+    help="Number of events to show, the newest ones.",
 )
 @click.option(
     "-o",
@@ -67,14 +67,14 @@ def status(
     Without NAME, a line for each queue of the namespace.
     """
     if name is not None and (everywhere or selector):
-        raise Wrong(
+        raise CommandError(
             "--all-namespaces, --selector: expected no NAME, got one", "-n names its namespace", USAGE
         )
     among = (("--all-namespaces", everywhere), (f"--selector={selector}", selector))
     which = [name] if name else [option for option, chosen in among if chosen]
     if output == "name" or output.startswith("jsonpath="):
         if watch:
-            raise Wrong("--watch: expected -o table, wide, json or yaml", "kubectl get --watch", USAGE)
+            raise CommandError("--watch: expected -o table, wide, json or yaml", "kubectl get --watch", USAGE)
         click.echo(kubectl.text("get", queues.KIND, *which, f"--output={output}").rstrip("\n"))
         return
 
@@ -100,10 +100,10 @@ def _one(kubectl: Kubectl, name: str, shown: int, output: str) -> None:
     view = status_text.View(
         queue=queue,
         pods=queues.pods(kubectl, queue),
-        unled=queues.unled(kubectl, queue, now),
+        expired_lease=queues.expired_lease(kubectl, queue, now),
         events=queues.events(kubectl, queue)[-shown:] if shown else [],
     )
-    emit(_format(output), status_text.data(view), "\n".join(status_text.told(view, now)))
+    emit(_format(output), status_text.data(view), "\n".join(status_text.lines(view, now)))
 
 
 def _side_by_side(found: list[Object], output: str, *, everywhere: bool) -> None:
@@ -118,7 +118,7 @@ def _format(output: str) -> Output:
 
 
 def _changes(kubectl: Kubectl, which: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield namespace and name of each queue that is there, then of each one that changes."""
+    """Yield namespace and name of each existing queue, then of each changed queue."""
     argv = kubectl.argv("get", queues.KIND, *which, "--watch", PLACES)
     child = kubectl.start(argv, stdout=subprocess.PIPE)
     assert child.stdout is not None  # noqa: S101 -- for the type checker

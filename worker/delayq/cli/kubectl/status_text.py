@@ -1,4 +1,4 @@
-"""A DelayQueue in words: from the API's objects to lines. Pure; `now` is in Unix seconds."""
+"""Format a DelayQueue's API objects as text. Pure; `now` is in Unix seconds."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq_operator.base import names
 from delayq_operator.cache.pod import read
 
+from delayq.cli.formats import clean, tasks
 from delayq.cli.kubectl import queues
 from delayq.cli.kubectl.times import ago, since, until
 from delayq.cli.output import Table, facts
-from delayq.cli.words import clean, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ EXPECTED: Final[Mapping[str, str]] = {
     "CapacityShortfallExpected": "False",
     "Paused": "False",
 }
-"""Condition → what it is when all is well; of others either will do."""
+"""Condition → its healthy status; other conditions have none."""
 
 UNKNOWN: Final = "not known yet"
 
@@ -45,8 +45,8 @@ class View:
     queue: Object
     pods: Sequence[Object]
     events: Sequence[Object]
-    unled: str = ""
-    """The Lease of the operator that serves it, when none holds that."""
+    expired_lease: str = ""
+    """The Lease of its operator, if it has expired."""
 
 
 def conditions(queue: Object) -> dict[str, Object]:
@@ -55,13 +55,13 @@ def conditions(queue: Object) -> dict[str, Object]:
 
 
 def summary(queue: Object) -> Object:
-    """Return a queue for programs, without pods and events."""
+    """Return the JSON view without pods and events."""
     namespace, name = queues.place(queue)
     return {"namespace": namespace, "name": name, "status": queue.get("status", {})}
 
 
 def data(view: View) -> Object:
-    """Return everything that is told, for programs."""
+    """Return the JSON view."""
     return {
         **summary(view.queue),
         "pods": [_pod_data(body) for body in view.pods],
@@ -78,11 +78,11 @@ def _pod_data(body: Object) -> Object:
     return {"name": pod.name, "component": pod.component, "ready": pod.ready, "trouble": pod.trouble}
 
 
-def told(view: View, now: float) -> Iterator[str]:
-    """Tell of one queue, the most important first."""
+def lines(view: View, now: float) -> Iterator[str]:
+    """Yield the text of one queue, the most important first."""
     yield _headline(view.queue, now)
-    if view.unled:
-        yield f"No operator runs: Lease {view.unled} is not renewed. What follows may be old; tasks run without it."
+    if view.expired_lease:
+        yield f"No operator runs: Lease {view.expired_lease} is not renewed. This status may be old; tasks still run."
     yield ""
     yield facts(list(_facts(view.queue, now)))
     for table in (_conditions(view.queue, now), _pods(view.pods, now), _events(view.events, now)):
@@ -95,7 +95,7 @@ def _headline(queue: Object, now: float) -> str:
     namespace, name = queues.place(queue)
     ready = conditions(queue).get("Ready")
     if ready is None:
-        return f"{name} in {namespace}: no operator has looked at it yet. Does one serve this namespace?"
+        return f"{name} in {namespace}: no operator has reconciled it yet. Does one serve this namespace?"
     how = {"True": "ready", "False": "not ready"}.get(ready["status"], "not known to be ready")
     why = "" if ready["status"] == "True" else f": {clean(ready.get('message', ''))}"
     if (degraded := _degraded(queue)) is not None and not why:
@@ -104,7 +104,7 @@ def _headline(queue: Object, now: float) -> str:
 
 
 def _degraded(queue: Object) -> Object | None:
-    """Return the condition Degraded while it is True."""
+    """Return the condition Degraded if it is True."""
     found = conditions(queue).get("Degraded")
     return found if found is not None and found["status"] == "True" else None
 
@@ -117,7 +117,7 @@ def _facts(queue: Object, now: float) -> Iterator[tuple[str, str]]:
     yield "workers", _workers(status)
     yield "scaling", _scaling(queue, now)
     if run := (status.get("reaper") or {}).get("lastSuccessfulTime"):
-        yield "reaper", f"last done {ago(run, now)}"
+        yield "reaper", f"last success {ago(run, now)}"
     yield "redis", _redis(spec.get("redis") or {})
     if moving := status.get("resharding"):
         yield "shards", _shards(moving)
@@ -142,19 +142,19 @@ def _backlog(backlog: Mapping[str, Any] | None, now: float) -> str:
 
 
 def _workers(status: Mapping[str, Any]) -> str:
-    said = f"{status.get('readyReplicas', 0)} of {status.get('replicas', 0)} ready"
-    return f"{said}, {status['desiredReplicas']} desired" if "desiredReplicas" in status else said
+    ready = f"{status.get('readyReplicas', 0)} of {status.get('replicas', 0)} ready"
+    return f"{ready}, {status['desiredReplicas']} desired" if "desiredReplicas" in status else ready
 
 
 def _scaling(queue: Object, now: float) -> str:
-    """Say the decision with its inputs; how it came about is the operator's to say."""
+    """Format the last scaling decision."""
     status = queue.get("status", {})
     scaling = status.get("scaling") or {}
     active = conditions(queue).get("ScalingActive") or {}
-    said = clean(scaling.get("message") or active.get("message") or UNKNOWN)
+    message = clean(scaling.get("message") or active.get("message") or UNKNOWN)
     limited = f"; limited by {clean(scaling['limitedBy'])}" if scaling.get("limitedBy") else ""
     last = f" (last changed {ago(scaling['lastScaleTime'], now)})" if "lastScaleTime" in scaling else ""
-    return f"{said}{limited}{last}"
+    return f"{message}{limited}{last}"
 
 
 def _redis(redis: Mapping[str, Any]) -> str:
@@ -170,11 +170,11 @@ def _redis(redis: Mapping[str, Any]) -> str:
 
 
 def _shards(moving: Mapping[str, Any]) -> str:
-    """Say how far tasks have moved."""
-    looked = f"{moving.get('checkedTasks', 0):,}{f' of {of:,}' if (of := moving.get('tasks')) else ''}"
-    said = f"{moving.get('fromShards')} → {moving.get('toShards')}: looked at {looked} tasks"
+    """Format the progress of resharding."""
+    checked = f"{moving.get('checkedTasks', 0):,}{f' of {of:,}' if (of := moving.get('tasks')) else ''}"
+    progress = f"{moving.get('fromShards')} → {moving.get('toShards')}: checked {checked} tasks"
     waiting = f", {moving['waitingTasks']:,} wait to run" if moving.get("waitingTasks") else ""
-    return f"{said}, moved {moving.get('movedTasks', 0):,}{waiting}"
+    return f"{progress}, moved {moving.get('movedTasks', 0):,}{waiting}"
 
 
 def _conditions(queue: Object, now: float) -> Table:
@@ -229,7 +229,7 @@ WIDE: Final = (">SCANNERS", "REDIS", "AGE")
 
 
 def overview(found: Sequence[Object], now: float, *, everywhere: bool, wide: bool = False) -> Table | str:
-    """Put queues side by side."""
+    """Return a table of queues."""
     if not found:
         return "no DelayQueues here" if not everywhere else "no DelayQueues"
     hidden = {*(() if everywhere else ("NAMESPACE",)), *(() if wide else WIDE)}
@@ -239,7 +239,7 @@ def overview(found: Sequence[Object], now: float, *, everywhere: bool, wide: boo
 
 
 def _cells(queue: Object, now: float) -> dict[str, str]:
-    """Return what each column shows of a queue."""
+    """Return the cells of a queue by heading."""
     namespace, name = queues.place(queue)
     status = queue.get("status", {})
     backlog, scanner = status.get("backlog") or {}, status.get("scanner") or {}

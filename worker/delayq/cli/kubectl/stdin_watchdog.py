@@ -1,7 +1,7 @@
-"""Runs a delayq command in a pod and ends it when its stdin is closed, which means that `kubectl exec` has ended.
+"""Run a delayq command in a pod until its stdin closes, which means that `kubectl exec` has ended.
 
-Usage: `python3 -m delayq.cli.kubectl.stdin_watchdog counts --watch …`. A kubectl that is stopped ends nothing in the
-pod, and the container's output is still read, so without this a command without an end would never stop.
+Usage: `python3 -m delayq.cli.kubectl.stdin_watchdog status --watch …`. Kubernetes does not stop the process in the pod
+when kubectl ends, and still reads its output: without the watchdog, an endless command would never stop.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ ENOUGH: Final = 1 << 10
 
 
 def main() -> None:
-    """Run the command; it has no stdin of its own."""
+    """Run the command with an empty stdin."""
     held = os.dup(STDIN)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, STDIN)
     threading.Thread(target=_hold, args=(held,), daemon=True).start()
-    from delayq.cli import main as delayq  # noqa: PLC0415 -- once its stdin is what it should be
+    from delayq.cli import main as delayq  # noqa: PLC0415 -- after stdin is replaced
 
     sys.argv[0] = "delayq"
     delayq()

@@ -1,6 +1,6 @@
-"""One look at a queue, for `status` and `top`: what its shards hold, which are not served, what holds tasks back.
+"""A snapshot of a queue for `status` and `top`: counts, unavailable shards, and limits that delay tasks.
 
-A client's counts() is strict: all shards or an error. Here a node of a Cluster that is away costs its shards only.
+A client's counts() fails when any shard is unavailable. A snapshot leaves out only the shards of that node.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What was found."""
+class Snapshot:
+    """Counts of one moment."""
 
     found: Counts
     shards: int
@@ -35,12 +35,12 @@ class Look:
 
     @property
     def notes(self) -> list[str]:
-        """What the numbers do not say."""
-        said = [f"note: {each}, so its tasks are not counted" for each in not_served(self.away, self.shards)]
-        return [*said, *([f"note: due tasks are held back by spec.limits.{self.held}"] if self.held else [])]
+        """Shards that are not counted, and limits that delay tasks."""
+        notes = [f"note: {each}, so its tasks are not counted" for each in not_served(self.away, self.shards)]
+        return [*notes, *([f"note: due tasks are held back by spec.limits.{self.held}"] if self.held else [])]
 
     def view(self, queue: str) -> views.View:
-        """Return it for programs."""
+        """Return the JSON view."""
         away = [
             {"shard": shard, "server": error.where, "error": error.why} for shard, error in self.away.items()
         ]
@@ -55,8 +55,8 @@ def not_served(away: Mapping[int, Unavailable], shards: int) -> list[str]:
     return [f"shard {', '.join(those)} of {shards} not served ({why})" for why, those in by_server.items()]
 
 
-def look(client: SyncClient) -> Look:
-    """Count what can be counted; Unavailable when nothing can."""
+def take_snapshot(client: SyncClient) -> Snapshot:
+    """Count the tasks of all available shards; Unavailable when none is available."""
     try:
         found, away = client.counts(views.HORIZONS_MS), dict[int, Unavailable]()
     except Unavailable:
@@ -64,7 +64,7 @@ def look(client: SyncClient) -> Look:
             raise
         found, away = _by_shard(client)
     held = _held(client, found, away) if found.due else ""
-    return Look(found, client.shard_map.covers, away, held)
+    return Snapshot(found, client.shard_map.covers, away, held)
 
 
 def _by_shard(client: SyncClient) -> tuple[Counts, dict[int, Unavailable]]:
@@ -86,12 +86,12 @@ def _by_shard(client: SyncClient) -> tuple[Counts, dict[int, Unavailable]]:
 
 
 def learn(connection: SyncConnection, commands: Commands) -> None:
-    """Use the newest shard map of all shards that are served."""
+    """Use the newest shard map of all available shards."""
     shards = max(commands.shard_map.covers, ASKED) if connection.address.apart else 1
-    asked = [commands.sync_shard_map(shard) for shard in range(shards)]
-    for told in connection.answers(asked):
-        if not isinstance(told, DelayQError) and told.shard_map is not None:
-            commands.learn(told.shard_map)
+    calls = [commands.sync_shard_map(shard) for shard in range(shards)]
+    for reply in connection.answers(calls):
+        if not isinstance(reply, DelayQError) and reply.shard_map is not None:
+            commands.learn(reply.shard_map)
 
 
 def _held(client: SyncClient, found: Counts, away: Mapping[int, Unavailable]) -> str:
@@ -103,12 +103,12 @@ def _held(client: SyncClient, found: Counts, away: Mapping[int, Unavailable]) ->
 def held_by(
     connection: SyncConnection, commands: Commands, *, limits: Limits, found: Counts, shards: Sequence[int]
 ) -> str:
-    """Name the limits that keep due tasks of these shards waiting; empty when none does."""
+    """Return the limits that delay due tasks of these shards; empty for none."""
     if limits.rate_per_second is None and limits.max_in_flight is None:
         return ""
     waits = connection.answers([commands.wake(shard) for shard in shards])
     held = [each for each in waits if not isinstance(each, DelayQError) and each.held]
-    # A bucket that refills says when there is room again; tasks in flight do not.
+    # Only the rate limit's token bucket predicts when it has room again; maxInFlight does not.
     rate = any(each.room_seconds is not None for each in held)
     running = any(each.room_seconds is None for each in held)
     names = (

@@ -1,4 +1,4 @@
-"""Durations, instants and rates: from what a person types to milliseconds, and back to what a person reads."""
+"""Parse durations, instants and rates of the command line, and format them for output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MS = timedelta(milliseconds=1)
 
 
 def duration_ms(text: str) -> int:
-    """Read 250ms, 10s, 30m, 2h, 1d or 1h30m; ValueError says what was expected."""
+    """Parse 250ms, 10s, 30m, 2h, 1d or 1h30m; ValueError names the expected format."""
     found = _PIECES.fullmatch(text)
     if not found or not text:
         hint = f", did you mean {text}s or {text}ms?" if text.isascii() and text.isdigit() else ""
@@ -31,7 +31,7 @@ def duration_ms(text: str) -> int:
 
 
 def instant_ms(text: str) -> int:
-    """Read an ISO 8601 time with its zone; a part of a millisecond counts as a whole one, for never is early."""
+    """Parse an ISO 8601 time with its zone. Round up to a millisecond: no task starts early."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -47,7 +47,7 @@ def instant_ms(text: str) -> int:
 
 
 def rate_per_second(text: str) -> float:
-    """Read 50/s, 100/m or 1000/h."""
+    """Parse 50/s, 100/m or 1000/h."""
     found = _RATE.fullmatch(text)
     rate = float(found[1]) * 1000 / UNITS_MS[found[2]] if found else 0.0
     if not rate > 0:
@@ -56,31 +56,31 @@ def rate_per_second(text: str) -> float:
 
 
 def length(ms: float) -> str:
-    """Say how long, roughly: 450ms, 3s, 1m, 90s, 30m, 4h, 9d. A unit is used for one, and from two of it on."""
+    """Format a rounded duration: 450ms, 3s, 1m, 90s, 30m, 4h, 9d. Use a unit for exactly one, and from two on."""
     if ms < UNITS_MS["s"]:
         return f"{round(ms)}ms"
-    unit = next((unit for unit in ("d", "h", "m") if _speaks(round(ms / UNITS_MS[unit], 2))), "s")
+    unit = next((unit for unit in ("d", "h", "m") if _is_usable(round(ms / UNITS_MS[unit], 2))), "s")
     return f"{round(ms / UNITS_MS[unit]):,}{unit}"
 
 
-def _speaks(count: float) -> bool:
-    return count == 1 or count >= 2  # noqa: PLR2004 -- length() says why
+def _is_usable(count: float) -> bool:
+    return count == 1 or count >= 2  # noqa: PLR2004 -- see length()
 
 
 def relative(at_ms: int, now_ms: int) -> str:
-    """Say when, seen from now: in 3m, 2m ago."""
+    """Format an instant relative to now: in 3m, 2m ago."""
     if at_ms == now_ms:
         return "now"
     return f"in {length(at_ms - now_ms)}" if at_ms > now_ms else f"{length(now_ms - at_ms)} ago"
 
 
 def seconds(spread: float) -> str:
-    """Say how long something takes from its start: about 4 s."""
+    """Format a duration from now: in about 4 s."""
     return "at once" if spread == 0 else "in under 1 s" if spread < 1 else f"in about {round(spread):,} s"
 
 
 def iso(ms: int) -> str:
-    """Write an instant; what no calendar can name stays a number."""
+    """Format an instant as ISO 8601; one beyond the calendar stays a number."""
     try:
         return (_EPOCH + ms * _MS).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:
@@ -88,10 +88,10 @@ def iso(ms: int) -> str:
 
 
 def tasks(count: int, noun: str = "task") -> str:
-    """Count: 1 task, 212 tasks."""
+    """Format a count: 1 task, 212 tasks."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def clean(text: str) -> str:
-    """Return text that moves no cursor and changes no colour: errors are written by whatever failed."""
+    """Replace control characters: errors quote text of other programs."""
     return "".join(char if char.isprintable() else " " if char in "\n\t" else "·" for char in text)

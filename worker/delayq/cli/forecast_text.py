@@ -1,13 +1,13 @@
-"""How a forecast is told: a table with its shape, a sentence, JSON. Not here: how it is reckoned (delayq/forecast)."""
+"""Format a forecast: a table with bars, a summary, JSON. delayq/forecast computes it."""
 
 from __future__ import annotations
 
 from math import ceil, isinf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from delayq.cli.formats import length, tasks
 from delayq.cli.output import Table
 from delayq.cli.views import instant
-from delayq.cli.words import length, tasks
 from delayq.forecast import label, offset
 from delayq.scaling.sentences import counted, seconds
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 BAR: Final = 20
 EIGHTHS: Final = "▏▎▍▌▋▊▉█"
 GUESSES: Final = {
-    "concurrency": "tasks at a time in a worker (a document says)",
-    "max_workers": "the most workers (--max)",
-    "handler_ms": "how long a task takes (--handler-time)",
-    "lead_ms": "how long a worker takes to start (--lead)",
+    "concurrency": "concurrency of a worker (set by a document)",
+    "max_workers": "maximum number of workers (--max)",
+    "handler_ms": "handler time (--handler-time)",
+    "lead_ms": "lead time (--lead)",
 }
-"""Keys of what may be a guess → what people are told."""
+"""Keys of assumed defaults → their descriptions."""
 
 
 class Terms(NamedTuple):
-    """What a forecast counts with."""
+    """Inputs of a forecast."""
 
     supply: Supply
     fixed: bool
@@ -40,26 +40,26 @@ class Terms(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """All there is to tell."""
+    """A computed forecast with its inputs."""
 
     queue: str
     now: Now
     spans: list[Expected]
-    """When tasks are overdue, the first is theirs: it ends as it begins."""
+    """If tasks are overdue, the first span is theirs and has zero length."""
     terms: Terms
     counts: Counts
     bins: Sequence[Bin] = ()
-    """What is known more finely."""
+    """Bins of the histogram, finer than the spans."""
     zone: tzinfo | None = None
 
     @property
     def within_ms(self) -> int:
-        """How far it looks."""
+        """Length of the forecast."""
         return self.spans[-1].end_ms - self.spans[0].start_ms
 
     @property
     def tasks(self) -> int:
-        """All that it is about."""
+        """Tasks in all spans."""
         return sum(span.tasks for span in self.spans)
 
     @property
@@ -69,22 +69,22 @@ class Forecast(NamedTuple):
 
     @property
     def late_seconds(self) -> float:
-        """How late tasks begin at the most."""
+        """Greatest lateness."""
         return max(span.late_seconds for span in self.spans)
 
     def when(self, span: Expected) -> str:
-        """Name a span by its beginning; the one that has begun by its end."""
+        """Label a span by its start; the current span by its end."""
         if span.end_ms == span.start_ms:
             return "due"
         begun = span.start_ms == self.now.at_ms
         return f"until {self.clock(span.end_ms)}" if begun else self.clock(span.start_ms)
 
     def clock(self, at_ms: int) -> str:
-        """Name an instant."""
+        """Format an instant."""
         return label(at_ms, self.now.at_ms, self.within_ms, self.zone)
 
     def instant_ms(self, span: Expected) -> int | None:
-        """Say when most of a span falls due, if that is known: when it is at once, or from the next task on."""
+        """Return when most tasks of a span fall due; without a narrow peak, when the first one does; else None."""
         inside = [each for each in self.bins if span.start_ms <= each.start_ms < span.end_ms]
         most = max(inside, key=lambda each: each.tasks, default=None)
         if most is not None and most.tasks and most.width_ms <= self.terms.supply.short_ms:
@@ -94,7 +94,7 @@ class Forecast(NamedTuple):
 
 
 def view(found: Forecast) -> dict[str, Any]:
-    """Return a forecast for programs."""
+    """Return the JSON view."""
     supply = found.terms.supply
     return {
         "queue": found.queue,
@@ -116,7 +116,7 @@ def view(found: Forecast) -> dict[str, Any]:
 
 
 def _merged(spans: list[Expected]) -> list[Expected]:
-    """Count overdue tasks in the span that has begun."""
+    """Merge overdue tasks into the current span."""
     first, *rest = spans
     if first.end_ms > first.start_ms:
         return spans
@@ -143,7 +143,7 @@ def _ms(late_seconds: float) -> int | None:
 
 
 def shown(found: Forecast) -> Table | str:
-    """Return a forecast for people."""
+    """Return the table, or a sentence if no task falls due."""
     if not found.tasks:
         return _nothing(found)
     workers = counted(found.terms.supply.workers, "worker")
@@ -153,7 +153,7 @@ def shown(found: Forecast) -> Table | str:
 
 
 def _rows(found: Forecast) -> Iterator[list[str]]:
-    """Yield a row for each span up to the last in which something falls due; empty ones are drawn together."""
+    """Yield a row for each span up to the last with tasks; collapse empty spans."""
     most = max(span.tasks for span in found.spans)
     empty = False
     last = max(number for number, span in enumerate(found.spans) if span.tasks)
@@ -172,14 +172,14 @@ def _rows(found: Forecast) -> Iterator[list[str]]:
 
 
 def _bar(share: float) -> str:
-    """Draw a share of the longest bar; the least that there is can be seen."""
+    """Draw a bar, rounded up to an eighth of a character."""
     whole, eighths = divmod(ceil(share * BAR * 8), 8)
     return EIGHTHS[-1] * whole + (EIGHTHS[eighths - 1] if eighths else "")
 
 
 def _late(late_seconds: float) -> str:
     if isinf(late_seconds):
-        return "never begin"
+        return "never start"
     return seconds(late_seconds) if late_seconds else "-"
 
 
@@ -192,26 +192,26 @@ def _nothing(found: Forecast) -> str:
 
 
 def summary(found: Forecast) -> str:
-    """Say in a sentence what it comes to."""
+    """Return the forecast in one sentence."""
     supply, peak = found.terms.supply, found.peak
     worst = max(found.spans, key=lambda span: span.late_seconds)
-    late, have = f"begin up to {seconds(worst.late_seconds)} late", counted(supply.workers, "worker")
+    late, have = f"start up to {seconds(worst.late_seconds)} late", counted(supply.workers, "worker")
     have = have if found.terms.fixed else f"at most {have}"
     are = "is" if peak.workers == 1 else "are"
     needed = f"{counted(peak.workers, 'worker')} {are} needed {_needed_at(found, peak)}"
     if isinf(worst.late_seconds):
-        told = "without workers, no task begins"
+        result = "without workers, no task starts"
     elif peak.workers > supply.workers:
-        told = f"with {have}, tasks {late}"
+        result = f"with {have}, tasks {late}"
     elif worst.late_seconds > supply.lateness_seconds:
-        told = f"{have} will do, but tasks due {_at(found, worst)} {late}"
+        result = f"{have} will do, but tasks due {_at(found, worst)} {late}"
     else:
-        told = f"{have} will do"
-    return f"{tasks(found.tasks)} within {length(found.within_ms)}: {needed}; {told}."
+        result = f"{have} will do"
+    return f"{tasks(found.tasks)} within {length(found.within_ms)}: {needed}; {result}."
 
 
 def _needed_at(found: Forecast, span: Expected) -> str:
-    """Say since when, as precisely as is known."""
+    """Format the start of the need, as precisely as the histogram allows."""
     at_ms = found.instant_ms(span)
     return _at(found, span) if at_ms is None else f"from {found.clock(at_ms)} on"
 

@@ -15,9 +15,9 @@ from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.handlers.http_post import BODY_BYTES
 from delayq.handlers.http_response import Answer as Response
 from delayq.recovery import checks
-from delayq.recovery.checks.asking import Asking
 from delayq.recovery.checks.http import read
 from delayq.recovery.checks.ledger import LedgerCheck
+from delayq.recovery.checks.runner import CheckRunner
 
 from tests.unit.handlers.receivers import Receiver, hostile
 from tests.unit.handlers.support import a_task, document
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from delayq.protocol.envelope import Task
     from delayq.recovery.checks import Check
-    from delayq.recovery.checks.asking import Judgement
+    from delayq.recovery.checks.runner import Judgement
 
 
 def build(check: Mapping[str, object], secrets_dir: Path) -> Check:
@@ -146,7 +146,7 @@ def spec(seconds: int = 30, on_failure: Any = "Requeue") -> Spec:  # noqa: ANN40
 async def ask(check: Check, seconds: int = 30) -> Judgement:
     await check.start()
     try:
-        judged = await Asking(check, spec(seconds)).judge(a_task())
+        judged = await CheckRunner(check, spec(seconds)).judge(a_task())
     finally:
         await check.close()
     assert judged is not None
@@ -220,7 +220,7 @@ async def test_what_the_guard_has_seen_is_the_verdict(
 
     books: Any = Remembering(known)
     check = LedgerCheck(books)
-    judged = await Asking(check, spec()).judge(a_task())
+    judged = await CheckRunner(check, spec()).judge(a_task())
     await check.close()
     assert books.closed
     assert (judged and judged[:2]) == (verdict and (verdict, reason))

@@ -1,8 +1,8 @@
-"""The eraser: forgets all of a queue whose DelayQueue was deleted with deletionPolicy Delete, and ends.
+"""The eraser: deletes all data of a queue whose DelayQueue was deleted with deletionPolicy Delete, and exits.
 
-One atomic script erases a shard, so no caller sees half of one. Shards that were dropped know a shard map still, and
-go, too; shard 0 goes last, for it tells how many there are. What clients schedule meanwhile is seen by the next pass;
-what they schedule after the last one stays, and is theirs.
+One atomic script erases a shard, so no caller sees half of one. Dropped shards still have a shard map, and are erased,
+too; shard 0 is the last one, because it has the number of shards. The next pass erases tasks that clients schedule
+meanwhile; tasks that they schedule after the last pass remain.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 0.1  # to the second pass; each pause is twice as long as the one before
+FIRST_PAUSE_SECONDS = 0.1  # before the second pass; each pause is twice the previous one
 LONGEST_SECONDS = 2.0
 
 
 class Erase:
-    """Shard after shard, in passes, until one finds nothing."""
+    """Erases shard after shard, in passes, until a pass finds nothing."""
 
     name, blocks = "erase", False
 
     def __init__(self, commands: Commands, connection: AsyncConnection, *, patience_seconds: float) -> None:
-        """Give up when for `patience_seconds` Redis cannot be reached, or keys are born as fast as they are erased."""
+        """Fail when Redis is unreachable, or clients create keys as fast as they are erased, for `patience_seconds`."""
         self.alarm, self.ended = Alarm(), asyncio.Event()
         self.error: DelayQError | None = None
         self.done = False
         self.shards = 0  # that were erased at least once
-        self._there = 0  # shards that may hold something; not known yet
+        self._total = 0  # shards that may hold keys; 0: not known yet
         self.tasks = 0
         self._commands, self._connection, self._patience = commands, connection, patience_seconds
         self._next = self._keys = self._passes = 0  # shard to erase, keys this pass found, passes that ended
         self._answered_at = self._began_at = time.monotonic()
 
     async def step(self) -> float:
-        """Erase one shard, or say how long to wait for the next pass."""
+        """Erase one shard; returns the pause before the next pass."""
         try:
-            if not self._there:
-                self._there = await self._count()
-                self._next = self._there - 1
+            if not self._total:
+                self._total = await self._count()
+                self._next = self._total - 1
             keys, tasks = await self._connection.one(self._commands.erase(self._next))
         except DelayQError as error:
             waited = time.monotonic() - self._answered_at
@@ -63,21 +63,21 @@ class Erase:
         self._next -= 1
         if self._next >= 0:
             return 0.0
-        self._next = self._there - 1
+        self._next = self._total - 1
         return self._pass_ended()
 
     async def _count(self) -> int:
-        """Return how many shards there ever were, as any of those that we know of tells."""
-        known, asked = len(self._commands.shards), 0
-        while asked < known:
-            calls = [self._commands.sync_shard_map(shard) for shard in range(asked, known)]
-            asked, found = known, await self._connection.run(calls)
+        """Return the largest number of shards so far, by the shard maps of all known shards."""
+        known, read = len(self._commands.shards), 0
+        while read < known:
+            calls = [self._commands.sync_shard_map(shard) for shard in range(read, known)]
+            read, found = known, await self._connection.run(calls)
             known = max([known, *(state.shard_map.widest for state in found if state.shard_map is not None)])
         await self._check_format(known)
         return known
 
     async def _check_format(self, shards: int) -> None:
-        """Erase nothing of a queue of which one shard would be refused."""
+        """Raise FormatTooNew before anything is erased if any shard has a newer format."""
         found = await self._connection.run([self._commands.counts(shard) for shard in range(shards)])
         newest = max(each.format for each in found)
         if newest > FORMAT:
@@ -86,9 +86,9 @@ class Erase:
     def _note(self, keys: int, tasks: int) -> None:
         self._keys += keys
         self.tasks += tasks
-        self.shards = max(self.shards, self._there - self._next)
+        self.shards = max(self.shards, self._total - self._next)
         if keys or not self._passes:
-            fields = {"shard": self._next, "shards": self._there, "tasks": tasks}
+            fields = {"shard": self._next, "shards": self._total, "tasks": tasks}
             log.info("shard_erased", extra={"fields": fields})
 
     def _pass_ended(self) -> float:
@@ -100,9 +100,11 @@ class Erase:
             self._end(None)
         elif time.monotonic() - self._began_at >= self._patience and self._passes > 1:
             self._end(
-                DelayQError(f"queue {self._commands.queue} is in use: what is erased is there again at once")
+                DelayQError(
+                    f"queue {self._commands.queue} is in use: clients create keys as fast as they are erased"
+                )
             )
-        return min(AGAIN_SECONDS * float(2 ** min(self._passes, 10)), LONGEST_SECONDS)
+        return min(FIRST_PAUSE_SECONDS * float(2 ** min(self._passes, 10)), LONGEST_SECONDS)
 
     def _end(self, error: DelayQError | None) -> None:
         self.error = error
@@ -110,18 +112,18 @@ class Erase:
 
 
 class Eraser:
-    """The one service of an eraser process."""
+    """The service of one eraser process."""
 
     def __init__(self, commands: Commands, address: Address, *, patience_seconds: float) -> None:
-        """Nothing is connected before run()."""
+        """Connect nothing before run()."""
         self.counters = ProcessCounters("eraser", commands.queue)
         self._connection = AsyncConnection(address)
         self.erase = Erase(commands, self._connection, patience_seconds=patience_seconds)
         self.loops = (Loop(self.erase, self.counters),)
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
-        """Return when nothing is left; raise what kept us from it."""
-        self.erase.ended = stop  # a signal and our own end set the same event
+        """Return when nothing is left; DelayQError if that failed."""
+        self.erase.ended = stop  # a signal and the end of erasing set the same event
         [loop] = self.loops
         task = asyncio.create_task(loop.run())
         try:

@@ -1,4 +1,4 @@
-"""Has a guard forget what it has kept for long enough. Not here: what a guard keeps, and for how long."""
+"""Prune a guard's ledger. Not here: what the ledger stores, and for how long."""
 
 from __future__ import annotations
 
@@ -20,50 +20,50 @@ PRUNE_PAUSE_SECONDS = 0.1  # between two batches
 
 @runtime_checkable
 class Ledger(Protocol):
-    """A guard that remembers what has taken effect, and should not do so for ever."""
+    """A guard that stores which tasks took effect, with a retention."""
 
     async def prune(self) -> int:
-        """Forget a batch of what is older than its retention; return how many. Raises as guards do."""
+        """Delete a batch of rows older than the retention; return their number. Raises as guards do."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
 
 
 class GuardRetention:
-    """Has the guard forget what it has kept for long enough."""
+    """Deletes the ledger's rows after their retention."""
 
     name, blocks = "guard_retention", False
 
     def __init__(self, ledger: Ledger, spec: Spec, counters: ProcessCounters) -> None:
         """Prune every spec.reaper.sweepPeriodSeconds."""
         self._ledger, self._pause, self._counters = ledger, float(spec.reaper.sweep_period_seconds), counters
-        self._away = False
+        self._unavailable = False
         self.passes = 0
         self.done: Counter[str] = Counter()
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Forget a batch, the next one soon. A database that is down is no reason to restart a reaper."""
-        forgotten = await self._prune()
-        if forgotten:
+        """Delete a batch. A database that is down is no reason to restart a reaper."""
+        deleted = await self._prune()
+        if deleted:
             return PRUNE_PAUSE_SECONDS
-        self.passes += 1  # also without the database: a later pass may have it again
+        self.passes += 1  # also if the database is down: a later pass tries again
         return self._pause
 
     async def _prune(self) -> int:
         try:
-            forgotten = await self._ledger.prune()
-        except GuardBusy:  # workers need its connections more
+            deleted = await self._ledger.prune()
+        except GuardBusy:  # workers have precedence for its connections
             return 0
         except GuardUnavailable as error:
             self._counters.loop_errors[self.name] += 1
-            if not self._away:
+            if not self._unavailable:
                 fields = {"loop": self.name, "where": error.where, "error": error.why}
                 log.warning("guard_prune_failed", extra={"fields": fields})
-            self._away = True
+            self._unavailable = True
             return 0
-        self._away = False
-        self.done["forgotten"] += forgotten
-        if forgotten:
-            log.info("guard_pruned", extra={"fields": {"rows": forgotten}})
-        return forgotten
+        self._unavailable = False
+        self.done["forgotten"] += deleted
+        if deleted:
+            log.info("guard_pruned", extra={"fields": {"rows": deleted}})
+        return deleted

@@ -1,6 +1,6 @@
-"""The reaper, the backstop: expired leases that no scanner saw, indexes that disagree, dead letters kept long enough.
+"""The reaper: reclaims expired leases without a scanner, repairs indexes, and purges old dead letters.
 
-Any number may run at once: each act is one atomic script.
+Any number may run at once, because each action is one atomic script.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from delayq.protocol.shard_map import ShardMapOutdated
 from delayq.protocol.write_durability import Durability, longest_seconds
 from delayq.reaper.guard_retention import GuardRetention, Ledger
 from delayq.reaper.size_audit import SizeAudit
-from delayq.recovery.reclaim import LIMIT, Grace, reclaim, rewind
+from delayq.recovery.reclaim import LIMIT, Grace, clamp_leases, reclaim
 from delayq.resharding import AbandonedMigrations, ShardMapSync
 from delayq.service.counters import ProcessCounters
 from delayq.service.loop import Sweeping
@@ -42,15 +42,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INDEXES = ("tasks", "delayed", "retry", "suspect", "processing", "attempts", "dlq", "dlq_info", "followups")
-ADOPT_LIMIT = 10  # tasks a call may be asked to adopt
-PAGE_PAUSE_SECONDS = 0.005  # between pages of reconciliation, at least: about 10,000 entries a second
-PAUSES = 4  # times as long as a page took, so that pages which are slow keep Redis busy for a fifth of its time at most
-MOST_PAUSE_SECONDS = 0.5  # whatever held the page up
-LOOK_SECONDS = 0.1  # between two looks whether each service has completed a pass
+RESTORE_LIMIT = 10  # tasks per call of restore_orphans.lua
+PAGE_PAUSE_SECONDS = (
+    0.005  # the shortest pause between pages of reconciliation: about 10,000 entries a second
+)
+PAUSES = 4  # pause as a multiple of a page's duration, so that slow pages use at most a fifth of Redis' time
+MOST_PAUSE_SECONDS = 0.5  # the longest pause
+POLL_SECONDS = 0.1  # between two checks whether each service has completed a pass
 
 
 class Sweep:
-    """Expired leases, unless a check has to be asked about them, and retention, of the shards of a shard group."""
+    """Reclaims expired leases, unless the document names a check, and enforces retention, for one shard group."""
 
     blocks = False
 
@@ -72,14 +74,14 @@ class Sweep:
             spec.delivery.max_crashes,
             spec.delivery.lease_duration_seconds * 1000,
         )
-        self._grace, self._apart = Grace(), PerShard(self.name)
+        self._grace, self._refusals = Grace(), PerShard(self.name)
         self.passes = 0
         self.done: Counter[str] = Counter()
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Sweep once; go on at once while a shard had more than a batch."""
-        acted = await self._apart.each(self._group.swept, self._sweep)
+        """Sweep once; sweep again at once if a shard had a full batch."""
+        acted = await self._refusals.each(self._group.swept, self._sweep)
         if max(acted, default=0) >= LIMIT:
             return 0.0
         if grace := self._reclaims and self._grace.left(self._connection.connects, time.monotonic()):
@@ -88,9 +90,9 @@ class Sweep:
         return float(self._pause)
 
     async def _sweep(self, shard: int) -> int:
-        if shard not in self._group.shards:  # nothing is claimed there, and what dies there moves
+        if shard not in self._group.shards:  # a dropped shard: no claims, and its dead letters migrate
             return await self._reclaim(shard, time.monotonic())
-        await rewind(self._commands, self._connection, shard, lease_ms=self._lease_ms)
+        await clamp_leases(self._commands, self._connection, shard, lease_ms=self._lease_ms)
         asked_at = time.monotonic()
         return max(await self._retain(shard), await self._reclaim(shard, asked_at))
 
@@ -102,7 +104,7 @@ class Sweep:
         return len(taken)
 
     async def _retain(self, shard: int) -> int:
-        """Purge the oldest dead letters: those past their age, and those too many by the shard map it knows."""
+        """Purge the oldest dead letters: those past the retention, and those above the shard's limit."""
         by = self._commands.by(self._commands.shard_map)
         oldest = by.list(shard, State.DEAD, offset=0, limit=BATCH)
         rows, counts = await self._connection.run([oldest, by.counts(shard)])
@@ -111,7 +113,7 @@ class Sweep:
         chosen = [row for nth, row in enumerate(rows) if row.at_ms < before_ms or nth < too_many]
         if not chosen:
             return 0
-        # One that was redriven since, and died again, is a new dead letter: it died after all that were listed.
+        # A listed one that was redriven and died again is a new dead letter, with a later time of death.
         fence = min(counts.now_ms, chosen[-1].at_ms + 1)
         try:
             purge = by.purge(shard, [row.id for row in chosen], before_ms=fence)
@@ -124,63 +126,62 @@ class Sweep:
         return int(purged)
 
     def _most_letters(self, shard_map: ShardMap) -> int:
-        """Return how many dead letters a shard keeps: its part of them all, once they are known to be spread evenly.
+        """Return how many dead letters a shard keeps: its part of the limit, rounded up.
 
-        Until then, during resharding or while the number is unknown, one shard may hold them all.
-        Rounded up, as limits are: with more shards than letters to keep, each shard still keeps one.
+        During resharding, or while the shard map is unknown, one shard may hold all of them, so the whole limit counts.
         """
         most = self._retention.dead_letter_count
         return -(-most // shard_map.shards) if shard_map.settled and shard_map.epoch else most
 
 
 class Reconcile:
-    """Walks every index of every shard, a page a step, over and over.
+    """Reconciles every index of every shard, one page a step, repeatedly.
 
     A task in no index is leased, or an orphan of a crash of Redis. restore_orphans.lua decides after it has read all
-    leases, one call per 500 leases, so it is asked about few tasks. Before that, the leases are read page by page,
-    twice: pages go by rank, and a lease settled meanwhile moves the next ones up, so one pass may skip some. What both
-    passes miss costs only additional calls of restore_orphans.lua.
+    leases, one call per 500 leases, so it should get few tasks. Before that, the leases are read page by page, twice:
+    pages go by rank, and a lease settled meanwhile moves the next ones up, so one pass may skip some. Leases that both
+    passes miss cost only additional calls of restore_orphans.lua.
     """
 
     name, blocks = "reconcile", False
 
     def __init__(self, commands: Commands, connection: AsyncConnection, spec: Spec) -> None:
-        """Rest spec.reaper.sweepPeriodSeconds between two walks."""
+        """Pause spec.reaper.sweepPeriodSeconds between two passes."""
         self._commands, self._connection, self._rest = commands, connection, spec.reaper.sweep_period_seconds
         self._at = (0, 0)  # shard, and which of INDEXES
-        self._whole = True  # so far, no shard was left out of this walk
-        self._homeless: set[bytes] = set()  # of the walk over this index
-        self._lost: list[bytes] = []  # those of them that no reading of the leases has shown
-        self._apart = PerShard(self.name)
+        self._whole = True  # so far, this pass has skipped no shard
+        self._homeless: set[bytes] = set()  # tasks of this index that are leased or orphans
+        self._lost: list[bytes] = []  # those of them without a known lease
+        self._refusals = PerShard(self.name)
         self.passes = 0
-        self.walks = 0  # passes that left out no shard
+        self.walks = 0  # passes that skipped no shard
         self.repaired: Counter[str] = Counter()
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Hold one page against all other indexes; after the last of an index, adopt the lost, a few a step.
+        """Compare one page with all other indexes; after an index' last page, restore orphans, a few a step.
 
-        A shard that cannot be asked is left out of the walk: the next one comes to it again.
+        After an error, this pass skips the shard; the next one includes it again.
         """
         (shard, index), asked_at = self._at, time.monotonic()
         try:
-            done = await self._go_on(shard, INDEXES[index])
+            done = await self._continue(shard, INDEXES[index])
         except FormatTooNew as error:
-            self._apart.refuse(shard, error)
-            return PAGE_PAUSE_SECONDS if self._leave_out(shard) else float(self._rest)
+            self._refusals.refuse(shard, error)
+            return PAGE_PAUSE_SECONDS if self._skip(shard) else float(self._rest)
         except DelayQError:
             if len(self._commands.shards) > 1:
-                self._leave_out(shard)
+                self._skip(shard)
             raise
         pause = min(MOST_PAUSE_SECONDS, max(PAGE_PAUSE_SECONDS, PAUSES * (time.monotonic() - asked_at)))
         if not done:
             return pause
         return pause if self._next(shard, index + 1) else float(self._rest)
 
-    async def _go_on(self, shard: int, index: str) -> bool:
-        """Do a little more for one index of one shard; whether that was all."""
+    async def _continue(self, shard: int, index: str) -> bool:
+        """Do the next call for one index of one shard; returns whether the index is done."""
         if self._lost:
-            await self._adopt(shard)
+            await self._restore(shard)
         elif await self._page(shard, index):
             return False
         elif self._homeless:
@@ -189,13 +190,13 @@ class Reconcile:
             self._homeless = set()
         return not self._lost
 
-    def _leave_out(self, shard: int) -> bool:
-        """Go to the next shard; False when the walk is over."""
+    def _skip(self, shard: int) -> bool:
+        """Go to the next shard; False when the pass is over."""
         self._homeless, self._lost, self._whole = set(), [], False
         return self._next(shard, len(INDEXES))
 
     def _next(self, shard: int, index: int) -> bool:
-        """Go to the next index, or shard; False when the walk is over."""
+        """Go to the next index, or shard; False when the pass is over."""
         at = (shard, index) if index < len(INDEXES) else (shard + 1, 0)
         over = at[0] >= len(self._commands.shards)
         self._at = (0, 0) if over else at
@@ -211,7 +212,7 @@ class Reconcile:
         return page.cursor
 
     async def _leased(self, shard: int) -> set[str]:
-        """Read the leases twice; ids that are not UTF-8 come with replacement characters, as in every row."""
+        """Read the leases twice; ids that are not UTF-8 have replacement characters, as in every row."""
         leased: set[str] = set()
         for _ in range(2):
             offset = 0
@@ -222,10 +223,10 @@ class Reconcile:
                 offset += len(rows)
         return leased
 
-    async def _adopt(self, shard: int) -> None:
-        left, cursor = [LostTask(raw) for raw in self._lost[:ADOPT_LIMIT]], "0"
-        del self._lost[:ADOPT_LIMIT]
-        while left:  # one that was settled since, or may have been, is met again by the next walk
+    async def _restore(self, shard: int) -> None:
+        left, cursor = [LostTask(raw) for raw in self._lost[:RESTORE_LIMIT]], "0"
+        del self._lost[:RESTORE_LIMIT]
+        while left:  # the next pass repeats it for tasks that may have been settled meanwhile
             found = await self._connection.one(self._commands.restore_orphans(shard, left, cursor))
             left, cursor = found.left, found.cursor
             for task_id in found.ids:
@@ -251,7 +252,7 @@ class Reaper:
         ledger: Ledger | None = None,
         once: bool = False,
     ) -> None:
-        """Nothing is connected before run(). `recovery` is ours to run and to close. `once`: end after one pass."""
+        """Connect nothing before run(). The reaper runs and closes `recovery`. `once`: end after one pass."""
         self.counters, self._recovery, self._once = (
             ProcessCounters("reaper", commands.queue),
             recovery,
@@ -273,11 +274,11 @@ class Reaper:
 
     @property
     def loops(self) -> Sequence[Loop]:
-        """What the probes look at."""
+        """The loops that probes check."""
         return self.services.loops
 
     def opened(self, group: ShardGroup) -> Iterable[Service]:
-        """Sweep a shard group."""
+        """Return the services of a new shard group."""
         yield Sweep(
             *(self._commands, self._connection, self._spec), reclaims=self._recovery is None, group=group
         )
@@ -286,11 +287,11 @@ class Reaper:
             yield self._recovery.of(group)
 
     async def closed(self, _group: ShardGroup) -> bool:
-        """Nothing is left to do."""
+        """Nothing to close."""
         return True
 
     async def changed(self) -> None:
-        """Recover the tasks of all shards there are, and of those that were dropped."""
+        """Set the shards of recovery: all current and all dropped ones."""
         if self._recovery is not None:
             there = set(range(max(len(self._commands.shards), self._commands.shard_map.widest)))
             for shard in there ^ self._recovery.shards:
@@ -298,21 +299,21 @@ class Reaper:
 
     @property
     def _unfinished(self) -> list[str]:
-        """What has not completed a pass."""
+        """The services that have not completed a pass."""
         services = [loop.service for loop in self.loops]
         return sorted(each.name for each in services if isinstance(each, Sweeping) and not each.passes)
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
-        """Sweep and reconcile until `stop`, or until each service has completed a pass if `once` is enough."""
-        with suppress(DelayQError):  # else its loop asks again
-            await self._shard_map_sync.step()  # first: a pass is over all shards there are
+        """Run until `stop`, or with `once` until each service has completed a pass."""
+        with suppress(DelayQError):  # its loop tries again
+            await self._shard_map_sync.step()  # first, because a pass covers all current shards
         self.services.open()
         await self.changed()
         self.services.start()
         try:
             while not stop.is_set() and not (self._once and not self._unfinished):
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), LOOK_SECONDS if self._once else None)
+                    await asyncio.wait_for(stop.wait(), POLL_SECONDS if self._once else None)
         finally:
             services = [loop.service for loop in self.loops]
             unfinished = self._unfinished

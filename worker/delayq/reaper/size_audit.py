@@ -1,7 +1,7 @@
-"""SizeAudit: walks all tasks of a queue and puts its counter of bytes right, should Redis have lost it.
+"""SizeAudit: adds up the sizes of all tasks, and repairs the counter of bytes if Redis has lost it.
 
-Every script keeps the counter, so mostly there is nothing to do. Where the walk goes on is kept in Redis, for a reaper
-may live for a minute only, and any number may walk together.
+Every script updates the counter, so mostly there is nothing to repair. Redis stores the cursor, because a reaper may
+run for a minute only, and several may audit together.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PAGE_PAUSE_SECONDS = 0.015  # between pages of half a millisecond: 20,000 tasks a second
-REST_SECONDS = 30.0  # between two walks
+REST_SECONDS = 30.0  # between two passes
 
 
 class SizeAudit:
-    """One page after the other, shard by shard; then a rest."""
+    """Audits page by page, shard by shard."""
 
     name, blocks = "size_audit", False
 
     def __init__(self, commands: Commands, connection: AsyncConnection) -> None:
-        """Begin with the first shard, wherever its walk is."""
+        """Start with the first shard, at the cursor in Redis."""
         self._commands, self._connection = commands, connection
-        self._shard, self._apart = 0, PerShard(self.name)
+        self._shard, self._refusals = 0, PerShard(self.name)
         self.passes = 0
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Weigh a page; return how long nothing is to be done."""
+        """Audit a page; returns the pause."""
         shard = self._shard
-        # Whatever comes of it: what is wrong with one shard is not the others' trouble.
-        self._shard = shard + 1
+        self._shard = shard + 1  # also after an error: it must not affect other shards
         if shard >= len(self._commands.shards):
             self._shard = 0
             self.passes += 1
@@ -47,7 +46,7 @@ class SizeAudit:
         try:
             page = await self._connection.one(self._commands.audit_size(shard))
         except FormatTooNew as error:
-            self._apart.refuse(shard, error)
+            self._refusals.refuse(shard, error)
             return PAGE_PAUSE_SECONDS
         if page.off:
             log.warning("size_counter_repaired", extra={"fields": {"shard": shard, "bytes": page.off}})

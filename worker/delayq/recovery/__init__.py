@@ -1,1 +1,1 @@
-"""Expired leases, and the check that says what becomes of their tasks."""
+"""Recovery of expired leases, with or without the document's check."""

@@ -1,8 +1,8 @@
-"""One task whose lease ran out: lock, ask, do as the check said and unlock, all at once.
+"""Recovery of one task whose lease expired: take the recovery lock, run the check, carry out the verdict, unlock.
 
-Under the task's recovery lock, so that of any number of scanners and reapers one asks; and carried out by one script,
-which does nothing once the lease, or the lock, is not what it was. Who dies in between leaves a lock that expires.
-Not here: which leases ran out (recovery.py).
+The lock makes one process run the check, however many scanners and reapers there are. One script carries out the
+verdict; it does nothing if the lease or the lock has changed. The lock of a process that dies expires.
+Not here: finding expired leases (recovery.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.protocol.results import Recovered, Unreadable, Verdict
-from delayq.recovery.checks.asking import Asking, Judgement
+from delayq.recovery.checks.runner import CheckRunner, Judgement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MARGIN_SECONDS = 5.0  # by which the lock outlives the question and Redis' slowest answers
+MARGIN_SECONDS = 5.0  # by which the lock outlives the timeouts of the check and of Redis
 UNDONE = frozenset({Recovered.GONE, Recovered.ALIVE, Recovered.LOCK_LOST})
 
 
 class ExpiredLease(NamedTuple):
-    """One lease that ran out."""
+    """One expired lease."""
 
     shard: int
     member: bytes
 
     @property
     def task_id(self) -> str:
-        """Its task; an id that is not UTF-8 comes with replacement characters."""
+        """The task's id, with replacement characters if it is not UTF-8."""
         return self.member.rpartition(b":")[0].decode(errors="replace")
 
     @property
     def token(self) -> int | None:
-        """Its fencing number."""
+        """The fencing token."""
         number = self.member.rpartition(b":")[2]
         return int(number) if number.isdigit() else None
 
 
 class Recoverer:
-    """What it takes to recover any of them."""
+    """Recovers single tasks."""
 
     def __init__(self, commands: Commands, connection: AsyncConnection, spec: Spec, check: Check) -> None:
         """ValueError when the spec names no check."""
         if spec.recovery.check is None:
             raise ValueError("spec.recovery.check: expected a check, got none")
         self._commands, self._connection = commands, connection
-        self.asking = Asking(check, spec.recovery.check)
-        # From the answer that gave us the lock to the one that tells Redis the verdict.
+        self.runner = CheckRunner(check, spec.recovery.check)
+        # From the reply that grants the lock to the call that carries out the verdict.
         seconds = spec.recovery.check.timeout_seconds + connection.address.timeout_seconds + MARGIN_SECONDS
         self._lock_ms = int(seconds * 1000)
         self._wait_ms, self._max_crashes = (
@@ -68,7 +68,7 @@ class Recoverer:
         self.done: Counter[str] = Counter()
 
     async def recover(self, lease: ExpiredLease) -> bool:
-        """Lock, ask, act; False when it has to be looked at again in a moment. Raises what Redis does."""
+        """Recover one task; False when it must be tried again soon. Raises errors of Redis."""
         lock = self._commands.lock(
             lease.task_id, self._owner, self._lock_ms, lock="recovery_lock", shard=lease.shard
         )
@@ -76,7 +76,7 @@ class Recoverer:
         others_ms, examined = await self._connection.run([lock, examine])
         if others_ms:
             return False
-        if examined is None:  # settled, or extended, since we saw it
+        if examined is None:  # settled or extended meanwhile
             await self._connection.one(self._unlock(lease))
             return True
         judgement = await self._judgement(examined)
@@ -87,14 +87,14 @@ class Recoverer:
         self._note(lease, judgement, outcome)
         return True
 
-    async def unlock(self, those: Iterable[ExpiredLease]) -> None:
-        """Let others ask at once."""
-        await self._connection.run([self._unlock(lease) for lease in those])
+    async def unlock(self, leases: Iterable[ExpiredLease]) -> None:
+        """Release the recovery locks of these leases."""
+        await self._connection.run([self._unlock(lease) for lease in leases])
 
     async def _judgement(self, examined: Examined) -> Judgement | None:
-        if isinstance(examined.task, Unreadable):  # the next worker, or the script, buries or drops it
+        if isinstance(examined.task, Unreadable):  # the next worker buries it, or the script drops it
             return Judgement(Verdict.REQUEUE, examined.task.why, "unreadable")
-        return await self.asking.judge(examined.task)
+        return await self.runner.judge(examined.task)
 
     def _act(self, lease: ExpiredLease, examined: Examined, judgement: Judgement) -> Call[Recovered]:
         return self._commands.recover(

@@ -1,4 +1,4 @@
-"""Taking expired leases back, as scanners and reapers both do."""
+"""Reclaim expired leases, in scanners and reapers."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LIMIT = 100  # leases a call may take back
+LIMIT = 100  # leases per call
 GRACE_SECONDS: Final = 3.0  # the longest pause between two tries of a worker's loop, and a round trip
-SLOW_SECONDS: Final = 1.0  # an answer that takes longer was held up, and other processes' calls with it
+SLOW_SECONDS: Final = 1.0  # a slower reply shows an outage that affects other processes, too
 
 
 class Grace:
-    """Leaves workers time to settle, after an outage of Redis, what they have finished meanwhile.
+    """Delays reclaiming after an outage of Redis, so that workers can settle tasks first.
 
-    Leases expired meanwhile. Reclaiming them before their workers can settle would run finished tasks again.
+    Leases expire during an outage. Reclaiming them before their workers settle would run finished tasks again.
     """
 
     def __init__(self) -> None:
-        """There was no outage yet."""
+        """Start without an outage."""
         self._connects, self._until = 1, 0.0
 
     def left(self, connects: int, asked_at: float) -> float:
-        """Return for how many seconds nothing is to be taken back; told after each answer of Redis.
+        """Return for how many seconds not to reclaim; call it after each reply of Redis.
 
-        `connects` is how often its connection was made so far, `asked_at` when it was asked, monotonic seconds.
+        `connects` is the number of connects so far, `asked_at` when the call was sent, monotonic seconds.
         """
         now = time.monotonic()
         if connects > self._connects or now - asked_at > SLOW_SECONDS:
@@ -39,8 +39,8 @@ class Grace:
         return max(0.0, self._until - now)
 
 
-async def rewind(commands: Commands, connection: AsyncConnection, shard: int, *, lease_ms: int) -> None:
-    """Look whether Redis' clock stepped back; if it did, shorten the leases that would last too long by now."""
+async def clamp_leases(commands: Commands, connection: AsyncConnection, shard: int, *, lease_ms: int) -> None:
+    """If Redis' clock stepped back, shorten the leases that would last too long."""
     shortened = 0
     while (found := await connection.one(commands.clamp_leases(shard, lease_ms))).shortened:
         shortened += found.shortened
@@ -57,10 +57,10 @@ async def reclaim(
     max_crashes: int,
     before_ms: int | None = None,
 ) -> list[tuple[str, str]]:
-    """Take back up to LIMIT leases that ran out, and log each; returns them with their outcomes.
+    """Reclaim up to LIMIT expired leases, and log each; returns them with their outcomes.
 
-    `before_ms` is when Redis said that they had: a server that hangs may execute this much later, when leases have run
-    out that workers could not extend.
+    `before_ms` is Redis' time when the caller saw them expired. A server that hangs may execute the call much later;
+    it must not reclaim leases that expired meanwhile because workers could not extend them.
     """
     call = commands.reclaim(shard, max_crashes=max_crashes, limit=LIMIT, before_ms=before_ms)
     taken = await connection.one(call)

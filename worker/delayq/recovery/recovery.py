@@ -1,7 +1,7 @@
 """Finds expired leases of queues whose document names a check, and recovers their tasks a few at a time.
 
-Not here: the recovery of one task (lease_recovery.py), the checks. Without a check, reclaim.py takes back many expired
-leases in one call.
+Not here: the recovery of one task (lease_recovery.py), the checks. Without a check, reclaim.py reclaims many leases in
+one call.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PAGE = 100  # leases a look reads at a time
-LOOK_SECONDS = 5.0  # the longest pause between two looks
-BUSY_SECONDS = 1.0  # before another look at a lease that another process recovers, or that could not be
+PAGE = 100  # leases per call
+POLL_SECONDS = 5.0  # the longest pause between two polls
+BUSY_SECONDS = 1.0  # before the next try of a lease that another process recovers, or whose recovery failed
 
 
 class NoCheckError(DelayQError):
-    """As many questions as may be asked at a time were given up, and still run: no lease is taken until one ends."""
+    """CONCURRENCY checks still run after their timeout: no lease is recovered until one ends."""
 
 
 class Recovery:
-    """Recovers up to CONCURRENCY tasks at a time, of the shards it watches."""
+    """Recovers up to CONCURRENCY tasks at a time, of its shards."""
 
     name, blocks = "recovery", False
 
     def __init__(
         self, commands: Commands, address: Address, spec: Spec, check: Check, *, shards: Iterable[int] = ()
     ) -> None:
-        """Nothing is connected before the first step. `shards` is where to look at first, see watch()."""
+        """Connect nothing before the first step. `shards` are the initial shards, see watch()."""
         self._commands, self._connection = commands, AsyncConnection(address)
         self._recoverer = Recoverer(commands, self._connection, spec, check)
-        self._asking = self._recoverer.asking
-        # A lease that comes after a look cannot run out sooner than this.
-        self._longest = min(LOOK_SECONDS, float(spec.delivery.lease_duration_seconds))
+        self._runner = self._recoverer.runner
+        # A lease granted after a poll cannot expire sooner than this.
+        self._longest = min(POLL_SECONDS, float(spec.delivery.lease_duration_seconds))
         self._running: dict[ExpiredLease, asyncio.Task[None]] = {}
-        self._busy: dict[ExpiredLease, float] = {}  # monotonic seconds until which a lease is left alone
-        self._last = -1  # the last shard that was looked at
+        self._busy: dict[ExpiredLease, float] = {}  # lease to its next try, monotonic seconds
+        self._last = -1  # the last polled shard
         self._stuck = False
         self._grace = Grace()
         self.shards = set(shards)
@@ -75,16 +75,16 @@ class Recovery:
 
     @property
     def done(self) -> Counter[str]:
-        """What became of tasks, and how often."""
+        """Outcomes and their numbers."""
         return self._recoverer.done
 
     @property
     def hangs(self) -> bool:
-        """Whether there are questions that ignore their cancellation."""
-        return self._asking.hangs
+        """Whether checks on the event loop ignore their cancellation."""
+        return self._runner.hangs
 
     def watch(self, shard: int, *, leads: bool) -> None:
-        """Look after a shard from now on, or no more; what is under way goes on."""
+        """Add or remove a shard; recoveries under way continue."""
         (self.shards.add if leads else self.shards.discard)(shard)
         self._ring()
 
@@ -94,27 +94,27 @@ class Recovery:
 
     @property
     def busy(self) -> int:
-        """How many leases are left alone for now, because another process recovers them."""
+        """The number of leases that wait for their next try."""
         return len(self._busy)
 
     async def step(self) -> float:
-        """Begin to recover what there is, as far as there is room; the end of each rings the alarm."""
+        """Start recoveries up to CONCURRENCY; the end of each rings the alarm."""
         pause = await self.recover_some(self.shards, self.alarm)
         self.passes += self.settled(self.shards)
         return pause
 
     def settled(self, shards: Collection[int]) -> bool:
-        """Whether the last look left nothing to recover in these shards."""
+        """Whether the last poll left nothing to recover in these shards."""
         left = any(lease.shard in shards for lease in (*self._running, *self._busy))
         return not left and not self._grace.left(self._connection.connects, time.monotonic())
 
     async def recover_some(self, shards: Collection[int], alarm: Alarm) -> float:
-        """Begin to recover what there is in some of the shards."""
+        """Start recoveries of some of the shards."""
         await self._await_check(alarm)
         now = time.monotonic()
         self._busy = {lease: until for lease, until in self._busy.items() if until > now}
         pause = self._longest
-        # Each step goes on behind the shard where the last one ended: a shard full of slow questions is one of many.
+        # Round robin: each step starts after the last shard, so that slow checks of one shard do not delay others.
         for shard in sorted(shards, key=lambda shard: (shard <= self._last, shard)):
             if not self._room:
                 break
@@ -123,25 +123,25 @@ class Recovery:
         return min([pause, *(max(0.001, until - now) for until in self._busy.values())])
 
     async def _await_check(self, alarm: Alarm) -> None:
-        """Fail once, to be counted and told, then wait: a step that does not end has the probes ask for a restart.
+        """While CONCURRENCY checks hang: raise once, for the log and metrics, then wait until the probes fail.
 
-        Only a restart ends a thread, and a lease must not be decided without its check.
+        Only a restart ends hanging threads, and no lease may be recovered without its check.
         """
-        while (given_up := self._asking.given_up) >= CONCURRENCY:
+        while (abandoned := self._runner.abandoned) >= CONCURRENCY:
             if not self._stuck:
                 self._stuck = True
                 raise NoCheckError(
-                    f"{given_up} checks still run after their timeout: no other task is checked until one ends"
+                    f"{abandoned} checks still run after their timeout: no other task is checked until one ends"
                 )
             await alarm.wait(BUSY_SECONDS)
         self._stuck = False
 
     @property
     def _room(self) -> int:
-        return max(0, CONCURRENCY - len(self._running) - self._asking.given_up)
+        return max(0, CONCURRENCY - len(self._running) - self._runner.abandoned)
 
     async def _page_through(self, shard: int) -> float:
-        """Page past leases that are being recovered already; return the seconds until the next one runs out."""
+        """Start recoveries, skipping those under way; returns the seconds until the next expiry."""
         offset = 0
         while self._room:
             asked_at = time.monotonic()
@@ -165,7 +165,7 @@ class Recovery:
         self._ring()
 
     async def _recover(self, lease: ExpiredLease) -> None:
-        """Recover one task; whatever goes wrong, it is looked at again."""
+        """Recover one task; after an error, try again later."""
         try:
             if not await self._recoverer.recover(lease):
                 self._leave(lease)
@@ -181,7 +181,7 @@ class Recovery:
         self._busy[lease] = time.monotonic() + BUSY_SECONDS
 
     async def close(self) -> None:
-        """Give up what is under way, and let others ask at once."""
+        """Cancel recoveries under way, and release their locks."""
         running = dict(self._running)
         for task in running.values():
             task.cancel()
@@ -192,7 +192,7 @@ class Recovery:
 
 
 class GroupRecovery:
-    """The part of a recovery that looks after one shard group; room and questions are shared by all."""
+    """The part of a recovery that serves one shard group; all groups share the concurrency."""
 
     blocks = False
 
@@ -203,7 +203,7 @@ class GroupRecovery:
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Begin to recover what there is."""
+        """Start recoveries of this shard group."""
         shards = self._recovery.shards.intersection(self._group.swept)
         pause = await self._recovery.recover_some(shards, self.alarm)
         self.passes += self._recovery.settled(shards)

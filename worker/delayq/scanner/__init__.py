@@ -1,1 +1,1 @@
-"""Leader election, the wake-up of workers in time, and the export of what a queue holds."""
+"""Leader election, timely wake-up of workers, and the queue's metrics."""

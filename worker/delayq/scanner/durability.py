@@ -1,4 +1,4 @@
-"""Whether Redis keeps what it is given: from the answers of INFO and CONFIG to the risks. No I/O."""
+"""Durability risks of Redis, from the replies of INFO and CONFIG GET. No I/O."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ QUESTIONS: Final = (
     ("COMMAND", "INFO", "waitaof"),
     *(("CONFIG", "GET", name) for name in SETTINGS),  # one by one: several in one came with Redis 7
 )
-"""Read-only, and constant in the number of tasks; a user may lack the right to any."""
+"""Read-only and O(1) in the number of tasks; an ACL may deny any of them."""
 
 LAGGING_SECONDS: Final = 10
-"""A replica not heard of for longer does not count: Redis' own min-replicas-max-lag."""
+"""A replica with a greater lag does not count: the default of Redis' min-replicas-max-lag."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What Redis told of itself. `waitaof`: whether it knows that command; None when it would not say."""
+    """A server's INFO and settings. `waitaof`: whether it supports that command; None: unknown."""
 
     facts: Mapping[str, str]
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -34,13 +34,13 @@ class ServerInfo:
 
     @property
     def replicas(self) -> int:
-        """How many replicas have been heard of lately, with all data there was when they connected."""
+        """The number of replicas that are online with a small lag."""
         lines = [line for name, line in self.facts.items() if re.fullmatch(r"slave\d+", name)]
         return sum(_keeps_up(dict(re.findall(r"(\w+)=([^,]*)", line))) for line in lines)
 
     @property
     def saves(self) -> bool:
-        """Whether it writes snapshots by itself. One that will not say is taken to: that is the default."""
+        """Whether it writes snapshots periodically; if unknown, yes, which is Redis' default."""
         return self.settings.get("save", "3600 1") != ""
 
 
@@ -50,7 +50,7 @@ def _keeps_up(replica: Mapping[str, str]) -> bool:
 
 
 def server_info(replies: Sequence[object]) -> ServerInfo:
-    """Read the replies to QUESTIONS; what was refused is not there."""
+    """Parse the replies to QUESTIONS; denied commands leave no facts."""
     about, command, *settings = replies
     values = {name: setting(reply) for name, reply in zip(SETTINGS, settings, strict=True)}
     waitaof = command[:1] != [None] and command != [] if isinstance(command, list) else None
@@ -60,21 +60,21 @@ def server_info(replies: Sequence[object]) -> ServerInfo:
 
 
 def info(reply: object) -> dict[str, str]:
-    """Return what INFO says; nothing when it was refused."""
+    """Parse the reply of INFO; empty when it was denied."""
     if not isinstance(reply, bytes):
         return {}
     return dict(re.findall(r"^(\w+):(.*?)\r?$", reply.decode(errors="replace"), re.MULTILINE))
 
 
 def setting(reply: object) -> str | None:
-    """Return the value CONFIG GET answers with; None when it was refused, as in many a hosted Redis."""
+    """Return the value in a reply of CONFIG GET; None when it was denied, as by many hosted services."""
     return reply[1].decode() if isinstance(reply, list) and len(reply) > 1 else None
 
 
 def clock_offset_seconds(reply: object, before: float, after: float) -> float | None:
-    """Return Redis' clock minus ours, from TIME and our clock on both sides of it; None when TIME was refused.
+    """Return Redis' clock minus the local one, from TIME and the local time before and after; None if denied.
 
-    The reply stands for the middle, so that it is off by half the round trip at most.
+    The reply counts as the middle of the round trip, so the error is at most half of it.
     """
     if not isinstance(reply, list):
         return None
@@ -83,21 +83,21 @@ def clock_offset_seconds(reply: object, before: float, after: float) -> float | 
 
 
 def risks(server: ServerInfo, asked: DurabilitySpec) -> frozenset[DurabilityRisk]:
-    """Return every way in which an accepted task may be lost; `unknown`, `fsync_unknown` where Redis does not tell."""
+    """Return all ways in which Redis may lose an accepted task; `unknown`, `fsync_unknown` if commands are denied."""
     if not server.facts:
         return frozenset({"unknown"})
     return frozenset((*_memory(server), *_files(server), *_durability(server, asked)))
 
 
 def _memory(server: ServerInfo) -> Iterator[DurabilityRisk]:
-    # allkeys-… may take tasks; volatile-… what expires, of ours locks and `leader`: then there are two holders.
+    # allkeys-… may evict tasks; volatile-… may evict locks and `leader`, so that two processes hold one.
     if server.facts.get("maxmemory_policy", "noeviction") != "noeviction":
         yield "evicts"
 
 
 def _files(server: ServerInfo) -> Iterator[DurabilityRisk]:
     logs = server.facts.get("aof_enabled") == "1"
-    # With a log, a snapshot that fails loses nothing by itself; but Redis takes no writes then, unless told otherwise.
+    # With a log, a failed snapshot loses nothing; but by default Redis then rejects writes.
     refuses = server.saves and server.settings.get("stop-writes-on-bgsave-error", "yes") == "yes"
     if server.facts.get("rdb_last_bgsave_status", "ok") != "ok" and (refuses or not logs):
         yield "saves_failing"
@@ -118,7 +118,7 @@ def _files(server: ServerInfo) -> Iterator[DurabilityRisk]:
 
 
 def _durability(server: ServerInfo, asked: DurabilitySpec) -> Iterator[DurabilityRisk]:
-    """Name what makes every `schedule` fail, or what it waits for worthless."""
+    """Yield risks that make every `schedule` fail, or its confirmation worthless."""
     if asked.confirm == "Replicated" and server.replicas < asked.replicas:
         yield "replicas_missing"
     if asked.confirm == "Fsynced" and not _confirms_fsync(server):
@@ -126,7 +126,7 @@ def _durability(server: ServerInfo, asked: DurabilitySpec) -> Iterator[Durabilit
 
 
 def _confirms_fsync(server: ServerInfo) -> bool:
-    """Whether WAITAOF can be believed. Valkey's answers early between two syncs a second apart (9.1 does)."""
+    """Whether WAITAOF is reliable. With appendfsync everysec, Valkey (9.1) replies before the sync."""
     appendfsync = server.settings.get("appendfsync", "everysec")
     early = appendfsync == "everysec" and "valkey_version" in server.facts
     return (

@@ -1,8 +1,8 @@
-"""What a scanner answers to a scrape: how its Redis does, and the counts of the shards it leads.
+"""A scanner's metrics: the state of Redis, and the counts of the shards that it leads.
 
-All of it is read at the scrape, or a minute before at most. A missing number must not look like zero: of shards that
-Redis does not serve there are no counts, and no risks where it serves none. A server that does not answer costs what it
-holds, and nothing of the others.
+Values are read at the scrape, settings at most a minute before. A missing number must not look like zero: there are no
+counts of shards that Redis does not serve, and no risks if it serves none. An unresponsive server affects only the
+numbers of its own shards.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_SECONDS = 2.0  # a scrape ends even while Redis hangs: without an answer, the reason would be unknown
-RISKS_SECONDS = 60.0  # how long risks are believed: settings change by hand
+MOST_SECONDS = 2.0  # deadline of a scrape, so that it can report an outage while Redis hangs
+RISKS_SECONDS = 60.0  # how long settings are cached: operators change them at runtime
 
 
 @dataclass
 class Found:
-    """What one scrape learnt."""
+    """The data of one scrape."""
 
-    down: dict[int, Outage]  # shards that Redis does not serve us with
+    down: dict[int, Outage]  # shards that Redis does not serve
     counts: dict[int, Counts] = field(default_factory=dict)
     servers: list[ServerInfo] = field(default_factory=list)
     offsets: list[float] = field(default_factory=list)  # of each server's clock, seconds
 
     def risks(self, asked: DurabilitySpec) -> set[DurabilityRisk] | None:
-        """Return those of any server: each holds tasks that may be lost; None when no server was heard."""
+        """Return the risks of all servers together; None when no server has replied."""
         return (
             {risk for server in self.servers for risk in durability.risks(server, asked)}
             if self.servers
@@ -58,28 +58,28 @@ class Found:
 
     @property
     def replicas(self) -> int | None:
-        """Of the server that has fewest."""
+        """The smallest number of any server."""
         return min((server.replicas for server in self.servers if server.facts), default=None)
 
     @property
     def clock_offset_seconds(self) -> float | None:
-        """Of the clock that is off by most."""
+        """The largest offset of any server."""
         return max(self.offsets, key=abs, default=None)
 
 
 class Exporter:
-    """Answers scrapes of one scanner, on a connection of its own: a long answer must not make a wake late."""
+    """Serves one scanner's scrapes, on its own connection: a long reply must not delay a wake."""
 
     def __init__(self, scanner: Scanner, commands: Commands, connection: AsyncConnection, spec: Spec) -> None:
-        """Ask nothing before the first scrape."""
+        """Send nothing before the first scrape."""
         self._scanner, self._commands, self._connection = scanner, commands, connection
         self._asked = spec.durability
         self._infos: dict[str, ServerInfo] = {}  # by server
-        self._where: dict[int, str] = {}  # the server that holds a shard, as far as was heard
-        self._read_at, self._connects = 0.0, 0  # monotonic seconds, and the scanner's connections then
+        self._where: dict[int, str] = {}  # the last known server of each shard
+        self._read_at, self._connects = 0.0, 0  # of the cache: monotonic seconds, the scanner's connects
 
     async def families(self, horizons: DueHistogram) -> Iterable[Family]:
-        """Return everything a scanner exports."""
+        """Return all metrics of a scanner."""
         led = {each.shard: each.leads for each in self._scanner.shards}
         found = await self._found({shard for shard, leads in led.items() if leads}, horizons)
         queue, serves = self._commands.queue, len(found.down) < len(self._commands.shards)
@@ -104,7 +104,7 @@ class Exporter:
         }
 
     async def _found(self, led: Collection[int], horizons: DueHistogram) -> Found:
-        """Ask about all shards that are served as far as the scanner knows, all shard groups at once."""
+        """Read all shards that are not known to be down, all shard groups concurrently."""
         found = Found(dict(self._scanner.down))
         there = [keys for keys in self._commands.shards if keys.shard not in found.down]
         if there:
@@ -126,12 +126,12 @@ class Exporter:
         return found
 
     async def _tried(
-        self, shards: Iterable[int], deadline: float, found: Found, asked: Coroutine[Any, Any, None]
+        self, shards: Iterable[int], deadline: float, found: Found, reading: Coroutine[Any, Any, None]
     ) -> None:
-        """Ask; without an answer in time, these shards are down."""
+        """Await the read; on an error or a timeout, these shards are down."""
         try:
             async with asyncio.timeout_at(deadline):
-                await asked
+                await reading
         except (DelayQError, TimeoutError) as error:
             found.down |= dict.fromkeys(shards, _outage(error))
             why = str(error) or f"no answer within {MOST_SECONDS:g} s"
@@ -143,7 +143,7 @@ class Exporter:
         found.counts |= zip(shards, await self._connection.run(calls), strict=True)
 
     async def _servers(self, there: Collection[Keys], deadline: float, found: Found) -> None:
-        """Ask every server that holds a shard of the queue about its durability."""
+        """Read the settings and clock of every server that holds a shard of the queue."""
         connects = self._scanner.connects
         if time.monotonic() - self._read_at > RISKS_SECONDS or connects != self._connects:
             self._infos.clear()
@@ -166,9 +166,9 @@ class Exporter:
                 held[where] = served
 
     async def _server(self, where: str, keys: Keys, found: Found) -> None:
-        """Read its settings, again after a minute and whenever the scanner had to connect again; and both clocks.
+        """Read a server's settings, unless cached, and then its clock.
 
-        The clocks on a connection that is open already: Redis' stands for the middle of the round trip.
+        The clock is read last, on an open connection, because connecting would distort the round trip.
         """
         if where not in self._infos:
             self._infos[where] = durability.server_info(
@@ -182,7 +182,7 @@ class Exporter:
 
 
 def _outage(error: Exception) -> Outage:
-    """Why a scrape was not answered by Redis."""
+    """Return why Redis did not serve a scrape."""
     if isinstance(error, Unavailable):
         return error.outage
     return "denied" if isinstance(error, DelayQError) else "timeout"

@@ -1,8 +1,7 @@
-"""Who leads which shard: every second or two a scanner says that it is there, and hears which shards it leads.
+"""Leader election: every second or two a scanner registers in Redis, and reads which shards it leads.
 
-The scanners of a shard are counted in Redis, and their number and the order of their names say whose turn it is: a few
-seconds after one of them came or died, each leads as many shards as any other, give or take one. Not here: what a
-leader does.
+Redis divides the shards among the registered scanners in the order of their names: a few seconds after a scanner starts
+or dies, their numbers of shards differ by at most one. Not here: what a leader does.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from delayq.errors import DelayQError, Unavailable
 from delayq.protocol.alarm import Alarm
-from delayq.recovery.reclaim import rewind
+from delayq.recovery.reclaim import clamp_leases
 from delayq.service.per_shard import PerShard
 
 if TYPE_CHECKING:
@@ -28,17 +27,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How long leadership outlives its scanner: less than the five seconds within which shards are spread evenly again.
-LEAD_SECONDS = 4.2
-RENEW_SECONDS = 2.0  # the longest between two looks; Redis may hang for as long without changing anything
-FOLLOW_SECONDS = (
-    1.0  # the same while this scanner leads nothing: it is who takes over at once when another resigns
+LEAD_SECONDS = 4.2  # lease of a leader: shorter than the five seconds within which shards are balanced again
+RENEW_SECONDS = (
+    2.0  # the longest pause between renewals; the lease survives an outage of Redis as long as this
 )
-EXPIRED_SECONDS = 0.05  # after a leadership expires, or a scanner counts as gone, to be certain
+FOLLOW_SECONDS = 1.0  # the same while this scanner leads nothing, so that it replaces a leader that resigns
+EXPIRED_SECONDS = 0.05  # margin after the expiry of a leader or scanner
 
 
 class Watch(Protocol):
-    """Who watches a shard while this scanner leads it."""
+    """The service that watches a shard while this scanner leads it."""
 
     leads: bool
     alarm: Alarm
@@ -61,49 +59,49 @@ class LeaderElection:
         recovery: Recovery | None = None,
         changed: Alarm | None = None,
     ) -> None:
-        """`owner` names this process among all scanners, without spaces.
+        """`owner` is this process' unique name, without spaces.
 
-        `led` are the shards that we lead, of whatever shard group; `changed` rings when these are others.
+        `led` returns the shards that this process leads, in all shard groups; `changed` rings when they change.
         """
         self.name, self.watches = group.named("leader_election"), dict[int, Watch]()  # by shard
         self._commands, self._connection, self._owner = group.commands, connection, owner
         self._listener, self._led, self._recovery, self._rings = listener, led, recovery, changed
         self._lease_ms = spec.delivery.lease_duration_seconds * 1000
-        self._apart = PerShard(self.name)
-        self._rewinds = set[int]()  # shards whose clock stepped back, and whose leases may be too long still
+        self._refusals = PerShard(self.name)
+        self._to_clamp = set[int]()  # shards whose clock stepped back, and whose leases may be too long
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Ask for every shard whether we lead; returns the seconds until that is worth asking again."""
-        found = await self._asked(int(LEAD_SECONDS * 1000))
+        """Take part in the election of every shard; returns the seconds until the next one."""
+        found = await self._elect(int(LEAD_SECONDS * 1000))
         answers = {shard: answer for shard, answer in found.items() if not isinstance(answer, DelayQError)}
         await self._changed({shard: answer.leads for shard, answer in answers.items()})
         for shard, answer in answers.items():
             if answer.stepped_back_ms:
-                self._rewinds.add(shard)
-        self._note(found | await self._rewound())
+                self._to_clamp.add(shard)
+        self._note(found | await self._clamp())
         longest = RENEW_SECONDS if self._led() else FOLLOW_SECONDS
         spread = longest * random.uniform(0.9, 1.0)  # noqa: S311 -- spreads load
         return min([spread, *(answer.again_ms / 1000 + EXPIRED_SECONDS for answer in answers.values())])
 
     @property
     def refused(self) -> Collection[int]:
-        """Shards that refuse to be led, though others do not."""
-        return self._apart.refused
+        """Shards whose election fails while others succeed."""
+        return self._refusals.refused
 
     def _note(self, found: Mapping[int, Leadership | DelayQError]) -> None:
-        """Raise what is wrong with all shards, or with their server; what is wrong with some is logged."""
+        """Raise an outage, or an error of all shards; log errors of single shards."""
         errors = {shard: answer for shard, answer in found.items() if isinstance(answer, DelayQError)}
         for error in errors.values():
             if isinstance(error, Unavailable) or len(errors) == len(found):
                 raise error
         for shard in found:
             if shard in errors:
-                self._apart.refuse(shard, errors[shard])
+                self._refusals.refuse(shard, errors[shard])
             else:
-                self._apart.serve(shard)
+                self._refusals.serve(shard)
 
-    async def _asked(self, lease_ms: int) -> dict[int, Leadership | DelayQError]:
+    async def _elect(self, lease_ms: int) -> dict[int, Leadership | DelayQError]:
         shards = list(self.watches)
         calls = [self._commands.elect(shard, self._owner, lease_ms) for shard in shards]
         return dict(zip(shards, await self._connection.answers(calls) if calls else [], strict=True))
@@ -125,34 +123,34 @@ class LeaderElection:
         if alarms:
             await self._listener.listen(alarms)
 
-    async def _rewound(self) -> dict[int, DelayQError]:
-        """Shorten leases that are too long by now; returns the shards that refused, which are tried again."""
+    async def _clamp(self) -> dict[int, DelayQError]:
+        """Shorten leases that are too long after a step back of the clock; returns errors, to be tried again."""
         refused = dict[int, DelayQError]()
-        for shard in list(self._rewinds):
+        for shard in list(self._to_clamp):
             try:
-                await rewind(self._commands, self._connection, shard, lease_ms=self._lease_ms)
+                await clamp_leases(self._commands, self._connection, shard, lease_ms=self._lease_ms)
             except DelayQError as error:
                 refused[shard] = error
             else:
-                self._rewinds.discard(shard)
+                self._to_clamp.discard(shard)
         return refused
 
     def watch(self, shard: int, watch: Watch) -> None:
-        """Have a shard watched once we lead it."""
+        """Take part in the election of a shard; `watch` runs while we lead it."""
         self.watches[shard] = watch
         self.alarm.ring()
 
     async def forget(self, shard: int) -> None:
-        """Leave a shard that is no more."""
+        """Stop watching a removed shard."""
         await self._changed({shard: False})
         del self.watches[shard]
-        self._rewinds.discard(shard)
-        self._apart.serve(shard)
+        self._to_clamp.discard(shard)
+        self._refusals.serve(shard)
 
     async def resign(self) -> None:
-        """Let others lead at once. Told in any case: the answer that made us lead may not have been read."""
+        """Give up all leadership, even where we do not lead: a reply that made us leader may have been lost."""
         try:
-            for error in (await self._asked(0)).values():
+            for error in (await self._elect(0)).values():
                 if isinstance(error, DelayQError):
                     raise error
         except DelayQError as error:

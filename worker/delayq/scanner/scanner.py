@@ -1,6 +1,6 @@
-"""The scanner: sleeps until something is due, then wakes one worker. Leads shards, takes expired leases back.
+"""The scanner: leads shards, wakes one worker when a task falls due, and reclaims expired leases.
 
-Workers look for themselves when no scanner lives, so all of this makes things quick, none of it makes them right.
+Scanners reduce latency only. Without one, workers poll and the reaper reclaims, so correctness does not depend on it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from delayq.service.loop import Loop, Service
     from delayq.service.shard_groups import ShardGroup
 
-REST_SECONDS = 60.0  # between looks at a shard that we do not lead; leadership rings
-TICK_SECONDS = 5.0  # the longest sleep of a leader: by then it looks though nothing asked for it
-HELD_SECONDS = 0.005  # after which the worker that a limit stopped would have come back for the next tasks
-OVERDUE_SECONDS = 0.02  # between two looks while due tasks wait and nothing tells why they are not claimed
-RARELY_SECONDS = 0.5  # where a look changes nothing: a hint lies there, or as many are in flight as may be
-HANGS_SECONDS = 5.0  # a Redis that leaves a step unanswered for longer does not serve
-# Event-loop timers are good to a millisecond or two, so the last stretch before a due time is slept off exactly.
-EXACT_SECONDS = 0.0025
+REST_SECONDS = 60.0  # sleep while another scanner leads the shard; becoming leader rings the alarm
+TICK_SECONDS = 5.0  # the longest sleep of a leader
+HELD_SECONDS = 0.005  # margin for the worker that a rate limit stopped to claim again by itself
+OVERDUE_SECONDS = 0.02  # between wakes while due tasks wait for no known reason
+RARELY_SECONDS = 0.5  # between wakes while no worker can claim: a stale wake token, or maxInFlight is reached
+HANGS_SECONDS = 5.0  # a step that takes longer counts as an outage of Redis
+EXACT_SECONDS = (
+    0.0025  # the last part of a sleep blocks, because timers of the event loop are up to 2 ms late
+)
 
 
 class ShardScanner:
@@ -57,17 +58,17 @@ class ShardScanner:
         spec: Spec,
         reclaims: bool = True,
     ) -> None:
-        """Unless it `reclaims`, it ignores expired leases."""
+        """`reclaims`: whether it reclaims expired leases; False if the document names a check."""
         self.name, self.shard, self.leads = f"scan-{shard}", shard, False
         self._commands, self._connection, self._reclaims = commands, connection, reclaims
         self._max_crashes = spec.delivery.max_crashes
         self._due_at = 0.0  # monotonic seconds
-        self._untaken = 0  # consecutive looks at a stale wake token
+        self._stale_tokens = 0  # wakes in a row that found a stale wake token
         self._grace = Grace()
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Wake a worker if something is due; return how long to sleep."""
+        """Wake a worker if a task is due; returns the seconds to sleep."""
         if not self.leads:
             return REST_SECONDS
         self._sleep_exactly()
@@ -84,9 +85,9 @@ class ShardScanner:
         return self._pause(wait, asked_at, lapses_in)
 
     def _lapses_in(self, wait: Wait, asked_at: float) -> float | None:
-        """Seconds until a lease is to be taken back; None when there is none, or it is not for us to take.
+        """Return the seconds until a lease can be reclaimed; None without a lease, or if a check decides.
 
-        One that waits for a check's verdict, which may take seconds, must not make us look again and again.
+        An expired lease that waits for a check's verdict must not cause a busy loop.
         """
         grace = self._grace.left(self._connection.connects, asked_at)
         if not self._reclaims or wait.next_expiry_seconds is None:
@@ -99,41 +100,40 @@ class ShardScanner:
             time.sleep(left)  # blocks the loop for at most EXACT_SECONDS, on purpose
 
     def _pause(self, wait: Wait, asked_at: float, lapses_in: float | None) -> float:
-        """Seconds until there is something to do: a due time, a lease to take back, or just the next tick."""
-        pause = min(TICK_SECONDS, self._looks_in(wait))
+        """Return the seconds until the next due time, expired lease or tick."""
+        pause = min(TICK_SECONDS, self._wakes_in(wait))
         if lapses_in is not None:
             pause = min(pause, lapses_in + 0.001)
         if wait.next_due_seconds is None:
             return pause
-        if wait.held or self._untaken:
-            # No worker could act on it now; do not look again for each of a thousand due times.
+        if wait.held or self._stale_tokens:
+            # No worker could claim now: do not wake for each of a thousand due times.
             pause = min(pause, max(OVERDUE_SECONDS, wait.next_due_seconds))
         else:
-            # Counted from the question, for the next one takes as long to get to Redis: from the answer on, every
-            # wake would be late by a round trip.
+            # Relative to sending: the next call takes as long to reach Redis. Relative to the reply, every wake would
+            # be late by a round trip.
             self._due_at = asked_at + wait.next_due_seconds
             pause = min(pause, max(0.0, wait.next_due_seconds - EXACT_SECONDS))
         return pause
 
-    def _looks_in(self, wait: Wait) -> float:
-        """Seconds until what is due already is worth another look.
+    def _wakes_in(self, wait: Wait) -> float:
+        """Return the seconds until the next wake for tasks that are due already.
 
-        A stale wake token stays for the first free worker, which rings our alarm when it leaves nothing due. With tasks
-        held back by maxInFlight, the worker that ends one claims again or wakes another. So no worker waits for us:
-        look less and less often.
+        A stale wake token remains for the first free worker, which rings our alarm when no due task is left. At
+        maxInFlight, the worker that ends a task claims again or wakes another. So no worker needs us: back off.
         """
-        self._untaken = self._untaken + 1 if wait.due and wait.untaken else 0
+        self._stale_tokens = self._stale_tokens + 1 if wait.due and wait.untaken else 0
         if wait.held:
             return RARELY_SECONDS if wait.room_seconds is None else wait.room_seconds + HELD_SECONDS
-        if self._untaken:
-            return min(RARELY_SECONDS, OVERDUE_SECONDS / 8 * (1 << min(self._untaken, 10)))
+        if self._stale_tokens:
+            return min(RARELY_SECONDS, OVERDUE_SECONDS / 8 * (1 << min(self._stale_tokens, 10)))
         return OVERDUE_SECONDS if wait.due else TICK_SECONDS
 
 
 class GroupParts(NamedTuple):
-    """What a scanner has for one shard group."""
+    """A scanner's objects for one shard group."""
 
-    leading: LeaderElection
+    election: LeaderElection
     blocking_reads: BlockingReads
 
 
@@ -150,18 +150,17 @@ class Scanner:
         recovery: Recovery | None = None,
         wish: DesiredShards | None = None,
     ) -> None:
-        """Nothing is connected before run(). `owner` names this process; `recovery` is ours to run and to close.
+        """Connect nothing before run(). `owner` is this process' unique name; the scanner runs and closes `recovery`.
 
-        `wish` is what the document asks for; without it, what spec says, of a document without a stamp.
+        `wish` is the number of shards that the document requests; by default spec.shards, without a stamp.
         """
         self.counters, self._recovery = ProcessCounters("scanner", commands.queue), recovery
         self._spec, self._commands, self._address, self._owner = spec, commands, address, owner
         self._durability = Durability.of(spec.durability)
-        # Tasks that move have a connection of their own: a megabyte of them, or the wait for what has to confirm them,
-        # must not make a wake late.
+        # Migration has its own connection: large batches and waits for confirmation must not delay a wake.
         self._connection = AsyncConnection(address)
         self._moving = AsyncConnection(address.patient(longest_seconds(self._durability)))
-        self._posts: dict[ShardGroup, GroupParts] = {}
+        self._parts: dict[ShardGroup, GroupParts] = {}
         self._watches: dict[ShardScanner, Loop] = {}
         self.services = ServiceManager(self, commands, self.counters, apart=address.apart)
         self._movers: dict[ShardGroup, Migrator] = {}
@@ -179,19 +178,19 @@ class Scanner:
 
     @property
     def loops(self) -> Sequence[Loop]:
-        """What the probes look at."""
+        """The loops that probes check."""
         return self.services.loops
 
     @property
     def shards(self) -> Sequence[ShardScanner]:
-        """Those there are now."""
+        """The current shards."""
         return tuple(self._watches)
 
     def opened(self, group: ShardGroup) -> Iterable[Service]:
-        """Have the shards of a shard group watched."""
+        """Return the services of a new shard group."""
         blocking_reads = BlockingReads(self._address)
         listener = AlarmListener(group, self._commands, blocking_reads)
-        leading = LeaderElection(
+        election = LeaderElection(
             group,
             self._connection,
             owner=self._owner,
@@ -201,11 +200,11 @@ class Scanner:
             recovery=self._recovery,
             changed=self._reshard.alarm,
         )
-        self._posts[group] = GroupParts(leading, blocking_reads)
+        self._parts[group] = GroupParts(election, blocking_reads)
         for shard in group.shards:
             self._watch(group, shard)
         self._movers[group] = Migrator(group, self._moving, led=self._led, durability=self._durability)
-        yield from (leading, listener, self._movers[group])
+        yield from (election, listener, self._movers[group])
         if self._recovery is not None:
             yield self._recovery.of(group)
 
@@ -214,36 +213,36 @@ class Scanner:
 
     @property
     def scans(self) -> Mapping[int, ScanProgress]:
-        """How far each shard that we lead is with a change of shards; nothing while there is none."""
+        """The migration progress of each shard that we lead; empty while no task migrates."""
         return {shard: scan for migrator in self._movers.values() for shard, scan in migrator.scans.items()}
 
     def _watch(self, group: ShardGroup, shard: int) -> None:
         watch = ShardScanner(
             *(shard, self._commands, self._connection), spec=self._spec, reclaims=self._recovery is None
         )
-        self._posts[group].leading.watch(shard, watch)
+        self._parts[group].election.watch(shard, watch)
         self._watches[watch] = self.services.add(watch, group, part=True)
 
     async def changed(self) -> None:
-        """Watch the shards that are new, and no more those that are gone."""
-        for group, post in self._posts.items():
-            for shard in set(group.shards) - post.leading.watches.keys():
+        """Watch new shards, and stop watching removed ones."""
+        for group, parts in self._parts.items():
+            for shard in set(group.shards) - parts.election.watches.keys():
                 self._watch(group, shard)
-            for shard in post.leading.watches.keys() - set(group.shards):
-                await post.leading.forget(shard)
-        there = {watch for post in self._posts.values() for watch in post.leading.watches.values()}
+            for shard in parts.election.watches.keys() - set(group.shards):
+                await parts.election.forget(shard)
+        there = {watch for parts in self._parts.values() for watch in parts.election.watches.values()}
         for watch in [watch for watch in self._watches if watch not in there]:
             await self.services.drop(self._watches.pop(watch))
 
     async def closed(self, group: ShardGroup) -> bool:
-        """Leave a shard group that has no shards any more."""
+        """Close a removed shard group."""
         del self._movers[group]
-        await self._posts.pop(group).blocking_reads.close()
+        await self._parts.pop(group).blocking_reads.close()
         return True
 
     @property
     def down(self) -> Mapping[int, Outage]:
-        """The shards that Redis does not serve us with, and why: the last call about one failed, or hangs."""
+        """The shards that Redis does not serve, and why: the last call failed, or hangs."""
         found: dict[int, Outage] = {}
         for loop in self.loops:
             service, why = loop.service, _outage(loop)
@@ -258,25 +257,25 @@ class Scanner:
 
     @property
     def connects(self) -> int:
-        """How often it had to connect; after each time it may be another Redis, or one set differently."""
+        """The number of connects; after each one, server and settings may be different."""
         return self._connection.connects
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:
-        """Scan until `stop`, then hand leadership over."""
+        """Run until `stop`, then resign leadership."""
         self.services.start()
         try:
             await stop.wait()
         finally:
             await self.services.end()
-            await asyncio.gather(*(post.leading.resign() for post in self._posts.values()))
+            await asyncio.gather(*(parts.election.resign() for parts in self._parts.values()))
             if self._recovery is not None:
                 await self._recovery.close()
-            blocking_reads = (post.blocking_reads.close() for post in self._posts.values())
+            blocking_reads = (parts.blocking_reads.close() for parts in self._parts.values())
             await asyncio.gather(self._connection.close(), self._moving.close(), *blocking_reads)
 
 
 def _outage(loop: Loop) -> Outage | None:
-    """Return why Redis does not serve a loop; None when it does, as far as anybody knows."""
+    """Return why Redis does not serve a loop; None when it does or no call has failed."""
     if loop.stuck_seconds >= HANGS_SECONDS:
         return "timeout"
     return None if loop.served else loop.outage

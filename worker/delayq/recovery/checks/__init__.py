@@ -1,6 +1,6 @@
-"""Checks: whether a task whose worker went silent still has to run. One kind per file, see docs/how-to/recovery.md.
+"""Checks: whether a task whose lease expired still has to run. One kind per file, see docs/how-to/recovery.md.
 
-Each kind is imported only when a document asks for it.
+Each kind is imported only when a document names it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["CONCURRENCY", "Answer", "Check", "CheckFailed", "build"]
 
 CONCURRENCY: Final = 8
-"""Tasks one process asks about at a time: what is asked is a database or a service that others need, too."""
+"""Checks that one process runs at a time: they use a database or a service that others need, too."""
 
 
 def build(queue: DelayQueue, address: Address, *, secrets_dir: Path) -> Check | None:
-    """Return the check that the document names, None for none; InvalidDocument when there is no such thing here."""
+    """Return the check that the document names, None for none; InvalidDocument when it cannot be used."""
     spec = queue.spec.recovery.check
     if spec is None:
         return None
@@ -34,7 +34,7 @@ def build(queue: DelayQueue, address: Address, *, secrets_dir: Path) -> Check | 
     if spec.http:
         from delayq.recovery.checks.http import HttpCheck  # noqa: PLC0415 -- see above
 
-        # The caller has the timeout: this one only ends calls without a caller.
+        # The caller enforces the timeout: this one only ends abandoned calls.
         seconds = 2 * spec.timeout_seconds
         return HttpCheck(spec.http, connections=CONCURRENCY, timeout_seconds=seconds, secrets_dir=secrets_dir)
     from delayq import guards  # noqa: PLC0415 -- see above

@@ -1,4 +1,4 @@
-"""What recovery knows of a check: a task goes in, a verdict and its reason come out. Not here: any check."""
+"""The interface of a check: a task in, a verdict and its reason out. Not here: any check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """What is to become of a task, and why, for logs and dead letters."""
+    """A verdict and its reason, for logs and dead letters."""
 
     verdict: Verdict
     reason: str = ""
@@ -23,29 +23,26 @@ class CheckFailed(DelayQError):
 
 
 class Check(Protocol):
-    """Decides what becomes of a task whose lease expired."""
+    """Decides about a task whose lease expired."""
 
     @property
     def stuck(self) -> int:
-        """How many threads still go on for questions that were cancelled: as many can be asked less."""
+        """The number of threads that still run cancelled checks; each reduces the concurrency by one."""
 
     async def start(self) -> None:
-        """Open what the questions share; HandlerSetupError when the document names what is not there."""
+        """Open shared resources; HandlerSetupError when the document names something that does not exist."""
 
     async def ask(self, task: Task) -> Answer:
-        """Ask about one task; GuardBusy: ask again in a moment; whatever else it raises: there is no verdict.
-
-        May be cancelled at any time.
-        """
+        """Check one task. GuardBusy: try again soon; any other exception: no verdict. May be cancelled at any time."""
 
     async def close(self) -> None:
-        """Let go of what `start` opened. No question begins any more."""
+        """Close shared resources. No check starts afterwards."""
 
 
-def verdict_of(word: object) -> Verdict:
-    """Return the verdict of this name; CheckFailed when there is none."""
+def verdict_of(name: object) -> Verdict:
+    """Return the verdict of this name; CheckFailed when it does not exist."""
     try:
-        return Verdict(word)  # type: ignore[arg-type]  # whatever a user's function returned
+        return Verdict(name)  # type: ignore[arg-type]  # any result of a user's function
     except ValueError:
         expected = ", ".join(Verdict)
-        raise CheckFailed(f"expected one of {expected} as the verdict, got {word!r:.60}") from None
+        raise CheckFailed(f"expected one of {expected} as the verdict, got {name!r:.60}") from None

@@ -1,4 +1,4 @@
-"""Checks that are HTTP services: asked with the same POST as a handler would be, and a header more.
+"""Checks that are HTTP services: the same POST as to a handler, with one more header.
 
 200 OK
 {"verdict": "complete", "reason": "refunded on 2 May"}
@@ -34,7 +34,7 @@ class HttpCheck:
     def __init__(
         self, spec: HttpSpec, *, connections: int, timeout_seconds: float, secrets_dir: Path
     ) -> None:
-        """`timeout_seconds` bounds a whole question, the wait for a connection included."""
+        """`timeout_seconds` limits a whole check, including the wait for a connection."""
         bounds = Bounds(
             connections=connections, timeout_seconds=timeout_seconds, body_seconds=timeout_seconds
         )
@@ -45,7 +45,7 @@ class HttpCheck:
         await self._post.start()
 
     async def ask(self, task: Task) -> Answer:
-        """Ask, and read the answer."""
+        """Send the task, and parse the response."""
         return read(await self._post.send(task, HEADERS))
 
     async def close(self) -> None:
@@ -54,7 +54,7 @@ class HttpCheck:
 
 
 def read(response: Response) -> Answer:
-    """Return what a service answered; CheckFailed when that is no verdict."""
+    """Parse a response; CheckFailed when it has no verdict."""
     said = excerpt(response.body, EXCERPT_CHARS)
     if response.status != HTTPStatus.OK:
         raise CheckFailed(f"expected status 200, got {response.status}: {said}")

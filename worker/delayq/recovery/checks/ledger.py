@@ -1,4 +1,4 @@
-"""The check that asks the queue's own SQL guard: what is in its ledger has taken effect."""
+"""The check that uses the queue's own SQL guard: a task in its ledger has taken effect."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ ANSWERS: Final = {
 
 
 @runtime_checkable
-class Remembers(Protocol):
-    """A guard that knows of runs that never ended; sql-unique does."""
+class RecordsRuns(Protocol):
+    """A guard that records runs when they start; sql-unique does."""
 
     async def incomplete_run(self, task: Task) -> str:
-        """Say which, empty for none."""
+        """Describe the task's incomplete run, empty without one."""
 
 
 class LedgerCheck:
-    """Whether the guard has seen the task take effect."""
+    """Looks up the task in the guard's ledger."""
 
-    stuck = 0  # threads that hang in a driver are the pool's: it says GuardBusy
+    stuck = 0  # the pool counts threads that hang in a driver, and raises GuardBusy
 
     def __init__(self, guard: Guard[Any]) -> None:
-        """The guard is ours to close."""
+        """The check closes the guard."""
         self._guard = guard
 
     async def start(self) -> None:
-        """Nothing to open: a database that is down now may be up when it is asked."""
+        """Open nothing: a database that is down now may be up at the first check."""
 
     async def ask(self, task: Task) -> Answer:
-        """Ask the guard; GuardUnavailable is no verdict, GuardBusy is one later."""
+        """Look up the task; GuardUnavailable: no verdict, GuardBusy: try again soon."""
         seen = await self._guard.seen(task)
-        if seen is False and isinstance(self._guard, Remembers):
+        if seen is False and isinstance(self._guard, RecordsRuns):
             begun = await self._guard.incomplete_run(task)
-            if begun:  # the guard itself decides, when the task runs again
+            if begun:  # the guard decides when the task runs again
                 return Answer(Verdict.REQUEUE, f"an incomplete run {begun}")
         return ANSWERS[seen]
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._guard.close()

@@ -1,4 +1,4 @@
-"""Checks that are Python functions. Not here: finding them and their threads, which handlers have too."""
+"""Checks that are Python functions. Not here: imports and threads, which handlers/ has."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PAIR = 2
 
 
 class PythonCheck:
-    """A coroutine function, or a plain one with a thread under it."""
+    """A coroutine function, or a plain function in a thread."""
 
     _call: HandlerCall
 
     def __init__(self, path: str, *, concurrency: int) -> None:
-        """Import now: a document that names nothing callable must not get as far as asking it."""
+        """Import the function now, so that a wrong name fails at start-up."""
         target = load(path, FIELD)
         if needs_connection(target):
             raise HandlerSetupError(FIELD, f'"{path}" takes a {CONNECTION}: a check is given the task alone')
@@ -34,22 +34,22 @@ class PythonCheck:
 
     @property
     def stuck(self) -> int:
-        """How many threads are held by questions that were given up."""
+        """The number of threads that still run cancelled checks."""
         return self._threads.abandoned
 
     async def start(self) -> None:
-        """Nothing to open."""
+        """Open nothing."""
 
     async def ask(self, task: Task) -> Answer:
-        """Call the function; it returns the verdict, or the verdict and a reason."""
+        """Call the function; it returns a verdict, or a verdict and a reason."""
         try:
-            said = await self._call(task)
+            found = await self._call(task)
         finally:
             end_if_forked()
-        if isinstance(said, tuple) and len(said) == PAIR:
-            return Answer(verdict_of(said[0]), str(said[1]))
-        return Answer(verdict_of(said))
+        if isinstance(found, tuple) and len(found) == PAIR:
+            return Answer(verdict_of(found[0]), str(found[1]))
+        return Answer(verdict_of(found))
 
     async def close(self) -> None:
-        """Let the threads end; one that is stuck does not keep the process from ending."""
+        """End the threads; a stuck one does not block the end of the process."""
         self._threads.close()

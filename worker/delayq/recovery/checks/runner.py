@@ -1,4 +1,4 @@
-"""Asking a check within its time limit, and what to do when it gives no verdict. Never raises what a check raised."""
+"""Run a check within its timeout, with a fallback if it gives no verdict. A check's exceptions are never raised."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 Cause = Literal["check", "failed", "timeout", "unreadable"]
 
-NO_WORDS = "the check said so"
+NO_REASON = "the check said so"
 
 
 class Judgement(NamedTuple):
-    """What is to become of a task, why, and who says so: the check, or the document because the check failed."""
+    """A verdict, its reason, and its cause: the check, or the document's onFailure because the check failed."""
 
     verdict: Verdict
     reason: str
@@ -33,48 +33,48 @@ class Judgement(NamedTuple):
         return self.cause in {"failed", "timeout"}
 
 
-class Asking:
-    """The questions under way."""
+class CheckRunner:
+    """Runs checks."""
 
     def __init__(self, check: Check, spec: Spec) -> None:
-        """`spec` says how long to wait, and what to do in vain."""
+        """`spec` has the timeout and the verdict of a failure."""
         self._check, self._timeout_seconds = check, spec.timeout_seconds
         self._on_failure = Verdict(spec.on_failure.lower())
-        self._given_up: set[asyncio.Task[Answer | BaseException]] = set()
+        self._abandoned: set[asyncio.Task[Answer | BaseException]] = set()
 
     @property
-    def given_up(self) -> int:
-        """How many checks still run after their timeout, on the event loop or in threads."""
-        return len(self._given_up) + self._check.stuck
+    def abandoned(self) -> int:
+        """The number of checks that still run after their timeout, on the event loop or in threads."""
+        return len(self._abandoned) + self._check.stuck
 
     @property
     def hangs(self) -> bool:
-        """Whether there are some on the event loop, which it would wait for without end."""
-        return bool(self._given_up)
+        """Whether checks on the event loop ignore their cancellation: closing the loop would wait for them."""
+        return bool(self._abandoned)
 
     async def judge(self, task: Task) -> Judgement | None:
-        """Ask about one task; None: ask again in a moment. Returns within the time limit, or when cancelled."""
-        asked = asyncio.create_task(self._ask(task))
+        """Check one task; None: try again soon. Returns within the timeout, or when cancelled."""
+        running = asyncio.create_task(self._ask(task))
         try:
-            # Not wait_for(), which waits for whatever ignores its cancellation.
-            await asyncio.wait({asked}, timeout=self._timeout_seconds)
+            # Not wait_for(), which waits for a task that ignores its cancellation.
+            await asyncio.wait({running}, timeout=self._timeout_seconds)
         finally:
-            if not asked.done():
-                asked.cancel()
-                self._given_up.add(asked)
-                asked.add_done_callback(self._given_up.discard)
-        if not asked.done():
+            if not running.done():
+                running.cancel()
+                self._abandoned.add(running)
+                running.add_done_callback(self._abandoned.discard)
+        if not running.done():
             return self._failure("timeout", f"no verdict within {self._timeout_seconds} s")
-        answer = asked.result()
+        answer = running.result()
         if isinstance(answer, GuardBusy):
             return None
         if isinstance(answer, Answer):
-            reason = bounded(answer.reason) or (NO_WORDS if answer.verdict is Verdict.BURY else "")
+            reason = bounded(answer.reason) or (NO_REASON if answer.verdict is Verdict.BURY else "")
             return Judgement(answer.verdict, reason, "check")
         return self._failure("failed", _why(answer))
 
     async def _ask(self, task: Task) -> Answer | BaseException:
-        """Let nothing out: what leaves an asyncio task as SystemExit would end the process."""
+        """Return every exception as a value: a SystemExit that leaves an asyncio task would end the process."""
         try:
             return await self._check.ask(task)
         except BaseException as error:  # noqa: BLE001 -- a value for the caller, never swallowed
@@ -87,5 +87,5 @@ class Asking:
 def _why(error: BaseException) -> str:
     try:
         return str(error) if isinstance(error, CheckFailed) else described(error)
-    except BaseException:  # noqa: BLE001 -- a user's exception, whose parts are a user's code, too
+    except BaseException:  # noqa: BLE001 -- str() of a user's exception is users' code
         return "it raised an exception that cannot be read"

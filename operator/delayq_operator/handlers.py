@@ -1,7 +1,7 @@
-"""kopf's handlers: set up, log in, take note of a DelayQueue.
+"""kopf's handlers: startup, login, and DelayQueue events.
 
-Only on.event, which leaves no finalizer and no annotation behind. It decides nothing: an event puts the DelayQueue into
-our copy and its key into the line. kopf neither retries an event handler nor folds events together; work.py does both.
+Only on.event, which leaves no finalizer and no annotation. An event updates the informer cache and enqueues the key.
+kopf neither retries event handlers nor merges events; work_queue.py does both.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def test_an_edited_child_is_put_right(drifting: World) -> None:
     world = drifting
     for edit, ((plural, name), body) in EDITS.items():
         before, told = wanted(world.get(plural, name)), repairs(world)
-        mark = world.mark()
+        mark = world.enqueue()
         kind = STRATEGIC if edit != "document removed" else MERGE
         changed = world.cluster.rest.patch(world.path(plural, name), body, kind)
         assert wanted(changed) != before, edit
@@ -133,7 +133,7 @@ def test_a_deleted_child_comes_back(drifting: World) -> None:
     world = drifting
     for plural, name in CHILDREN:
         first, told = world.get(plural, name), repairs(world)
-        mark = world.mark()
+        mark = world.enqueue()
         world.delete(plural, name)
 
         def again(where: tuple[str, str] = (plural, name), first: Object = first) -> bool:
@@ -161,7 +161,7 @@ def test_what_others_add_stays(drifting: World) -> None:
         },
         **pod(env=[{"name": "TRACE", "value": "1"}]),
     }
-    mark = world.mark()
+    mark = world.enqueue()
     path = world.path(*WORKER)
     world.cluster.rest.patch(path, theirs, APPLY, fieldManager="tracer")
     assert writes(world, mark) == []
@@ -177,7 +177,7 @@ def test_what_others_add_stays(drifting: World) -> None:
 def test_kubectl_rollout_restart_works(drifting: World) -> None:
     """A restart that somebody asks for happens, and is not taken for drift."""
     world = drifting
-    mark = world.mark()
+    mark = world.enqueue()
     world.kubectl("rollout", "restart", "deployment/orders-worker")
     world.settle()
     annotations = world.get(*WORKER)["spec"]["template"]["metadata"]["annotations"]

@@ -53,7 +53,7 @@ def test_a_paused_queue_is_left_alone(world: World) -> None:
     world.annotate(paused="true")
     world.until("Paused", "True", "PausedByAnnotation")
     world.event("Paused")
-    mark = world.mark()
+    mark = world.enqueue()
     world.delete("deployments", "orders-worker")
     world.patch("deployments", "orders-scanner", {"spec": {"replicas": 9}})
     world.edit(reaper={"schedule": "*/9 * * * *"})

@@ -55,7 +55,7 @@ def test_a_restart_writes_nothing(cluster: Cluster, crd: str, namespace: str) ->
             world.start(monitoring=MONITORING, reaper={"suspend": True})  # its runs are news
             assert world.children() >= MONITORS
             eventually(lambda: world.events("Created"), what="they were told of")  # behind all else
-        mark = world.mark()
+        mark = world.enqueue()
         with running(start()) as operator:
             world.operator = operator
             world.create("barrier", monitoring=MONITORING)

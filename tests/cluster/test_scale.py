@@ -90,7 +90,7 @@ def test_from_an_hpa_to_the_operator_and_back_takes_a_word(world: World) -> None
 def test_the_number_is_not_for_others_to_change(world: World) -> None:
     """kubectl scale of the Deployment is put back, and the scaler owns the number again."""
     world.start(worker={"replicas": 2})
-    mark = world.mark()
+    mark = world.enqueue()
     world.kubectl("scale", "deployment/orders-worker", "--replicas=7")
     eventually(lambda: asked(world) == 2, timeout_s=5)
     world.event("ScaledDown", "7 → 2 workers")

@@ -143,7 +143,7 @@ def _until_scanners(world: World, name: str, number: int) -> None:
 def test_nothing_new_is_no_write(world: World) -> None:
     """While one DelayQueue is edited ten times, nothing is written of another that is as it should be."""
     world.start(reaper={"suspend": True})  # its runs are news
-    mark = world.mark()
+    mark = world.enqueue()
     _busy(world, "others", edits=10)
     world.nudge()
     ours = [event for event in world.writes(mark) if event.name.startswith("orders")]
@@ -277,7 +277,7 @@ def _told(shop: Shop, expected: dict[str, int]) -> bool:
 
 def _written_seldom(shop: Shop, client: SyncClient) -> None:
     """Numbers move all the time; two more writes are at least twelve seconds apart."""
-    mark = shop.world.mark()
+    mark = shop.world.enqueue()
 
     def writes() -> list[datetime]:
         client.schedule({"do": "hang"}, delay_ms=HOUR_MS)

@@ -202,7 +202,7 @@ class World:
 
         return eventually(look, what=f"event {reason} {words}")
 
-    def mark(self) -> int:
+    def enqueue(self) -> int:
         """A place in the audit log."""
         assert isinstance(self.cluster, ControlPlane)
         return self.cluster.audit_mark()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 
-class FairLine(Generic[Item]):
+class FairQueue(Generic[Item]):
     """Items in the order they came; the next is of the owner that has the fewest taken, and waited longest."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Limiter:
     def __init__(self, number: int, each: int) -> None:
         """`each` is how many one owner can have at most."""
         self._free, self._each = number, each
-        self._line = FairLine[asyncio.Future[None]]()
+        self._line = FairQueue[asyncio.Future[None]]()
 
     @asynccontextmanager
     async def place(self, owner: str, wait_seconds: float) -> AsyncIterator[None]:

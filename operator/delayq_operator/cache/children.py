@@ -67,14 +67,14 @@ class Child:
 class Children:
     """The objects that the operator made; a Listener."""
 
-    def __init__(self, queues: Queues, mark: Callable[[Key], None]) -> None:
+    def __init__(self, queues: Queues, enqueue: Callable[[Key], None]) -> None:
         """Tell `mark` of the queue whose child changes."""
         self._of: dict[Key, dict[tuple[str, str], Child]] = defaultdict(dict)
         self._owner: dict[tuple[str, Name], Key] = {}
         self._lost: dict[tuple[str, Name], Key] = {}
         self._writing: dict[tuple[str, Name], bool] = {}  # whether the child went while we wrote it
         self._unclaimed: dict[tuple[str, str], dict[tuple[str, Name], Child]] = defaultdict(dict)
-        self._queues, self._mark = queues, mark
+        self._queues, self._enqueue = queues, enqueue
         queues.newcomers.append(self._claim)
 
     def of(self, key: Key) -> dict[tuple[str, str], Child]:
@@ -106,7 +106,7 @@ class Children:
             return
         self._of[key][child.reference] = child
         self._owner[where] = key
-        self._mark(key)
+        self._enqueue(key)
 
     def gone(self, kind: Kind, name: Name, *, ours: bool = False) -> None:
         """Forget a child, or one that does not carry our labels any more; `ours` if we deleted it."""
@@ -125,7 +125,7 @@ class Children:
             del self._of[key]
         if child is not None and not ours and child.owner_uid == self._queues.uid(key):
             self._lost[where] = key
-        self._mark(key)
+        self._enqueue(key)
 
     @contextmanager
     def written(self, kind: Kind, name: Name) -> Iterator[Callable[[Object], None]]:
@@ -142,7 +142,7 @@ class Children:
             if key is None:
                 self.seen(kind, body)
             else:
-                self._mark(key)  # to look again; if the write made it anew, the watch brings it
+                self._enqueue(key)  # to look again; if the write made it anew, the watch brings it
 
         try:
             yield take

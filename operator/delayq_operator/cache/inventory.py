@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Inventory:
     """All of it that a reconciliation looks at."""
 
-    def __init__(self, mark: Callable[[Key], None]) -> None:
+    def __init__(self, enqueue: Callable[[Key], None]) -> None:
         """Tell `mark` of each queue of which something changes."""
-        self.queues = Queues(mark)
-        self.children = Children(self.queues, mark)
-        self.pods = Pods(self.queues, mark)
+        self.queues = Queues(enqueue)
+        self.children = Children(self.queues, enqueue)
+        self.pods = Pods(self.queues, enqueue)
         self.rivals = Rivals()

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class Pods:
     """The pods of all queues; a Listener."""
 
-    def __init__(self, queues: Queues, mark: Callable[[Key], None]) -> None:
+    def __init__(self, queues: Queues, enqueue: Callable[[Key], None]) -> None:
         """Tell `mark` of the queue whose pods come or go, get ready, or get into trouble."""
         self._of: dict[tuple[str, str], dict[str, Pod]] = defaultdict(dict)
         self._label: dict[Name, str] = {}
         self._runs: dict[tuple[str, str], str] = {}
-        self._queues, self._mark = queues, mark
+        self._queues, self._enqueue = queues, enqueue
 
     def of(self, key: Key) -> list[Pod]:
         return list(self._of.get((key.namespace, names.label_value(key.name)), {}).values())
@@ -75,7 +75,7 @@ class Pods:
     def _changed(self, namespace: str, label: str) -> None:
         key = self._queues.labelled(namespace, label)
         if key is not None:
-            self._mark(key)
+            self._enqueue(key)
 
 
 def _news(pod: Pod) -> tuple[bool, str, str]:

@@ -62,14 +62,14 @@ def _bounded(resource: Resource) -> bytes:
 class Queues:
     """The DelayQueues there are."""
 
-    def __init__(self, mark: Callable[[Key], None]) -> None:
+    def __init__(self, enqueue: Callable[[Key], None]) -> None:
         """Tell `mark` of each that changes."""
         self._bodies: dict[Key, tuple[int, bytes]] = {}
         self._known: dict[Key, _Known] = {}
         self._by_label: dict[tuple[str, str], Key] = {}
         self._sharers: dict[str, set[Key]] = defaultdict(set)
         self._gone: OrderedDict[str, None] = OrderedDict()  # uids; none of them comes back
-        self._mark = mark
+        self._enqueue = enqueue
         self.newcomers: list[Callable[[Key], None]] = []
         """Who wants to know of each DelayQueue that is seen for the first time."""
 
@@ -88,7 +88,7 @@ class Queues:
             self._know(key, _known(resource))
             self._by_label[key.namespace, names.label_value(key.name)] = key
             if not ours or before is None or before.asked != resource.asked:
-                self._mark(key)
+                self._enqueue(key)
             if before is None:
                 for tell in self.newcomers:
                     tell(key)
@@ -102,7 +102,7 @@ class Queues:
             del self._bodies[key]
             self._know(key, None)
             self._by_label.pop((key.namespace, names.label_value(key.name)), None)
-            self._mark(key)
+            self._enqueue(key)
 
     def get(self, key: Key) -> Resource | None:
         _, body = self._bodies.get(key, (0, b""))
@@ -132,7 +132,7 @@ class Queues:
         if old == new:
             return
         for other in (self._with(old) | self._with(new)) - {key}:
-            self._mark(other)
+            self._enqueue(other)
         for place in old:
             self._sharers[place].discard(key)
             if not self._sharers[place]:

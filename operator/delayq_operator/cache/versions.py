@@ -43,14 +43,14 @@ class Versions:
     change.
     """
 
-    def __init__(self, mark: Callable[[Key], None]) -> None:
+    def __init__(self, enqueue: Callable[[Key], None]) -> None:
         """Tell `mark` of each queue that refers to what changes."""
         self._versions: dict[Name, str] = {}
         self._digests: dict[Name, Digest] = {}
         self._values: dict[Name, dict[str, str]] = {}
         self._referrers: dict[Name, set[Key]] = defaultdict(set)
         self._referred: dict[Key, set[Name]] = {}
-        self._mark = mark
+        self._enqueue = enqueue
 
     def refer(self, key: Key, wanted: Iterable[str]) -> None:
         """Remember what a queue refers to, and nothing else it referred to before."""
@@ -112,4 +112,4 @@ class Versions:
     def _changed(self, name: Name) -> None:
         self._forget(name)
         for key in list(self._referrers.get(name, ())):
-            self._mark(key)
+            self._enqueue(key)

@@ -107,7 +107,7 @@ def podless_seconds(job: Object, now: float) -> float | None:
     return max(0.0, now - datetime.fromisoformat(status["startTime"]).timestamp())
 
 
-def runless_seconds(reaper: Object, newest: str, now: float) -> float | None:
+def podless_run_seconds(reaper: Object, newest: str, now: float) -> float | None:
     """Return for how long the last run of a CronJob has had no pod; `newest` is when its newest pod was created."""
     status = reaper.get("status", {})
     begun = status.get("lastScheduleTime", "")

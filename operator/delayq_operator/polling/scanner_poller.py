@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from delayq.scaling import Policy
 
     from delayq_operator.base.names import Key
-    from delayq_operator.base.work import Work
+    from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.autoscaler import Autoscaler
@@ -48,18 +48,18 @@ PLACE_SECONDS: Final = 2.0
 FEW_SHARDS: Final = 4
 AT_ONCE: Final = (512, 128)  # queues of few shards, and of a namespace: an answer may take a quarter of a MiB
 LARGE_AT_ONCE: Final = (12, 4)  # others: it may take 14
-SPEAKERS: Final = ("scanner", "erase")
+REPORTING: Final = ("scanner", "erase")
 
 
 @dataclass(slots=True)
-class Said:
-    """What the scanners of a queue said."""
+class ScrapeResult:
+    """What the scanners of a queue result."""
 
     reading: Reading | None = None
     """None: none of them answered."""
     leader: str = ""
     """The first that led a shard."""
-    complaint: str = ""
+    read_error: str = ""
     """Why the first could not be read."""
 
 
@@ -69,18 +69,18 @@ class ScannerPoller:
     def __init__(
         self,
         inventory: Inventory,
-        aims: ScalingConfigs,
+        configs: ScalingConfigs,
         autoscaler: Autoscaler,
         *,
         guards: Guards,
         lateness: Latenesses,
-        work: Work,
+        work: WorkQueue,
     ) -> None:
         """Mark a queue in `work` whenever a reading of it says something new."""
         self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
-        self._aims, self.autoscaler, self.guards, self.lateness = aims, autoscaler, guards, lateness
-        self._news: dict[Key, BacklogCache] = {}
-        self._looked_at: dict[Key, float] = {}
+        self._configs, self.autoscaler, self.guards, self.lateness = configs, autoscaler, guards, lateness
+        self._caches: dict[Key, BacklogCache] = {}
+        self._evaluated_at: dict[Key, float] = {}
         self._covers: dict[Key, int] = {}
         self._places, self._large = Limiter(*AT_ONCE), Limiter(*LARGE_AT_ONCE)
 
@@ -88,22 +88,22 @@ class ScannerPoller:
         """Return the last reading, while it is fresh."""
         return self._known(key).fresh(time.time())
 
-    def complaint(self, key: Key) -> str:
+    def read_error(self, key: Key) -> str:
         """Why the last reading failed; empty when it worked."""
-        return self._known(key).complaint
+        return self._known(key).read_error
 
     def erased_shards(self, key: Key) -> int:
-        """How many shards the erase Job of a deleted queue said it has erased."""
+        """How many shards the erase Job of a deleted queue result it has erased."""
         return self._known(key).erased
 
     def _known(self, key: Key) -> BacklogCache:
-        return self._news.get(key) or BacklogCache()
+        return self._caches.get(key) or BacklogCache()
 
     def forget(self, key: Key) -> None:
         self.guards.forget(key)
         self.lateness.forget(key)
-        self._news.pop(key, None)
-        self._looked_at.pop(key, None)
+        self._caches.pop(key, None)
+        self._evaluated_at.pop(key, None)
         self._covers.pop(key, None)
 
     async def run(self) -> None:
@@ -117,92 +117,97 @@ class ScannerPoller:
             await Poller(self._queues, visit).run()
 
     def _pace(self, key: Key) -> float:
-        policy = self._aims.of(key).policy
+        policy = self._configs.of(key).policy
         return PERIOD_SECONDS if policy is None else min(policy.period_seconds, PERIOD_SECONDS)
 
     async def _read(self, client: Client, key: Key) -> None:
-        aim = self._aims.of(key)
-        asked = _asked(aim.policy, self.autoscaler.crew(key)) if aim.policy else ()
+        config = self._configs.of(key)
+        asked = _asked(config.policy, self.autoscaler.stats(key)) if config.policy else ()
         covers = self._covers.get(key, 0)
-        said = await self._scanners(client, key, Question(horizons=asked, shards=max(aim.shards, covers)))
+        result = await self._scanners(
+            client, key, Question(horizons=asked, shards=max(config.shards, covers))
+        )
         if not self._queues.uid(key):
             return  # it went meanwhile
-        self._covers[key] = _covers(said, covers)
-        wait_seconds = self._keep(key, said)
+        self._covers[key] = _covers(result, covers)
+        wait_seconds = self._keep(key, result)
         if wait_seconds:
-            self._work.mark_in(key, wait_seconds)
+            self._work.enqueue_in(key, wait_seconds)
         elif wait_seconds is not None:
-            self._work.mark(key)
-        self._look(key, said.reading, asked)
+            self._work.enqueue(key)
+        self._evaluate(key, result.reading, asked)
 
-    async def _scanners(self, client: Client, key: Key, question: Question) -> Said:
+    async def _scanners(self, client: Client, key: Key, question: Question) -> ScrapeResult:
         pods = self._speakers(key)
         if not pods:
-            return Said()
+            return ScrapeResult()
         places = self._places if question.shards <= FEW_SHARDS else self._large
         until = time.monotonic() + MOST_SECONDS
         try:
             async with places.place(key.namespace, PLACE_SECONDS):
-                return await _said(client, pods, question, until)
+                return await _scrape(client, pods, question, until)
         except TimeoutError:
-            return Said(complaint="the operator was busy reading other queues")
+            return ScrapeResult(read_error="the operator was busy reading other queues")
 
     def _speakers(self, key: Key) -> list[Pod]:
         """Whom to ask, in this order: the erase Job, who led last, who is ready."""
         leader = self._known(key).leader
-        found = [pod for pod in self._pods.of(key) if pod.component in SPEAKERS and reachable(pod)]
+        found = [pod for pod in self._pods.of(key) if pod.component in REPORTING and reachable(pod)]
         return sorted(
             found, key=lambda pod: (pod.component == "scanner", pod.name != leader, not pod.ready, pod.name)
         )
 
-    def _keep(self, key: Key, said: Said) -> float | None:
-        """Keep what was said, or why nothing was; how long a reconciliation can wait, None if none is needed."""
-        news, now = self._news.setdefault(key, BacklogCache()), time.time()
-        if said.reading is None:
-            return news.complain(said.complaint, now) if said.complaint else news.expire(now)
-        news.leader = said.leader or news.leader
-        made, erased = backlog(said.reading, now), min(MOST_SHARDS, said.reading.total(table.ERASED_SHARDS))
-        return news.take(made, erased, self._aims.of(key).lateness_seconds if made.due else math.inf)
+    def _keep(self, key: Key, result: ScrapeResult) -> float | None:
+        """Keep what was result, or why nothing was; how long a reconciliation can wait, None if none is needed."""
+        cache, now = self._caches.setdefault(key, BacklogCache()), time.time()
+        if result.reading is None:
+            return cache.fail(result.read_error, now) if result.read_error else cache.expire(now)
+        cache.leader = result.leader or cache.leader
+        made, erased = (
+            backlog(result.reading, now),
+            min(MOST_SHARDS, result.reading.total(table.ERASED_SHARDS)),
+        )
+        return cache.take(made, erased, self._configs.of(key).lateness_seconds if made.due else math.inf)
 
-    def _look(self, key: Key, reading: Reading | None, asked: tuple[float, ...]) -> None:
+    def _evaluate(self, key: Key, reading: Reading | None, asked: tuple[float, ...]) -> None:
         """Have the number of workers decided, no more often than the spec says."""
-        policy, now = self._aims.of(key).policy, time.time()
+        policy, now = self._configs.of(key).policy, time.time()
         if policy is None or self.guards.down(
             key
         ):  # without their guard, more workers would not run anything
-            self._looked_at.pop(key, None)
-            self.autoscaler.rest(key, now)
-        elif not 0 <= now - self._looked_at.get(key, 0.0) < policy.period_seconds * 0.8:
-            self._looked_at[key] = now
-            self.autoscaler.look(key, reading, asked, now)
+            self._evaluated_at.pop(key, None)
+            self.autoscaler.suspend(key, now)
+        elif not 0 <= now - self._evaluated_at.get(key, 0.0) < policy.period_seconds * 0.8:
+            self._evaluated_at[key] = now
+            self.autoscaler.evaluate(key, reading, asked, now)
 
 
-def _covers(said: Said, before: int) -> int:
+def _covers(result: ScrapeResult, before: int) -> int:
     """For how many shards to be prepared next time: while they become fewer, more are told of than the spec says."""
-    if said.reading is not None:
-        return said.reading.shard_map.covers if said.reading.shard_map else 0
-    return MOST_SHARDS if said.complaint.endswith(TOO_MUCH) else before
+    if result.reading is not None:
+        return result.reading.shard_map.covers if result.reading.shard_map else 0
+    return MOST_SHARDS if result.read_error.endswith(TOO_MUCH) else before
 
 
-def _asked(policy: Policy, crew: WorkerStats) -> tuple[float, ...]:
+def _asked(policy: Policy, stats: WorkerStats) -> tuple[float, ...]:
     """Return the horizons that a decision needs: as many workers as are allowed may have to start together."""
-    return _horizons(policy.window(crew.lead.of(policy.max_replicas)))
+    return _horizons(policy.window(stats.lead.of(policy.max_replicas)))
 
 
 _horizons = lru_cache(1024)(horizons)  # most windows are the same all the time
 
 
-async def _said(client: Client, pods: Iterable[Pod], question: Question, until: float) -> Said:
+async def _scrape(client: Client, pods: Iterable[Pod], question: Question, until: float) -> ScrapeResult:
     """Ask one scanner after the other until every shard was told of: mostly, the first leads them all."""
-    said, reading = Said(), Reading()
+    result, reading = ScrapeResult(), Reading()
     for pod in pods:
         answer = await client.ask(pod, question)
         if isinstance(answer, str):
-            said.complaint = said.complaint or answer
+            result.read_error = result.read_error or answer
         else:
-            said.reading = reading
+            result.reading = reading
             if reading.take(answer):
-                said.leader = said.leader or pod.name
+                result.leader = result.leader or pod.name
         if reading.whole or time.monotonic() > until:
             break
-    return said
+    return result

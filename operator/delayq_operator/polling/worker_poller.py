@@ -1,6 +1,6 @@
 """Asks workers how they started, what they are busy with, and whether their guard serves, all queues side by side.
 
-No decision waits for it: what they say goes to the crew of their queue, from where a decision takes what is known by
+No decision waits for it: what they say goes to the stats of their queue, from where a decision takes what is known by
 then, and to guards.py. One that hangs costs a second of a place, of which each namespace has its share. Not here: who
 is to be asked when (worker_stats.py, guards.py).
 """
@@ -47,14 +47,14 @@ class WorkerPoller:
     def __init__(
         self,
         inventory: Inventory,
-        aims: ScalingConfigs,
+        configs: ScalingConfigs,
         autoscaler: Autoscaler,
         *,
         guards: Guards,
         lateness: Latenesses,
     ) -> None:
         """Have the crews of `autoscaler` learn, and `guards` and `lateness` know."""
-        self._queues, self._aims, self._autoscaler = inventory.queues, aims, autoscaler
+        self._queues, self._configs, self._autoscaler = inventory.queues, configs, autoscaler
         self._guards, self._lateness = guards, lateness
         self._places = Limiter(*AT_ONCE)
         self._client: Client | None = None
@@ -69,22 +69,22 @@ class WorkerPoller:
             await Poller(self._queues, visit).run()
 
     async def _visit(self, client: Client, key: Key) -> float:
-        known = None if self._aims.of(key).policy is None else self._autoscaler.crew(key)
+        known = None if self._configs.of(key).policy is None else self._autoscaler.stats(key)
         guarded = self._guards.watch(key)
-        hearers = [each for each in (known, guarded, self._lateness.watch(key)) if each is not None]
-        if not hearers:
+        consumers = [each for each in (known, guarded, self._lateness.watch(key)) if each is not None]
+        if not consumers:
             return IDLE_SECONDS
         workers, now = self._autoscaler.workers(key), time.time()
-        pods = list({pod.name: pod for each in hearers for pod in each.to_ask(workers, now)}.values())
+        pods = list({pod.name: pod for each in consumers for pod in each.to_ask(workers, now)}.values())
         answers = await self._each(client, key.namespace, pods)
         now_there = filter(worker_stats.reachable, self._autoscaler.workers(key))
         there = {(pod.name, pod.uid, pod.address): pod for pod in now_there}
         for asked, answer in zip(pods, answers, strict=True):
             pod = there.get((asked.name, asked.uid, asked.address))
             if pod is not None and answer is not None:
-                _take(hearers, pod, answer, key)
-        self._guards.tell(key)
-        self._lateness.tell(key)
+                _take(consumers, pod, answer, key)
+        self._guards.enqueue_on_change(key)
+        self._lateness.enqueue_on_change(key)
         if len(pods) >= worker_stats.MOST_AT_ONCE:
             return FULL_SECONDS
         return IDLE_SECONDS if known is None and guarded is None else worker_stats.SOON_SECONDS
@@ -112,10 +112,10 @@ class WorkerPoller:
 
 
 def _take(
-    hearers: Iterable[WorkerStats | Lateness | Watch], pod: Pod, answer: Sequence[Sample], key: Key
+    consumers: Iterable[WorkerStats | Lateness | Watch], pod: Pod, answer: Sequence[Sample], key: Key
 ) -> None:
     try:
-        for each in hearers:
+        for each in consumers:
             each.take(pod, answer, time.time())
     except Exception:  # whatever one says, the others are heard
         log.exception("scrape_crashed", extra={"fields": {"queue": str(key), "pod": pod.name}})

@@ -1,8 +1,7 @@
-"""Makes the cluster as planned: applies, scales, prunes. Says what it did and what it could not do.
+"""Carries out a plan: applies, scales and prunes children. Returns what it did and what failed.
 
-Every write is server-side apply with our own field manager, so fields of others stay theirs, and two operators at once
-write the same thing twice. An object that is not in our copy is looked at before it is written for the first time: one
-that has another owner is never taken over.
+Every write is a server-side apply with the operator's field manager: fields of other managers stay, and two operators
+write the same. An object that the informer cache lacks is read before its first write: one of another owner is kept.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
     from delayq_operator.scaling.scaling import Scale
 
 REFUSED: Final = (Invalid, Denied, NotFound, Failed)
-"""Answers that concern one child and not the others: they are told, and tried again.
+"""Errors that concern one child only: they are reported and retried.
 
-Not Conflict: it means that our copy is stale, and the next reconciliation reads it again.
+Not Conflict: it means that the informer cache is stale, and the next reconciliation reads it again.
 """
 
 
@@ -40,18 +39,18 @@ DOWN: Final = "ScaledDown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """Another number of workers than before."""
+    """A change of the number of workers."""
 
     reason: str
-    """Of the event: UP or DOWN."""
+    """Reason of the event: UP or DOWN."""
     message: str
     record: str = ""
-    """What the decision was made from; empty when it was none of the operator's."""
+    """The inputs of the decision; empty if the operator did not decide."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a plan."""
+    """The result of a plan."""
 
     created: list[str] = field(default_factory=list)
     repaired: list[str] = field(default_factory=list)
@@ -60,7 +59,7 @@ class Outcome:
     scaled: Scaled | None = None
     pruned: list[str] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
-    """Objects of others that have the name of a child."""
+    """Objects of other owners that have the name of a child."""
     failures: list[str] = field(default_factory=list)
 
 
@@ -68,11 +67,11 @@ class Applier:
     """Writes the children of DelayQueues."""
 
     def __init__(self, api: Api, children: Children) -> None:
-        """Answers of the API server go into `children` at once, ahead of the watch."""
+        """Responses of the API server update `children` at once, ahead of the watch."""
         self._api, self._children = api, children
 
     async def apply(self, resource: Resource, plan: Plan, scale: Scale) -> Outcome:
-        """Carry the plan out. What the API server refuses is in the outcome; Unavailable when it does not answer."""
+        """Carry out the plan. The outcome lists rejected writes; Unavailable if the API server does not answer."""
         outcome = Outcome()
         for change in plan.changes:
             await self._apply(resource, change, scale, outcome)
@@ -94,7 +93,7 @@ class Applier:
                 outcome.taken.append(label)
                 return
             if there is not None and differs(change.body, there) is None:
-                return  # its watch has not told of it yet
+                return  # its watch has not delivered it yet
             with self._children.written(change.kind, (resource.key.namespace, change.name)) as take:
                 wanted = _with_replicas(change, scale)
                 take(await self._api.apply(change.kind, wanted, manager=names.OPERATOR))
@@ -112,14 +111,14 @@ class Applier:
             outcome.repaired.append(f"{label} ({change.why})")
 
     async def _there(self, resource: Resource, change: Change) -> Object | None:
-        """Look for an object that is not in our copy."""
+        """Read an object that the informer cache lacks; None if it does not exist."""
         try:
             return await self._api.get(change.kind, resource.key.namespace, change.name)
         except NotFound:
             return None
 
     async def scale(self, resource: Resource, worker: Child, scale: Scale, outcome: Outcome) -> None:
-        """Have the worker Deployment ask for as many replicas, as the one who owns that field."""
+        """Write the replicas of the worker Deployment with the scaler's own field manager."""
         asked = worker.body["spec"].get("replicas")
         if worker.scaled and asked == scale.replicas:
             return
@@ -139,13 +138,13 @@ class Applier:
             outcome.scaled = _scaled(asked, scale)
 
     async def end_runs(self, reaper: Child, namespace: str) -> None:
-        """Delete the runs of a CronJob that are under way: no other begins before they have ended."""
+        """Delete the active Jobs of a CronJob: concurrencyPolicy Forbid lets no other run start before they end."""
         for job in reaper.body.get("status", {}).get("active") or ():
             with suppress(NotFound, Conflict):
                 await self._api.delete(names.JOB, namespace, job["name"], uid=job["uid"])
 
     async def delete(self, child: Child, namespace: str) -> None:
-        """Delete that very child; nothing happens when it is gone, or another has its name by now."""
+        """Delete a child by its UID: an object that has its name by now stays."""
         with suppress(NotFound, Conflict):
             await self._api.delete(child.kind, namespace, child.name, uid=child.uid)
         self._children.gone(child.kind, (namespace, child.name), ours=True)
@@ -159,13 +158,13 @@ def _scaled(before: int | None, scale: Scale) -> Scaled:
 
 
 def _of_others(there: Object, resource: Resource) -> bool:
-    """Whether an object does not belong to this DelayQueue."""
+    """Whether no owner reference of an object names this DelayQueue."""
     owners = there["metadata"].get("ownerReferences") or ()
     return all(owner["uid"] != resource.uid for owner in owners)
 
 
 def _with_replicas(change: Change, scale: Scale) -> Object:
-    """Give a worker Deployment its replicas until the scaler owns them: otherwise it would start out with one."""
+    """Set the replicas of a worker Deployment until the scaler owns them: the API server's default is 1."""
     if change.kind is not names.DEPLOYMENT or "replicas" in change.body["spec"]:
         return change.body
     if change.live is not None and change.live.scaled:
@@ -174,19 +173,19 @@ def _with_replicas(change: Change, scale: Scale) -> Object:
 
 
 def _rolled(change: Change) -> list[str]:
-    """Why applying this replaces pods; nothing when it does not."""
+    """Return why applying this change replaces pods; empty if it does not."""
     if change.kind is not names.DEPLOYMENT or change.live is None:
         return []
     return changes(inputs_of(change.live.body), inputs_of(change.body))
 
 
 def _respecified(change: Change) -> bool:
-    """Whether the desired object differs from what was applied; if not, another client changed the live one."""
+    """Whether the desired object differs from the last applied one; if not, another client changed the live one."""
     if change.live is None:
         return True
     return _applied(change.live.body) not in (None, _applied(change.body))
 
 
 def _applied(body: Object) -> str | None:
-    mark: str | None = (body["metadata"].get("annotations") or {}).get(names.APPLIED)
-    return mark
+    found: str | None = (body["metadata"].get("annotations") or {}).get(names.APPLIED)
+    return found

@@ -1,10 +1,10 @@
-"""How a DelayQueue ends.
+"""Deletion of a DelayQueue.
 
-With deletionPolicy Retain it just goes, and its children after it. With Delete, a finalizer keeps it until a Job has
-erased its tasks: first those who could add to them stop, then the Job runs.
+With deletionPolicy Retain, Kubernetes deletes it and then its children. With Delete, a finalizer keeps it: the operator
+stops all pods that can write tasks, then a Job erases the tasks, then the operator removes the finalizer.
 
-The finalizer never holds the DelayQueue for want of Redis: setting deletionPolicy to Retain lets it go at any time, and
-the condition says so. Nor does it hold a namespace that is being deleted, in which no Job can run.
+Setting deletionPolicy to Retain removes the finalizer at any time, also without Redis. The finalizer does not block the
+deletion of a namespace either, because no Job can run there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from delayq.contract import SpecError, parse
 
 from delayq_operator.base import names
 from delayq_operator.base.errors import Conflict, NotFound, Unavailable
-from delayq_operator.base.words import listed
+from delayq_operator.base.phrases import listed
 from delayq_operator.cache.resource import Resource
 from delayq_operator.cache.sharing import described
 from delayq_operator.cache.workload import POD_SECONDS, podless_seconds
@@ -42,13 +42,15 @@ if TYPE_CHECKING:
     from delayq_operator.kube.api import Api
     from delayq_operator.polling.scanner_poller import ScannerPoller
     from delayq_operator.reconcile.apply import Applier
-    from delayq_operator.reconcile.facts import Referees
+    from delayq_operator.reconcile.facts import Referents
     from delayq_operator.status.events import Recorder
 
 log = logging.getLogger(__name__)
 
 USERS: Final = ("scanner", "worker", "reaper")
-WAY_OUT: Final = "To let it go without: kubectl patch dq {name} -n {namespace} --type merge -p '{patch}'"
+WAY_OUT: Final = (
+    "To delete it without erasing: kubectl patch dq {name} -n {namespace} --type merge -p '{patch}'"
+)
 SKIPPED: Final = (
     "its namespace is being deleted, where no Job can run: its tasks stay in Redis. To erase them, run delayq erase "
     "with its document"
@@ -62,7 +64,7 @@ RETAIN: Final = '{"spec":{"deletionPolicy":"Retain"}}'
 
 
 class Deletion:
-    """Sees to finalizers, and to what they stand for."""
+    """Sets and removes finalizers, and erases tasks."""
 
     def __init__(
         self,
@@ -71,25 +73,25 @@ class Deletion:
         inventory: Inventory,
         scraper: ScannerPoller,
         applier: Applier,
-        referees: Referees,
+        referents: Referents,
         recorder: Recorder,
         setting: Setting,
     ) -> None:
         """Every part is shared with reconciliation."""
         self._api, self._setting = api, setting
         self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
-        self._applier, self._referees, self._recorder = applier, referees, recorder
+        self._applier, self._referents, self._recorder = applier, referents, recorder
         self._scraper = scraper
 
     async def prepare(self, resource: Resource) -> Resource:
-        """Have the finalizer exactly while deletionPolicy is Delete; the DelayQueue as it is then."""
+        """Set the finalizer while deletionPolicy is Delete, else remove it. Return the updated DelayQueue."""
         has = names.ERASE_FINALIZER in resource.finalizers
         if has == resource.erases or (not has and await self._api.terminating(resource.key.namespace)):
             return resource
         return await self._set(resource, present=resource.erases)
 
-    async def undo(self, resource: Resource) -> list[str]:
-        """Stop the Job of an earlier DelayQueue of this name. Return what has to stop first."""
+    async def stop_earlier_job(self, resource: Resource) -> list[str]:
+        """Delete the erase Job of an earlier DelayQueue of this name. Return its pods that have yet to stop."""
         await self.abandon(resource.key)
         pods = [pod for pod in self._pods.of(resource.key) if pod.component == "erase" and not pod.failed]
         return [f"Pod {pod.name}" for pod in pods]
@@ -100,8 +102,8 @@ class Deletion:
         if job is not None and job.ours:
             await self._applier.delete(job, key.namespace)
 
-    async def still_there(self, resource: Resource) -> None:
-        """Make sure of the DelayQueue before children are made for it: a watch may have missed that it went."""
+    async def confirm_exists(self, resource: Resource) -> None:
+        """Read the DelayQueue before children are created: the watch may have missed its deletion."""
         try:
             there = await self._api.get(names.DELAY_QUEUE, resource.key.namespace, resource.key.name)
         except NotFound:
@@ -111,8 +113,8 @@ class Deletion:
             self._queues.seen(there)
             raise Unavailable("the DelayQueue was deleted meanwhile")
 
-    async def end(self, resource: Resource) -> View | None:
-        """Bring the end of a deleted DelayQueue forward; what there is to report, None when it may go."""
+    async def finalize(self, resource: Resource) -> View | None:
+        """Advance the deletion of a DelayQueue. Return the view to report; None once the finalizer is removed."""
         if names.ERASE_FINALIZER not in resource.finalizers:
             return None
         if resource.erases:
@@ -123,14 +125,14 @@ class Deletion:
                 log.warning("erase_skipped", extra={"fields": {"queue": str(resource.key), "hint": SKIPPED}})
             else:
                 return view
-        await self.abandon(resource.key)  # the Job has no owner, and goes before the finalizer
+        await self.abandon(resource.key)  # the Job has no owner: delete it before the finalizer
         await self._set(resource, present=False)
         return None
 
     async def release(self, namespace: str) -> None:
-        """Take the finalizers of a namespace away if it is being deleted: the last act of an operator that runs there.
+        """Remove the finalizers in the operator's namespace if it is being deleted; called on shutdown.
 
-        Kubernetes deletes pods before DelayQueues, so no operator will be there to do it later.
+        Kubernetes deletes pods before DelayQueues: no operator will run there later.
         """
         here = [key for key in self._queues.keys() if key.namespace == namespace]  # noqa: SIM118 -- a method
         found = [resource for key in here if (resource := self._queues.get(key)) is not None]
@@ -141,7 +143,7 @@ class Deletion:
                 await self._release(key)
 
     async def _release(self, key: Key) -> None:
-        """Read it before: no watch runs any more that would follow what others write."""
+        """Read the DelayQueue first: watches have stopped."""
         for _ in range(RELEASE_TRIES):
             with suppress(Conflict, NotFound):
                 found = await self._api.get(names.DELAY_QUEUE, key.namespace, key.name)
@@ -150,7 +152,7 @@ class Deletion:
 
     async def _erase(self, resource: Resource) -> View:
         if forbidden := of_namespace(resource.key.namespace, self._setting.policy):
-            # The Job would mount Secrets that the author names, and run containers of the author's.
+            # The Job would mount Secrets and run containers that the author of the DelayQueue names.
             erasing = _failed(resource, f"Nothing is erased: the namespace {forbidden[0].message}.")
             return View(resource=resource, erasing=erasing, forbidden=forbidden)
         served = self._children.owned(resource, names.CONFIG_MAP, names.config(resource.key.name))
@@ -159,7 +161,7 @@ class Deletion:
             return View(resource=resource, erasing=_failed(resource, why))
         try:
             queue = parse(resource.document)
-            facts = await self._referees.facts(resource, queue, self._children.of(resource.key))
+            facts = await self._referents.facts(resource, queue, self._children.of(resource.key))
             job = stamped(erase_job(queue, self._setting, facts))
             if forbidden := of_templates([job], self._setting.policy):
                 raise SpecError(forbidden)  # noqa: TRY301 -- the same end as a template that cannot be merged
@@ -171,15 +173,17 @@ class Deletion:
 
     async def _advance(self, resource: Resource, queue: DelayQueue, wanted: Object) -> Erasing:
         key = resource.key
-        if others := described(key.namespace, await self._referees.sharers(key, self._queues)):
+        if others := described(key.namespace, await self._referents.sharers(key, self._queues)):
             what = f"Nothing is erased: the same tasks belong to {listed(others)}, too."
             return _failed(resource, what)
         for child in self._children.of(key).values():
             if child.kind in (names.DEPLOYMENT, names.CRON_JOB) and child.belongs_to(resource.uid):
                 await self._applier.delete(child, key.namespace)
         stopping = [pod.name for pod in self._pods.of(key) if pod.component in USERS and not pod.failed]
-        if stopping:  # a worker that stops hands its tasks back, and must not do so after the erasing
-            message = f"Waiting until {listed(stopping)} stopped. On a node that is lost: kubectl delete pod --force."
+        if stopping:  # a stopping worker releases its tasks, which must happen before the erasure
+            message = (
+                f"Waiting until {listed(stopping)} stopped. If the node is lost: kubectl delete pod --force."
+            )
             return Erasing(message=message)
         job = self._children.get(key, names.JOB, names.erase(key.name))
         if job is None:
@@ -189,7 +193,7 @@ class Deletion:
             return _failed(resource, what)
         if _is_for(job, resource):
             return self._progress(resource, queue, job)
-        # It erased the tasks of an earlier DelayQueue of this name, not of this one.
+        # The Job belongs to an earlier DelayQueue of this name.
         await self._applier.delete(job, key.namespace)
         return Erasing(message=f"Waiting until an earlier Job {job.name} is gone.")
 
@@ -198,7 +202,9 @@ class Deletion:
             with self._children.written(names.JOB, (resource.key.namespace, job["metadata"]["name"])) as take:
                 take(await self._api.apply(names.JOB, job, manager=names.OPERATOR))
         except REFUSED as error:
-            return _failed(resource, f"The Job that erases the tasks was refused: {error.message}.")
+            return _failed(
+                resource, f"The API server rejects the Job that erases the tasks: {error.message}."
+            )
         self._recorder.post(resource, "Erasing", f"Job {job['metadata']['name']} erases all tasks")
         return Erasing(message=f"Job {job['metadata']['name']} erases the tasks.")
 
@@ -206,13 +212,13 @@ class Deletion:
         outcome, erased = _outcome(job), self._scraper.erased_shards(resource.key)
         if outcome == "Complete":
             return Erasing(done=True)
-        shards = max(queue.spec.shards, erased)  # tasks may have been on their way from more
+        shards = max(queue.spec.shards, erased)  # resharding may have left tasks in more shards
         made = Erasing(message=f"Job {job.name} erases the tasks: {erased} of {shards} shards done.")
-        if trouble := _trouble(job, outcome, self._last_words(resource)):
+        if trouble := _trouble(job, outcome, self._pod_trouble(resource)):
             made = _failed(resource, trouble)
         return replace(made, erased_shards=erased, shards=shards)
 
-    def _last_words(self, resource: Resource) -> str:
+    def _pod_trouble(self, resource: Resource) -> str:
         pods = [pod for pod in self._pods.of(resource.key) if pod.component == "erase" and pod.trouble]
         return f"{pods[-1].trouble}." if pods else ""
 
@@ -227,7 +233,7 @@ class Deletion:
             return resource
         self._queues.seen(body, ours=True)
         if resource.deleting and not wanted:
-            # It is gone, and must not be ended a second time until kopf tells.
+            # It is deleted: do not finalize it again before its watch event arrives.
             self._queues.gone(resource.key, resource.uid)
         return self._queues.get(resource.key) or resource
 
@@ -238,21 +244,21 @@ def _is_for(job: Child, resource: Resource) -> bool:
 
 
 def _outcome(job: Child) -> str:
-    """Complete, Failed, or nothing yet."""
+    """Return Complete or Failed; empty while the Job runs."""
     for condition in job.body.get("status", {}).get("conditions") or ():
         if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
             return str(condition["type"])
     return ""
 
 
-def _trouble(job: Child, outcome: str, words: str) -> str:
-    """Say what keeps a Job from erasing; `words` are the last of its pod. Empty when nothing does."""
+def _trouble(job: Child, outcome: str, pod_trouble: str) -> str:
+    """Return what keeps a Job from erasing; empty if nothing does. `pod_trouble` is the last message of its pod."""
     if outcome == "Failed":
-        return f"Job {job.name} could not erase the tasks. {words} Delete the Job to try again."
+        return f"Job {job.name} could not erase the tasks. {pod_trouble} Delete the Job to try again."
     if tries := job.body.get("status", {}).get("failed", 0):
-        return f"Job {job.name} failed {tries} times and tries again. {words}"
-    if words:
-        return f"The pod of Job {job.name} does not run. {words}"
+        return f"Job {job.name} failed {tries} times and tries again. {pod_trouble}"
+    if pod_trouble:
+        return f"The pod of Job {job.name} does not run. {pod_trouble}"
     if (podless_seconds(job.body, time.time()) or 0.0) >= POD_SECONDS:
         return (
             f"Job {job.name} has no pod: the API server rejects it. kubectl describe job {job.name} says why."

@@ -1,8 +1,8 @@
-"""How an object of the API differs from what is wanted: a path, or nothing.
+"""Compares a live object with the desired one, and returns the path of the first difference.
 
-The API server adds defaults, drops zeroes and rewrites quantities, and other managers add fields of their own. None of
-that is a difference. What is: a field that is wanted and not there, and a field that was wanted and is not any more,
-which only the fingerprint of what was applied last can tell.
+The API server adds defaults, drops zeroes, rewrites quantities, and other managers add fields: none of that is drift.
+Drift is a desired field that is missing or different, or one that is no longer desired. The fingerprint of the last
+applied object detects the latter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
     "ownerReferences": ("uid",),
 }
-"""Lists that several managers may add to, and what tells their items apart; all others belong to one manager."""
+"""Lists that several managers may add to → the keys of their items. Any other list belongs to one manager."""
 
 _DEFAULTS: Final[Mapping[str, str]] = {"protocol": "TCP"}
 
@@ -58,7 +58,7 @@ _POINTERS: Final = frozenset(
         "ttlSecondsAfterFinished",
     }
 )
-"""Fields where absent does not mean the same as false, 0 or "": everywhere else the API server drops those."""
+"""Fields where absent differs from false, 0 or "". The API server drops these values in all other fields."""
 
 _UNSET: Final = frozenset(
     {
@@ -77,32 +77,32 @@ _UNSET: Final = frozenset(
         "timeoutSeconds",
     }
 )
-"""Fields that have a default where they are "" or 0: the API server replaces it by the default."""
+"""Fields whose "" or 0 the API server replaces by a default."""
 
 _MAPS: Final = frozenset({"annotations", "labels", "limits", "matchLabels", "nodeSelector", "requests"})
-"""Mappings that the API server drops when they are empty. An empty emptyDir is something else, and stays."""
+"""Mappings that the API server drops when empty. It keeps others, such as an empty emptyDir."""
 
 _WHOLE: Final = frozenset({"matchLabels", "nodeSelector", "podSelector", "selector"})
-"""Mappings that have one owner, in which one entry more selects something else."""
+"""Mappings with one owner: an additional entry changes the selection."""
 
 _QUANTITIES: Final = frozenset({"quantity", "divisor", "sizeLimit"})
 _ENTRIES: Final = dict.fromkeys((*_MAPS, "data"), "entry") | {
     "limits": "quantity",
     "requests": "quantity",
 }
-"""What an entry of such a mapping is called here, whatever its key: keys are the author's own words."""
+"""Mapping with keys chosen by the author → the field name that stands for its entries."""
 
-_IGNORED: Final = frozenset({"apiVersion", "kind"})  # lists leave them out
+_IGNORED: Final = frozenset({"apiVersion", "kind"})  # absent in list responses
 
 
 def fingerprint(desired: Object) -> str:
-    """Hash an object as it is wanted, its own fingerprint left out."""
+    """Hash a desired object without its fingerprint."""
     text = json.dumps(_without_fingerprint(desired), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def stamped(desired: Object) -> Object:
-    """Put the fingerprint on an object, to be applied with it."""
+    """Return the object with its fingerprint as an annotation."""
     metadata = desired["metadata"]
     annotations = {**metadata.get("annotations", {}), names.APPLIED: fingerprint(desired)}
     return {**desired, "metadata": {**metadata, "annotations": annotations}}
@@ -116,7 +116,7 @@ def _without_fingerprint(desired: Object) -> Object:
 
 
 def differs(desired: Object, live: Object) -> str | None:
-    """Return the path of the first thing that `live` lacks, or None."""
+    """Return the path of the first field of `desired` that differs in `live`; None if none does."""
     wanted, found = (_annotations(each).get(names.APPLIED) for each in (desired, live))
     if wanted is not None and wanted != found:
         return f"metadata.annotations[{names.APPLIED}]"
@@ -131,7 +131,7 @@ def _annotations(body: Object) -> Mapping[str, str]:
 
 
 def _differs(wanted: object, found: object, path: str, field: str) -> str | None:
-    """`field` is the name of the mapping's field that both stand in."""
+    """Compare two values; `field` is the name of the field that contains them."""
     if isinstance(wanted, Mapping):
         return _mapping_differs(wanted, found, path, field)
     if isinstance(wanted, list):

@@ -1,4 +1,4 @@
-"""Finds out what the desired objects depend on besides the document: contents of Secrets and ConfigMaps, as digests."""
+"""Gathers the inputs of desired objects besides the document: digests of Secrets and ConfigMaps."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from delayq_operator.kube.api import Api
 
 
-class Referees:
-    """The Secrets and ConfigMaps that queues refer to; read only when they are new or changed."""
+class Referents:
+    """The Secrets and ConfigMaps that queues refer to; read only when new or changed."""
 
     def __init__(self, api: Api, secrets: Versions, config_maps: Versions) -> None:
         """Nothing is read yet."""
         self._api, self._secrets, self._config_maps = api, secrets, config_maps
         self.kinds: frozenset[str] = frozenset()  # optional kinds that the API serves
-        self.installation = ""  # what this operator claims queues with
+        self.installation = ""  # written into ConfigMaps as this operator's claim
 
     async def facts(
         self, resource: Resource, queue: DelayQueue, children: Mapping[tuple[str, str], Child]
     ) -> Facts:
-        """Gather the facts about one queue, and have it marked when one of them changes."""
+        """Gather the facts about one queue; a change of a referent enqueues it."""
         references = referenced(queue)
         secrets = await self._digests(names.SECRET, self._secrets, resource, references.secrets)
         config_maps = await self._digests(
@@ -58,7 +58,7 @@ class Referees:
         )
 
     def _lacking(self, resource: Resource, queue: DelayQueue) -> tuple[tuple[str, str], ...]:
-        """Keys of the document only: for those of a pod template, the pod says so itself."""
+        """Return missing keys that the document names. For keys in a pod template, the pod's status reports it."""
         wanted = reads.by_anybody(queue.spec)
         return tuple(
             (name, key)
@@ -87,9 +87,9 @@ class Referees:
         return digest
 
     async def sharers(self, key: names.Key, queues: Queues) -> list[names.Key]:
-        """Name those who share a DelayQueue's tasks: in its namespace by what they say, in others if they can prove it.
+        """Name the DelayQueues that use the same tasks; of other namespaces only those with the same credentials.
 
-        Anybody can name a Redis in a spec. Who has the same credentials for it can do anything to the tasks anyway.
+        A spec can name any Redis. Equal credentials prove access to the tasks.
         """
         others = queues.sharing(key)
         if all(other.namespace == key.namespace for other in others):
@@ -103,7 +103,7 @@ class Referees:
         ]
 
     async def _proof(self, key: names.Key, queues: Queues) -> tuple[tuple[str, ...], ...] | None:
-        """Digest what a DelayQueue logs in to Redis with; None if that is not there."""
+        """Return digests of a DelayQueue's Redis credentials; None if they do not exist."""
         found = []
         for name, keys in queues.credentials(key):
             where = (key.namespace, name)
@@ -119,13 +119,13 @@ class Referees:
         return tuple(found)
 
     def forget(self, key: names.Key) -> None:
-        """Drop what a DelayQueue referred to."""
+        """Drop the references of a DelayQueue."""
         self._secrets.refer(key, ())
         self._config_maps.refer(key, ())
 
 
 def salted(uid: str, digests: Mapping[str, Digest | None], which: Callable[[Digest], str]) -> dict[str, str]:
-    """With the queue's uid in it, annotations do not show that two queues have the same password."""
+    """Salt digests with the queue's UID: annotations do not reveal that two queues have the same password."""
     return {name: _salted(uid, which(digest)) if digest else "" for name, digest in digests.items()}
 
 
@@ -134,7 +134,7 @@ def _salted(uid: str, digest: str) -> str:
 
 
 def missing(facts: Facts) -> tuple[str, ...]:
-    """Name what a queue refers to and is not there, such as "Secret shop-db", or "key password of Secret shop-db"."""
+    """Name missing references of a queue, such as "Secret shop-db", or "key password of Secret shop-db"."""
     secrets = [f"Secret {name}" for name, digest in facts.secrets.items() if not digest]
     keys = [f"key {key} of Secret {name}" for name, key in facts.lacking]
     return (
@@ -145,7 +145,7 @@ def missing(facts: Facts) -> tuple[str, ...]:
 
 
 def unserved(queue: DelayQueue, facts: Facts) -> tuple[str, ...]:
-    """Name the optional kinds that a queue asks for in vain."""
+    """Name the optional kinds that a queue asks for and the cluster does not serve."""
     monitoring = queue.spec.monitoring
     asked = {
         names.POD_MONITOR.kind: monitoring.pod_monitor.enabled,
@@ -155,7 +155,7 @@ def unserved(queue: DelayQueue, facts: Facts) -> tuple[str, ...]:
 
 
 def started_with(queue_name: str, children: Mapping[tuple[str, str], Child]) -> dict[str, dict[str, str]]:
-    """Say what the pods of each component were last started with."""
+    """Return the inputs that the pods of each component last started with."""
     found = {}
     for component, name in (("scanner", names.scanner(queue_name)), ("worker", names.worker(queue_name))):
         child = children.get((names.DEPLOYMENT.kind, name))

@@ -1,7 +1,7 @@
-"""The optional kinds, which come and go with what is installed in the cluster, and with our rights.
+"""Optional kinds: served only if their CRD is installed and RBAC allows them.
 
-Without one of them nothing is amiss: a cluster may have no Prometheus operator, and an administrator may not want us to
-touch monitors. What is not served, or not to us, is not wanted either, and its objects are left as they are.
+A cluster may have no Prometheus operator, and an administrator may deny access to monitors. The operator then desires
+no object of that kind, and leaves existing ones as they are.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from delayq_operator.cache.children import Children
     from delayq_operator.cache.watches import Watches
     from delayq_operator.kube.api import Api
-    from delayq_operator.reconcile.facts import Referees
+    from delayq_operator.reconcile.facts import Referents
 
 log = logging.getLogger(__name__)
 
 
 class OptionalKinds:
-    """Keeps Referees.kinds as it is in the cluster; a Listener.
+    """Keeps Referents.kinds up to date; a Listener.
 
-    A kind is wanted from the moment all of it was listed, in one go: a child that is seen before its kind is wanted
-    would be deleted, and one that is wanted before it is seen would be written without need.
+    A kind becomes desired when its first list is complete, in one step: a child that is seen before would be deleted,
+    and one that is desired before it is seen would be written needlessly.
     """
 
     def __init__(
@@ -41,22 +41,22 @@ class OptionalKinds:
         *,
         watches: Watches,
         children: Children,
-        referees: Referees,
-        mark_all: Callable[[], None],
+        referents: Referents,
+        enqueue_all: Callable[[], None],
     ) -> None:
-        """`mark_all` has every queue looked at, for each may want such objects."""
+        """`enqueue_all` enqueues every queue: each may desire such objects."""
         self._api, self._watches, self._children = api, watches, children
-        self._referees, self._mark_all = referees, mark_all
-        self._denied: set[Kind] = set()  # about which we have complained
+        self._referents, self._enqueue_all = referents, enqueue_all
+        self._denied: set[Kind] = set()  # kinds whose denial was logged
         self._early: dict[Kind, dict[Name, Object]] = {}  # seen before all was listed
 
-    async def look(self) -> None:
-        """Begin with what is served by now, and stop with what is not."""
+    async def refresh(self) -> None:
+        """Start to watch kinds that are served now, and stop watching kinds that are not."""
         for kind in names.OPTIONAL_CHILDREN:
-            with suppress(OperatorError):  # the next look will tell
-                await self._look(kind)
+            with suppress(OperatorError):  # the next refresh tries again
+                await self._refresh(kind)
 
-    async def _look(self, kind: Kind) -> None:
+    async def _refresh(self, kind: Kind) -> None:
         served = await self._api.serves(kind)
         followed = self._watches.follows(kind)
         if served and not followed and await self._allowed(kind):
@@ -67,32 +67,32 @@ class OptionalKinds:
             self._stop(kind)
 
     async def _allowed(self, kind: Kind) -> bool:
-        """Whether we may list it. Asked before it is followed, for a reflector takes its time to be sure."""
+        """Whether RBAC allows to list it. Checked before the watch, because a reflector retries for some time."""
         try:
             for namespace in self._watches.lists:
                 async for _ in self._api.pages(kind, namespace, label_selector=LABELLED, metadata_only=True):
                     break
         except Denied as error:
-            self._complain(kind, error)
+            self._log_denied(kind, error)
             return False
         return True
 
     def _begin(self, kind: Kind) -> None:
-        self._referees.kinds |= {kind.kind}
+        self._referents.kinds |= {kind.kind}
         for body in self._early.pop(kind).values():
             self._children.seen(kind, body)
         log.info("kind_watched", extra={"fields": {"kind": kind.kind}})
-        self._mark_all()
+        self._enqueue_all()
 
     def seen(self, kind: Kind, body: Object) -> None:
-        """Pass it on, when the time has come."""
+        """Pass the object on; buffer it until the first list is complete."""
         if kind in self._early:
             self._early[kind][name_of(body)] = body
         else:
             self._children.seen(kind, body)
 
     def gone(self, kind: Kind, name: Name) -> None:
-        """Pass it on."""
+        """Pass the deletion on."""
         if kind in self._early:
             self._early[kind].pop(name, None)
         else:
@@ -100,18 +100,18 @@ class OptionalKinds:
 
     def _over(self, kind: Kind, error: Denied | NotFound) -> None:
         if isinstance(error, Denied):
-            self._complain(kind, error)
+            self._log_denied(kind, error)
         self._stop(kind)
 
     def _stop(self, kind: Kind) -> None:
-        self._referees.kinds -= {kind.kind}
+        self._referents.kinds -= {kind.kind}
         self._early.pop(kind, None)
         for name in self._watches.drop(kind):
             self._children.gone(kind, name, ours=True)
         log.info("kind_unwatched", extra={"fields": {"kind": kind.kind}})
-        self._mark_all()
+        self._enqueue_all()
 
-    def _complain(self, kind: Kind, error: Denied) -> None:
+    def _log_denied(self, kind: Kind, error: Denied) -> None:
         if kind not in self._denied:
             log.warning("kind_forbidden", extra={"fields": {"kind": kind.kind, "error": str(error)}})
         self._denied.add(kind)

@@ -1,4 +1,4 @@
-"""What has to be done so that the children are as wanted: compared, not guessed. Pure."""
+"""Compares desired objects with live children, and returns the changes to make. Pure."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ class Change:
 
     @property
     def name(self) -> str:
-        """Of the object."""
+        """Name of the object."""
         return str(self.body["metadata"]["name"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything to do about the children of one queue."""
+    """The changes to the children of one queue."""
 
     changes: tuple[Change, ...]
     prune: tuple[Child, ...]
     leaving: tuple[Child, ...]
-    """Children of an earlier DelayQueue of the same name: they have to go before ours can come."""
+    """Children of an earlier DelayQueue of the same name: new ones wait for their deletion."""
     foreign: tuple[str, ...]
-    """What other clients added to our pod templates, such as "container proxy of Deployment orders-worker"."""
+    """Additions of other clients to pod templates, such as "container proxy of Deployment orders-worker"."""
 
 
 def claim(todo: Plan) -> Plan:
-    """Leave only what claims a queue for this installation: its ConfigMap."""
+    """Reduce a plan to the ConfigMap, whose annotation claims the queue for this installation."""
     changes = tuple(change for change in todo.changes if change.kind == names.CONFIG_MAP)
     return replace(todo, changes=changes, prune=())
 
 
 def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], uid: str) -> Plan:
-    """Compare what is wanted with what there is; `uid` is the DelayQueue's."""
+    """Compare the desired objects with the live children; `uid` is the DelayQueue's."""
     changes, leaving, foreign, kept = [], [], [], set()
     for body in wanted:
         reference = (body["kind"], body["metadata"]["name"])
@@ -75,12 +75,12 @@ def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], ui
 
 
 def _not_a_strangers(child: Child | None) -> Child | None:
-    """Labels do not make an object ours: an object of another owner is treated as if there were no copy."""
+    """Ignore an object of another owner: labels alone do not make it a child."""
     return child if child is None or child.owner_uid is not None or child.ours else None
 
 
 def inputs_of(deployment: Object) -> dict[str, str]:
-    """Read what a Deployment's pods were started with, by name; anybody may have edited the annotation."""
+    """Return the inputs of a Deployment's pods by name; any client may have edited the annotation."""
     try:
         found = json.loads((deployment["metadata"].get("annotations") or {}).get(names.INPUTS, "{}"))
     except ValueError:

@@ -1,7 +1,4 @@
-"""One reconciliation: parse → observe → decide → desired objects → apply → report.
-
-Level-triggered: it never asks what happened, only what is.
-"""
+"""One reconciliation: parse → observe → decide → desired objects → apply → report. It is level-triggered."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ from delayq.contract import SpecError, parse
 
 from delayq_operator.base import metrics, names
 from delayq_operator.base.errors import Conflict, OperatorError, Unavailable
-from delayq_operator.base.work import LATER_SECONDS, SOON_SECONDS
+from delayq_operator.base.work_queue import LATER_SECONDS, SOON_SECONDS
 from delayq_operator.cache.rivals import CURE, Stance, claim_in
 from delayq_operator.cache.sharing import described
-from delayq_operator.cache.workload import POD_SECONDS, runless_seconds, workload
+from delayq_operator.cache.workload import POD_SECONDS, podless_run_seconds, workload
 from delayq_operator.desired import desired
 from delayq_operator.desired.policy import of_namespace, of_templates
 from delayq_operator.reconcile.drift import stamped
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
     from delayq_operator.polling.scanner_poller import ScannerPoller
     from delayq_operator.reconcile.apply import Applier, Outcome
     from delayq_operator.reconcile.deletion import Deletion
-    from delayq_operator.reconcile.facts import Referees
+    from delayq_operator.reconcile.facts import Referents
     from delayq_operator.reconcile.report import Reporter
     from delayq_operator.reconcile.scaler import Scaler
     from delayq_operator.scaling.scaling import Scale
@@ -57,32 +54,32 @@ RETRY_SECONDS: Final[dict[str, float | None]] = {
     "error": LATER_SECONDS,
     "bug": LATER_SECONDS,
 }
-"""How a reconciliation can end → the longest pause before it is tried again."""
+"""Result of a reconciliation → longest backoff before the next try; None: no retry."""
 
 
 class Reconciler:
-    """Makes the world of one DelayQueue as its document says, whatever it was before."""
+    """Reconciles DelayQueues."""
 
     def __init__(
         self,
         inventory: Inventory,
         *,
-        referees: Referees,
+        referents: Referents,
         applier: Applier,
         scraper: ScannerPoller,
         reporter: Reporter,
-        ending: Deletion,
+        deletion: Deletion,
         scaler: Scaler,
         setting: Setting,
     ) -> None:
         """Every part is shared by all queues."""
         self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
-        self._referees, self._applier, self._scraper = referees, applier, scraper
-        self._reporter, self._ending, self._setting = reporter, ending, setting
+        self._referents, self._applier, self._scraper = referents, applier, scraper
+        self._reporter, self._deletion, self._setting = reporter, deletion, setting
         self._scaler, self._autoscaler, self._rivals = scaler, scraper.autoscaler, inventory.rivals
 
     async def reconcile(self, key: Key) -> float | None:
-        """Reconcile one DelayQueue; how long to wait at most before it is tried again, None when all is done."""
+        """Reconcile one DelayQueue. Return the longest backoff before the next try; None if done."""
         started = time.monotonic()
         try:
             result = await self._reconcile(key)
@@ -102,7 +99,7 @@ class Reconciler:
     async def _reconcile(self, key: Key) -> str:
         resource = self._queues.get(key)
         if resource is None:
-            await self._ending.abandon(key)
+            await self._deletion.abandon(key)
             self._forget(key)
             return "done"
         if self._stance(resource) is Stance.YIELD:
@@ -110,7 +107,7 @@ class Reconciler:
         return await (self._end(resource) if resource.deleting else self._make(resource))
 
     def _stance(self, resource: Resource) -> Stance:
-        if resource.paused or resource.deleting:  # an end writes no claim, and may be brought forward by two
+        if resource.paused or resource.deleting:  # deletion writes no claim; two operators may advance it
             return Stance.SERVE
         key = resource.key
         child = self._children.get(key, names.CONFIG_MAP, names.config(key.name))
@@ -123,25 +120,25 @@ class Reconciler:
         return found
 
     async def _end(self, resource: Resource) -> str:
-        view = await self._ending.end(resource)
+        view = await self._deletion.finalize(resource)
         if view is None:
             return "done"
         await self._reporter.report(view)
         return "refused" if view.erasing is not None and view.erasing.failed else "waiting"
 
     async def _make(self, resource: Resource) -> str:
-        resource = await self._ending.prepare(resource)
-        if leaving := await self._ending.undo(resource):
+        resource = await self._deletion.prepare(resource)
+        if leaving := await self._deletion.stop_earlier_job(resource):
             await self._report(View(resource=resource, leaving=tuple(leaving)))
             return "waiting"
         return await self._follow(resource)
 
     async def _follow(self, resource: Resource) -> str:
-        """Make the children as the spec says, if it is valid and allowed."""
+        """Reconcile the children if the spec is valid and allowed."""
         key, policy = resource.key, self._setting.policy
         try:
             queue = parse(resource.document)
-            facts = await self._referees.facts(resource, queue, self._children.of(key))
+            facts = await self._referents.facts(resource, queue, self._children.of(key))
             wanted = [stamped(body) for body in desired(queue, self._setting, facts)]
         except SpecError as error:
             await self._report(View(resource=resource, problems=error.problems))
@@ -150,16 +147,22 @@ class Reconciler:
             return await self._keep(resource, queue, forbidden=forbidden)
         served = self._children.owned(resource, names.CONFIG_MAP, names.config(key.name))
         if why := refusal(resource, queue, served, self._scraper.backlog(key)):
-            await self._keep(resource, queue, stranding=why)
+            await self._keep(resource, queue, redis_not_empty=why)
             return "waiting"
         return await self._realise(resource, queue, facts, wanted)
 
     async def _keep(
-        self, resource: Resource, queue: DelayQueue, forbidden: tuple[Problem, ...] = (), stranding: str = ""
+        self,
+        resource: Resource,
+        queue: DelayQueue,
+        forbidden: tuple[Problem, ...] = (),
+        redis_not_empty: str = "",
     ) -> str:
-        """Leave the children as they are, and only scale those workers that there are."""
+        """Leave the children as they are, but scale the existing workers."""
         scale = self._scale(resource, queue)
-        view = View(resource=resource, queue=queue, scale=scale, forbidden=forbidden, stranding=stranding)
+        view = View(
+            resource=resource, queue=queue, scale=scale, forbidden=forbidden, redis_not_empty=redis_not_empty
+        )
         if not resource.paused:
             todo = Plan(changes=(), prune=(), leaving=(), foreign=())
             outcome = await self._apply(resource, todo, scale)
@@ -183,7 +186,7 @@ class Reconciler:
         if self._rivals.claims(resource.key):
             await self._applier.apply(resource, claim(todo), scale)
             return "waiting"
-        sharers = await self._referees.sharers(resource.key, self._queues)
+        sharers = await self._referents.sharers(resource.key, self._queues)
         view = View(
             resource=resource,
             queue=queue,
@@ -201,35 +204,35 @@ class Reconciler:
         await self._report(view)
         if view.failures or view.taken:
             return "refused"
-        # A run of the reaper that has just begun has no pod yet: whether it will get one is to be seen soon.
-        begun = (self._runless_seconds(resource.key) or POD_SECONDS) < POD_SECONDS
-        return "waiting" if view.leaving or begun else "done"
+        # A new run of the reaper may have no pod yet: check again.
+        starting = (self._podless_run_seconds(resource.key) or POD_SECONDS) < POD_SECONDS
+        return "waiting" if view.leaving or starting else "done"
 
-    def _runless_seconds(self, key: Key) -> float | None:
+    def _podless_run_seconds(self, key: Key) -> float | None:
         reaper = self._children.get(key, names.CRON_JOB, names.reaper(key.name))
-        return runless_seconds(reaper.body, self._pods.newest_run(key), time.time()) if reaper else None
+        return podless_run_seconds(reaper.body, self._pods.newest_run(key), time.time()) if reaper else None
 
     async def _apply(self, resource: Resource, todo: Plan, scale: Scale) -> Outcome:
-        # A child without an owner may be what `kubectl delete --cascade=orphan` has just left of this very DelayQueue.
+        # A child without an owner may be a remainder of this DelayQueue after `kubectl delete --cascade=orphan`.
         if any(change.live is None or change.live.owner_uid is None for change in todo.changes):
-            await self._ending.still_there(resource)
+            await self._deletion.confirm_exists(resource)
         outcome = await self._applier.apply(resource, todo, scale)
         worker = self._children.owned(resource, names.DEPLOYMENT, names.worker(resource.key.name))
         if worker is not None:
             await self._scaler.scale(resource, worker, scale, outcome)
         await self._end_runs(resource.key, todo, outcome)
-        self._reporter.tell(resource, outcome)
+        self._reporter.post_events(resource, outcome)
         return outcome
 
     async def _end_runs(self, key: Key, todo: Plan, outcome: Outcome) -> None:
-        """End runs of the reaper whose pods do not start, now that its CronJob is another: they block the next run."""
+        """Delete reaper runs whose pods do not start, after a change of the CronJob: they block the next run."""
         stuck = any(pod.component == "reaper" and pod.trouble for pod in self._pods.of(key))
         for change in todo.changes if stuck and not outcome.failures else ():
             if change.kind == names.CRON_JOB and change.live is not None:
                 await self._applier.end_runs(change.live, key.namespace)
 
     async def _report(self, view: View) -> None:
-        """Report with what the children and the scanners look like now, after everything was applied."""
+        """Report with the state of children and scanners after the apply."""
         key, pods = view.resource.key, self._pods.of(view.resource.key)
 
         def body(kind: Kind, name: str) -> Object | None:
@@ -243,24 +246,24 @@ class Reconciler:
             worker=workload(body(names.DEPLOYMENT, names.worker(key.name))),
             troubles=_troubles(pods, reaper),
             waiting={pod.component: pod.waiting for pod in pods if pod.waiting},
-            runless=(self._runless_seconds(key) or 0.0) >= POD_SECONDS,
+            podless_run=(self._podless_run_seconds(key) or 0.0) >= POD_SECONDS,
             reaper=reaper,
             backlog=self._scraper.backlog(key),
-            unread=self._scraper.complaint(key),
-            guarding=self._scraper.guards.seen(key),
-            begun=self._scraper.lateness.seen(key),
-            learnt=self._autoscaler.learnt(key, time.time()),
+            unread=self._scraper.read_error(key),
+            guard_counts=self._scraper.guards.seen(key),
+            started=self._scraper.lateness.seen(key),
+            observed=self._autoscaler.observed(key, time.time()),
         )
         await self._reporter.report(seen)
 
     def _forget(self, key: Key) -> None:
-        own = (self._referees, self._reporter, self._scraper, self._scaler)
+        own = (self._referents, self._reporter, self._scraper, self._scaler)
         for part in (*own, self._children, self._rivals, self._pods):
             part.forget(key)
 
 
 def _troubles(pods: Iterable[Pod], reaper: Object) -> dict[str, str]:
-    """What is wrong now: a run of the reaper that failed counts until one has ended well after it."""
+    """Return component → pod trouble. A failed run of the reaper counts until a later run succeeds."""
     good = reaper.get("lastSuccessfulTime", "")
     found = {}
     for pod in pods:

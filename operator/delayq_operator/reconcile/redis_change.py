@@ -1,7 +1,7 @@
 """Whether a changed spec.redis would leave tasks behind. Pure.
 
-Nothing moves tasks from one Redis to another. So while the old one holds some, or nothing tells whether it does, the
-processes go on with it, unless an annotation allows to abandon them.
+delayq does not move tasks from one Redis to another. While the old one holds tasks, or may hold some, the processes
+keep using it, unless an annotation allows to abandon them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 def is_other(resource: Resource, config_map: Child | None) -> bool:
-    """Whether the spec names another Redis than the processes were given, and tasks there may not be abandoned."""
+    """Whether the spec names another Redis than the processes use, and the tasks there must not be abandoned."""
     annotations = config_map.body["metadata"].get("annotations") or {} if config_map else {}
     return not resource.abandons and elsewhere(annotations.get(names.PLACES, ""), hashed(resource.tasks))
 
 
 def refusal(resource: Resource, queue: DelayQueue, config_map: Child | None, backlog: Backlog | None) -> str:
-    """Say why the old Redis is kept; empty when the spec names no other one, or may. `config_map` is as applied."""
+    """Return why the old Redis is kept; empty if the change is allowed or there is none. `config_map` is as applied."""
     if not is_other(resource, config_map):
         return ""
     if backlog is not None and backlog.whole and backlog.redis_up:
         held = backlog.due + backlog.scheduled + backlog.in_flight + backlog.dead
         return "the old one holds tasks or dead letters (status.backlog)" if held else ""
-    # A Redis that was never reached holds nothing of this queue: most likely its address was wrong.
+    # A Redis that was never reached holds no tasks of this queue: probably its address was wrong.
     measured = "backlog" in resource.status or not queue.spec.scanner.replicas
     return "no scanner reports whether the old one holds tasks" if measured else ""

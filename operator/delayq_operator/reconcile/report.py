@@ -1,4 +1,4 @@
-"""Writes status, only when it is worth it, and tells people through events what changed."""
+"""Writes status when it changed significantly, and posts events about changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from delayq_operator.base.names import Key
-    from delayq_operator.base.work import Work
+    from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.queues import Queues
     from delayq_operator.cache.resource import Resource
     from delayq_operator.kube.api import Api
@@ -60,53 +60,53 @@ BY_REASON: Final = {
     "ReshardingComplete": ("ReshardingStalled",),
     "Paused": ("InvalidAnnotation",),
 }
-"""Condition → reasons that are events of the same name when the condition gets them."""
+"""Condition → reasons that post an event of the same name when the condition gets them."""
 
 ABSENT: Final = {
     "Paused": {"status": "False", "reason": "", "message": "The operator reconciles the children again."},
     "ReshardingComplete": {"status": "True", "reason": "", "message": "Tasks are in 1 shard."},
 }
-"""Conditions that are there only where they apply → what their absence means."""
+"""Conditions that are absent where they do not apply → what their absence means."""
 
 
 class Reporter:
     """Reports on all DelayQueues."""
 
-    def __init__(self, api: Api, queues: Queues, work: Work, recorder: Recorder) -> None:
-        """Answers go into `queues` at once, ahead of the watch."""
+    def __init__(self, api: Api, queues: Queues, work: WorkQueue, recorder: Recorder) -> None:
+        """Responses of the API server update `queues` at once, ahead of the watch."""
         self._api, self._queues, self._work, self._recorder = api, queues, work, recorder
         self._written_at: dict[Key, float] = {}
         self._ready: dict[Key, str] = {}
         self._unready = Unready()
 
     async def report(self, view: View) -> None:
-        """Write the status if it says something new; later if only numbers moved."""
+        """Write the status if it changed; rate-limited if only numbers did."""
         resource, now = view.resource, time.time()
         previous = resource.status
         made = status(view, previous, now)
         self._count(resource.key, view, made)
-        self._remind(resource, made, now)
+        self._post_unready(resource, made, now)
         since = now - self._written_at.get(resource.key, 0.0)
         wait = wait_seconds(made, previous, since)
         if wait is None:
             return
         if wait > 0:
-            self._work.mark_in(resource.key, wait)
+            self._work.enqueue_in(resource.key, wait)
             return
         await self._write(resource, made)
         for reason, message in turned(previous, made):
             self._recorder.post(resource, reason, message)
             if reason == "NotReady":
-                self._unready.told(resource.key)
+                self._unready.reported(resource.key)
 
-    def _remind(self, resource: Resource, made: Mapping[str, Any], now: float) -> None:
-        """Tell of a queue that is not ready though it had the time for it, also if it never was."""
+    def _post_unready(self, resource: Resource, made: Mapping[str, Any], now: float) -> None:
+        """Post an event for a queue that has not become ready in time."""
         ready = next(entry for entry in made["conditions"] if entry["type"] == "Ready")
         wait = self._unready.wait_seconds(resource.key, ready, now)
         if wait == NOW:
             self._recorder.post(resource, "NotReady", f"{ready['reason']}: {ready['message']}")
         elif wait is not None:
-            self._work.mark_in(resource.key, wait)
+            self._work.enqueue_in(resource.key, wait)
 
     async def _write(self, resource: Resource, made: dict[str, Any]) -> None:
         body = {
@@ -125,22 +125,22 @@ class Reporter:
         self._written_at[resource.key] = time.time()
         self._queues.seen(written, ours=True)
 
-    def tell(self, resource: Resource, outcome: Outcome) -> None:
-        """Post what was done to the children."""
+    def post_events(self, resource: Resource, outcome: Outcome) -> None:
+        """Post events about changes of the children."""
         if outcome.created:
-            self._recorder.post(resource, "Created", f"made {', '.join(outcome.created)}")
+            self._recorder.post(resource, "Created", f"created {', '.join(outcome.created)}")
         for sentence in outcome.rolled:
             self._recorder.post(resource, "RolledOut", f"pods are replaced: {sentence}")
         if outcome.scaled is not None:
             scaled = outcome.scaled
             self._recorder.post(resource, scaled.reason, scaled.message, scaled.record)
         if outcome.repaired:
-            self._recorder.post(resource, "Repaired", f"put right {', '.join(outcome.repaired)}")
+            self._recorder.post(resource, "Repaired", f"restored {', '.join(outcome.repaired)}")
         if outcome.pruned:
             self._recorder.post(resource, "Pruned", f"deleted {', '.join(outcome.pruned)}")
 
     def forget(self, key: Key) -> None:
-        """Drop what is remembered of a DelayQueue."""
+        """Drop the state of a DelayQueue."""
         self._written_at.pop(key, None)
         self._unready.forget(key)
         self._ready.pop(key, None)
@@ -159,16 +159,16 @@ class Reporter:
         gauge.labels(key.namespace, key.name, "desired").set(view.scale.replicas)
         if view.scale.decision is not None:
             gauge.labels(key.namespace, key.name, "demand").set(view.scale.decision.wanted)
-        for learnt, seconds in (
-            (metrics.WORKER_LEAD, view.learnt.lead_seconds),
-            (metrics.WORKER_HANDLER, view.learnt.handler_seconds),
+        for observed, seconds in (
+            (metrics.WORKER_LEAD, view.observed.lead_seconds),
+            (metrics.WORKER_HANDLER, view.observed.handler_seconds),
         ):
             if seconds is not None:
-                learnt.labels(key.namespace, key.name).set(seconds)
+                observed.labels(key.namespace, key.name).set(seconds)
 
 
 def turned(previous: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Events that the change from one status to the next is worth: reason and message."""
+    """Yield reason and message of the events for a change of status."""
     before, after = _by_type(previous), _by_type(made)
     for kind, entry in after.items():
         old = before.get(kind, {})
@@ -184,6 +184,6 @@ def turned(previous: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tup
 
 
 def _by_type(status: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the conditions by type; nothing while there is no status."""
+    """Return the conditions by type; empty while there is no status."""
     found = {entry["type"]: entry for entry in status.get("conditions") or ()}
     return {**ABSENT, **found} if found else {}

@@ -1,4 +1,4 @@
-"""Carries a number of workers out: picks who goes, writes it, and tells those who have to know."""
+"""Applies a number of workers: prepares victims, writes the replicas, and informs the autoscaler."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Scaler:
         self._victims = victims
 
     async def scale(self, resource: Resource, worker: Child, scale: Scale, outcome: Outcome) -> None:
-        """Have the Deployment ask for as many; for fewer, in a moment, when it is settled who goes."""
+        """Write the replicas; a lower number only after the deletion costs of the victims are set."""
         key, asked = resource.key, worker.body["spec"].get("replicas", 1)
-        if asked > scale.replicas and not self._victims.named(key, scale.replicas):
+        if asked > scale.replicas and not self._victims.prepared(key, scale.replicas):
             return
         await self._applier.scale(resource, worker, scale, outcome)
         if outcome.scaled is None:
@@ -38,6 +38,6 @@ class Scaler:
             self._autoscaler.carried_out(key, scale.decision, time.time())
 
     def forget(self, key: Key) -> None:
-        """Drop what is remembered of a queue that is gone."""
+        """Drop the state of a queue that is gone."""
         self._victims.forget(key)
         self._autoscaler.forget(key)

@@ -18,7 +18,7 @@ from delayq_operator.kube.reflector import report_ages
 if TYPE_CHECKING:
     from delayq.service.http_server import Query
 
-    from delayq_operator.base.work import Work
+    from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.watch_verifier import WatchVerifier
     from delayq_operator.kube.lease import Leadership
     from delayq_operator.kube.reflector import Reflector
@@ -37,7 +37,7 @@ class Health:
 
     leadership: Leadership
     watch_verifier: WatchVerifier
-    work: Work
+    work: WorkQueue
     reflectors: list[Reflector] = field(default_factory=list)
     synced: bool = False
     """Whether the operator has seen everything there is, once."""

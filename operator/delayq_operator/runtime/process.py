@@ -15,7 +15,7 @@ from delayq_operator import handlers
 from delayq_operator.base import names
 from delayq_operator.base.errors import Denied, LeadershipLost, NoCluster, OperatorError
 from delayq_operator.base.supervision import Parts
-from delayq_operator.base.work import Work
+from delayq_operator.base.work_queue import WorkQueue
 from delayq_operator.cache.inventory import Inventory
 from delayq_operator.cache.versions import Versions
 from delayq_operator.cache.watch_verifier import WatchVerifier
@@ -27,7 +27,7 @@ from delayq_operator.polling.scanner_poller import ScannerPoller
 from delayq_operator.polling.worker_poller import WorkerPoller
 from delayq_operator.reconcile.apply import Applier
 from delayq_operator.reconcile.deletion import Deletion
-from delayq_operator.reconcile.facts import Referees
+from delayq_operator.reconcile.facts import Referents
 from delayq_operator.reconcile.optional import OptionalKinds
 from delayq_operator.reconcile.reconcile import Reconciler
 from delayq_operator.reconcile.report import Reporter
@@ -82,50 +82,50 @@ class Operator:
         api.may_write = lambda: self.leadership.leads
         self.parts = Parts()
         self.watches = Watches(api, self.parts, namespaces=options.namespaces, limits=options.limits)
-        self.work = Work()
-        self.inventory = Inventory(self.work.mark)
+        self.work = WorkQueue()
+        self.inventory = Inventory(self.work.enqueue)
         self.queues = self.inventory.queues
         self.watch_verifier = WatchVerifier(api, self.queues)
         self.health = Health(self.leadership, self.watch_verifier, self.work, self.watches.reflectors)
-        self.secrets, self.config_maps = Versions(self.work.mark), Versions(self.work.mark)
+        self.secrets, self.config_maps = Versions(self.work.enqueue), Versions(self.work.enqueue)
         self.recorder = Recorder(api, identity)
-        self.referees = Referees(api, self.secrets, self.config_maps)
+        self.referents = Referents(api, self.secrets, self.config_maps)
         self.optional = OptionalKinds(
             api,
             watches=self.watches,
             children=self.inventory.children,
-            referees=self.referees,
-            mark_all=self._mark_all,
+            referents=self.referents,
+            enqueue_all=self._enqueue_all,
         )
-        aims = ScalingConfigs(self.queues)
-        autoscaler = Autoscaler(self.inventory, aims, self.work)
-        guards = Guards(aims, self.work)
-        lateness = Latenesses(aims, self.work)
+        configs = ScalingConfigs(self.queues)
+        autoscaler = Autoscaler(self.inventory, configs, self.work)
+        guards = Guards(configs, self.work)
+        lateness = Latenesses(configs, self.work)
         self.scraper = ScannerPoller(
-            self.inventory, aims, autoscaler, guards=guards, lateness=lateness, work=self.work
+            self.inventory, configs, autoscaler, guards=guards, lateness=lateness, work=self.work
         )
-        self.survey = WorkerPoller(self.inventory, aims, autoscaler, guards=guards, lateness=lateness)
+        self.survey = WorkerPoller(self.inventory, configs, autoscaler, guards=guards, lateness=lateness)
         self.reconciler = self._reconciler()
 
     def _reconciler(self) -> Reconciler:
         applier = Applier(self.api, self.inventory.children)
-        victims = Victims(self.api, self.inventory.pods, self.survey.busy, self.work.mark)
-        self.ending = Deletion(
+        victims = Victims(self.api, self.inventory.pods, self.survey.busy, self.work.enqueue)
+        self.deletion = Deletion(
             self.api,
             inventory=self.inventory,
             scraper=self.scraper,
             applier=applier,
-            referees=self.referees,
+            referents=self.referents,
             recorder=self.recorder,
             setting=self.options.setting,
         )
         return Reconciler(
             self.inventory,
-            referees=self.referees,
+            referents=self.referents,
             applier=applier,
             scraper=self.scraper,
             reporter=Reporter(self.api, self.queues, self.work, self.recorder),
-            ending=self.ending,
+            deletion=self.deletion,
             scaler=Scaler(applier, self.scraper.autoscaler, victims=victims),
             setting=self.options.setting,
         )
@@ -148,16 +148,16 @@ class Operator:
             return
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
-                await self.ending.release(own)
+                await self.deletion.release(own)
         except (OperatorError, TimeoutError) as error:
             log.warning("finalizers_not_released", extra={"fields": {"namespace": own, "error": str(error)}})
 
     async def _lead(self, stop: asyncio.Event) -> None:
         await self.leadership.confirmed()
-        self.inventory.rivals.me = self.referees.installation = self.leadership.installation
+        self.inventory.rivals.me = self.referents.installation = self.leadership.installation
         self._watch()
         self.parts.start("events", self.recorder.run())
-        await self.optional.look()  # so that a new DelayQueue gets all of its children in one go
+        await self.optional.refresh()  # so that a new DelayQueue gets all of its children in one go
         await self.watches.synced()
         memo = handlers.Memo(self.queues, self.watch_verifier)
         kopf = kopf_engine.run(memo, self.options.namespaces, started=lambda: _stop_on_signals(stop))
@@ -187,14 +187,14 @@ class Operator:
         """Look at every queue again now and then, and whether the API serves more kinds by now, or fewer."""
         period = self.options.resync_seconds
         while True:
-            await self.optional.look()
+            await self.optional.refresh()
             for key in self.queues.keys():  # noqa: SIM118 -- a method, and a copy
-                self.work.mark_in(key, random.uniform(0, period))
+                self.work.enqueue_in(key, random.uniform(0, period))
             await asyncio.sleep(period)
 
-    def _mark_all(self) -> None:
+    def _enqueue_all(self) -> None:
         for key in self.queues.keys():  # noqa: SIM118 -- a method, and a copy
-            self.work.mark(key)
+            self.work.enqueue(key)
 
 
 def _leadership(api: Api, options: Options, identity: str) -> Leadership:

@@ -1,1 +1,1 @@
-"""How many workers a queue gets, from look to look, and which of them go."""
+"""Autoscaling: the number of workers of a queue, and the victims of a scale-down."""

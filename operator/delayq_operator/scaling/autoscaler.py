@@ -1,7 +1,7 @@
-"""Decides on the number of workers after each look at a queue, and remembers what the next decision needs.
+"""Decides on the number of workers from each reading of a queue, and keeps the memory for the next decision.
 
-The number is written by a reconciliation (apply.py), which asks here. A decision counts for the number of workers that
-it was made from: if another client has changed the number or the spec meanwhile, it is made again from this sample.
+A reconciliation (apply.py) writes the number. If another client changes the number or the spec after a decision, the
+autoscaler decides again from the same sample.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from delayq.scaling.behavior import changed
 
 from delayq_operator.base import metrics, names
 from delayq_operator.scaling.capacity_forecast import CapacityForecast
-from delayq_operator.scaling.scaling import Learnt
+from delayq_operator.scaling.scaling import Observed
 from delayq_operator.scrape.backlog import SAME_SECONDS
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.scrape.sampling import sample
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from delayq.scaling.memory import Change
 
     from delayq_operator.base.names import Key
-    from delayq_operator.base.work import Work
+    from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.scaling_config import ScalingConfigs
@@ -36,29 +36,29 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STALE_SECONDS: Final = 10.0
-"""A look counts so long, or for three periods: after that, nothing is written on its account."""
+"""A decision is valid this long, or for three periods if that is longer."""
 
 RESTART_SECONDS: Final = 10.0
-"""For as long after a whole look, looks that tell nothing, or not all, are no failures: so long it takes until another
-scanner leads, or the only one has started anew."""
+"""For this long after a whole sample, a missing or partial one is not a failure: leader election or a restart of the
+only scanner takes that long."""
 
 NOTICED_SHARE: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
-    """What people would notice of a decision."""
+class _Reported:
+    """The parts of a decision that status shows."""
 
-    words: tuple[object, ...]
+    facts: tuple[object, ...]
     wake_at: float | None
     lead_seconds: float | None
     handler_seconds: float | None
 
-    def same(self, other: _Told | None) -> bool:
-        """Whether a person would call them the same: numbers are measured anew each time."""
+    def same(self, other: _Reported | None) -> bool:
+        """Whether the difference is not significant: each sample measures the numbers again."""
         return (
             other is not None
-            and self.words == other.words
+            and self.facts == other.facts
             and _close(self.wake_at, other.wake_at, SAME_SECONDS, 0)
             and _close(self.lead_seconds, other.lead_seconds, 1.0, NOTICED_SHARE)
             and _close(self.handler_seconds, other.handler_seconds, 0.001, NOTICED_SHARE)
@@ -73,90 +73,90 @@ def _close(one: float | None, other: float | None, seconds: float, share: float)
 
 @dataclass(slots=True)
 class _Queue:
-    """What is remembered of one queue."""
+    """The state of one queue."""
 
     uid: str
-    crew: WorkerStats
-    outlook: CapacityForecast
+    stats: WorkerStats
+    forecast: CapacityForecast
     decision: Decision | None = None
-    """The latest; its inputs are the latest look."""
+    """The latest, made from the latest sample."""
     changes: tuple[Change, ...] = ()
-    """Those that were carried out: what was only decided uses up nothing of what a policy allows in a period."""
-    told: _Told | None = None
-    """What a reconciliation was last asked to tell."""
-    told_at: float = 0.0
+    """Changes that were written: only these count against the limits of `behavior`."""
+    reported: _Reported | None = None
+    """State at the last enqueue."""
+    reported_at: float = 0.0
     woke_at: float = 0.0
     scaled_at: float | None = None
     whole_at: float | None = None
-    """When a look last told all; before there was one, when the first one was."""
+    """Time of the last whole sample; before there was one, time of the first sample."""
     read: bool = False
-    """Whether there was one."""
+    """Whether there was a whole sample."""
     refused: int | None = None
     """The number that the API server last refused."""
     replicas: tuple[int, int | None] = field(default=(-1, None))
-    """Version of the Deployment, and for how many pods it asks."""
+    """Version of the Deployment, and its spec.replicas."""
 
     def decide(self, seen: Sample | None, policy: Policy, previous: Memory, now: float) -> None:
         started = time.perf_counter()
         self.decision = decide(seen, policy, previous, now)
-        self.outlook.look(self.decision.shortfall, now)
+        self.forecast.update(self.decision.shortfall, now)
         metrics.DECISION_SECONDS.observe(time.perf_counter() - started)
 
     def excused(self, seen: Sample | None, now: float) -> bool:
-        """Whether it is no failure yet that a look told nothing, or not all: scanners may just be starting."""
+        """Whether a missing or partial sample is not a failure yet, because scanners may be starting."""
         if seen is not None and seen.whole:
             self.read, self.whole_at = True, now
             return False
         self.whole_at = now if self.whole_at is None else self.whole_at
-        return 0 <= now - self.whole_at < (RESTART_SECONDS if self.read else self.crew.patience_seconds)
+        return 0 <= now - self.whole_at < (RESTART_SECONDS if self.read else self.stats.patience_seconds)
 
 
 class Autoscaler:
     """The decisions on all queues that the operator scales."""
 
-    def __init__(self, inventory: Inventory, aims: ScalingConfigs, work: Work) -> None:
-        """Mark a queue in `work` when its number has to change, and when there is something to tell."""
-        self._inventory, self._aims, self._work = inventory, aims, work
+    def __init__(self, inventory: Inventory, configs: ScalingConfigs, work: WorkQueue) -> None:
+        """Enqueue a queue in `work` when its number has to change, or its status does."""
+        self._inventory, self._configs, self._work = inventory, configs, work
         self._of: dict[Key, _Queue] = {}
 
     def workers(self, key: Key) -> list[Pod]:
-        """Return the pods of its workers."""
+        """Return the worker pods of a queue."""
         return [pod for pod in self._inventory.pods.of(key) if pod.component == "worker"]
 
-    def crew(self, key: Key) -> WorkerStats:
-        """Return what is known of its workers."""
-        return self._queue(key).crew
+    def stats(self, key: Key) -> WorkerStats:
+        """Return the statistics of a queue's workers."""
+        return self._queue(key).stats
 
-    def look(self, key: Key, reading: Reading | None, asked: tuple[float, ...], now: float) -> None:
-        """Decide anew; `reading` is None when no scanner could be read."""
+    def evaluate(self, key: Key, reading: Reading | None, asked: tuple[float, ...], now: float) -> None:
+        """Decide from a reading; None if no scanner could be read. `asked` are the horizons of the reading."""
         queue, pods = self._queue(key), self.workers(key)
-        policy, replicas = self._aims.of(key).policy, self._replicas(key)
-        fleet = queue.crew.fleet(pods, now)
+        policy, replicas = self._configs.of(key).policy, self._replicas(key)
+        fleet = queue.stats.fleet(pods, now)
         if policy is None or replicas is None:
             return
-        seen = None if reading is None else sample(reading, asked, queue.crew, fleet)
+        seen = None if reading is None else sample(reading, asked, queue.stats, fleet)
         if seen is None:
-            queue.crew.hold_up(pods, now)
+            queue.stats.block(pods, now)
         previous = _previous(queue, replicas, now)
         if queue.excused(seen, now):
             if seen is None and not queue.read:
                 return  # a new queue without a reading: no decision
-            previous = replace(previous, failures=-1)  # so that this one is the zeroth
+            previous = replace(previous, failures=-1)  # the decision increments it to 0
         queue.decide(seen, policy, previous, now)
-        self._tell(key, queue, now)
+        self._enqueue_on_change(key, queue, now)
 
-    def rest(self, key: Key, now: float) -> None:
-        """Take note that nothing is to be decided, such as while it is held: what was decided is over."""
+    def suspend(self, key: Key, now: float) -> None:
+        """Drop the decision while the operator must not scale the queue, such as on hold."""
         queue = self._of.get(key)
-        if queue is not None and not self._aims.of(key).ours:
+        if queue is not None and not self._configs.of(key).ours:
             del self._of[key]
         elif queue is not None:
-            queue.crew.hold_up(self.workers(key), now)
-            queue.decision, queue.changes, queue.outlook = None, (), CapacityForecast()
+            queue.stats.block(self.workers(key), now)
+            queue.decision, queue.changes, queue.forecast = None, (), CapacityForecast()
 
     def decision(self, key: Key, now: float) -> Decision | None:
-        """Return what to do now; None when that is not known."""
-        queue, replicas, policy = self._of.get(key), self._replicas(key), self._aims.of(key).policy
+        """Return the current decision; None without a valid one."""
+        queue, replicas, policy = self._of.get(key), self._replicas(key), self._configs.of(key).policy
         if queue is None or queue.decision is None or replicas is None or policy is None:
             return None
         last = queue.decision
@@ -164,7 +164,7 @@ class Autoscaler:
             return None
         if last.policy == policy and replicas in (last.before, last.replicas):
             return last
-        # The same look again: it must not count twice.
+        # The same sample again: it must not count twice.
         previous = replace(last.previous, replicas=replicas, changes=queue.changes)
         queue.decide(last.sample, policy, previous, last.at)
         return queue.decision
@@ -179,32 +179,32 @@ class Autoscaler:
         queue.changes = changed(decision.replicas, before, decision.policy.behavior, decision.at)
         if not decision.before:
             queue.woke_at = now
-            self._work.mark_in(key, queue.crew.patience_seconds)
+            self._work.enqueue_in(key, queue.stats.patience_seconds)
 
     def refused(self, key: Key, replicas: int) -> None:
-        """Take note that the API server did not take the number: it is tried again at the pace of what is refused."""
+        """Take note that the API server rejected the number: the backoff of the work queue applies."""
         queue = self._of.get(key)
         if queue is not None:
             queue.refused = replicas
 
-    def learnt(self, key: Key, now: float) -> Learnt:
-        """Return what a status says beside the decision."""
+    def observed(self, key: Key, now: float) -> Observed:
+        """Return the observations for status, besides the decision."""
         queue = self._of.get(key)
         if queue is None:
-            return Learnt()
-        return Learnt(
-            looked=queue.decision is not None,
-            lead_seconds=queue.crew.lead.seconds,
-            handler_seconds=queue.crew.handler.seconds,
-            rush=queue.outlook.rush,
-            waking=now - queue.woke_at < queue.crew.patience_seconds,
+            return Observed()
+        return Observed(
+            evaluated=queue.decision is not None,
+            lead_seconds=queue.stats.lead.seconds,
+            handler_seconds=queue.stats.handler.seconds,
+            rush=queue.forecast.rush,
+            waking=now - queue.woke_at < queue.stats.patience_seconds,
             scaled_at=queue.scaled_at,
         )
 
     def forget(self, key: Key) -> None:
-        """Drop what is remembered of a queue."""
+        """Drop the state of a queue."""
         self._of.pop(key, None)
-        self._aims.forget(key)
+        self._configs.forget(key)
 
     def _queue(self, key: Key) -> _Queue:
         uid = self._inventory.queues.uid(key)
@@ -215,15 +215,15 @@ class Autoscaler:
             conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
             known = _Queue(
                 uid=uid,
-                crew=WorkerStats(status.get("scaling") or {}, since=time.time()),
-                outlook=CapacityForecast(told=conditions.get("CapacityShortfallExpected") == "True"),
+                stats=WorkerStats(status.get("scaling") or {}, since=time.time()),
+                forecast=CapacityForecast(reported=conditions.get("CapacityShortfallExpected") == "True"),
             )
             if resource is not None:
                 self._of[key] = known
         return known
 
     def _replicas(self, key: Key) -> int | None:
-        """For how many workers the Deployment asks; None while there is none."""
+        """Return spec.replicas of the worker Deployment; None while there is none."""
         child = self._inventory.children.get(key, names.DEPLOYMENT, names.worker(key.name))
         queue = self._of.get(key)
         if child is None or queue is None:
@@ -232,34 +232,34 @@ class Autoscaler:
             queue.replicas = (child.version, child.body["spec"].get("replicas", 1))
         return queue.replicas[1]
 
-    def _tell(self, key: Key, queue: _Queue, now: float) -> None:
-        """Ask for a reconciliation: at once for another number, now and then for what is only told."""
+    def _enqueue_on_change(self, key: Key, queue: _Queue, now: float) -> None:
+        """Enqueue the queue: at once for another number, rate-limited for changes of status only."""
         decision = queue.decision
         assert decision is not None  # noqa: S101 -- it was just made
         if decision.replicas == decision.before:
             queue.refused = None
         elif decision.replicas != queue.refused:
-            self._work.mark(key)
-        told = _told(queue, decision)
-        if not told.same(queue.told):
-            queue.told = told
-            if queue.told_at < now:  # else it is still to come
-                queue.told_at = max(now, queue.told_at + NUMBERS_SECONDS)
-            self._work.mark_in(key, max(0.0, queue.told_at - now))
+            self._work.enqueue(key)
+        reported = _reported(queue, decision)
+        if not reported.same(queue.reported):
+            queue.reported = reported
+            if queue.reported_at < now:  # otherwise an enqueue is still scheduled
+                queue.reported_at = max(now, queue.reported_at + NUMBERS_SECONDS)
+            self._work.enqueue_in(key, max(0.0, queue.reported_at - now))
 
 
 def _previous(queue: _Queue, replicas: int, now: float) -> Memory:
-    """What the last decision left, on the number there really is."""
+    """Return the memory of the last decision, with the live number of workers."""
     if queue.decision is None:
         return begun(replicas, now)
     return replace(queue.decision.memory, replicas=replicas, changes=queue.changes)
 
 
-def _told(queue: _Queue, decision: Decision) -> _Told:
+def _reported(queue: _Queue, decision: Decision) -> _Reported:
     wake = decision.wake_seconds
-    return _Told(
-        words=(decision.reason, decision.limited_by, decision.memory.failures > 0, queue.outlook.rush),
+    return _Reported(
+        facts=(decision.reason, decision.limited_by, decision.memory.failures > 0, queue.forecast.rush),
         wake_at=None if wake is None else decision.at + wake,
-        lead_seconds=queue.crew.lead.seconds,
-        handler_seconds=queue.crew.handler.seconds,
+        lead_seconds=queue.stats.lead.seconds,
+        handler_seconds=queue.stats.handler.seconds,
     )

@@ -1,6 +1,6 @@
-"""A rush that the most workers allowed could not master, as people are told of it: once, not every other second. Pure.
+"""Stabilizes the forecast of a rush that maxReplicas workers cannot start in time. Pure.
 
-It is forecast anew with every look, and lands a little earlier or later, larger or smaller, or for one look not at all.
+Every sample forecasts again, with small differences, and may miss the rush once. The reported rush changes rarely.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ if TYPE_CHECKING:
     from delayq.scaling import Shortfall
 
 SURE_SECONDS: Final = 5.0
-"""How long it has to be forecast until it is told."""
+"""A rush is reported after it was forecast for this long."""
 OVER_SECONDS: Final = 60.0
-"""How long it has to be absent until it is over."""
+"""A rush is over after it was absent for this long."""
 SAME_RUSH_SECONDS: Final = 30.0
 SAME_SHARE: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rush:
-    """What people are told."""
+    """A rush as reported."""
 
     at: float
-    """When it begins, Unix seconds."""
+    """Start, Unix seconds."""
     needed: int
     late_seconds: float
 
 
 class CapacityForecast:
-    """Of one queue."""
+    """The forecast of one queue."""
 
-    def __init__(self, *, told: bool = False) -> None:
-        """`told` if people know of one from an earlier operator: then it is not news."""
+    def __init__(self, *, reported: bool = False) -> None:
+        """`reported`: whether the previous operator reported a rush; then the first forecast is not delayed."""
         self.rush: Rush | None = None
-        self._since: float | None = 0.0 if told else None
+        self._since: float | None = 0.0 if reported else None
         self._seen_at = 0.0
 
-    def look(self, shortfall: Shortfall | None, now: float) -> None:
-        """Take note of a forecast."""
+    def update(self, shortfall: Shortfall | None, now: float) -> None:
+        """Update with the forecast of a sample; None: no shortfall."""
         if shortfall is None:
             if now - self._seen_at > OVER_SECONDS:
                 self.rush = self._since = None
@@ -55,9 +55,9 @@ class CapacityForecast:
             self.rush = made
 
 
-def _moved(told: Rush, made: Rush) -> bool:
+def _moved(reported: Rush, made: Rush) -> bool:
     return (
-        abs(told.at - made.at) > SAME_RUSH_SECONDS
-        or abs(told.needed - made.needed) > told.needed * SAME_SHARE
-        or abs(told.late_seconds - made.late_seconds) > max(1.0, told.late_seconds * SAME_SHARE)
+        abs(reported.at - made.at) > SAME_RUSH_SECONDS
+        or abs(reported.needed - made.needed) > reported.needed * SAME_SHARE
+        or abs(reported.late_seconds - made.late_seconds) > max(1.0, reported.late_seconds * SAME_SHARE)
     )

@@ -1,4 +1,4 @@
-"""How many workers there should be, in each mode. Pure; the operator's own decisions come from autoscaler.py."""
+"""The number of workers in each scaling mode. Pure. The decisions of mode Internal come from autoscaler.py."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REASONS: Final[Mapping[str, bool]] = {
     "Paused": False,
     "GuardUnreachable": False,
 }
-"""Reasons of condition ScalingActive → whether the number of workers follows the work."""
+"""Reasons of condition ScalingActive → whether the number of workers follows demand."""
 
 NOT_DECIDED: Final = "NotEvaluated"
 """The reason before the first sample."""
@@ -37,18 +37,18 @@ HELD: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learnt:
-    """What a status says of a queue's scaling, beside the decision."""
+class Observed:
+    """Observations of a queue's scaling for its status, besides the decision."""
 
-    looked: bool = False
-    """Whether this operator has ever decided."""
+    evaluated: bool = False
+    """Whether this operator process has decided."""
     lead_seconds: float | None = None
     handler_seconds: float | None = None
     rush: Rush | None = None
     waking: bool = False
-    """Whether workers are on their way from none, and not for longer than it takes."""
+    """Whether the first workers are starting, within the usual time."""
     scaled_at: float | None = None
-    """When the number last changed, Unix seconds; None: not since this operator runs."""
+    """When the number last changed, Unix seconds; None: not since this operator process started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Scale:
     """One of REASONS, or NOT_DECIDED."""
     message: str
     decision: Decision | None = None
-    """Set when the operator decides, and has."""
+    """The decision behind it, if the operator made one."""
 
 
 def scale(
@@ -71,7 +71,7 @@ def scale(
     paused: bool = False,
     guard_down: bool = False,
 ) -> Scale:
-    """Say how many; `current` is how many the Deployment asks for, None when there is none yet."""
+    """Return the number of workers; `current` is spec.replicas of the Deployment, None if there is none yet."""
     spec = queue.spec
     if spec.stop_policy == "HoldAndDrain":
         return Scale(replicas=0, reason="ClaimsSuspended", message=f"0 workers: {HELD['HoldAndDrain']}")
@@ -85,7 +85,7 @@ def scale(
         (
             guard_down,
             "GuardUnreachable",
-            "no worker can use the guard, of two or more; further ones could not either",
+            "two or more workers run and none can use the guard; more would not help",
         ),
     ):
         if holds:
@@ -102,7 +102,7 @@ def scale(
 
 
 def _undecided(spec: Spec, current: int | None) -> Scale:
-    """Keep the number, within its bounds; the first worker shows whether workers start, and how long that takes."""
+    """Keep the number within its bounds, at first 1: that worker shows the lead time."""
     wanted = _clamped(spec, 1 if current is None else current)
     kept = "kept" if wanted == current else "the nearest that spec.autoscaling allows"
     message = f"{counted(wanted, 'worker')}, {kept}: the metrics were not read yet"

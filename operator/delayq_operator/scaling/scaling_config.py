@@ -1,4 +1,4 @@
-"""What a DelayQueue wants of those who read and scale it, parsed once for each version of it."""
+"""The parts of a spec that scraping and scaling use, parsed once for each version of a DelayQueue."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingConfig:
-    """Of one DelayQueue; without a spec that fits, nothing is wanted."""
+    """The configuration of one DelayQueue; the defaults stand for an invalid spec."""
 
     policy: Policy | None = None
-    """How it is scaled; None if another client decides, or the queue is on hold."""
+    """Scaling policy; None if another client decides, or the queue is on hold, paused or being deleted."""
     ours: bool = True
-    """Whether the operator scales it, or will when nothing keeps it from that any more."""
+    """Whether mode Internal applies, also while the queue is on hold or paused."""
     guarded: bool = False
-    """Whether its workers have a guard to tell of."""
+    """Whether the spec has a guard."""
     lateness_seconds: float = math.inf
     percentile: float = 100.0
     shards: int = MOST_SHARDS
 
 
-def aim(resource: Resource) -> ScalingConfig:
-    """Read one DelayQueue."""
+def scaling_config(resource: Resource) -> ScalingConfig:
+    """Return the configuration of one DelayQueue."""
     try:
         spec = parse(resource.document).spec
     except SpecError:
@@ -51,24 +51,24 @@ def aim(resource: Resource) -> ScalingConfig:
 
 
 class ScalingConfigs:
-    """Those of all DelayQueues."""
+    """The configurations of all DelayQueues."""
 
     def __init__(self, queues: Queues) -> None:
-        """Nothing is parsed before it is asked for."""
+        """Specs are parsed on demand."""
         self._queues = queues
         self._known: dict[Key, tuple[str, int, ScalingConfig]] = {}
 
     def of(self, key: Key) -> ScalingConfig:
-        """Return what a DelayQueue wants now; nothing when it is gone."""
+        """Return the current configuration; the defaults if the DelayQueue is gone."""
         uid, version = self._queues.uid(key), self._queues.version(key)
         known = self._known.get(key)
         if known is None or known[:2] != (uid, version):
             resource = self._queues.get(key)
             if resource is None:
                 return ScalingConfig()
-            known = self._known[key] = (uid, version, aim(resource))
+            known = self._known[key] = (uid, version, scaling_config(resource))
         return known[2]
 
     def forget(self, key: Key) -> None:
-        """Drop what a DelayQueue wanted."""
+        """Drop the configuration of a DelayQueue."""
         self._known.pop(key, None)

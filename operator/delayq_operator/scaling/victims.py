@@ -1,11 +1,10 @@
-"""Has those workers go first that have the least to do, when some have to.
+"""Selects the victims of a scale-down: the least busy workers.
 
-A ReplicaSet that shrinks deletes pods that are not ready before ready ones, and of these those with the lowest deletion
-cost; a pod without one has 0. So before a number is lowered, each ready worker is asked how many tasks it runs, and as
-many as have to go are given a cost below that of all others. All of it is bounded, and a favour only: a busy worker
-that goes finishes or hands back what it runs.
+A ReplicaSet that shrinks deletes pods that are not ready first, then those with the lowest deletion cost; the default
+is 0. Before the number is lowered, the operator asks each ready worker how many tasks it runs, and gives the victims a
+lower cost. This is best effort and bounded in time: a busy victim finishes or releases its tasks.
 
-None of it happens in a reconciliation: it comes back when the costs are there to be seen.
+It runs outside of reconciliations: it enqueues the queue when the costs are set.
 """
 
 from __future__ import annotations
@@ -29,47 +28,47 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MARK: Final = "-1"
+LOW_COST: Final = "-1"
 WRITE_SECONDS: Final = 2.0
 SEEN_SECONDS: Final = 2.0
 SETTLE_SECONDS: Final = 0.2
-"""What our watch has told, that of the controller manager is told at about the same time."""
+"""Allowance for the controller manager's watch, after the operator's watch has delivered the costs."""
 GOOD_SECONDS: Final = 5.0
 WRITES_AT_ONCE: Final = 16
 
 
 class Victims:
-    """The marks on workers of all queues that are about to have fewer."""
+    """Sets deletion costs on the workers of all queues."""
 
     def __init__(
         self,
         api: Api,
         pods: Pods,
         busy: Callable[[Key, list[Pod]], Awaitable[Mapping[str, int]]],
-        mark: Callable[[Key], None],
+        enqueue: Callable[[Key], None],
     ) -> None:
-        """`busy` asks workers how many tasks they run; `mark` is told of the queue whose victims are marked."""
-        self._api, self._pods, self._busy, self._mark = api, pods, busy, mark
+        """`busy` asks workers how many tasks they run; `enqueue` gets the key when its costs are set."""
+        self._api, self._pods, self._busy, self._enqueue = api, pods, busy, enqueue
         self._running: dict[Key, asyncio.Task[None]] = {}
         self._good_until: dict[Key, float] = {}
         self._places = asyncio.Semaphore(WRITES_AT_ONCE)
 
-    def named(self, key: Key, replicas: int) -> bool:
-        """Whether the number can be lowered to this now; if not, see to it, and have the queue marked then."""
+    def prepared(self, key: Key, replicas: int) -> bool:
+        """Whether the number can be lowered to this now; if not, set the costs, and enqueue the queue afterwards."""
         ready = self._ready(key)
         if not 0 < replicas < len(ready) or time.monotonic() < self._good_until.get(key, 0.0):
             return True
         if key not in self._running:
-            self._running[key] = asyncio.create_task(self._name(key, ready, len(ready) - replicas))
+            self._running[key] = asyncio.create_task(self._assign_costs(key, ready, len(ready) - replicas))
         return False
 
     def forget(self, key: Key) -> None:
-        """Ask again next time: what workers run will be something else by then."""
+        """Drop the state of a queue: ask its workers again next time."""
         self._good_until.pop(key, None)
 
-    async def _name(self, key: Key, pods: list[Pod], number: int) -> None:
+    async def _assign_costs(self, key: Key, pods: list[Pod], number: int) -> None:
         try:
-            wanted = marks(pods, await self._busy(key, pods), number)
+            wanted = cost_changes(pods, await self._busy(key, pods), number)
             async with asyncio.timeout(WRITE_SECONDS):
                 written = await asyncio.gather(
                     *(self._write(key, pod, wanted[pod.name]) for pod in pods if pod.name in wanted)
@@ -82,10 +81,10 @@ class Victims:
         finally:
             del self._running[key]
             self._good_until[key] = time.monotonic() + GOOD_SECONDS
-            self._mark(key)
+            self._enqueue(key)
 
     async def _write(self, key: Key, pod: Pod, cost: str) -> str:
-        """Mark a worker, or remove our mark, unless another client set the cost; return its name if our mark is new."""
+        """Set or remove a deletion cost, unless another client set one. Return the pod's name if it was written."""
         metadata: dict[str, Any] = {"name": pod.name, "namespace": key.namespace, "uid": pod.uid}
         if cost:
             metadata["annotations"] = {names.DELETION_COST: cost}
@@ -101,11 +100,11 @@ class Victims:
         return pod.name
 
     async def _seen(self, key: Key, wanted: Mapping[str, str]) -> None:
-        """Return when our watch tells of the costs, or after a while."""
+        """Wait until the watch delivers the costs, at most SEEN_SECONDS."""
         deadline = time.monotonic() + SEEN_SECONDS
         while time.monotonic() < deadline:
-            told = {pod.name: pod.cost for pod in self._ready(key)}
-            if all(told[name] == cost for name, cost in wanted.items() if name in told):
+            seen = {pod.name: pod.cost for pod in self._ready(key)}
+            if all(seen[name] == cost for name, cost in wanted.items() if name in seen):
                 break
             await asyncio.sleep(0.02)  # the watch enqueues the queue, but does not wake us
         await asyncio.sleep(SETTLE_SECONDS)
@@ -118,24 +117,24 @@ class Victims:
         ]
 
 
-def marks(pods: Iterable[Pod], busy: Mapping[str, int], number: int) -> dict[str, str]:
-    """Return which costs have to become others so that as many go as have the least to do; the youngest first.
+def cost_changes(pods: Iterable[Pod], busy: Mapping[str, int], number: int) -> dict[str, str]:
+    """Return the costs to write ("" removes one) so that the `number` least busy workers go, the youngest first.
 
-    Each is right without the others. Who does not say what it runs is taken to be busy; a cost that we would not give
-    belongs to another client, and has precedence.
+    Each write is useful without the others. A worker that does not answer counts as busy. A cost that the operator does
+    not set belongs to another client and has precedence.
     """
 
     def order(pod: Pod) -> tuple[float, float, float]:
-        theirs = 0.0 if pod.cost == MARK else _number(pod.cost)
+        theirs = 0.0 if pod.cost == LOW_COST else _number(pod.cost)
         return theirs, busy.get(pod.name, inf), -pod.created_at
 
     first = sorted(pods, key=order)
-    costs = {pod.name: MARK for pod in first[:number] if not pod.cost}
-    return costs | {pod.name: "" for pod in first[number:] if pod.cost == MARK}
+    costs = {pod.name: LOW_COST for pod in first[:number] if not pod.cost}
+    return costs | {pod.name: "" for pod in first[number:] if pod.cost == LOW_COST}
 
 
 def _number(cost: str) -> float:
-    """Read a cost; Kubernetes takes what is no number for 0."""
+    """Parse a cost; 0 if it is not a number, as in Kubernetes."""
     try:
         return float(cost or 0)
     except ValueError:

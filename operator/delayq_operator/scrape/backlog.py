@@ -113,12 +113,12 @@ class Backlog:
 
     def turned(self, before: Backlog, allowed_seconds: float) -> bool:
         """Whether what people are told in words became another; `allowed_seconds` is how late tasks may start."""
-        return self._words(allowed_seconds) != before._words(allowed_seconds)
+        return self._facts(allowed_seconds) != before._facts(allowed_seconds)
 
-    def _words(self, allowed_seconds: float) -> tuple[object, ...]:
+    def _facts(self, allowed_seconds: float) -> tuple[object, ...]:
         due, late = self.whole and self.due > 0, self.late(allowed_seconds)
         redis = (self.redis_up, self.outage, self.risks)
-        return (*redis, self.whole, due, late, self.blind, *self.shards.words)
+        return (*redis, self.whole, due, late, self.blind, *self.shards.facts)
 
     def moved(self, before: Backlog) -> bool:
         """Whether a person would say that numbers or times became others."""
@@ -152,7 +152,7 @@ class Reading:
         self._shards: set[str] = set()
         self._counted: set[str] = set()
         self.shard_map: ShardMap | None = None
-        self._tellers = 0  # scanners that said anything of shards
+        self._reporters = 0  # scanners that said anything of shards
         self._down: dict[str, list[Down]] = defaultdict(list)
         """By shard, once for each scanner that Redis does not serve with it."""
         for samples in expositions:
@@ -179,12 +179,12 @@ class Reading:
         shard_map = ShardMap.of(sane)
         if shard_map is not None and (self.shard_map is None or shard_map > self.shard_map):
             self.shard_map = shard_map
-        told_down = {
+        reported_down = {
             each.shard: each
             for name, has, value in sane
             if name == table.SHARD_DOWN.name and value == 1 and (each := Down.of(has)) is not None
         }
-        for down in told_down.values():
+        for down in reported_down.values():
             self._down[str(down.shard)].append(down)
         leads = {
             has["shard"]: value
@@ -194,7 +194,7 @@ class Reading:
         # A leader that Redis does not serve has no numbers, which is not the same as zero.
         told = {has.get("shard") for name, has, _ in sane if name == table.TASKS.name}
         ours = {shard for shard, value in leads.items() if value == 1 and shard in told} - self._counted
-        self._tellers += bool(leads)
+        self._reporters += bool(leads)
         self._shards |= leads.keys()
         self._counted |= ours
         for name, labels, value in sane:
@@ -231,14 +231,14 @@ class Reading:
         down = {
             told[0].shard: told[0]
             for shard, told in self._down.items()
-            if shard in missing and len(told) >= self._tellers
+            if shard in missing and len(told) >= self._reporters
         }
         silent = {int(shard) for shard in missing if shard.isdecimal()} - down.keys()
         tasks = self.values(table.RESHARDING_TASKS)
         return Shards(
             shard_map=self.shard_map,
             down=tuple(sorted(down.values())),
-            unled=tuple(sorted(silent)),
+            leaderless=tuple(sorted(silent)),
             tasks=self.total(table.RESHARDING_TASKS) if tasks and len(tasks) == len(self._expected) else None,
             checked=self.total(table.RESHARDING_CHECKED_TASKS),
             moved=self.total(table.RESHARDING_MIGRATED_TASKS),

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_SECONDS: Final = 2.0
 TOO_LONG: Final = 384  # for a line that is needed
 AT_A_TIME: Final = 128  # lines that are parsed before others get their turn
-MOST_WORDS: Final = 200
+MOST_CHARACTERS: Final = 200
 PLAIN_LINES: Final = 24  # of a shard, in the metrics that count, but for horizons that were asked for
 LONGEST_LINES: Final = 320  # bytes, on average; of a queue with the longest name
 
@@ -70,7 +70,7 @@ def _path(horizons: tuple[float, ...]) -> str:
     return f"/metrics?{query}" if query else "/metrics"
 
 
-class Odd(Exception):
+class InvalidAnswer(Exception):
     """A pod answered what none of ours would; the message has no word of the answer."""
 
 
@@ -112,17 +112,17 @@ class Client:
         url = f"http://{host}:{self._horizons_port if horizons else self._port}{asked.path}"
         async with self._session.get(URL(url, encoded=True), allow_redirects=False) as response:
             if response.status != 200:  # noqa: PLR2004 -- HTTP's number for fine
-                raise Odd(f"answers with HTTP {response.status}")
+                raise InvalidAnswer(f"answers with HTTP {response.status}")
             return await _needed(response.content, asked)
 
 
 def _log(pod: Pod, why: str, error: Exception) -> None:
-    told = {"fields": {"pod": pod.name, "address": pod.address, "error": why}}
+    fields = {"fields": {"pod": pod.name, "address": pod.address, "error": why}}
     if pod.component == "worker":
-        log.debug("scrape_failed", extra=told)  # one that starts is no news
+        log.debug("scrape_failed", extra=fields)  # one that starts is no news
     else:
-        log.info("scrape_failed", extra=told)
-    log.debug("scrape_error", extra={"fields": {"pod": pod.name, "error": repr(error)[:MOST_WORDS]}})
+        log.info("scrape_failed", extra=fields)
+    log.debug("scrape_error", extra={"fields": {"pod": pod.name, "error": repr(error)[:MOST_CHARACTERS]}})
 
 
 async def _needed(body: aiohttp.StreamReader, asked: Question) -> list[bytes]:
@@ -132,7 +132,7 @@ async def _needed(body: aiohttp.StreamReader, asked: Question) -> list[bytes]:
     async for chunk in body.iter_any():
         size, ends = size + len(chunk), ends + chunk.count(b"\n")
         if size > most_lines * LONGEST_LINES or ends > most_lines or len(found) > most_needed:
-            raise Odd(TOO_MUCH)
+            raise InvalidAnswer(TOO_MUCH)
         *lines, rest = (rest + chunk).split(b"\n")
         found += [line[:TOO_LONG] for line in lines if line.startswith(starts)]
         rest = rest[:TOO_LONG]
@@ -146,9 +146,9 @@ def _starts(needed: frozenset[str]) -> tuple[bytes, ...]:
 
 async def _samples(lines: list[bytes], asked: Question) -> list[Sample]:
     if len(lines) > asked.most_needed:
-        raise Odd(TOO_MUCH)
+        raise InvalidAnswer(TOO_MUCH)
     if not lines or max(map(len, lines)) >= TOO_LONG:
-        raise Odd(_NO_METRICS)
+        raise InvalidAnswer(_NO_METRICS)
     found: list[Sample] = []
     for start in range(0, len(lines), AT_A_TIME):
         found += parsed(b"\n".join(lines[start : start + AT_A_TIME]).decode().split("\n"))
@@ -159,7 +159,7 @@ async def _samples(lines: list[bytes], asked: Question) -> list[Sample]:
 
 def _sentence(error: Exception) -> str:
     match error:
-        case Odd():
+        case InvalidAnswer():
             return str(error)
         case TimeoutError():
             return f"does not answer within {TIMEOUT_SECONDS:g} s"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from delayq_operator.scrape.worker_stats import Fleet, WorkerStats
 
 
-def sample(reading: Reading, asked: Collection[float], crew: WorkerStats, fleet: Fleet) -> Sample | None:
+def sample(reading: Reading, asked: Collection[float], stats: WorkerStats, fleet: Fleet) -> Sample | None:
     """Sum a reading up; None when no shard was told of, or one of them lacks a number."""
     overdue = reading.values(table.TASKS, state="due")
     in_flight = reading.values(table.TASKS, state="in_flight")
@@ -37,10 +37,10 @@ def sample(reading: Reading, asked: Collection[float], crew: WorkerStats, fleet:
         ready=fleet.ready,
         starting=fleet.starting,
         starting_seconds=fleet.starting_seconds,
-        handler_seconds=crew.handler.seconds,
-        lead_seconds=crew.lead.seconds,
-        leads=crew.lead.by_starts,
-        soonest_seconds=crew.lead.soonest_seconds,
+        handler_seconds=stats.handler.seconds,
+        lead_seconds=stats.lead.seconds,
+        leads=stats.lead.by_starts,
+        soonest_seconds=stats.lead.soonest_seconds,
         whole=reading.whole,
     )
 

@@ -82,7 +82,7 @@ class Shards:
     shard_map: ShardMap | None = None
     down: tuple[Down, ...] = ()
     """Those that Redis does not serve."""
-    unled: tuple[int, ...] = ()
+    leaderless: tuple[int, ...] = ()
     """Shards that no scanner reports, though Redis may serve them."""
     tasks: int | None = None
     """Tasks to look at while they move; None: not every shard told."""
@@ -97,6 +97,6 @@ class Shards:
         return self.tasks or 0, self.checked, self.moved, self.waiting
 
     @property
-    def words(self) -> tuple[object, ...]:
+    def facts(self) -> tuple[object, ...]:
         """Everything else."""
-        return self.shard_map, self.down, self.unled
+        return self.shard_map, self.down, self.leaderless

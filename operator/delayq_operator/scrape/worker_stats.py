@@ -57,7 +57,7 @@ class WorkerStats:
     """What is known of the workers of one queue."""
 
     def __init__(self, status: Mapping[str, object], since: float = 0.0) -> None:
-        """Take up what an earlier operator has learnt, from `status.scaling`; who is older than `since` was there."""
+        """Take up what an earlier operator has observed, from `status.scaling`; who is older than `since` was there."""
         self._since = since
         self.handler = HandlerTime(
             _number(status.get("handlerMilliseconds"), per=1000, most=LONGEST_HANDLER_SECONDS)
@@ -67,7 +67,7 @@ class WorkerStats:
         self._created: dict[str, float] = {}
         self._claimed: set[str] = set()
         self._came: set[str] = set()
-        self._held_up: set[str] = set()
+        self._blocked: set[str] = set()
 
     @property
     def patience_seconds(self) -> float:
@@ -86,17 +86,17 @@ class WorkerStats:
 
     def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
         """Take note of what a worker says."""
-        told = said(samples)
-        total, count = (told.get(f"{table.WORKER_HANDLER.name}_{which}") for which in ("sum", "count"))
+        values = valid_values(samples)
+        total, count = (values.get(f"{table.WORKER_HANDLER.name}_{which}") for which in ("sum", "count"))
         if total is not None and count is not None:
             self.handler.take(pod.name, total, count, older=pod.created_at < self._since)
-            self.handler.watch(pod.name, busy=int(told.get(table.WORKER_BUSY_SLOTS.name, 0)), now=now)
-        first_claim = told.get(table.WORKER_FIRST_CLAIM.name)
+            self.handler.watch(pod.name, busy=int(values.get(table.WORKER_BUSY_SLOTS.name, 0)), now=now)
+        first_claim = values.get(table.WORKER_FIRST_CLAIM.name)
         if first_claim is None:
             return
         self._claimed.add(pod.name)
         # One that started anew, or waited for Redis or for leave to claim, has not taken as long to start.
-        if not pod.restarts and pod.name not in self._held_up:
+        if not pod.restarts and pod.name not in self._blocked:
             self.lead.take(pod.name, first_claim - pod.created_at, self._together(pod))
 
     def _together(self, pod: Pod) -> int:
@@ -104,12 +104,12 @@ class WorkerStats:
         others = (at for name, at in self._created.items() if name != pod.name)
         return 1 + sum(1 for at in others if abs(at - pod.created_at) <= TOGETHER_SECONDS)
 
-    def hold_up(self, pods: Iterable[Pod], now: float) -> None:
+    def block(self, pods: Iterable[Pod], now: float) -> None:
         """Note that no worker can claim: starting workers take longer through no fault of theirs."""
         usual = self.lead.seconds or LEAD_SECONDS
         created = {pod.name: pod.created_at for pod in pods}
         late = {name for name, at in created.items() if now - at > usual}
-        self._held_up = (self._held_up | late - self._claimed) & created.keys()
+        self._blocked = (self._blocked | late - self._claimed) & created.keys()
 
     def fleet(self, pods: Sequence[Pod], now: float) -> Fleet:
         """Count the workers, and forget those that are gone."""
@@ -132,7 +132,7 @@ class WorkerStats:
     def _forget(self, but: set[str]) -> None:
         self.handler.forget(but)
         self.lead.forget(but)
-        for known in (self._claimed, self._came, self._held_up):
+        for known in (self._claimed, self._came, self._blocked):
             known.intersection_update(but)
         for name in self._asked_at.keys() - but:
             del self._asked_at[name]
@@ -159,11 +159,11 @@ def reachable(pod: Pod) -> bool:
 
 def busy(samples: Iterable[Sample]) -> int | None:
     """Return how many tasks a worker says it runs; None when it does not say."""
-    found = said(samples).get(table.WORKER_BUSY_SLOTS.name)
+    found = valid_values(samples).get(table.WORKER_BUSY_SLOTS.name)
     return None if found is None else int(min(found, MOST_BUSY))
 
 
-def said(samples: Iterable[Sample]) -> dict[str, float]:
+def valid_values(samples: Iterable[Sample]) -> dict[str, float]:
     """Return what can be counted with: neither NaN, nor what is below zero, nor an int of 400 digits."""
     return {name: float(value) for name, _, value in samples if 0 <= value <= MOST}
 

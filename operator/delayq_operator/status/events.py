@@ -1,7 +1,7 @@
-"""What people read in `kubectl describe dq`: every reason in one table, and their way to the API server.
+"""Events of a DelayQueue: the table of all reasons, and the recorder that posts them.
 
-Posting never holds anything up and never fails a reconciliation: events wait in a bounded line, and what does not fit
-is logged. The same event again within an hour only counts up the first.
+Posting does not delay or fail a reconciliation: events wait in a bounded queue; an event that does not fit is logged.
+The same event within an hour increases the count of the first one.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ MOST_REMEMBERED: Final = 4096
 REPEAT_SECONDS: Final = 30.0
 EXPIRY_SECONDS: Final = 3600.0
 RETRY_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Pauses after attempts that the API server did not answer; together as long as a Lease lasts."""
+"""Backoff after attempts that the API server did not answer; their sum is the duration of a Lease."""
 
 
 @dataclass(slots=True)
 class _Series:
-    """One event and how often it was seen."""
+    """One event and its count."""
 
     name: str
     first: float
@@ -96,7 +96,7 @@ class _Series:
 
 
 class Recorder:
-    """Posts events, most of them once."""
+    """Posts events and counts repetitions."""
 
     def __init__(self, api: Api, instance: str) -> None:
         """`instance` names this operator among its replicas."""
@@ -105,7 +105,7 @@ class Recorder:
         self._series: OrderedDict[str, _Series] = OrderedDict()
 
     def post(self, resource: Resource, reason: str, message: str, record: str = "") -> None:
-        """Have an event posted; `reason` is one of REASONS, `record` what a decision was made from."""
+        """Queue an event; `reason` is one of REASONS, `record` the inputs of a scaling decision."""
         now = time.time()
         identity = f"{resource.uid}/{reason}/{message}"
         series = self._series.pop(identity, None)
@@ -136,7 +136,7 @@ class Recorder:
             )
 
     async def run(self) -> None:
-        """Post for ever."""
+        """Post queued events until cancelled."""
         while True:
             event = await self._waiting.get()
             try:
@@ -149,7 +149,7 @@ class Recorder:
                 )
 
     async def _post(self, event: Object) -> None:
-        """Post one event; again while the API server is busy or the Lease is not renewed, which ends within seconds."""
+        """Post one event; retry while the API server is unavailable or the Lease is not renewed."""
         for pause in RETRY_SECONDS:
             try:
                 await self._api.apply(names.EVENT, event, manager=names.OPERATOR)

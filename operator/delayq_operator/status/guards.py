@@ -14,31 +14,31 @@ from delayq.contract import metrics as table
 
 from delayq_operator.scrape import worker_stats
 from delayq_operator.scrape.backlog_cache import FRESH_SECONDS, NUMBERS_SECONDS
-from delayq_operator.status.view import Guarding
+from delayq_operator.status.view import GuardCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from delayq_operator.base.names import Key
     from delayq_operator.base.objects import Sample
-    from delayq_operator.base.work import Work
+    from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.scaling_config import ScalingConfigs
 
 AGAIN_SECONDS: Final = 6.0
-SEVERAL: Final = 2  # workers without the guard, until more are taken for useless
-SOON_SECONDS: Final = 0.9  # one that has just said no, or nothing yet; visits are a second apart
+SEVERAL: Final = 2  # workers without the guard: from this number on, more workers would not help
+SOON_SECONDS: Final = 0.9  # for a worker without a confirmed report; polls are a second apart
 
 
 @dataclass(slots=True)
 class _Worker:
-    """What one worker said."""
+    """The reports of one worker."""
 
     said_at: float = 0.0
     able: bool | None = None
-    """None: it has not told yet."""
+    """None: no confirmed report yet."""
     doubted: bool = False
-    """Whether it has just said no, and not twice: every worker does before its first look at the guard."""
+    """Whether it reported "unable" once only: every worker does until its first check of the guard."""
 
     def take(self, able: bool, now: float) -> None:  # noqa: FBT001 -- what it says
         self.said_at = now
@@ -55,11 +55,11 @@ class Watch:
         """Start without a reading."""
         self._asked_at: dict[str, float] = {}
         self._workers: dict[str, _Worker] = {}
-        self.told = Guarding()
-        """What a reconciliation was last woken for."""
+        self.reported = GuardCounts()
+        """The counts at the last enqueue."""
 
     def to_ask(self, pods: Iterable[Pod], now: float) -> list[Pod]:
-        """Whom to ask now; those that are gone are forgotten."""
+        """Return the workers to scrape now; drop those that are gone."""
         here = {pod.name: pod for pod in pods if worker_stats.reachable(pod)}
         self._asked_at = {name: at for name, at in self._asked_at.items() if name in here}
         self._workers = {name: each for name, each in self._workers.items() if name in here}
@@ -70,53 +70,53 @@ class Watch:
         return SOON_SECONDS if worker.doubted or (worker.able is None and not pod.ready) else AGAIN_SECONDS
 
     def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
-        """Take note of what a worker says."""
-        value = worker_stats.said(samples).get(table.WORKER_GUARD_UP.name)
+        """Store the report of a worker."""
+        value = worker_stats.valid_values(samples).get(table.WORKER_GUARD_UP.name)
         if value is not None:
             self._workers.setdefault(pod.name, _Worker()).take(value >= 1, now)
 
-    def seen(self, now: float) -> Guarding:
-        """Count those who told of late."""
-        told = [each.able for each in self._workers.values() if 0 <= now - each.said_at < FRESH_SECONDS]
-        return Guarding(able=told.count(True), unable=told.count(False))
+    def seen(self, now: float) -> GuardCounts:
+        """Count the workers whose report is fresh."""
+        fresh = [each.able for each in self._workers.values() if 0 <= now - each.said_at < FRESH_SECONDS]
+        return GuardCounts(able=fresh.count(True), unable=fresh.count(False))
 
 
 class Guards:
     """The workers of all queues that have a guard."""
 
-    def __init__(self, aims: ScalingConfigs, work: Work) -> None:
-        """Mark a queue in `work` when there is something to tell."""
-        self._aims, self._work = aims, work
+    def __init__(self, configs: ScalingConfigs, work: WorkQueue) -> None:
+        """Enqueue a queue in `work` when its counts change."""
+        self._configs, self._work = configs, work
         self._of: dict[Key, Watch] = {}
 
     def watch(self, key: Key) -> Watch | None:
-        """Return what is known of the workers of a queue; None when it has no guard."""
-        if not self._aims.of(key).guarded:
+        """Return the reports of the workers of a queue; None if it has no guard."""
+        if not self._configs.of(key).guarded:
             self.forget(key)
             return None
         return self._of.setdefault(key, Watch())
 
-    def seen(self, key: Key) -> Guarding:
+    def seen(self, key: Key) -> GuardCounts:
         """Count the workers of a queue that can use its guard, and those that cannot."""
         watch = self._of.get(key)
-        return watch.seen(time.time()) if watch else Guarding()
+        return watch.seen(time.time()) if watch else GuardCounts()
 
     def down(self, key: Key) -> bool:
-        """Whether none of several can: more would not help. One alone may be where no other would be."""
+        """Whether at least SEVERAL workers report and none can use the guard. One alone may be on a faulty node."""
         seen = self.seen(key)
         return seen.down and seen.unable >= SEVERAL
 
-    def tell(self, key: Key) -> None:
-        """Ask for a reconciliation: at once for another verdict, now and then for other numbers."""
+    def enqueue_on_change(self, key: Key) -> None:
+        """Enqueue the queue: at once if the verdict changed, rate-limited if only numbers did."""
         watch, now = self._of.get(key), self.seen(key)
-        if watch is None or now == watch.told:
+        if watch is None or now == watch.reported:
             return
-        if now.verdict != watch.told.verdict:
-            self._work.mark(key)
+        if now.verdict != watch.reported.verdict:
+            self._work.enqueue(key)
         else:
-            self._work.mark_in(key, NUMBERS_SECONDS)
-        watch.told = now
+            self._work.enqueue_in(key, NUMBERS_SECONDS)
+        watch.reported = now
 
     def forget(self, key: Key) -> None:
-        """Drop what is known of a queue."""
+        """Drop the state of a queue."""
         self._of.pop(key, None)

@@ -1,7 +1,7 @@
-"""How late tasks began in the last minutes, by what workers count. Pure, but for whom to wake.
+"""Lateness of the tasks that started in the last minutes, from the workers' histograms. Pure, but for the work queue.
 
-Workers run an image that a tenant chose: one that tells nothing counts for nothing. Not here: tasks that still wait
-(backlog.py), HTTP (worker_poller.py), what the condition says (scaling_conditions.py).
+Workers run images that tenants choose: a worker that reports nothing is ignored. Not here: tasks that still wait
+(backlog.py), HTTP (worker_poller.py), the text of the condition (scaling_conditions.py).
 """
 
 from __future__ import annotations
@@ -14,51 +14,51 @@ from typing import TYPE_CHECKING, Final
 from delayq.contract import metrics as table
 
 from delayq_operator.scrape import worker_stats
-from delayq_operator.status.view import WINDOW_SECONDS, Begun
+from delayq_operator.status.view import WINDOW_SECONDS, StartedTasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from delayq_operator.base.names import Key
     from delayq_operator.base.objects import Sample
-    from delayq_operator.base.work import Work
+    from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.scaling_config import ScalingConfigs
 
 AGAIN_SECONDS: Final = 10.0
 PART_SECONDS: Final = 5.0
-"""What is counted within so long of each other leaves the window together."""
+"""Resolution of the sliding window."""
 
 
 class Lateness:
     """The workers of one queue."""
 
     def __init__(self, allowed_seconds: float, since: float) -> None:
-        """`allowed_seconds` is the objective. What workers older than `since` counted before is of long ago."""
+        """`allowed_seconds` is the objective. Earlier counts of workers created before `since` are ignored."""
         self.allowed_seconds, self._since = allowed_seconds, since
         self._asked_at: dict[str, float] = {}
-        self._counted: dict[str, Begun] = {}
-        self._parts: deque[tuple[float, Begun]] = deque()
-        self.told = False
-        """Whether a reconciliation was last woken because the objective was missed."""
+        self._counted: dict[str, StartedTasks] = {}
+        self._parts: deque[tuple[float, StartedTasks]] = deque()
+        self.reported = False
+        """Whether the last enqueue was because the objective was missed."""
 
     def to_ask(self, pods: Iterable[Pod], now: float) -> list[Pod]:
-        """Whom to ask now; those that are gone are forgotten."""
+        """Return the workers to scrape now; drop those that are gone."""
         here = {pod.name: pod for pod in pods if worker_stats.reachable(pod)}
         self._asked_at = {name: at for name, at in self._asked_at.items() if name in here}
         self._counted = {name: each for name, each in self._counted.items() if name in here}
         return worker_stats.turns(here.values(), self._asked_at, lambda _pod: AGAIN_SECONDS, now)
 
     def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
-        """Take note of a worker's histogram: what it counted since it was last asked."""
+        """Add what a worker's histogram counted since its last scrape."""
         found = counted(samples, self.allowed_seconds)
         if found is None:
             return
-        before = self._counted.get(pod.name, found if pod.created_at < self._since else Begun())
+        before = self._counted.get(pod.name, found if pod.created_at < self._since else StartedTasks())
         self._counted[pod.name] = found
-        if found.tasks < before.tasks:  # its container started anew
-            before = Begun()
-        more = Begun(found.tasks - before.tasks, max(0.0, found.late - before.late))
+        if found.tasks < before.tasks:  # its container restarted
+            before = StartedTasks()
+        more = StartedTasks(found.tasks - before.tasks, max(0.0, found.late - before.late))
         if not more.tasks:
             return
         if self._parts and now - self._parts[-1][0] < PART_SECONDS:
@@ -67,15 +67,15 @@ class Lateness:
         else:
             self._parts.append((now, more))
 
-    def seen(self, now: float) -> Begun:
+    def seen(self, now: float) -> StartedTasks:
         """Sum up the window."""
         while self._parts and not 0 <= now - self._parts[0][0] < WINDOW_SECONDS:
             self._parts.popleft()
-        return sum((part for _, part in self._parts), Begun())
+        return sum((part for _, part in self._parts), StartedTasks())
 
 
-def counted(samples: Iterable[Sample], allowed_seconds: float) -> Begun | None:
-    """Return how many tasks a histogram counts, and how many of them were later; between two bounds in proportion."""
+def counted(samples: Iterable[Sample], allowed_seconds: float) -> StartedTasks | None:
+    """Return the tasks of a histogram and how many were later; interpolates within a bucket. None if there is none."""
     buckets: dict[float, float] = {}
     for name, labels, value in samples:
         if name == f"{table.WORKER_DUE_TO_CLAIMED.name}_bucket" and 0 <= value <= worker_stats.MOST:
@@ -91,11 +91,11 @@ def counted(samples: Iterable[Sample], allowed_seconds: float) -> Begun | None:
             in_time += (buckets[le] - in_time) * share
             break
         below, in_time = le, buckets[le]
-    return Begun(tasks, min(tasks, max(0.0, tasks - in_time)))
+    return StartedTasks(tasks, min(tasks, max(0.0, tasks - in_time)))
 
 
 def _bound(labels: Mapping[str, str]) -> float:
-    """Return the upper bound of a bucket; of the last, a bound above all objectives."""
+    """Return the upper bound of a bucket; -1 if it is not a number."""
     try:
         return float(labels["le"])
     except (LookupError, ValueError):
@@ -103,42 +103,42 @@ def _bound(labels: Mapping[str, str]) -> float:
 
 
 class Latenesses:
-    """Those of all queues."""
+    """The lateness of all queues."""
 
-    def __init__(self, aims: ScalingConfigs, work: Work) -> None:
-        """Mark a queue in `work` when its objective is missed, or met again."""
-        self._aims, self._work = aims, work
+    def __init__(self, configs: ScalingConfigs, work: WorkQueue) -> None:
+        """Enqueue a queue in `work` when its objective is missed, or met again."""
+        self._configs, self._work = configs, work
         self._since = time.time()
         self._of: dict[Key, Lateness] = {}
 
     def watch(self, key: Key) -> Lateness | None:
-        """Return what is known of the workers of a queue; None when its spec has no objective."""
-        allowed = self._aims.of(key).lateness_seconds
+        """Return the lateness of a queue; None if its spec has no objective."""
+        allowed = self._configs.of(key).lateness_seconds
         known = self._of.get(key)
         if allowed == math.inf:
             self.forget(key)
             return None
-        # Another objective counts other tasks as late, and what workers counted before it is of long ago.
+        # A changed objective counts other tasks as late: start again, and ignore earlier counts.
         if known is None or known.allowed_seconds != allowed:
             since = self._since if known is None else time.time()
             known = self._of[key] = Lateness(allowed, since)
         return known
 
-    def seen(self, key: Key) -> Begun:
-        """Return how many tasks of a queue began in the window, and how many of them late."""
+    def seen(self, key: Key) -> StartedTasks:
+        """Return how many tasks of a queue started in the window, and how many of them late."""
         known = self._of.get(key)
-        return known.seen(time.time()) if known else Begun()
+        return known.seen(time.time()) if known else StartedTasks()
 
-    def tell(self, key: Key) -> None:
-        """Ask for a reconciliation when the objective is missed, or met again."""
+    def enqueue_on_change(self, key: Key) -> None:
+        """Enqueue the queue when its objective is missed, or met again."""
         known = self._of.get(key)
         if known is None:
             return
-        missed = self.seen(key).missed(self._aims.of(key).percentile)
-        if missed != known.told:
-            known.told = missed
-            self._work.mark(key)
+        missed = self.seen(key).missed(self._configs.of(key).percentile)
+        if missed != known.reported:
+            known.reported = missed
+            self._work.enqueue(key)
 
     def forget(self, key: Key) -> None:
-        """Drop what is known of a queue."""
+        """Drop the state of a queue."""
         self._of.pop(key, None)

@@ -1,4 +1,4 @@
-"""Condition Ready: the one that people wait for, and the first cause of why it is False. Pure."""
+"""Condition Ready, with the first cause why it is False, and the list of all conditions. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from delayq_operator.status.conditions import (
     paused,
     refused,
 )
-from delayq_operator.status.reasons import told
+from delayq_operator.status.reasons import condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def ready(view: View) -> Condition:
-    """Whether tasks run when they fall due: everything else, summed up."""
+    """Whether tasks run when they fall due: the summary of the other conditions."""
     reason, message = next(_obstacles(view), ("AsExpected", "Tasks run when they fall due."))
-    return told("Ready", reason, message)
+    return condition("Ready", reason, message)
 
 
 def _obstacles(view: View) -> Iterator[tuple[str, str]]:
-    """Name what keeps tasks from running, a cause before what follows from it: reason and message."""
+    """Yield reason and message of each obstacle; a cause comes before its effects."""
     if view.erasing is not None:
         yield "Deleting", view.erasing.message or "The DelayQueue was deleted."
     for verdict in (accepted(view), backend_available(view)):
@@ -53,8 +53,8 @@ def _obstacles(view: View) -> Iterator[tuple[str, str]]:
 
 
 def _waking(view: View) -> bool:
-    """Whether workers were started so that they are there in time, and nothing keeps them."""
-    on_the_way = view.learnt.waking and view.worker.wanted > 0
+    """Whether the first workers are starting as planned."""
+    on_the_way = view.observed.waking and view.worker.wanted > 0
     return on_the_way and "worker" not in view.troubles and not view.worker.refused
 
 
@@ -67,7 +67,7 @@ def _not_ready(view: View, component: str, load: Workload) -> str:
 def _obstacle(view: View) -> str:
     if view.resource.paused and (verdict := paused(view)) is not None:
         return verdict.message
-    return conflict("NameConflict", view.taken) or " ".join(view.failures) or "It is being made."
+    return conflict("NameConflict", view.taken) or " ".join(view.failures) or "It is being created."
 
 
 def _why(view: View, component: str, load: Workload) -> str:
@@ -84,7 +84,7 @@ def _why(view: View, component: str, load: Workload) -> str:
 
 
 def _refused(view: View) -> Condition | None:
-    """Return condition Accepted where it says more than condition Ready: refused, or something is not served."""
+    """Return condition Accepted if it is False or names kinds that are not served; else None."""
     verdict = accepted(view)
     return verdict if verdict.status == "False" or view.unserved else None
 
@@ -108,5 +108,5 @@ _DECIDED: Final[tuple[Callable[[View], Condition | None], ...]] = (
 
 
 def everything(view: View) -> list[Condition]:
-    """Return every condition that applies, in the order people read them."""
-    return [condition for decide in _DECIDED if (condition := decide(view)) is not None]
+    """Return every condition that applies, in display order."""
+    return [each for decide in _DECIDED if (each := decide(view)) is not None]

@@ -1,7 +1,6 @@
-"""Every condition and every reason there is, in the order people read them. Pure.
+"""All condition types and their reasons, in display order. Pure.
 
-docs/reference/operator.md lists them, a test compares. Unknown means that the operator could not find out, never that
-it did not try. Within one condition, a reason stands for one status.
+docs/reference/operator.md lists them; a test compares. Within one condition, a reason stands for one status.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from delayq_operator.base.words import RISKS
+from delayq_operator.base.phrases import RISKS
 from delayq_operator.scaling import scaling
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing that is true, false or unknown, and why."""
+    """A condition: type, status, reason and message."""
 
     type: str
     status: Status
@@ -90,6 +89,6 @@ class Condition:
     message: str
 
 
-def told(kind: str, reason: str, message: str) -> Condition:
+def condition(kind: str, reason: str, message: str) -> Condition:
     """Make a condition; its status follows from the reason."""
     return Condition(kind, REASONS[kind][reason], reason, message)

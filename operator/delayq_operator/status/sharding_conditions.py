@@ -1,6 +1,6 @@
-"""What there is to say of a queue's shards: those that Redis does not serve, and those whose tasks move. Pure.
+"""Condition ReshardingComplete and status.resharding, and the text for shards that Redis does not serve. Pure.
 
-Not here: what scanners tell (shards.py).
+Not here: the scanners' reports (shards.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq.scaling.sentences import counted
 
-from delayq_operator.base.words import OUTAGES, listed
-from delayq_operator.status.reasons import told
+from delayq_operator.base.phrases import OUTAGES, listed
+from delayq_operator.status.reasons import condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,45 +21,45 @@ if TYPE_CHECKING:
     from delayq_operator.status.view import View
 
 KIND: Final = "ReshardingComplete"
-MOST_SERVERS: Final = 3  # told of in one message
+MOST_SERVERS: Final = 3  # named in one message
 
 
 def resharding_complete(view: View) -> Condition | None:
-    """Whether tasks are where spec.shards says; None for a queue of one shard, unless it had more a moment ago."""
+    """Whether tasks are in spec.shards shards; None for a queue of one shard, unless it is being resharded."""
     verdict, asked = _verdict(view), view.queue.spec.shards if view.queue is not None else 1
     had_more = verdict.status != "True" and "resharding" in view.resource.status
     return verdict if asked > 1 or verdict.status == "False" or had_more else None
 
 
 def _verdict(view: View) -> Condition:
-    """Say whether tasks are where spec.shards says. How far they are is in status.resharding."""
+    """Decide the condition. The progress is in status.resharding."""
     seen = view.shards
     if view.scanner.unwanted:
-        return told(
+        return condition(
             KIND, "NoScanners", "spec.scanner.replicas is 0: no scanner migrates tasks to other shards."
         )
     if seen is None or seen.shard_map is None:
-        return told(KIND, "MetricsUnavailable", "No scanner reports the shard map.")
+        return condition(KIND, "MetricsUnavailable", "No scanner reports the shard map.")
     shard_map, wanted = seen.shard_map, _wanted(view)
     if not shard_map.settled:
         return _under_way(view, seen, shard_map)
     where = f"Tasks are in {counted(shard_map.now, 'shard')}"
     if wanted in (None, shard_map.now):
-        return told(KIND, "Complete", f"{where}.")
-    return told(KIND, "Pending", f"{where}, spec.shards is {wanted}: {_awaited(view, seen)}")
+        return condition(KIND, "Complete", f"{where}.")
+    return condition(KIND, "Pending", f"{where}, spec.shards is {wanted}: {_awaited(view, seen)}")
 
 
 def _under_way(view: View, seen: Shards, shard_map: ShardMap) -> Condition:
     what = _change(shard_map, _wanted(view))
     if obstacle := _obstacle(view, seen):
-        return told(KIND, "ReshardingStalled", f"{what} Resharding cannot continue: {obstacle}.")
+        return condition(KIND, "ReshardingStalled", f"{what} Resharding cannot continue: {obstacle}.")
     if shard_map.now != shard_map.target:
-        return told(KIND, "Preparing", f"{what} Workers and scanners first open the new shards.")
-    return told(KIND, "Migrating", f"{what} Tasks that fall due in the meantime run on time.")
+        return condition(KIND, "Preparing", f"{what} Workers and scanners first open the new shards.")
+    return condition(KIND, "Migrating", f"{what} Tasks that fall due in the meantime run on time.")
 
 
 def resharding(view: View) -> dict[str, Any] | None:
-    """Make status.resharding; None while all tasks are at home, or while unknown."""
+    """Return status.resharding; None while every task is in its home shard, or the shard map is unknown."""
     seen, verdict = view.shards, _verdict(view)
     if seen is None or seen.shard_map is None or verdict.status != "False":
         return None
@@ -94,34 +94,34 @@ def _change(shard_map: ShardMap, wanted: int | None) -> str:
 
 
 def _awaited(view: View, seen: Shards) -> str:
-    """Who has to act before it begins: a scanner that has read the new document, and leads shard 0."""
+    """Return what has to happen before a scanner with the new document starts resharding."""
     if view.resource.paused:
         return "the annotation delayq.dev/paused keeps the operator from changing children."
     if view.scanner.stuck:
-        return f"new scanners do not get ready. {view.scanner.stuck}"
+        return f"new scanners do not become ready. {view.scanner.stuck}"
     if obstacle := _obstacle(view, seen):
         return f"{obstacle}."
     return "the first scanner with the new document starts it."
 
 
 def _obstacle(view: View, seen: Shards) -> str:
-    """Name what has been missing for longer than a fail-over takes; empty when nothing is."""
+    """Name the shards that are missing for longer than a failover takes; empty if none is."""
     if view.backlog is None or not view.backlog.blind:
         return ""
     if seen.down:
         return f"Redis does not serve {unserved(seen.down)}"
-    what = f"no scanner is the leader of shard {listed([str(shard) for shard in seen.unled])}"
-    return f"{what}, or it cannot be read" if seen.unled else ""
+    what = f"no scanner is the leader of shard {listed([str(shard) for shard in seen.leaderless])}"
+    return f"{what}, or it cannot be read" if seen.leaderless else ""
 
 
 def unserved(down: Iterable[Down]) -> str:
-    """Name the shards that Redis does not serve, by server and cause: what one server holds fails together."""
+    """Name the shards that Redis does not serve, grouped by server and cause."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for each in down:
         groups[each.server, each.cause].append(str(each.shard))
-    told_of = [_group(*group, shards) for group, shards in groups.items()]
-    more = len(told_of) - MOST_SERVERS
-    return "; ".join(told_of[:MOST_SERVERS]) + (f"; and those of {more} more servers" if more > 0 else "")
+    texts = [_group(*group, shards) for group, shards in groups.items()]
+    more = len(texts) - MOST_SERVERS
+    return "; ".join(texts[:MOST_SERVERS]) + (f"; and those of {more} more servers" if more > 0 else "")
 
 
 def _group(server: str, cause: str, shards: list[str]) -> str:

@@ -1,7 +1,6 @@
-"""The status of a DelayQueue, made from what was seen, and whether it is worth writing. Pure.
+"""Builds the status of a DelayQueue from a view, and decides when to write it. Pure.
 
-Numbers are what they were when last written; they alone are never a reason to write more often than every
-NUMBERS_SECONDS, and not for a change that a person would not call one. The metrics are exact and live.
+A change of numbers alone is written at most every NUMBERS_SECONDS, and only if it is significant. Metrics are exact.
 """
 
 from __future__ import annotations
@@ -33,28 +32,28 @@ OF_DECISIONS: Final = frozenset(
 """Conditions that rest on a decision on the number of workers."""
 
 DECIDED: Final = frozenset({"ValidMetricsFound", "MetricsUnavailable"})
-"""Reasons of ScalingActive once there was a decision."""
+"""Reasons of ScalingActive after a decision."""
 
 PACED: Final = frozenset({"ScalingLimited"})
-"""Conditions that can turn with every decision, and are written as seldom as numbers."""
+"""Conditions that can change with every decision: they are written as rarely as numbers."""
 
 PACED_REASONS: Final = frozenset({"ObjectiveMet"})
-"""Conditions whose reasons can: why tasks are late is another thing with every claim."""
+"""Conditions whose reason can change with every decision."""
 
 REMEMBERED: Final = ("lastScaleTime", "leadSeconds", "handlerMilliseconds")
-"""Fields of status.scaling that stay while no decision is made."""
+"""Fields of status.scaling that stay while there is no decision."""
 
-LEARNT_SHARE: Final = 0.2
-MOST_TOLD: Final = 2_000_000_000
+OBSERVED_SHARE: Final = 0.2
+MOST_NUMBER: Final = 2_000_000_000
 LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 RUNS: Final = ("lastScheduleTime", "lastSuccessfulTime")
 """Fields of status.reaper."""
-RUNS_SECONDS: Final = 600.0  # the reaper may run every minute: when exactly it last did is in the CronJob
+RUNS_SECONDS: Final = 600.0  # the reaper may run every minute; the CronJob has the exact time
 UNCOMPARED: Final = frozenset({"observedTime", "message", "lastDecision"})
 
 
 def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
-    """Make the status to apply; `now` in Unix seconds. Values that are unknown now keep their last known value."""
+    """Return the status to apply; `now` in Unix seconds. Values that are unknown now keep their last known value."""
     made: Status = {
         "observedGeneration": view.resource.generation,
         "conditions": _conditions(view, previous, now),
@@ -98,20 +97,20 @@ def _workers(view: View) -> Status:
 
 
 def _scaling(view: View, previous: Mapping[str, Any]) -> Status | None:
-    """What the operator decides on; a restarted one begins with what is remembered here."""
+    """Return status.scaling; a restarted operator reads its memory from it."""
     if view.queue is None or view.scale is None:
         return dict(previous) or None
     autoscaling = view.queue.spec.autoscaling
     if autoscaling is None or autoscaling.mode != "Internal":
         return None
     made: Status = {field: previous[field] for field in REMEMBERED if field in previous}
-    learnt, decision = view.learnt, view.scale.decision
-    if learnt.lead_seconds is not None:
-        made["leadSeconds"] = _lead(learnt.lead_seconds)
-    if learnt.handler_seconds is not None:
-        made["handlerMilliseconds"] = bucket(max(1, _whole(learnt.handler_seconds * 1000)))
-    if learnt.scaled_at is not None:
-        made["lastScaleTime"] = timestamp(learnt.scaled_at)
+    observed, decision = view.observed, view.scale.decision
+    if observed.lead_seconds is not None:
+        made["leadSeconds"] = _lead(observed.lead_seconds)
+    if observed.handler_seconds is not None:
+        made["handlerMilliseconds"] = bucket(max(1, _whole(observed.handler_seconds * 1000)))
+    if observed.scaled_at is not None:
+        made["lastScaleTime"] = timestamp(observed.scaled_at)
     if decision is None:
         return {**previous, **made} if view.scale.reason == NOT_DECIDED else (made or None)
     made |= {"lastDecision": decision.replicas, "message": view.scale.message[:1024]}
@@ -125,19 +124,19 @@ def _scaling(view: View, previous: Mapping[str, Any]) -> Status | None:
 
 
 def _lead(seconds: float) -> int:
-    """Return a whole number, rounded up, with two digits: it is for safety, and not to be exact."""
+    """Round up to two digits: the lead time is a safety margin."""
     found = _whole(seconds)
     step = int("1" + "0" * (len(str(found)) - 2)) if found > EXACT_UP_TO else 1
     return -(-found // step) * step
 
 
 def _whole(value: float) -> int:
-    """Round up, to what an int32 of the API can hold, whatever a worker has made anybody believe."""
-    return ceil(value) if 0 <= value < MOST_TOLD else MOST_TOLD
+    """Round up, limited to an int32 of the API: workers may report any number."""
+    return ceil(value) if 0 <= value < MOST_NUMBER else MOST_NUMBER
 
 
 def _failures(number: int) -> int:
-    """Return how many there were at least: 1, 2, 3, 5, 10, 20, 50 and so on."""
+    """Round down to 1, 2, 3, 5, 10, 20, 50 and so on."""
     steps = (1, 2, 3, 5, *(int(f"{digit}{'0' * zeros}") for zeros in range(1, 9) for digit in (1, 2, 5)))
     return max(step for step in steps if step <= number)
 
@@ -150,8 +149,8 @@ def _conditions(view: View, previous: Mapping[str, Any], now: float) -> list[Sta
 
 
 def _kept(view: View, before: Mapping[str, Status]) -> frozenset[str]:
-    """What the last operator said stays until this one has looked: a restart is no news."""
-    waiting = view.scale is not None and view.scale.reason == NOT_DECIDED and not view.learnt.looked
+    """Name the conditions of the previous operator that stay until this one has decided."""
+    waiting = view.scale is not None and view.scale.reason == NOT_DECIDED and not view.observed.evaluated
     decided = before.get("ScalingActive", {}).get("reason") in DECIDED
     return OF_DECISIONS & before.keys() if waiting and decided else frozenset()
 
@@ -170,7 +169,7 @@ def _entry(condition: Condition, before: Mapping[str, Status], generation: int, 
 
 
 def _due_within_lead(view: View, previous: Mapping[str, Any]) -> Status:
-    """Of the last decision's look; it stays while a new operator has not looked yet."""
+    """Return dueWithinLead of the last decision's sample; a restarted operator keeps it until it decides."""
     decision = view.decision
     if decision is not None and decision.sample is not None:
         lead = decision.policy.lead(decision.sample.lead_seconds)
@@ -196,7 +195,7 @@ def _backlog(backlog: Backlog) -> Status:
 
 
 def timestamp(unix_seconds: float) -> str:
-    """Return a time as the API writes it, to the second, and within what it can write."""
+    """Format a time for the API, to the second, limited to its range."""
     return datetime.fromtimestamp(min(LATEST, max(0.0, unix_seconds)), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -210,7 +209,7 @@ def wait_seconds(made: Status, previous: Mapping[str, Any], since_write: float) 
 
 
 def _facts(status: Mapping[str, Any]) -> Status:
-    """All but what moves by itself: numbers of tasks, and messages, which have numbers in them."""
+    """Return the status without values that change by themselves: numbers, and messages that contain numbers."""
     moving = ("backlog", "conditions", "reaper", "scaling", "resharding")
     resharding = status.get("resharding") or {}
     return {name: value for name, value in status.items() if name not in moving} | {
@@ -229,7 +228,7 @@ def _fact(condition: Mapping[str, Any]) -> Status:
 
 
 def _messages(status: Mapping[str, Any]) -> list[str]:
-    """All but the one that repeats the decision, which is another sentence with every look."""
+    """Return reasons and messages; of ScalingActive the reason only, as its message changes with every decision."""
     return [
         entry["reason"] if entry["type"] == "ScalingActive" else f"{entry['reason']}: {entry['message']}"
         for entry in status.get("conditions") or ()
@@ -237,13 +236,13 @@ def _messages(status: Mapping[str, Any]) -> list[str]:
 
 
 def _alike(made: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
-    """Whether a person would say that nothing has moved."""
+    """Whether no number changed significantly."""
     one, other = _measured(made), _measured(previous)
     return one.keys() == other.keys() and all(_same(field, one[field], other[field]) for field in one)
 
 
 def _measured(status: Mapping[str, Any]) -> Status:
-    """What is measured anew all the time, by field; not when, nor sentences, which are written along."""
+    """Return the measured values by field, without times of observation and messages."""
     parts = (status.get(part) or {} for part in ("backlog", "reaper", "scaling", "resharding"))
     found = {field: value for part in parts for field, value in part.items()}
     return {field: value for field, value in found.items() if field not in UNCOMPARED}
@@ -253,7 +252,7 @@ def _same(field: str, value: Any, before: Any) -> bool:  # noqa: ANN401 -- JSON
     if field in ("limitedBy", "lastScaleTime"):
         return bool(value == before)
     if field in ("leadSeconds", "handlerMilliseconds"):
-        return bool(abs(value - before) <= max(1, before * LEARNT_SHARE))
+        return bool(abs(value - before) <= max(1, before * OBSERVED_SHARE))
     if isinstance(value, int):
         return bucket(value) == bucket(before)
     apart = abs((datetime.fromisoformat(value) - datetime.fromisoformat(before)).total_seconds())

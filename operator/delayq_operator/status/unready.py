@@ -1,7 +1,7 @@
-"""Which DelayQueues are not ready for longer than a start takes, without an event. Pure.
+"""Finds DelayQueues that do not become ready within START_SECONDS and have no event for it. Pure.
 
-One that stops being ready is told at once, by the change of its condition (report.py). One that never gets there has no
-such change: without this, its events would end with "Created".
+When a DelayQueue stops being ready, the change of the condition posts the event (report.py). One that never becomes
+ready has no such change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from delayq_operator.base.names import Key
 
 START_SECONDS: Final = 60.0
-"""Pods get ready, and a Redis that is made along with them, mostly within this."""
+"""Pods, and a Redis that is created with them, usually become ready within this."""
 
 OUT_OF_ORDER: Final = frozenset(
     {"Unreachable", "PartiallyUnreachable", "ScannersNotReady", "WorkersNotReady"}
@@ -25,31 +25,31 @@ NOW: Final = 0.0
 
 
 class Unready:
-    """Remembers since when, and who was told."""
+    """Stores since when each queue is not ready, and whether an event was posted."""
 
     def __init__(self) -> None:
-        """Counts from now on, also for those that were not ready before."""
+        """Start without a state: times count from the first call for a key."""
         self._since: dict[Key, float] = {}
-        self._told: set[Key] = set()
+        self._reported: set[Key] = set()
 
     def wait_seconds(self, key: Key, ready: Mapping[str, Any], now: float) -> float | None:
-        """Return how long to wait before it is told: NOW, once, or None for not at all; `ready` is the condition."""
+        """Return when to post the event: NOW, once; seconds to wait; None for never. `ready` is the condition."""
         if ready["reason"] not in OUT_OF_ORDER:
             self.forget(key)
             return None
         wait = self._since.setdefault(key, now) + START_SECONDS - now
-        if key in self._told:
+        if key in self._reported:
             return None
         if wait > 0:
             return wait
-        self._told.add(key)
+        self._reported.add(key)
         return NOW
 
-    def told(self, key: Key) -> None:
-        """Tell no more: it was told otherwise."""
-        self._told.add(key)
+    def reported(self, key: Key) -> None:
+        """Take note that the event was posted elsewhere."""
+        self._reported.add(key)
 
     def forget(self, key: Key) -> None:
-        """It is ready, or gone, or not ready on purpose."""
+        """Drop the state of a queue that is ready, gone, or intentionally not ready."""
         self._since.pop(key, None)
-        self._told.discard(key)
+        self._reported.discard(key)

@@ -1,4 +1,4 @@
-"""One DelayQueue as a reconciliation found and left it: everything that status is made from."""
+"""The view of one DelayQueue at the end of a reconciliation, from which its status is built."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator.cache.workload import Workload
-from delayq_operator.scaling.scaling import Learnt
+from delayq_operator.scaling.scaling import Observed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasing:
-    """How far the erasing of a deleted queue's tasks has come."""
+    """Progress of the erasure of a deleted queue's tasks."""
 
     done: bool = False
     failed: bool = False
@@ -32,8 +32,8 @@ class Erasing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guarding:
-    """How many workers told of late that they can use the guard, and how many that they cannot."""
+class GuardCounts:
+    """How many workers report that they can use the guard, and how many that they cannot."""
 
     able: int = 0
     unable: int = 0
@@ -50,20 +50,20 @@ class Guarding:
 
 
 WINDOW_SECONDS: Final = 300.0
-"""For which the objective is measured, as by the alert DelayQueueLate: long enough for a percentile, and about now."""
+"""Window of the objective, as in the alert DelayQueueLate: long enough for a percentile."""
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """Tasks that began in some time."""
+class StartedTasks:
+    """Tasks that started within some time."""
 
     tasks: float = 0.0
     late: float = 0.0
-    """Of them, those that began later than the objective allows."""
+    """Of them, those that started later than the objective allows."""
 
-    def __add__(self, other: Begun) -> Begun:
+    def __add__(self, other: StartedTasks) -> StartedTasks:
         """Sum up."""
-        return Begun(self.tasks + other.tasks, self.late + other.late)
+        return StartedTasks(self.tasks + other.tasks, self.late + other.late)
 
     def missed(self, percentile: float) -> bool:
         """Whether more of them were late than the objective's percentile allows."""
@@ -72,51 +72,51 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is known of one DelayQueue at the end of a reconciliation."""
+    """The state of one DelayQueue at the end of a reconciliation."""
 
     resource: Resource
     queue: DelayQueue | None = None
     """None when the spec does not fit the model."""
     problems: tuple[Problem, ...] = ()
     forbidden: tuple[Problem, ...] = ()
-    """What the operator's policy does not allow, of a spec that is valid."""
-    stranding: str = ""
-    """Why another Redis that spec.redis names is not taken: it would leave tasks behind."""
+    """Violations of the operator's policy by a valid spec."""
+    redis_not_empty: str = ""
+    """Why a changed spec.redis is refused: the old Redis may hold tasks."""
     missing: tuple[str, ...] = ()
-    """What the spec refers to and is not there, such as "Secret shop-db", or a key of it."""
+    """References of the spec that do not exist, such as "Secret shop-db", or a key of it."""
     unserved: tuple[str, ...] = ()
-    """Optional kinds that the spec asks for in vain, such as "PodMonitor"."""
+    """Optional kinds that the spec asks for and the cluster does not serve, such as "PodMonitor"."""
     scanner: Workload = field(default_factory=Workload)
     worker: Workload = field(default_factory=Workload)
     troubles: Mapping[str, str] = field(default_factory=dict)
     """Component → what is wrong with one of its pods."""
     waiting: Mapping[str, str] = field(default_factory=dict)
-    """Component → what one of its pods waits for that runs and is not ready."""
-    runless: bool = False
-    """Whether the last run of the reaper has got no pod, though it had the time."""
+    """Component → what a running pod of it that is not ready waits for."""
+    podless_run: bool = False
+    """Whether the last run of the reaper has no pod after POD_SECONDS."""
     reaper: dict[str, Any] = field(default_factory=dict)
     """Status of the CronJob."""
     scale: Scale | None = None
-    learnt: Learnt = field(default_factory=Learnt)
+    observed: Observed = field(default_factory=Observed)
     backlog: Backlog | None = None
-    """None when no scanner was read of late."""
-    guarding: Guarding = field(default_factory=Guarding)
-    begun: Begun = Begun()
-    """What workers told of the tasks that began in the last minutes (lateness.py)."""
+    """None without a fresh reading of the scanners."""
+    guard_counts: GuardCounts = field(default_factory=GuardCounts)
+    started: StartedTasks = StartedTasks()
+    """Tasks that started in the last WINDOW_SECONDS, as workers report (lateness.py)."""
     unread: str = ""
     """Why the scanners could not be read."""
     failures: tuple[str, ...] = ()
-    """What could not be applied, in sentences."""
+    """Sentences: which writes the API server rejected, and why."""
     taken: tuple[str, ...] = ()
-    """Names of our children that objects of others hold, such as "Deployment orders-worker"."""
+    """Objects of other owners that have the name of a child, such as "Deployment orders-worker"."""
     foreign: tuple[str, ...] = ()
-    """Containers that others put into our pod templates."""
+    """Additions of other clients to pod templates, such as "container proxy of Deployment orders-worker"."""
     sharing: tuple[str, ...] = ()
-    """DelayQueues whose tasks are the same ones, such as "shop/orders2"."""
+    """DelayQueues that use the same queue in the same Redis, such as "shop/orders2"."""
     rival: str = ""
-    """Another installation of the operator that claims the DelayQueue; it leaves it to this one."""
+    """Another installation of the operator that claims the DelayQueue."""
     leaving: tuple[str, ...] = ()
-    """Children of an earlier DelayQueue of this name, on their way out."""
+    """Children of an earlier DelayQueue of this name that are being deleted."""
     erasing: Erasing | None = None
     """Set while the DelayQueue is being deleted."""
 
@@ -127,10 +127,10 @@ class View:
 
     @property
     def decision(self) -> Decision | None:
-        """The operator's on the number of workers, when it made one."""
+        """The operator's decision on the number of workers, if there is one."""
         return self.scale.decision if self.scale is not None else None
 
     @property
     def shards(self) -> Shards | None:
-        """What scanners say of the shards; None when no scanner was read of late."""
+        """The scanners' reports on shards; None without a fresh reading."""
         return self.backlog.shards if self.backlog is not None else None

@@ -16,11 +16,11 @@ from delayq_operator.cache.resource import Resource
 from delayq_operator.cache.versions import Versions
 from delayq_operator.desired import desired, erase_job, referenced
 from delayq_operator.desired.checksum import changes
-from delayq_operator.reconcile.facts import Referees, missing
+from delayq_operator.reconcile.facts import Referents, missing
 from delayq_operator.reconcile.plan import inputs_of
 from delayq_operator.reconcile.report import turned
 from delayq_operator.status.status import status
-from delayq_operator.status.view import Guarding
+from delayq_operator.status.view import GuardCounts
 
 from tests.unit.operator.fakes import Objects
 from tests.unit.operator.queues import RICH, SETTING, UID, queue
@@ -53,7 +53,7 @@ class World:
     def __init__(self, of: DelayQueue) -> None:
         self.queue, self.api = of, Objects()
         self.secrets, self.config_maps = Versions(lambda _: None), Versions(lambda _: None)
-        self.referees = Referees(self.api, self.secrets, self.config_maps)  # type: ignore[arg-type]  # only get() of it
+        self.referents = Referents(self.api, self.secrets, self.config_maps)  # type: ignore[arg-type]  # only get() of it
         metadata = {
             "name": of.metadata.name,
             "namespace": "shop",
@@ -82,7 +82,7 @@ class World:
         return "password", "username", "user", "ca.crt", "tls.crt", "tls.key", "key", "url", "urls"
 
     async def facts(self) -> Facts:
-        return await self.referees.facts(self.resource, self.queue, {})
+        return await self.referents.facts(self.resource, self.queue, {})
 
 
 def told(text: str) -> bool:
@@ -117,7 +117,7 @@ async def test_nothing_that_the_operator_writes_holds_a_word_of_a_secret(of: Del
         view(queue=of),
         view(queue=of, missing=missing(emptied)),
         view(queue=of, backlog=replace(HEALTHY, redis_up=False, whole=False)),
-        view(queue=of, guarding=Guarding(unable=2)),
+        view(queue=of, guard_counts=GuardCounts(unable=2)),
     ):
         made = status(seen, before, NOW)
         said += [made, list(turned(before, made))]

@@ -28,7 +28,7 @@ from tests.unit.operator.views import body
 ORDERS, BILLS = Key("shop", "orders"), Key("shop", "bills")
 
 
-class Marks:
+class Enqueued:
     """Counts who was marked."""
 
     def __init__(self) -> None:
@@ -43,8 +43,8 @@ class Marks:
 
 
 @pytest.fixture
-def marks() -> Marks:
-    return Marks()
+def enqueued() -> Enqueued:
+    return Enqueued()
 
 
 def queue(name: str = "orders", version: int = 1, uid: str = "u1", **more: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -64,37 +64,39 @@ def queue(name: str = "orders", version: int = 1, uid: str = "u1", **more: Any) 
     ],
 )
 def test_what_we_wrote_marks_nothing_unless_an_edit_came_just_before(
-    marks: Marks, edit: dict[str, Any], marked: dict[Key, int]
+    enqueued: Enqueued, edit: dict[str, Any], marked: dict[Key, int]
 ) -> None:
     """The answer to our own write has it, and the watch will bring nothing newer."""
-    queues = Queues(marks)
+    queues = Queues(enqueued)
     queues.seen(queue(version=1))
-    marks.taken()
+    enqueued.taken()
     queues.seen(queue(version=3, **edit), ours=True)
     queues.seen(queue(version=2, **edit))  # the watch, late
     queues.seen(queue(version=3, **edit))
-    assert marks.taken() == marked
+    assert enqueued.taken() == marked
 
 
 @given(st.permutations([3, 9, 10, 100]))
 def test_versions_compare_as_numbers_in_whatever_order_they_come(versions: list[int]) -> None:
-    queues = Queues(Marks())
+    queues = Queues(Enqueued())
     for version in versions:
         queues.seen(queue(version=version))
     assert queues.version(ORDERS) == 100
 
 
-def test_a_delayqueue_that_went_is_forgotten_and_the_end_of_an_earlier_one_is_none(marks: Marks) -> None:
-    queues = Queues(marks)
+def test_a_delayqueue_that_went_is_forgotten_and_the_end_of_an_earlier_one_is_none(
+    enqueued: Enqueued,
+) -> None:
+    queues = Queues(enqueued)
     queues.seen(queue(uid="u2"))
-    marks.taken()
+    enqueued.taken()
     queues.gone(ORDERS, "u1")
-    assert (queues.keys(), marks.taken()) == ([ORDERS], {})
+    assert (queues.keys(), enqueued.taken()) == ([ORDERS], {})
     queues.gone(ORDERS, "u2")
     queues.gone(ORDERS, "u2")  # kopf and the watch verifier both tell
     queues.seen(queue(version=9, uid="u2"))  # the answer to a write that was under way
     assert (queues.get(ORDERS), queues.keys(), queues.labelled("shop", "orders")) == (None, [], None)
-    assert marks.taken() == {ORDERS: 1}
+    assert enqueued.taken() == {ORDERS: 1}
 
 
 # --- Children.
@@ -124,47 +126,51 @@ def child(
 
 
 @pytest.fixture
-def children(marks: Marks) -> Children:
-    queues = Queues(marks)
+def children(enqueued: Enqueued) -> Children:
+    queues = Queues(enqueued)
     queues.seen(queue("orders"))
     queues.seen(queue("bills"))
-    marks.taken()
-    return Children(queues, marks)
+    enqueued.taken()
+    return Children(queues, enqueued)
 
 
 REFERENCE, WORKER = ("Deployment", "orders-worker"), ("shop", "orders-worker")
 
 
 def test_an_older_version_of_a_child_replaces_nothing_and_marks_nothing(
-    children: Children, marks: Marks
+    children: Children, enqueued: Enqueued
 ) -> None:
     """The answer to our write may come after the watch has told of somebody else's."""
     children.seen(names.DEPLOYMENT, child(version=10))
-    marks.taken()
+    enqueued.taken()
     for version in (9, 10):
         children.seen(names.DEPLOYMENT, child(version=version))
     assert children.of(ORDERS)[REFERENCE].version == 10
-    assert marks.taken() == {}
+    assert enqueued.taken() == {}
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_child_that_lost_its_owner_is_still_one(children: Children, marks: Marks, *, known: bool) -> None:
+def test_a_child_that_lost_its_owner_is_still_one(
+    children: Children, enqueued: Enqueued, *, known: bool
+) -> None:
     """It is known by its name, or found by its label: it has to be put right."""
     if known:
         children.seen(names.DEPLOYMENT, child())
-    marks.taken()
+    enqueued.taken()
     children.seen(names.DEPLOYMENT, child(version=2, owner=None, label="" if known else "orders"))
     assert children.of(ORDERS)[REFERENCE].version == 2
-    assert marks.taken() == {ORDERS: 1}
+    assert enqueued.taken() == {ORDERS: 1}
 
 
-def test_a_child_that_changes_hands_is_not_left_with_the_first(children: Children, marks: Marks) -> None:
+def test_a_child_that_changes_hands_is_not_left_with_the_first(
+    children: Children, enqueued: Enqueued
+) -> None:
     children.seen(names.DEPLOYMENT, child())
-    marks.taken()
+    enqueued.taken()
     children.seen(names.DEPLOYMENT, child(version=2, owner="bills"))
     assert children.of(ORDERS) == {}
     assert list(children.of(BILLS)) == [REFERENCE]
-    assert marks.taken() == {ORDERS: 1, BILLS: 1}
+    assert enqueued.taken() == {ORDERS: 1, BILLS: 1}
 
 
 @pytest.mark.parametrize(
@@ -172,26 +178,26 @@ def test_a_child_that_changes_hands_is_not_left_with_the_first(children: Childre
     [{"kind": "CronJob", "name": "orders-reaper"}, {"apiVersion": "example.com/v1", "kind": "DelayQueue"}],
 )
 def test_what_another_kind_controls_is_no_child(
-    children: Children, marks: Marks, owner: dict[str, str]
+    children: Children, enqueued: Enqueued, owner: dict[str, str]
 ) -> None:
     """Such as the Jobs of the reaper's CronJob, which carry our labels."""
     owners = [{"name": "orders", "uid": "x", "controller": True, **owner}]
     children.seen(names.JOB, child("orders-reaper-28123", ownerReferences=owners))
-    assert (children.of(ORDERS), marks.taken()) == ({}, {})
+    assert (children.of(ORDERS), enqueued.taken()) == ({}, {})
 
 
 def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(
-    children: Children, marks: Marks
+    children: Children, enqueued: Enqueued
 ) -> None:
     """The watch may be quicker than the answer; afterwards nobody would say again that it is gone."""
     children.seen(names.DEPLOYMENT, child(version=4))
     with children.written(names.DEPLOYMENT, WORKER) as take:
         children.seen(names.DEPLOYMENT, child(version=5))
         children.gone(names.DEPLOYMENT, WORKER)
-        marks.taken()
+        enqueued.taken()
         take(child(version=5))
     assert children.of(ORDERS) == {}
-    assert marks.taken() == {ORDERS: 1}  # to look again
+    assert enqueued.taken() == {ORDERS: 1}  # to look again
     children.seen(names.DEPLOYMENT, child(version=9))  # the write, or somebody, made it anew
     assert children.of(ORDERS)[REFERENCE].version == 9
     with children.written(names.DEPLOYMENT, WORKER) as take:
@@ -199,11 +205,11 @@ def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(
     assert children.of(ORDERS)[REFERENCE].version == 10, "nothing went during this write"
 
 
-def test_a_child_that_another_client_deleted_is_known_when_it_is_there_again(marks: Marks) -> None:
+def test_a_child_that_another_client_deleted_is_known_when_it_is_there_again(enqueued: Enqueued) -> None:
     """Once, and not if we deleted it, even if the watch told first, nor if it went with its queue."""
-    queues = Queues(marks)
+    queues = Queues(enqueued)
     queues.seen(queue("orders", uid="uid of orders"))
-    children = Children(queues, marks)
+    children = Children(queues, enqueued)
     for version, (tellers, again) in enumerate([([False], True), ([True], False), ([False, True], False)]):
         children.seen(names.DEPLOYMENT, child(version=version + 1))
         for ours in tellers:
@@ -268,31 +274,31 @@ def pod(
 
 
 @pytest.fixture
-def pods(marks: Marks) -> Pods:
-    queues = Queues(marks)
+def pods(enqueued: Enqueued) -> Pods:
+    queues = Queues(enqueued)
     queues.seen(queue("orders"))
     queues.seen(queue("bills"))
-    marks.taken()
-    return Pods(queues, marks)
+    enqueued.taken()
+    return Pods(queues, enqueued)
 
 
 @pytest.mark.parametrize("last", [{"phase": "Succeeded"}, {"label": None}])
 def test_a_pod_that_is_done_or_lost_its_label_is_as_good_as_gone(
-    pods: Pods, marks: Marks, last: dict[str, Any]
+    pods: Pods, enqueued: Enqueued, last: dict[str, Any]
 ) -> None:
     pods.seen(names.POD, pod())
     pods.seen(names.POD, pod(**last))
     assert pods.of(ORDERS) == []
-    assert marks.taken() == {ORDERS: 2}
+    assert enqueued.taken() == {ORDERS: 2}
 
 
-def test_a_pod_that_changes_hands_is_not_left_with_the_first(pods: Pods, marks: Marks) -> None:
+def test_a_pod_that_changes_hands_is_not_left_with_the_first(pods: Pods, enqueued: Enqueued) -> None:
     pods.seen(names.POD, pod())
-    marks.taken()
+    enqueued.taken()
     pods.seen(names.POD, pod(label="bills"))
     assert pods.of(ORDERS) == []
     assert len(pods.of(BILLS)) == 1
-    assert marks.taken() == {ORDERS: 1, BILLS: 1}
+    assert enqueued.taken() == {ORDERS: 1, BILLS: 1}
 
 
 # --- Secrets and ConfigMaps.
@@ -305,20 +311,20 @@ def secret(version: str = "1", **data: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def versions(marks: Marks) -> Versions:
-    return Versions(marks)
+def versions(enqueued: Enqueued) -> Versions:
+    return Versions(enqueued)
 
 
-def test_a_secret_marks_who_refers_to_it_and_nobody_else(versions: Versions, marks: Marks) -> None:
+def test_a_secret_marks_who_refers_to_it_and_nobody_else(versions: Versions, enqueued: Enqueued) -> None:
     versions.refer(ORDERS, ["redis", "tls"])
     versions.refer(BILLS, ["other"])
     versions.seen(names.SECRET, secret("1"))
     versions.seen(names.SECRET, secret("1"))  # a list says it again
     versions.seen(names.SECRET, secret("2"))
-    assert marks.taken() == {ORDERS: 2}
+    assert enqueued.taken() == {ORDERS: 2}
     versions.gone(names.SECRET, SECRET)
     versions.gone(names.SECRET, SECRET)
-    assert marks.taken() == {ORDERS: 1}
+    assert enqueued.taken() == {ORDERS: 1}
     assert not versions.exists(SECRET)
 
 

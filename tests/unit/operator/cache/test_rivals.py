@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from delayq_operator.base import names
 from delayq_operator.base.names import Key
-from delayq_operator.base.work import LATER_SECONDS
+from delayq_operator.base.work_queue import LATER_SECONDS
 from delayq_operator.cache.rivals import CLAIM_SECONDS, TOLD_SECONDS, YIELD_SECONDS, Rivals, Stance, claim_in
 from delayq_operator.reconcile.reconcile import Reconciler
 
@@ -90,7 +90,7 @@ async def test_a_deleted_queue_of_an_older_one_is_ended_at_every_visit() -> None
     """Its ConfigMap keeps the claim, for an end applies no children: the older one may be gone for good."""
     ended: list[str] = []
 
-    async def end(resource: Any) -> None:  # noqa: ANN401 -- of this test
+    async def finalize(resource: Any) -> None:  # noqa: ANN401 -- of this test
         ended.append(resource.key.name)
 
     deleted = SimpleNamespace(key=ORDERS, paused=False, deleting=True)
@@ -102,8 +102,8 @@ async def test_a_deleted_queue_of_an_older_one_is_ended_at_every_visit() -> None
         pods=None,
         rivals=installation(NEW),
     )
-    parts: dict[str, Any] = dict.fromkeys(("referees", "applier", "reporter", "scaler", "setting"))
-    parts |= {"scraper": SimpleNamespace(autoscaler=None), "ending": SimpleNamespace(end=end)}
+    parts: dict[str, Any] = dict.fromkeys(("referents", "applier", "reporter", "scaler", "setting"))
+    parts |= {"scraper": SimpleNamespace(autoscaler=None), "deletion": SimpleNamespace(finalize=finalize)}
     reconciler = Reconciler(inventory, **parts)
     assert [await reconciler.reconcile(ORDERS) for _ in range(3)] == [None] * 3
     assert ended == ["orders"] * 3

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from delayq_operator.cache.workload import podless_seconds, runless_seconds, workload
+from delayq_operator.cache.workload import podless_run_seconds, podless_seconds, workload
 
 
 def deployment(generation: int = 4, **status: object) -> dict[str, Any]:
@@ -104,4 +104,4 @@ def test_a_run_of_the_reaper_without_a_pod(
 ) -> None:
     now = datetime(2026, 1, 1, 0, 0, 20, tzinfo=UTC).timestamp()
     status = {"lastScheduleTime": "2026-01-01T00:00:00Z", "lastSuccessfulTime": good}
-    assert runless_seconds({"spec": spec, "status": status}, newest, now) == seconds
+    assert podless_run_seconds({"spec": spec, "status": status}, newest, now) == seconds

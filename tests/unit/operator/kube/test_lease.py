@@ -211,7 +211,7 @@ async def test_work_waits_until_leadership_is_sure_again(
 async def test_how_long_nothing_could_be_learnt_of_the_lease(
     a: Leadership, b: Leadership, api: Objects, clock: Clock
 ) -> None:
-    """A standby that reads whose it is has learnt enough to be ready."""
+    """A standby that reads whose it is has observed enough to be ready."""
     await attempt(a)
     clock.now += 100
     await attempt(b)

@@ -31,7 +31,7 @@ from tests.unit.operator.views import body as queue_body
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample
-    from delayq_operator.base.work import Work
+    from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.autoscaler import Autoscaler
@@ -42,16 +42,16 @@ LEADS, STANDS_BY = scanner({0: True, 1: True}, scheduled=3), scanner({0: False, 
 HALF, OTHER_HALF = scanner({0: True, 1: False}, scheduled=3), scanner({0: False, 1: True}, scheduled=3)
 
 
-class Marks:
-    """In the place of Work."""
+class Enqueued:
+    """In the place of WorkQueue."""
 
     def __init__(self) -> None:
         self.of: Counter[Key] = Counter()
 
-    def mark(self, key: Key) -> None:
+    def enqueue(self, key: Key) -> None:
         self.of[key] += 1
 
-    def mark_in(self, key: Key, seconds: float) -> None:
+    def enqueue_in(self, key: Key, seconds: float) -> None:
         assert seconds > 0
         self.of[key] += 1
 
@@ -69,7 +69,7 @@ class Answers:
         return self.said[pod.name]
 
 
-class Looks:
+class Evaluations:
     """In the place of Autoscaler: what it was given to decide on."""
 
     def __init__(self, pods: Pods) -> None:
@@ -79,14 +79,14 @@ class Looks:
     def workers(self, key: Key) -> list[Pod]:
         return [pod for pod in self.pods.of(key) if pod.component == "worker"]
 
-    def crew(self, _key: Key) -> WorkerStats:
+    def stats(self, _key: Key) -> WorkerStats:
         return self.known
 
-    def look(self, key: Key, reading: Reading | None, asked: tuple[float, ...], now: float) -> None:
+    def evaluate(self, key: Key, reading: Reading | None, asked: tuple[float, ...], now: float) -> None:
         assert asked
         self.of.append((key, reading is not None, now))
 
-    def rest(self, key: Key, _now: float) -> None:
+    def suspend(self, key: Key, _now: float) -> None:
         self.rested[key] += 1
 
 
@@ -109,8 +109,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def marks() -> Marks:
-    return Marks()
+def enqueued() -> Enqueued:
+    return Enqueued()
 
 
 @pytest.fixture
@@ -127,15 +127,19 @@ def known(key: Key, lateness_seconds: int, version: int = 100, **spec: Any) -> d
 
 
 @pytest.fixture
-def scraper(clock: Clock, marks: Marks, pods: Pods) -> ScannerPoller:  # noqa: ARG001 -- the clock first
+def scraper(clock: Clock, enqueued: Enqueued, pods: Pods) -> ScannerPoller:  # noqa: ARG001 -- the clock first
     queues = Queues(lambda _: None)
     for key in (ORDERS, MAILS):
         queues.seen(known(key, 10))
     inventory = SimpleNamespace(queues=queues, pods=pods)
-    looks, aims, work = cast("Autoscaler", Looks(pods)), ScalingConfigs(queues), cast("Work", marks)
-    guards, lateness = Guards(aims, work), Latenesses(aims, work)
+    evaluations, configs, work = (
+        cast("Autoscaler", Evaluations(pods)),
+        ScalingConfigs(queues),
+        cast("WorkQueue", enqueued),
+    )
+    guards, lateness = Guards(configs, work), Latenesses(configs, work)
     return ScannerPoller(
-        cast("Inventory", inventory), aims, looks, guards=guards, lateness=lateness, work=work
+        cast("Inventory", inventory), configs, evaluations, guards=guards, lateness=lateness, work=work
     )
 
 
@@ -197,21 +201,21 @@ async def test_many_pods_that_do_not_answer_take_a_bounded_time(
             return f"{pod.name} does not answer"
 
     assert len(await read(scraper, Slow())) == 3  # the 4 s have to be over
-    assert scraper.complaint(ORDERS) == "p000 does not answer"
+    assert scraper.read_error(ORDERS) == "p000 does not answer"
 
 
 async def test_scanners_that_are_gone_are_told_of_when_their_last_reading_is_too_old(
-    scraper: ScannerPoller, clock: Clock, marks: Marks, pods: Pods
+    scraper: ScannerPoller, clock: Clock, enqueued: Enqueued, pods: Pods
 ) -> None:
     """Nobody else would say: what was Connected would stay so until the next look that nothing asked for."""
     await read(scraper, Answers(a=LEADS))
     pods.there.clear()
     await read(scraper, Answers())
-    assert marks.of == {ORDERS: 1}
+    assert enqueued.of == {ORDERS: 1}
     clock.now += FRESH_SECONDS + 1
     for _ in range(3):
         await read(scraper, Answers())
-    assert marks.of == {ORDERS: 2}
+    assert enqueued.of == {ORDERS: 2}
 
 
 async def test_a_reading_that_was_under_way_when_its_queue_went_is_not_kept(scraper: ScannerPoller) -> None:
@@ -219,14 +223,14 @@ async def test_a_reading_that_was_under_way_when_its_queue_went_is_not_kept(scra
     scraper._queues.gone(ORDERS, ORDERS.name)
     scraper.forget(ORDERS)
     await read(scraper, Answers(a=LEADS))
-    assert (scraper.backlog(ORDERS), scraper._news, scraper._looked_at) == (None, {}, {})
+    assert (scraper.backlog(ORDERS), scraper._caches, scraper._evaluated_at) == (None, {}, {})
 
 
 # --- Queues that are scaled by their work.
 
 
-def looks(scraper: ScannerPoller) -> Looks:
-    return cast("Looks", scraper.autoscaler)
+def evaluations(scraper: ScannerPoller) -> Evaluations:
+    return cast("Evaluations", scraper.autoscaler)
 
 
 def scale(scraper: ScannerPoller, **autoscaling: object) -> None:
@@ -237,16 +241,16 @@ async def test_a_queue_that_is_scaled_is_asked_for_what_a_decision_needs(scraper
     answers = Answers(a=LEADS)
     await read(scraper, answers)
     assert answers.questions["a"].horizons == ()
-    assert (looks(scraper).of, looks(scraper).rested) == ([], {ORDERS: 1})
+    assert (evaluations(scraper).of, evaluations(scraper).rested) == ([], {ORDERS: 1})
     scale(scraper, leadTimeSeconds=16)
     await read(scraper, answers)
     asked = answers.questions["a"]
     assert (asked.horizons[0], asked.horizons[-1], asked.shards) == (0.5, 3600, 2)
     assert 20 in asked.horizons
-    assert [(key, told) for key, told, _ in looks(scraper).of] == [(ORDERS, True)]
+    assert [(key, told) for key, told, _ in evaluations(scraper).of] == [(ORDERS, True)]
 
 
-async def test_there_is_a_look_also_when_nothing_could_be_read(
+async def test_there_is_an_evaluation_also_when_nothing_could_be_read(
     scraper: ScannerPoller, pods: Pods, clock: Clock
 ) -> None:
     """Who sees nothing has to know: a decision holds, and then falls back."""
@@ -255,7 +259,7 @@ async def test_there_is_a_look_also_when_nothing_could_be_read(
     pods.there.clear()
     clock.now += 2
     await read(scraper, Answers())
-    assert [told for _, told, _ in looks(scraper).of] == [False, False]
+    assert [told for _, told, _ in evaluations(scraper).of] == [False, False]
 
 
 async def test_no_more_is_decided_than_the_spec_says(scraper: ScannerPoller, clock: Clock) -> None:
@@ -263,14 +267,14 @@ async def test_no_more_is_decided_than_the_spec_says(scraper: ScannerPoller, clo
     for _ in range(5):
         await read(scraper, Answers(a=LEADS))
         clock.now += 5
-    assert [now - 1_000_000 for _, _, now in looks(scraper).of] == [0, 10, 20]
+    assert [now - 1_000_000 for _, _, now in evaluations(scraper).of] == [0, 10, 20]
     assert scraper._pace(ORDERS) == scanner_poller.PERIOD_SECONDS  # people are told as often as of any other
     assert scraper._pace(MAILS) == scanner_poller.PERIOD_SECONDS
     scraper._queues.seen(known(MAILS, 10, version=101, autoscaling={"periodSeconds": 1}))
     assert scraper._pace(MAILS) == 1
 
 
-async def test_who_finds_no_place_in_time_looks_all_the_same(
+async def test_a_poll_without_a_slot_in_time_evaluates_all_the_same(
     scraper: ScannerPoller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scanners of others that hang, with as many shards: a decision has to know that nothing is known."""
@@ -281,8 +285,8 @@ async def test_who_finds_no_place_in_time_looks_all_the_same(
         for n in range(most):
             await stack.enter_async_context(scraper._large.place(f"namespace-{n // each}", 0))
         assert await read(scraper, Answers()) == []
-    assert scraper.complaint(ORDERS) == "the operator was busy reading other queues"
-    assert [told for _, told, _ in looks(scraper).of] == [False]
+    assert scraper.read_error(ORDERS) == "the operator was busy reading other queues"
+    assert [told for _, told, _ in evaluations(scraper).of] == [False]
 
 
 # --- Over HTTP.
@@ -294,7 +298,7 @@ async def test_no_answer_and_no_bug_ends_the_readings_of_others(
     """A tenant's pod answers anything; here even the code that keeps it breaks."""
     answers = [b'delayq_shard_leader{x="1"} 1\n', b'delayq_tasks{shard="0"} 1e999\n', b"\xff\n", b""]
     good, turn = scanner_text({0: True}, (), scheduled=3), iter(range(10**9))
-    scraper._news[ORDERS] = cast("BacklogCache", SimpleNamespace(leader=""))  # has no take()
+    scraper._caches[ORDERS] = cast("BacklogCache", SimpleNamespace(leader=""))  # has no take()
     monkeypatch.setattr(scanner_poller, "PERIOD_SECONDS", 0.02)
     monkeypatch.setattr(poller, "BROKEN_SECONDS", 0.02)
     monkeypatch.setattr(poller, "SPREAD_SECONDS", 0.02)

@@ -17,15 +17,22 @@ from delayq_operator.scrape.worker_stats import WorkerStats
 from delayq_operator.status import guards, lateness
 from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import AGAIN_SECONDS, Lateness, Latenesses, counted
-from delayq_operator.status.view import WINDOW_SECONDS, Begun
+from delayq_operator.status.view import WINDOW_SECONDS, StartedTasks
 
 from tests.unit.operator.fakes import Clock
-from tests.unit.operator.polling.test_scanner_poller import ORDERS, Answers, Looks, Marks, Pods, known
+from tests.unit.operator.polling.test_scanner_poller import (
+    ORDERS,
+    Answers,
+    Enqueued,
+    Evaluations,
+    Pods,
+    known,
+)
 from tests.unit.operator.scrape.test_exposition import POD
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample
-    from delayq_operator.base.work import Work
+    from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.autoscaler import Autoscaler
@@ -56,16 +63,16 @@ class World:
         self.pods, queues = Pods(), Queues(lambda _: None)
         self.pods.there[ORDERS] = list(pods)
         queues.seen(known(ORDERS, 10, autoscaling={}))
-        looks = Looks(self.pods)
-        self.crew, self.queues, self.answers = looks.known, queues, Answers(**said)
+        evaluations = Evaluations(self.pods)
+        self.stats, self.queues, self.answers = evaluations.known, queues, Answers(**said)
         inventory = SimpleNamespace(queues=queues, pods=self.pods)
-        aims, self.marks = ScalingConfigs(queues), Marks()
-        self.guards = Guards(aims, cast("Work", self.marks))
-        self.lateness = Latenesses(aims, cast("Work", self.marks))
+        configs, self.enqueued = ScalingConfigs(queues), Enqueued()
+        self.guards = Guards(configs, cast("WorkQueue", self.enqueued))
+        self.lateness = Latenesses(configs, cast("WorkQueue", self.enqueued))
         self.survey = WorkerPoller(
             cast("Inventory", inventory),
-            aims,
-            cast("Autoscaler", looks),
+            configs,
+            cast("Autoscaler", evaluations),
             guards=self.guards,
             lateness=self.lateness,
         )
@@ -87,7 +94,7 @@ async def test_workers_teach_and_one_that_does_not_answer_spoils_nothing() -> No
     world = World(W, replace(W, name="mute"), w=WORKER, mute="mute refused")
     assert await world.visit() == worker_stats.SOON_SECONDS
     assert world.answers.asked == ["w", "mute"]
-    assert (world.crew.lead.seconds, world.crew.handler.seconds) == (30, 0.5)
+    assert (world.stats.lead.seconds, world.stats.handler.seconds) == (30, 0.5)
 
 
 async def test_one_whose_answer_breaks_what_takes_it_spoils_nothing(
@@ -103,7 +110,7 @@ async def test_one_whose_answer_breaks_what_takes_it_spoils_nothing(
     monkeypatch.setattr(WorkerStats, "take", broken)
     world = World(replace(W, name="odd"), W, w=WORKER, odd=WORKER)
     await world.visit()
-    assert world.crew.lead.seconds == 30
+    assert world.stats.lead.seconds == 30
     assert caplog.messages == ["scrape_crashed"]
 
 
@@ -128,7 +135,7 @@ async def test_an_answer_teaches_nothing_when_the_address_may_be_anothers_by_now
 
     world.answers = Meanwhile(w=WORKER)
     await world.visit()
-    assert (world.crew.lead.seconds, world.crew.handler.seconds) == (None, None)
+    assert (world.stats.lead.seconds, world.stats.handler.seconds) == (None, None)
 
 
 async def test_those_that_hang_are_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +151,7 @@ async def test_those_that_hang_are_given_up_soon(monkeypatch: pytest.MonkeyPatch
     world.answers = Hangs()
     async with asyncio.timeout(5):
         await world.visit()
-    assert world.crew.lead.seconds is None
+    assert world.stats.lead.seconds is None
 
 
 async def test_a_queue_that_somebody_else_scales_is_asked_for_its_lateness_alone(clock: Clock) -> None:
@@ -154,30 +161,32 @@ async def test_a_queue_that_somebody_else_scales_is_asked_for_its_lateness_alone
         assert await world.visit() == worker_poller.IDLE_SECONDS
         clock.now += worker_poller.IDLE_SECONDS
     assert world.answers.asked == ["w", "w"]
-    assert world.crew.lead.seconds is None
-    assert world.lateness.seen(ORDERS) == Begun(0, 0), "it had counted those before this operator listened"
+    assert world.stats.lead.seconds is None
+    assert world.lateness.seen(ORDERS) == StartedTasks(0, 0), (
+        "it had counted those before this operator listened"
+    )
 
 
 async def test_who_misses_the_objective_is_marked_when_it_does_and_when_that_is_over(clock: Clock) -> None:
     world = World(replace(W, created_at=clock.now + 1), w=began(98, late=1))
     world.queues.seen(known(ORDERS, 10, version=101, objective={"latenessMilliseconds": 1000}))
     await world.visit()
-    assert world.lateness.seen(ORDERS) == Begun(99, 1)
-    assert world.marks.of[ORDERS] == 1
+    assert world.lateness.seen(ORDERS) == StartedTasks(99, 1)
+    assert world.enqueued.of[ORDERS] == 1
     for _ in range(3):
         clock.now += AGAIN_SECONDS
         await world.visit()
-    assert world.marks.of[ORDERS] == 1
+    assert world.enqueued.of[ORDERS] == 1
     clock.now += WINDOW_SECONDS
     await world.visit()
-    assert (world.lateness.seen(ORDERS), world.marks.of[ORDERS]) == (Begun(), 2)
+    assert (world.lateness.seen(ORDERS), world.enqueued.of[ORDERS]) == (StartedTasks(), 2)
 
 
 def test_what_a_histogram_counts_between_two_bounds_is_in_proportion() -> None:
     """Of eight between 1 and 5 s, half are taken to be later than 3 s."""
-    assert counted(began(10, late=8), 1.0) == Begun(18, 8)
-    assert counted(began(10, late=8), 3.0) == Begun(18, 4)
-    assert counted(began(10, late=8), 5.0) == counted(began(10, late=8), 86_400) == Begun(18, 0)
+    assert counted(began(10, late=8), 1.0) == StartedTasks(18, 8)
+    assert counted(began(10, late=8), 3.0) == StartedTasks(18, 4)
+    assert counted(began(10, late=8), 5.0) == counted(began(10, late=8), 86_400) == StartedTasks(18, 0)
 
 
 @pytest.mark.parametrize(
@@ -198,4 +207,4 @@ def test_a_container_that_started_anew_counts_from_zero() -> None:
     watch = Lateness(1.0, since=0.0)
     watch.take(W, began(10, late=2), 1_000_000.0)
     watch.take(W, began(3, late=1), 1_000_010.0)
-    assert watch.seen(1_000_010.0) == Begun(16, 3)
+    assert watch.seen(1_000_010.0) == StartedTasks(16, 3)

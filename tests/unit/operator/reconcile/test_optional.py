@@ -49,7 +49,7 @@ class Served:
 
 
 @dataclass
-class Referees:
+class Referents:
     kinds: frozenset[str] = frozenset()
 
 
@@ -57,16 +57,16 @@ class Referees:
 class Copy:
     """Children: what there is, and which kinds were wanted when it was told."""
 
-    referees: Referees
+    referents: Referents
     known: set[tuple[str, Name]] = field(default_factory=set)
 
     def seen(self, kind: Kind, body: Object) -> None:
-        assert kind.kind in self.referees.kinds  # else the child would be deleted
+        assert kind.kind in self.referents.kinds  # else the child would be deleted
         self.known.add((kind.kind, (body["metadata"]["namespace"], body["metadata"]["name"])))
 
     def gone(self, kind: Kind, name: Name, *, ours: bool = False) -> None:
         assert ours  # no other client deleted it
-        assert kind.kind not in self.referees.kinds  # else it would be made again
+        assert kind.kind not in self.referents.kinds  # else it would be made again
         self.known.discard((kind.kind, name))
 
 
@@ -74,8 +74,8 @@ class Cluster:
     """The optional kinds of a cluster, as the operator sees them."""
 
     def __init__(self, namespaces: tuple[str, ...] = ()) -> None:
-        self.api, self.referees, self.marked = Served(), Referees(), 0
-        self.parts, self.copy = Parts(), Copy(self.referees)
+        self.api, self.referents, self.marked = Served(), Referents(), 0
+        self.parts, self.copy = Parts(), Copy(self.referents)
         self.watches = Watches(
             self.api,  # type: ignore[arg-type]
             self.parts,
@@ -85,18 +85,18 @@ class Cluster:
             self.api,  # type: ignore[arg-type]
             watches=self.watches,
             children=self.copy,  # type: ignore[arg-type]
-            referees=self.referees,  # type: ignore[arg-type]
-            mark_all=self.mark,
+            referents=self.referents,  # type: ignore[arg-type]
+            enqueue_all=self.enqueue,
         )
 
-    def mark(self) -> None:
+    def enqueue(self) -> None:
         self.marked += 1
 
-    async def look(self) -> set[str]:
+    async def refresh(self) -> set[str]:
         """Look, and let what follows happen; which kinds are wanted then."""
-        await self.optional.look()
+        await self.optional.refresh()
         await turns()
-        return set(self.referees.kinds)
+        return set(self.referents.kinds)
 
 
 async def turns() -> None:
@@ -108,13 +108,13 @@ async def test_nothing_is_wanted_before_all_of_it_was_listed() -> None:
     """Not in one namespace of two: what is in the other would be written without need, as it is not known yet."""
     cluster = Cluster(("shop", "test"))
     cluster.api.slow["test"] = asyncio.Event()
-    assert await cluster.look() == set()
+    assert await cluster.refresh() == set()
     assert (cluster.copy.known, cluster.marked) == (set(), 0)
-    assert await cluster.look() == set()
+    assert await cluster.refresh() == set()
     assert len(cluster.watches.reflectors) == 4
     cluster.api.slow["test"].set()
     await turns()
-    assert cluster.referees.kinds == BOTH
+    assert cluster.referents.kinds == BOTH
     assert len(cluster.copy.known) == 2
     await cluster.parts.end()
 
@@ -122,12 +122,12 @@ async def test_nothing_is_wanted_before_all_of_it_was_listed() -> None:
 async def test_what_is_dropped_before_all_was_listed_leaves_nothing_behind() -> None:
     cluster = Cluster(("shop", "test"))
     cluster.api.slow["test"] = asyncio.Event()
-    await cluster.look()
+    await cluster.refresh()
     cluster.api.plurals.clear()
     everything = asyncio.create_task(cluster.watches.synced())
-    assert await cluster.look() == set()
+    assert await cluster.refresh() == set()
     await asyncio.wait_for(everything, 5)
     cluster.api.slow["test"].set()
     await turns()
-    assert (cluster.referees.kinds, cluster.copy.known) == (frozenset(), set())
+    assert (cluster.referents.kinds, cluster.copy.known) == (frozenset(), set())
     assert (cluster.watches.reflectors, cluster.optional._early, cluster.parts._tasks) == ([], {}, set())

@@ -15,11 +15,11 @@ from delayq_operator.cache.workload import Workload
 from delayq_operator.reconcile import report
 from delayq_operator.reconcile.report import Reporter, turned
 from delayq_operator.scaling.capacity_forecast import Rush
-from delayq_operator.scaling.scaling import Learnt
+from delayq_operator.scaling.scaling import Observed
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
 from delayq_operator.status.status import status
-from delayq_operator.status.view import Guarding
+from delayq_operator.status.view import GuardCounts
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.queues import queue
@@ -46,19 +46,19 @@ FINE, MOVING, FOUR_SHARDS = view(), ShardMap(3, 4, 1, 4), ShardMap(4, 4, 4, 4)
 STARTS = view(scanner=STARTING, worker=STARTING, backlog=None)
 CUT_OFF = view(backlog=DOWN)
 PARTLY = sharded(FOUR_SHARDS, FOUR, down=(Down(1, "timeout", "redis-1:6379"),))
-GUARDS = view(queue=GUARDED, guarding=Guarding(able=2))
-HALF_GUARDED = replace(GUARDS, guarding=Guarding(able=1, unable=1))
-UNGUARDED = replace(GUARDS, guarding=Guarding(unable=2))
+GUARDS = view(queue=GUARDED, guard_counts=GuardCounts(able=2))
+HALF_GUARDED = replace(GUARDS, guard_counts=GuardCounts(able=1, unable=1))
+UNGUARDED = replace(GUARDS, guard_counts=GuardCounts(unable=2))
 LATE = view(backlog=replace(HEALTHY, due=5, oldest_due_at=HEALTHY.read_at - 60))
 PAUSED, MISSPELT = (
     view(resource=resource(annotations={"delayq.dev/paused": word})) for word in ("true", "yes")
 )
 BROKEN = view(problems=(Problem("spec.redis", "required"),), scale=None)
 RISKY, RISKIER = (view(backlog=replace(HEALTHY, risks=(risk,))) for risk in ("evicts", "append_only_off"))
-COMING = view(learnt=Learnt(rush=Rush(at=NOW + 600, needed=63, late_seconds=660)))
+COMING = view(observed=Observed(rush=Rush(at=NOW + 600, needed=63, late_seconds=660)))
 IDLE = scaled(decided(Sample(), replicas=0))
 NONE = view(worker=Workload(exists=True, current=True), **IDLE)
-WAKING = view(worker=STARTING, **IDLE, learnt=Learnt(waking=True))
+WAKING = view(worker=STARTING, **IDLE, observed=Observed(waking=True))
 
 STORIES: dict[str, tuple[list[View], list[str]]] = {
     "a new queue is ready once": ([STARTS, STARTS, FINE, FINE], ["", "", "Ready", ""]),
@@ -78,7 +78,7 @@ STORIES: dict[str, tuple[list[View], list[str]]] = {
             view(queue=FOUR),
             sharded(ShardMap(2, 1, 1, 4), FOUR),
             sharded(MOVING, FOUR),
-            sharded(MOVING, FOUR, unled=(2,)),
+            sharded(MOVING, FOUR, leaderless=(2,)),
             sharded(MOVING, FOUR),
             sharded(FOUR_SHARDS, FOUR),
             sharded(FOUR_SHARDS, FOUR),
@@ -164,7 +164,7 @@ class World:
         found = resource(status=body["status"], resourceVersion=str(100 + len(self.written)))
         return found.body
 
-    def mark_in(self, _key: object, seconds: float) -> None:
+    def enqueue_in(self, _key: object, seconds: float) -> None:
         self.later.append(seconds)
 
     def post(self, _resource: object, reason: str, _message: str) -> None:
@@ -221,8 +221,8 @@ async def test_a_delayqueue_that_went_meanwhile_is_nothing_to_complain_of() -> N
 @pytest.mark.usefixtures("clock")
 async def test_gauges_follow_and_forget() -> None:
     world, every = World(), ("WORKER_REPLICAS", "WORKER_LEAD", "WORKER_HANDLER")
-    learnt = Learnt(lead_seconds=7.2, handler_seconds=0.4)
-    await world.report(view(**scaled(DEMANDING), learnt=learnt))
+    observed = Observed(lead_seconds=7.2, handler_seconds=0.4)
+    await world.report(view(**scaled(DEMANDING), observed=observed))
     assert [exported(each) for each in every] == [
         {"shop/orders/current": 1, "shop/orders/desired": 10, "shop/orders/demand": DEMANDING.wanted},
         {"shop/orders": 7.2},

@@ -23,34 +23,34 @@ BOUNDS = {"maxReplicas": 10}
 class World:
     """In the place of all that a number is carried out with."""
 
-    def __init__(self, *, taken: bool, named: bool = True) -> None:
-        self.taken, self.is_named = taken, named
-        self.told = list[tuple[object, ...]]()
+    def __init__(self, *, taken: bool, prepared: bool = True) -> None:
+        self.taken, self.is_prepared = taken, prepared
+        self.calls = list[tuple[object, ...]]()
 
     async def apply(self, _resource: object, _worker: object, wanted: Any, outcome: Outcome) -> None:  # noqa: ANN401
-        self.told.append(("written", wanted.replicas))
+        self.calls.append(("written", wanted.replicas))
         if self.taken:
             outcome.scaled = Scaled(reason="ScaledUp", message="")
         else:
             outcome.failures.append("no")
 
-    def named(self, _key: object, replicas: int) -> bool:
-        self.told.append(("named", replicas))
-        return self.is_named
+    def prepared(self, _key: object, replicas: int) -> bool:
+        self.calls.append(("prepared", replicas))
+        return self.is_prepared
 
     async def scale(self, before: int, **tasks: int) -> list[tuple[object, ...]]:
         decision = decided(Sample(**tasks), replicas=before)  # type: ignore[arg-type]
         autoscaler = SimpleNamespace(
-            carried_out=lambda _key, found, _now: self.told.append(("carried out", found is decision)),
-            refused=lambda _key, replicas: self.told.append(("refused", replicas)),
+            carried_out=lambda _key, found, _now: self.calls.append(("carried out", found is decision)),
+            refused=lambda _key, replicas: self.calls.append(("refused", replicas)),
         )
-        victims = SimpleNamespace(named=self.named, forget=lambda _key: None)
+        victims = SimpleNamespace(prepared=self.prepared, forget=lambda _key: None)
         applier = cast("Any", SimpleNamespace(scale=self.apply))
         scaler = Scaler(applier, cast("Any", autoscaler), victims=cast("Any", victims))
         worker = cast("Child", SimpleNamespace(body={"spec": {"replicas": before}}))
         wanted = scale(queue(autoscaling=BOUNDS), before, decision)
         await scaler.scale(resource(), worker, wanted, Outcome())
-        return self.told
+        return self.calls
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ async def test_more_workers_are_asked_for_at_once(taken: bool, then: tuple[objec
 
 
 async def test_fewer_are_once_it_is_settled_who_goes() -> None:
-    assert await World(taken=True, named=False).scale(20) == [("named", 0)]
+    assert await World(taken=True, prepared=False).scale(20) == [("prepared", 0)]
     assert (await World(taken=True).scale(20))[1:] == [("written", 0), ("carried out", True)]
 
 

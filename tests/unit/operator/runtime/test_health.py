@@ -33,7 +33,7 @@ def test_a_leader_that_works_is_alive_and_ready() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "complaint"),
+    ("seen", "read_error"),
     [
         ({"idle_seconds": WATCH_DEAD_SECONDS + 1}, "the watch of secrets has done nothing for 241 s"),
         ({"behind_seconds": STUCK_SECONDS + 1}, "kopf has missed a change of a DelayQueue for 61 s"),
@@ -41,8 +41,8 @@ def test_a_leader_that_works_is_alive_and_ready() -> None:
         ({"longest_seconds": HUNG_SECONDS + 1}, "a reconciliation has gone on for 601 s"),
     ],
 )
-def test_what_a_restart_would_mend_ends_it(seen: dict[str, float], complaint: str) -> None:
-    assert probe(**seen).complaints() == [complaint]
+def test_what_a_restart_would_mend_ends_it(seen: dict[str, float], read_error: str) -> None:
+    assert probe(**seen).complaints() == [read_error]
 
 
 def test_an_api_server_that_is_away_is_no_reason_to_restart() -> None:

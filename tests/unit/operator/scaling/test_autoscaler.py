@@ -25,7 +25,7 @@ from tests.unit.operator.views import body, resource
 
 if TYPE_CHECKING:
     from delayq.scaling import Decision
-    from delayq_operator.base.work import Work
+    from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
 
@@ -39,12 +39,12 @@ AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 
 
 class World:
-    """One DelayQueue, its Deployment, and the marks of those who want it reconciled."""
+    """One DelayQueue, its Deployment, and the enqueued of those who want it reconciled."""
 
     def __init__(
         self, replicas: int = 1, status: dict[str, Any] | None = None, **autoscaling: object
     ) -> None:
-        self.marks, self.later, self.version = 0, Counter[float](), 100
+        self.enqueued, self.later, self.version = 0, Counter[float](), 100
         self.queues = Queues(lambda _: None)
         self.children = Children(self.queues, lambda _: None)
         self.pods: list[Pod] = []
@@ -54,13 +54,13 @@ class World:
             queues=self.queues, children=self.children, pods=SimpleNamespace(of=lambda _: self.pods)
         )
         self.scaler = Autoscaler(
-            cast("Inventory", inventory), ScalingConfigs(self.queues), cast("Work", self)
+            cast("Inventory", inventory), ScalingConfigs(self.queues), cast("WorkQueue", self)
         )
 
-    def mark(self, _key: object) -> None:
-        self.marks += 1
+    def enqueue(self, _key: object) -> None:
+        self.enqueued += 1
 
-    def mark_in(self, _key: object, seconds: float) -> None:
+    def enqueue_in(self, _key: object, seconds: float) -> None:
         self.later[round(seconds, 1)] += 1
 
     def edit(
@@ -87,11 +87,11 @@ class World:
         }
         self.children.seen(names.DEPLOYMENT, {"metadata": metadata, "spec": {"replicas": replicas}})
 
-    def look(self, now: float = NOW, **tasks: Any) -> Decision:  # noqa: ANN401 -- numbers
+    def evaluate(self, now: float = NOW, **tasks: Any) -> Decision:  # noqa: ANN401 -- numbers
         return self.read(Reading([scanner({0: True}, **tasks)]), now)
 
     def read(self, reading: Reading | None, now: float = NOW) -> Decision:
-        self.scaler.look(KEY, reading, ASKED, now)
+        self.scaler.evaluate(KEY, reading, ASKED, now)
         return self.decision(now)
 
     def decision(self, now: float = NOW) -> Decision:
@@ -106,17 +106,17 @@ class World:
 
 def test_another_number_is_asked_for_at_once_and_once() -> None:
     world = World(replicas=2)
-    found = world.look(due=5_000)
-    assert (found.before, found.replicas, world.marks) == (2, 10, 1)
+    found = world.evaluate(due=5_000)
+    assert (found.before, found.replicas, world.enqueued) == (2, 10, 1)
     world.carry_out(found)
     assert world.decision(NOW + 1) is found
-    world.look(NOW + 2, due=5_000)
-    assert world.marks == 1
+    world.evaluate(NOW + 2, due=5_000)
+    assert world.enqueued == 1
 
 
-def test_a_number_or_a_spec_that_a_client_changed_counts_before_the_next_look() -> None:
+def test_a_number_or_a_spec_that_a_client_changed_counts_before_the_next_evaluation() -> None:
     world = World(replicas=2)
-    world.carry_out(world.look(due=5_000))
+    world.carry_out(world.evaluate(due=5_000))
     world.asks_for(3)
     found = world.decision(NOW + 1)
     assert (found.before, found.replicas) == (3, 10)
@@ -130,7 +130,7 @@ HALF = Reading([scanner({0: True, 1: False})])
 
 def test_the_same_look_decided_anew_is_not_another_failure() -> None:
     world = World(replicas=2, fallback={"failureThreshold": 2, "replicas": 6})
-    world.look(NOW - RESTART_SECONDS)
+    world.evaluate(NOW - RESTART_SECONDS)
     assert world.read(None).memory.failures == 1
     world.asks_for(3)
     found = world.decision(NOW + 1)
@@ -140,7 +140,7 @@ def test_the_same_look_decided_anew_is_not_another_failure() -> None:
 def test_scanners_of_a_new_queue_have_time_to_start_and_are_a_failure_if_they_never_do() -> None:
     world = World(replicas=1, **FALLS_BACK)
     for n in range(30):
-        world.scaler.look(KEY, None, ASKED, NOW + 2 * n)
+        world.scaler.evaluate(KEY, None, ASKED, NOW + 2 * n)
         assert world.scaler.decision(KEY, NOW + 2 * n) is None
     found = [world.read(None, NOW + 60 + 2 * n) for n in range(3)]
     assert [each.reason for each in found] == ["MetricsUnavailable"] * 2 + ["FallenBack"]
@@ -151,37 +151,37 @@ def test_scanners_of_a_new_queue_have_time_to_start_and_are_a_failure_if_they_ne
 def test_a_scanner_that_starts_anew_is_no_failure_and_one_that_stays_away_is(reading: Reading | None) -> None:
     """It takes a few seconds, or until another one leads; the number is held meanwhile."""
     world = World(replicas=2, **FALLS_BACK)
-    world.look(NOW)
+    world.evaluate(NOW)
     found = [world.read(reading, NOW + at) for at in range(2, 18, 2)]
     assert [each.memory.failures for each in found] == [0, 0, 0, 0, 1, 2, 3, 4]
     assert [each.reason for each in found] == ["MetricsUnavailable"] * 6 + ["FallenBack"] * 2
     assert "times in a row" not in sentence(found[0])
-    assert world.look(NOW + 18).reason == "ValidMetricsFound"
+    assert world.evaluate(NOW + 18).reason == "ValidMetricsFound"
 
 
-def test_a_number_that_was_refused_is_not_asked_for_with_every_look() -> None:
+def test_a_number_that_was_refused_is_not_asked_for_with_every_evaluation() -> None:
     """The queue is in the line for what is refused, with longer and longer pauses."""
     world = World(replicas=2)
-    found = world.look(due=5_000)
+    found = world.evaluate(due=5_000)
     world.scaler.refused(KEY, found.replicas)
     for n in range(1, 5):
-        world.look(NOW + 2 * n, due=5_000)
-    assert world.marks == 1
-    world.look(NOW + 12)
-    assert world.marks == 2, "another number may be taken"
+        world.evaluate(NOW + 2 * n, due=5_000)
+    assert world.enqueued == 1
+    world.evaluate(NOW + 12)
+    assert world.enqueued == 2, "another number may be taken"
     world.asks_for(0)
-    world.look(NOW + 14)
+    world.evaluate(NOW + 14)
     world.asks_for(2)
-    world.look(NOW + 16, due=5_000)
-    assert world.marks == 3, "so may the same one when it was not needed meanwhile"
+    world.evaluate(NOW + 16, due=5_000)
+    assert world.enqueued == 3, "so may the same one when it was not needed meanwhile"
 
 
 def test_a_stale_decision_is_none() -> None:
     world = World(replicas=2)
-    world.look(due=5_000)
+    world.evaluate(due=5_000)
     assert world.scaler.decision(KEY, NOW + STALE_SECONDS + 1) is None
     slow = World(replicas=2, periodSeconds=30)
-    slow.look(due=5_000)
+    slow.evaluate(due=5_000)
     assert slow.decision(NOW + 80).replicas == 10
     slow.children.gone(names.DEPLOYMENT, ("shop", names.worker("orders")))
     assert slow.scaler.decision(KEY, NOW + 80) is None, "there is no Deployment to scale"
@@ -193,14 +193,14 @@ POLICY = {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}]}
 def test_only_what_was_written_uses_up_what_a_policy_allows() -> None:
     """The write may take its time, or be refused: until then the number may still become the same."""
     world = World(replicas=1, behavior={**AT_ONCE, "scaleUp": POLICY})
-    first = world.look(due=5_000)
-    assert [world.look(NOW + 2 * n, due=5_000).replicas for n in range(5)] == [3] * 5
+    first = world.evaluate(due=5_000)
+    assert [world.evaluate(NOW + 2 * n, due=5_000).replicas for n in range(5)] == [3] * 5
     world.carry_out(first, NOW + 10)
-    numbers = [world.look(NOW + at, due=5_000).replicas for at in (12, 59, 61)]
+    numbers = [world.evaluate(NOW + at, due=5_000).replicas for at in (12, 59, 61)]
     assert numbers == [3, 3, 5]
     both = World(replicas=1, behavior={**AT_ONCE, "scaleUp": POLICY})
     for at, due, replicas in ((0, 40, 2), (2, 5_000, 3), (4, 5_000, 3)):
-        found = both.look(NOW + at, due=due)
+        found = both.evaluate(NOW + at, due=due)
         assert found.replicas == replicas
         both.carry_out(found, NOW + at)
 
@@ -220,12 +220,12 @@ def test_nothing_is_decided_for_others_nor_while_held_and_what_was_learnt_is_kep
     remembered: bool,  # noqa: FBT001 -- a column
 ) -> None:
     world = World(replicas=2, status={"scaling": {"leadSeconds": 8, "handlerMilliseconds": 500}})
-    sample = world.look(due=5_000).sample
+    sample = world.evaluate(due=5_000).sample
     assert sample is not None
     assert (sample.lead_seconds, sample.handler_seconds) == (8, 0.5), "an earlier operator's"
     world.edit(**edit)
     assert world.scaler.decision(KEY, NOW) is None
-    world.scaler.rest(KEY, NOW + 2)
+    world.scaler.suspend(KEY, NOW + 2)
     assert (KEY in world.scaler._of) is remembered
     world.edit(autoscaling={"behavior": AT_ONCE})
     assert world.scaler.decision(KEY, NOW + 3) is None, "there was no look since"
@@ -233,10 +233,10 @@ def test_nothing_is_decided_for_others_nor_while_held_and_what_was_learnt_is_kep
 
 def test_workers_on_their_way_from_none_are_waited_for_as_long_as_they_usually_take() -> None:
     world = World(replicas=0)
-    assert not world.scaler.learnt(KEY, NOW).waking
-    world.carry_out(world.look(due=1))
-    assert world.scaler.learnt(KEY, NOW + 30).waking
-    assert not world.scaler.learnt(KEY, NOW + 61).waking
+    assert not world.scaler.observed(KEY, NOW).waking
+    world.carry_out(world.evaluate(due=1))
+    assert world.scaler.observed(KEY, NOW + 30).waking
+    assert not world.scaler.observed(KEY, NOW + 61).waking
     assert world.later[60.0] == 1, "then the queue is reconciled"
 
 
@@ -244,7 +244,7 @@ def test_what_is_only_told_is_told_now_and_then() -> None:
     """Limited or not with every look: no more than a number that moves."""
     world = World(replicas=10)
     for n in range(20):
-        world.look(NOW + 2 * n, due=5_000 * (n % 2))
+        world.evaluate(NOW + 2 * n, due=5_000 * (n % 2))
     assert world.later[0.0] == 4, "at once, and then every 12 seconds of the 38"
     assert max(world.later) <= NUMBERS_SECONDS
 
@@ -254,24 +254,24 @@ def test_what_moves_by_itself_asks_for_no_reconciliation() -> None:
     world = World(replicas=0)
     world.pods.append(replace(POD, component="worker", name="w", created_at=NOW - 10, ready=True))
     for n in range(30):
-        world.scaler.crew(KEY).take(world.pods[0], says(NOW - 2, total=100 + n * 1.01, count=100 + n), NOW)
+        world.scaler.stats(KEY).take(world.pods[0], says(NOW - 2, total=100 + n * 1.01, count=100 + n), NOW)
         now = NOW + 2 * n
         next_due_ms = 1_700_000_000_000 + int((4000 - 2 * n) * 1000) + (n % 3) * 400
-        world.look(now, scheduled=1, next_due_ms=next_due_ms)
+        world.evaluate(now, scheduled=1, next_due_ms=next_due_ms)
     assert sum(world.later.values()) == 1
 
 
 def test_a_queue_that_is_gone_leaves_nothing_behind_and_another_of_its_name_begins_anew() -> None:
     world = World(replicas=2, status={"scaling": {"leadSeconds": 8}})
-    world.look()
+    world.evaluate()
     world.queues.gone(KEY, UID)
     world.queues.seen(body(uid="another", resourceVersion="900"))
-    assert world.scaler.crew(KEY).lead.seconds is None
+    assert world.scaler.stats(KEY).lead.seconds is None
     world.scaler.forget(KEY)
     world.queues.gone(KEY, "another")
     # A reading may have been under way.
-    assert world.scaler.crew(KEY).lead.seconds is None
-    world.scaler.look(KEY, None, ASKED, NOW)
-    world.scaler.rest(KEY, NOW)
+    assert world.scaler.stats(KEY).lead.seconds is None
+    world.scaler.evaluate(KEY, None, ASKED, NOW)
+    world.scaler.suspend(KEY, NOW)
     assert world.scaler.decision(KEY, NOW) is None
-    assert (world.scaler._of, world.scaler._aims._known) == ({}, {})
+    assert (world.scaler._of, world.scaler._configs._known) == ({}, {})

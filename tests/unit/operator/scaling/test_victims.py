@@ -11,7 +11,7 @@ from delayq_operator.base import names
 from delayq_operator.base.errors import Conflict, Denied, NotFound, OperatorError
 from delayq_operator.base.names import Key
 from delayq_operator.scaling import victims
-from delayq_operator.scaling.victims import MARK, Victims
+from delayq_operator.scaling.victims import LOW_COST, Victims
 
 from tests.unit.operator.scrape.test_exposition import POD
 
@@ -59,13 +59,13 @@ class World:
             self.pods[name] = replace(self.pods[name], cost=cost)
         return body
 
-    async def named(self, replicas: int) -> dict[str, str]:
+    async def prepared(self, replicas: int) -> dict[str, str]:
         """See to it that the number can be lowered; the costs that were written for that."""
         self.written = {}
-        if not self.victims.named(KEY, replicas):
+        if not self.victims.prepared(KEY, replicas):
             async with asyncio.timeout(10):
                 await self.marks.wait()
-            assert self.victims.named(KEY, replicas)
+            assert self.victims.prepared(KEY, replicas)
         return self.written
 
 
@@ -83,7 +83,7 @@ PICKS: dict[str, tuple[Picked, int, set[str]]] = {
         2,
         {"b", "c"},
     ),
-    "not who is marked already": ({"a": (3, {}), "b": (0, {"cost": MARK}), "c": (1, {})}, 1, {"c"}),
+    "not who is marked already": ({"a": (3, {}), "b": (0, {"cost": LOW_COST}), "c": (1, {})}, 1, {"c"}),
     "who does not say is taken to be busy": ({"a": (3, {}), "mute": (None, {})}, 1, {"a"}),
     "the youngest of those that have as little to do": (
         {
@@ -107,16 +107,16 @@ async def test_those_are_marked_that_have_the_least_to_do(which: str) -> None:
     world = World(**{name: busy for name, (busy, _) in pods.items()})
     for name, (_, fields) in pods.items():
         world.pods[name] = replace(world.pods[name], **fields)
-    assert await world.named(replicas) == dict.fromkeys(marked, MARK)
+    assert await world.prepared(replicas) == dict.fromkeys(marked, LOW_COST)
 
 
 async def test_who_was_marked_and_has_more_to_do_by_now_is_not_any_more() -> None:
     world = World(a=3, b=0, c=1)
-    assert await world.named(2) == {"b": MARK}
+    assert await world.prepared(2) == {"b": LOW_COST}
     world.victims.forget(KEY)
     world.marks.clear()
     world.said |= {"a": 0, "b": 2}
-    assert await world.named(2) == {"a": MARK, "b": ""}
+    assert await world.prepared(2) == {"a": LOW_COST, "b": ""}
 
 
 @pytest.mark.parametrize("replicas", [0, 2, 5])
@@ -124,7 +124,7 @@ async def test_when_all_go_or_none_that_is_ready_none_has_to_be_picked(replicas:
     world = World(a=3, b=0, leaves=1, starts=0)
     world.pods["leaves"] = replace(world.pods["leaves"], leaving=True)
     world.pods["starts"] = replace(world.pods["starts"], ready=False)
-    assert world.victims.named(KEY, replicas)
+    assert world.victims.prepared(KEY, replicas)
     assert world.written == {}
 
 
@@ -134,7 +134,7 @@ async def test_when_all_go_or_none_that_is_ready_none_has_to_be_picked(replicas:
 async def test_a_cost_that_is_refused_keeps_nothing_up(error: OperatorError) -> None:
     world = World(a=3, b=1, c=0)
     world.refuse["c"] = error
-    assert await world.named(1) == {"b": MARK}, "each mark is right without the others"
+    assert await world.prepared(1) == {"b": LOW_COST}, "each mark is right without the others"
 
 
 async def test_neither_a_watch_that_is_late_nor_an_api_server_that_hangs_nor_a_bug_keeps_anything_up() -> (
@@ -142,21 +142,21 @@ async def test_neither_a_watch_that_is_late_nor_an_api_server_that_hangs_nor_a_b
 ):
     late, hung, bug = World(a=3, b=1), World(a=3, b=1), World(a=3, b=1)
     late.seen = False
-    assert await late.named(1) == {"b": MARK}
+    assert await late.prepared(1) == {"b": LOW_COST}
 
     async def hang(*_: object, **__: object) -> dict[str, Any]:
         await asyncio.sleep(60)
         return {}
 
     hung.apply = hang  # type: ignore[method-assign]
-    assert await hung.named(1) == {}
+    assert await hung.prepared(1) == {}
     bug.said = {}
-    assert await bug.named(1) == {}
+    assert await bug.prepared(1) == {}
 
 
 async def test_it_is_seen_to_once_at_a_time() -> None:
     world = World(a=3, b=1)
-    assert [world.victims.named(KEY, 1) for _ in range(3)] == [False] * 3
+    assert [world.victims.prepared(KEY, 1) for _ in range(3)] == [False] * 3
     assert len(world.victims._running) == 1
-    await world.named(1)
+    await world.prepared(1)
     assert world.victims._running == {}

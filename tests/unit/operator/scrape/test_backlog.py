@@ -100,7 +100,7 @@ def test_shards_add_up_and_the_extremes_are_those_of_all() -> None:
 def test_why_redis_does_not_serve_is_told_unless_it_serves_another_scanner() -> None:
     """A shard without a leader makes the reading incomplete: fewer numbers must not look like fewer tasks."""
     lost, fine = scanner({0: True}, risks=None, outage="auth", **BUSY), scanner({1: True}, **BUSY)
-    assert read(lost) == Backlog(read_at=NOW, outage="auth", shards=Shards(unled=(0,)))
+    assert read(lost) == Backlog(read_at=NOW, outage="auth", shards=Shards(leaderless=(0,)))
     found = read(lost, fine)
     assert (found.outage, found.redis_up, found.whole, found.due) == ("", True, False, 5)
     made_up: list[Sample] = [("delayq_redis_down", {"queue": "orders", "cause": "x" * 10_000}, 1.0)]

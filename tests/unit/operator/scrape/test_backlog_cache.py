@@ -100,19 +100,19 @@ def test_each_shard_that_was_erased_wakes_at_once_and_none_is_lost(news: Backlog
 
 
 def test_a_failure_wakes_nobody_before_the_last_reading_is_too_old(news: BacklogCache) -> None:
-    assert news.complain("refused", NOW + 5) is None
+    assert news.fail("refused", NOW + 5) is None
     assert news.fresh(NOW + 5) is not None
-    assert news.complain("refused", NOW + FRESH_SECONDS + 1) == 0
+    assert news.fail("refused", NOW + FRESH_SECONDS + 1) == 0
     assert news.fresh(NOW + FRESH_SECONDS + 1) is None
-    assert news.complain("refused", NOW + 60) is None
+    assert news.fail("refused", NOW + 60) is None
     assert heard(news, 65) == 0
-    assert news.complaint == ""
+    assert news.read_error == ""
 
 
 def test_failures_that_take_turns_wake_as_seldom_as_numbers() -> None:
     """Whoever chose the image chooses what to answer."""
     news = BacklogCache()
-    waits = [news.complain(f"HTTP {302 + n % 2}", NOW + 5 * n) for n in range(4)]
+    waits = [news.fail(f"HTTP {302 + n % 2}", NOW + 5 * n) for n in range(4)]
     assert waits == [0, NUMBERS_SECONDS - 5, NUMBERS_SECONDS - 10, 2 * NUMBERS_SECONDS - 15]
 
 

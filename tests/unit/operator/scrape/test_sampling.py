@@ -25,7 +25,7 @@ def maybe(*scanners: list[Line]) -> Sample | None:
     return sample(Reading(scanners), ASKED, WorkerStats({"leadSeconds": 8}), fleet)
 
 
-def look(*scanners: list[Line]) -> Sample:
+def sampled(*scanners: list[Line]) -> Sample:
     found = maybe(*scanners)
     assert found is not None
     return found
@@ -37,7 +37,7 @@ def busy(**more: Any) -> dict[str, Any]:  # noqa: ANN401 -- the fields of Counts
 
 def test_a_look_has_everything_that_is_known() -> None:
     due_within = {500: 0, 1000: 4, 1500: 4, 10_000: 9, 60_000: 9}
-    assert look(scanner({0: True}, **busy(due_within=due_within))) == Sample(
+    assert sampled(scanner({0: True}, **busy(due_within=due_within))) == Sample(
         overdue=5,
         overdue_seconds=9.0,
         in_flight=3,
@@ -56,7 +56,7 @@ def test_shards_add_up_on_the_horizons_that_were_asked_for() -> None:
     """What one leaves out has as many as its next smaller one."""
     one = scanner({0: True, 1: False}, **busy(due_within={500: 2, 1000: 2, 1500: 7, 10_000: 7, 60_000: 7}))
     other = scanner({0: False, 1: True}, **busy(due_within={500: 0, 1000: 5, 1500: 5, 10_000: 5, 60_000: 8}))
-    found = look(one, other)
+    found = sampled(one, other)
     assert found.due_within == ((0.5, 2), (1.0, 7), (1.5, 12), (10.0, 12), (60.0, 15))
     assert (found.overdue, found.in_flight, found.fallen_due, found.whole) == (10, 6, 2 * 50, True)
 
@@ -66,13 +66,13 @@ def test_horizons_that_nobody_asked_for_are_not_looked_at() -> None:
     lines += [
         ("delayq_due_within_tasks", {"shard": "0", "horizon_seconds": str(n)}, 1.0) for n in range(100, 900)
     ]
-    found = look(lines)
+    found = sampled(lines)
     assert [horizon for horizon, _ in found.due_within] == list(ASKED)
 
 
 def test_a_shard_that_nobody_leads_makes_a_look_partial_and_hides_what_ever_fell_due() -> None:
     """Another sum than before would look like tasks that fell due, or did not."""
-    found = look(scanner({0: True, 1: False}, **busy()))
+    found = sampled(scanner({0: True, 1: False}, **busy()))
     assert (found.whole, found.fallen_due, found.overdue) == (False, None, 5)
 
 
@@ -86,15 +86,15 @@ def test_a_missing_number_is_not_zero(missing: str, value: float | None) -> None
 
 
 def test_tasks_that_wait_for_a_verdict_need_no_worker() -> None:
-    found = look(scanner({0: True}, **busy(in_flight=7, lapsed=7)))
+    found = sampled(scanner({0: True}, **busy(in_flight=7, lapsed=7)))
     assert found.in_flight == 0
-    found = look(scanner({0: True, 1: True}, **busy(in_flight=7, lapsed=6)))
+    found = sampled(scanner({0: True, 1: True}, **busy(in_flight=7, lapsed=6)))
     assert found.in_flight == 2, "what a worker holds counts still"
 
 
 def test_a_due_time_is_within_what_people_can_be_told() -> None:
     lines = [line for line in scanner({0: True}, **busy()) if line[0] != "delayq_next_due_seconds"]
-    found = look([*lines, ("delayq_next_due_seconds", {"queue": "orders", "shard": "0"}, 1e300)])
+    found = sampled([*lines, ("delayq_next_due_seconds", {"queue": "orders", "shard": "0"}, 1e300)])
     decision = decide(
         replace(found, overdue=0, in_flight=0, due_within=()), Policy(slots=1), begun(0, 0), NOW
     )
@@ -102,5 +102,5 @@ def test_a_due_time_is_within_what_people_can_be_told() -> None:
 
 
 @pytest.mark.parametrize("said", [[], scanner({0: False}), scanner({0: True}, None)])
-def test_nobody_who_leads_or_no_redis_is_no_look(said: list[Line]) -> None:
+def test_nobody_who_leads_or_no_redis_is_no_sample(said: list[Line]) -> None:
     assert maybe(said) is None

@@ -50,7 +50,7 @@ def progress(shard: int, tasks: int, checked: int, moved: int, *, waiting: int =
 @pytest.mark.parametrize("told", [(3, 4, 1, 4), (2, 1, 1, 4), (5, 1, 4, 1)])
 def test_all_shards_are_looked_after_until_the_change_is_over(told: tuple[int, int, int, int]) -> None:
     reading = Reading([leads(0, of=1, told=shard_map(*told))])
-    assert (reading.whole, reading.sharding().unled) == (False, (1, 2, 3))
+    assert (reading.whole, reading.sharding().leaderless) == (False, (1, 2, 3))
     reading.take(leads(1, 2, 3, of=4, told=shard_map(*told)))
     assert reading.whole
 
@@ -70,7 +70,7 @@ def test_a_shard_that_is_down_is_named_unless_somebody_leads_it() -> None:
     other = leads(1, of=3, told=[*shard_map(1, 3, 3, 3), down(2)])
     found = backlog(Reading([cut_off, other]), NOW)
     assert found.shards.down == (Down(2, "timeout", "10.0.0.7:6379"),)
-    assert (found.whole, found.redis_up, found.shards.unled) == (False, True, ())
+    assert (found.whole, found.redis_up, found.shards.leaderless) == (False, True, ())
 
 
 def test_a_shard_that_serves_a_scanner_that_does_not_lead_it_is_not_down() -> None:
@@ -81,7 +81,7 @@ def test_a_shard_that_serves_a_scanner_that_does_not_lead_it_is_not_down() -> No
     )
     for scanners in ((new, standby), (standby, new)):
         found = Reading(scanners).sharding()
-        assert (found.down, found.unled) == ((), (1,))
+        assert (found.down, found.leaderless) == ((), (1,))
     assert [each.shard for each in Reading([new, new]).sharding().down] == [0, 1]
 
 

@@ -35,20 +35,20 @@ def says(first_claim: float | None = None, total: float = 0, count: float = 0) -
 
 def test_ready_workers_and_those_that_have_claimed_count() -> None:
     """The first claim comes before Kubernetes calls a pod ready."""
-    crew, pods = (
+    stats, pods = (
         WorkerStats({}),
         [worker("ready", ready=True), worker("claims", 5), worker("starts", 5), worker("young", 2)],
     )
-    crew.take(pods[1], says(NOW - 1), NOW)
-    assert crew.fleet(pods, NOW) == Fleet(ready=2, starting=2, starting_seconds=2)
+    stats.take(pods[1], says(NOW - 1), NOW)
+    assert stats.fleet(pods, NOW) == Fleet(ready=2, starting=2, starting_seconds=2)
 
 
 def test_one_that_is_not_ready_any_more_claims_nothing_and_is_not_on_the_way() -> None:
     """Its node may be gone: it must not count as capacity, nor as capacity to come."""
-    crew = WorkerStats({})
-    crew.take(worker("w"), says(NOW - 90), NOW)
-    assert crew.fleet([worker("w", ready=True)], NOW) == Fleet(ready=1)
-    assert crew.fleet([worker("w")], NOW) == Fleet()
+    stats = WorkerStats({})
+    stats.take(worker("w"), says(NOW - 90), NOW)
+    assert stats.fleet([worker("w", ready=True)], NOW) == Fleet(ready=1)
+    assert stats.fleet([worker("w")], NOW) == Fleet()
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_one_that_leaves_or_will_not_come_does_not_count(fields: dict[str, objec
 
 
 def test_a_start_teaches_once_and_an_operator_takes_up_what_an_earlier_one_learnt() -> None:
-    crew = WorkerStats({})
-    assert (crew.lead.seconds, crew.handler.seconds) == (None, None)
+    stats = WorkerStats({})
+    assert (stats.lead.seconds, stats.handler.seconds) == (None, None)
     for _ in range(3):
-        crew.take(worker("w", 20), says(NOW - 2, total=4, count=8), NOW)
-    assert (crew.lead.seconds, crew.handler.seconds) == (27, 0.5)
+        stats.take(worker("w", 20), says(NOW - 2, total=4, count=8), NOW)
+    assert (stats.lead.seconds, stats.handler.seconds) == (27, 0.5)
     again = WorkerStats({"leadSeconds": 8, "handlerMilliseconds": 500})
     assert (again.lead.seconds, again.handler.seconds) == (8, 0.5)
 
@@ -85,26 +85,26 @@ def test_a_status_that_somebody_has_edited_is_not_believed(status: dict[str, obj
 
 def test_workers_that_start_together_teach_of_as_many() -> None:
     """A seventh was created a while before, and tells of a start of its own."""
-    crew = WorkerStats({})
+    stats = WorkerStats({})
     pods = [worker(f"w{number}", 20 + number / 10) for number in range(6)]
     before = worker("before", 60)
-    crew.to_ask([*pods, before], NOW)
+    stats.to_ask([*pods, before], NOW)
     for pod in pods:
-        crew.take(pod, says(NOW - 12), NOW)
-    assert crew.lead.of(6) == pytest.approx(8.5 * 8 / 7)
-    crew.take(before, says(NOW - 56), NOW)
-    assert crew.lead.of(1) == pytest.approx(6.0)
-    assert crew.lead.of(6) == pytest.approx(8.5 * 8 / 7)
+        stats.take(pod, says(NOW - 12), NOW)
+    assert stats.lead.of(6) == pytest.approx(8.5 * 8 / 7)
+    stats.take(before, says(NOW - 56), NOW)
+    assert stats.lead.of(1) == pytest.approx(6.0)
+    assert stats.lead.of(6) == pytest.approx(8.5 * 8 / 7)
 
 
 def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
     """An outage of 20 minutes would have every later rush begun 20 minutes early."""
-    crew, waits, young = WorkerStats({}), worker("waits", 1000), worker("young", 5)
-    crew.hold_up([waits, young], NOW)
-    crew.take(waits, says(NOW), NOW)
-    assert crew.lead.seconds is None
-    crew.take(young, says(NOW), NOW)
-    assert crew.lead.seconds == 7.5  # and half of it, for it was only one
+    stats, waits, young = WorkerStats({}), worker("waits", 1000), worker("young", 5)
+    stats.block([waits, young], NOW)
+    stats.take(waits, says(NOW), NOW)
+    assert stats.lead.seconds is None
+    stats.take(young, says(NOW), NOW)
+    assert stats.lead.seconds == 7.5  # and half of it, for it was only one
 
 
 @pytest.mark.parametrize(
@@ -113,31 +113,31 @@ def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
     ids=lambda value: f"{value}"[:8],
 )
 def test_nonsense_teaches_nothing(value: float) -> None:
-    crew = WorkerStats({})
-    crew.take(worker("w"), says(value, total=value, count=value), NOW)
-    crew.take(worker("w"), says(None, total=value, count=3), NOW)
-    crew.take(worker("w"), says(None, total=3, count=value), NOW)
-    crew.take(worker("w"), [], NOW)
-    assert (crew.lead.seconds, crew.handler.seconds) == (None, None)
+    stats = WorkerStats({})
+    stats.take(worker("w"), says(value, total=value, count=value), NOW)
+    stats.take(worker("w"), says(None, total=value, count=3), NOW)
+    stats.take(worker("w"), says(None, total=3, count=value), NOW)
+    stats.take(worker("w"), [], NOW)
+    assert (stats.lead.seconds, stats.handler.seconds) == (None, None)
 
 
 def test_no_handler_takes_longer_than_a_week() -> None:
     """Time without handlers, or centuries of it, would be the mean of all workers for the next 500 tasks."""
-    crew = WorkerStats({})
-    crew.take(worker("none"), says(total=5, count=0), NOW)
-    crew.take(worker("long"), says(total=15 * 86_400, count=2), NOW)
-    assert crew.handler.seconds is None
-    crew.take(worker("week"), says(total=14 * 86_400, count=2), NOW)
-    assert crew.handler.seconds == 7 * 86_400
+    stats = WorkerStats({})
+    stats.take(worker("none"), says(total=5, count=0), NOW)
+    stats.take(worker("long"), says(total=15 * 86_400, count=2), NOW)
+    assert stats.handler.seconds is None
+    stats.take(worker("week"), says(total=14 * 86_400, count=2), NOW)
+    assert stats.handler.seconds == 7 * 86_400
 
 
 def test_who_is_on_its_way_is_asked_soon_again_and_others_in_turn() -> None:
-    crew, pods = WorkerStats({}), [worker("old", ready=True), worker("new", 3)]
-    assert [pod.name for pod in crew.to_ask(pods, NOW)] == ["old", "new"]
-    crew.take(pods[0], says(NOW - 50), NOW)
-    assert crew.to_ask(pods, NOW + 0.5) == []
-    assert [pod.name for pod in crew.to_ask(pods, NOW + 2)] == ["new"]
-    assert [pod.name for pod in crew.to_ask(pods, NOW + AGAIN_SECONDS)] == ["old", "new"]
+    stats, pods = WorkerStats({}), [worker("old", ready=True), worker("new", 3)]
+    assert [pod.name for pod in stats.to_ask(pods, NOW)] == ["old", "new"]
+    stats.take(pods[0], says(NOW - 50), NOW)
+    assert stats.to_ask(pods, NOW + 0.5) == []
+    assert [pod.name for pod in stats.to_ask(pods, NOW + 2)] == ["new"]
+    assert [pod.name for pod in stats.to_ask(pods, NOW + AGAIN_SECONDS)] == ["old", "new"]
 
 
 @pytest.mark.parametrize(
@@ -145,22 +145,22 @@ def test_who_is_on_its_way_is_asked_soon_again_and_others_in_turn() -> None:
 )
 def test_one_that_stays_silent_is_asked_no_more_often_than_one_that_speaks(silent: Pod) -> None:
     """Whoever hangs costs a second each time."""
-    crew = WorkerStats({})
-    asked = [bool(crew.to_ask([silent], NOW + at)) for at in (0, 2, 4, AGAIN_SECONDS, AGAIN_SECONDS + 2)]
+    stats = WorkerStats({})
+    asked = [bool(stats.to_ask([silent], NOW + at)) for at in (0, 2, 4, AGAIN_SECONDS, AGAIN_SECONDS + 2)]
     assert asked == [True, False, False, True, False]
 
 
 def test_of_many_workers_each_gets_its_turn_though_all_others_hang() -> None:
-    crew, pods = WorkerStats({}), [worker(f"w{n:03}", ready=True) for n in range(100)]
-    asked = [pod.name for n in range(4) for pod in crew.to_ask(pods, NOW + 2 * n)]
+    stats, pods = WorkerStats({}), [worker(f"w{n:03}", ready=True) for n in range(100)]
+    asked = [pod.name for n in range(4) for pod in stats.to_ask(pods, NOW + 2 * n)]
     assert set(asked) == {pod.name for pod in pods}
     assert len(asked) == 4 * MOST_AT_ONCE
 
 
 def test_new_ones_that_hang_do_not_take_the_turns_of_those_that_claim() -> None:
     hangs = [worker(f"h{n:03}", 3) for n in range(3 * MOST_AT_ONCE)]
-    crew, speaks = WorkerStats({}), worker("speaks", ready=True)
-    asked = [pod.name for n in range(8) for pod in crew.to_ask([*hangs, speaks], NOW + 2 * n)]
+    stats, speaks = WorkerStats({}), worker("speaks", ready=True)
+    asked = [pod.name for n in range(8) for pod in stats.to_ask([*hangs, speaks], NOW + 2 * n)]
     assert asked.count("speaks") == 2
 
 
@@ -172,6 +172,6 @@ def test_one_that_has_ended_is_not_asked(fields: dict[str, bool]) -> None:
 
 
 def test_a_clock_that_is_put_back_leaves_nobody_out() -> None:
-    crew = WorkerStats({})
-    assert crew.to_ask([worker("w", ready=True)], NOW)
-    assert crew.to_ask([worker("w", ready=True)], NOW - 3600)
+    stats = WorkerStats({})
+    assert stats.to_ask([worker("w", ready=True)], NOW)
+    assert stats.to_ask([worker("w", ready=True)], NOW - 3600)

@@ -10,15 +10,15 @@ from delayq.contract import Problem
 from delayq.contract.metrics import DURABILITY_RISKS
 from delayq.contract.metrics import OUTAGES as OUTAGES_THERE_ARE
 from delayq.scaling import Sample
-from delayq_operator.base.words import OUTAGES, RISKS
+from delayq_operator.base.phrases import OUTAGES, RISKS
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling import scaling
 from delayq_operator.scaling.capacity_forecast import Rush
-from delayq_operator.scaling.scaling import Learnt, Scale
+from delayq_operator.scaling.scaling import Observed, Scale
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
 from delayq_operator.status import readiness
 from delayq_operator.status.reasons import REASONS
-from delayq_operator.status.view import Begun, Erasing, Guarding
+from delayq_operator.status.view import Erasing, GuardCounts, StartedTasks
 
 from tests.unit.operator.queues import queue
 from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view
@@ -41,7 +41,7 @@ LATE = replace(HEALTHY, due=2_000, oldest_due_at=NOW - 9)
 EXTERNAL = queue(autoscaling={"mode": "External"}, worker={"replicas": 0})
 BY_OTHERS = Scale(replicas=0, reason="ExternalAutoscaler", message="0 workers")
 GUARDED = queue(guard={"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}})
-GUARD_DOWN = Guarding(unable=3)
+GUARD_DOWN = GuardCounts(unable=3)
 ERASING = Erasing(message="Job orders-erase erases the tasks.")
 LATE_AT_WORK = replace(LATE, in_flight=8)
 IDLE = Sample(ready=1)
@@ -60,7 +60,7 @@ PARTLY = replace(
     HEALTHY,
     whole=False,
     whole_at=NOW - 5,
-    shards=Shards(shard_map=ShardMap(1, 4, 4, 4), down=DOWN, unled=(2,)),
+    shards=Shards(shard_map=ShardMap(1, 4, 4, 4), down=DOWN, leaderless=(2,)),
 )
 COMING = Rush(at=NOW + 600, needed=63, late_seconds=660)
 
@@ -88,7 +88,7 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("Deleting", view(erasing=ERASING)),
         ("InvalidSpec", view(problems=PROBLEM)),
         ("PolicyViolation", view(forbidden=PROBLEM)),
-        ("RedisNotEmpty", view(stranding="the old one holds tasks")),
+        ("RedisNotEmpty", view(redis_not_empty="the old one holds tasks")),
         ("ReferenceNotFound", view(missing=("Secret shop-db",))),
         ("Unreachable", view(backlog=UNREACHED)),
         ("PartiallyUnreachable", view(backlog=PARTLY, queue=FOUR)),
@@ -99,19 +99,19 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("ClaimsSuspended", view(queue=queue(stopPolicy="HoldAndDrain"), worker=ASLEEP)),
         ("WorkersNotReady", view(worker=STARTING)),
         ("WorkersNotReady", view(worker=NOTHING)),
-        ("GuardUnreachable", view(queue=GUARDED, guarding=GUARD_DOWN)),
-        ("AsExpected", view(queue=GUARDED, guarding=Guarding(able=2, unable=1))),
+        ("GuardUnreachable", view(queue=GUARDED, guard_counts=GUARD_DOWN)),
+        ("AsExpected", view(queue=GUARDED, guard_counts=GuardCounts(able=2, unable=1))),
         ("AsExpected", view(queue=GUARDED)),
         ("AsExpected", view(worker=ASLEEP, **scaled(decided(IDLE, replicas=0)))),
-        ("AsExpected", view(worker=STARTING, learnt=Learnt(waking=True))),
+        ("AsExpected", view(worker=STARTING, observed=Observed(waking=True))),
         (
             "WorkersNotReady",
-            view(worker=STARTING, learnt=Learnt(waking=True), troubles={"worker": "w-1: no such image"}),
+            view(worker=STARTING, observed=Observed(waking=True), troubles={"worker": "w-1: no such image"}),
         ),
     ],
     "Accepted": [
         ("InvalidSpec", view(problems=PROBLEM, missing=("Secret shop-db",))),
-        ("RedisNotEmpty", view(stranding="the old one holds tasks")),
+        ("RedisNotEmpty", view(redis_not_empty="the old one holds tasks")),
         ("PolicyViolation", view(forbidden=PROBLEM, missing=("Secret shop-db",))),
         ("ReferenceNotFound", view(missing=("Secret shop-db",))),
         ("Valid", view(unserved=("PodMonitor",))),
@@ -143,8 +143,8 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("Pending", view(queue=FOUR)),
         ("Preparing", view(queue=FOUR, backlog=moving(ShardMap(2, 1, 1, 4)))),
         ("Migrating", view(queue=FOUR, backlog=moving(ShardMap(3, 4, 1, 4)))),
-        ("Migrating", view(queue=FOUR, backlog=moving(ShardMap(3, 4, 1, 4), NOW - 19, unled=(1,)))),
-        ("ReshardingStalled", view(backlog=moving(ShardMap(3, 4, 1, 4), NOW - 20, unled=(1,)))),
+        ("Migrating", view(queue=FOUR, backlog=moving(ShardMap(3, 4, 1, 4), NOW - 19, leaderless=(1,)))),
+        ("ReshardingStalled", view(backlog=moving(ShardMap(3, 4, 1, 4), NOW - 20, leaderless=(1,)))),
         ("ReshardingStalled", view(backlog=moving(ShardMap(2, 1, 1, 4), NOW - 20, down=DOWN))),
         ("NoScanners", view(queue=FOUR, backlog=None, scanner=ASLEEP)),
         ("MetricsUnavailable", view(queue=FOUR, backlog=None)),
@@ -154,26 +154,29 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("MetricsUnavailable", view(queue=FOUR, backlog=replace(HEALTHY, shards=Shards()))),
     ],
     "GuardAvailable": [
-        ("Connected", view(queue=GUARDED, guarding=Guarding(able=2))),
-        ("PartiallyUnreachable", view(queue=GUARDED, guarding=Guarding(able=2, unable=1))),
-        ("Unreachable", view(queue=GUARDED, guarding=GUARD_DOWN)),
+        ("Connected", view(queue=GUARDED, guard_counts=GuardCounts(able=2))),
+        ("PartiallyUnreachable", view(queue=GUARDED, guard_counts=GuardCounts(able=2, unable=1))),
+        ("Unreachable", view(queue=GUARDED, guard_counts=GUARD_DOWN)),
         ("NoWorkers", view(queue=GUARDED, worker=ASLEEP)),
         ("MetricsUnavailable", view(queue=GUARDED)),
     ],
     "ObjectiveMet": [
-        ("GuardUnreachable", view(queue=GUARDED, guarding=GUARD_DOWN, backlog=LATE)),
+        ("GuardUnreachable", view(queue=GUARDED, guard_counts=GUARD_DOWN, backlog=LATE)),
         ("WithinObjective", view()),
         ("WithinObjective", view(backlog=LATE, queue=queue(objective={"latenessMilliseconds": 10000}))),
         ("TasksLate", view(backlog=LATE_AT_WORK)),
         ("TasksLate", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 11))),
         ("WithinObjective", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 12))),
-        ("WithinObjective", view(begun=Begun(200, 2))),
-        ("TasksLate", view(begun=Begun(200, 2.5))),
-        ("WithinObjective", view(begun=Begun(200, 20), queue=queue(objective={"percentile": "90"}))),
-        ("TasksLate", view(begun=Begun(200, 20), queue=queue(objective={"percentile": "91"}))),
-        ("WithinObjective", view(begun=Begun(1000, 1), queue=queue(objective={"percentile": "99.9"}))),
-        ("TasksLate", view(begun=Begun(1000, 2), queue=queue(objective={"percentile": "99.9"}))),
-        ("WithinObjective", view(begun=Begun(10_000_000), backlog=LATE_AT_WORK)),
+        ("WithinObjective", view(started=StartedTasks(200, 2))),
+        ("TasksLate", view(started=StartedTasks(200, 2.5))),
+        ("WithinObjective", view(started=StartedTasks(200, 20), queue=queue(objective={"percentile": "90"}))),
+        ("TasksLate", view(started=StartedTasks(200, 20), queue=queue(objective={"percentile": "91"}))),
+        (
+            "WithinObjective",
+            view(started=StartedTasks(1000, 1), queue=queue(objective={"percentile": "99.9"})),
+        ),
+        ("TasksLate", view(started=StartedTasks(1000, 2), queue=queue(objective={"percentile": "99.9"}))),
+        ("WithinObjective", view(started=StartedTasks(10_000_000), backlog=LATE_AT_WORK)),
         ("WorkersNotReady", view(backlog=LATE_AT_WORK, worker=STARTING)),
         ("NoTasksClaimed", view(backlog=LATE)),
         ("MaxInFlight", view(backlog=LATE_AT_WORK, queue=queue(limits={"maxInFlight": 8}))),
@@ -202,7 +205,7 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("QueueConflict", view(sharing=("shop/orders2",))),
         ("OperatorConflict", view(rival="tools/delayq-operator")),
         ("PodsRejected", view(worker=replace(RUNNING, refused="exceeded quota: pods"))),
-        ("PodsRejected", view(runless=True)),
+        ("PodsRejected", view(podless_run=True)),
         ("RolloutPaused", view(worker=replace(RUNNING, paused=True))),
         ("PodsFailing", view(troubles={"worker": "orders-worker-1: CrashLoopBackOff: no module"})),
         ("AsExpected", view(erasing=ERASING)),
@@ -235,7 +238,7 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("MetricsUnavailable", view(**scaled(decided(None, fallback=FALLBACK)))),
     ],
     "CapacityShortfallExpected": [
-        ("MaxReplicas", view(learnt=Learnt(rush=COMING))),
+        ("MaxReplicas", view(observed=Observed(rush=COMING))),
     ],
     "Paused": [
         ("PausedByAnnotation", view(resource=PAUSED)),
@@ -308,7 +311,7 @@ READY_ASKS_IN_THIS_ORDER = (
     ("PartiallyUnreachable", {"backlog": PARTLY}),
     ("ScannersNotReady", {"scanner": STARTING}),
     ("ClaimsSuspended", {"queue": replace(GUARDED, spec=replace(GUARDED.spec, stop_policy="Hold"))}),
-    ("GuardUnreachable", {"guarding": GUARD_DOWN, "queue": GUARDED}),
+    ("GuardUnreachable", {"guard_counts": GUARD_DOWN, "queue": GUARDED}),
     ("WorkersNotReady", {"worker": STARTING}),
 )
 SAME_WORDS = {
@@ -349,14 +352,14 @@ def stalled(**missing: Any) -> View:  # noqa: ANN401 -- the fields of Shards
 
 
 def guarded(guard: dict[str, object]) -> View:
-    return view(queue=queue(guard=guard), guarding=Guarding(able=2, unable=1))
+    return view(queue=queue(guard=guard), guard_counts=GuardCounts(able=2, unable=1))
 
 
 MESSAGES: list[tuple[str, View, str]] = [
     # The last words of a pod first, then what keeps pods from being made, then what a running one waits for.
     ("Ready", view(worker=QUOTA, troubles=NO_IMAGE), NO_IMAGE["worker"]),
     ("Ready", view(worker=QUOTA, waiting=WAITING), "exceeded quota: compute."),
-    ("Ready", view(worker=QUOTA, learnt=Learnt(waking=True)), "exceeded quota: compute."),
+    ("Ready", view(worker=QUOTA, observed=Observed(waking=True)), "exceeded quota: compute."),
     ("Ready", view(worker=STARTING, waiting=WAITING), WAITING["worker"]),
     ("Ready", view(worker=replace(STARTING, pods=0)), "kubectl describe deployment orders-worker"),
     ("Ready", view(worker=STARTING, troubles=NO_CODE), SET_IMAGE),
@@ -392,11 +395,15 @@ MESSAGES: list[tuple[str, View, str]] = [
     ),
     (
         "ReshardingComplete",
-        stalled(unled=(2,)),
+        stalled(leaderless=(2,)),
         f"{STALLED}no scanner is the leader of shard 2, or it cannot be read.",
     ),
-    ("ReshardingComplete", stalled(down=DOWN[:1], unled=(2,)), f"{STALLED}Redis does not serve shard 1 at"),
-    ("GuardAvailable", view(queue=GUARDED, guarding=GUARD_DOWN), "0 of 3 workers can use the guard"),
+    (
+        "ReshardingComplete",
+        stalled(down=DOWN[:1], leaderless=(2,)),
+        f"{STALLED}Redis does not serve shard 1 at",
+    ),
+    ("GuardAvailable", view(queue=GUARDED, guard_counts=GUARD_DOWN), "0 of 3 workers can use the guard"),
     ("GuardAvailable", guarded({"redisLock": {}}), "1 of 3 workers cannot use the guard"),
     ("GuardAvailable", guarded({"redisLock": {}}), "the queue's Redis;"),
     (
@@ -423,7 +430,7 @@ MESSAGES: list[tuple[str, View, str]] = [
     ("DurabilityAtRisk", view(backlog=replace(HEALTHY, risks=("append_only_off", "evicts"))), "noeviction"),
     (
         "CapacityShortfallExpected",
-        view(learnt=Learnt(rush=COMING)),
+        view(observed=Observed(rush=COMING)),
         "From 2027-01-15 08:10:00 UTC on tasks begin up to 11 min late, even with maxReplicas: 63 workers",
     ),
 ]

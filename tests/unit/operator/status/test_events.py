@@ -66,11 +66,11 @@ def test_the_same_again_counts_up_the_first_every_half_minute(clock: Clock) -> N
 def test_after_an_hour_or_of_another_queue_or_with_another_message_it_is_another_event(clock: Clock) -> None:
     """The API server forgets events after an hour, too."""
     one = recorder()
-    one.post(ORDERS, "Repaired", "put right a")
-    one.post(ORDERS, "Repaired", "put right b")
-    one.post(resource(uid="another"), "Repaired", "put right a")
+    one.post(ORDERS, "Repaired", "restored a")
+    one.post(ORDERS, "Repaired", "restored b")
+    one.post(resource(uid="another"), "Repaired", "restored a")
     clock.now += EXPIRY_SECONDS + 1
-    one.post(ORDERS, "Repaired", "put right a")
+    one.post(ORDERS, "Repaired", "restored a")
     posted = waiting(one)
     assert len({event["metadata"]["name"] for event in posted}) == 4
     assert {event["count"] for event in posted} == {1}
@@ -80,7 +80,7 @@ def test_after_an_hour_or_of_another_queue_or_with_another_message_it_is_another
 def test_what_is_remembered_and_what_waits_is_bounded() -> None:
     one = recorder()
     for number in range(MOST_REMEMBERED + 10):
-        one.post(ORDERS, "Repaired", f"put right {number}")
+        one.post(ORDERS, "Repaired", f"restored {number}")
     assert len(one._series) == MOST_REMEMBERED
     assert len(waiting(one)) == MOST_WAITING
 

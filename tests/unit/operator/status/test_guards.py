@@ -11,15 +11,15 @@ from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scrape.backlog_cache import FRESH_SECONDS
 from delayq_operator.status import guards
 from delayq_operator.status.guards import AGAIN_SECONDS, Guards, Watch
-from delayq_operator.status.view import Guarding
+from delayq_operator.status.view import GuardCounts
 
 from tests.unit.operator.fakes import Clock
-from tests.unit.operator.polling.test_scanner_poller import ORDERS, Marks, known
+from tests.unit.operator.polling.test_scanner_poller import ORDERS, Enqueued, known
 from tests.unit.operator.scrape.test_exposition import POD
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample
-    from delayq_operator.base.work import Work
+    from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.pod import Pod
 
 NOW = 1_000_000.0
@@ -41,29 +41,29 @@ def watched(*values: float, pod: Pod = W) -> Watch:
 @pytest.mark.parametrize(
     ("said", "seen"),
     [
-        ((), Guarding()),
-        ((1,), Guarding(able=1)),
-        ((0,), Guarding()),  # so does every worker before its first look
-        ((0, 1), Guarding(able=1)),
-        ((0, 0), Guarding(unable=1)),
-        ((1, 0), Guarding(able=1)),
-        ((1, 0, 0), Guarding(unable=1)),
-        ((1, 0, 1, 0), Guarding(able=1)),
-        ((0, 0, 1), Guarding(able=1)),
-        ((0, 0, 0, 0), Guarding(unable=1)),
+        ((), GuardCounts()),
+        ((1,), GuardCounts(able=1)),
+        ((0,), GuardCounts()),  # so does every worker before its first look
+        ((0, 1), GuardCounts(able=1)),
+        ((0, 0), GuardCounts(unable=1)),
+        ((1, 0), GuardCounts(able=1)),
+        ((1, 0, 0), GuardCounts(unable=1)),
+        ((1, 0, 1, 0), GuardCounts(able=1)),
+        ((0, 0, 1), GuardCounts(able=1)),
+        ((0, 0, 0, 0), GuardCounts(unable=1)),
     ],
 )
-def test_a_worker_that_cannot_has_to_say_so_twice(said: tuple[float, ...], seen: Guarding) -> None:
+def test_a_worker_that_cannot_has_to_say_so_twice(said: tuple[float, ...], seen: GuardCounts) -> None:
     assert watched(*said).seen(NOW) == seen
 
 
 def test_nonsense_what_is_old_and_those_that_are_gone_count_for_nothing() -> None:
-    assert watched(float("nan"), -1.0).seen(NOW) == Guarding()
-    assert watched(1).seen(NOW + FRESH_SECONDS - 0.1) == Guarding(able=1)
-    assert watched(1).seen(NOW + FRESH_SECONDS) == Guarding()
+    assert watched(float("nan"), -1.0).seen(NOW) == GuardCounts()
+    assert watched(1).seen(NOW + FRESH_SECONDS - 0.1) == GuardCounts(able=1)
+    assert watched(1).seen(NOW + FRESH_SECONDS) == GuardCounts()
     watch = watched(0, 0)
     watch.to_ask([replace(W, leaving=True)], NOW)
-    assert watch.seen(NOW) == Guarding()
+    assert watch.seen(NOW) == GuardCounts()
 
 
 def test_each_is_asked_in_its_turn_and_soon_again_when_it_has_just_said_no() -> None:
@@ -89,8 +89,8 @@ class Queue:
     """A queue with a guard, and what its workers say of it."""
 
     def __init__(self, clock: Clock) -> None:
-        self.clock, self.marks, self.queues = clock, Marks(), Queues(lambda _: None)
-        self.guards = Guards(ScalingConfigs(self.queues), cast("Work", self.marks))
+        self.clock, self.enqueued, self.queues = clock, Enqueued(), Queues(lambda _: None)
+        self.guards = Guards(ScalingConfigs(self.queues), cast("WorkQueue", self.enqueued))
         self.queues.seen(known(ORDERS, 10, guard=GUARD))
 
     def says(self, name: str, *values: float) -> None:
@@ -101,8 +101,8 @@ class Queue:
 
     def told(self) -> int:
         """How often a reconciliation was asked for by now."""
-        self.guards.tell(ORDERS)
-        return self.marks.of[ORDERS]
+        self.guards.enqueue_on_change(ORDERS)
+        return self.enqueued.of[ORDERS]
 
 
 def test_a_reconciliation_is_asked_for_when_there_is_something_to_tell(clock: Clock) -> None:

@@ -10,11 +10,11 @@ import pytest
 from delayq.scaling import Sample, sentence
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling.capacity_forecast import Rush
-from delayq_operator.scaling.scaling import Learnt, scale
+from delayq_operator.scaling.scaling import Observed, scale
 from delayq_operator.scrape.backlog import bucket
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.scrape.shards import ShardMap, Shards
-from delayq_operator.status.status import MOST_TOLD, status, timestamp, wait_seconds
+from delayq_operator.status.status import MOST_NUMBER, status, timestamp, wait_seconds
 from delayq_operator.status.view import Erasing
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,16 +146,16 @@ def moved(oldest: float = 0, following: float = 0) -> View:
 
 
 FOUR = queue(shards=4)
-LEARNT = Learnt(looked=True, lead_seconds=7.2, handler_seconds=0.4371, scaled_at=NOW - 60)
+LEARNT = Observed(evaluated=True, lead_seconds=7.2, handler_seconds=0.4371, scaled_at=NOW - 60)
 WAKES = decided(Sample(next_due_seconds=7219, lead_seconds=7.2), replicas=0)
 LATER = replace(WAKES, at=NOW + 60, sample=replace(WAKES.sample or Sample(), next_due_seconds=7159))
 SAME_TIME = replace(LATER, wake_seconds=(WAKES.wake_seconds or 0) - 61)
 ANEW = replace(LEARNT, lead_seconds=8.9, handler_seconds=0.47)
 MANY = decided(Sample(overdue=5_000), replicas=10)
 UNLIMITED = replace(MANY, limited_by="None")
-WAKING = view(**scaled(WAKES), learnt=LEARNT)
+WAKING = view(**scaled(WAKES), observed=LEARNT)
 ASKED, FAR = view(queue=FOUR, backlog=MOVING), replace(MOVING.shards, checked=150)
-STUCK = replace(MOVING, whole=False, whole_at=NOW - 60, shards=replace(MOVING.shards, unled=(1,)))
+STUCK = replace(MOVING, whole=False, whole_at=NOW - 60, shards=replace(MOVING.shards, leaderless=(1,)))
 LATE = replace(BUSY, oldest_due_at=NOW - 100)
 BLIND = view(backlog=None, unread="orders-scanner-1: no route")
 AT_ONCE, NOW_AND_THEN, NEVER = 0.0, NUMBERS_SECONDS - 2, None
@@ -201,8 +201,8 @@ WRITES: dict[str, tuple[View, View, float | None]] = {
     "why tasks are late": (view(backlog=LATE), view(backlog=replace(LATE, in_flight=0)), NOW_AND_THEN),
     "another number of workers": (view(**scaled(MANY)), view(**scaled(WAKES)), AT_ONCE),
     "whether it is limited": (view(**scaled(MANY)), view(**scaled(UNLIMITED)), NOW_AND_THEN),
-    "another time to wake": (WAKING, view(**scaled(LATER), learnt=LEARNT), NOW_AND_THEN),
-    "what is learnt anew all the time": (WAKING, view(**scaled(SAME_TIME), learnt=ANEW), NEVER),
+    "another time to wake": (WAKING, view(**scaled(LATER), observed=LEARNT), NOW_AND_THEN),
+    "what is observed anew all the time": (WAKING, view(**scaled(SAME_TIME), observed=ANEW), NEVER),
     "on time again": (view(backlog=LATE), view(backlog=replace(LATE, oldest_due_at=None)), AT_ONCE),
 }
 
@@ -228,7 +228,7 @@ def test_a_bucket_is_within_five_percent_and_exact_for_small_numbers(number: int
 
 
 def test_a_decision_is_told_with_its_sentence_and_what_was_learnt() -> None:
-    made = status(view(**scaled(WAKES), learnt=LEARNT), {}, NOW)["scaling"]
+    made = status(view(**scaled(WAKES), observed=LEARNT), {}, NOW)["scaling"]
     assert made == {
         "leadSeconds": 8,
         "handlerMilliseconds": 440,
@@ -259,16 +259,16 @@ def test_what_limits_and_what_fails_is_told_while_it_does() -> None:
     ("seconds", "told"), [(0.2, 1), (8, 8), (8.01, 9), (99.5, 100), (101, 110), (1234, 1300)]
 )
 def test_a_start_up_time_is_rounded_up(seconds: float, told: int) -> None:
-    seen = view(**scaled(WAKES), learnt=replace(LEARNT, lead_seconds=seconds))
+    seen = view(**scaled(WAKES), observed=replace(LEARNT, lead_seconds=seconds))
     assert status(seen, {}, NOW)["scaling"]["leadSeconds"] == told
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e300, 2.0**63])
 def test_no_number_is_beyond_what_the_api_can_write(value: float) -> None:
     """It would refuse the whole status, with all that is true in it."""
-    odd = Learnt(looked=True, lead_seconds=value, handler_seconds=value, scaled_at=value)
-    made = status(view(**scaled(WAKES), learnt=odd), {}, NOW)["scaling"]
-    assert (made["leadSeconds"], made["handlerMilliseconds"]) == (MOST_TOLD, MOST_TOLD)
+    odd = Observed(evaluated=True, lead_seconds=value, handler_seconds=value, scaled_at=value)
+    made = status(view(**scaled(WAKES), observed=odd), {}, NOW)["scaling"]
+    assert (made["leadSeconds"], made["handlerMilliseconds"]) == (MOST_NUMBER, MOST_NUMBER)
     assert datetime.fromisoformat(made["lastScaleTime"]).year in (1970, 9999)
     assert wait_seconds(made, made, since_write=1000) is None
 
@@ -283,7 +283,7 @@ def test_failures_are_told_as_at_least_so_many() -> None:
 
 
 def test_what_was_learnt_stays_while_nothing_is_decided_and_goes_without_autoscaling() -> None:
-    before = status(view(**scaled(WAKES), learnt=LEARNT), {}, NOW)
+    before = status(view(**scaled(WAKES), observed=LEARNT), {}, NOW)
     assert "scaling" not in status(view(), before, NOW)
     broken = view(queue=None, scale=None)
     assert status(broken, before, NOW)["scaling"] == before["scaling"]
@@ -295,12 +295,14 @@ def test_what_was_learnt_stays_while_nothing_is_decided_and_goes_without_autosca
 def test_a_restart_is_no_news() -> None:
     """Until the first look, what the last operator said stays as it was."""
     made = queue(autoscaling={"maxReplicas": 10})
-    before = status(view(**scaled(WAKES), learnt=replace(LEARNT, rush=RUSH)), {}, NOW)
+    before = status(view(**scaled(WAKES), observed=replace(LEARNT, rush=RUSH)), {}, NOW)
     anew = status(view(queue=made, scale=scale(made, 0)), before, NOW + 60)
     assert wait_seconds(anew, before, since_write=1000) is None
     assert anew == before
     edited = status(view(queue=made, scale=scale(made, 0), resource=resource(generation=4)), before, NOW + 60)
     assert entry(edited, "ScalingActive")["observedGeneration"] == 3, "it was not evaluated for this one"
     assert entry(edited, "Ready")["observedGeneration"] == 4
-    looked = status(view(queue=made, scale=scale(made, 0), learnt=Learnt(looked=True)), before, NOW + 60)
-    assert entry(looked, "ScalingActive")["reason"] == "NotEvaluated"
+    evaluated = status(
+        view(queue=made, scale=scale(made, 0), observed=Observed(evaluated=True)), before, NOW + 60
+    )
+    assert entry(evaluated, "ScalingActive")["reason"] == "NotEvaluated"

@@ -1,4 +1,4 @@
-"""When people are told of a queue that does not get ready: once, after it had the time to."""
+"""A queue that does not become ready is reported once, after its start time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STARTING = {"reason": "WorkersNotReady"}
 LOST = {"reason": "Unreachable"}
 
 
-def test_it_is_told_once_when_the_time_is_over_whatever_the_cause_is_by_then() -> None:
+def test_it_is_reported_once_when_the_time_is_over_whatever_the_cause_is_by_then() -> None:
     unready = Unready()
     assert unready.wait_seconds(KEY, STARTING, 100.0) == START_SECONDS
     assert unready.wait_seconds(KEY, LOST, 120.0) == START_SECONDS - 20
@@ -21,10 +21,10 @@ def test_it_is_told_once_when_the_time_is_over_whatever_the_cause_is_by_then() -
         assert unready.wait_seconds(KEY, STARTING, 3_000.0) == START_SECONDS, "it begins anew"
 
 
-def test_one_that_was_told_otherwise_is_not_told_again() -> None:
+def test_one_that_was_reported_elsewhere_is_not_reported_again() -> None:
     unready = Unready()
     unready.wait_seconds(KEY, LOST, 100.0)
-    unready.told(KEY)
+    unready.reported(KEY)
     assert unready.wait_seconds(KEY, LOST, 1_000.0) is None
     unready.forget(KEY)
     assert unready.wait_seconds(KEY, LOST, 1_000.0) == START_SECONDS

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from delayq_operator.base import work as module
+from delayq_operator.base import work_queue as module
 from delayq_operator.base.names import Key
-from delayq_operator.base.work import LATER_SECONDS, SOON_SECONDS, Work, backoff_seconds
+from delayq_operator.base.work_queue import LATER_SECONDS, SOON_SECONDS, WorkQueue, backoff_seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +31,7 @@ async def settle(turns: int = 50) -> None:
 
 
 async def at_once() -> None:
-    """Work is always allowed."""
+    """WorkQueue is always allowed."""
 
 
 class Runs(list[Key]):
@@ -49,12 +49,12 @@ class Runs(list[Key]):
 
 @asynccontextmanager
 async def running(
-    work: Work,
+    work: WorkQueue,
     handle: Callable[[Key], Awaitable[float | None]],
     workers: int = 2,
     allowed: Callable[[], Awaitable[object]] = at_once,
 ) -> AsyncIterator[None]:
-    """Workers on a Work, stopped at the end."""
+    """Workers on a WorkQueue, stopped at the end."""
     tasks = [asyncio.create_task(work.run(handle, allowed=allowed)) for _ in range(workers)]
     yield
     for task in tasks:
@@ -95,7 +95,7 @@ def test_what_was_marked_is_seen_and_by_one_worker_at_a_time(
         return 3.0 if failures and failures.pop() else None
 
     async def play() -> None:
-        work = Work()
+        work = WorkQueue()
         async with running(work, handle, workers):
             for what, argument in steps:
                 if isinstance(argument, int):
@@ -103,9 +103,9 @@ def test_what_was_marked_is_seen_and_by_one_worker_at_a_time(
                     continue
                 now[argument] += 1
                 if what == "mark":
-                    work.mark(argument)
+                    work.enqueue(argument)
                 else:
-                    work.mark_in(argument, 0)
+                    work.enqueue_in(argument, 0)
             await settle(200)
 
     failures_possible = len(failures)
@@ -116,12 +116,12 @@ def test_what_was_marked_is_seen_and_by_one_worker_at_a_time(
 
 
 async def test_many_marks_are_one_run_and_those_during_the_work_one_more() -> None:
-    runs, work = Runs(), Work()
+    runs, work = Runs(), WorkQueue()
     runs.go.clear()
     async with running(work, runs.handle):
         for _ in range(2):
             for key in (A, A, A, B):
-                work.mark(key)
+                work.enqueue(key)
             await settle()
             assert runs == [A, B]
         runs.go.set()
@@ -130,10 +130,10 @@ async def test_many_marks_are_one_run_and_those_during_the_work_one_more() -> No
 
 
 async def test_the_earliest_of_several_timers_counts() -> None:
-    runs, work = Runs(), Work()
+    runs, work = Runs(), WorkQueue()
     async with running(work, runs.handle), asyncio.timeout(5):
         for seconds in (60, 0.01, 30):
-            work.mark_in(A, seconds)
+            work.enqueue_in(A, seconds)
         while not runs:  # noqa: ASYNC110 -- a timer's turn
             await asyncio.sleep(0.005)
 
@@ -142,17 +142,17 @@ async def test_failures_back_off_until_one_succeeds_and_a_change_is_looked_at_so
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(Work, "mark_in", lambda _self, _key, seconds: pauses.append(seconds))
-    work, results = Work(), [LATER_SECONDS, None, *[LATER_SECONDS] * 10]
+    monkeypatch.setattr(WorkQueue, "enqueue_in", lambda _self, _key, seconds: pauses.append(seconds))
+    work, results = WorkQueue(), [LATER_SECONDS, None, *[LATER_SECONDS] * 10]
 
     async def handle(key: Key) -> float | None:
         if len(results) == 1:
-            work.mark(key)  # an edit, during the last try
+            work.enqueue(key)  # an edit, during the last try
         return results.pop(0)
 
     async with running(work, handle, workers=1):
         for _ in range(12):
-            work.mark(A)
+            work.enqueue(A)
             await settle()
     bounds = [0.2, *(0.2 * 2**n for n in range(9)), SOON_SECONDS]
     assert [bound / 2 <= pause <= bound for pause, bound in zip(pauses, bounds, strict=True)] == [True] * 11
@@ -169,11 +169,11 @@ async def test_how_long_the_oldest_work_has_gone_on_counts_from_when_it_was_allo
         await go.wait()
         return None
 
-    work = Work()
+    work = WorkQueue()
     seen = []
-    work.mark(A)
+    work.enqueue(A)
     async with running(work, handle, workers=2, allowed=lead.wait):
-        steps: tuple[Callable[[], None], ...] = (lambda: None, lead.set, lambda: work.mark(B), go.set)
+        steps: tuple[Callable[[], None], ...] = (lambda: None, lead.set, lambda: work.enqueue(B), go.set)
         for step in steps:
             step()
             await settle()
@@ -194,10 +194,10 @@ def test_a_backoff_grows_up_to_the_longest(tries: int, longest: float, chance: f
 
 async def test_namespaces_take_turns() -> None:
     """A tenant with many queues in line, and first, delays its own."""
-    runs, work = Runs(), Work()
+    runs, work = Runs(), WorkQueue()
     crowd, bank = [Key("crowd", str(each)) for each in range(50)], Key("bank", "x")
     for key in (*crowd, A, B, bank):
-        work.mark(key)
+        work.enqueue(key)
     async with running(work, runs.handle, workers=1):
         await settle(300)
     assert runs[:5] == [crowd[0], A, bank, crowd[1], B]
@@ -205,28 +205,28 @@ async def test_namespaces_take_turns() -> None:
 
 
 async def test_a_namespace_whose_queues_hang_leaves_a_worker_to_others() -> None:
-    runs, work = Runs(), Work()
+    runs, work = Runs(), WorkQueue()
 
     async def handle(key: Key) -> float | None:
         runs.append(key)
         return await asyncio.Event().wait() if key.namespace == "stuck" else None
 
     for each in range(10):
-        work.mark(Key("stuck", str(each)))
+        work.enqueue(Key("stuck", str(each)))
     async with running(work, handle, workers=4):
         await settle()
         assert len(runs) == 3
         for key in KEYS:
-            work.mark(key)
+            work.enqueue(key)
         await settle()
         assert runs[3:] == KEYS
 
 
 async def test_work_that_never_waits_lets_the_loop_do_other_things() -> None:
     """The Lease is renewed while a hundred keys are computed one after the other."""
-    runs, work, between = Runs(), Work(), set[int]()
+    runs, work, between = Runs(), WorkQueue(), set[int]()
     for each in range(100):
-        work.mark(Key("shop", str(each)))
+        work.enqueue(Key("shop", str(each)))
     async with running(work, runs.handle, workers=1):
         while len(runs) < 100:
             between.add(len(runs))

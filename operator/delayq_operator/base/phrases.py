@@ -1,4 +1,4 @@
-"""Phrases for messages that people read in conditions and events."""
+"""Texts for the messages of conditions and events."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ RISKS: Final = {
         ),
     ),
 }
-"""Label values of delayq_durability_risk → reason and message of DurabilityAtRisk; the gravest first."""
+"""Label values of delayq_durability_risk → reason and message of DurabilityAtRisk; the most severe first."""
 
 FSYNC_UNKNOWN: Final = (
     "Redis keeps an append-only file and evicts nothing. How often the file is forced to the disk is not known: the "
@@ -91,13 +91,13 @@ OUTAGES: Final = {
     "migrating": "its Cluster is moving the slots of some shards to another node; wait until that has ended",
     "other": f"{_SPEC}, its Secret, network policies and the logs of scanners",
 }
-"""Label values of delayq_redis_down → what is wrong, and what to look at."""
+"""Label values of delayq_redis_down → cause, and what to check."""
 
 MOST_LISTED = 5
 
 
 def listed(names: Sequence[str]) -> str:
-    """Name a few things, and how many more there are."""
+    """Name the first MOST_LISTED, and the number of the others."""
     shown = ", ".join(names[:MOST_LISTED])
     more = len(names) - MOST_LISTED
     return f"{shown} and {more} more" if more > 0 else shown

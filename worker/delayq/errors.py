@@ -1,18 +1,18 @@
-"""Everything delayq raises. What can be expected (a lost lease, a task already gone) is a value, not an exception.
+"""All exceptions of delayq. Expected results (a lost lease, an unknown task) are values, not exceptions.
 
 DelayQError
-├── Refused                    a call was turned down and left nothing behind
+├── Refused                    a call was rejected and stored nothing
 │   ├── InvalidTask            the task itself is malformed
 │   │   ├── InvalidDueTime
 │   │   └── PayloadTooLarge
 │   ├── TaskExists
 │   ├── QueueFull
 │   └── DelayTooLong
-├── TasksRefused               some tasks of schedule_many were turned down
+├── TasksRefused               some tasks of schedule_many were rejected
 ├── NotConfirmed            stored, but replicas or the disk did not confirm it in time
 ├── InvalidDocument            the DelayQueue document cannot be used
-├── FormatTooNew               a newer delayq wrote the keys; this one does not repair, move or erase them
-├── Unavailable                Redis cannot be reached or will not serve
+├── FormatTooNew               a newer delayq wrote the keys; this one does not repair, migrate or erase them
+├── Unavailable                Redis is unreachable or does not serve
 └── EnvelopeError              a stored task cannot be read
     └── EnvelopeTooNew
 
@@ -21,7 +21,7 @@ For handlers to raise: Bury, Seen and
 Retry
 ├── GuardBusy                  another run holds the task's guard
 ├── GuardLost                  the guard was lost while the handler ran
-└── GuardUnavailable           the guard's store cannot be reached or will not serve
+└── GuardUnavailable           the guard's store is unreachable or does not serve
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from delayq.contract.metrics import Outage
 
-MAX_RETRY_DELAY_MS = 10 * 365 * 86_400_000  # ten years, as far as maxDelaySeconds reaches
+MAX_RETRY_DELAY_MS = 10 * 365 * 86_400_000  # ten years, the upper bound of maxDelaySeconds
 
 
 class DelayQError(Exception):
@@ -41,10 +41,10 @@ class DelayQError(Exception):
 
 
 class Refused(DelayQError):
-    """The queue turned a call down and stored nothing."""
+    """The queue rejected a call and stored nothing."""
 
     def __init__(self, task_id: str, message: str) -> None:
-        """Keep the id beside the message."""
+        """Store the id and the message."""
         super().__init__(message)
         self.task_id = task_id
 
@@ -70,7 +70,7 @@ class TaskExists(Refused):
     """A live task or dead letter already has this id."""
 
     def __init__(self, task_id: str) -> None:
-        """Say how to go on."""
+        """Name the task, and the values of if_exists that allow it."""
         super().__init__(task_id, f'task {task_id} exists already (if_exists="keep" or "replace" allows it)')
 
 
@@ -80,7 +80,7 @@ class QueueFull(Refused):
     def __init__(
         self, task_id: str, limit: int, what: Literal["tasks", "bytes"] = "tasks", *, shards: int = 1
     ) -> None:
-        """`limit` is a number of what there is too much of. Each shard takes an even part of it: its own is full."""
+        """`limit` is the queue's limit of `what`; each shard has a quota of it, and the task's shard is full."""
         field, others = ("maxLength", "") if what == "tasks" else ("maxBytes", "purge dead letters, ")
         part = f", of which each of {shards} shards takes {-(-limit // shards):,}" if shards > 1 else ""
         super().__init__(
@@ -92,10 +92,10 @@ class QueueFull(Refused):
 
 
 class DelayTooLong(Refused):
-    """The due time lies further ahead than spec.limits.maxDelaySeconds."""
+    """The due time is later than spec.limits.maxDelaySeconds allows."""
 
     def __init__(self, task_id: str, limit_ms: int) -> None:
-        """`limit_ms` is counted from Redis' now."""
+        """`limit_ms` is relative to Redis' time."""
         super().__init__(
             task_id, f"task {task_id} is due later than maxDelaySeconds = {limit_ms // 1000:,} allows"
         )
@@ -106,14 +106,14 @@ class TasksRefused(DelayQError):
     """Some of the tasks given to schedule_many were refused; all the others are stored."""
 
     def __init__(self, refused: Mapping[int, Refused], scheduled: Sequence[object]) -> None:
-        """`refused` maps a task's position to the reason; `scheduled` are the stored ones in order."""
+        """`refused` maps a task's position to its error; `scheduled` are the stored tasks in order."""
         first = next(iter(refused.values()))
         super().__init__(f"{len(refused):,} refused, {len(scheduled):,} scheduled; the first: {first}")
         self.refused, self.scheduled = dict(refused), list(scheduled)
 
 
 class NotConfirmed(DelayQError):
-    """Tasks are stored on the primary, but what spec.durability asks for did not come in time."""
+    """Tasks are stored on the primary, but the confirmation that spec.durability requires timed out."""
 
     def __init__(
         self,
@@ -125,21 +125,21 @@ class NotConfirmed(DelayQError):
         confirmed: int,
         wanted: int,
     ) -> None:
-        """`scheduled` is all that is stored, `unconfirmed` those in doubt; `confirmed` of `wanted` were heard of."""
+        """`scheduled` are all stored tasks, `unconfirmed` a part of them; `confirmed` of `wanted` arrived."""
         super().__init__(message)
         self.scheduled, self.unconfirmed, self.refused = list(scheduled), list(unconfirmed), dict(refused)
         self.confirmed, self.wanted = confirmed, wanted
 
 
 class InvalidDocument(DelayQError):
-    """The DelayQueue document, or something it names, cannot be used."""
+    """The DelayQueue document, or something that it names, cannot be used."""
 
 
 class FormatTooNew(DelayQError):
-    """A newer delayq has written a shard; this one may not know all of its keys."""
+    """A newer delayq has written a shard; this one may not support all of its keys."""
 
     def __init__(self, what: str, *, found: int, known: int) -> None:
-        """`what` was not done; `found` is the format of the shard, `known` the newest that this delayq knows."""
+        """`what` was not done; `found` is the shard's format, `known` the newest supported one."""
         super().__init__(
             f"{what}: a newer delayq wrote the shard, in format {found}, and this one knows formats up to {known}; "
             "it does not repair, move or erase the shard. Run the newer delayq for that"
@@ -148,10 +148,10 @@ class FormatTooNew(DelayQError):
 
 
 class Unavailable(DelayQError):
-    """Redis cannot be reached, or answers that it will not serve."""
+    """Redis is unreachable, or replies that it does not serve."""
 
     def __init__(self, where: str, why: str, *, answered: bool = False, outage: Outage = "other") -> None:
-        """`where` is host:port, never with a password; `answered` when `why` is Redis' own word, as LOADING is."""
+        """`where` is host:port, without a password; `answered`: `why` is an error reply of Redis, such as LOADING."""
         what = f"Redis at {where} does not serve" if answered else f"cannot reach Redis at {where}"
         super().__init__(f"{what} ({why})")
         self.where, self.why, self.answered, self.outage = where, why, answered, outage
@@ -196,18 +196,18 @@ class Bury(Exception):
 
 
 class Seen(Exception):
-    """The task has taken effect already: it is done, and the handler is not to run again."""
+    """The task has taken effect already: it is done, and the handler must not run again."""
 
     def __init__(self, reason: str = "the task has taken effect already") -> None:
-        """Guards raise it when they are asked to begin; a handler that finds out by itself may, too."""
+        """Guards raise it before a run; a handler may raise it, too."""
         super().__init__(reason)
 
 
 class GuardBusy(Retry):
-    """Another run holds the task's guard now; the task is put off for a moment, and no attempt charged."""
+    """Another run holds the task's guard; the task runs again later, and no attempt is charged."""
 
     def __init__(self, reason: str, *, delay_ms: int = 1000) -> None:
-        """`delay_ms` is how long the holder may still need."""
+        """`delay_ms` estimates how long the other run holds the guard."""
         super().__init__(reason, delay_ms=delay_ms, charge=False)
 
 
@@ -215,12 +215,12 @@ class GuardLost(Retry):
     """The guard was lost while the handler ran; the task runs again, and an attempt is charged."""
 
     def __init__(self, reason: str, *, delay_ms: int | None = None) -> None:
-        """It is unknown whether the handler took effect, so the task must not run without end."""
+        """An attempt is charged, because the handler may have taken effect: retries must end."""
         super().__init__(reason, delay_ms=delay_ms)
 
 
 class GuardUnavailable(Retry):
-    """The guard's store cannot be reached or will not serve; the task waits, and no attempt is charged."""
+    """The guard's store is unreachable or does not serve; the task runs again later, and no attempt is charged."""
 
     def __init__(self, where: str, why: str, *, delay_ms: int = 2000) -> None:
         """`where` and `why` never hold a password: they are logged, and exported as a condition."""

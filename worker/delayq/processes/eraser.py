@@ -1,4 +1,4 @@
-"""`delayq erase`: what deletes a queue."""
+"""`delayq erase`: deletes a queue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run_eraser(setting: Setting, patience_seconds: float) -> None:
-    """Run until nothing is left of the queue; DelayQError says what kept it from that."""
+    """Run until the queue is erased; DelayQError when that failed."""
     run(_eraser(setting, patience_seconds))
 
 

@@ -1,4 +1,4 @@
-"""`delayq reaper`: what repairs a queue and deletes what is past its retention."""
+"""`delayq reaper`: repairs a queue and enforces its retention."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def recovery_of(setting: Setting) -> AsyncIterator[Recovery | None]:
-    """What asks the document's check, if it names one; InvalidDocument before anything runs."""
+    """Provide recovery by the document's check, None without one; InvalidDocument when it cannot be used."""
     check = checks.build(setting.queue, setting.address, secrets_dir=setting.secrets_dir)
     if check is None:
         yield None

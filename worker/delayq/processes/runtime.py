@@ -1,6 +1,6 @@
-"""What scanner, worker, reaper and eraser processes have in common: signals, probes, exit codes.
+"""The common part of scanner, worker, reaper and eraser: signals, probes, exit codes.
 
-Not here: any of them. Each has a module of its own, and a process imports no other.
+Not here: the processes. Each has its own module, and a process imports no other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STOP_SECONDS = 10.0  # for a process that runs no handlers to stop, besides what it asks Redis
+STOP_SECONDS = 10.0  # for a process without handlers to stop, in addition to its calls of Redis
 
 
 class Process(Protocol):
@@ -42,15 +42,15 @@ class Process(Protocol):
 
     @property
     def loops(self) -> Sequence[Loop]:
-        """What the probes look at."""
+        """The loops that probes check."""
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
-        """Work until `stop`; a second signal sets `hurry`."""
+        """Run until `stop`; a second signal sets `hurry`."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a process is started with."""
+    """The start parameters of a process."""
 
     queue: DelayQueue
     address: Address
@@ -58,11 +58,11 @@ class Setting:
     host: str = "127.0.0.1"
     port: int = 0
     horizons_port: int | None = None
-    """Where a scanner answers the horizons that it is asked for; None: nowhere."""
+    """The port of a scanner's server for horizons; None: no server."""
 
     @cached_property
     def commands(self) -> Commands:
-        """The queue's verbs: one for all parts of a process, which have to go by the same shard map."""
+        """The queue's verbs: one object for the whole process, so that all parts use the same shard map."""
         spec = self.queue.spec
         prefix, limits = spec.redis.key_prefix, spec.limits
         return Commands(self.queue.queue, prefix=prefix, shards=spec.shards, limits=limits)
@@ -77,9 +77,9 @@ async def serve(
     seconds: float | None = None,
     stop_seconds: float = STOP_SECONDS,
 ) -> None:
-    """Run a process for `seconds`, or until a signal to stop, which may take `stop_seconds` and three time-outs."""
+    """Run a process for `seconds`, or until a signal; stopping may take `stop_seconds` and three timeouts of Redis."""
     async with _signals() as (stop, hurry):
-        # No restart helps against a Redis that hangs: a step may wait for a batch before its own, and then for itself.
+        # A restart does not help while Redis hangs: a step may wait for an earlier batch, and then for its own.
         patience = max(STUCK_AFTER_SECONDS, 4 * setting.address.timeout_seconds)
         probes = Probes(process, families, patience)
         servers = [probes.server()]
@@ -115,7 +115,7 @@ async def _bounded(stop: asyncio.Event, seconds: float) -> None:
 
 @asynccontextmanager
 async def _signals() -> AsyncIterator[tuple[asyncio.Event, asyncio.Event]]:
-    """The first SIGTERM or SIGINT asks to stop, the second to hurry."""
+    """The first SIGTERM or SIGINT sets `stop`, the second `hurry`."""
     loop, stop, hurry = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
 
     def signalled() -> None:

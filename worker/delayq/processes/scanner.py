@@ -1,4 +1,4 @@
-"""`delayq scanner`: what wakes workers, and answers scrapes about the queue."""
+"""`delayq scanner`: wakes workers, and exports the queue's metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run_scanner(setting: Setting) -> None:
 
 
 async def _scanner(setting: Setting) -> None:
-    # Containers in their host's network share its name, and each has a process 1.
+    # Containers in their host's network share its name, and each has PID 1.
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     connection = AsyncConnection(setting.address)
     async with recovery_of(setting) as recovery:
@@ -49,7 +49,7 @@ async def _scanner(setting: Setting) -> None:
 
 
 def _shared(scrape: Exporter) -> Families:
-    """Answer scrapes that ask for nothing in particular together: any pod may ask, and each costs Redis."""
+    """Cache scrapes without a query: any pod may send them, and each costs calls of Redis."""
     recent = ScrapeCache(lambda: _listed(scrape))
 
     async def families(horizons: DueHistogram) -> Iterable[Family]:

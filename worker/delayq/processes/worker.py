@@ -1,4 +1,4 @@
-"""`delayq worker`: the handler, its guard, and what claims tasks for them."""
+"""`delayq worker`: the handler, its guard, and the services that claim tasks for them."""
 
 from __future__ import annotations
 

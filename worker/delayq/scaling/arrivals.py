@@ -1,7 +1,7 @@
-"""Tasks that no look ahead could see, because they are scheduled and fall due within one lead time. Pure.
+"""Tasks that no forecast contains, because they are scheduled and fall due within one lead time. Pure.
 
-How many fell due since an earlier look, less what that look saw coming, is what such tasks were; the next lead time is
-expected to bring as many, and for safety some more: their number is a matter of chance, so its upper percentile counts.
+Their number is the number of tasks that fell due since an earlier sample, minus those that the sample had forecast.
+The next lead time is expected to bring as many; as arrivals are random, an upper percentile counts.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ MOST_KEPT: Final = 8
 
 
 def unforeseen(sample: Sample, memory: Memory, lead_seconds: float, now: float) -> float:
-    """Return how many tasks of that kind to expect per second."""
+    """Return the expected number of such tasks per second."""
     if sample.fallen_due is None or not memory.foresights:
         return 0.0
-    # The oldest look of one lead time: a younger one says less, an older one did not have to see what fell due last.
+    # The oldest sample within one lead time: a younger one covers less; an older one need not forecast the last tasks.
     recent = (each for each in memory.foresights if now - each.at <= lead_seconds)
     then = next(recent, memory.foresights[-1])
     passed = now - then.at
     fell_due = sample.fallen_due - then.fallen_due
     if passed <= 0 or fell_due < 0:
         return 0.0
-    # Watched for two seconds only, a burst of twenty would be a flow of ten a second for the rest of the lead time.
+    # Divided by two seconds only, a burst of twenty would count as ten a second for the rest of the lead time.
     return max(0.0, fell_due - _coming(then, passed)) / max(passed, lead_seconds / 2)
 
 
 def expected(rate: float, seconds: float, percentile: float) -> float:
-    """Return the tasks per second to be ready for: chance brings more than the mean, in a Poisson process."""
+    """Return the tasks per second to prepare for: the percentile of a Poisson process with this mean."""
     mean = rate * seconds
     if mean <= 0:
         return 0.0
@@ -45,10 +45,10 @@ def expected(rate: float, seconds: float, percentile: float) -> float:
 def remembered(
     sample: Sample, memory: Memory, now: float, *, lead_seconds: float, window_seconds: float
 ) -> tuple[Foresight, ...]:
-    """Return the looks to keep: this one, and those of the last lead time, some eight at most.
+    """Return the forecasts to keep: this one, and about eight of the last lead time.
 
-    Each keeps what it saw in the window, which is longer than a lead time by two periods: where a lead time is shorter
-    than a period, the next look comes after it.
+    Each covers the window, which is two periods longer than a lead time: if a lead time is shorter than a period, the
+    next sample comes after it.
     """
     if sample.fallen_due is None or not sample.whole:
         return memory.foresights
@@ -65,7 +65,7 @@ def remembered(
 
 
 def _coming(then: Foresight, seconds: float) -> float:
-    """Return what a look saw coming within a time, in proportion between two of its horizons."""
+    """Return the tasks that a sample had forecast within a time, interpolated between its horizons."""
     before, seen = 0.0, 0.0
     for horizon, tasks in then.coming:
         if horizon >= seconds:

@@ -1,7 +1,7 @@
-"""How fast the number of workers may change: HPA v2's behavior, in its words and with its arithmetic. Pure.
+"""How fast the number of workers may change: the behavior of HPA v2, with its terms and arithmetic. Pure.
 
-Source: the stabilization windows and policies of autoscaling/v2. Different on purpose: from zero, a percentage counts
-from one; without policies there is no limit; the step from one worker to none belongs to the cool-down.
+Source: the stabilization windows and policies of autoscaling/v2. Intended differences: from zero, a percentage counts
+from one; without policies there is no limit; the cool-down alone decides about the step from one worker to none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def stabilized(wanted: int, memory: Memory, behavior: Behavior, now: float) -> int:
-    """Go up only as far as every decision of the one window asked for, down only as far as every one of the other."""
+    """Scale up to the minimum of the scaleUp window's recommendations, down to the maximum of scaleDown's."""
     current = memory.replicas
     up = min([wanted, *_within(memory, behavior.scale_up.stabilization_window_seconds, now)])
     down = max([wanted, *_within(memory, behavior.scale_down.stabilization_window_seconds, now)])
@@ -29,17 +29,17 @@ def _within(memory: Memory, seconds: float, now: float) -> list[int]:
 
 
 def _recent(at: float, seconds: float, now: float) -> bool:
-    """Whether something was less than so long ago; what is in the future was written before a clock stepped back."""
+    """Whether a time is in the last `seconds`; a time in the future is from before a step back of the clock."""
     return now - seconds < at <= now
 
 
 def most(memory: Memory, rules: ScaleUp, now: float) -> float:
-    """Return the largest number that the policies allow; never fewer than there are."""
+    """Return the largest number that the policies allow, at least the current one."""
     return max(memory.replicas, _limit(memory, rules, now, 1))
 
 
 def fewest(memory: Memory, rules: ScaleDown, now: float) -> float:
-    """Return the smallest number that the policies allow; never more than there are."""
+    """Return the smallest number that the policies allow, at most the current one."""
     return min(memory.replicas, _limit(memory, rules, now, -1))
 
 
@@ -55,7 +55,7 @@ def _limit(memory: Memory, rules: ScaleUp | ScaleDown, now: float, sign: int) ->
 
 
 def _reach(memory: Memory, policy: ScalingPolicy, now: float, sign: int) -> int:
-    """How far one policy lets the number go from where its period began."""
+    """Return the number that one policy allows, relative to the start of its period."""
     start = memory.replicas
     for change in memory.changes:
         moved = change.after - change.before
@@ -68,17 +68,17 @@ def _reach(memory: Memory, policy: ScalingPolicy, now: float, sign: int) -> int:
 
 
 def recommended(wanted: int, memory: Memory, behavior: Behavior, now: float) -> tuple[Recommendation, ...]:
-    """Return the recommendations that can still matter: as old as the longer window, and no more than tell a change."""
+    """Return the recommendations of the longer window; of equal consecutive ones, only the first and last."""
     up, down = behavior.scale_up, behavior.scale_down
     longest = max(up.stabilization_window_seconds, down.stabilization_window_seconds)
     kept = [each for each in memory.recommendations if _recent(each.at, longest, now)]
     if len(kept) > 1 and kept[-1].replicas == kept[-2].replicas == wanted:
-        kept.pop()  # the same all along: its ends are enough
+        kept.pop()
     return (*kept, Recommendation(now, wanted))
 
 
 def changed(replicas: int, memory: Memory, behavior: Behavior, now: float) -> tuple[Change, ...]:
-    """Return the changes that a policy can still ask for."""
+    """Return the changes within the longest period of a policy."""
     policies = (*behavior.scale_up.policies, *behavior.scale_down.policies)
     longest = max((policy.period_seconds for policy in policies), default=0)
     kept = tuple(change for change in memory.changes if _recent(change.at, longest, now))

@@ -1,8 +1,8 @@
-"""How many workers there should be. Pure: the operator and `delayq replay` call the same function.
+"""Decides the number of workers. Pure: the operator and `delayq replay` call the same function.
 
-Demand is what is there (overdue, in flight), what falls due before a worker asked for a period later could claim, and
-what the last lead time says will come unforeseen. model.py finds the fewest workers that begin all of it in time;
-bounds, cool-down and behavior have the last word. What could not be read never lowers the number.
+Demand is the present tasks (due, in flight), the tasks that fall due in the window, and an estimate of tasks that are
+scheduled at short notice. model.py finds the fewest workers that start all of it in time; bounds, cool-down and
+behavior then limit the number. Missing data never lowers it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Demand:
-    """What the work asks for."""
+    """The workers that the tasks need."""
 
     replicas: int
     again: int
-    """The same, looking ahead as far as the cool-down."""
+    """The same for the tasks due within the cool-down."""
     rate: float
     lead: float
-    """Start-up time that was counted with, seconds."""
+    """The assumed lead time, seconds."""
     active: bool
 
 
 def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) -> Decision:
-    """Decide; `now` in Unix seconds, `sample` None when nothing could be read."""
+    """Decide; `now` in Unix seconds, `sample` None when the metrics are unavailable."""
     if sample is None:
         return _unseeing(policy, previous, now)
     asked = _demand(sample, policy, previous, now)
@@ -95,16 +95,16 @@ def _demand(sample: Sample, policy: Policy, previous: Memory, now: float) -> _De
 
 
 def _needed(sample: Sample, policy: Policy, previous: Memory, now: float) -> tuple[int, float, float]:
-    """Return how many workers are needed, how long as many starts take (seconds), and what rate was expected for it.
+    """Return the needed workers, the lead time of as many starts (seconds), and the expected short-notice rate.
 
-    More starts take longer, so they have to look farther ahead. The search begins with as many as are allowed, and
-    takes fewer until what falls due in their window asks for so many. What comes at short notice is expected for as
-    long as the starts take: a margin for chance that is right for 2 s is too large for 15.
+    More simultaneous starts take longer and need a longer window. The search begins with as many as allowed, and takes
+    fewer until the tasks of their window need that many. The rate is estimated over the lead time, because a margin
+    for chance that is right for 2 s is too large for 15.
     """
     starts = policy.most_starts(sample.ready)
     while True:
         lead = policy.lead(sample.lead(starts))
-        span = max(lead, policy.period_seconds)  # with no lead time at all, what comes until the next look
+        span = max(lead, policy.period_seconds)  # without a lead time, until the next sample
         rate = arrivals.expected(arrivals.unforeseen(sample, previous, span, now), span, policy.percentile)
         replicas = needed(load(sample, rate, policy.window(lead)), sample, policy, lead)
         fewer = max(1, policy.clamped(replicas) - sample.ready)
@@ -114,7 +114,7 @@ def _needed(sample: Sample, policy: Policy, previous: Memory, now: float) -> tup
 
 
 def _useful(demand: _Demand, sample: Sample, policy: Policy) -> tuple[_Demand, Limit]:
-    """Ask for no more than spec.limits gives something to do: the others would idle."""
+    """Limit demand to the workers that spec.limits allows to be busy."""
     most, limit = policy.useful(sample.handler_seconds)
     if demand.replicas <= most:
         return demand, "None"
@@ -122,14 +122,14 @@ def _useful(demand: _Demand, sample: Sample, policy: Policy) -> tuple[_Demand, L
 
 
 def _stirred(sample: Sample, previous: Memory) -> bool:
-    """Whether tasks fell due since an earlier look, and may be done already: short ones never meet a look."""
+    """Whether tasks fell due since the last sample; short ones may start and end between two samples."""
     if sample.fallen_due is None or not previous.foresights:
         return False
     return sample.fallen_due > previous.foresights[-1].fallen_due
 
 
 def _kept(demand: _Demand, policy: Policy, previous: Memory, now: float) -> tuple[int, Limit]:
-    """Return what to ask for so that nothing is removed which is wanted again at once."""
+    """Keep workers that are needed again soon, and the last one during the cool-down."""
     if demand.replicas >= previous.replicas:
         return demand.replicas, "None"
     if demand.again > demand.replicas:
@@ -140,7 +140,7 @@ def _kept(demand: _Demand, policy: Policy, previous: Memory, now: float) -> tupl
 
 
 def _allowed(wanted: int, policy: Policy, previous: Memory, now: float) -> tuple[int, Limit]:
-    """Return what bounds and behavior leave of it, and which of them had the last word."""
+    """Apply bounds and behavior; returns the number, and which of them limits it."""
     bounded = policy.clamped(wanted)
     steady = behavior.stabilized(bounded, previous, policy.behavior, now)
     if not bounded and steady <= 1:
@@ -180,7 +180,7 @@ def _unseeing(policy: Policy, previous: Memory, now: float) -> Decision:
         memory=replace(
             previous,
             replicas=replicas,
-            # Who saw nothing cannot know that nothing was to do: what was wanted then is not forgotten meanwhile.
+            # Without metrics the queue may be active: the cool-down starts anew.
             active_at=now,
             recommendations=behavior.recommended(replicas, previous, policy.behavior, now),
             changes=behavior.changed(replicas, previous, policy.behavior, now),

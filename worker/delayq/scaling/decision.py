@@ -1,4 +1,4 @@
-"""What a decision is. Pure data."""
+"""A decision. Pure data."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ LIMITS: Final[Mapping[Limit, str]] = {
     "DueAgain": "{wanted} would do, as many are needed again within cooldownSeconds",
     "Cooldown": "the last worker stays for cooldownSeconds",
 }
-"""What kept the number from the one that the work asked for → how people are told."""
+"""What limits the number → the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortfall:
-    """A rush that the most workers allowed could not master in time."""
+    """A rush that maxReplicas workers cannot start in time."""
 
     in_seconds: float
-    """When it begins, from now."""
+    """Start of the rush, from now."""
     late_seconds: float
-    """How late tasks will begin at least."""
+    """Lower bound of the greatest lateness."""
     needed: int
-    """Workers that would be in time."""
+    """Workers that would start the tasks in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """How many workers to ask for, and all that led to it."""
+    """The number of workers, and all inputs of the decision."""
 
     replicas: int
     reason: Reason
     limited_by: Limit
     wanted: int
-    """What the work asked for, before bounds and behavior."""
+    """The number before bounds and behavior."""
     unforeseen_rate: float
     """Tasks per second that are scheduled and fall due within one lead time."""
     lead_seconds: float
-    """Start-up time that was counted with."""
+    """The assumed lead time."""
     wake_seconds: float | None
-    """With no worker: when the first will be started at the latest, from now; None: nothing is known to come."""
+    """Without workers: the latest start of the first one, from now; None: no task is scheduled."""
     shortfall: Shortfall | None
     sample: Sample | None
-    """None: nothing could be read."""
+    """None: the metrics were unavailable."""
     policy: Policy
     previous: Memory
     memory: Memory
@@ -71,17 +71,14 @@ class Decision:
 
     @property
     def absent(self) -> int:
-        """Workers asked for earlier that are neither ready nor on their way."""
+        """Workers requested earlier that are neither ready nor starting."""
         if self.sample is None:
             return 0
         return max(0, min(self.replicas, self.before) - self.sample.ready - self.sample.starting)
 
     @property
     def late_seconds(self) -> float | None:
-        """How late tasks begin at the most, the overdue ones included; None where the inputs do not tell.
-
-        They do not where a shard is missing, or where a rate decides when tasks begin.
-        """
+        """The greatest lateness, due tasks included; None if a shard is missing, or with limits.ratePerSecond."""
         sample, policy = self.sample, self.policy
         if sample is None or not sample.whole or policy.limits.rate_per_second is not None:
             return None
@@ -92,5 +89,5 @@ class Decision:
 
     @property
     def before(self) -> int:
-        """Workers asked for until now."""
+        """The previous number of workers."""
         return self.previous.replicas

@@ -1,7 +1,7 @@
-"""How late tasks will begin: every batch of them followed exactly, for handlers that all take their mean. Pure.
+"""Lateness of tasks, by an exact simulation of batches in which each handler takes the mean time. Pure.
 
-What a decision says to people rests on this, not on the fluid model that the search uses: a fluid has tasks end all the
-time, and a batch of tasks that began together ends together. Tasks in flight are taken to have just begun.
+A decision's message uses this instead of the search's fluid model, in which tasks end continuously: tasks of a batch
+start and end together. Tasks in flight are assumed to have just started.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 PIECES: Final = 40
 SHORTEST_SECONDS: Final = 1e-6
-"""A handler takes no less: in no time at all there would be rounds without end."""
+"""The shortest handler time: zero would be an endless number of rounds."""
 
 
 def latest(load: Load, ramp: Sequence[tuple[float, int]]) -> float:
-    """Return how late the last task begins with these slots; inf when there are none for it."""
+    """Return the greatest lateness with these slots; inf when a task never gets one."""
     return _Course(load, ramp).latest()
 
 
@@ -49,11 +49,11 @@ class _Course:
         return late
 
     def _next(self) -> float:
-        """Return when something comes: tasks or slots."""
+        """Return the time of the next tasks or slots."""
         return min((events[0][0] for events in (self._arrivals, self._steps) if events), default=inf)
 
     def _take(self) -> None:
-        """Take note of everything that happens now."""
+        """Apply all events of this instant."""
         while self._running and self._running[0][0] <= self._now:
             self._busy -= heappop(self._running)[1]
         while self._steps and self._steps[0][0] <= self._now:
@@ -63,7 +63,7 @@ class _Course:
             self._waiting.append((due, tasks))
 
     def _begin(self) -> float:
-        """Begin what there are slots for, and return how late the oldest of it is."""
+        """Start tasks in free slots; returns the lateness of the oldest."""
         free, begun, late = self._slots - self._busy, 0.0, 0.0
         while self._waiting and free > REST:
             due, tasks = self._waiting.popleft()
@@ -78,7 +78,7 @@ class _Course:
         return late
 
     def _skip(self) -> None:
-        """Go on by whole rounds of handlers, in which all slots end a task and begin one of the oldest."""
+        """Skip whole rounds of handlers, in which every slot ends a task and starts one of the oldest."""
         if not self._waiting or self._busy < self._slots - REST or self._slots < 1:
             return
         due, tasks = self._waiting[0]
@@ -91,7 +91,7 @@ class _Course:
 
 
 def _arrivals(load: Load) -> Iterator[tuple[float, float, float]]:
-    """Return what comes: when, since when it is due, how many tasks. A flow comes in pieces of about one task."""
+    """Yield time, due time and number of arriving tasks. A flow is divided into pieces of about one task."""
     overdue = load.present - load.held
     if overdue > 0:
         yield 0.0, -load.waited_seconds, overdue

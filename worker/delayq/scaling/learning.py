@@ -1,6 +1,6 @@
-"""What is learnt from workers: how long handlers take, and how long a worker takes until it claims.
+"""Values measured from workers: the mean handler time, and the lead time from creation to the first claim.
 
-The caller stores both (the operator, in status) and passes them back with `since`.
+The caller stores both (the operator in `status`) and passes them back with `since`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 TASKS_REMEMBERED: Final = 500
 STARTS_REMEMBERED: Final = 20
 STARTS_ENOUGH: Final = 5
-"""Until so many starts were seen, what was known before counts if it is more."""
+"""With fewer starts, the stored value counts if it is greater."""
 SIZES: Final = 6
-"""Classes of how many start together; the last one has no upper end."""
+"""Classes of simultaneous starts; the last one has no upper bound."""
 UNSEEN_FACTOR: Final = 1.5
 PERCENTILE: Final = 0.95
 LONGEST_LEAD_SECONDS: Final = 3600.0
@@ -30,12 +30,12 @@ MOST_TASKS: Final = 2**53
 class HandlerTime:
     """The mean time of the last few hundred handlers, over all workers of a queue.
 
-    Only a handler that has ended is in a worker's counters. So that ten-minute handlers are not taken for short ones
-    for ten minutes, the mean is no less than the time for which every busy worker has ended none.
+    A worker's counters contain only handlers that have ended. The mean is at least the time for which no busy worker
+    has ended one, so that ten-minute handlers do not count as short ones for ten minutes.
     """
 
     def __init__(self, since: float | None = None) -> None:
-        """`since` is what was known before, worth as little as a single task."""
+        """`since` is the stored value; it has the weight of a single task."""
         self._seconds, self._tasks = (0.0, 0.0) if since is None else (since, 1.0)
         self._counters: dict[str, tuple[float, float]] = {}
         self._moved_at: dict[str, float] = {}
@@ -43,22 +43,22 @@ class HandlerTime:
 
     @property
     def seconds(self) -> float | None:
-        """The mean; None before anything is known."""
+        """The mean; None without data."""
         stuck = min(self._stuck.values(), default=0.0)
         if self._tasks:
             return max(stuck, self._seconds / self._tasks)
         return stuck if stuck > HANDLER_SECONDS else None
 
     def take(self, worker: str, seconds: float, tasks: float, *, older: bool = False) -> None:
-        """Take note of a worker's counters: time in handlers, and how many there were, since it started.
+        """Add a worker's counters: time in handlers and number of handlers, since it started.
 
-        `older`: it worked before anybody listened. Its first answer is about long ago, and counts only for want of
-        anything else. Counters that no worker could have are passed over.
+        `older`: the worker started before the measurement. Its first counters are old, and count only without other
+        data. Impossible counters are ignored.
         """
         if not 0 <= tasks <= MOST_TASKS or not 0 <= seconds <= tasks * LONGEST_HANDLER_SECONDS:
             return
         known_seconds, known_tasks = self._counters.get(worker, (0.0, 0.0))
-        if tasks < known_tasks:  # its container started anew
+        if tasks < known_tasks:  # its container has restarted
             known_seconds = known_tasks = 0.0
         first = worker not in self._counters
         self._counters[worker] = (seconds, tasks)
@@ -71,7 +71,7 @@ class HandlerTime:
         self._moved_at.pop(worker, None)
 
     def watch(self, worker: str, *, busy: int, now: float) -> None:
-        """Take note of whether a worker is busy, right after take()."""
+        """Record whether a worker is busy, after take()."""
         if not busy:
             self._moved_at.pop(worker, None)
             self._stuck.pop(worker, None)
@@ -79,46 +79,48 @@ class HandlerTime:
             self._stuck[worker] = max(0.0, now - self._moved_at.setdefault(worker, now))
 
     def forget(self, but: Collection[str]) -> None:
-        """Drop what is known of workers that are gone."""
+        """Drop the data of all workers but these."""
         for known in (self._counters, self._moved_at, self._stuck):
             for worker in known.keys() - set(but):
                 del known[worker]
 
 
 class LeadTime:
-    """From creating a worker to its first claim, by how many workers start together: they share nodes and registries.
+    """From creating a worker to its first claim, by simultaneous starts, which share nodes and registries.
 
-    Of the last starts of each class of sizes (1, 2 to 3, 4 to 7, …) the p95 counts, and a margin on top: half of it
-    after one start, a fifth after four, a twentieth after nineteen. A class larger than any that was seen is taken to
-    need half as much again, and no less than what is taken for a queue of which nothing is known.
+    For each class of starts (1, 2 to 3, 4 to 7, …), the p95 of the last ones counts, plus a margin: half of it after
+    one start, a fifth after four, a twentieth after nineteen. A class larger than any measured one is assumed to need
+    half as much again, and at least LEAD_SECONDS.
     """
 
     def __init__(self, since: float | None = None, *, sizes: int = 1) -> None:
-        """`since` is what was known before of a single start, its margin included; or of that many classes of sizes."""
+        """`since` is the stored value of the first `sizes` classes, margin included."""
         self._since = {} if since is None else dict.fromkeys(range(sizes), since)
         self._starts: dict[int, deque[float]] = {}
         self._known: set[str] = set()
 
     @property
     def seconds(self) -> float | None:
-        """The time for a single start; None before anything is known."""
+        """The time of a single start; None without data."""
         return self.of(1)
 
     def of(self, starts: int) -> float | None:
-        """Return the time for so many starts at once; None before anything is known."""
+        """Return the time of so many simultaneous starts; None without data."""
         return next((seconds for least, seconds in reversed(self.by_starts) if least <= starts), None)
 
     @property
     def by_starts(self) -> tuple[tuple[int, float], ...]:
-        """From how many starts at once on → seconds; empty before anything is known."""
+        """Minimum of simultaneous starts → seconds; empty without data."""
         learnt = {size: seconds for size in range(SIZES) if (seconds := self._learnt(size)) is not None}
         if not learnt:
             return ()
-        guess = max(LEAD_SECONDS, UNSEEN_FACTOR * max(learnt.values()))
+        unmeasured = max(LEAD_SECONDS, UNSEEN_FACTOR * max(learnt.values()))
         found, least = list[tuple[int, float]](), 0.0
         for size in range(SIZES):
-            # More workers are no quicker than fewer, so what is known of more is enough.
-            least = max(least, next((learnt[each] for each in range(size, SIZES) if each in learnt), guess))
+            # More starts are no quicker than fewer, so the next larger measured class is an upper bound.
+            least = max(
+                least, next((learnt[each] for each in range(size, SIZES) if each in learnt), unmeasured)
+            )
             found.append((1 << size, least))
         return tuple(found)
 
@@ -132,13 +134,13 @@ class LeadTime:
 
     @property
     def soonest_seconds(self) -> float | None:
-        """The shortest start seen; None before the first."""
+        """The shortest measured start; None without one."""
         return min((each for starts in self._starts.values() for each in starts), default=None)
 
     def take(self, worker: str, seconds: float, together: int = 1) -> None:
-        """Take note of a worker's start, once; a clock that is off must not teach nonsense.
+        """Record a worker's start, once; impossible times, from a wrong clock, are ignored.
 
-        `together`: how many started at that time, this one included.
+        `together`: the number of simultaneous starts, this one included.
         """
         if worker not in self._known and 0 < seconds <= LONGEST_LEAD_SECONDS:
             size = min(max(1, together).bit_length(), SIZES) - 1
@@ -146,5 +148,5 @@ class LeadTime:
         self._known.add(worker)
 
     def forget(self, but: Collection[str]) -> None:
-        """Drop the names of workers that are gone."""
+        """Drop the names of all workers but these."""
         self._known &= set(but)

@@ -1,4 +1,4 @@
-"""From a sample to the model's terms: what there is to do, and who is there to do it. Pure."""
+"""Convert a sample into the model's load and fleet. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from delayq.scaling.sample import Sample
 
 ROUNDING: Final = 1.01
-"""Horizons have six digits, so stretches of the same length differ a little."""
+"""Horizons have six digits, so intervals of the same length differ slightly."""
 
 
 def load(sample: Sample, rate: float, until_seconds: float) -> Load:
-    """Return everything up to a time from now: what is there, foreseen, and expected at `rate` tasks per second.
+    """Return the load until a time from now: present, forecast, and expected at `rate` tasks per second.
 
-    All tasks of a short stretch fall due at its end, as a rush would. Those of a longer one come evenly: they are
-    far ahead, and a rush among them is seen as one when it comes nearer. Of a stretch that ends later, a rush counts
-    as a whole, at the end of the time, and an even flow in proportion.
+    Tasks of a short interval count as a rush at its end. Tasks of a longer one are spread evenly: a rush among them
+    becomes visible when it is nearer. Of an interval that ends later, a rush counts as a whole at the end of the time,
+    and an even flow in proportion.
     """
     finest = sample.due_within[0][0] if sample.due_within else 0.0
     short = max(NEAR_STEP_SECONDS, finest) * ROUNDING
@@ -49,10 +49,10 @@ def _part(start: float, end: float, last: float, tasks: int) -> Inflow:
 
 
 def needed(due: Load, sample: Sample, policy: Policy, lead: float) -> int:
-    """Return how many workers begin all of it in time, or as soon as help can arrive.
+    """Return the workers that start all of it in time, or as soon as new workers can claim.
 
-    A start takes anything between the shortest and the usual time. Help that would be too late if it took the usual
-    time may be in time, so both are counted with.
+    A start takes between the shortest and the usual time. New workers that are too late after the usual time may be in
+    time after the shortest, so both are considered.
     """
     soonest = min(lead, policy.soonest(sample.lead_seconds, sample.soonest_seconds))
     fleets = [fleet(sample, policy, each) for each in (lead, soonest)]
@@ -60,7 +60,7 @@ def needed(due: Load, sample: Sample, policy: Policy, lead: float) -> int:
 
 
 def fleet(sample: Sample, policy: Policy, lead: float) -> Fleet:
-    """Return the workers that are there and those that can be, if a start takes so long (seconds)."""
+    """Return ready, starting and possible workers, with `lead` seconds per start."""
     return Fleet(
         slots=policy.slots,
         ready=sample.ready,

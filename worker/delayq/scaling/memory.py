@@ -1,4 +1,4 @@
-"""What one decision hands to the next. Pure data; an operator that starts anew begins with begun()."""
+"""The state that one decision passes to the next. Pure data; a new operator starts with begun()."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Recommendation(NamedTuple):
-    """What an earlier decision would have had, before it was held back."""
+    """An earlier recommendation, before behavior limited it."""
 
     at: float
     """Unix seconds."""
@@ -15,7 +15,7 @@ class Recommendation(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A number of workers that became another."""
+    """A change of the number of workers."""
 
     at: float
     """Unix seconds."""
@@ -24,33 +24,33 @@ class Change(NamedTuple):
 
 
 class Foresight(NamedTuple):
-    """What an earlier look saw coming."""
+    """The forecast of an earlier sample."""
 
     at: float
     """Unix seconds."""
     fallen_due: int
-    """The counter then."""
+    """The counter at that time."""
     coming: tuple[tuple[float, int], ...]
     """Seconds from then → tasks that fall due by then, within the window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Everything that a decision takes from those before it."""
+    """The state from earlier decisions."""
 
     replicas: int
-    """Workers asked for."""
+    """The previous number of workers."""
     active_at: float
-    """When there last was something to do, Unix seconds."""
+    """When the queue was last active, Unix seconds."""
     recommendations: tuple[Recommendation, ...] = ()
     changes: tuple[Change, ...] = ()
     foresights: tuple[Foresight, ...] = ()
     failures: int = 0
-    """Looks in a row that told nothing, or not all."""
+    """Consecutive samples that were missing or incomplete."""
 
 
 def begun(replicas: int, now: float) -> Memory:
-    """Return the memory of a new operator, which knows only the number of workers: it removes none in haste."""
+    """Return the memory of a new operator; as if this number were recommended now, so that none is removed at once."""
     return Memory(
         replicas=replicas,
         active_at=now,

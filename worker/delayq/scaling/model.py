@@ -1,13 +1,13 @@
-"""How a queue fares with so many workers: a deterministic fluid model. Pure; docs/explanation/scaling.md derives it.
+"""A deterministic fluid model of a queue with a number of workers. Pure; docs/explanation/scaling.md derives it.
 
-Tasks come in clumps or as a steady flow, and leave at the rate that busy slots allow. A task waits no longer than the
-objective allows if all tasks in the system, waiting or running, fit into the slots times the rounds of handlers that
-begin in that time: X ≤ S x (1 + floor(L / 1.1 h)). With 0.4 s handlers and 1 s allowed, 100 slots begin 300 in time.
+Tasks arrive at once or at a constant rate, and leave at the rate of the busy slots. The objective is met if all tasks
+in the system, waiting or running, fit into the slots times the rounds of handlers that start in that time:
+X ≤ S x (1 + floor(L / 1.1 h)). With 0.4 s handlers and 1 s allowed, 100 slots start 300 in time.
 
-Tasks that fall due before help can arrive have used up part of that time, or all of it. What is left of them then has
-to begin within the rest of L, or soon after help arrives (allowed_seconds).
+Tasks that fall due before new workers can claim have used up part of that time, or all of it. Those that still wait
+then must start within the rest of L, or soon after (allowed_seconds).
 
-More tasks never need fewer workers, and more workers are never later: both are what the search relies on.
+The search relies on monotonicity: more tasks never need fewer workers, and more workers never start tasks later.
 """
 
 from __future__ import annotations
@@ -22,58 +22,58 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 RESERVE: Final = 1.1
-"""A round of handlers takes a tenth longer than their mean: they differ, and a claim takes its time."""
+"""A round of handlers takes a tenth longer than their mean: handlers differ, and claims take time."""
 
 LATE_SHARE: Final = 0.25
-"""Help that arrives late may add a quarter to the lateness, up to the objective. Tasks that wait for 1 s must not wait
-for 2 s; after 10 s, workers for the last tenth would be idle a moment later."""
+"""New workers that arrive late may add a quarter to the lateness, up to the objective. Tasks that wait for 1 s must not
+wait for 2 s; after 10 s, workers for the last tenth would soon be idle."""
 
 REST: Final = 0.01
 """A remainder of a hundredth of a task requires no worker."""
 
 
 class Inflow(NamedTuple):
-    """Tasks that fall due in a stretch of time."""
+    """Tasks that fall due in an interval."""
 
     start: float
     """Seconds from now."""
     end: float
-    """The same as `start` when they fall due all at once."""
+    """Equal to `start` when all fall due at once."""
     tasks: float
 
 
 class Moment(NamedTuple):
-    """The system right after something changed."""
+    """The system immediately after a change."""
 
     at: float
     tasks: float
     """In the system: waiting or running."""
     slots: int
     come: float = 0.0
-    """All tasks that were in the system up to now, those that left it included."""
+    """All tasks that have arrived so far, including those that left."""
 
 
 class Change(NamedTuple):
-    """What happens at one time."""
+    """The changes of one instant."""
 
     at: float
     """Seconds from now."""
     fewer_slots: int
-    """Negative for more of them: of what happens at once, more slots come first."""
+    """Negative: additional slots, which sort before other changes of the instant."""
     tasks: float = 0.0
-    """That many more at once."""
+    """Tasks that arrive at once."""
     rate: float = 0.0
-    """Tasks per second more from now on."""
+    """Change of the arrival rate, tasks per second."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What there is to do."""
+    """The tasks to run."""
 
     present: float
-    """Tasks in the system now: overdue and in flight."""
+    """Tasks in the system now: due and in flight."""
     held: int = 0
-    """Of those, how many are running: their slots are taken whatever happens."""
+    """Tasks in flight, which already have slots."""
     inflows: Sequence[Inflow] = ()
     handler_seconds: float
     waited_seconds: float = 0.0
@@ -81,12 +81,12 @@ class Load:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """All tasks."""
         return self.present + sum(inflow.tasks for inflow in self.inflows)
 
     @cached_property
     def changes(self) -> list[Change]:
-        """What comes, in its order. Where one flow ends and the next begins, that is one change."""
+        """Arrivals in order of time. Flows that end and start at the same time form one change."""
         found: dict[float, tuple[float, float]] = {}
         for start, end, tasks in self.inflows:
             at_once, rate = (0.0, tasks / (end - start)) if end > start else (tasks, 0.0)
@@ -100,7 +100,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Who is there to do it: workers that are ready, some on their way, more in a lead time."""
+    """The workers: ready, starting, and possible after a lead time."""
 
     slots: int
     """Per worker."""
@@ -111,9 +111,9 @@ class Fleet:
     lead_seconds: float = 0.0
 
     def ramp(self, replicas: int) -> list[tuple[float, int]]:
-        """Slots over time if so many workers are asked for now: from when (seconds), how many.
+        """Return slots over time with so many workers requested now: (seconds, slots).
 
-        There is a step wherever more workers could make a difference, even if these are no more.
+        There is a step at each time when additional workers could claim, even without a change.
         """
         steps = {0.0: min(replicas, self.ready)}
         if self.starting:
@@ -122,23 +122,23 @@ class Fleet:
         return [(at, workers * self.slots) for at, workers in steps.items()]
 
     def reach(self, replicas: int) -> float:
-        """From when on one worker more would help: one that is ready, is on its way, or has to be asked for."""
+        """Return when one more worker can claim: a ready one, a starting one, or a new one."""
         if replicas < self.ready:
             return 0.0
         return self.starting_in if replicas < self.ready + self.starting else self.lead_seconds
 
 
 def passed(tasks: float, *, rate: float, slots: int, seconds: float, handler_seconds: float) -> float:
-    """Return what is in the system after a time in which tasks came at a constant rate (per second).
+    """Return the tasks in the system after `seconds` with a constant arrival rate (per second).
 
-    Full slots finish at a constant rate; while there are fewer tasks than slots, each is done after h on average.
+    Full slots finish tasks at a constant rate; with fewer tasks than slots, each takes h on average.
     """
     if not slots:
         return tasks + rate * seconds
     if not handler_seconds:
         return 0.0
     growth = rate - slots / handler_seconds  # with all slots busy
-    level = rate * handler_seconds  # where it settles with slots to spare
+    level = rate * handler_seconds  # the steady state with free slots
     if tasks > slots:
         full = inf if growth >= 0 else (tasks - slots) / -growth
         if seconds <= full:
@@ -151,7 +151,7 @@ def passed(tasks: float, *, rate: float, slots: int, seconds: float, handler_sec
 
 
 def course(load: Load, ramp: Sequence[tuple[float, int]]) -> Iterator[Moment]:
-    """Follow the system through every change: of the slots, of what comes."""
+    """Yield the system after every change of slots and arrivals."""
     tasks, slots, rate, now = load.present, 0, 0.0, 0.0
     come = load.present
     for at, fewer_slots, more_tasks, more_rate in sorted([*_steps(ramp), *load.changes]):
@@ -177,23 +177,23 @@ def _steps(ramp: Sequence[tuple[float, int]]) -> Iterator[Change]:
 
 
 def rounds(lateness_seconds: float, handler_seconds: float) -> float:
-    """How many handlers one slot can begin in time, one after the other."""
+    """Return how many handlers one slot can start in time, one after the other."""
     return 1 + lateness_seconds // (handler_seconds * RESERVE) if handler_seconds else inf
 
 
 def late_seconds(moment: Moment, handler_seconds: float) -> float:
-    """How late the last task in the system begins, if the slots stay as they are."""
+    """Return how late the last task in the system starts with constant slots."""
     if moment.tasks <= moment.slots + REST or not handler_seconds:
         return 0.0 if moment.slots or moment.tasks < 1 else inf
     return inf if not moment.slots else (ceil((moment.tasks - REST) / moment.slots) - 1) * handler_seconds
 
 
 def required(load: Load, fleet: Fleet, lateness_seconds: float) -> int:
-    """Return the fewest workers with which tasks begin in time, wherever workers can still make a difference."""
+    """Return the fewest workers that start tasks in time, as far as additional workers can claim in time."""
     if load.total <= 0:
         return 0
     least = max(1, ceil(load.held / fleet.slots))
-    # Enough even if all came at once, and whatever they waited: a task is never allowed less than this.
+    # Enough even if all tasks arrive at once after any wait: no task is allowed less time than this.
     shortest = lateness_seconds * LATE_SHARE / (1 + LATE_SHARE)
     most = ceil(load.total / (fleet.slots * rounds(shortest, load.handler_seconds)))
     enough = bisect_left(
@@ -205,9 +205,9 @@ def required(load: Load, fleet: Fleet, lateness_seconds: float) -> int:
 
 
 def suffices(replicas: int, load: Load, fleet: Fleet, lateness_seconds: float) -> bool:
-    """Whether tasks begin in time with so many workers.
+    """Whether tasks start in time with so many workers.
 
-    What the workers there have begun before a new one can arrive is out of its reach: no reason to ask for one.
+    Tasks that start before an additional worker can claim are ignored.
     """
     reach = fleet.reach(replicas)
     moments = [Moment(-load.waited_seconds, load.present, 0, load.present)]
@@ -220,7 +220,7 @@ def suffices(replicas: int, load: Load, fleet: Fleet, lateness_seconds: float) -
 
 
 def _carried(moments: Sequence[Moment], arrival: Moment, load: Load, lateness_seconds: float) -> bool:
-    """Whether the tasks that fell due before help arrives, and still wait then, begin soon enough."""
+    """Whether tasks that fell due before new workers arrive, and still wait then, start soon enough."""
     done = arrival.come - arrival.tasks
     return all(
         moment.come - done
@@ -233,6 +233,6 @@ def _carried(moments: Sequence[Moment], arrival: Moment, load: Load, lateness_se
 
 
 def allowed_seconds(waited_seconds: float, lateness_seconds: float) -> float:
-    """Return how much longer a task may wait: until the objective, or a little more where that has passed."""
+    """Return how much longer a task may wait: until the objective, or slightly longer once it is missed."""
     late = min(lateness_seconds, waited_seconds * LATE_SHARE)
     return max(lateness_seconds - waited_seconds, late)

@@ -1,4 +1,4 @@
-"""What the document says about the number of workers, in the terms of a decision. Pure."""
+"""The document's scaling settings, as inputs of a decision. Pure."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ Limit = Literal[
     "DueAgain",
     "Cooldown",
 ]
-"""What keeps the number of workers from what was asked for."""
+"""What limits the number of workers."""
 
 LEAD_SECONDS: Final = 15.0
-"""A worker's start-up until one was seen: a Python image that is on the node already, with some reserve."""
+"""The assumed lead time before the first measured one: a Python image that is on the node, with some reserve."""
 
 SOONEST_SHARE: Final = 1 / 3
-"""Of the lead time: the shortest start to reckon with until one was seen."""
+"""The assumed shortest start before the first measured one, as a part of the lead time."""
 
 HANDLER_SECONDS: Final = 1.0
-"""A handler's time until one was seen."""
+"""The assumed handler time before the first measured one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Bounds and aims."""
+    """Limits and objectives."""
 
     slots: int
     """Tasks that one worker runs at a time: spec.worker.concurrency."""
     lateness_seconds: float = 1.0
     """The latest that a task should start after it fell due: spec.objective.latenessMilliseconds."""
     percentile: float = 99.0
-    """For how many of a hundred tasks that should hold."""
+    """The percentage of tasks for which the objective holds."""
     min_replicas: int = 0
     max_replicas: int = 10
     lead_seconds: float | None = None
-    """A worker's start-up as the document says; None: as it was learnt."""
+    """The document's lead time; None: the measured one."""
     period_seconds: float = 2.0
     cooldown_seconds: float = 60.0
     behavior: Behavior = field(default_factory=Behavior)
     fallback: Fallback | None = None
     limits: Limits = field(default_factory=Limits)
-    """What the queue lets begin: workers beyond that would idle."""
+    """The queue's limits: they may leave additional workers idle."""
 
     @classmethod
     def of(cls, spec: Spec) -> Self:
-        """Read a document; without spec.autoscaling, its defaults count, as a simulation would try them."""
+        """Read a document; without spec.autoscaling, with its defaults, for simulations."""
         scaling = spec.autoscaling or Autoscaling()
         return cls(
             slots=spec.worker.concurrency,
@@ -78,31 +78,30 @@ class Policy:
         )
 
     def lead(self, learnt: float | None) -> float:
-        """Return the start-up time to count with."""
+        """Return the lead time to use."""
         if self.lead_seconds is not None:
             return self.lead_seconds
         return LEAD_SECONDS if learnt is None else learnt
 
     def most_starts(self, ready: int) -> int:
-        """Return how many workers may have to start at once, at least one."""
+        """Return the most workers that may start at once, at least one."""
         return max(1, self.max_replicas - ready)
 
     def soonest(self, learnt: float | None, shortest: float | None) -> float:
-        """Return the start-up time of the quickest worker: help that arrives then may still be of use."""
+        """Return the shortest start-up time to assume."""
         lead = self.lead(learnt)
         if self.lead_seconds is not None:
             return lead
         return min(lead, lead * SOONEST_SHARE if shortest is None else shortest)
 
     def window(self, learnt: float | None) -> float:
-        """How far this decision has to see: what the next one asks for comes a period later, if nothing is delayed."""
+        """Return the window: the lead time and two periods, as workers of the next decision come a period later."""
         return self.lead(learnt) + 2 * self.period_seconds
 
     def useful(self, handler_seconds: float | None) -> tuple[float, Limit]:
-        """Return the most workers that spec.limits gives something to do, and by which limit; inf without any.
+        """Return the most workers that spec.limits allows to be busy, and which limit; inf without any.
 
-        Of a rate r with a burst b, b + r·h handlers of h seconds run at the most, and a tenth more for those that take
-        longer.
+        With rate r and burst b, at most b + r·h handlers of h seconds run at once, plus a tenth for longer ones.
         """
         limits, taken = self.limits, HANDLER_SECONDS if handler_seconds is None else handler_seconds
         rate, most = limits.rate_per_second, limits.max_in_flight
@@ -115,5 +114,5 @@ class Policy:
         return min(found, key=itemgetter(0))
 
     def clamped(self, replicas: int) -> int:
-        """Keep a number within the bounds."""
+        """Limit a number to the bounds."""
         return max(self.min_replicas, min(self.max_replicas, replicas))

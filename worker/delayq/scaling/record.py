@@ -1,4 +1,4 @@
-"""A decision's inputs as JSON, from which anybody can make the same decision again. Pure."""
+"""A decision's inputs as JSON, to repeat the decision later. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def recorded(decision: Decision) -> str:
-    """Write down what a decision was made from."""
+    """Return a decision's inputs as JSON."""
     inputs = {
         "at": decision.at,
         "sample": None if decision.sample is None else asdict(decision.sample),
@@ -30,7 +30,7 @@ def recorded(decision: Decision) -> str:
 
 
 def replayed(record: str) -> Decision:
-    """Make a decision again. ValueError for what was not written by recorded()."""
+    """Repeat a decision from the output of recorded(); ValueError for anything else."""
     try:
         found = json.loads(record)
         sample = None if found["sample"] is None else _sample(found["sample"])

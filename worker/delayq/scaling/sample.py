@@ -1,6 +1,6 @@
-"""What a decision is made from: one look at a queue and its workers. Pure data.
+"""A sample: one reading of a queue and its workers. Pure data.
 
-Not here: how it is read (the operator scrapes it, a simulation makes it up).
+Not here: its source (the operator's scrapes, or a simulation).
 """
 
 from __future__ import annotations
@@ -17,66 +17,66 @@ FINE_BINS: Final = 40
 FINEST_SECONDS: Final = 0.5
 NEAR_SECONDS: Final = 60.0
 NEAR_STEP_SECONDS: Final = 1.5
-"""All tasks of a stretch up to this long are taken to fall due at once."""
+"""All tasks of an interval up to this long are assumed to fall due at once."""
 
 COARSE_FACTOR: Final = 1.4
 WIDEST_SECONDS: Final = 60.0
-"""A rush that makes tasks late by more than this is told from an even flow as soon as it is in the outlook."""
+"""A rush that makes tasks late by more than this differs from an even flow anywhere in the outlook."""
 
 OUTLOOK_SECONDS: Final = 3600.0
-"""How far a decision looks for a rush that all workers together could not master in time."""
+"""How far ahead a decision searches for a shortfall."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One look at a queue."""
+    """One reading of a queue."""
 
     overdue: int = 0
     """Tasks that are due and not claimed."""
     overdue_seconds: float = 0.0
     """How long the oldest of them has been due."""
     in_flight: int = 0
-    """Tasks that workers hold a lease of."""
+    """Tasks with a lease."""
     due_within: tuple[tuple[float, int], ...] = ()
     """Seconds from now, ascending → tasks that fall due by then; each includes those before it."""
     next_due_seconds: float | None = None
-    """Until the next task falls due; None when none waits."""
+    """Until the next task falls due; None without one."""
     fallen_due: int | None = None
-    """Tasks that ever fell due: a counter that tells what no look ahead could have seen. None: not known."""
+    """Counter of tasks that fell due, to detect tasks that no forecast contains. None: unknown."""
     ready: int = 0
     """Workers that claim."""
     starting: int = 0
-    """Workers on their way, those that never came apart."""
+    """Workers that start, without those that never became ready."""
     starting_seconds: float = 0.0
-    """How long ago the youngest of them was created."""
+    """Age of the youngest of them."""
     handler_seconds: float | None = None
-    """Mean time that a handler takes; None: not learnt yet."""
+    """Mean handler time; None: not measured yet."""
     lead_seconds: float | None = None
-    """From creating a single worker to its first claim, with a margin; None: not learnt yet."""
+    """From creating a single worker to its first claim, with a margin; None: not measured yet."""
     leads: tuple[tuple[int, float], ...] = ()
-    """From how many starts at once on → the same for so many. Empty: for any number as for one."""
+    """Minimum of simultaneous starts → lead time. Empty: `lead_seconds` for any number."""
     soonest_seconds: float | None = None
-    """The shortest start of those seen; None: not learnt yet."""
+    """The shortest measured start; None: not measured yet."""
     whole: bool = True
-    """Whether every shard is in the numbers. If not, there is at least this much to do."""
+    """Whether the numbers contain every shard. If not, they are lower bounds."""
 
     def lead(self, starts: int) -> float | None:
-        """From creating so many workers to their first claims; None: not learnt yet."""
+        """Return the lead time of so many simultaneous starts; None: not measured yet."""
         return next(
             (seconds for least, seconds in reversed(self.leads) if least <= starts), self.lead_seconds
         )
 
     @property
     def foreseen(self) -> int:
-        """Tasks in the look ahead."""
+        """Tasks in the forecast."""
         return self.due_within[-1][1] if self.due_within else 0
 
     def within(self, seconds: float) -> int:
-        """Tasks that fall due within a time that was asked for, or the next longer one."""
+        """Return the tasks that fall due within `seconds`, or within the next longer horizon."""
         return next((tasks for horizon, tasks in self.due_within if horizon >= seconds), self.foreseen)
 
     def bins(self) -> Iterator[tuple[float, float, int]]:
-        """Cut the look ahead into stretches: from, to (seconds from now), tasks."""
+        """Divide the forecast into intervals: start, end (seconds from now), tasks."""
         start, before = 0.0, 0
         for horizon, tasks in self.due_within:
             yield start, horizon, max(0, tasks - before)
@@ -85,10 +85,10 @@ class Sample:
 
 @lru_cache(maxsize=256)
 def horizons(window_seconds: float, outlook_seconds: float = OUTLOOK_SECONDS) -> tuple[float, ...]:
-    """Return what to ask for: fine steps in the window that counts now, ever longer ones up to the outlook.
+    """Return the horizons to request: fine steps in the window, increasingly longer ones up to the outlook, about 120.
 
-    A window of 20 s has steps of half a second: a rush of tasks is told from the same number spread evenly. The last of
-    them is no shorter than the window, so that nothing of it is missed. About 120.
+    A window of 20 s has steps of half a second, to distinguish a rush from an even flow. The last of them is not
+    shorter than the window.
     """
     steps = max(1, min(FINE_BINS, ceil(window_seconds / FINEST_SECONDS)))
     found = [_rounded(window_seconds * (number + 1) / steps) for number in range(steps - 1)]
@@ -102,7 +102,7 @@ def horizons(window_seconds: float, outlook_seconds: float = OUTLOOK_SECONDS) ->
 
 
 def _rounded(seconds: float, *, up: bool = False) -> float:
-    """Keep six digits: the horizon goes to the scanner as text and comes back as a label, which has no more."""
+    """Round to six digits: the scanner returns a horizon as a label, which has no more."""
     digits = 5 - floor(log10(seconds))
     near = round(seconds, digits)
     return near if near >= seconds or not up else round(near + 10.0**-digits, digits)

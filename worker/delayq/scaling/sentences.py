@@ -1,4 +1,4 @@
-"""A decision as a sentence with its inputs: the same in an event, in status, in a log and in a simulation. Pure."""
+"""A decision as a message with its inputs: the same in events, status, logs and simulations. Pure."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 def sentence(decision: Decision) -> str:
-    """Say how many workers, and why, such as "4 → 9 workers: 2,000 tasks fall due within 15 s; …"."""
+    """Return the number of workers and the reason, such as "4 → 9 workers: 2,000 tasks fall due within 15 s; …"."""
     return f"{headline(decision)}: {because(decision)}"
 
 
 def headline(decision: Decision) -> str:
-    """Say how many workers."""
+    """Return the number of workers."""
     if decision.replicas == decision.before:
         return counted(decision.replicas, "worker")
     return f"{decision.before:,} → {counted(decision.replicas, 'worker')}"
 
 
 def because(decision: Decision) -> str:
-    """Say why."""
+    """Return the reason."""
     if decision.sample is None:
         return _blind(decision)
     parts = [_demand(decision, decision.sample)]
@@ -66,7 +66,7 @@ def _supply(decision: Decision, sample: Sample) -> str:
 
 
 def _claim(decision: Decision) -> str:
-    """Say when tasks begin, where the inputs tell."""
+    """Return when tasks start, if the inputs determine it."""
     late = decision.late_seconds
     if decision.policy.limits.rate_per_second is not None:
         return ", as fast as limits.ratePerSecond lets them begin"
@@ -94,7 +94,7 @@ def counted(number: int, what: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """Return a time as people say it: 0.53 s, 12 s, 11 min, 3 h."""
+    """Return a duration with a suitable unit: 0.53 s, 12 s, 11 min, 3 h."""
     for least, unit, word in ((7200, 3600, "h"), (180, 60, "min")):
         if value >= least:
             return f"{value / unit:.3g} {word}"
@@ -102,5 +102,5 @@ def seconds(value: float) -> str:
 
 
 def clock(unix_seconds: float) -> str:
-    """Return a time of day, with the date, as people read it everywhere."""
+    """Return a date and time in UTC."""
     return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

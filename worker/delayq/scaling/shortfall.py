@@ -1,7 +1,7 @@
-"""Whether a rush is coming that the most workers allowed cannot master in time. Pure.
+"""Forecasts a rush that maxReplicas workers cannot start in time. Pure.
 
-It is told beforehand, so it must not be a false alarm: of a stretch that is only known as a whole, the tasks are taken
-to be spread evenly, which is the kindest reading. What is left is late for certain, if the handlers are as they were.
+To avoid false alarms, tasks of a long interval count as spread evenly, the most favorable case. The forecast lateness
+is certain if the handler time does not change.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 def shortfall(
     sample: Sample, policy: Policy, rate: float, outlook_seconds: float = OUTLOOK_SECONDS
 ) -> Shortfall | None:
-    """Look ahead with as many workers as are allowed, from the time on when they can be there.
+    """Simulate maxReplicas workers, from the time when they can be ready.
 
-    Where spec.limits leaves idle who is beyond them, more of them would change nothing: what is late then is late by
-    the document's own will.
+    None if spec.limits, not maxReplicas, limits the number of busy workers: more workers would not help.
     """
     useful, _ = policy.useful(sample.handler_seconds)
     if useful <= policy.max_replicas:
@@ -38,7 +37,7 @@ def shortfall(
     worst = _worst(due, policy, fleet(sample, policy, lead))
     if worst is None:
         return None
-    # How many would do: as if they were there from the start, for that is what the number is for.
+    # Workers that would suffice if they were ready now.
     ideal = Fleet(slots=policy.slots)
     return Shortfall(
         in_seconds=worst[0].at,
@@ -48,7 +47,7 @@ def shortfall(
 
 
 def _worst(due: Load, policy: Policy, workers: Fleet) -> tuple[Moment, float] | None:
-    """Return when tasks first begin too late, and how late they get at the most."""
+    """Return when tasks first start too late, and the greatest lateness."""
     first, late = None, 0.0
     for moment in course(due, workers.ramp(policy.max_replicas)):
         if moment.at < workers.lead_seconds:

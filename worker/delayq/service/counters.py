@@ -1,4 +1,4 @@
-"""What a process counts while it works: plain integers, cheap enough for every task. metrics.py exports them."""
+"""The counters of a process: plain integers, cheap enough for every task. metrics.py exports them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Buckets:
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
-        """`bounds` are the upper bounds; what is above the last is counted too."""
+        """`bounds` are the upper bounds; an additional bucket counts larger values."""
         self.bounds, self.counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
 
     def observe(self, seconds: float) -> None:
@@ -35,7 +35,7 @@ class Buckets:
 
 @dataclass
 class ProcessCounters:
-    """What every process counts."""
+    """The counters of every process."""
 
     process: str  # scanner, worker, reaper or eraser
     queue: str
@@ -45,7 +45,7 @@ class ProcessCounters:
 
 @dataclass
 class WorkerCounters(ProcessCounters):
-    """What a worker counts."""
+    """The counters of a worker."""
 
     slots: int = 0
     busy: int = 0

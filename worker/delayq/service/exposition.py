@@ -1,4 +1,4 @@
-"""Prometheus' text format, and the metrics that every process has of itself. Not here: what delayq counts."""
+"""Prometheus' text format, and the standard process metrics. Not here: delayq's own metrics."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _number(value: float) -> str:
 
 
 def _process_families() -> Iterator[Family]:
-    """Yield what Prometheus' own clients export of a process; nothing where there is no /proc."""
+    """Yield the process metrics of Prometheus' client libraries; nothing without /proc."""
     try:
         stat = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
         open_files, booted = len(os.listdir("/proc/self/fd")), _boot_seconds()  # noqa: PTH208 -- a count, no paths

@@ -1,4 +1,4 @@
-"""Which extra of delayq brings which package, so that a missing one is a sentence and no traceback."""
+"""Packages and the extras of delayq that install them, so that a missing package is an error message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DATABASE: Final = "delayq[sql] (PostgreSQL, SQLite) or delayq[mysql] (MariaDB, M
 SQL: Final = (
     "sqlalchemy",
     "greenlet",
-)  # SQLAlchemy's asynchronous half cannot even be imported without the latter
+)  # SQLAlchemy's asyncio extension cannot be imported without greenlet
 BROUGHT_BY: Final = {
     **dict.fromkeys(("click", "rich"), "delayq[cli]"),
     **dict.fromkeys(("aiohttp", "uvloop"), "delayq[worker]"),
@@ -19,11 +19,11 @@ BROUGHT_BY: Final = {
 
 
 def sentence(package: str | None) -> str:
-    """Say what to install; empty for a package that no extra brings: it is missing in the user's code."""
+    """Return what to install; empty for a package of no extra, which the user's code needs."""
     name = (package or "").partition(".")[0]
     return f"{name} is not installed: install {BROUGHT_BY[name]}" if name in BROUGHT_BY else ""
 
 
 def lacking(*packages: str) -> str:
-    """Return the sentence for the first of these that is not there; empty when all are."""
+    """Return the sentence of the first missing package; empty when none is missing."""
     return next((sentence(name) for name in packages if find_spec(name) is None), "")

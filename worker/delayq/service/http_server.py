@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EVERYWHERE: Final = "*"
-"""As a host: `0.0.0.0` would answer IPv4 only, `::` IPv6 only, and a pod may have an address of either kind or both."""
+"""As a host: `0.0.0.0` would be IPv4 only, `::` IPv6 only, and a pod may have addresses of either kind or both."""
 TEXT: Final = "text/plain; charset=utf-8"
 MAX_HEAD_BYTES: Final = 16_384
 IDLE_SECONDS: Final = 75.0  # Prometheus scrapes every minute by default, on a connection that it keeps
@@ -59,7 +59,7 @@ class Response(NamedTuple):
 
 
 class Request(NamedTuple):
-    """The head of a request, as far as it matters here."""
+    """The used part of a request's head."""
 
     method: str
     path: str
@@ -116,7 +116,7 @@ class HttpServer:
         task = cast("asyncio.Task[object]", asyncio.current_task())
         self._connections.add(task)
         try:
-            # A client may go away or fall silent at any time.
+            # A client may disconnect or stop sending at any time.
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
                 while await self._exchange(task, reader, writer):
                     pass

@@ -57,12 +57,12 @@ def _raised(traceback: Iterable[Any]) -> Iterator[str]:
 
 
 def _on_one_line(value: object) -> str:
-    """Return a field without line breaks or escape sequences: error texts are written by whatever failed."""
+    """Return a field without line breaks or escape sequences, because error texts are untrusted."""
     return "".join(char if char.isprintable() else " " for char in str(value).replace("\n", " | "))
 
 
 def configure(style: LogFormat, level: str) -> None:
-    """Log to stderr: standard output is for results."""
+    """Log to stderr; standard output is for results."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if style == "json" else ConsoleFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)

@@ -1,4 +1,4 @@
-"""The one place that sleeps, jitters, catches and stops. A service has a step(); nothing else in it waits for time."""
+"""The loop of every service: sleeps, adds jitter, catches errors and stops. A service only has a step()."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ STUCK_AFTER_SECONDS = 60.0
 
 
 class Service(Protocol):
-    """Something that is done over and over."""
+    """A repeated action."""
 
     name: str
-    blocks: bool  # a step may wait for half a minute, so readiness does not depend on it
-    alarm: Alarm  # cuts the pause between two steps short
+    blocks: bool  # a step may wait for half a minute, so readiness ignores it
+    alarm: Alarm  # ends the pause between two steps
 
     async def step(self) -> float:
-        """Do what is to be done now; return for how many seconds nothing more will be (0: go on at once)."""
+        """Do the work that is due; returns the seconds until the next step (0: at once)."""
 
 
 @runtime_checkable
 class Sweeping(Service, Protocol):
-    """A service that goes over everything there is, again and again."""
+    """A service that repeats passes over the whole queue."""
 
-    passes: int  # completed so far: all that there was to do has been done
+    passes: int  # completed passes
 
 
 class Loop:
-    """Runs a service until stopped. Failures are logged, counted and tried again, ever more slowly."""
+    """Runs a service until stopped. Failures are logged, counted and retried with exponential backoff."""
 
     def __init__(
         self,
@@ -51,25 +51,25 @@ class Loop:
         *,
         part: bool = False,
     ) -> None:
-        """Count errors in `counters`. `group` is the shard group served, None: all; `part`: only a part of it."""
+        """Count errors in `counters`. `group` is the served shard group, None: all; `part`: only a part of it."""
         self.part = part
         self.service, self._counters, self.group = service, counters, group
         self.last_success: float | None = None  # monotonic seconds
-        self.served = False  # the last step that failed or succeeded because of Redis did succeed
-        self.outage: Outage = "other"  # why not
-        self._due = time.monotonic()  # when the current or next step should have begun
+        self.served = False  # whether Redis served the last step; other errors do not change it
+        self.outage: Outage = "other"  # the reason if not served
+        self._due = time.monotonic()  # scheduled start of the current or next step
         self._failures = 0
         self._stopping = False
 
     @property
     def stuck_seconds(self) -> float:
-        """How long the current step has been overdue or under way."""
+        """Seconds since the scheduled start of the current or next step."""
         return max(0.0, time.monotonic() - self._due)
 
     def ready(self, within_seconds: float) -> bool:
-        """Whether the last step succeeded, and the next is not long overdue.
+        """Whether the last step succeeded, and the next one is not delayed for longer than `within_seconds`.
 
-        A service that blocks is not asked: after an outage it may wait for half a minute until its first success.
+        A service that blocks is always ready: after an outage its first success may take half a minute.
         """
         if self.service.blocks:
             return True
@@ -89,7 +89,7 @@ class Loop:
                 await asyncio.sleep(0)
 
     def stop(self) -> None:
-        """Let the current step finish and begin no other."""
+        """Stop after the current step."""
         self._stopping = True
         self.service.alarm.ring()
 
@@ -100,8 +100,8 @@ class Loop:
             self._counters.redis_errors += 1
             self.served, self.outage = False, error.outage
             return self._failed("redis_unavailable", error, trace=False)
-        except Exception as error:  # noqa: BLE001 -- a loop outlives whatever one step runs into
-            if isinstance(error, DelayQError):  # ours are refusals by Redis
+        except Exception as error:  # noqa: BLE001 -- a loop survives every error of a step
+            if isinstance(error, DelayQError):  # Redis rejected a call
                 self.served, self.outage = False, "denied"
             return self._failed("step_failed", error, trace=True)
         if self._failures:
@@ -115,7 +115,7 @@ class Loop:
     def _failed(self, event: str, error: Exception, *, trace: bool) -> float:
         self._counters.loop_errors[self.service.name] += 1
         fields = {"loop": self.service.name, "error": str(error), "failures": self._failures + 1}
-        # The 1st, 2nd, 4th, 8th, … of a row of failures: an outage is told, not repeated every other second.
+        # Log the 1st, 2nd, 4th, 8th, … failure in a row, so that an outage does not flood the log.
         if self._failures & (self._failures + 1) == 0:
             log.warning(event, extra={"fields": fields}, exc_info=error if trace else None)
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._failures, 10))

@@ -20,7 +20,7 @@ Labels = tuple[str, ...]
 
 
 def process_families(counters: ProcessCounters) -> Iterable[Family]:
-    """Return what every process exports."""
+    """Return the metrics of every process."""
     yield _family(m.REDIS_ERRORS, {(counters.queue, counters.process): counters.redis_errors})
     yield _family(
         m.LOOP_ERRORS, {(counters.queue, loop): count for loop, count in counters.loop_errors.items()}
@@ -28,13 +28,13 @@ def process_families(counters: ProcessCounters) -> Iterable[Family]:
 
 
 def eraser_families(counters: ProcessCounters, shards: int) -> Iterable[Family]:
-    """Return what an eraser exports."""
+    """Return the metrics of an eraser."""
     yield _family(m.ERASED_SHARDS, {(counters.queue,): shards})
     yield from process_families(counters)
 
 
 def worker_families(counters: WorkerCounters) -> Iterable[Family]:
-    """Return what a worker exports."""
+    """Return the metrics of a worker."""
     queue = counters.queue
     plain = {
         m.WORKER_SLOTS: counters.slots,
@@ -61,7 +61,7 @@ def worker_families(counters: WorkerCounters) -> Iterable[Family]:
 def queue_families(
     queue: str, led: Mapping[int, bool], counts: Mapping[int, Counts], horizons: DueHistogram
 ) -> Iterable[Family]:
-    """Return what a scanner exports: whether it leads each shard, and of those it leads, the counts."""
+    """Return a scanner's metrics of the queue: whether it leads each shard, and the counts of those it leads."""
     yield _family(m.SHARD_LEADER, {(queue, str(shard)): leads for shard, leads in led.items()})
     by_state: dict[Labels, float] = {
         (queue, str(shard), state): getattr(each, state)
@@ -92,10 +92,10 @@ def shard_families(
     down: Mapping[int, tuple[Outage, str]],
     progress: Mapping[int, Sequence[int]] | None = None,
 ) -> Iterable[Family]:
-    """Return what a scanner exports of the shards themselves.
+    """Return a scanner's metrics of the shards.
 
-    How many there are; which of them Redis does not serve us with, why, and whose server it is; of those that we lead,
-    tasks to look at, looked at, moved, and those that stay until they have run, while tasks move.
+    The numbers of shards; which shards Redis does not serve, why, and their server; during migration, for each led
+    shard, tasks in total, checked, moved, and waiting until they have run.
     """
     yield _family(m.SHARD_MAP_EPOCH, {(queue,): shard_map.epoch})
     shards = {"current": shard_map.shards, "previous": shard_map.was, "target": shard_map.target}

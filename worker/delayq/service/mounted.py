@@ -1,4 +1,4 @@
-"""A value in a mounted file, which may change while the process runs."""
+"""A value from a mounted file, which may change while the process runs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 class Mounted(Generic[T]):
-    """The value is read again when the file has changed: Kubernetes rotates a Secret by swapping a symlink.
+    """A value that is read again when its file changes: Kubernetes rotates a Secret by swapping a symlink.
 
-    A file that is gone or cannot be used then is logged, and the last good value stays.
+    If the new file is missing or invalid, the last valid value stays, and a warning is logged.
     """
 
     def __init__(self, path: Path, parse: Callable[[bytes], T], *, field: str) -> None:
-        """InvalidDocument when there is no value yet. `parse` raises it, too, and its message quotes nothing.
+        """InvalidDocument when the first read fails. `parse` raises it, too, without quoting the value.
 
         `field` is the path in the document that errors name.
         """
@@ -37,7 +37,7 @@ class Mounted(Generic[T]):
             raise InvalidDocument(f"{field}: {path}: {error}") from None
 
     def read(self) -> T:
-        """Return the current value; a stat tells whether to read the file."""
+        """Return the current value; the file is read only if its stat has changed."""
         try:
             version = _version(self._path.stat())
             if version != self._version:

@@ -1,6 +1,6 @@
-"""Shard by shard, where what is wrong with one is not the others' trouble: a key of another type, say.
+"""Isolate errors of single shards, such as a key of a wrong type, from other shards.
 
-Not here: a server that is away, which is the trouble of all shards that it holds.
+Not here: an outage of a server, which affects all of its shards.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 
 class PerShard:
-    """What one loop does for each of its shards."""
+    """Errors of one loop, by shard."""
 
     def __init__(self, loop: str) -> None:
         """Name the loop in the log."""
         self._loop = loop
-        self.refused: dict[int, int] = {}  # shard → how often in a row
+        self.refused: dict[int, int] = {}  # shard → errors in a row
 
     async def each(self, shards: Iterable[int], act: Callable[[int], Awaitable[T]]) -> list[T]:
-        """Look after all shards, and past those that refuse; raises where every one does, or none is served."""
+        """Act on all shards, skipping those with errors; raises if all fail, or at an outage."""
         found, first = [], None
         for shard in shards:
             try:
@@ -44,12 +44,12 @@ class PerShard:
         return found
 
     def refuse(self, shard: int, error: DelayQError) -> None:
-        """Take note that a shard refused, and tell of the 1st, 2nd, 4th, … time in a row."""
+        """Record an error of a shard; the 1st, 2nd, 4th, … in a row is logged."""
         times = self.refused[shard] = self.refused.get(shard, 0) + 1
         if times & (times - 1) == 0:
             fields = {"loop": self._loop, "shard": shard, "error": str(error), "times": times}
             log.warning("shard_refused", extra={"fields": fields})
 
     def serve(self, shard: int) -> None:
-        """Take note that a shard did not."""
+        """Record a success of a shard."""
         self.refused.pop(shard, None)

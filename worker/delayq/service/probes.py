@@ -25,33 +25,33 @@ READY_WITHIN_SECONDS = 15.0  # a loop that has not succeeded for longer is not r
 
 
 class Looped(Protocol):
-    """A process, as its probes know it."""
+    """A process, as its probes use it."""
 
     @property
     def loops(self) -> Sequence[Loop]:
-        """Those there are now."""
+        """The current loops."""
 
 
 @dataclass(frozen=True)
 class Probes:
-    """Answers from the state of the loops; nothing here asks Redis but /metrics of a scanner."""
+    """Responds from the state of the loops; only /metrics of a scanner calls Redis."""
 
     process: Looped
     families: Callable[[DueHistogram], Awaitable[Iterable[Family]]]
     patience_seconds: float = STUCK_AFTER_SECONDS
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Whose turn it is to ask for horizons."""
+    """Serializes requests for horizons."""
 
     def stuck(self) -> list[str]:
-        """Name the loops whose step hangs or was never begun."""
+        """Return the names of loops whose step hangs or never started."""
         return [
             loop.service.name for loop in self.process.loops if loop.stuck_seconds > self.patience_seconds
         ]
 
     def unready(self) -> list[str]:
-        """Name the loops that have not yet worked, or not for a while.
+        """Return the names of loops without a recent success.
 
-        The loops of a shard group do not count while all loops of another group work, nor those of a part of a group
+        The loops of a shard group are ignored while all loops of another group work, and those of a part of a group
         while another part works: a process that serves some shards is useful, and neither a restart nor a paused
         rollout repairs the other shards' server or keys.
         """
@@ -69,19 +69,19 @@ class Probes:
         return unready if groups and not all(groups.values()) else [*unready, *chain(*groups.values())]
 
     async def healthz(self, _query: Query) -> Response:
-        """Answer 200 while every loop moves; 500 asks for a restart."""
+        """Return 200 while every loop makes progress; 500 makes the kubelet restart the container."""
         return _verdict("stuck", self.stuck(), 500)
 
     async def readyz(self, _query: Query) -> Response:
-        """Answer 200 once every loop works, which takes Redis; 503 else."""
+        """Return 200 while every loop works, which needs Redis; else 503."""
         return _verdict("not ready", self.unready(), 503)
 
     async def metrics(self, _query: Query) -> Response:
-        """Answer in Prometheus' text format. A query is ignored: what it would cost is not for every pod to ask."""
+        """Return Prometheus' text format. A query is ignored: any pod may send one, and horizons are expensive."""
         return _exposition(list(await self.families(due_histogram.ALWAYS)))
 
     async def horizons(self, query: Query) -> Response:
-        """Answer with the horizons that `?horizon=` asks for, one request at a time; 400 when it cannot be read."""
+        """Return the horizons of `?horizon=`, one request at a time; 400 when it is invalid."""
         words = query.get("horizon", [])
         try:
             wanted = due_histogram.asked(words) if words else due_histogram.ALWAYS
@@ -91,11 +91,11 @@ class Probes:
             return _exposition(list(await self.families(wanted)))
 
     def server(self) -> HttpServer:
-        """Return what kubelets and Prometheus may reach."""
+        """Return the server for kubelets and Prometheus."""
         return HttpServer({"/healthz": self.healthz, "/readyz": self.readyz, "/metrics": self.metrics})
 
     def horizons_server(self) -> HttpServer:
-        """Return what the operator alone may reach."""
+        """Return the server for the operator only."""
         return HttpServer({"/metrics": self.horizons})
 
 

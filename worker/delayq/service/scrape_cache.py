@@ -1,4 +1,4 @@
-"""One answer for all who ask within a second. Not here: what is asked."""
+"""A cache that shares one result among all callers within a second."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ FRESH_SECONDS = 1.0
 
 
 class ScrapeCache(Generic[T]):
-    """The answer to a costly question: kept for a second, and asked for once at a time, however many wait for it."""
+    """The result of an expensive call: cached for a second; concurrent callers share one call."""
 
     def __init__(
         self, ask: Callable[[], Coroutine[Any, Any, T]], fresh_seconds: float = FRESH_SECONDS
     ) -> None:
-        """Ask nothing yet."""
+        """Call nothing yet."""
         self._ask, self._fresh_seconds = ask, fresh_seconds
         self._asked: asyncio.Task[T] | None = None
         self._answered_at = 0.0  # by the event loop's clock
 
     async def get(self) -> T:
-        """Return the answer; what the question raises, too. A caller that gives up takes it from no other."""
+        """Return the result, or raise the call's error. Cancelling one caller does not affect others."""
         if self._asked is None or (self._asked.done() and self._old(self._asked)):
             self._asked = asyncio.ensure_future(self._ask())
             self._asked.add_done_callback(self._answered)

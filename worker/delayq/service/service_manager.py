@@ -1,6 +1,6 @@
-"""The loops of a process: some run for good, others for as long as there is the shard group that they look after.
+"""The loops of a process: some run for its whole life, others while their shard group exists.
 
-A queue may gain and lose shards while its processes run, and nothing of that asks for a restart.
+The number of shards may change while processes run, without a restart.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from delayq.service.counters import ProcessCounters
     from delayq.service.shard_groups import ShardGroup
 
-LINGER_SECONDS = 1.0  # between looks whether a shard group that is no more has done what it still had to
-REST_SECONDS = 3600.0  # whatever changes rings
+LINGER_SECONDS = 1.0  # between checks whether a removed shard group has finished its work
+REST_SECONDS = 3600.0  # changes of the shard map ring the alarm
 
 
 class Services(Protocol):
-    """A process, as its ServiceManager knows it."""
+    """A process, as its ServiceManager uses it."""
 
     def opened(self, group: ShardGroup) -> Iterable[Service]:
-        """Return what looks after a shard group that is new."""
+        """Return the services of a new shard group."""
 
     async def closed(self, group: ShardGroup) -> bool:
-        """Put away what belonged to a shard group that is no more; False while there is something left to do for it."""
+        """Close a removed shard group; False while it has work left."""
 
     async def changed(self) -> None:
-        """Look at the shards again; shard groups that are new have been opened."""
+        """Adopt the current shards; new shard groups are open already."""
 
 
 class ServiceManager:
@@ -43,7 +43,7 @@ class ServiceManager:
     def __init__(
         self, owner: Services, commands: Commands, counters: ProcessCounters, *, apart: bool
     ) -> None:
-        """Nothing is open before open(), and nothing runs before start(). `apart` is Address.apart."""
+        """Open nothing before open(), and run nothing before start(). `apart` is Address.apart."""
         self._owner, self._commands, self._counters, self._apart = owner, commands, counters, apart
         self._tasks: dict[Loop, asyncio.Task[None] | None] = {}
         self._groups: list[ShardGroup] = []
@@ -53,17 +53,17 @@ class ServiceManager:
 
     @property
     def loops(self) -> Sequence[Loop]:
-        """Those there are now."""
+        """The current loops."""
         return tuple(self._tasks)
 
     def add(self, service: Service, group: ShardGroup | None = None, *, part: bool = False) -> Loop:
-        """Run a service from start() on, for a shard group, for a part of it, or for good."""
+        """Run a service from start() on, for a shard group, for a part of it, or for the whole process."""
         loop = Loop(service, self._counters, group, part=part)
         self._tasks[loop] = asyncio.create_task(loop.run()) if self._started else None
         return loop
 
     async def drop(self, *loops: Loop) -> None:
-        """End loops, wherever they are."""
+        """Cancel loops."""
         tasks = [task for loop in loops if (task := self._tasks.pop(loop, None)) is not None]
         for loop in loops:
             loop.stop()
@@ -72,7 +72,7 @@ class ServiceManager:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def open(self) -> None:
-        """Open the shard groups that are new."""
+        """Open new shard groups."""
         for group in groups(self._commands, apart=self._apart):
             if group not in self._groups:
                 self._groups.append(group)
@@ -80,13 +80,13 @@ class ServiceManager:
                     self.add(service, group)
 
     def start(self) -> None:
-        """Run them all."""
+        """Start all loops."""
         self._started = True
         for loop in self._tasks:
             self._tasks[loop] = asyncio.create_task(loop.run())
 
     async def step(self) -> float:
-        """Open and close shard groups, as the shard map has them now."""
+        """Open and close shard groups according to the current shard map."""
         self.open()
         await self._owner.changed()
         there = groups(self._commands, apart=self._apart)
@@ -97,7 +97,7 @@ class ServiceManager:
         return REST_SECONDS if len(self._groups) == len(there) else LINGER_SECONDS
 
     async def end(self, *, finish: Collection[Loop] = (), seconds: float = 0.0) -> None:
-        """End all loops: those to `finish` may do so within some seconds, the others must at once."""
+        """End all loops: those in `finish` may complete their step within `seconds`, others are cancelled."""
         for loop in finish:
             loop.stop()
         await self.drop(*(loop for loop in self.loops if loop not in finish))

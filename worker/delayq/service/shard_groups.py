@@ -24,23 +24,23 @@ class ShardGroup:
 
     @property
     def shards(self) -> Sequence[int]:
-        """Those there are now: the shard map may gain some and lose some at any time."""
+        """The current shards; the shard map may add and remove some at any time."""
         there = range(len(self.commands.shards))
         return there if self.only is None else there[self.only : self.only + 1]
 
     @property
     def swept(self) -> Sequence[int]:
-        """The same and, with shard 0, those that were dropped: a fail-over may have left leases there."""
+        """The same; the group of shard 0 also has dropped shards, where a fail-over may have left leases."""
         dropped = range(len(self.commands.shards), self.commands.shard_map.widest) if 0 in self.shards else ()
         return [*self.shards, *dropped]
 
     def named(self, service: str) -> str:
-        """Return the name of a service that does its work for this shard group."""
+        """Return the name of a service of this shard group."""
         return service if self.only is None else f"{service}-{self.only}"
 
 
 def groups(commands: Commands, *, apart: bool) -> list[ShardGroup]:
-    """Return all shard groups there are now; `apart` is Address.apart."""
+    """Return all current shard groups; `apart` is Address.apart."""
     return (
         [ShardGroup(commands, shard) for shard in range(len(commands.shards))]
         if apart

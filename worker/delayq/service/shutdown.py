@@ -1,7 +1,7 @@
-"""The end of a process, which comes in any case: whatever hangs on the way out, a thread of its own ends it in time.
+"""Guaranteed exit of a process: a separate thread ends it at a deadline if anything hangs.
 
 Users' code may ignore its cancellation, stop the event loop, block a thread or hold a lock; libraries may wait for a
-server that is away. Not here: what a process still has to do before it ends.
+server that is down. Not here: what a process does before it exits.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EXIT_SECONDS = 5.0  # for the event loop, its threads and the interpreter to end once all is done
+EXIT_SECONDS = 5.0  # for the event loop, its threads and the interpreter to end
 SAY_SECONDS = 1.0  # for the last log line: the thread that hangs may hold the log's lock
 
 
 class _Deadline:
-    """When the process is ended at the latest, by the monotonic clock, and with which exit code."""
+    """The deadline of the process, by the monotonic clock, and its exit code."""
 
     at = float("inf")
     code = 1
@@ -35,36 +35,36 @@ class _Deadline:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a process' coroutine to its end, and have the process end soon after.
+    """Run a process' coroutine to its end; the process exits within EXIT_SECONDS afterwards.
 
-    A handler that stops the event loop, or leaves a task behind that raises SystemExit, ends nothing but itself.
+    A handler that stops the event loop, or starts an asyncio task that raises SystemExit, does not end the process.
     """
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     loop = runner.get_loop()
     task, code = loop.create_task(main), 1
     try:
         while not task.done():
-            _go_on(loop, task)
+            _run_loop(loop, task)
         code = 1 if task.exception() else 0
     finally:
         end_within(EXIT_SECONDS, code)
-        with suppress(RuntimeError):  # a stop of the loop that was still to come
+        with suppress(RuntimeError):  # a pending stop of the loop
             runner.close()
     task.result()
 
 
-def _go_on(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
     try:
         loop.run_until_complete(task)
     except BaseException as error:
         if task.done():
             raise
         fields = {"error": f"{type(error).__name__}: {error}"}
-        log.error("event_loop_interrupted", extra={"fields": fields})  # noqa: TRY400 -- of no frames of its own
+        log.error("event_loop_interrupted", extra={"fields": fields})  # noqa: TRY400 -- no useful traceback
 
 
 def end_within(seconds: float, code: int) -> None:
-    """End the process after so many seconds, unless it has ended by itself, or was to be ended sooner."""
+    """Set the deadline to `seconds` from now, unless it is earlier already."""
     at = time.monotonic() + seconds
     _Deadline.at, _Deadline.code = min(at, _Deadline.at), code
     if _Deadline.thread is None:
@@ -94,10 +94,8 @@ def leave(code: int = 0) -> None:
 
 
 def flush() -> None:
-    """Write out what streams hold."""
+    """Flush logs and standard streams."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(
-            OSError, ValueError
-        ):  # closed, or without a reader: what a handler printed is lost then
+        with suppress(OSError, ValueError):  # closed, or without a reader: the output is lost
             stream.flush()

@@ -1,4 +1,4 @@
-"""Text that may reach a terminal, made harmless: no escape sequences, no C1 controls, no change of direction."""
+"""Sanitize text for terminals: no escape sequences, no C1 controls, no change of direction."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ _PRINTABLE_ASCII = re.compile(r"[\n -~]*")
 
 
 def safe(text: str) -> str:
-    """Return text with its line breaks and tabs, and `·` for every other character that is not printable."""
+    """Replace every character that is not printable by `·`, except line breaks and tabs."""
     return "".join(char if char.isprintable() or char in "\n\t" else "·" for char in text)
 
 
 def escaped(text: str) -> str:
-    """Return JSON of the same value in which an escape stands for every character that is not printable.
+    """Replace every character of JSON that is not printable by its escape; the value is the same.
 
-    json.dumps escapes the controls below space only; all others stand inside of strings.
+    json.dumps escapes only the controls below space; all others are inside strings.
     """
     if _PRINTABLE_ASCII.fullmatch(text):
         return text
